@@ -12,7 +12,7 @@ COPY service service
 RUN --mount=type=cache,target=/root/.cache/pip \
     /opt/bots/bin/pip wheel --no-deps --wheel-dir /wheels ./client . \
     && /opt/bots/bin/pip install --no-compile --constraint constraints.txt \
-        /wheels/bots_client-*.whl "$(echo /wheels/bots_service-*.whl)[tracing]"
+        /wheels/bots_client-*.whl /wheels/bots_service-*.whl
 # What the service never loads goes: tests, headers, pip, all of scipy but `special`, pyarrow's clients of Flight and S3.
 RUN /opt/bots/bin/pip uninstall --yes pip setuptools \
     && find /opt/bots/lib/python3*/site-packages -depth -regextype posix-extended \( \

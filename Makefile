@@ -13,7 +13,7 @@ APART := $(addprefix --ignore tests/,browser observability trainers languages im
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
-# uv takes a third of pip's processor time (decision 0060). Where it can't be had, or does not find what pip is set up to
+# uv takes a third of pip's processor time. Where it can't be had, or does not find what pip is set up to
 # find, pip installs.
 INSTALL = install() { $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt "$$@" || \
 	{ echo "uv could not; pip tries." >&2; $(PIP) install --constraint constraints.txt "$$@"; }; }; install
@@ -22,10 +22,6 @@ SWAGGER := service/bots_service/api/swagger
 # An environment that holds the packages of `dist` and what they need, and nothing else.
 PACKAGES := build/packages
 PINS := constraints.txt pyproject.toml hatch_build.py client/pyproject.toml
-# What `make check-words` reads. Decisions are dated records, and stay as they were written.
-PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile Dockerfile docker-compose.yml .env.example docs :!docs/decisions \
-	tools benchmarks studies client :!client/LICENSE deploy examples migrations service/bots_service/*.py \
-	$(addprefix service/bots_service/,api cli core demo doctor engine metrics ports serving storage usecases)
 
 # Images often set it. Python would then compile everything at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -43,9 +39,9 @@ ifdef PIP_FIND_LINKS
 export UV_FIND_LINKS ?= $(subst $(empty) $(empty),$(comma),$(PIP_FIND_LINKS))
 endif
 
-.PHONY: help serve demo finetune test test-core test-others test-browser test-observability test-trainers test-languages test-lowest test-image test-versions container-tools released dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench bench-scaling study clean \
+.PHONY: help serve demo finetune test test-core test-others test-browser test-observability test-trainers test-languages test-lowest test-image test-versions container-tools dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench study clean \
 	setup toolchains browsers constraints \
-	check-format check-lint check-types check-imports check-names check-seams check-sizes check-words check-migrations check-api
+	check-format check-lint check-types check-imports check-migrations check-api
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {split($$1, name, ":"); printf "make %-18s %s\n", name[1], $$2}' Makefile
@@ -78,13 +74,13 @@ test-others: $(VENV)/.dev
 PROMETHEUS_SUITE ?=
 PROMETHEUS := build/prometheus$(addprefix -,$(PROMETHEUS_SUITE))
 
-test-observability: $(VENV)/.dev $(PROMETHEUS)/usr/bin/prometheus ## Run the tests that need a real Prometheus and Alertmanager (Debian's)
-	BOTS_TEST_PROMETHEUS=$(PROMETHEUS)/usr/bin $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/observability)
+test-observability: $(VENV)/.dev $(PROMETHEUS)/usr/bin/prometheus ## Run the tests that need a real Prometheus (Debian's)
+	TEST_PROMETHEUS=$(PROMETHEUS)/usr/bin $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/observability)
 
 # Unpacked, not installed: that would start one on this machine, and takes root.
 $(PROMETHEUS)/usr/bin/prometheus:
 	$(PYTHON) -m tests.debian_packages $(addprefix --suite=,$(PROMETHEUS_SUITE)) $(PROMETHEUS) \
-		prometheus prometheus-alertmanager $(if $(PROMETHEUS_SUITE),promtool)
+		prometheus $(if $(PROMETHEUS_SUITE),promtool)
 
 test-browser: $(VENV)/.dev browsers ## Run the tests of the page in real browsers (Debian's Chromium and Firefox)
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist loadfile tests/browser)
@@ -105,7 +101,7 @@ VERSIONS_TESTS := tests/storage tests/doctor tests/system/faults tests/system/te
 	tests/system/test_pass.py tests/system/test_replicas.py tests/system/test_workers.py tests/versions
 
 test-versions: $(VENV)/.dev build/debian/.unpacked ## Run the tests of stores and faults with PostgreSQL 15 and Redis 7.0, PgBouncer, TLS, failovers: minutes
-	BOTS_TEST_DEBIAN=build/debian $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(VERSIONS_TESTS))
+	TEST_DEBIAN=build/debian $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(VERSIONS_TESTS))
 
 # Unpacked, not installed: nothing is started on this machine. The libraries are those that many machines do without.
 DEBIAN_SERVERS := postgresql-15 postgresql-client-15 pgbouncer redis-server redis-tools
@@ -130,7 +126,7 @@ toolchains:
 		{ echo "Installing$$missing"; apt-get -qq update && apt-get -qq install --yes --no-install-recommends $$missing >/dev/null; } || \
 		{ echo "Needed, and root to install it: apt-get install$$missing" >&2; exit 1; }
 
-# Material's notice of its successor is no warning about our pages: decision 0049.
+# Material's notice of its successor is no warning about our pages.
 docs: $(VENV)/.dev ## Build the documentation as a site with search, into build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "build/docs/index.html; to search it, serve it: $(BIN)/python -m http.server --directory build/docs 8001"
@@ -150,10 +146,6 @@ browsers:
 		command -v $$program >/dev/null || missing="$$missing $$program"; done; [ -z "$$missing" ] || \
 		{ echo "Installing$$missing"; apt-get -qq update && apt-get -qq install --yes --no-install-recommends $$missing >/dev/null; } || \
 		echo "Wanted, and root to install it: apt-get install$$missing" >&2
-
-# Once for each release, just before its tag: CONTRIBUTING says what a release does.
-released: $(VENV)/.dev ## Keep what this version stores, answers and promises, so that later versions are tested with it
-	$(BIN)/python -m tools.released
 
 # The same commit gives the same bytes: the times in the packages are the commit's.
 dist: $(VENV)/.dev ## Build wheels and sdists of service and client, reproducibly, into dist
@@ -185,7 +177,7 @@ LOWEST_TESTS := tests/core tests/storage tests/metrics tests/api tests/client te
 
 test-lowest: $(VENV)/.dev ## Run the tests of core, stores, API and client with the lowest versions that we allow
 	rm -rf $(LOWEST) && $(BIN)/uv venv --quiet --python $(BIN)/python $(LOWEST)
-	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct --editable client --editable '.[tracing]'
+	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct --editable client --editable .
 	$(BIN)/uv pip freeze --quiet --python $(LOWEST) --exclude-editable >$(LOWEST)/pins.txt
 	$(BIN)/uv pip install --quiet --python $(LOWEST) --constraint $(LOWEST)/pins.txt --group test --group servers
 	$(LOWEST)/bin/python -m pytest --ignore tests/api/test_schemathesis.py \
@@ -193,23 +185,19 @@ test-lowest: $(VENV)/.dev ## Run the tests of core, stores, API and client with 
 
 # Those that only compute run side by side; those that wait for a server, or compare rates, have the machine to themselves.
 soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for most of an hour: faults, overload, the simulator, versions
-	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist worksteal tests/core tests/usecases \
+	SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist worksteal tests/core tests/usecases \
 		tests/simulator tests/deploy tests/demo)
-	$(if $(ARGS),,BOTS_SOAK=1 $(BIN)/python -m pytest tests/system tests/api/test_overload.py tests/trainers/test_ms_swift.py \
+	$(if $(ARGS),,SOAK=1 $(BIN)/python -m pytest tests/system tests/api/test_overload.py tests/trainers/test_ms_swift.py \
 		tests/trainers/test_newcomer.py tests/trainers/test_trl_outage.py)
-	$(if $(ARGS),,BOTS_SOAK=1 $(MAKE) test-versions)
+	$(if $(ARGS),,SOAK=1 $(MAKE) test-versions)
 
 soak-memory: $(VENV)/.dev ## Watch a service's memory under a steady load, for 30 minutes
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
-check: check-format check-lint check-types check-imports check-names check-seams check-sizes check-words check-migrations check-api ## Check format, style, types, imports, names, seams, sizes, words, migrations, the API
+check: check-format check-lint check-types check-imports check-migrations check-api ## Check format, style, types, imports, migrations, the API
 
-bench: $(VENV)/.bench ## Measure speed, with the published selector as the baseline
+bench: $(VENV)/.bench ## Measure speed: select, report, fold, import, replicas, recovery; ARGS="kernels --quick" takes seconds
 	$(BIN)/python -m benchmarks $(ARGS)
-
-bench-scaling: $(VENV)/.dev ## Measure what requests cost each server, and check the model of `bots capacity`: 20 minutes
-	$(BIN)/python -m benchmarks.scaling $(ARGS)
-	$(if $(ARGS),,$(BIN)/python -m benchmarks.scaling_page)
 
 study: $(VENV)/.bench ## Make all studies of settings, references and methods: half an hour on two cores; ARGS="--quick" takes a minute
 	$(BIN)/python -m studies $(ARGS)
@@ -237,27 +225,13 @@ check-types: $(VENV)/.dev
 check-imports: $(VENV)/.dev
 	$(BIN)/lint-imports
 
-check-names: $(VENV)/.dev
-	$(BIN)/python -m tools.check_names
-
-check-seams: $(VENV)/.dev
-	$(BIN)/python -m tools.check_seams
-
-check-sizes: $(VENV)/.dev
-	$(BIN)/python -m tools.check_sizes
-
-# Does our prose avoid the words of .blocklint? That file says what to write instead.
-check-words: $(VENV)/.dev
-	@git ls-files -- $(PROSE) | grep -vE '\.(png|svg|npz|json|ndjson)$$' | xargs $(BIN)/blocklint
-
 # Do the migrations make exactly the tables that the code declares? (what `alembic check` asks, on a fresh database)
 check-migrations: $(VENV)/.dev
 	$(BIN)/python -m tools.check_migrations
 
-# Are the API's document and the client's methods up to date, and does the API break no release?
+# Are the API's document and the client's methods up to date?
 check-api: $(VENV)/.dev
 	$(BIN)/python -m tools.openapi --check
-	$(BIN)/python -m tools.breaking_changes
 	$(BIN)/python -m tools.client_methods --check
 
 # The environment, in layers, so that `make serve` fetches only what running needs.

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import psycopg
 
-from benchmarks.bench import SERVICE
 from benchmarks.running import Service
 from tests.servers import PostgresServer, RedisServer, running
 
@@ -26,12 +25,6 @@ class Cluster:
     def ports(self) -> list[int]:
         """Where the services answer."""
         return [service.port for service in self.services]
-
-    @property
-    def processes(self) -> dict[str, list[int]]:
-        """Process ids of all that runs here, without their children."""
-        own = [service.process.pid for service in self.services]
-        return {SERVICE: own, "PostgreSQL": [self.postgres.process.pid], "Redis": [self.redis.process.pid]}
 
     def start_stores(self) -> None:
         """Start PostgreSQL and Redis; return once both answer."""

@@ -142,17 +142,12 @@ async def connect(port: int) -> Connection:
 class Tally:
     """What some requests took.
 
-    times_ms: of each request. wall_s: while requests were under way. cpu_s: of this process in that time.
-    processors: reads the processor time of the services and what they lean on, by name; processors_s: theirs in that
-        time.
+    times_ms: of each request. wall_s: while requests were under way.
     degraded: answers given without a store that the services share.
     """
 
     times_ms: list[float] = field(default_factory=list)
     wall_s: float = 0.0
-    cpu_s: float = 0.0
-    processors: Callable[[], dict[str, float]] = dict
-    processors_s: dict[str, float] = field(default_factory=dict)
     degraded: int = 0
 
     async def post(self, caller: Caller, ask: Ask) -> bytes:
@@ -166,12 +161,9 @@ class Tally:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Count the time that passes."""
-        theirs, wall, cpu = self.processors(), time.perf_counter(), time.process_time()
+        begin = time.perf_counter()
         yield
-        self.wall_s += time.perf_counter() - wall
-        self.cpu_s += time.process_time() - cpu
-        for name, seconds in self.processors().items():
-            self.processors_s[name] = self.processors_s.get(name, 0.0) + seconds - theirs[name]
+        self.wall_s += time.perf_counter() - begin
 
 
 async def send_wave(callers: list[Caller], asks: Iterator[Ask], tally: Tally, *, until: Callable[[], bool]) -> None:

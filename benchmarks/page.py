@@ -1,170 +1,94 @@
-"""The figures as a page of the documents: docs/benchmarks.md is written by `make bench`, never by hand."""
+"""The figures as tables in Markdown, for a terminal and for docs/benchmarks.md."""
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 from benchmarks.bench import LoadRow, ShareRow
-from benchmarks.bounds import bounds
 from benchmarks.cluster import ClusterRow
 from benchmarks.kernels import KernelRow
-from benchmarks.machine import commit, describe_machine
 from benchmarks.recovery import RecoveryRow
-from benchmarks.results import Results
-from benchmarks.sampling import PER_SECOND
-from benchmarks.targets import Target, history_name
-
-INTRODUCTION = """\
-# Benchmarks
-
-Written by `make bench` at commit {commit}, on one machine in one run: {machine}. Raw figures:
-[benchmarks/results](../benchmarks/results). Trust the ratios; the machine is small, and the callers share its cores.
-
-![Median times of select and update by pool size, and requests a second](../benchmarks/results/latest.svg)
-
-The baseline is the selector of trinity-rft 0.6.0, the reference implementation of BOTS, in the same process on the same
-arrays, five calls in turn (its topk by {topk}; its logger, ray, reader and config imports are stubbed). An update of
-ours includes what theirs does not: the tally of effective tasks, attempts of each task, the guard of the
-verifier, forecasts, and the Brier score and log loss of the belief: in a small pool many short calls of numpy, whose
-number bounds an update. `fold` is the part that theirs does too: it changes the belief.
-"""
-KERNELS = """
-## Kernels
-
-Median milliseconds of one call; `k/16`: pass rates of two references as sixteenths, `real`: as real numbers, where
-every task is a profile of its own. `tried`: tasks with evidence of their own. `tracker`: the other kind of belief.
-`select` is by `thompson`, `pass` and `spaced` by the strategies of these names, compared with trinity-rft's one way to
-select. `times faster`: BOTS against trinity-rft.
-
-| operation | references | tasks | history | tried | BOTS | tracker | trinity-rft | times faster |
-|---|---|---|---|---|---|---|---|---|
-"""
-LOADS = """
-## Service
-
-One process on SQLite, driven over loopback from another. A report is answered once it is on stable storage.
-
-| request | tasks | runs | callers | p50 ms | p99 ms | a second |
-|---|---|---|---|---|---|---|
-"""
-SHARES = """
-Share of a training step of 30 s that select and report take:
-
-| tasks | batch | select ms | report ms | share |
-|---|---|---|---|---|
-"""
-CLUSTER = """
-## Cluster
-
-What sharing costs: the same requests to the embedded default (one process, SQLite), to two services that share one
-PostgreSQL and one Redis ({stores}), and to `bots serve --workers 2`. Each caller asks one service and the other in
-turn; `runs stay`: all requests of a run go to one of them, as the Python client and the shipped balancer have it.
-`2 embedded, apart`: two embedded defaults that share nothing, each with half of the runs; more than they do, two
-services can't do on this machine.
-A report is answered once PostgreSQL has it on stable storage (fsync and synchronous_commit are on); Redis keeps its
-append-only file (appendfsync everysec). All places run side by side and are asked in turn; services, PostgreSQL, Redis
-and callers share the machine's cores. The pool has {tasks:,} tasks, and each run had closed {steps} steps before.
-`times`: compared with the embedded default. `processor`: milliseconds of processor time that services, stores and
-callers took for each request. It says what bounds the rest: {cores} cores have {cores},000 a second to give.
-
-| request | runs | callers | place | p50 ms | p99 ms | a second | p50, times | a second, times | processor ms |
-|---|---|---|---|---|---|---|---|---|---|
-"""
-RECOVERY = """
-### After a crash
-
-Two services, PostgreSQL and Redis are killed at once with -9 under load, and started again. Seconds from the start of
-the first server. `lost`: acknowledged reports that a later selection did not see.
-
-| tasks | runs | reports each | reports under load | lost | stores answer | services ready | all runs selected |
-|---|---|---|---|---|---|---|---|
-"""
-TARGETS = """
-## What was promised
-
-| promise | wanted | measured | decided by | |
-|---|---|---|---|---|
-"""
-BOUNDS = """
-## What bounds the promises that are not reached
-
-By profiles, made in the same run. Kernels: the case that decided, again, by cProfile. It makes each call slower, so
-parts with many short calls look larger than they are; an operator of numpy counts as time of the function that uses
-it, not as a call. Requests: the processor time of each process is that of the load that decided. The shares inside a
-service are of the same load, again, by {per_second} samples a second of py-spy.
-
-"""
+from benchmarks.service import ImportRow, Row
 
 
-def write_page(results: Results, path: Path) -> None:
-    """Write the page."""
-    machine = ", ".join(f"{name} {value}" for name, value in describe_machine().items())
-    loads = [row for row in results.service if isinstance(row, LoadRow)]
-    shares = [row for row in results.service if isinstance(row, ShareRow)]
-    parts = [
-        INTRODUCTION.format(commit=commit()[0], machine=machine, topk=results.topk),
-        KERNELS,
-        *map(_kernel, results.kernels),
-        LOADS,
-        *map(_load, loads),
-        SHARES,
-        *(
-            _row(f"{row.tasks:,}", row.count, f"{row.select_ms:.2f}", f"{row.report_ms:.2f}", f"{row.share:.4%}")
-            for row in shares
+def kernel_table(rows: Iterable[KernelRow]) -> str:
+    """Return the median milliseconds of one call."""
+    heads = ("operation", "references", "tasks", "history", "tried", "BOTS, `thompson`", "tracker, `pass`")
+    return table(
+        heads,
+        (
+            (row.operation, row.references, f"{row.tasks:,}", history_of(row), f"{row.tried:,}",
+             f"{row.bots.median_ms:,.2f}", f"{row.tracker.median_ms:,.2f}")
+            for row in rows
         ),
-        CLUSTER.format(
-            stores=results.stores,
-            tasks=results.cluster[0].load.tasks,
-            steps=results.cluster[0].steps,
-            cores=describe_machine()["cores"],
+    )  # fmt: skip
+
+
+def history_of(row: KernelRow) -> str:
+    """Return the row's history in words."""
+    return f"after {row.steps} x {row.batch}" if row.steps else "fresh"
+
+
+def service_tables(rows: list[Row]) -> str:
+    """Return the imports, the steps of one trainer, and the loads."""
+    imports = [row for row in rows if isinstance(row, ImportRow)]
+    shares = [row for row in rows if isinstance(row, ShareRow)]
+    loads = [row for row in rows if isinstance(row, LoadRow)]
+    return "\n\n".join(
+        [
+            table(
+                ("imported tasks", "seconds", "memory of the service then, MiB"),
+                ((f"{row.tasks:,}", f"{row.seconds:.1f}", f"{row.peak_mib or 0:,.0f}") for row in imports),
+            ),
+            table(
+                ("tasks", "batch", "select ms", "report ms", "share of a step of 30 s"),
+                (
+                    (f"{row.tasks:,}", row.count, f"{row.select_ms:.2f}", f"{row.report_ms:.2f}", f"{row.share:.4%}")
+                    for row in shares
+                ),
+            ),
+            table(("request", "tasks", "runs", "callers", "p50 ms", "p99 ms", "a second"), map(_load, loads)),
+        ]
+    )
+
+
+def cluster_table(rows: Iterable[ClusterRow]) -> str:
+    """Return the loads at each place."""
+    heads = ("place", "request", "tasks", "runs", "callers", "p50 ms", "p99 ms", "a second")
+    return table(heads, ((row.place, *_load(row.load)) for row in rows))
+
+
+def recovery_table(rows: Iterable[RecoveryRow]) -> str:
+    """Return how soon all was well again after each kill."""
+    heads = (
+        "tasks",
+        "runs",
+        "reports each",
+        "reports under load",
+        "lost",
+        "stores answer",
+        "services ready",
+        "all select",
+    )
+    return table(
+        heads,
+        (
+            (f"{row.tasks:,}", row.runs, row.steps, f"{row.reports:,}", row.lost,
+             *(f"{seconds:.1f} s" for seconds in (row.stores_s, row.ready_s, row.answered_s)))
+            for row in rows
         ),
-        *map(_cluster, results.cluster),
-        RECOVERY,
-        *map(_recovery, results.recovery),
-        TARGETS,
-        *map(_target, results.targets()),
-        *_bounds(results),
-    ]
-    path.write_text("".join(parts), encoding="utf-8")
+    )  # fmt: skip
 
 
-def _bounds(results: Results) -> list[str]:
-    """Return the section about promises that are not reached; nothing where all are, or nothing was profiled."""
-    missed = results.missed()
-    if not missed or not results.profiles:
-        return []
-    found = bounds(missed, results.profiles)
-    return [BOUNDS.format(per_second=PER_SECOND), *(f"- **{promise}**: {words}\n" for promise, words in found)]
+def table(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+    """Return a table."""
+    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in _with_line(heads, rows))
 
 
-def _row(*cells: object) -> str:
-    return f"| {' | '.join(map(str, cells))} |\n"
+def _with_line(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Iterator[tuple[object, ...]]:
+    yield heads
+    yield ("---",) * len(heads)
+    yield from rows
 
 
-def _kernel(row: KernelRow) -> str:
-    theirs = ("", "") if row.theirs is None else (f"{row.theirs.median_ms:,.2f}", f"{row.times_faster:.1f}")
-    place: Iterable[object] = (row.operation, row.references, f"{row.tasks:,}", history_name(row), f"{row.tried:,}")
-    return _row(*place, f"{row.ours.median_ms:,.2f}", f"{row.tracker.median_ms:,.2f}", *theirs)
-
-
-def _load(row: LoadRow) -> str:
+def _load(row: LoadRow) -> tuple[object, ...]:
     figures = (f"{row.p50_ms:.2f}", f"{row.p99_ms:.2f}", f"{row.per_second:,.0f}")
-    return _row(row.operation, f"{row.tasks:,}", row.runs, row.callers, *figures)
-
-
-def _cluster(row: ClusterRow) -> str:
-    load = row.load
-    figures = (f"{load.p50_ms:.2f}", f"{load.p99_ms:.2f}", f"{load.per_second:,.0f}")
-    ratios = (f"{row.p50_ratio:.2f}", f"{row.per_second_ratio:.2f}", f"{load.processor_ms:.2f}")
-    return _row(load.operation, load.runs, load.callers, row.place, *figures, *ratios)
-
-
-def _recovery(row: RecoveryRow) -> str:
-    times = (f"{row.stores_s:.1f} s", f"{row.ready_s:.1f} s", f"{row.answered_s:.1f} s")
-    return _row(f"{row.tasks:,}", row.runs, row.steps, f"{row.reports:,}", row.lost, *times)
-
-
-def _target(target: Target) -> str:
-    measured = "not measured" if target.measured is None else f"{target.measured:,.2f} {target.unit}"
-    bound = "at least" if target.at_least else "at most"
-    reached = "reached" if target.reached else "**not reached**"
-    return _row(target.promise, f"{bound} {target.wanted:g} {target.unit}", measured, target.where, reached)
+    return (row.operation, f"{row.tasks:,}", row.runs, row.callers, *figures)

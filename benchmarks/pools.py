@@ -82,7 +82,7 @@ def entry_of(state: RunState, evidence: Evidence, grounds: Grounds) -> Entry:
 
 
 def fold_of(state: RunState, evidence: Evidence, grounds: Grounds) -> Callable[[], Belief]:
-    """Return what folds one step into the belief alone: without receipt, forecasts, attempts and costs."""
+    """Return what folds one step into the belief alone: without receipt, attempts and costs."""
     pool = grounds.pool
     step = lesson_of(state, entry_of(state, evidence, grounds), pool).step
     belief = state.belief.extended(pool, pool.profiles)

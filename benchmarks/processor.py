@@ -1,6 +1,6 @@
 """How much processor time processes took."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import psutil
@@ -17,12 +17,6 @@ def processor_of(pids: Sequence[int]) -> Callable[[], float]:
         return sum(map(_seconds, pids))
 
     return read
-
-
-def processors_of(processes: Mapping[str, Sequence[int]]) -> Callable[[], dict[str, float]]:
-    """Return what reads the same for each of several groups of processes, by its name."""
-    readers = {name: processor_of(pids) for name, pids in processes.items()}
-    return lambda: {name: read() for name, read in readers.items()}
 
 
 def _seconds(pid: int) -> float:

@@ -68,7 +68,7 @@ async def measure_recovery(grid: RecoveryGrid) -> AsyncIterator[RecoveryRow]:
         import_pool(cluster.services[0], DATASET, make_rates(grid.tasks, "k/16"))
         for run in runs:
             make_run(cluster.services[0], DATASET, run, lease_seconds=LEASE_S, belief="bots")
-        bench = Bench(cluster.ports, DATASET, grid.tasks, seconds=0, processes=cluster.processes)
+        bench = Bench(cluster.ports, DATASET, grid.tasks, seconds=0)
         await bench.learn(COUNT, runs, grid.callers, steps=grid.steps)
         for _ in range(grid.repetitions):
             acknowledged = await kill_under_load(cluster, asks, runs, grid)

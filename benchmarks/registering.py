@@ -1,7 +1,5 @@
 """Measures how long a trainer takes to register its tasks in a large dataset, and then to select among them.
 
-    python -m benchmarks.registering [--tasks 1000000] [--json]
-
 One process on SQLite, driven over loopback by `Selector`. The dataset was imported before, with pass rates of two
 models. A trainer has all of its tasks, half of them (every second one), a hundredth, or all and a tenth more that the
 dataset does not have; another one has as many tasks and makes a dataset of its own. Then each selects in turn, so that
@@ -19,7 +17,6 @@ from tempfile import TemporaryDirectory
 from benchmarks.pools import make_rates
 from benchmarks.processor import processor_of
 from benchmarks.running import Service, import_pool, make_run, running_service
-from benchmarks.scores import print_scores
 from bots_client import ResilientClient, Selector
 
 TASKS = 10**6
@@ -122,7 +119,3 @@ def table(found: list[RegisteredPool]) -> str:
         selecting = f"{one.first_select_ms:.0f} | {one.select_ms:.1f}"
         lines.append(f"| {one.what} | {one.trainer_tasks:,} | {registering} | {selecting} |")
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print_scores(__doc__, registered, table, tasks=TASKS)

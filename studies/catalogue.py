@@ -1,7 +1,6 @@
 """All studies, in the order in which they are made and listed."""
 
 from studies.beliefs import BELIEFS
-from studies.budget import BUDGET_STUDY
 from studies.methods import METHODS
 from studies.overhead import OVERHEAD
 from studies.references import REFERENCES
@@ -9,9 +8,7 @@ from studies.rewards import REWARDS
 from studies.settings import SETTINGS
 from studies.sizes import SIZES
 from studies.study import Study
-from studies.wanted import WANTED_STUDY
 
 STUDIES: dict[str, Study] = {
-    study.name: study
-    for study in (BELIEFS, METHODS, SETTINGS, REFERENCES, SIZES, REWARDS, OVERHEAD, BUDGET_STUDY, WANTED_STUDY)
+    study.name: study for study in (BELIEFS, METHODS, SETTINGS, REFERENCES, SIZES, REWARDS, OVERHEAD)
 }

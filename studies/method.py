@@ -5,13 +5,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks, frozen
-from bots_service.core.draw.selection import DrawnTasks, NamedTasks, SelectRequest, select_tasks
+from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.entries import Entry, Report
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.core.walks import Walk
-from bots_service.usecases.select_tasks import context_of, enough_for, seeded
+from bots_service.usecases.select_tasks import context_of, seeded
 from studies.environment import Batch
 
 NOTHING_NAMED, NOTHING_LEASED = NamedTasks(), frozen(np.empty(0, np.int32))
@@ -60,28 +60,18 @@ class Served:
 
     def select(self, count: int) -> Tasks:
         """Return [count] distinct tasks, in the order in which the service answers."""
-        return self.ask(SelectRequest("study", count))
-
-    def ask(self, request: SelectRequest) -> Tasks:
-        """Return the tasks of a request, in the order in which the service answers."""
-        state = self.state
-        if request.want_effective is not None:
-            request = enough_for(
-                request,
-                state,
-                self.pool,
-                lambda one: self._drawn(one).tasks,
-                available=len(self.pool),
-                ordinal=0,
-            )
-        drawn = self._drawn(request)
-        self._made_at, self._walks = state.step, drawn.walks
-        return drawn.tasks
-
-    def _drawn(self, request: SelectRequest) -> DrawnTasks:
         state = self.state
         context = context_of(state, seeded(state, 0))  # each selection is the first at its seq
-        return select_tasks(state.belief, self.pool, request, context, named=NOTHING_NAMED, leased=NOTHING_LEASED)
+        drawn = select_tasks(
+            state.belief,
+            self.pool,
+            SelectRequest("study", count),
+            context,
+            named=NOTHING_NAMED,
+            leased=NOTHING_LEASED,
+        )
+        self._made_at, self._walks = state.step, drawn.walks
+        return drawn.tasks
 
     def report(self, batch: Batch) -> None:
         """Fold the batch of the last selection; one without tasks closes the step all the same."""

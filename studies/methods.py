@@ -10,7 +10,7 @@ import numpy as np
 from studies.environment import Environment
 from studies.learners import LEARNERS, PULL, Interference
 from studies.method import Method, Served
-from studies.progress import best_so_far, of_all, rollouts_to_end, steps_to_end, until
+from studies.progress import rollouts_to_end, steps_to_end, until
 from studies.public_pools import POOLS, Replayed
 from studies.published import KalmanFilter, MoPPS, NearestOracle, PassOracle
 from studies.replaying import COUNT, QUICK_STEPS, ROLLOUTS
@@ -46,13 +46,12 @@ CONTENDERS: dict[str, Contender] = {
     "Kalman filter": Contender(lambda environment, seed: KalmanFilter(len(environment.references), seed)),
     "BOTS": Contender(partial(served, belief="bots")),
     "tracker, pass": Contender(partial(served, belief="tracker")),
-    "tracker, spaced": Contender(partial(served, belief="tracker", strategy="spaced")),
     "tracker, thompson": Contender(partial(served, belief="tracker", strategy="thompson")),
     "oracle, pass": Contender(lambda environment, seed: PassOracle(environment, seed, rollouts=ROLLOUTS)),
     "oracle, nearest": Contender(lambda environment, _seed: NearestOracle(environment)),
 }
 PULLS = {f"interference, pull {pull:g}": pull for pull in (0.0, PULL / 2, PULL * 3 / 2)}
-BY_PULL = ("shuffle", "BOTS", "tracker, pass", "tracker, spaced", "tracker, thompson", "oracle, nearest")
+BY_PULL = ("shuffle", "BOTS", "tracker, pass", "tracker, thompson", "oracle, nearest")
 ON_RECORDINGS = tuple(name for name, contender in CONTENDERS.items() if contender.rounds == 1)
 
 
@@ -86,7 +85,7 @@ UNIFORM, SHUFFLE = {"method": "uniform"}, {"method": "shuffle"}
 METHODS = Study(
     name="methods",
     title="Which method of choosing tasks learns fastest?",
-    claim="It depends on how far repetition harms; `pass` and `spaced` end above a shuffle in every made-up pool.",
+    claim="It depends on how far repetition harms; `pass` ends above a shuffle in every made-up pool.",
     cells=(
         *(cell(pool, method) for pool in LEARNERS for method in CONTENDERS),
         *(cell(pool, method) for pool in PULLS for method in BY_PULL),
@@ -104,22 +103,6 @@ METHODS = Study(
                 Comparison("steps to shuffle's end", SHUFFLE, partial(until, steps_to_end)),
                 Comparison("rollouts to shuffle's end", SHUFFLE, partial(until, rollouts_to_end)),
             ),
-        ),
-        StudyTable(
-            "best",
-            ("pool", "method"),
-            (),
-            where={"pool": tuple(LEARNERS)},
-            comparisons=tuple(
-                Comparison(f"best by {share:.0%} of the steps", UNIFORM, partial(of_all, best_so_far(share)))
-                for share in (0.25, 0.5, 1.0)
-            ),
-        ),
-        StudyTable(
-            "coverage",
-            ("pool", "method"),
-            ("effective_task_ratio", "distinct_tasks", "most_visits", "first_chosen", "last_chosen", "rollouts"),
-            where={"pool": tuple(LEARNERS)},
         ),
         StudyTable(
             "pull",

@@ -7,7 +7,6 @@ from statistics import median
 import numpy as np
 
 from studies.results import Measured
-from studies.tables import interval_of
 
 Pairs = Sequence[tuple[Measured, Measured]]  # a method's trial and the baseline's, for each seed
 
@@ -45,21 +44,6 @@ def rollouts_to_end(ours: Measured, theirs: Measured) -> float:
     """Return how many rollouts a trial takes to the baseline's final accuracy; 1: as many as the baseline in all."""
     reached = first_reached(ours["accuracy"], theirs["accuracy"][-1], ours["rollouts_spent"])
     return reached / float(theirs["rollouts"])
-
-
-def best_so_far(share: float) -> Callable[[Measured, Measured], float]:
-    """Return the ratio of the best accuracies in the first share of the steps (BSF)."""
-
-    def ratio(ours: Measured, theirs: Measured) -> float:
-        best = [max(np.asarray(one["accuracy"])[np.asarray(points(one)) <= share]) for one in (ours, theirs)]
-        return float(best[0] / best[1])
-
-    return ratio
-
-
-def of_all(value: Callable[[Measured, Measured], float], pairs: Pairs) -> str:
-    """Return the mean of a comparison over seeds, with its 95 % interval."""
-    return interval_of([value(ours, theirs) for ours, theirs in pairs]).shown(3)
 
 
 def until(value: Callable[[Measured, Measured], float], pairs: Pairs) -> str:

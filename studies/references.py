@@ -113,15 +113,12 @@ REFERENCES = Study(
     claim="BOTS gains much from them, the tracker little; four attempts at each task give nearly all of it.",
     cells=tuple(cell(pool, case, run) for pool in POOLS for case in case_names(pool) for run in runs_of(case)),
     tables=(
-        *(
-            StudyTable(
-                name,
-                ("pool", "references"),
-                ("effective_task_ratio", "pool_log_loss"),
-                where={"run": (run,)},
-                baseline={"references": NONE},
-            )
-            for name, run in {"bots": BOTS, "tracker": TRACKER, "thompson": THOMPSON}.items()
+        StudyTable(
+            "bots",
+            ("pool", "references"),
+            ("effective_task_ratio", "pool_log_loss"),
+            where={"run": (BOTS,)},
+            baseline={"references": NONE},
         ),
         StudyTable(
             "cost",

@@ -154,8 +154,6 @@ REWARDS = Study(
                 "effective_task_ratio",
                 "right and wrong",
                 "pool_log_loss",
-                "calibration_slope",
-                "first_chosen",
                 "last_chosen",
             ),
         ),

@@ -74,20 +74,6 @@ SETTINGS = Study(
             baseline=DEFAULTS,
         ),
         StudyTable(
-            "implicit",
-            ("pool", "capability", "implicit weight"),
-            SHOWN,
-            where={"belief": (BOTS,), "forgetting": (DEFAULTS["forgetting"],), "target": (DEFAULTS["target"],)},
-            baseline=DEFAULTS,
-        ),
-        StudyTable(
-            "grid",
-            ("pool", "forgetting"),
-            ("effective_task_ratio",),
-            where=LEAST_SQUARES,
-            across="implicit weight",
-        ),
-        StudyTable(
             "target",
             ("pool", "belief", "target"),
             ("effective_task_ratio", "pool_log_loss", "first_chosen", "last_chosen", "distinct_tasks"),

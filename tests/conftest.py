@@ -2,7 +2,7 @@
 
 Of these there is one of each a pytest process, started when asked for.
 
-BOTS_TEST_PROFILE is `default`, `ci` (fewer examples, the same each time) or `thorough`.
+TEST_PROFILE is `default`, `ci` (fewer examples, the same each time) or `thorough`.
 """
 
 import gc

@@ -1,6 +1,6 @@
 """Unpacks packages of Debian into a folder: nothing is installed, and nothing of them starts.
 
-    python -m tests.debian_packages --suite sid build/prometheus-sid prometheus prometheus-alertmanager
+    python -m tests.debian_packages --suite sid build/prometheus-sid prometheus
 
 Without a suite they come from what this machine's apt is set up for. With one they come from that suite of the same
 server, whose lists are kept in the folder, so that the machine's own apt knows nothing of it.

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 COMMAND_S = 60.0
 LOADED = [
     "bots_client", "bots_service.cli.app", "pyarrow.csv", "pyarrow.parquet", "rich.console", "rich.progress",
-    "bots_service.serving.server", "bots_service.serving.supervisor", "bots_service.serving.worker",
+    "bots_service.serving.server", "bots_service.serving.starting",
 ]  # fmt: skip
 STREAMS = ("stdin", "stdout", "stderr")
 

@@ -1,6 +1,6 @@
 """Where the programs of PostgreSQL, Redis and PgBouncer are: in packages of Python, or unpacked from Debian's.
 
-BOTS_TEST_DEBIAN names a folder with Debian's packages, as `make build/debian/.unpacked` makes it. The tests' servers
+TEST_DEBIAN names a folder with Debian's packages, as `make build/debian/.unpacked` makes it. The tests' servers
 are then Debian's: PostgreSQL 15 and Redis 7.0 in place of the wheels' 18 and 6.2.
 """
 
@@ -12,7 +12,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-DEBIAN = Path(os.environ["BOTS_TEST_DEBIAN"]).absolute() if "BOTS_TEST_DEBIAN" in os.environ else None
+DEBIAN = Path(os.environ["TEST_DEBIAN"]).absolute() if "TEST_DEBIAN" in os.environ else None
 
 
 def environment() -> dict[str, str]:
@@ -27,10 +27,10 @@ def debian_program(path: str) -> str:
     """Return the path of a program of Debian's, which a path in its packages names.
 
     Raises:
-        RuntimeError: BOTS_TEST_DEBIAN names no folder that has it.
+        RuntimeError: TEST_DEBIAN names no folder that has it.
     """
     if DEBIAN is None or not (DEBIAN / path).exists():
-        raise RuntimeError(f"no {path} in the folder BOTS_TEST_DEBIAN: run `make test-versions`")
+        raise RuntimeError(f"no {path} in the folder TEST_DEBIAN: run `make test-versions`")
     return str(DEBIAN / path)
 
 

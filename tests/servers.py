@@ -18,11 +18,10 @@ import psycopg
 import redis
 from psycopg import sql
 
-from tests.ports import free_port, release, reserve
+from tests.ports import free_port, release
 from tests.server_binaries import environment, postgres_binaries, redis_executable
 
 START_S = 60.0
-BUS = 10_000
 NOBODY = 65534  # PostgreSQL refuses to run as root
 
 
@@ -152,32 +151,6 @@ class RedisServer(Server):
                 return bool(client.ping())
         except redis.RedisError:
             return False
-
-
-class RedisClusterNode(RedisServer):
-    """A node of a Redis Cluster, which speaks to the others BUS ports higher. It has no slots yet."""
-
-    def __init__(self) -> None:
-        """Find two free ports."""
-        super().__init__()
-        while not reserve(self.port + BUS):
-            release(self.port)
-            self.port = free_port()
-
-    def close(self) -> None:
-        """Give the second port back, too."""
-        super().close()
-        release(self.port + BUS)
-
-    def command(self) -> list[str]:
-        """Return the command line."""
-        return [*super().command(), "--cluster-enabled", "yes"]
-
-    def knows(self, *, nodes: int) -> bool:
-        """Say whether it finds the cluster whole, with so many nodes."""
-        with self.client() as client:
-            found = client.execute_command("CLUSTER INFO")
-        return bool(found["cluster_state"] == "ok" and found["cluster_known_nodes"] == str(nodes))
 
 
 class PostgresServer(Server):

@@ -1,6 +1,6 @@
 """How large the long tests are, and how many examples random ones try.
 
-`make soak` sets BOTS_SOAK=1, and the long ones take minutes instead of seconds. BOTS_TEST_PROFILE is `default`, `ci` or
+`make soak` sets SOAK=1, and the long ones take minutes instead of seconds. TEST_PROFILE is `default`, `ci` or
 `thorough`. Under `ci` a random test draws the same examples each time: to try many again and again finds little.
 """
 
@@ -9,8 +9,8 @@ from typing import TypeVar
 
 Size = TypeVar("Size", int, float)
 
-PROFILE = os.environ.get("BOTS_TEST_PROFILE", "default")
-SOAK = os.environ.get("BOTS_SOAK") == "1"
+PROFILE = os.environ.get("TEST_PROFILE", "default")
+SOAK = os.environ.get("SOAK") == "1"
 
 
 def size(short: Size, long: Size) -> Size:

@@ -19,7 +19,6 @@ from bots_client._admin_models import (
     Predicted,
     PrunedRun,
     Pruning,
-    RateLimit,
     Snapshot,
     Subset,
     Version,
@@ -67,7 +66,6 @@ from bots_client._models import (
     Leases,
     MixShare,
     Receipt,
-    Resting,
     Run,
     SelectedTask,
     Selection,
@@ -93,7 +91,6 @@ from bots_client._summary_models import (
 )
 from bots_client._tables import AsyncListing, Listing
 from bots_client._task_columns import TaskColumns
-from bots_client._wishes import EffectiveGroups, RolloutsBudget
 
 __all__ = [
     "ApiKey",
@@ -114,7 +111,6 @@ __all__ = [
     "CurvePoint",
     "Dataset",
     "DeadlineExceededError",
-    "EffectiveGroups",
     "ErrorDifference",
     "FieldError",
     "ForbiddenError",
@@ -143,14 +139,11 @@ __all__ = [
     "Problem",
     "PrunedRun",
     "Pruning",
-    "RateLimit",
     "Receipt",
     "RefusedReports",
     "RequestError",
     "ResilientClient",
-    "Resting",
     "Retries",
-    "RolloutsBudget",
     "Run",
     "RunSummary",
     "RunVerdict",

@@ -126,20 +126,11 @@ class Pruning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RateLimit:
-    """The rate limit of a key: a token bucket of `burst` requests, refilled at `per_second`."""
-
-    per_second: float
-    burst: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
     """An API key without its secret.
 
     scopes: of read, select, report and admin; admin may do everything.
     datasets: patterns of dataset names that it gives access to.
-    rate_limit: None: unlimited.
     """
 
     id: str
@@ -147,7 +138,6 @@ class ApiKey:
     scopes: tuple[str, ...]
     datasets: tuple[str, ...]
     created_at: datetime
-    rate_limit: RateLimit | None = None
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
 

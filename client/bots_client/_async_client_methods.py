@@ -27,7 +27,6 @@ from bots_client._inputs import GivenSettings, Outcome, Task, Unpack
 from bots_client._models import Leases, Receipt, Run, Selection, TaskBelief, TaskCounts
 from bots_client._summary_models import Overview, RunSummary, TagComparison
 from bots_client._tables import AsyncListing
-from bots_client._wishes import EffectiveGroups, RolloutsBudget
 
 
 class AsyncClientMethods(BaseAsyncClient):
@@ -613,14 +612,9 @@ class AsyncClientMethods(BaseAsyncClient):
         run: str = "default",
         subset: str | None = None,
         tags: Iterable[str] | None = None,
-        quotas: Mapping[str, float] | None = None,
         exclude: Iterable[str] | None = None,
         first: Iterable[str] | None = None,
-        uniform_share: float | None = None,
-        min_mean: float | None = None,
-        max_mean: float | None = None,
-        rollouts_budget: int | RolloutsBudget | None = None,
-        want_effective: int | EffectiveGroups | None = None,
+        want_effective: int | None = None,
         idempotency_key: str | None = None,
         deadline_s: float | None = None,
     ) -> Selection:
@@ -632,17 +626,9 @@ class AsyncClientMethods(BaseAsyncClient):
             run: name of the run, whose belief ranks the tasks.
             subset: only tasks of this subset of the dataset; `make_subset` gives it its name.
             tags: only tasks with one of these tags.
-            quotas: for each tag the number of tasks (an int) or their share of the selection (a float in (0, 1]).
             exclude: task IDs never to select.
             first: task IDs to select before any others, in flight or not, such as those in flight at a crash.
-            uniform_share: share of tasks selected uniformly at random, in [0, 1].
-            min_mean: tasks with a smaller expected success probability are selected only where too few others are free;
-                None: no bound.
-            max_mean: the same for tasks with a larger one.
-            rollouts_budget: number of rollouts of all tasks together; each task then has its number in `rollouts`. A
-                `RolloutsBudget` has bounds for each task.
-            want_effective: select as many tasks as give so many effective groups with probability 0.9. An
-                `EffectiveGroups` has another probability, and a largest number of tasks.
+            want_effective: select as few tasks as are expected to give so many effective groups.
             idempotency_key: the same key returns the same tasks; None: a new key.
             deadline_s: for the whole call with its retries; None: the client's.
 
@@ -657,13 +643,8 @@ class AsyncClientMethods(BaseAsyncClient):
                 run=run,
                 subset=subset,
                 tags=tags,
-                quotas=quotas,
                 exclude=exclude,
                 first=first,
-                uniform_share=uniform_share,
-                min_mean=min_mean,
-                max_mean=max_mean,
-                rollouts_budget=rollouts_budget,
                 want_effective=want_effective,
                 idempotency_key=idempotency_key,
                 deadline_s=deadline_s,
@@ -765,14 +746,7 @@ class AsyncClientMethods(BaseAsyncClient):
         return await self.send(admin_calls.prune(keep_journal_days=keep_journal_days, dry_run=dry_run))
 
     async def create_key(
-        self,
-        name: str,
-        *,
-        scopes: Iterable[str],
-        datasets: Iterable[str],
-        rate: float | None = None,
-        burst: int | None = None,
-        expires_in_s: float | None = None,
+        self, name: str, *, scopes: Iterable[str], datasets: Iterable[str], expires_in_s: float | None = None
     ) -> NewApiKey:
         """Create an API key. Only this response contains the secret `key`: store it safely.
 
@@ -780,17 +754,13 @@ class AsyncClientMethods(BaseAsyncClient):
             name: name of the key.
             scopes: any of read, select, report, admin.
             datasets: patterns of dataset names; "*" matches any characters, "?" one.
-            rate: maximum requests per second; None: unlimited.
-            burst: maximum burst of requests; None: those of one second.
             expires_in_s: lifetime in seconds; None: it never expires.
 
         Raises:
             InvalidRequestError: an argument is invalid, or the first key is not an admin key.
         """
         return await self.send(
-            admin_calls.create_key(
-                name, scopes=scopes, datasets=datasets, rate=rate, burst=burst, expires_in_s=expires_in_s
-            )
+            admin_calls.create_key(name, scopes=scopes, datasets=datasets, expires_in_s=expires_in_s)
         )
 
     def keys(self, *, limit: int | None = None) -> AsyncListing[ApiKey]:

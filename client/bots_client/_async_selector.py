@@ -10,7 +10,6 @@ from bots_client._arguments import wrong_type
 from bots_client._errors import RequestError
 from bots_client._models import Receipt, Selection
 from bots_client._selector import Selector
-from bots_client._wishes import EffectiveGroups, RolloutsBudget
 
 T = TypeVar("T")
 
@@ -69,21 +68,19 @@ class AsyncSelector:
         self,
         count: int | None = None,
         *,
-        rollouts_budget: int | RolloutsBudget | None = None,
-        want_effective: int | EffectiveGroups | None = None,
+        want_effective: int | None = None,
         key: str | None = None,
     ) -> Selection:
         """Return the tasks to train on next; see `Selector.next`.
 
         Args:
             count: number of tasks; leave it out with want_effective.
-            rollouts_budget: number of rollouts of all tasks together.
             want_effective: number of effective groups.
             key: Idempotency-Key; after a cancelled call the same key returns the same tasks.
         """
 
         def ask() -> Selection:
-            return self.selector.next(count, rollouts_budget=rollouts_budget, want_effective=want_effective, key=key)
+            return self.selector.next(count, want_effective=want_effective, key=key)
 
         return await self._call(ask, self.selector.give_back if key is None else None)
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from bots_client._tables import Table
 
-Mix = Mapping[str, float | tuple[tuple[int, float], ...]]
+Mix = Mapping[str, float]
 Setting = bool | int | float | str | tuple[float, ...] | Mix | None
 
 

@@ -4,7 +4,6 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, SupportsFloat, TypedDict
 
 from bots_client._arguments import checked_list, checked_str, checked_strings, wrong_type
@@ -29,7 +28,7 @@ class Task:
     """One task of a pool.
 
     reference_pass_rates: one per reference model of the dataset, in its order, in [0, 1]; None: not measured.
-    tags: labels such as domain and level, for filters and quotas.
+    tags: labels such as domain and level, for filters and mixes.
     """
 
     id: str
@@ -293,16 +292,11 @@ class GivenSettings(TypedDict, total=False):
     capability: str
     capability_momentum: float
     strategy: str
-    temperature: float
-    cooldown: int
-    min_effective: float
     seed: int
     tasks_per_step: int | None
     reward_range: tuple[float, float]
     lease_seconds: float
-    mix: Mapping[str, float | Sequence[tuple[int, float]]]
-    mix_floor: float
-    mix_balance: str
+    mix: Mapping[str, float]
 
 
 def plain(number: SupportsFloat, *, of: str = "") -> int | float:
@@ -319,10 +313,3 @@ def plain(number: SupportsFloat, *, of: str = "") -> int | float:
     if not math.isfinite(value):
         raise InvalidRequestError(f"{where}{value} is not a finite number")
     return int(value) if value.is_integer() else value
-
-
-def quotas_of(quotas: Mapping[str, SupportsFloat]) -> dict[str, int | float]:
-    """Return quotas as JSON numbers: an int is a number of tasks, a float is a share, including 1.0."""
-    if not isinstance(quotas, Mapping):
-        raise wrong_type("quotas", "a dict of tag to number", quotas, write="{'math': 24}")
-    return {tag: int(quota) if isinstance(quota, Integral) else float(quota) for tag, quota in quotas.items()}

@@ -20,14 +20,12 @@ class SelectedTask:
     mean: expected success probability.
     effective: probability that some of the task's rollouts succeed and some fail.
         Both are None if a `ResilientClient` sampled the task itself.
-    rollouts: number of rollouts to make of it; None if the selection has no budget of rollouts.
     """
 
     id: str
     draw: float | None = None
     mean: float | None = None
     effective: float | None = None
-    rollouts: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +36,7 @@ class Selection(Table):
     epoch, step, seq: of the run when the tasks were selected.
     degraded: the tasks may also be in another selection, or the belief may miss acknowledged reports.
     reused: number of tasks that are also in another selection in flight.
-    expected_effective: with `want_effective`, expected number of effective groups.
+    expected_effective: expected number of effective groups; None if a `ResilientClient` sampled the tasks itself.
     """
 
     _rows: ClassVar[str] = "tasks"
@@ -106,18 +104,12 @@ class Settings:
     prior: alpha and beta of a task without evidence.
     capability: how the model's place along the references is found: least_squares, or paper.
     capability_momentum: gamma, how much each step keeps of what earlier ones say of that place, in [0, 1].
-    strategy: thompson, pass, mean, softmax, uniform, shuffle, easy_to_hard or spaced.
-    temperature: tau of the softmax strategy.
-    cooldown: for how many steps thompson, mean and softmax avoid a reported task.
-    min_effective: tried tasks that are effective with a smaller probability are left out while others are free.
+    strategy: thompson, pass, uniform, shuffle or easy_to_hard.
     seed: random seed of the selections.
     tasks_per_step: close a step after this many reported tasks; None: after each report.
     reward_range: lowest and highest possible reward.
     lease_seconds: how long a selected task is excluded from other selections, unless it is reported.
-    mix: the weight of each tag, or its weights by step as (step, weight), linear in between; empty: no mix.
-    mix_floor: the least share of each of these tags.
-    mix_balance: what the weights share out: tasks, effective (tasks), or learning (weight times how often a tag
-        teaches).
+    mix: the weight of each tag; empty: no mix.
     """
 
     belief: str = "tracker"
@@ -129,16 +121,11 @@ class Settings:
     capability: str | None = None
     capability_momentum: float | None = None
     strategy: str = "pass"
-    temperature: float = 0.05
-    cooldown: int = 0
-    min_effective: float = 0.0
     seed: int = 0
     tasks_per_step: int | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
     lease_seconds: float = 3600.0
     mix: Mix = field(default_factory=dict)
-    mix_floor: float = 0.0
-    mix_balance: str = "tasks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,29 +172,14 @@ class Fork:
 class MixShare:
     """One tag of a run's mix.
 
-    share: the share of the tasks that it is owed now.
+    share: the share of the tasks that it is owed.
     owed: tasks that its share came to so far; given: tasks reported that count for it.
-    effective_task_ratio: how often a task of it was effective, recent ones counting most.
     """
 
     tag: str
     share: float
     owed: float = 0.0
     given: int = 0
-    effective_task_ratio: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resting:
-    """The tasks that a run leaves out, by `min_effective`.
-
-    solved: expected to be solved by all rollouts; unsolved: by none.
-    expected_wrong: how many of them would be effective if they were selected now.
-    """
-
-    solved: int = 0
-    unsolved: int = 0
-    expected_wrong: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +215,6 @@ class Run:
     coverage: how the visits spread over the pool.
     advice: hints about the run, such as where selection gains little; one or two sentences each.
     mix: the tags of the run's mix; empty without one.
-    resting: the tasks that the run leaves out.
     alarms: those of the verifier guard that stand, the whole run's first.
     """
 
@@ -265,7 +236,6 @@ class Run:
     coverage: Coverage = field(default_factory=Coverage)
     advice: tuple[str, ...] = ()
     mix: tuple[MixShare, ...] = ()
-    resting: Resting = field(default_factory=Resting)
     forked_from: Fork | None = None
     created_at: datetime | None = None
     predictions: tuple[str, ...] = ()

@@ -17,9 +17,8 @@ from bots_client._resilience.health import Health
 from bots_client._resilience.local_state import ClientOptions, LocalRun, ProcessState
 from bots_client._resilience.registration import Registration
 from bots_client._resilience.spool import spool_folder
-from bots_client._resilience.uniform import count_without_service, with_equal_rollouts
+from bots_client._resilience.uniform import TASKS_PER_GROUP
 from bots_client._retry import Deadline
-from bots_client._wishes import EffectiveGroups, RolloutsBudget
 
 T = TypeVar("T")
 ClientT = TypeVar("ClientT", bound="ResilientClient")
@@ -146,14 +145,9 @@ class ResilientClient:
         run: str = "default",
         subset: str | None = None,
         tags: Iterable[str] | None = None,
-        quotas: Mapping[str, float] | None = None,
         exclude: Sequence[str] = (),
         first: Sequence[str] = (),
-        uniform_share: float | None = None,
-        min_mean: float | None = None,
-        max_mean: float | None = None,
-        rollouts_budget: int | RolloutsBudget | None = None,
-        want_effective: int | EffectiveGroups | None = None,
+        want_effective: int | None = None,
         idempotency_key: str | None = None,
     ) -> Selection:
         """Select the tasks to train on next; while the service is away, sample them uniformly.
@@ -166,20 +160,10 @@ class ResilientClient:
             run: name of the run, whose belief ranks the tasks.
             subset: only tasks of this subset of the dataset; None: of the one that this process registered, or all.
             tags: only tasks with one of these tags; ignored while the service is away.
-            quotas: for each tag the number of tasks (an int) or their share of the selection (a float in (0, 1]);
-                ignored while the service is away.
             exclude: task ids never to select.
             first: task ids to select before any others, in flight or not.
-            uniform_share: share of tasks selected uniformly at random, in [0, 1].
-            min_mean: tasks with a smaller expected success probability are selected only where too few others are
-                free; None: no bound; ignored while the service is away.
-            max_mean: the same for tasks with a larger one.
-            rollouts_budget: number of rollouts of all tasks together; each task then has its number in `rollouts`. A
-                `RolloutsBudget` has bounds for each task. While the service is away, all tasks have the same number,
-                except that the first have the remainder.
-            want_effective: select as many tasks as give so many effective groups with probability 0.9. An
-                `EffectiveGroups` has another probability, and a largest number of tasks. While the service is away,
-                twice as many tasks as wanted groups.
+            want_effective: select as few tasks as are expected to give so many effective groups; while the service is
+                away, twice as many.
             idempotency_key: the same key returns the same tasks, unless the service is away.
 
         Raises:
@@ -194,13 +178,8 @@ class ResilientClient:
             run=run,
             subset=local_run.present_subset(subset),
             tags=tags,
-            quotas=quotas,
             exclude=exclude or None,
             first=first or None,
-            uniform_share=uniform_share,
-            min_mean=min_mean,
-            max_mean=max_mean,
-            rollouts_budget=rollouts_budget,
             want_effective=want_effective,
             idempotency_key=idempotency_key,
         )
@@ -213,10 +192,10 @@ class ResilientClient:
             self._mistake(error, dataset, run)
         if selection is not None:
             return selection
-        wanted = count_without_service(count, want_effective)
+        wanted = TASKS_PER_GROUP * (want_effective or 0) if count is None else count
         if count is None and not local_run.repeatable:
             wanted = min(wanted, len(ids))
-        return with_equal_rollouts(local_run.choose(wanted, ids, exclude, first), rollouts_budget)
+        return local_run.choose(wanted, ids, exclude, first)
 
     def _selected(
         self, call: Call[Selection], local_run: LocalRun, ids: Sequence[str], subset: str | None

@@ -16,7 +16,6 @@ from bots_client._in_flight import InFlight
 from bots_client._inputs import Outcome, joined
 from bots_client._models import Receipt, Run, Selection
 from bots_client._resilient_client import ResilientClient
-from bots_client._wishes import EffectiveGroups, RolloutsBudget, groups_of
 
 Share = Callable[[Callable[[], Any]], Any]
 ESTIMATE_EVERY = 10  # closed steps: what the service estimates changes slowly
@@ -50,11 +49,6 @@ class Selector:
         run: name of the run; jobs that train different models use different runs.
         ids: of all tasks that the trainer has, after its own filters.
         tags: only tasks with one of these tags.
-        quotas: for each tag the number of tasks (an int) or their share of the selection (a float in (0, 1]).
-        uniform_share: share of tasks selected uniformly at random, in [0, 1].
-        min_mean: tasks with a smaller expected success probability are selected only where too few others are free;
-            None: no bound.
-        max_mean: the same for tasks with a larger one.
         reward_range: lowest and highest possible reward, such as (-1, 1) for DAPO and verl; `register` gives it to the
             run. None: the run keeps its own, which is (0, 1) for a new one.
         rank: of this process in its job; None: the environment's RANK, or 0. Only rank 0 closes steps and rewinds.
@@ -64,7 +58,7 @@ class Selector:
         ValueError: ids is empty, has a repeated id, or has an id that is not a str; or reward_range is not one.
     """
 
-    def __init__(  # noqa: PLR0913 - three that matter, the others by keyword
+    def __init__(
         self,
         client: ResilientClient | None,
         dataset: str,
@@ -72,10 +66,6 @@ class Selector:
         *,
         ids: Iterable[str],
         tags: Iterable[str] | None = None,
-        quotas: Mapping[str, float] | None = None,
-        uniform_share: float | None = None,
-        min_mean: float | None = None,
-        max_mean: float | None = None,
         reward_range: tuple[float, float] | None = None,
         rank: int | None = None,
         share: Share = single_process,
@@ -91,10 +81,6 @@ class Selector:
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self._how: dict[str, Any] = {
             "tags": None if tags is None else checked_strings(tags, "tags"),
-            "quotas": quotas,
-            "uniform_share": uniform_share,
-            "min_mean": min_mean,
-            "max_mean": max_mean,
             "subset": None,
         }
         self._share = share
@@ -135,24 +121,21 @@ class Selector:
         self,
         count: int | None = None,
         *,
-        rollouts_budget: int | RolloutsBudget | None = None,
-        want_effective: int | EffectiveGroups | None = None,
+        want_effective: int | None = None,
         key: str | None = None,
     ) -> Selection:
         """Return the tasks to train on next.
 
         Args:
             count: number of tasks; leave it out with want_effective.
-            rollouts_budget: number of rollouts of all tasks together; each task then has its number in `rollouts`.
-            want_effective: select as many tasks as give so many effective groups with probability 0.9.
+            want_effective: select as few tasks as are expected to give so many effective groups.
             key: Idempotency-Key; ranks that use the same key get the same tasks, unless the service is away.
 
         Raises:
             RequestError: a mistake, such as an unknown dataset, or more tasks than there are.
         """
         require_size(count, want_effective)
-        wish = groups_of(want_effective)
-        at_least = count or 0 if wish is None else wish.groups
+        at_least = count or want_effective or 0
 
         def ask() -> Selection | RequestError | ValueError:
             # With one key all ranks must send the same request, and only one of them knows the tasks in flight.
@@ -164,7 +147,6 @@ class Selector:
                     ids=self.ids,
                     run=self.run,
                     first=first,
-                    rollouts_budget=rollouts_budget,
                     want_effective=want_effective,
                     idempotency_key=key,
                     **self._how,

@@ -184,8 +184,6 @@ def upgrade() -> None:
         sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("scopes", sa.Text(), nullable=False),
         sa.Column("datasets", sa.Text(), nullable=False),
-        sa.Column("rate_per_second", sa.Double(), nullable=True),
-        sa.Column("burst", sa.Integer(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("expires_at", sa.Double(), nullable=True),
         sa.Column("revoked_at", sa.Double(), nullable=True),

@@ -21,7 +21,6 @@
     │   ├── InvalidSelectionError     a selection that can't be made, or an id that was not given out
     │   ├── PoolTooSmallError         fewer tasks than asked for
     │   ├── InvalidBackupError        a backup that was cut, changed, or is none
-    │   ├── InvalidApiKeyError        an API key that must not be made
     │   └── KeyReusedError            an idempotency key came with another body
     ├── UnauthenticatedError          no API key, or none that is good
     ├── ForbiddenError                the API key does not reach this far
@@ -32,7 +31,6 @@
     ├── SlowSenderError               the body came too slowly
     └── TryLaterError                 carries when
         ├── OverloadedError           too many requests wait already
-        ├── RateLimitedError          the API key calls too often
         ├── DeadlinePassedError       the request was not done in time
         └── StorageUnavailableError   SQL did not answer
             └── OutdatedTablesError   its tables are older than this version needs
@@ -165,10 +163,6 @@ class InvalidBackupError(InvalidInputError):
     """A backup that was cut or changed, or is none, or can't be true."""
 
 
-class InvalidApiKeyError(InvalidInputError):
-    """An API key that must not be made, for nobody could make another."""
-
-
 class UnauthenticatedError(BotsError):
     """No API key, or none that is good. The message never holds what was sent."""
 
@@ -207,10 +201,6 @@ class TryLaterError(BotsError):
 
 class OverloadedError(TryLaterError):
     """More requests wait for their turn than the service lets wait."""
-
-
-class RateLimitedError(TryLaterError):
-    """The API key calls too often."""
 
 
 class DeadlinePassedError(TryLaterError):

@@ -11,7 +11,6 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "BOTS_"
 GIB = 2**30
-OTLP_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")  # what opens the collector is a header, never in the URL
 ADMIN_KEY = re.compile("[!-~]{16,512}")
 
 
@@ -48,18 +47,8 @@ class Settings(BaseSettings):
         1_000, ge=1, description="Maximum number of datasets that a key can access, unless it can access all."
     )
     max_runs: int = Field(1_000, ge=1, description="Maximum number of runs in a dataset.")
-    otlp_endpoint: str | None = Field(None, description="URL of an OpenTelemetry collector; unset: no traces.")
-    trace_share: float = Field(1.0, ge=0, le=1, description="Share of requests to trace if the caller doesn't decide.")
     log_format: Literal["console", "json"] = Field("console", description="Format of log lines.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level to log.")
-
-    @field_validator("otlp_endpoint")
-    @classmethod
-    def _is_http(cls, url: str | None) -> str | None:
-        """Reject a value that is not an http:// or https:// URL."""
-        if url is not None and not OTLP_URL.fullmatch(url):
-            raise ValueError("must be the http:// or https:// URL of a collector, for example http://127.0.0.1:4318")
-        return url
 
     @field_validator("admin_key")
     @classmethod

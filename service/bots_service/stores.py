@@ -11,7 +11,7 @@ import structlog
 from bots_service.ports.records import Capacity
 from bots_service.ports.stores import DurableStores, HotStores
 from bots_service.settings import Settings
-from bots_service.storage.memory import ORDINALS, MemoryLeases, MemoryRateLimits, MemoryStates
+from bots_service.storage.memory import ORDINALS, MemoryLeases, MemoryStates
 from bots_service.storage.sql.answers import SqlAnswers
 from bots_service.storage.sql.backup import SqlExports, SqlImports
 from bots_service.storage.sql.courses import SqlCourses
@@ -21,7 +21,7 @@ from bots_service.storage.sql.health import SqlHealth, SqlWriteHealth
 from bots_service.storage.sql.journal import SqlJournal
 from bots_service.storage.sql.keys import SqlKeys
 from bots_service.storage.sql.migrate import require_tables, upgrade
-from bots_service.storage.sql.outlooks import SqlOutlooks, SqlSizes
+from bots_service.storage.sql.outlooks import SqlOutlooks
 from bots_service.storage.sql.retention import SqlRetention
 from bots_service.storage.sql.runs import SqlRuns
 from bots_service.storage.sql.snapshots import SqlSnapshots
@@ -74,7 +74,6 @@ def sql_stores(settings: Settings, database: Database) -> DurableStores:
         snapshots=SqlSnapshots(database),
         courses=SqlCourses(database),
         outlooks=SqlOutlooks(database),
-        sizes=SqlSizes(database),
         keys=SqlKeys(database),
         retention=SqlRetention(database),
         exports=SqlExports(database),
@@ -110,7 +109,7 @@ async def open_hot_stores(settings: Settings) -> AsyncIterator[HotStores]:
 def redis_stores(settings: Settings, connection: "RedisConnection") -> HotStores:
     """Return stores that all replicas share."""
     from bots_service.storage.redis.cache import LeaseCache
-    from bots_service.storage.redis.connection import RedisHealth, RedisRateLimits
+    from bots_service.storage.redis.connection import RedisHealth
     from bots_service.storage.redis.leases import RedisLeases
     from bots_service.storage.redis.states import RedisStates
 
@@ -118,7 +117,6 @@ def redis_stores(settings: Settings, connection: "RedisConnection") -> HotStores
     return HotStores(
         RedisStates(connection, cache, capacity_bytes=settings.cache_bytes),
         RedisLeases(connection, cache),
-        RedisRateLimits(connection, MemoryRateLimits()),
         is_shared=True,
         health={"redis": RedisHealth(connection)},
     )
@@ -131,7 +129,6 @@ def memory_stores(settings: Settings) -> HotStores:
     return HotStores(
         states,
         MemoryLeases(first_ordinal=0 if only else secrets.randbelow(ORDINALS)),
-        MemoryRateLimits(),
         is_shared=False,
         health={},
     )

@@ -1,8 +1,7 @@
 """The composition root: the only place that names concrete classes together. Opens and closes them."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
 
@@ -10,7 +9,6 @@ from bots_service.api.app import create_app
 from bots_service.api.overload import Limits
 from bots_service.api.uploads import UploadLimits
 from bots_service.engine.engine import Engine
-from bots_service.errors import BotsError
 from bots_service.metrics.process import Metrics
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.stores import DurableStores, HotStores
@@ -20,61 +18,28 @@ from bots_service.stores import open_database, open_hot_stores, sql_stores
 from bots_service.usecases import UseCases
 from bots_service.usecases.readiness import OK, Readiness
 
-if TYPE_CHECKING:
-    from bots_service.tracing import OtlpTracer
-
-
-class TracingMissingError(BotsError):
-    """Traces were asked for, and the library that sends them is not installed."""
-
 
 def build_app(settings: Settings) -> FastAPI:
-    """Return the application; its stores are opened when it starts, and closed when it ends.
-
-    Raises:
-        TracingMissingError: traces were asked for, and the library that sends them is not installed.
-    """
+    """Return the application; its stores are opened when it starts, and closed when it ends."""
     limits = Limits(settings.request_timeout_s, settings.max_concurrent, settings.max_waiting)
-    metrics, tracer = Metrics(), tracer_of(settings)
+    metrics = Metrics()
     return create_app(
-        lambda: open_use_cases(settings, metrics, tracer),
+        lambda: open_use_cases(settings, metrics),
         uploads=UploadLimits(settings.max_upload_bytes, settings.max_tasks),
         schema=head(),
         limits=limits,
         metrics=metrics,
-        tracer=tracer,
     )
 
 
-def tracer_of(settings: Settings) -> "OtlpTracer | None":
-    """Return what sends traces where the settings say, None where they say nothing.
-
-    Raises:
-        TracingMissingError: the library for it is not installed.
-    """
-    if settings.otlp_endpoint is None:
-        return None
-    try:
-        from bots_service.tracing import OtlpTracer  # not above: who traces nothing loads none of it
-    except ModuleNotFoundError as error:
-        raise TracingMissingError(
-            f"BOTS_OTLP_ENDPOINT needs {error.name}, which is not installed; "
-            "install the extra `tracing` (in a checkout: pip install ./client '.[tracing]'), or unset it"
-        ) from error
-    return OtlpTracer(settings.otlp_endpoint, share=settings.trace_share)
-
-
 @asynccontextmanager
-async def open_use_cases(
-    settings: Settings, metrics: Metrics, tracer: "OtlpTracer | None" = None
-) -> AsyncIterator[UseCases]:
+async def open_use_cases(settings: Settings, metrics: Metrics) -> AsyncIterator[UseCases]:
     """Open the stores, bring the database's tables to the newest revision, and hand out what the API may call.
 
     Raises:
         StorageUnavailableError: the database can't be opened, or another process has it.
     """
-    sending = nullcontext() if tracer is None else aclosing(tracer)
-    async with sending, open_database(settings) as database, open_hot_stores(settings) as hot:
+    async with open_database(settings) as database, open_hot_stores(settings) as hot:
         engine = build_engine(settings, sql_stores(settings, database), hot, metrics.training)
         opened = build_use_cases(settings, engine)
         watch(opened.readiness, metrics)

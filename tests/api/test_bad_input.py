@@ -117,25 +117,14 @@ async def test_numbers_that_json_has_not_are_refused(busy, number, field):
         ({"count": 10**30}, "invalid-request"),
         ({"count": "3"}, "invalid-request"),
         ({}, "invalid-selection"),
+        ({"count": 2, "want_effective": 2}, "invalid-selection"),
+        ({"want_effective": 0}, "invalid-request"),
         ({"count": 21}, "pool-too-small"),
         ({"count": 1, "tags": ["nobody"]}, "invalid-selection"),
-        ({"count": 1, "quotas": {"nobody": 1}}, "invalid-selection"),
-        ({"count": 1, "quotas": {"math": 2}}, "invalid-selection"),
-        ({"count": 1, "quotas": {"math": 0}}, "invalid-request"),
-        ({"count": 1, "quotas": {"math": True}}, "invalid-request"),
-        ({"count": 1, "quotas": {"math": 0.0}}, "invalid-request"),
-        ({"count": 1, "quotas": {"math": 1.5}}, "invalid-request"),
-        ({"count": 4, "quotas": {"math": 0.75, "code": 0.5}}, "invalid-selection"),
-        ({"count": 4, "quotas": {"math": 3, "code": 0.5}}, "invalid-selection"),
         ({"count": 1, "exclude": ["nobody"]}, "invalid-selection"),
         ({"count": 1, "exclude": "task-1"}, "invalid-request"),
         ({"count": 1, "tags": ["x"] * 65}, "invalid-request"),
         ({"count": 1, "tags": [""]}, "invalid-request"),
-        ({"count": 1, "uniform_share": 1.5}, "invalid-request"),
-        ({"count": 1, "uniform_share": -0.1}, "invalid-request"),
-        ({"count": 1, "min_mean": -0.1}, "invalid-request"),
-        ({"count": 1, "max_mean": 1.1}, "invalid-request"),
-        ({"count": 1, "min_mean": 0.6, "max_mean": 0.4}, "invalid-selection"),
         ({"count": 1, "dataset": ""}, "invalid-request"),
         ({"count": 1, "colour": "red"}, "invalid-request"),
         ({"count": 20, "exclude": ["task-1"]}, "pool-too-small"),
@@ -338,12 +327,6 @@ async def test_a_misspelled_choice_is_answered_with_all_choices_and_the_nearest(
     wrong = literal_eval(said.split(" is not one of ")[0])
     nearest = {"pas": "pass", "papers": "paper", "trackers": "tracker", "abort": "aborted", "reports": "report"}
     assert meant == f"did you mean {nearest[wrong]!r}?"
-
-
-async def test_a_choice_that_is_like_none_is_answered_with_all_of_them_however_long_it_is(busy):
-    answer = await busy.put(NEW, json={"strategy": "'" + "z" * 10_000})
-    (flaw,) = require_problem(answer, 422, "invalid-request")["errors"]
-    assert flaw["msg"].endswith("is not one of " + ", ".join(sorted(get_args(StrategyName))))
 
 
 async def test_a_cursor_of_another_order_is_refused(busy):

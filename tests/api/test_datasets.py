@@ -39,22 +39,6 @@ async def test_a_dataset_says_which_tags_tell_its_profiles_apart(http):
     assert many["profiles"] == len(set(zip(known, (task["tags"][0] for task in tasks(90)), strict=True)))
 
 
-async def test_a_tracker_estimates_an_offset_of_each_offset_tag(http):
-    described = await make_dataset(http, 90)
-    await http.put("/datasets/guru/runs/tracked", json={"belief": "tracker"})
-    await report(http, *(solved(number, 16 if number % 3 else 0) for number in range(12)), run="tracked")
-    estimates = (await http.get("/datasets/guru/runs/tracked")).json()["estimates"]
-    offsets = {name: value for name, value in estimates.items() if name.startswith("tag_offset_")}
-    assert list(offsets) == [f"tag_offset_{tag}" for tag in described["offset_tags"]]
-    assert offsets["tag_offset_math"] > 0 > offsets["tag_offset_code"]  # math was solved, code was not
-
-
-async def test_a_dataset_without_references_needs_only_ids(http):
-    answer = await http.put("/datasets/plain", json={"tasks": [{"id": "a"}, {"id": "b"}]})
-    assert answer.status_code == 201
-    assert answer.json()["profiles"] == 1
-
-
 async def test_appended_tasks_are_selected_and_keep_the_others_beliefs(http):
     await make_dataset(http, 3)
     await report(http, solved(0), solved(1))
@@ -65,13 +49,6 @@ async def test_appended_tasks_are_selected_and_keep_the_others_beliefs(http):
     assert after[:3] == before
     chosen = await select(http, 5)
     assert {task["id"] for task in chosen["tasks"]} == {f"task-{number}" for number in range(5)}
-
-
-async def test_appending_an_id_that_exists_is_409_and_appends_nothing(http):
-    described = await make_dataset(http, 3)
-    answer = await http.post("/datasets/guru/tasks", json={"tasks": tasks(2, first=2)})
-    require_problem(answer, 409, "task-exists")
-    assert (await http.get("/datasets/guru")).json() == described
 
 
 async def test_appended_tasks_may_not_speak_of_other_reference_models(http):
@@ -90,23 +67,6 @@ async def test_retired_tasks_are_neither_selected_nor_listed(http):
     assert {task["id"] for task in (await select(http, 2))["tasks"]} == {"task-0", "task-3"}
     listed = (await http.get(f"{RUN}/tasks")).json()["tasks"]
     assert [task["id"] for task in listed] == ["task-0", "task-3"]
-
-
-async def test_restored_tasks_are_selected_and_listed_again(http):
-    await make_dataset(http, 4)
-    await report(http, solved(1, 3, 4))
-    known = (await http.get(f"{RUN}/tasks")).json()["tasks"]
-    await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-1", "task-2"]})
-    retired = (await http.get(f"{RUN}/tasks?segment=retired")).json()["tasks"]
-    assert retired == [{**task, "segment": "retired"} for task in known[1:3]]
-    answer = await http.post("/datasets/guru/tasks/restore", json={"ids": ["task-1"]}, headers={"Idempotency-Key": "k"})
-    assert answer.json() == {"dataset": "guru", "retired": 1, "tasks": 3}
-    assert [task for task in known if task["id"] != "task-2"] == (await http.get(f"{RUN}/tasks")).json()["tasks"]
-    assert {task["id"] for task in (await select(http, 3))["tasks"]} == {"task-0", "task-1", "task-3"}
-    await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-1"]})
-    again = await http.post("/datasets/guru/tasks/restore", json={"ids": ["task-1"]}, headers={"Idempotency-Key": "k"})
-    assert again.json() == answer.json()
-    assert (await http.get("/datasets/guru")).json()["retired"] == 2
 
 
 @pytest.mark.parametrize("body", [{}, {"ids": []}, {"ids": ["x"], "more": 1}, {"ids": "task-1"}])

@@ -26,7 +26,7 @@ async def test_every_kind_of_entry_tells_what_it_did(http: httpx.AsyncClient):
     await make_dataset(http)
     await report(http, solved(1, 3, 8), solved(2, 4, 4), {"task": "task-3", "status": "aborted"})
     await report(http, solved(4, 1, 2), close_step=False)
-    await http.patch(RUN, json={"temperature": 0.25, "reward_range": [-1, 1]})
+    await http.patch(RUN, json={"target": 0.25, "reward_range": [-1, 1]})
     await report(http, close_step=True)
     await http.post(f"{RUN}/rewind", json={"step": 1})
     await http.put("/datasets/guru/runs/child", json={"fork": {"run": "default"}})
@@ -40,7 +40,7 @@ async def test_every_kind_of_entry_tells_what_it_did(http: httpx.AsyncClient):
         {**shown, "seq": 4, "step": 2, "kind": "report", **none, "hidden": True},
         {
             **{**shown, "seq": 3, "step": 1, "kind": "settings", "hidden": True},
-            "changed": {"temperature": 0.25, "reward_range": [-1.0, 1.0]},
+            "changed": {"target": 0.25, "reward_range": [-1.0, 1.0]},
         },
         {**shown, "seq": 2, "step": 1, "kind": "report", **some, "hidden": True},
         {**shown, "seq": 1, "step": 1, "kind": "report", **two},

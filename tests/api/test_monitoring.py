@@ -48,54 +48,12 @@ async def test_the_effective_task_ratio_by_metrics_is_the_one_by_the_journal(htt
     totals = (await http.get(RUN)).json()["totals"]
     for name in ("reported", "effective"):
         assert await of_run(http, f"bots_{name}_tasks_total") == sum(step[name] for step in steps), name
-    for name in ("all_solved", "none_solved"):
-        assert await of_run(http, f"bots_{name}_tasks_total") == totals[name], name
+    assert await of_run(http, "bots_all_solved_tasks_total") == totals["all_solved"]
     assert await of_run(http, "bots_reports_total") == 3
     assert await of_run(http, "bots_rollouts_total") == 3 * 16 + 16 + 16 + 2
     assert await of_run(http, "bots_solved_rollouts_total") == 7 + 16 + 7 + 1.5
-    for name, field in (("squared_error", "brier"), ("log_loss", "log_loss")):
-        expected = steps[0][field] * 48 + steps[1][field] * 34
-        assert math.isclose(await of_run(http, f"bots_prediction_{name}_total"), expected), name
-
-
-async def test_predictions_are_told_by_bins_beside_what_came(http: httpx.AsyncClient):
-    await make_dataset(http)
-    before = (await http.get(f"{RUN}/tasks?ids=task-5&ids=task-10")).json()["tasks"]
-    await report(http, solved(5, 4), solved(10, 12))
-    found = await metrics(http)
-    told = {
-        name: {labels["bin"]: at for labels, at in found[f"bots_calibration_{name}_total"]}
-        for name in ("rollouts", "solved_rollouts")
-    }
-    assert {int(10 * task["mean"]) / 10 for task in before} == {0.5}  # nothing is known of either
-    assert told == {"rollouts": {"0.5": 32.0}, "solved_rollouts": {"0.5": 16.0}}
-
-
-async def test_closed_steps_are_told_by_tag(http: httpx.AsyncClient):
-    await make_dataset(http)
-    outcomes = [(0, 16.0), (1, 0.0), (2, 4.0), (3, 8.0), (4, 16.0)]
-    await report(http, *(solved(task, successes) for task, successes in outcomes[:2]), close_step=False)
-    await report(http, *(solved(task, successes) for task, successes in outcomes[2:]))
-    listed = (await http.get(f"{RUN}/tasks?limit=1000")).json()["tasks"]
-    tags = {task["id"]: task["tags"] for task in listed}
-    for tag in ("math", "code"):
-        own = [successes for task, successes in outcomes if tag in tags[f"task-{task}"]]
-        expected = {
-            "reported_tasks": len(own),
-            "effective_tasks": sum(0 < successes < 16 for successes in own),
-            "rollouts": 16 * len(own),
-            "solved_rollouts": sum(own),
-        }
-        told = {name: await value(http, f"bots_tag_{name}_total", **OF_RUN, tag=tag) for name in expected}
-        assert told == expected, tag
-
-
-async def test_a_dataset_that_is_open_is_a_hit(http: httpx.AsyncClient):
-    await make_dataset(http)
-    before = {name: await value(http, f"bots_cache_{name}_total", cache="datasets") for name in ("hits", "misses")}
-    await select(http, 1)
-    assert await value(http, "bots_cache_hits_total", cache="datasets") > before["hits"]
-    assert await value(http, "bots_cache_misses_total", cache="datasets") == before["misses"]
+    expected = steps[0]["brier"] * 48 + steps[1]["brier"] * 34
+    assert math.isclose(await of_run(http, "bots_prediction_squared_error_total"), expected)
 
 
 async def test_what_counts_for_nothing_or_less_is_told_apart(http: httpx.AsyncClient):
@@ -111,7 +69,6 @@ async def test_what_counts_for_nothing_or_less_is_told_apart(http: httpx.AsyncCl
     require_problem(await http.post("/report", json=fenced), 409, "stale-epoch")
     assert await of_run(http, "bots_reports_total") == 2
     assert await of_run(http, "bots_duplicate_reports_total") == 2
-    assert await of_run(http, "bots_late_outcomes_total") == 2
     assert await of_run(http, "bots_expired_outcomes_total") == 0
     assert await of_run(http, "bots_fenced_reports_total") == 1
 
@@ -123,23 +80,8 @@ async def test_selections_count_once_however_often_they_are_asked_for(http: http
         assert (await http.post("/select", **wish)).status_code == 200
     assert (await select(http, 15))["reused"] == 10
     assert await of_run(http, "bots_selections_total") == 2
-    assert await of_run(http, "bots_selected_tasks_total") == 30
-    assert await of_run(http, "bots_reused_tasks_total") == 10
     assert await of_run(http, "bots_degraded_answers_total") == 0
     assert await value(http, "bots_draw_duration_seconds_count") >= 2
-
-
-async def test_what_selections_promise_is_counted_beside_what_they_gave(http: httpx.AsyncClient):
-    await make_dataset(http, count=20)
-    wishes: list[dict[str, Any]] = [{"want_effective": 3}, {"want_effective": 4, "confidence": 0.5}]
-    answers = [(await http.post("/select", json={"dataset": "guru", **wish})).json() for wish in wishes]
-    promised = sum(answer["expected_effective"] for answer in answers)
-    assert await of_run(http, "bots_expected_effective_tasks_total") == pytest.approx(promised)
-    assert await of_run(http, "bots_wanted_effective_tasks_total") == 7
-    assert await of_run(http, "bots_budgeted_rollouts_total") == 0
-    await select(http, 5, rollouts_budget=60)
-    assert await of_run(http, "bots_budgeted_rollouts_total") == 60
-    assert await of_run(http, "bots_wanted_effective_tasks_total") == 7
 
 
 async def test_times_of_the_last_report_and_selection_are_unix_times(http: httpx.AsyncClient):
@@ -194,7 +136,7 @@ async def test_a_hundred_runs_make_a_bounded_number_of_series(http: httpx.AsyncC
     found = await metrics(http)
     assert len(found["bots_reports_total"]) == 32 + 1
     assert sum(at for _, at in found["bots_reports_total"]) == 100
-    assert sum(len(samples) for samples in found.values()) < 33 * 95
+    assert sum(len(samples) for samples in found.values()) < 33 * 30
 
 
 async def test_the_process_and_its_stores_are_told(tmp_path: Path):
@@ -205,14 +147,13 @@ async def test_the_process_and_its_stores_are_told(tmp_path: Path):
         assert await value(http, "bots_store_up", store="sql") == 1
         assert await value(http, "bots_ready") == 1
         assert await value(http, "process_resident_memory_bytes") > 2**20
-        assert (await value(http, "bots_working_requests"), await value(http, "bots_waiting_requests")) == (0, 0)
+        assert await value(http, "bots_waiting_requests") == 0
 
 
 async def test_a_refusal_for_lack_of_room_counts(tmp_path: Path):
     async with serving(tmp_path, max_concurrent=1, max_waiting=0) as http:
         await make_dataset(http)
         await http.line.acquire()
-        assert await value(http, "bots_working_requests") == 1
         refused = await http.post("/select", json={"dataset": "guru", "count": 1})
         require_problem(refused, 503, "overloaded")
         http.line.release()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.pools import RUN, make_dataset, report, require_problem, solved
+from tests.api.pools import RUN, make_dataset, report, solved
 
 
 async def test_what_is_expected_of_the_pool_becomes_history_by_itself(http):
@@ -30,14 +30,3 @@ async def test_what_is_expected_of_the_pool_becomes_history_by_itself(http):
         counts[int(task["mean"] * 20)] += 1
     assert outlook["distribution"] == pytest.approx([count / len(tasks) for count in counts])
     assert datetime.fromisoformat(outlook["time"]).tzinfo is not None
-
-
-@pytest.mark.parametrize("points", ["0", "2001", "many"])
-async def test_as_many_points_as_a_chart_can_have(http, points):
-    await make_dataset(http)
-    require_problem(await http.get(f"{RUN}/outlooks", params={"points": points}), 422, "invalid-request")
-
-
-async def test_a_run_that_is_not_known_has_none(http):
-    await make_dataset(http)
-    require_problem(await http.get("/datasets/guru/runs/nobody/outlooks"), 404, "unknown-run")

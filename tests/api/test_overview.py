@@ -41,21 +41,6 @@ def outcomes(effective: int, of: int = 4) -> list[dict[str, Any]]:
     return [solved(task, 8 if task < effective else 16) for task in range(of)]
 
 
-async def test_an_empty_service_has_an_empty_overview(http):
-    found = await overview(http)
-    statuses = {"attention": 0, "unjudged": 0, "new": 0, "running": 0, "stalled": 0, "idle": 0}
-    totals = {"datasets": 0, "runs": 0, **statuses, "reported": 0, "effective": 0, "rollouts": 0.0}
-    assert found == {"runs": [], "matching": 0, "totals": totals, "next_cursor": None}
-
-
-async def test_a_run_without_a_step_is_new(http):
-    await make_dataset(http)
-    (run,) = (await overview(http))["runs"]
-    assert (run["dataset"], run["run"], run["belief"], run["strategy"]) == ("guru", "default", "tracker", "pass")
-    assert (run["status"], run["step"], run["last_step_at"], run["trend"]) == ("new", 0, None, [])
-    assert run["effective_task_ratio"] is run["gain"]["factor"] is None
-
-
 async def test_a_run_is_summed_up_over_its_present_history(http):
     await make_dataset(http)
     for effective in (1, 2, 4, 4, 4):
@@ -70,17 +55,6 @@ async def test_a_run_is_summed_up_over_its_present_history(http):
     assert run["status"] == "running"
     steps = (await http.get(f"{RUN}/history")).json()["history"]
     assert run["last_step_at"] == steps[-1]["time"]
-
-
-async def test_the_ratio_is_that_of_the_last_50_steps_and_the_trend_has_few_points(http):
-    await make_dataset(http)
-    for step in range(60):
-        await close(http, 0 if step < 10 else 1, of=1)
-    found = await summary(http)
-    assert (found["effective_task_ratio"], found["effective"], found["reported"]) == (1.0, 50, 60)
-    assert len(found["trend"]) == 30  # every second step
-    assert found["trend"][:6] == [0, 0, 0, 0, 0, 2 / 12]
-    assert found["trend"][-1] == 1.0
 
 
 async def test_a_gain_is_measured_by_the_uniform_run_over_the_steps_that_both_closed(http):
@@ -107,66 +81,6 @@ async def test_a_gain_is_measured_by_the_uniform_run_over_the_steps_that_both_cl
     await close(http, 4, run="even")
     later = (await summary(http))["gain"]
     assert (later["steps"], later["factor"], later["rollouts_spent"]) == (3, pytest.approx(8 / 7), 192.0)
-
-
-async def test_a_fork_is_compared_from_the_step_at_which_it_began(http):
-    await make_dataset(http)
-    for effective in (4, 4, 4):
-        await close(http, effective)
-    await put_run(http, "child", fork={"run": "default", "step": 2})
-    await put_run(http, "even", **UNIFORM)
-    for effective in (0, 0, 2, 4):
-        await close(http, effective, run="even")
-    await close(http, 3, run="child")
-    child = await summary(http, "child")
-    assert (child["step"], child["reported"], child["effective"]) == (3, 4, 3)
-    assert (child["gain"]["steps"], child["gain"]["factor"]) == (1, pytest.approx((3 / 4) / (2 / 4)))
-
-
-async def test_the_baseline_is_the_uniform_run_that_was_created_nearest_in_time(http):
-    await make_dataset(http)
-    for name, settings in (("before", UNIFORM), ("run", {}), ("after", UNIFORM), ("empty", UNIFORM)):
-        await put_run(http, name, **settings)
-        if name != "empty":
-            await close(http, 2, run=name)
-    created = {run["run"]: run["created_at"] for run in (await overview(http))["runs"]}
-    times = {name: float(created[name].partition("T")[2][:-1].rpartition(":")[2]) for name in created}
-    nearest = min(("before", "after"), key=lambda name: (abs(times[name] - times["run"]) % 60, name))
-    assert (await summary(http, "run"))["gain"]["baseline"] == nearest
-    await http.delete(f"/datasets/guru/runs/{nearest}")
-    assert (await summary(http, "run"))["gain"]["baseline"] == ({"before", "after"} - {nearest}).pop()
-
-
-async def test_the_strategy_is_the_one_in_use(http):
-    await make_dataset(http)
-    await close(http, 2)
-    await http.patch(RUN, json={"strategy": "uniform"})
-    await http.patch(RUN, json={"seed": 3})
-    assert (await summary(http))["strategy"] == "uniform"
-    assert (await summary(http))["gain"] is None
-    await http.post(f"{RUN}/rewind", json={"step": 1})
-    assert (await summary(http))["strategy"] == "pass"
-
-
-async def test_a_run_that_is_deleted_leaves_the_overview(http):
-    await make_dataset(http)
-    await put_run(http, "gone")
-    await close(http, 2, run="gone")
-    assert (await overview(http))["matching"] == 2
-    await http.delete("/datasets/guru/runs/gone")
-    assert [run["run"] for run in (await overview(http))["runs"]] == ["default"]
-    require_problem(await http.get("/datasets/guru/runs/gone/summary"), 404, "unknown-run")
-    require_problem(await http.get("/datasets/none/runs/gone/summary"), 404, "unknown-dataset")
-
-
-async def test_a_run_that_is_created_again_begins_anew(http):  # blocklint: pragma
-    await make_dataset(http)
-    await close(http, 2)
-    assert (await summary(http))["step"] == 1
-    await http.delete(RUN)
-    assert (await summary(http))["step"] == 0
-    await http.put(RUN, json={"strategy": "spaced"})
-    assert (await summary(http))["strategy"] == "spaced"
 
 
 async def three_datasets(http: httpx.AsyncClient) -> None:
@@ -232,28 +146,6 @@ async def test_runs_are_sorted_and_come_in_pages_those_without_a_value_last(http
         if cursor is None:
             break
     assert paged == wanted
-
-
-async def test_runs_are_sorted_by_their_gain_and_those_without_one_come_last(http):
-    await three_datasets(http)
-    for dataset, effective in (("alpha", 1), ("beta", 4)):
-        await put_run(http, "even", dataset, **UNIFORM)
-        await report(http, *outcomes(effective), dataset=dataset, run="even")
-    for sort, first in (("vs_uniform", ["beta", "alpha"]), ("-vs_uniform", ["alpha", "beta"])):
-        runs = (await overview(http, sort=sort))["runs"]
-        assert [(run["dataset"], run["run"]) for run in runs] == [
-            *((dataset, "default") for dataset in first),
-            ("alpha", "even"),
-            ("beta", "even"),
-            ("gamma", "default"),
-        ]
-
-
-async def test_a_cursor_of_another_order_is_refused(http):
-    await three_datasets(http)
-    cursor = (await overview(http, sort="name", limit=1))["next_cursor"]
-    require_problem(await http.get("/overview", params={"sort": "step", "cursor": cursor}), 422, "invalid-request")
-    require_problem(await http.get("/overview", params={"sort": "size"}), 422, "invalid-request")
 
 
 async def test_a_key_sees_the_runs_of_its_own_datasets_only(tmp_path: Path):

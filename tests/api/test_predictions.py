@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.api.pools import RUN, make_dataset, report, require_problem, solved
+from tests.api.pools import RUN, make_dataset, require_problem
 
 PROBE = "/datasets/guru/predictions/probe"
 ROWS: list[dict[str, Any]] = [{"id": "task-1", "pass_rate": 0.25}, {"id": "task-2", "pass_rate": 1}]
@@ -48,29 +48,11 @@ async def test_every_format_gives_the_same_predictions_and_new_runs_see_them(htt
     assert (await http.get(RUN)).json()["predictions"] == ["probe"]
 
 
-async def test_a_retry_with_the_same_key_gets_the_first_answer(http: httpx.AsyncClient):
-    await make_dataset(http)
-    first = await put(http, "json", BODIES["json"], **{"Idempotency-Key": "once"})
-    (await http.delete(PROBE)).raise_for_status()
-    again = await put(http, "json", BODIES["json"], **{"Idempotency-Key": "once"})
-    assert (again.json(), again.headers["Idempotent-Replayed"]) == (first.json(), "true")
-    assert (await http.get("/datasets/guru")).json()["predictions"] == []
-
-
 async def test_removed_predictions_are_gone(http: httpx.AsyncClient):
     await make_dataset(http)
     (await put(http, "json", BODIES["json"])).raise_for_status()
     assert (await http.delete(PROBE)).json()["predictions"] == []
     require_problem(await http.delete(PROBE), 404, "unknown-predictions")
-
-
-async def test_a_run_becomes_predictions(http: httpx.AsyncClient):
-    await make_dataset(http)
-    await report(http, solved(1), solved(4, 16))
-    answer = await http.post(f"{RUN}/predictions", json={"name": "earlier"})
-    (predicted,) = answer.json()["predictions"]
-    assert (predicted["name"], predicted["tasks"]) == ("earlier", 2)
-    require_problem(await http.post(f"{RUN}/predictions", json={"name": "e", "step": 9}), 404, "unknown-step")
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ OPERATIONS = {found.ok().label: found.ok() for found in DOCUMENT.get_all_operati
 
 AIMED = {"dataset": "guru", "run": "default", "task": "task-1", "name": "probe", "key_id": "0" * 16}
 LONGEST_URL = 65_000  # beyond 64 KiB the HTTP parser itself refuses, in plain text, before any of our code runs
-EXAMPLES = int(os.environ.get("BOTS_TEST_FUZZ_EXAMPLES", examples(15)))
+EXAMPLES = int(os.environ.get("TEST_FUZZ_EXAMPLES", examples(15)))
 
 
 def parameter_names(label: str, where: str) -> set[str]:

@@ -63,13 +63,6 @@ async def test_what_is_no_subset_is_refused(http: httpx.AsyncClient):
     require_problem(other, 404, "unknown-dataset")
 
 
-async def test_a_retry_gets_the_first_answer(http: httpx.AsyncClient):
-    await make_dataset(http)
-    first, again = [await make(http, MINE, **{"Idempotency-Key": "once"}) for _ in range(2)]
-    assert (first.json(), again.headers["Idempotent-Replayed"]) == (again.json(), "true")
-    require_problem(await make(http, MINE[:1], **{"Idempotency-Key": "once"}), 422, "key-reused")
-
-
 async def test_a_key_that_may_select_may_make_a_subset(tmp_path: Path):
     async with guarded(tmp_path) as http:
         await make_dataset(http)

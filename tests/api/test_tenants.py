@@ -279,7 +279,7 @@ def test_the_document_says_what_each_route_asks_for():
             assert "security" not in operation
         else:
             assert set(operation["security"][0]["key"]) - {"admin"} == opened_by
-            assert {"401", "403", "429"} <= set(operation["responses"])
+            assert {"401", "403"} <= set(operation["responses"])
 
 
 def test_a_route_that_does_not_say_whom_it_lets_in_can_not_be_made():

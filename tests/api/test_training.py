@@ -33,63 +33,28 @@ async def test_leased_tasks_are_reused_only_when_too_few_others_are_left(http):
     assert free <= {task["id"] for task in second["tasks"]}
 
 
-async def test_tags_quotas_and_exclude_are_kept(http):
+async def test_tags_and_exclude_are_kept(http):
     await make_dataset(http)
     math_tasks = {f"task-{number}" for number in range(20) if number % 3}
     chosen = await select(http, 4, tags=["math"], exclude=["task-1", "task-2"])
     assert {task["id"] for task in chosen["tasks"]} <= math_tasks - {"task-1", "task-2"}
-    chosen = await select(http, 5, quotas={"math": 3, "code": 2})
-    assert sum(task["id"] in math_tasks for task in chosen["tasks"]) == 3
-    for count in (4, 8):  # one quota for steps of any size
-        chosen = await select(http, count, quotas={"math": 0.75, "code": 0.25})
-        assert sum(task["id"] in math_tasks for task in chosen["tasks"]) == 0.75 * count
-    chosen = await select(http, 4, tags=["math"], quotas={"math": 1.0})
-    assert len(chosen["tasks"]) == 4  # 1.0 is all of them, 1 would be one of them
 
 
-async def test_bounds_of_the_expected_success_probability_are_kept_while_enough_tasks_are_free(http):
+async def test_a_wish_for_effective_groups_gets_as_few_tasks_as_are_expected_to_give_them(http):
     await make_dataset(http)
-    await report(
-        http, *({"task": f"task-{number}", "successes": 16 * (number % 2), "trials": 16} for number in range(10))
-    )
-    hard = await select(http, 4, max_mean=0.3)
-    assert all(task["mean"] <= 0.3 for task in hard["tasks"])
-    easy = await select(http, 4, min_mean=0.7)
-    assert all(task["mean"] >= 0.7 for task in easy["tasks"])
-    rest = await select(http, 4, min_mean=0.7)  # of which one is left
-    assert sum(task["mean"] >= 0.7 for task in rest["tasks"]) == 1
-    assert rest["reused"] == 0
+    wish = {"dataset": "guru", "want_effective": 4}
+    first, again = [await http.post("/select", json=wish, headers={"Idempotency-Key": "k"}) for _ in range(2)]
+    assert again.headers["idempotent-replayed"] == "true"
+    assert again.json() == first.json()
+    chosen = [task["effective"] for task in first.json()["tasks"]]
+    assert first.json()["expected_effective"] == pytest.approx(sum(chosen))
+    assert sum(chosen) >= 4 > sum(chosen[:-1])
+    assert (await select(http, 3))["expected_effective"] > 0
 
 
 async def test_a_strategy_without_draws_answers_null_for_them(http):
     await make_dataset(http)
-    await http.patch(RUN, json={"strategy": "mean"})
-    assert {task["draw"] for task in (await select(http, 5))["tasks"]} == {None}
-
-
-async def turn(http, count):
-    """Select, report as if half of the rollouts had succeeded, and return the tasks."""
-    chosen = [task["id"] for task in (await select(http, count))["tasks"]]
-    await report(http, *({"task": task, "successes": 4, "trials": 8} for task in chosen))
-    return set(chosen)
-
-
-@pytest.mark.parametrize("strategy", ["thompson", "mean", "softmax"])
-async def test_a_cooldown_keeps_reported_tasks_out_for_so_many_steps(http, strategy):
-    await make_dataset(http)
-    await http.patch(RUN, json={"strategy": strategy, "cooldown": 2})
-    first, second, third = [await turn(http, 6) for _ in range(3)]
-    assert len(first | second | third) == 18
-    await http.patch(RUN, json={"cooldown": 3})
-    left = {f"task-{number}" for number in range(20)} - first - second - third
-    assert left <= await turn(http, 6)
-
-
-async def test_spaced_comes_round_the_pool(http):
-    await make_dataset(http)
-    await http.patch(RUN, json={"strategy": "spaced"})
-    met = [await turn(http, 5) for _ in range(3)]
-    assert len(set.union(*met)) >= 12  # of 15 chosen
+    await http.patch(RUN, json={"strategy": "uniform"})
     assert {task["draw"] for task in (await select(http, 5))["tasks"]} == {None}
 
 
@@ -111,15 +76,6 @@ async def test_counts_rewards_and_aborted_outcomes_add_up(http):
     assert totals["successes"] == pytest.approx(math.fsum([4, 1.75, 8]))
 
 
-async def test_rewards_are_mapped_from_the_runs_range(http):
-    await make_dataset(http)
-    settings = {"belief": "bots", "reward_range": [-1, 1], "implicit_weight": 0}
-    await http.put("/datasets/guru/runs/signed", json=settings)
-    await report(http, {"task": "task-2", "rewards": [-1, 1, 0]}, run="signed")
-    listed = (await http.get("/datasets/guru/runs/signed/tasks", params={"ids": "task-2"})).json()["tasks"]
-    assert (listed[0]["alpha"], listed[0]["beta"]) == pytest.approx((1 + 1.5, 1 + 1.5))
-
-
 async def test_partial_reports_close_a_step_when_told_to(http):
     await make_dataset(http)
     first = await report(http, solved(1), close_step=False)
@@ -127,22 +83,6 @@ async def test_partial_reports_close_a_step_when_told_to(http):
     assert (await http.get(RUN)).json()["pending"] == 1
     last = await report(http, close_step=True)
     assert (last["closed"], last["step"], last["reported"]) == (True, 1, 1)
-
-
-async def test_a_step_closes_by_itself_once_enough_tasks_are_pending(http):
-    await make_dataset(http)
-    await http.patch(RUN, json={"tasks_per_step": 3})
-    closed = [(await report(http, solved(task)))["closed"] for task in range(6)]
-    assert closed == [False, False, True, False, False, True]
-
-
-async def test_reported_tasks_are_no_longer_leased(http):
-    await make_dataset(http)
-    chosen = await select(http, 4)
-    outcomes = [{"task": task["id"], "successes": 1, "trials": 2} for task in chosen["tasks"]]
-    receipt = await report(http, *outcomes, selection_id=chosen["selection_id"])
-    assert receipt["reported"] == 4
-    assert (await http.get(RUN)).json()["leased"] == 0
 
 
 async def test_unknown_names_are_404(http):

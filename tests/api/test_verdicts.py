@@ -1,8 +1,5 @@
 """Verdicts of runs that are played over HTTP, and the table of tags; tests/core/test_verdict.py has each verdict."""
 
-import sqlite3
-from pathlib import Path
-from time import time
 from typing import Any
 
 import httpx
@@ -38,21 +35,6 @@ async def verdict(http: httpx.AsyncClient) -> dict[str, str]:
     return found
 
 
-async def test_a_run_of_few_steps_is_starting(http):
-    await plain_dataset(http)
-    assert (await verdict(http))["kind"] == "starting"
-    await play(http, 9)
-    found = await verdict(http)
-    assert (found["kind"], found["reason"]) == ("starting", "9 steps have closed; a verdict needs 10.")
-
-
-async def test_a_summary_counts_the_tasks_in_flight(http):
-    await plain_dataset(http)
-    assert (await summary(http))["leased"] == 0
-    await select(http, 5)
-    assert (await summary(http))["leased"] == 5
-
-
 async def test_a_run_whose_tasks_teach_is_healthy(http):
     await plain_dataset(http)
     await play(http, 12)
@@ -79,22 +61,6 @@ async def test_a_verifier_that_rejects_everything_of_a_tag_is_suspect(http):
     assert (await verdict(http))["kind"] == "healthy"
 
 
-async def test_a_run_whose_next_step_is_overdue_is_stalled(http, tmp_path: Path):
-    await plain_dataset(http)
-    await play(http, 12)
-    with sqlite3.connect(tmp_path / "bots.db", timeout=10) as connection:
-        connection.execute("UPDATE journal SET created_at = ? + 20 * (seq - 12)", [time() - 600])
-    connection.close()
-    assert (await summary(http))["status"] == "idle"  # it has reported all that it selected
-    assert (await verdict(http))["kind"] == "healthy"
-    (await http.post("/select", json={"dataset": "guru", "count": 4})).raise_for_status()
-    found = await verdict(http)
-    assert (await summary(http))["status"] == found["kind"] == "stalled"
-    assert found["reason"] == "The last step closed 10 min ago; usually one closes every 20 s."
-    await play(http, 1, first=12)
-    assert (await verdict(http))["kind"] == "healthy"
-
-
 async def four_runs(http: httpx.AsyncClient) -> None:
     """Play a uniform run, a healthy one, a short one, and a narrow one, each with a larger gain than that before."""
     await plain_dataset(http)
@@ -113,16 +79,6 @@ async def four_runs(http: httpx.AsyncClient) -> None:
 
 async def names(http: httpx.AsyncClient, **query: Any) -> list[str]:
     return [run["run"] for run in (await overview(http, **query))["runs"]]
-
-
-async def test_sorted_by_the_gain_healthy_runs_come_first_whichever_way(http):
-    await four_runs(http)
-    runs = {run["run"]: run for run in (await overview(http))["runs"]}
-    kinds = {name: run["verdict"]["kind"] for name, run in runs.items()}
-    assert kinds == {"even": "healthy", "wide": "healthy", "early": "starting", "few": "narrow", "default": "starting"}
-    assert runs["few"]["gain"]["factor"] > runs["early"]["gain"]["factor"] > runs["wide"]["gain"]["factor"] > 1
-    assert await names(http, sort="-vs_uniform") == ["wide", "few", "early", "default", "even"]
-    assert await names(http, sort="vs_uniform") == ["wide", "early", "few", "default", "even"]
 
 
 async def test_runs_that_need_attention_come_first_and_are_counted_and_filtered(http):
@@ -145,21 +101,6 @@ async def tags(http: httpx.AsyncClient, **query: Any) -> dict[str, Any]:
     answer = await http.get(f"{RUN}/tags", params=query)
     assert answer.status_code == 200, answer.text
     return answer.json()
-
-
-async def test_a_run_without_a_step_has_its_tags_and_no_rates(http):
-    await plain_dataset(http, 5)
-    found = await tags(http)
-    assert (found["first_step"], found["last_step"]) == (0, 0)
-    assert [(row["tag"], row["tasks"], row["pool_share"]) for row in found["tags"]] == [
-        ("even", 3, 0.6),
-        ("odd", 2, 0.4),
-    ]
-    empty = {"reported": 0, "effective": 0, "rollouts": 0.0}
-    none = ("selected_share", "effective_task_ratio", "mean_pass_rate", "earlier_mean_pass_rate")
-    for row in found["tags"]:
-        assert {name: row[name] for name in empty} == empty
-        assert {row[name] for name in none} == {None}
 
 
 async def test_tags_are_summed_up_over_the_last_steps_and_compared_with_those_before(http):
@@ -197,14 +138,6 @@ async def test_a_step_in_parts_is_one_step_and_a_rewound_one_is_none(http):
     assert (rows["odd"]["reported"], rows["odd"]["mean_pass_rate"]) == (2, 0.0)
     last = {row["tag"]: row for row in (await tags(http, steps=1))["tags"]}
     assert (last["odd"]["reported"], last["odd"]["earlier_mean_pass_rate"]) == (1, 0.0)
-
-
-async def test_a_retired_task_is_not_in_the_pool_and_still_counts_as_reported(http):
-    await plain_dataset(http, 4)
-    await report(http, solved(0), solved(1))
-    await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-0"]})
-    rows = {row["tag"]: row for row in (await tags(http))["tags"]}
-    assert (rows["even"]["tasks"], rows["even"]["pool_share"], rows["even"]["reported"]) == (1, 1 / 3, 1)
 
 
 async def test_late_outcomes_count_in_the_step_that_they_came_in(http):

@@ -8,7 +8,6 @@ import numpy as np
 
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks
 from bots_service.core.belief.protocol import ClosingStep, PoolSize
-from bots_service.core.cells import Cells
 from bots_service.core.checks import Arrays, as_count, require_arrays
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, StrategyName
@@ -37,10 +36,6 @@ class Uniforms:
     def effective(self, rollouts: float) -> Floats:
         return np.full(self.size, 1 - 2 / (rollouts + 1))  # E[p^m] = E[(1 - p)^m] = 1 / (m + 1)
 
-    def gains(self, most: int) -> Floats:
-        rollouts = np.arange(1, most)
-        return np.tile(2 / ((rollouts + 1) * (rollouts + 2)), (self.size, 1))
-
     def all_fail(self, rollouts: Counts) -> Floats:
         return np.asarray(1.0 / (rollouts + 1.0), np.float64)
 
@@ -67,19 +62,6 @@ class Uniforms:
 
     def log_density(self, values: Floats | float) -> Floats:
         return np.zeros(self.size)
-
-    def log_bound(self, target: float) -> tuple[Floats, Floats]:
-        return np.zeros(self.size), np.zeros(self.size)
-
-
-@dataclass(frozen=True, slots=True)
-class UniformCells:
-    """Cells of uniform distributions."""
-
-    middle: Uniforms
-
-    def log_bound(self, target: float, reach: float) -> Floats:
-        return np.zeros(len(self.middle))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +96,6 @@ class UniformBelief:
 
     def profile_distributions(self, pool: Pool) -> Uniforms:
         return Uniforms(pool.profiles)
-
-    def cell_distributions(self, pool: Pool, cells: Cells) -> UniformCells:
-        return UniformCells(Uniforms(len(cells)))
 
     def own_distributions(self, pool: Pool) -> Uniforms:
         return Uniforms(len(self.own_tasks))

@@ -1,4 +1,4 @@
-"""Two runs of a simulated model that have all that a run may have: tags, a mix and tasks that rest."""
+"""Two runs of a simulated model that have all that a run may have: tags and a mix."""
 
 import random
 from math import exp
@@ -9,7 +9,7 @@ DATASET, RUN, UNIFORM = "three-domains", "mixed", "uniform"
 STEPS, COUNT, ROLLOUTS, TASKS = 120, 24, 8, 600
 TAGS = ("math", "code", "logic")
 SETTINGS: dict[str, GivenSettings] = {
-    RUN: {"mix": {"math": 3, "code": 1, "logic": 1}, "min_effective": 0.05},
+    RUN: {"mix": {"math": 3, "code": 1, "logic": 1}},
     UNIFORM: {"strategy": "uniform"},
 }
 

@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import pyarrow as pa
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from pyarrow import parquet
 
 from tests.browser.chromium import DESK, PHONE, Visit, visiting
 from tests.serving import ServiceProcess, running_service
@@ -102,26 +100,6 @@ def test_json_lines_in_the_services_own_form_are_sent_as_they_are(visit: Visit, 
     assert reference_models(empty, "pool") == ["weak", "strong"]
 
 
-def test_other_json_lines_get_ids_from_the_column_that_one_chooses(visit: Visit, empty: ServiceProcess, tmp_path):
-    file = tmp_path / "rows.jsonl"
-    file.write_text('{"uid": 7, "question": "2 + 2", "answer": 4}\n{"uid": 8, "question": "3 + 3", "answer": 6}\n')
-    choose(visit.page, file)
-    expect(visit.page.get_by_label("Column with the task ids")).to_have_value("uid")
-    visit.page.get_by_label("Column with the task ids").select_option("question")
-    visit.page.get_by_role("button", name="Create dataset").click()
-    visit.page.wait_for_function("() => location.hash.includes('/runs/')")
-    assert set(created(empty, "rows")) == {"2 + 2", "3 + 3"}
-
-
-def test_parquet_is_sent_as_it_is(visit: Visit, empty: ServiceProcess, tmp_path):
-    file = tmp_path / "tasks.parquet"
-    parquet.write_table(pa.table({"id": ["a", "b", "c"]}), file)
-    choose(visit.page, file)
-    visit.page.get_by_role("button", name="Create dataset").click()
-    visit.page.wait_for_function("() => location.hash.includes('/runs/')")
-    assert set(created(empty, "tasks")) == {"a", "b", "c"}
-
-
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
@@ -150,25 +128,6 @@ def test_what_the_service_refuses_is_said_in_words_and_can_be_tried_again(
     assert set(created(empty, name.removesuffix(".csv"))) == {"right"}
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("notes.txt", "a", "the page reads .csv"),
-        ("broken.jsonl", '{"id": "a"}\n{"id": \n', "Line 2 is not JSON"),
-        ("list.jsonl", "[1, 2]\n", "Line 1 is not a JSON object"),
-        ("nothing.jsonl", "\n\n", "holds no tasks"),
-        ("nothing.csv", "", "holds no tasks"),
-    ],
-)
-def test_a_file_that_the_page_cannot_read_says_why(visit: Visit, tmp_path, name, content, words):
-    file = tmp_path / name
-    file.write_text(content)
-    choose(visit.page, file)
-    alert = visit.page.locator(".welcome [role=alert]")
-    expect(alert).to_contain_text(words)
-    assert not visit.page.locator(".upload").is_visible()
-
-
 def test_names_in_a_file_never_become_markup(visit: Visit, empty: ServiceProcess, tmp_path):
     file = tmp_path / "names.csv"
     file.write_text("<img src=x onerror=alert(1)>,id\n<b>bold</b>,<i>task</i>\n")
@@ -195,18 +154,6 @@ def test_the_program_to_copy_runs_as_it_is(visit: Visit, empty: ServiceProcess):
     assert len(done.stdout.splitlines()) == 20
     visit.page.get_by_role("link", name="default").wait_for()  # appears without a reload
     assert httpx.get(f"{empty.url}/datasets/first/runs/default").json()["step"] == 20
-
-
-def test_the_commands_to_copy_name_this_service(visit: Visit, empty: ServiceProcess):
-    assert copied(visit, "the command of the demo") == f"bots demo --url {empty.url}"
-    assert copied(visit, "the command of the import").endswith(f"--url {empty.url}")
-
-
-def test_without_a_clipboard_the_text_is_marked_for_the_reader_to_copy(visit: Visit, empty: ServiceProcess):
-    visit.page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')); }")
-    visit.page.get_by_role("button", name="Copy the command of the demo").click()
-    visit.page.get_by_text("Press Ctrl+C").first.wait_for()
-    assert visit.page.evaluate("() => getSelection().toString()") == f"bots demo --url {empty.url}"
 
 
 def test_an_empty_service_is_readable_by_all(visit: Visit):
@@ -244,15 +191,6 @@ def test_an_address_that_leads_nowhere_says_what_is_missing_and_offers_near_name
         else:
             page.get_by_role("link", name="All runs").click()
             page.locator(".runs").wait_for()
-
-
-def test_an_unknown_run_is_shown_once_it_is_there(browser: Browser, named: ServiceProcess):
-    with visiting(browser, named.url, refused={404}) as visit:
-        page = visit.open("datasets/guru-math/runs/soon")
-        expect(page.get_by_role("heading", level=1)).to_have_text("Dataset guru-math has no run soon")
-        httpx.put(f"{named.url}/datasets/guru-math/runs/soon", json={}).raise_for_status()
-        expect(page.get_by_role("heading", level=1)).to_have_text("soon")
-    httpx.delete(f"{named.url}/datasets/guru-math/runs/soon").raise_for_status()
 
 
 def test_the_command_at_sign_in_works_as_printed(browser: Browser, tmp_path):

@@ -7,9 +7,9 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.chromium import PERCENT, PHONE, Visit, visiting
+from tests.browser.chromium import PERCENT, Visit, visiting
 from tests.browser.conftest import STEPS
-from tests.browser.replaying import BOTS, DATASET, UNIFORM
+from tests.browser.replaying import BOTS, DATASET
 from tests.serving import ServiceProcess
 
 RATIO, HEAT, COVERAGE, CALIBRATION = (
@@ -77,15 +77,6 @@ def test_dragging_shows_a_part_of_the_steps_in_all_charts_of_steps_and_a_button_
     expect(ratio.get_by_role("button", name="Reset zoom")).to_be_hidden()
 
 
-def test_a_double_click_shows_all_again(visit: Visit):
-    visit.open(RUN)
-    page = visit.drawn()
-    drag(page, visit.chart(RATIO), 0.25, 0.5)
-    expect(visit.chart(HEAT).get_by_role("button", name="Reset zoom")).to_be_visible()
-    visit.chart(RATIO).locator(".u-over").dblclick()
-    expect(visit.chart(HEAT).get_by_role("button", name="Reset zoom")).to_be_hidden()
-
-
 def test_the_pointer_reads_all_series_at_its_step(visit: Visit):
     visit.open(RUN)
     visit.drawn()
@@ -115,45 +106,6 @@ def test_arrow_keys_read_a_chart_and_keys_zoom(visit: Visit):
     expect(ratio.get_by_role("button", name="Reset zoom")).to_be_hidden()
 
 
-def test_the_keyboard_reads_a_cell_of_the_heat_map(visit: Visit):
-    page = visit.open(RUN)
-    visit.drawn()
-    data, heat = visit.data(HEAT), visit.chart(HEAT)
-    heat.locator(".plot").focus()
-    page.keyboard.press("End")
-    page.keyboard.press("ArrowUp")  # from the middle
-    said = heat.get_by_role("status")
-    expect(said).to_contain_text(f"step {data['step'][-1]:.0f} 0.5")
-    between = " ".join(said.inner_text().split()[2:5])
-    assert said.inner_text().endswith(f"{between} {100 * (data[between][-1] or 0):.1f}{PERCENT} of the tasks")
-
-
-def test_lines_are_named_at_their_ends_apart_from_each_other_and_in_a_legend_where_it_is_narrow(
-    visit: Visit, browser: Browser, trained: ServiceProcess
-):
-    visit.open(RUN)
-    page = visit.drawn()
-    names = {"this run", f"uniform (run {UNIFORM})"}
-    ends = {one["text"]: one["y"] for one in texts(page) if one["text"] in names}
-    assert set(ends) == names
-    assert min(abs(one - other) for one in ends.values() for other in ends.values() if one != other) >= 12
-    assert visit.chart(RATIO).locator(".legend").is_hidden()
-    with visiting(browser, trained.url, size=PHONE) as phone:
-        phone.page.add_init_script(KEEP_TEXTS)
-        phone.open(RUN)
-        phone.drawn()
-        assert set(phone.chart(RATIO).locator(".legend li").all_inner_texts()) == names
-        assert not names & {one["text"] for one in texts(phone.page)}
-
-
-def test_the_heat_map_has_a_scale_of_its_colours(visit: Visit):
-    visit.open(RUN)
-    page = visit.drawn()
-    _, *bins = visit.data(HEAT).values()
-    most = max(share or 0 for column in bins for share in column)
-    assert {f"0.0{PERCENT}", f"{100 * most:.1f}{PERCENT}", "target"} <= {one["text"] for one in texts(page)}
-
-
 def test_steps_are_whole_numbers_and_what_happened_is_marked(visit: Visit, trained: ServiceProcess):
     run = "/datasets/marked/runs/default"
     with httpx.Client(base_url=trained.url) as http:
@@ -162,19 +114,19 @@ def test_steps_are_whole_numbers_and_what_happened_is_marked(visit: Visit, train
         for _ in range(3):
             http.post("/report", json=report).raise_for_status()
         http.post(f"{run}/rewind", json={"step": 2}).raise_for_status()
-        http.patch(run, json={"temperature": 0.5}).raise_for_status()
+        http.patch(run, json={"target": 0.6}).raise_for_status()
         http.post("/report", json=report).raise_for_status()
     visit.open("datasets/marked/runs/default")
     page = visit.drawn()
     written = {one["text"] for one in texts(page)}
-    assert {"rewind", "temperature"} & written  # both are at step 2: there is room for the first
+    assert {"rewind", "target"} & written  # both are at step 2: there is room for the first
     assert not {text for text in written if "." in text and text.replace(".", "").isdigit() and 1 < float(text) < 3}
     visit.chart(RATIO).locator(".plot").focus()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     said = visit.chart(RATIO).get_by_role("status")
     expect(said).to_contain_text("rewind (step 2)")
-    expect(said).to_contain_text("temperature (step 2)")
+    expect(said).to_contain_text("target (step 2)")
     httpx.delete(f"{trained.url}/datasets/marked").raise_for_status()
 
 

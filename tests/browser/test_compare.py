@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from urllib.parse import parse_qs
 
 import httpx
 import pytest
@@ -63,11 +62,6 @@ def summaries(service: ServiceProcess, dataset: str = DATASET) -> dict[str, dict
         )
         if not found["totals"]["unjudged"]:
             return {run["run"]: run for run in found["runs"]}
-
-
-def names_in(url: str) -> list[str]:
-    """Return the runs that an address names, each at its place."""
-    return parse_qs(url.partition("?")[2], keep_blank_values=True)["run"]
 
 
 def line_of(page: Page, run: str) -> tuple[str | None, str | None]:
@@ -193,44 +187,6 @@ def test_only_settings_that_differ_are_columns(visit: Visit, trained: ServicePro
     }
 
 
-def test_a_run_keeps_its_colour_and_dash_while_others_leave_and_after_a_reload(visit: Visit):
-    page = visit.page
-    before = {run: line_of(page, run) for run in (BOTS, PASS, TRACKER, UNIFORM)}
-    assert len(set(before.values())) == 4
-    page.get_by_role("checkbox", name=compared(page)[0], exact=True).uncheck()
-    expect(table(page).locator("tbody tr")).to_have_count(3)
-    assert names_in(page.url)[0] == ""  # its place stays free
-    left = compared(page)
-    assert {run: line_of(page, run) for run in left} == {run: before[run] for run in left}
-    page.reload()
-    expect(table(page).locator("tbody tr")).to_have_count(3)
-    assert {run: line_of(page, run) for run in left} == {run: before[run] for run in left}
-
-
-def test_back_brings_the_runs_before_back(visit: Visit):
-    page = visit.page
-    page.get_by_role("checkbox", name=UNIFORM, exact=True).uncheck()
-    expect(table(page).locator("tbody tr")).to_have_count(3)
-    page.go_back()
-    expect(table(page).locator("tbody tr")).to_have_count(4)
-
-
-def test_none_and_all_and_the_filter_choose_many_at_once(visit: Visit):
-    page = visit.page
-    page.get_by_role("button", name="None").click()
-    page.get_by_text("Choose runs to compare them.").wait_for()
-    expect(page.locator(".result")).to_have_text("No run selected.")
-    expect(visit.chart("Effective task ratio").locator("figcaption")).to_have_text("No run selected.")
-    page.reload()
-    page.get_by_text("Choose runs to compare them.").wait_for()
-    page.get_by_label("Filter runs").fill("KER-THOM")
-    expect(page.locator(".choice-row")).to_have_count(1)
-    page.get_by_role("button", name="All", exact=True).click()
-    expect(table(page).locator("tbody tr")).to_have_count(1)
-    assert compared(page) == [TRACKER]
-    assert "search=KER-THOM" in page.url
-
-
 def test_at_most_eight_runs_are_compared_and_the_page_says_so(browser: Browser, crowded: ServiceProcess):
     with visiting(browser, crowded.url) as visit:
         page = visit.open("datasets/pool")
@@ -248,49 +204,6 @@ def test_at_most_eight_runs_are_compared_and_the_page_says_so(browser: Browser, 
         expect(table(page).locator("tbody tr")).to_have_count(MOST - 1)
         assert page.locator(".choice-row input:disabled").count() == 0
         assert not visit.barriers()
-
-
-def test_none_and_all_change_neither_the_baseline_nor_a_colour(browser: Browser, crowded: ServiceProcess):
-    with httpx.Client(base_url=crowded.url) as http:
-        http.put("/datasets/pool/runs/even", json={"strategy": "uniform"}).raise_for_status()
-        outcomes = [{"task": "t1", "successes": 1, "trials": 8}, {"task": "t2", "successes": 0, "trials": 8}]
-        http.post("/report", json={"dataset": "pool", "run": "even", "outcomes": outcomes}).raise_for_status()
-        for number in range(12):  # so that the one that samples uniformly is no longer among the first
-            again = {"dataset": "pool", "run": f"run-{number:02}", "outcomes": outcomes}
-            http.post("/report", json=again).raise_for_status()
-        with visiting(browser, crowded.url) as visit:
-            page = visit.open("datasets/pool")
-            rows, tag = (
-                table(page).locator("tbody tr"),
-                table(page).locator("tr", has=page.locator(".tag")).locator("a"),
-            )
-            expect(rows).to_have_count(MOST)
-            expect(tag).to_have_text("even")
-            before = {run: line_of(page, run) for run in compared(page)}
-            page.get_by_role("button", name="None").click()
-            expect(rows).to_have_count(0)
-            page.get_by_role("button", name=f"First {MOST}", exact=True).click()
-            expect(rows).to_have_count(MOST)
-            expect(tag).to_have_text("even")
-            assert {run: line_of(page, run) for run in compared(page)} == before
-            page.get_by_role("checkbox", name="even", exact=True).uncheck()
-            expect(tag).not_to_have_text("even")
-            page.get_by_text(f"The baseline is {tag.inner_text()} now.").wait_for()
-        http.delete("/datasets/pool/runs/even").raise_for_status()
-
-
-def test_an_address_with_too_many_runs_shows_the_first_ones_and_says_so(browser: Browser, crowded: ServiceProcess):
-    with visiting(browser, crowded.url) as visit:
-        names = [f"run-{number:02}" for number in range(12)]
-        page = visit.open("datasets/pool?" + "&".join(f"run={name}" for name in names))
-        assert compared(page) == names[:MOST]
-        page.get_by_text(f"The address names more than {MOST} runs").wait_for()
-
-
-def test_a_run_that_does_not_exist_is_left_out(browser: Browser, trained: ServiceProcess):
-    with visiting(browser, trained.url, refused={404}) as visit:
-        page = visit.open(f"{VIEW}?run={BOTS}&run=nobody")
-        assert compared(page) == [BOTS]
 
 
 def test_an_idle_tab_asks_once_a_refresh(visit: Visit):

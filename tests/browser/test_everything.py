@@ -47,14 +47,6 @@ def test_no_view_is_wider_than_its_window_and_no_row_taller_than_two_lines(
         assert not visit.barriers()
 
 
-def test_settings_that_tell_runs_apart_come_in_the_order_of_the_settings_panel(
-    browser: Browser, service: ServiceProcess
-):
-    with visiting(browser, service.url) as visit:
-        heads = visit.open(DATASET).get_by_role("table", name="Settings that differ").locator("thead th")
-        expect(heads).to_have_text(["Run", "Strategy", "Min effective", "Mix"])
-
-
 def test_the_comparison_fits_a_laptop(browser: Browser, service: ServiceProcess):
     with visiting(browser, service.url, size=LAPTOP) as visit:
         runs = visit.open(DATASET).get_by_role("region", name="Comparison of runs")
@@ -67,23 +59,3 @@ def test_a_dataset_without_reference_models_speaks_of_no_pass_rates(browser: Bro
     with visiting(browser, service.url) as visit:
         heading = visit.open(DATASET).locator(".compare-heading")
         expect(heading).to_contain_text("600 tasks, 3 tags.")
-
-
-def test_the_only_small_chart_of_a_comparison_is_as_wide_as_the_others(browser: Browser, service: ServiceProcess):
-    with visiting(browser, service.url) as visit:
-        visit.open(DATASET)
-        visit.drawn()
-        wide, found = (visit.chart(title).bounding_box() for title in ("Effective task ratio", "Effective tasks found"))
-        assert wide
-        assert found
-        assert found["width"] == wide["width"]
-
-
-def test_a_task_s_visits_have_two_lines_each(browser: Browser, service: ServiceProcess):
-    tried = httpx.get(f"{service.url}/{RUN}/tasks", params={"sort": "-visits", "limit": 1}).json()["tasks"][0]["id"]
-    with visiting(browser, service.url) as visit:
-        visits = visit.open(f"{RUN}/tasks?task={tried}").get_by_role("dialog").locator(".history li")
-        visits.first.wait_for()
-        heights = visits.evaluate_all("(all) => all.map((one) => one.offsetHeight)")
-        assert len(heights) > 1
-        assert max(heights) - min(heights) <= 1  # a border

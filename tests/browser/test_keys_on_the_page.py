@@ -104,17 +104,6 @@ def test_a_key_saves_the_tasks_as_csv(visit: Visit, service: ServiceProcess):
     assert waited.value.path().read_text("utf-8").count("\n") == 1 + TASKS
 
 
-def test_a_snapshot_that_fails_says_why(visit: Visit, service: ServiceProcess):
-    page = visit.page
-    visit.refused.add(503)
-    sign_in(page, new_key(service, "read", "report"))
-    problem = {"title": "Overloaded", "detail": "the store is away"}
-    page.route("**/snapshots", lambda route: route.fulfill(status=503, json=problem))
-    page.locator("button:enabled", has_text="Snapshot").click()
-    page.get_by_text(f"No snapshot was stored: {problem['detail']}").wait_for()
-    expect(page.get_by_role("button", name="Snapshot")).to_be_enabled()
-
-
 def test_a_rewind_that_the_service_refuses_says_why_and_one_that_it_takes_is_shown(
     visit: Visit, service: ServiceProcess
 ):
@@ -154,12 +143,3 @@ def test_what_can_be_no_key_is_refused_at_the_form(visit: Visit, key: str):
     assert "plain letters" in visit.page.get_by_role("alert").last.inner_text()
     sign_in(visit.page, OPERATOR)
     visit.page.wait_for_selector("#live[data-state=live]")
-
-
-def test_a_snapshot_is_made_and_told(visit: Visit, service: ServiceProcess):
-    page = visit.page
-    sign_in(page, new_key(service, "read", "report"))
-    page.locator("button:enabled", has_text="Snapshot").click()
-    page.get_by_text("stored permanently").wait_for()
-    with as_operator(service) as http:
-        assert http.get("/datasets/guru/runs/default/snapshots").json()["snapshots"]

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import DESK, PERCENT, PHONE, Visit, visiting
+from tests.browser.chromium import PERCENT, PHONE, Visit, visiting
 from tests.browser.many_runs import DATASETS, RUNS_OF_EACH, STEPS, TASKS, effective_of, name_of, prepare
 from tests.serving import ServiceProcess
 
@@ -68,18 +68,6 @@ def test_ten_thousand_runs_are_shown_page_by_page(visit: Visit, service: Service
     assert shown(page) == first
 
 
-def test_a_link_to_a_later_page_shows_that_page(visit: Visit, browser: Browser, service: ServiceProcess):
-    page = visit.page
-    page.get_by_role("button", name="Next").click()
-    expect_where(page, f"{PAGE + 1} to {2 * PAGE} of {ALL:,}")
-    with visiting(browser, service.url) as other:
-        other.page.goto(page.url)
-        expect_where(other.page, f"{PAGE + 1} to {2 * PAGE} of {ALL:,}")
-        assert shown(other.page) == shown(page)
-        other.page.get_by_role("button", name="Previous").click()
-        expect_where(other.page, f"1 to {PAGE} of {ALL:,}")
-
-
 def test_a_search_finds_parts_of_names_and_stands_in_the_address(
     visit: Visit, browser: Browser, service: ServiceProcess
 ):
@@ -93,15 +81,6 @@ def test_a_search_finds_parts_of_names_and_stands_in_the_address(
         expect_where(other.page, "1 to 10 of 10")
         assert set(shown(other.page)) == expected
         expect(other.page.get_by_label("Search datasets and runs")).to_have_value("Pool-07/RUN-01")
-
-
-def test_a_search_without_a_result_says_so_and_leads_back(visit: Visit):
-    page = visit.page
-    page.get_by_label("Search datasets and runs").fill("nothing is called this")
-    page.get_by_text("No run matches.").wait_for()
-    assert not visit.barriers()
-    page.get_by_role("button", name="Show all runs").click()
-    expect_where(page, f"1 to {PAGE} of {ALL:,}")
 
 
 def test_a_heading_sorts_by_its_column_and_turns_it_round_and_back_undoes_that(visit: Visit, service: ServiceProcess):
@@ -148,26 +127,6 @@ def test_a_row_says_what_the_api_says(visit: Visit):
     assert row.locator(".how").inner_text() == "tracker, pass"
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE])
-def test_the_key_names_the_gauge_and_the_tick_and_over_which_steps_numbers_are(
-    size: tuple[int, int], browser: Browser, service: ServiceProcess
-):
-    with visiting(browser, service.url, size=size) as visit:
-        page = visit.open()
-        key = page.locator(".runs-key")
-        expect(key).to_be_visible()
-        for said in (
-            "over the last 50 steps",
-            "vs uniform: over all steps",
-            "Uniform sampling",
-            "Where the trend lies",
-        ):
-            expect(key).to_contain_text(said)
-        assert key.locator("svg .tick, svg .gauge, svg .range").count() == 3
-        label = page.locator(".sparkline[role=img]").first.get_attribute("aria-label") or ""
-        assert "gauge: its range" in label
-
-
 def test_the_totals_are_of_all_runs_whatever_is_searched(visit: Visit):
     page = visit.page
     page.get_by_label("Search datasets and runs").fill("pool-05/run-014")
@@ -190,20 +149,6 @@ def test_an_idle_tab_asks_once_a_refresh(visit: Visit):
         assert asked == turn * ["/overview"]
 
 
-def test_typing_waits_for_the_last_letter_and_back_skips_the_letters(visit: Visit):
-    page = visit.page
-    asked: list[str] = []
-    page.get_by_role("columnheader", name="Step", exact=True).get_by_role("button").click()
-    page.on("request", lambda request: asked.append(request.url))
-    page.get_by_label("Search datasets and runs").press_sequentially("pool-05/run-014")
-    expect_where(page, "1 to 1 of 1")
-    searches = {url.partition("search=")[2].partition("&")[0] for url in asked if "search=" in url}
-    assert searches == {"pool-05%2Frun-014"}
-    page.go_back()
-    expect_where(page, f"1 to {PAGE} of {ALL:,}")
-    assert "sort=" not in page.url
-
-
 def test_the_keyboard_reaches_search_filters_headings_rows_and_pages(visit: Visit):
     page = visit.page
     expect_where(page, f"1 to {PAGE} of {ALL:,}")
@@ -218,15 +163,6 @@ def test_the_keyboard_reaches_search_filters_headings_rows_and_pages(visit: Visi
         )
         reached.add(page.evaluate(name))
     assert wanted <= reached
-
-
-def test_the_head_of_the_table_stays_while_rows_go_by(visit: Visit):
-    page = visit.page
-    expect_where(page, f"1 to {PAGE} of {ALL:,}")
-    page.evaluate("() => scrollTo(0, document.documentElement.scrollHeight)")
-    page.wait_for_function("() => scrollY > 0")
-    top = page.locator(".runs thead th").first.evaluate("(one) => one.getBoundingClientRect().top")
-    assert 0 <= top < page.evaluate("() => innerHeight") / 4
 
 
 def test_on_a_phone_each_run_is_a_card_and_can_be_sorted(browser: Browser, service: ServiceProcess):

@@ -71,18 +71,6 @@ def test_a_segment_lists_its_tasks_and_says_never_tried_where_there_is_no_attemp
     assert [label.split("\n")[-1] for label in labels[1:4]] == shares
 
 
-def test_segments_are_one_stop_of_the_keyboard_and_arrows_choose_among_them(visit: Visit):
-    page = visit.open(VIEW)
-    lists(page, [*STUCK, *TEACHING, *UNTRIED][:25])
-    page.get_by_role("radio", name="All").focus()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    lists(page, STUCK)
-    expect(page.get_by_role("radio", name="Stuck at 0")).to_be_focused()
-    page.keyboard.press("Tab")
-    expect(page.get_by_label("Search tasks by id")).to_be_focused()
-
-
 def test_all_that_the_view_shows_stands_in_its_address(visit: Visit, service: ServiceProcess):
     page = visit.open(VIEW)
     lists(page, [*STUCK, *TEACHING, *UNTRIED][:25])
@@ -101,23 +89,6 @@ def test_all_that_the_view_shows_stands_in_its_address(visit: Visit, service: Se
         assert other.page.get_by_label("Search tasks by id").input_value() == "t2"
         assert other.page.get_by_role("radio", name="Untried").is_checked()
         other.page.wait_for_selector("th[aria-sort=descending] >> text=Visits")
-
-
-def test_back_returns_to_what_was_shown_before_and_the_view_stays(visit: Visit):
-    page = visit.open(VIEW)
-    page.evaluate("() => { document.querySelector('h1').dataset.same = 'yes'; }")
-    page.get_by_role("radio", name="Stuck at 0").check(force=True)
-    lists(page, STUCK)
-    page.get_by_role("link", name="t1", exact=True).click()
-    page.get_by_role("dialog", name="t1").wait_for()
-    page.go_back()
-    expect(page.get_by_role("dialog")).to_have_count(0)
-    lists(page, STUCK)
-    page.go_back()
-    lists(page, [*STUCK, *TEACHING, *UNTRIED][:25])
-    page.go_forward()
-    lists(page, STUCK)
-    assert page.locator("h1").get_attribute("data-same") == "yes"
 
 
 def test_a_task_s_drawer_shows_each_visit_and_loads_older_ones(visit: Visit, service: ServiceProcess):
@@ -158,29 +129,6 @@ def test_the_drawer_holds_the_focus_closes_by_escape_and_gives_the_focus_back(vi
     expect(page).not_to_have_url(re.compile("task="))  # it goes back in the history, which takes a moment
     page.go_back()  # the drawer left no entry of its own behind
     assert not page.url.endswith("/tasks")
-
-
-def test_a_click_on_a_row_opens_its_task(visit: Visit):
-    page = visit.open(f"{VIEW}?segment=stuck")
-    page.get_by_role("row").filter(has=page.get_by_role("link", name="t1")).locator(".interval").click()
-    page.get_by_role("dialog", name="t1").wait_for()
-
-
-def test_a_link_to_a_task_opens_its_drawer_and_arrows_lead_on(visit: Visit):
-    page = visit.open(f"{VIEW}?segment=stuck&task=t0")
-    page.get_by_role("dialog", name="t0").wait_for()
-    page.get_by_role("button", name="Next task").click()
-    page.get_by_role("dialog", name="t1").wait_for()
-    expect(page.get_by_role("button", name="Next task")).to_be_disabled()
-    page.get_by_role("button", name="Close").click()
-    expect(page.get_by_role("dialog")).to_have_count(0)
-    lists(page, STUCK)
-
-
-def test_a_task_that_does_not_exist_is_said_to(browser: Browser, service: ServiceProcess):
-    with visiting(browser, service.url, refused={422}) as visit:
-        page = visit.open(f"{VIEW}?task=nobody")
-        page.get_by_role("dialog", name="nobody").get_by_text("unknown tasks").wait_for()
 
 
 def test_what_users_call_their_tasks_stays_text(visit: Visit):
@@ -245,15 +193,6 @@ def test_the_csv_holds_what_the_query_matches_on_all_pages(visit: Visit):
     rows = list(csv.DictReader(io.StringIO(waited.value.path().read_text("utf-8"))))
     assert [row["id"] for row in rows] == UNTRIED
     assert {row["segment"] for row in rows} == {"untried"}
-
-
-def test_the_run_s_view_leads_to_each_segment(visit: Visit):
-    page = visit.open("datasets/guru/runs/default")
-    link = page.locator(".segment-links a", has_text="Stuck at 0")
-    assert link.inner_text().split("\n") == ["Stuck at 0", str(len(STUCK)), f"{100 * len(STUCK) / 41:.1f}{PERCENT}"]
-    link.click()
-    lists(page, STUCK)
-    assert page.get_by_role("radio", name="Stuck at 0").is_checked()
 
 
 def test_an_idle_tab_asks_one_thing_at_a_time(visit: Visit):

@@ -38,10 +38,6 @@ class Terminal:
                 return self.process.returncode
         return None
 
-    def forget(self):
-        """Look only at what is shown from now on."""
-        self.shown = ""
-
     def type(self, text):
         os.write(self._end, text.encode())
 

@@ -59,9 +59,3 @@ def test_a_calibration_tells_what_was_predicted_beside_what_came(bots, tried):
     shown = bots.ok("calibration", tried)
     (first,) = [one for one in last["bins"] if one["rollouts"]][:1]
     assert f"{first['low']:.1f} to {first['high']:.1f}" in shown
-
-
-@pytest.mark.parametrize("command", ["curve", "calibration"])
-def test_a_run_without_a_closed_step_says_so(bots, pool, command):
-    assert "has no closed steps" in bots.ok(command, pool)
-    assert "bots runs list" in bots(command, pool, "--run", "none").assert_one_line(1)

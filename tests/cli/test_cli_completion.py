@@ -32,8 +32,8 @@ def completed(bots, *words):
 def test_commands_options_and_choices_are_completed(bots):
     assert completed(bots, "com") == ["compare-beliefs"]
     assert completed(bots, "runs", "s") == ["show", "set"]
-    assert completed(bots, "runs", "create", "d", "r", "--strategy", "s") == ["softmax", "shuffle", "spaced"]
-    assert completed(bots, "top", "--onc") == ["--once"]
+    assert completed(bots, "runs", "create", "d", "r", "--strategy", "s") == ["shuffle"]
+    assert completed(bots, "datasets", "list", "--js") == ["--json"]
 
 
 def test_names_of_datasets_and_of_their_runs_are_completed(bots, pools):
@@ -42,7 +42,6 @@ def test_names_of_datasets_and_of_their_runs_are_completed(bots, pools):
     assert sorted(completed(bots, "runs", "show", "tab-maths", "")) == ["default", "first", "second"]
     assert completed(bots, "tasks", "tab-maths", "--run", "fi") == ["first"]
     assert completed(bots, "runs", "create", "tab-maths", "third", "--fork", "sec") == ["second"]
-    assert completed(bots, "top", "--dataset", "tab-c") == ["tab-code"]
 
 
 def test_the_service_that_the_line_names_is_asked(bots, pools, tmp_path):

@@ -25,11 +25,10 @@ def known(client):
     [
         (["selct"], "Did you mean 'select'"),
         (["select", "pool"], "pass either COUNT or --want-effective"),
+        (["select", "pool", "3", "--want-effective", "2"], "pass either COUNT or --want-effective"),
         (["select", "pool", "many"], "COUNT"),
         (["select", "pool", "0"], "COUNT"),
         (["select", "pool", "3", "--colour"], "No such option: --colour"),
-        (["select", "pool", "3", "--quota", "math"], "--quota: 'math' is not TAG=COUNT"),
-        (["select", "pool", "3", "--quota", "math=75%"], "--quota: 'math=75%' is not TAG=COUNT"),
         (["report", "pool"], "pass TASK=SUCCESSES/TRIALS"),
         (["report", "pool", "p1"], "'p1' is not one of"),
         (["report", "pool", "p1=a/b"], "'p1=a/b' is not one of"),

@@ -38,11 +38,10 @@ def bots(guarded, tmp_path, monkeypatch):
 def test_a_key_is_made_used_listed_and_revoked(bots):
     made = bots(
         *("keys", "create", "trainer 7", "--scope", "select", "--scope", "report", "--dataset", "guru*"),
-        *("--dataset", "b?", "--rate", "50", "--burst", "80", "--expires-in", "1.5d", "--json"),
+        *("--dataset", "b?", "--expires-in", "1.5d", "--json"),
     ).json
     assert API_KEY.fullmatch(made["key"].encode())
     assert (made["scopes"], made["datasets"]) == (["report", "select"], ["guru*", "b?"])
-    assert made["rate_limit"] == {"per_second": 50, "burst": 80}
     age = datetime.fromisoformat(made["expires_at"]) - datetime.fromisoformat(made["created_at"])
     assert abs(age - timedelta(days=1.5)) < timedelta(seconds=1)
     assert "no dataset 'guru'" in bots("datasets", "show", "guru", BOTS_API_KEY=made["key"]).assert_one_line(1)
@@ -54,7 +53,7 @@ def test_a_key_is_made_used_listed_and_revoked(bots):
     assert bots("whoami", "--json").json["name"] == "BOTS_ADMIN_KEY"
 
     listed = bots("keys", "list")
-    assert re.search(rf"{made['id']}\s+trainer 7\s+report, select\s+guru\*, b\?\s+50/s, 80 at once", listed.out)
+    assert re.search(rf"{made['id']}\s+trainer 7\s+report, select\s+guru\*, b\?\s+20", listed.out)
     assert made["key"][-64:] not in listed.out + bots("keys", "list", "--json").out
     assert bots("keys", "revoke", made["id"]).out == f"key {made['id']} is revoked\n"
     line = bots("datasets", "show", "guru", BOTS_API_KEY=made["key"]).assert_one_line(1)
@@ -86,7 +85,6 @@ def test_a_whole_key_is_no_id_and_is_not_sent(bots):
         (["x", "--scope", "root", "--dataset", "*"], "'read', 'select', 'report', 'admin'"),
         (["x", "--scope", "read", "--dataset", "*", "--expires-in", "soon"], "for example, 30d"),
         (["x", "--scope", "read", "--dataset", "*", "--expires-in", "0d"], "for example, 30d"),
-        (["x", "--scope", "read", "--dataset", "*", "--burst", "5"], "pass --rate too"),
     ],
 )
 def test_wrong_usage_is_told(capsys, arguments, says):

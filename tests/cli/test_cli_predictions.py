@@ -1,11 +1,10 @@
 """Predictions, as commands put, show and remove them."""
 
-import gzip
 import json
 
 import pytest
 
-from bots_client import InvalidRequestError, Task
+from bots_client import Task
 
 
 @pytest.fixture
@@ -25,23 +24,6 @@ def test_predictions_of_a_file_are_put_shown_and_removed(bots, pool, tmp_path):
     assert (found["name"], found["tasks"], found["mean"]) == ("probe", 3, 0.25)
     assert "no longer see the predictions probe" in " ".join(bots.ok("datasets", "unpredict", pool, "probe").split())
     assert bots("datasets", "show", pool, "--json").json["predictions"] == []
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("probe.csv", b"pass_rate,more,id\n0.5,x,p0\n,x,p1\n1,x,p2\n"),
-        ("probe.csv.gz", gzip.compress(b"id,pass_rate\np0,0.5\np2,1\n")),
-        ("probe.json", b'[{"id": "p0", "pass_rate": 0.5}, {"id": "p1"}, {"id": "p2", "pass_rate": 1}]'),
-    ],
-    ids=["csv", "csv.gz", "json"],
-)
-def test_predictions_come_from_the_files_that_tasks_come_from(bots, pool, client, tmp_path, name: str, content: bytes):
-    file = tmp_path / name
-    file.write_bytes(content)
-    bots.ok("datasets", "predict", pool, "probe", str(file))
-    (found,) = client.dataset(pool).predictions
-    assert (found.tasks, found.mean) == (2, 0.75)
 
 
 def test_a_file_of_another_format_is_refused_with_the_endings_that_work(bots, pool, tmp_path):
@@ -77,14 +59,3 @@ def test_a_run_becomes_predictions_by_one_command(bots, pool, client):
     assert client.run(pool, "next").predictions == ("default",)
     bots.ok("runs", "as-predictions", pool, "default", "--name", "first", "--step", "1")
     assert [each.name for each in client.dataset(pool).predictions] == ["default", "first"]
-
-
-def test_the_client_puts_and_uploads_predictions(pool, client):
-    found = client.put_predictions(pool, "probe", {"p0": 0.5})
-    assert [(each.name, each.tasks, each.mean) for each in found.predictions] == [("probe", 1, 0.5)]
-    body = [b'{"id": "p1", "pass_rate": 1}']
-    found = client.upload_predictions(pool, "other", lambda: body, media_type="application/x-ndjson")
-    assert [each.name for each in found.predictions] == ["probe", "other"]
-    assert [each.name for each in client.remove_predictions(pool, "probe").predictions] == ["other"]
-    with pytest.raises(InvalidRequestError):
-        client.put_predictions(pool, "probe", {"gone": 0.5})

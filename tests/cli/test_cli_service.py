@@ -92,19 +92,3 @@ def test_the_log_is_json_or_for_people_as_an_option_says(serving, tmp_path):
     assert greeting.startswith("BOTS listens on ")
     told = [json.loads(line) for line in lines]
     assert [line["route"] for line in told if line["event"] == "request"] == ["/version"]
-
-
-def test_a_missing_library_for_traces_is_told_before_anything_is_served(tmp_path):
-    without = "import sys; sys.modules['opentelemetry.exporter'] = None; from bots_service.__main__ import main; main()"
-    done = subprocess.run(
-        [BOTS[0], "-c", without, "serve", "--port", "0"],
-        cwd=tmp_path,
-        env=clean_environment(BOTS_OTLP_ENDPOINT="http://127.0.0.1:4318"),
-        capture_output=True,
-        text=True,
-        timeout=SOON_S,
-        check=False,
-    )
-    assert done.returncode == 1, done.stderr
-    assert done.stderr.startswith("bots: "), done.stderr
-    assert "pip install ./client '.[tracing]'" in done.stderr

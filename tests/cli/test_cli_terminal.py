@@ -71,11 +71,11 @@ def test_an_import_shows_its_progress_and_leaves_only_the_result(on_terminal, tm
     assert json.loads(terminal.shown[terminal.shown.rindex("{\r\n") :])["tasks"] == 200_000
 
 
-@pytest.mark.parametrize("command", ["datasets list", "runs list", "runs show", "tasks", "history", "journal", "top"])
+@pytest.mark.parametrize("command", ["datasets list", "runs list", "runs show", "tasks", "history", "journal"])
 def test_what_a_command_says_on_40_columns_has_no_split_words(bots, client, on_terminal, command):
     client.create_dataset("small", [Task("x", tags=["level=hard"]), Task("y")])
     client.report("small", [Outcome.counts("x", 1, 2), Outcome.counts("y", 2, 2)])
-    arguments = [*command.split(), *(["--once"] if command == "top" else ["small"] * (command != "datasets list"))]
+    arguments = [*command.split(), *["small"] * (command != "datasets list")]
     terminal = on_terminal(*arguments, columns=40, NO_COLOR="1")
     assert terminal.end() == 0
     shown = CONTROL.sub("", terminal.shown)

@@ -1,54 +1,15 @@
-"""Help, tables and lists on terminals of 40, 80 and 120 columns: nothing is wider, and no word is split."""
+"""Tables and lists on terminals of 40, 80 and 120 columns: nothing is wider, and no word is split."""
 
 import pytest
 from rich.console import Console
-from typer.main import get_command
 
-from bots_service.cli.app import app
 from bots_service.cli.output import sheet, table
 
-NARROW, WIDE = 40, 1000
-
-
-def commands_in(command, path=()):
-    """Yield the path of each command, the groups' among them."""
-    yield path
-    for name, each in getattr(command, "commands", {}).items():
-        yield from commands_in(each, (*path, name))
-
-
-PATHS = list(commands_in(get_command(app)))
-
-
-def help_at(width, path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(width))
-    with pytest.raises(SystemExit) as left:
-        app([*path, "--help"])
-    assert left.value.code == 0
-    return capsys.readouterr().out
+NARROW = 40
 
 
 def widest_line(text):
     return max(len(line.rstrip()) for line in text.splitlines())
-
-
-@pytest.mark.parametrize("path", PATHS, ids=" ".join)
-def test_the_help_of_each_command_fits_40_columns_and_splits_no_word(path, capsys, monkeypatch):
-    narrow, wide = (help_at(width, path, capsys, monkeypatch) for width in (NARROW, WIDE))
-    assert widest_line(narrow) <= NARROW
-    assert "…" not in narrow
-    assert sorted(narrow.split()) == sorted(wide.split())
-
-
-def test_the_help_lists_arguments_options_and_choices_as_they_are_written(capsys, monkeypatch):
-    shown = help_at(80, ("runs", "create"), capsys, monkeypatch)
-    assert "Usage: bots runs create [OPTIONS] DATASET RUN" in shown
-    assert "\n  DATASET  Name of the dataset. [required]" in shown
-    assert "One of least_squares, paper." in " ".join(shown.split())
-    assert "\n  --capability-momentum NUMBER  " in shown
-    assert "\n  --close / --keep-open  " in help_at(80, ("report",), capsys, monkeypatch)
-    assert "\n  -o, --output FILE  " in help_at(80, ("export",), capsys, monkeypatch)
-    assert "[default: the file's name]" in help_at(80, ("datasets", "import"), capsys, monkeypatch)
 
 
 def rendered(renderable, width):

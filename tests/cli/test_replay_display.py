@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from bots_client import Gain, RunSummary
-from bots_service.cli.replay_display import LivePanel, closing_table, headline, progress_line
+from bots_service.cli.replay_display import LivePanel, closing_table, headline
 from bots_service.demo.replay import ROLLOUTS, Course, Plan, ReplayedRun
 
 STEPS = 100
@@ -80,8 +80,3 @@ def test_the_headline_is_the_gain_of_the_default_and_says_why_a_larger_one_is_no
     assert "-10% effective tasks" in fewer
     assert "thompson" not in fewer
     assert "no effective task" in headline(replay_after(STEPS, factors=(None, None, None)))
-
-
-def test_a_log_gets_a_line():
-    line = progress_line(replay_after(37))
-    assert line == "all 890 problems, step 37 of 100: uniform 0.500, tracker-thompson 1.000, tracker-pass 0.875"

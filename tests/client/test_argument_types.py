@@ -69,10 +69,7 @@ def body_of(call: Any) -> bytes:
         (lambda bots: bots.select("pool", 2, tags="math"), "tags: expected a list of str, got the str 'math'"),
         (lambda bots: bots.select("pool", 2, exclude=7), "exclude: expected a list of str, got the int 7"),
         (lambda bots: bots.select("pool", 2, first=["a", 7]), "first[1]: expected a str, got the int 7"),
-        (
-            lambda bots: bots.select("pool", 2, quotas=["math"]),
-            "quotas: expected a dict of tag to number, got the list ['math']; write {'math': 24}",
-        ),
+        (lambda bots: bots.select("pool", want_effective="2"), "want_effective: expected a number, got the str '2'"),
         (lambda bots: bots.rewind("pool", "r1", 400), "run: expected a str, got the int 400"),
         (lambda bots: bots.rewind("pool", "400"), "step: expected a number, got the str '400'"),
         (lambda bots: bots.run(("pool", "r1")), "dataset: expected a str, got the tuple ('pool', 'r1')"),
@@ -157,4 +154,4 @@ def test_what_numpy_and_generators_give_is_taken():
 
 def test_content_that_cannot_be_true_stays_an_invalid_request():
     with pytest.raises(InvalidRequestError):
-        step_calls.select("pool", 2, uniform_share=float("nan"))
+        step_calls.select("pool", float("nan"))  # type: ignore[arg-type]  # on purpose

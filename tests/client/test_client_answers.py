@@ -33,12 +33,12 @@ def test_a_run_is_read_in_full(serve, connect):
     assert run.created_at - timedelta(seconds=0.5) == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def test_a_mix_is_read_with_numbers_and_schedules(serve, connect):
-    shares = [{"tag": "math", "share": 0.75, "owed": 7.5, "given": 8, "effective_task_ratio": 0.5}]
-    mix = {"code": 1, "math": [[0, 3], [1000, 1.5]]}
+def test_a_mix_is_read_with_numbers(serve, connect):
+    shares = [{"tag": "math", "share": 0.75, "owed": 7.5, "given": 8}]
+    mix = {"code": 1, "math": 3}
     run = connect(serve(answer({**RUN, "settings": {**RUN["settings"], "mix": mix}, "mix": shares}))).run("guru")
-    assert run.settings.mix == {"code": 1.0, "math": ((0, 3.0), (1000, 1.5))}
-    assert run.mix == (MixShare(tag="math", share=0.75, owed=7.5, given=8, effective_task_ratio=0.5),)
+    assert run.settings.mix == {"code": 1.0, "math": 3.0}
+    assert run.mix == (MixShare(tag="math", share=0.75, owed=7.5, given=8),)
 
 
 def test_a_selection_and_a_receipt_are_read_in_full(serve, connect):
@@ -103,7 +103,7 @@ def test_a_limit_ends_the_list_and_no_page_is_asked_in_vain(serve, connect, limi
 def test_a_cursor_that_leads_to_itself_ends_in_an_error(serve, connect):
     server = serve(answer(page("datasets", DATASET, cursor="c1")))
 
-    with pytest.raises(ServiceError, match="cursor 'c1' points to itself"):
+    with pytest.raises(ServiceError):
         connect(server).datasets()
 
 

@@ -186,7 +186,7 @@ CALLS = [
     (
         "select",
         ("guru", np.int64(2)),
-        {"run": "r1", "subset": "s1", "tags": ["math"], "quotas": {"math": 2, "code": 1.0}, "exclude": []},
+        {"run": "r1", "subset": "s1", "tags": ["math"], "exclude": []},
         "POST",
         "/select",
         {
@@ -195,7 +195,6 @@ CALLS = [
             "count": 2,
             "subset": "s1",
             "tags": ["math"],
-            "quotas": {"math": 2, "code": 1.0},
             "exclude": [],
         },
         SELECTION,
@@ -253,25 +252,15 @@ CALLS = [
     (
         "create_key",
         ("trainer 7",),
-        {"scopes": ["select", "report"], "datasets": ["guru*"], "rate": 2.5, "burst": 3, "expires_in_s": 60},
+        {"scopes": ["select", "report"], "datasets": ["guru*"], "expires_in_s": 60},
         "POST",
         "/keys",
         {
             "name": "trainer 7",
             "scopes": ["select", "report"],
             "datasets": ["guru*"],
-            "rate_limit": {"per_second": 2.5, "burst": 3},
             "expires_in_seconds": 60,
         },
-        NEW_API_KEY,
-    ),
-    (
-        "create_key",
-        ("root",),
-        {"scopes": ["admin"], "datasets": ["*"], "rate": 5},
-        "POST",
-        "/keys",
-        {"name": "root", "scopes": ["admin"], "datasets": ["*"], "rate_limit": {"per_second": 5}},
         NEW_API_KEY,
     ),
     ("keys", (), {"limit": 5}, "GET", "/keys?limit=5", None, page("keys", API_KEY)),
@@ -342,7 +331,6 @@ def test_names_cannot_lead_to_another_path(serve, connect):
     [
         lambda bots: bots.create_run("guru", "r1", fork_step=3),
         lambda bots: bots.create_run("guru", "r1", target=float("nan")),
-        lambda bots: bots.create_key("k", scopes=["read"], datasets=["*"], burst=3),
         lambda bots: bots.revoke_key("bots_0123456789abcdef_secret"),
         lambda bots: bots.upload_dataset("guru", lambda: [b""]),
     ],

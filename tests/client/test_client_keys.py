@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 
-from bots_client import RateLimit
 from tests.client.answers import API_KEY, NEW_API_KEY, WHOAMI, page
 from tests.client.scripted_server import answer
 
@@ -12,7 +11,6 @@ def test_a_new_key_is_read_in_full_and_not_in_its_representation(serve, connect)
 
     assert made.key == "bots_0123456789abcdef_secret"
     assert (made.id, made.scopes, made.datasets) == ("0123456789abcdef", ("report", "select"), ("guru*",))
-    assert made.rate_limit == RateLimit(per_second=2.5, burst=3)
     assert made.expires_at == datetime(2026, 2, 2, 3, 4, 5, tzinfo=UTC)
     assert "secret" not in repr(made)
 
@@ -24,9 +22,9 @@ def test_a_key_whose_answer_was_lost_comes_without_what_makes_it_one(serve, conn
 
 
 def test_keys_are_listed_without_what_makes_them_keys(serve, connect):
-    (found,) = connect(serve(answer(page("keys", {**API_KEY, "rate_limit": None})))).keys()
+    (found,) = connect(serve(answer(page("keys", API_KEY)))).keys()
 
-    assert (found.name, found.rate_limit, found.revoked_at) == ("trainer 7", None, None)
+    assert (found.name, found.revoked_at) == ("trainer 7", None)
     assert not hasattr(found, "key")
 
 

@@ -2,20 +2,15 @@
 
 import inspect
 import logging
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from importlib.resources import files
-from types import ModuleType
-from typing import get_type_hints
 
 import httpx
 import pytest
 
 import bots_client
-from bots_client import AsyncClient, BotsClientError, Client, GivenSettings, Retries, Selection, Settings
-from bots_client._call import Call, Pages
-from bots_client._calls import admin_calls, dataset_calls, step_calls
+from bots_client import AsyncClient, BotsClientError, Client, GivenSettings, Retries, Settings
 from bots_client._decode import into
 from tests.client.answers import SELECTION, VERSION
 from tests.client.scripted_server import answer, drop, problem
@@ -27,16 +22,6 @@ def public(of) -> set[str]:
     return {name for name in dir(of) if not name.startswith("_")}
 
 
-def test_the_public_names_are_the_intended_ones():
-    named = {
-        name
-        for name in vars(bots_client)
-        if not name.startswith("_") and not isinstance(getattr(bots_client, name), ModuleType)
-    }
-
-    assert [*sorted(named), "__version__"] == bots_client.__all__
-
-
 def test_the_package_is_typed():
     assert files(bots_client).joinpath("py.typed").is_file()
 
@@ -46,22 +31,6 @@ def test_both_clients_have_the_same_calls_with_the_same_arguments():
     for name in public(Client) - {"close"}:
         one, other = (inspect.signature(getattr(kind, name)) for kind in (Client, AsyncClient))
         assert one.parameters == other.parameters, name
-
-
-@pytest.mark.parametrize("kind", [Client, AsyncClient])
-def test_an_editor_sees_each_call_as_a_method_with_types_and_documentation(kind):
-    for name in public(kind):
-        method = inspect.getattr_static(kind, name)
-        assert inspect.isfunction(method), name  # `def` in a class body: what completion without running code finds
-        assert method.__qualname__.endswith(f".{name}")
-        assert set(get_type_hints(method)) == {*inspect.signature(method).parameters, "return"} - {"self"}, name
-        assert (method.__doc__ or "").strip(), name
-
-
-def test_a_method_answers_what_its_call_describes():
-    assert get_type_hints(Client.select)["return"] is get_type_hints(AsyncClient.select)["return"] is Selection
-    assert inspect.iscoroutinefunction(AsyncClient.select)
-    assert inspect.getdoc(Client.select) == inspect.getdoc(AsyncClient.select) == inspect.getdoc(step_calls.select)
 
 
 def test_the_settings_that_can_be_given_are_those_that_are_answered():
@@ -148,15 +117,6 @@ def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(arguments
     assert SECRET not in str(caught.value)
 
 
-def test_a_second_attempt_is_told_in_the_log(serve, connect, caplog):
-    caplog.set_level(logging.INFO, logger="bots_client")
-
-    connect(serve(problem(503), answer(VERSION))).version()
-
-    (record,) = [record for record in caplog.records if record.name == "bots_client"]
-    assert "attempt 1: 503 Some problem" in record.getMessage()
-
-
 def test_threads_can_share_a_client(serve):
     server = serve(answer(SELECTION))
 
@@ -184,9 +144,3 @@ async def test_a_transport_takes_the_place_of_the_network_on_asyncio():
 
     async with AsyncClient(transport=transport) as bots:
         assert (await bots.version()).schema == VERSION["schema"]
-
-
-def test_descriptions_are_values_that_have_sent_nothing():
-    assert isinstance(admin_calls.version(), Call)
-    assert isinstance(dataset_calls.datasets(), Pages)
-    assert not isinstance(dataset_calls.datasets(), Iterator)

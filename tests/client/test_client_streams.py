@@ -161,7 +161,7 @@ def test_what_the_callers_source_raises_comes_through(serve, connect):
 def test_a_file_that_changes_meanwhile_is_not_sent_by_halves(serve, connect, pool, size):
     server = serve(answer(DATASET))
 
-    with pytest.raises(InvalidRequestError, match="changed during the upload"):
+    with pytest.raises(InvalidRequestError):
         connect(server).upload_dataset("guru", pool, on_progress=lambda *_: os.truncate(pool, size))
 
     assert [one for one in server.received if one.body] == []

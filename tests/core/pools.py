@@ -7,7 +7,6 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, ks_2samp
 
-from bots_service.core.attempts import no_attempts
 from bots_service.core.belief.betas import Betas
 from bots_service.core.belief.bots import BotsBelief
 from bots_service.core.belief.logit_normals import LogitNormals
@@ -17,7 +16,6 @@ from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, StrategyName
 from bots_service.core.state import RunState
-from tests.core.journals import evidence_of
 
 LEVEL = 1e-3  # of each statistical test; all have fixed seeds, so they pass always or never
 TAGS = ("math", "code", "hard")
@@ -130,17 +128,7 @@ def some_tasks(draw, about):
 @st.composite
 def requests(draw, about):
     count = draw(st.integers(1, len(about)))
-    quotas, rest = {}, count
-    for tag in draw(st.lists(st.sampled_from(TAGS), unique=True)):
-        quotas[tag] = draw(st.integers(0, rest))
-        rest -= quotas[tag]
-    return a_request(
-        count,
-        tags=tuple(draw(st.lists(st.sampled_from(TAGS), max_size=2))),
-        quotas=quotas,
-        uniform_share=draw(st.sampled_from([0.0, 0.0, 0.3, 1.0])),
-        **draw(st.sampled_from([{}, {}, {"min_mean": 0.3}, {"max_mean": 0.6}, {"min_mean": 0.2, "max_mean": 0.7}])),
-    )
+    return a_request(count, tags=tuple(draw(st.lists(st.sampled_from(TAGS), max_size=2))))
 
 
 def a_request(count, **wanted):
@@ -153,32 +141,15 @@ def some_settings(draw):
         strategy=draw(st.sampled_from(get_args(StrategyName))),
         target=draw(st.sampled_from([0.0, 0.5, 0.8, 1.0])),
         seed=draw(st.integers(0, 5)),
-        cooldown=draw(st.integers(0, 3)),
     )
 
 
-@st.composite
-def some_attempts(draw, about):
-    """A number of steps, and what they reported."""
-    steps = draw(st.lists(st.sets(st.integers(0, len(about) - 1)), max_size=4))
-    return len(steps) + draw(st.sampled_from([0, 0, 1, 50])), reported_steps(*steps)
-
-
-def reported_steps(*steps):
-    """Attempts after steps that reported these tasks."""
-    attempts = no_attempts()
-    for number, those in enumerate(steps, start=1):
-        attempts = attempts.with_step(evidence_of(*((task, 1.0, 1.0) for task in sorted(those))), number)
-    return attempts
-
-
-def context_of(rng=0, position=0, step=0, attempts=None, **settings):
+def context_of(rng=0, position=0, **settings):
     """What a strategy may look at: `thompson`, unless the settings say; `rng` is a generator or a seed."""
-    context = DrawContext(RunSettings(**{"strategy": "thompson", **settings}), position, np.random.default_rng(rng))
-    return replace(context, step=step, attempts=no_attempts() if attempts is None else attempts)
+    return DrawContext(RunSettings(**{"strategy": "thompson", **settings}), position, np.random.default_rng(rng))
 
 
-def candidates(about, tags=(), also=None, barred=()):
+def candidates(about, tags=(), barred=()):
     """The tasks that may be chosen, one by one."""
     return [
         task
@@ -186,7 +157,6 @@ def candidates(about, tags=(), also=None, barred=()):
         if task not in about.retired
         and task not in barred
         and (not tags or any(task in about.tags[tag] for tag in tags))
-        and (also is None or task in about.tags[also])
     ]
 
 

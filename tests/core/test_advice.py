@@ -50,9 +50,6 @@ def test_references_of_one_task_are_enough_to_tell_others_apart():
         {},
         {"belief": "bots", "strategy": "uniform"},
         {"belief": "bots", "strategy": "shuffle"},
-        {"belief": "bots", "forgetting": 0.0, "strategy": "softmax"},
-        {"belief": "tracker", "strategy": "spaced"},
-        {"belief": "tracker", "strategy": "thompson", "cooldown": 30},
     ],
 )
 def test_a_run_that_does_not_look_at_its_belief_or_never_forgets_gets_no_advice(settings):
@@ -63,13 +60,11 @@ REFERENCES = pool_of(*[(0.25, 0.5)] * 100)
 
 
 @pytest.mark.parametrize("belief", [{"belief": "tracker"}, {"belief": "bots", "forgetting": 0.0}])
-@pytest.mark.parametrize("strategy", ["thompson", "mean"])
-def test_a_belief_that_forgets_nothing_is_told_to_leave_what_is_nearest(belief, strategy):
+def test_a_belief_that_forgets_nothing_is_told_to_leave_what_is_nearest(belief):
     for pool in (UNKNOWN, REFERENCES):
-        (text,) = advice(fresh_state(settings_from({**belief, "strategy": strategy}), pool), pool)
-        assert repr(strategy) in text
+        (text,) = advice(fresh_state(settings_from({**belief, "strategy": "thompson"}), pool), pool)
+        assert "'thompson'" in text
         assert "'pass'" in text
-        assert "cooldown of about 30 steps" in text
 
 
 def test_a_belief_that_forgets_is_not_told_so():

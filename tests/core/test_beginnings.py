@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bots_service.core.beginnings import Refold, warm_start
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Body, Entry, Rewind, SettingsChange
+from bots_service.core.entries import Body, Entry, Forget, Rewind, SettingsChange
 from bots_service.core.groups import NOTHING_UNFINISHED
 from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.plausibility import is_possible_state
@@ -114,6 +114,13 @@ def test_a_journal_folded_under_its_own_settings_gives_its_own_state(story: Stor
     assert encode_state(begin) == encode_state(
         replace(state, seq=0, open_step=NOTHING_OPEN, unfinished=NOTHING_UNFINISHED)
     )
+
+
+def test_a_journal_in_which_tasks_are_forgotten_is_folded_so():
+    bodies = [*STEPS, Forget(np.array([0], np.int32))]
+    entries = [Entry(seq, 0, POOL.profiles, body) for seq, body in enumerate(bodies, start=1)]
+    story = Story(settings_from({"belief": "tracker"}), POOL, entries)
+    assert encode_state(refolded(story, story.settings).begin()) == encode_state(replace(story.replayed()[0], seq=0))
 
 
 @given(stories(), some_settings)

@@ -74,10 +74,7 @@ def test_a_state_comes_back_bit_for_bit(story: Story):
 def bots_header_and_arrays(state: RunState) -> tuple[str, Columns]:
     belief = bots_belief(state)
     settled, recent, past = belief.tried.settled, belief.tried.recent, belief.past
-    spread = json.dumps(belief.spread.encoded(), separators=(",", ":"))
-    header = (
-        f'{{"prior":[1.0,1.0],"capability":{belief.capability!r},"scale":{belief.tried.scale!r},"spread":{spread}}}'
-    )
+    header = f'{{"prior":[1.0,1.0],"capability":{belief.capability!r},"scale":{belief.tried.scale!r}}}'
     return header, {
         "implied": ("<f8", belief.implied),
         "settled_counts": ("<f8", settled.counts),
@@ -161,7 +158,6 @@ def test_the_bytes_of_format_1_are_those_that_the_module_documents(kind, blob):
         '"totals":{"reported":3,"effective":3,"all_solved":0,"none_solved":0,"rollouts":10.0,"successes":4.5,'
         '"late":0,"expired":0,"distinct":3,"tokens":0.0,"seconds":0.0},'
         f'"belief":{header},"walks":{{"first_turn":{state.walks.first_turn},"walks":[],"finished":0}},"mix":[],'
-        f'"forecasts":{json.dumps(state.forecasts.encoded(), separators=(",", ":"))},'
         '"guard":[],"open_late":2,"open_expired":0,"open_costs":[0.0,0.0]'
     )
     assert packed(scalars, columns) == blob

@@ -170,7 +170,6 @@ def ever_narrow(**settings) -> bool:
         ("bots", "uniform"),
         ("bots", "pass"),
         ("tracker", "pass"),
-        ("tracker", "spaced"),
         ("bots", "thompson"),
     ],
 )

@@ -142,18 +142,20 @@ def test_a_pass_without_enough_tasks_gives_those_that_came_nearest():
     assert chosen == plain_pass(chances_of(of, about).item, range(40), 30, (0, 0, 40), size=40, seed=3)[0]
 
 
-def test_every_set_of_tags_has_a_walk_of_its_own():
+def test_every_tag_of_a_mix_has_a_walk_of_its_own():
     about, of = made_up(90)
     of = replace(of, own_tasks=NOBODY, own=of.own.at(NOBODY.astype(np.int64)))  # nothing is known of any
     walks, met = Walks(), Counter[int]()
+    mixed = replace(PASS, mix={"code": 1.0, "math": 2.0})
     for step in range(240):
-        request = a_request(6, quotas={"math": 2}) if step % 2 else a_request(3, tags=("code",))
-        got = select_tasks(of, about, request, context_of(walks), named=NamedTasks(), leased=NOBODY)
+        context = replace(context_of(walks), settings=mixed if step % 2 else PASS)
+        got = select_tasks(of, about, a_request(6), context, named=NamedTasks(), leased=NOBODY)
         assert len(got.walks) == (2 if step % 2 else 1)
         walks = walks.moved(got.walks)
         met.update(got.tasks.tolist())
     assert len(walks.walks) == len({walk.part for walk in walks.walks}) == 3
-    assert {walk.size for walk in walks.walks} == {90, len(about.tags["math"]), len(about.tags["code"])}
+    only_math = np.setdiff1d(about.tags["math"], about.tags["code"])  # a task with both counts for code
+    assert {walk.size for walk in walks.walks} == {90, len(about.tags["code"]), len(only_math)}
     assert set(met) == set(range(90))
 
 
@@ -171,15 +173,6 @@ def test_where_too_few_are_free_those_in_flight_are_ranked_and_no_walk_moves():
     got = select_tasks(of, about, a_request(6), context_of(), named=NamedTasks(tasks(0)), leased=tasks(*range(1, 20)))
     assert got.reused == 6
     assert 0 not in got.tasks
-    assert got.walks == ()
-
-
-def test_a_uniform_share_and_the_tasks_that_come_first_leave_the_walk_alone():
-    about, of = made_up(60)
-    context = context_of(Walks(0, (Walk(0, 2, 5, 60),)))
-    request = a_request(9, uniform_share=1.0)
-    got = select_tasks(of, about, request, context, named=NamedTasks(first=tasks(7)), leased=NOBODY)
-    assert got.tasks[0] == 7
     assert got.walks == ()
 
 

@@ -1,16 +1,14 @@
 """The portable arithmetic is right; that it gives the same bits everywhere is tested with whole folds."""
 
 import functools
-import itertools
 import math
-import operator
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.portable_math import exp, inverse, log, running, sigmoid, summed, summed_rows
+from bots_service.core.portable_math import exp, inverse, log, sigmoid, summed, summed_rows
 
 MANY = np.random.default_rng(0)
 
@@ -53,15 +51,6 @@ def test_sums_are_added_one_after_the_other_however_many(columns: int):
     wanted = [functools.reduce(float.__add__, column) for column in numbers.T.tolist()]
     assert summed(numbers).tolist() == wanted
     assert summed_rows(numbers.T).tolist() == wanted
-
-
-@pytest.mark.parametrize("columns", [1, 32, 500])
-@pytest.mark.parametrize(("step", "plain"), [(np.add, operator.add), (np.multiply, operator.mul)])
-def test_running_totals_and_products_are_made_one_after_the_other_however_many(step, plain, columns: int):
-    rows = np.random.default_rng(4).normal(size=(15, columns))
-    wanted = [list(itertools.accumulate(column, plain)) for column in rows.T.tolist()]
-    assert running(rows, step).T.tolist() == wanted
-    assert rows.T.tolist() == wanted
 
 
 def test_nothing_summed_is_zero():

@@ -153,6 +153,14 @@ def test_what_waits_in_an_open_step_is_dropped_by_a_rewind():
     assert scores_of(fresh_state(BOTS, POOL), entries, POOL).rollouts.tolist() == [8.0, 8.0]
 
 
+def test_what_a_run_forgets_every_candidate_forgets():
+    entries = entries_of(report_of((0, 3.0, 5.0)), Forget(np.array([0], np.int32)), report_of((0, 2.0, 2.0)))
+    found = scores_of(fresh_state(TRACKER, POOL), entries, POOL)
+    for place, candidate in enumerate(candidates_for(TRACKER, POOL)):
+        expected = replayed_under(candidate, Story(TRACKER, POOL, entries))
+        assert found.log_loss[:, place].tolist() == [receipt.log_loss for receipt in expected if receipt.closed]
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -23,6 +23,8 @@ def test_each_task_is_in_the_segment_that_its_attempts_and_its_mean_say(story: S
     for task, (visits, successes) in enumerate(zip(tried.visits.tolist(), tried.successes.tolist(), strict=True)):
         if task % 3 == 0:
             expected.append("retired")
+        elif task in state.aborts.always_aborted:
+            expected.append("aborting")
         elif visits == 0:
             expected.append("untried")
         elif successes == 0:

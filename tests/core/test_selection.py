@@ -1,8 +1,5 @@
 """A selection keeps every promise of its request, and Thompson's is the dense draw."""
 
-from dataclasses import replace
-from typing import get_args
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,8 +7,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from bots_service.core.draw.context import DrawContext
-from bots_service.core.draw.selection import NamedTasks, select_tasks, tag_quotas
-from bots_service.core.run_settings import RunSettings, StrategyName
+from bots_service.core.draw.selection import NamedTasks, select_tasks
+from bots_service.core.run_settings import RunSettings
 from bots_service.errors import PoolTooSmallError
 from tests.core.journals import replay, report_of
 from tests.core.like_dense import always_windows
@@ -28,7 +25,6 @@ from tests.core.pools import (
     pool,
     pools,
     requests,
-    some_attempts,
     some_settings,
     some_tasks,
     tasks,
@@ -54,11 +50,6 @@ def selected(request, leased=NONE, exclude=NONE, first=NONE, about=POOL, of=BELI
     return select_tasks(of, about, request, context, named=named, leased=leased, repeatable=repeatable)
 
 
-def is_inside(of, about, task, request):
-    """Whether a task lies within the request's bounds, asked of the belief for this task alone."""
-    return request.min_mean <= float(of.distributions(about, tasks(task)).mean[0]) <= request.max_mean
-
-
 @settings(deadline=None, max_examples=examples(150))
 @given(st.data())
 def test_a_selection_keeps_every_promise(data):
@@ -67,29 +58,20 @@ def test_a_selection_keeps_every_promise(data):
     leased, exclude = data.draw(some_tasks(about)), data.draw(some_tasks(about))
     of = data.draw(beliefs(about) | normal_beliefs(about))
     allowed = candidates(about, request.tags, barred=exclude)
-    step, attempts = data.draw(some_attempts(about))
-    context = DrawContext(run, data.draw(st.integers(0, 99)), np.random.default_rng(0), step=step, attempts=attempts)
+    context = DrawContext(run, data.draw(st.integers(0, 99)), np.random.default_rng(0))
     try:
         got = selected(request, leased, exclude, about=about, of=of, context=context)
     except PoolTooSmallError:
-        assert len(allowed) < request.count or any(request.quotas.values())
+        assert len(allowed) < request.count
         return
     assert len(allowed) >= request.count
     chosen = got.tasks.tolist()
     assert len(set(chosen)) == len(got.draws) == request.count
     assert set(chosen) <= set(allowed)
     assert got.reused == len(set(chosen) & set(leased.tolist()))
-    assert all(len(set(chosen) & set(about.tags[tag].tolist())) >= quota for tag, quota in request.quotas.items())
-    if not any(request.quotas.values()):
-        free = len(set(allowed) - set(leased.tolist()))
-        assert got.reused == max(0, request.count - free)
-    if not any(request.quotas.values()):
-        inside = {task for task in set(allowed) - set(leased.tolist()) if is_inside(of, about, task, request)}
-        assert len(set(chosen) & inside) == min(len(inside), request.count)
-    drawn = int((~np.isnan(got.draws)).sum())
-    by_chance = round(request.count * request.uniform_share)
-    expected = request.count - by_chance if run.strategy == "thompson" else 0
-    assert drawn >= expected if got.reused else drawn == expected
+    free = len(set(allowed) - set(leased.tolist()))
+    assert got.reused == max(0, request.count - free)
+    assert (~np.isnan(got.draws)).sum() == (request.count if run.strategy == "thompson" else 0)
 
 
 @settings(deadline=None, max_examples=examples(40))
@@ -98,10 +80,9 @@ def test_the_same_seed_gives_the_same_selection(data):
     about = data.draw(pools())
     of, leased = data.draw(beliefs(about) | normal_beliefs(about)), data.draw(some_tasks(about))
     request, run = data.draw(requests(about)), data.draw(some_settings())
-    history = data.draw(some_attempts(about))
 
     def again():
-        context = replace(DrawContext(run, 0, np.random.default_rng(0)), step=history[0], attempts=history[1])
+        context = DrawContext(run, 0, np.random.default_rng(0))
         return selected(request, leased, about=about, of=of, context=context)
 
     try:
@@ -114,42 +95,32 @@ def test_the_same_seed_gives_the_same_selection(data):
 
 
 def dense_selection(of, request, leased, exclude, target, rng):
-    """Quota by quota, then the rest, each a draw of every eligible task."""
-    chosen: list[int] = []
-    draws: list[float] = []
-    rest = request.count - sum(request.quotas.values())
-    for tag, count in [*request.quotas.items(), (None, rest)]:
-        barred = {*exclude.tolist(), *leased.tolist(), *chosen}
-        among = candidates(POOL, request.tags, tag, barred)
-        got, values = dense_thompson(of, POOL, among, min(count, len(among)), target, rng)
-        chosen += got.tolist()
-        draws += values.tolist()
-        if len(got) < count:
-            busy = [task for task in candidates(POOL, request.tags, tag, exclude) if task in leased]
-            got, values = dense_thompson(of, POOL, busy, count - len(got), target, rng)
-            chosen += got.tolist()
-            draws += values.tolist()
-    return chosen, draws
+    """A draw of every free task, and one of those in flight where too few are free."""
+    among = candidates(POOL, request.tags, barred={*exclude.tolist(), *leased.tolist()})
+    chosen, draws = dense_thompson(of, POOL, among, min(request.count, len(among)), target, rng)
+    busy = [task for task in candidates(POOL, request.tags, barred=exclude) if task in leased]
+    more, others = dense_thompson(of, POOL, busy, request.count - len(chosen), target, rng)
+    return [*chosen.tolist(), *more.tolist()], [*draws.tolist(), *others.tolist()]
 
 
 SELECTIONS = size(300, 700)
 CASES = {
     "all": (a_request(5), 0.5, NONE, NONE),
     "tag": (a_request(5, tags=("math",)), 0.7, NONE, tasks(12, 1)),
-    "quotas": (a_request(6, quotas={"math": 3, "code": 2}), 0.5, tasks(31, 0), tasks(14, 4)),
+    "excluded": (a_request(6), 0.5, tasks(31, 0), tasks(14, 4)),
     "reused": (a_request(4, tags=("code",)), 0.5, NONE, tasks(3, 4, 5, 16, 17, 18)),
-    "low target": (a_request(6, quotas={"math": 3, "code": 2}), 0.1, tasks(31, 0), tasks(14, 4)),
+    "low target": (a_request(6), 0.1, tasks(31, 0), tasks(14, 4)),
     "high target": (a_request(5, tags=("math", "code")), 0.9, tasks(13), tasks(12, 1)),
     "target zero": (a_request(5, tags=("math",)), 0.0, NONE, tasks(12, 1)),
-    "target one": (a_request(5, quotas={"code": 4}), 1.0, tasks(31), tasks(14, 4)),
+    "target one": (a_request(5, tags=("code",)), 1.0, tasks(31), tasks(14, 4)),
 }
 
 
 BELIEFS = {"betas": BELIEF, "normals": TRACKED}
 COMPARED = [
-    *(("betas", case, windowed) for case in ("all", "tag", "quotas", "reused") for windowed in (True, False)),
+    *(("betas", case, windowed) for case in ("all", "tag", "excluded", "reused") for windowed in (True, False)),
     *(("normals", case, True) for case in CASES),
-    ("normals", "quotas", False),
+    ("normals", "excluded", False),
 ]
 
 
@@ -183,30 +154,16 @@ def test_leased_tasks_come_only_when_the_others_are_used_up():
     assert not np.isnan(everything.draws).any()
 
 
-def test_chance_takes_its_share_of_every_quota():
-    request = a_request(10, quotas={"math": 4, "code": 4}, uniform_share=0.5)
-    split = tag_quotas({"math": 4, "code": 4}, 10, 0.5)
-    assert [(one.tag, one.count, one.uniform_count) for one in split] == [
-        ("math", 4, 2),
-        ("code", 4, 2),
-        (None, 2, 1),
-    ]
-    drawn = ~np.isnan(selected(request).draws)
-    assert drawn.tolist() == [True, True, False, False, True, True, False, False, True, False]
-
-
 def test_a_pool_that_is_too_small_is_refused_with_the_numbers():
     with pytest.raises(PoolTooSmallError, match=r"requested 35 tasks; 34 are available\. Request fewer"):
         selected(a_request(35))
     with pytest.raises(PoolTooSmallError, match=r"9 tasks tagged math; 8 are available \(2 of 10 are excluded"):
         selected(a_request(9, tags=("math",)), exclude=tasks(0, 1))
-    with pytest.raises(PoolTooSmallError, match="9 of them tagged code; 8 tagged code are available"):
-        selected(a_request(12, quotas={"code": 9}))
 
 
 def test_unknown_tags_are_our_own_mistake():
-    with pytest.raises(ValueError, match="no task is tagged \\['art', 'law'\\]"):
-        selected(a_request(1, tags=("law", "math"), quotas={"art": 1}))
+    with pytest.raises(ValueError, match="no task is tagged \\['law'\\]"):
+        selected(a_request(1, tags=("law", "math")))
 
 
 def test_parts_are_kept_and_bounded():
@@ -237,42 +194,6 @@ def test_of_tasks_wanted_first_those_that_may_not_be_chosen_are_passed_over():
     assert selected(a_request(2), first=tasks(31, 5, 17)).tasks.tolist() == [31, 5]
 
 
-def test_tasks_wanted_first_count_towards_the_quotas():
-    math, code = set(POOL.tags["math"].tolist()), set(POOL.tags["code"].tolist())
-    got = selected(a_request(8, quotas={"math": 4, "code": 0.5}), first=tasks(0, 1, 31)).tasks.tolist()
-
-    assert got[:3] == [0, 1, 31]
-    assert len(math & set(got[3:5])) == 2
-    assert len(code & set(got[5:])) == 3
-    crowded = selected(a_request(4, quotas={"code": 3}), first=tasks(0, 1, 2)).tasks.tolist()
-    assert crowded[:3] == [0, 1, 2]
-    assert crowded[3] in code
-
-
-@pytest.mark.parametrize("strategy", get_args(StrategyName))
-def test_tasks_outside_the_bounds_come_once_the_others_are_used_up_and_before_those_in_flight(strategy):
-    bounds = {"min_mean": 0.4, "max_mean": 0.55}
-    inside = [task for task in candidates(POOL) if is_inside(BELIEF, POOL, task, a_request(1, **bounds))]
-    outside = sorted(set(candidates(POOL)) - set(inside))
-    assert min(len(inside), len(outside)) > 4
-    context, leased = context_of(strategy=strategy), tasks(*inside[:2])
-    some = selected(a_request(len(inside) - 2, **bounds), leased=leased, context=context)
-    assert sorted(some.tasks.tolist()) == inside[2:]
-    more = selected(a_request(len(inside) + 1, **bounds), leased=leased, context=context)
-    assert set(inside[2:]) < set(more.tasks.tolist()) <= set(inside[2:]) | set(outside)
-    assert (len(set(more.tasks.tolist()) & set(outside)), more.reused) == (3, 0)
-    every = selected(a_request(len(candidates(POOL)), **bounds), leased=leased, context=context)
-    assert (sorted(every.tasks.tolist()), every.reused) == (candidates(POOL), 2)
-
-
-def test_bounds_bind_the_uniform_share_and_not_the_tasks_wanted_first():
-    request = a_request(6, uniform_share=1.0, max_mean=0.3)
-    first = tasks(13)  # with a mean of 40 / 84
-    got = selected(request, first=first).tasks.tolist()
-    assert got[0] == 13
-    assert all(is_inside(BELIEF, POOL, task, request) for task in got[1:])
-
-
 # --- repeatable tasks ------------------------------------------------------------------------------------------------
 
 
@@ -281,7 +202,7 @@ def test_bounds_bind_the_uniform_share_and_not_the_tasks_wanted_first():
 def test_repeatable_tasks_come_again_only_where_there_are_too_few(data, times):
     about = data.draw(pools())
     request, run = data.draw(requests(about)), data.draw(some_settings())
-    request = structs.replace(request, count=request.task_count * times, quotas={})
+    request = structs.replace(request, count=request.task_count * times)
     exclude = data.draw(some_tasks(about))
     of = data.draw(beliefs(about) | normal_beliefs(about))
     allowed = candidates(about, request.tags, barred=exclude)

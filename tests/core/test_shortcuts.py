@@ -6,15 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots_service.core.arrays import frozen
-from bots_service.core.belief.betas import JEFFREYS, Betas
-from bots_service.core.belief.logit_normals import GAINS_BLOCK, LogitNormals
-from bots_service.core.belief.tracker_filter import NODES, WEIGHTS
 from bots_service.core.belief.tried import Rows, Tried, no_rows, no_tries
 from bots_service.core.codec import encode_state
-from bots_service.core.draw.budget import chances_of
 from bots_service.core.entries import Entry
 from bots_service.core.evidence import sum_by_task
-from bots_service.core.portable_math import sigmoid
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import advance, fresh_state
 from tests.core.journals import evidence_of, pool_of, report_of
@@ -98,59 +93,6 @@ def test_implied_counts_of_few_profiles_are_those_of_each_task(models):
         (state, receipt), (other, its) = advance(state, entry, pool), advance(other, entry, grown)
         assert encode_state(state) == encode_state(other)
         assert receipt == its
-
-
-# --- how likely groups are effective ---------------------------------------------------------------------------------
-
-
-def gains_of_beta(alpha: float, beta: float, prior: tuple[float, float], most: int) -> list[float]:
-    solved, failed = max(alpha - prior[0], 0.0) + JEFFREYS, max(beta - prior[1], 0.0) + JEFFREYS
-    whole, all_solved, all_failed, gains = solved + failed, 1.0, 1.0, []
-    for place in range(most - 1):
-        all_solved, all_failed = all_solved * ((solved + place) / whole), all_failed * ((failed + place) / whole)
-        whole += 1.0
-        gains.append((all_solved * failed + all_failed * solved) / whole)
-    return gains
-
-
-def gains_of_logit(location: float, variance: float, most: int) -> list[float]:
-    rates = sigmoid(location + np.sqrt(variance) * NODES).tolist()
-    solved = [weight * p * (1 - p) for weight, p in zip(WEIGHTS.tolist(), rates, strict=True)]
-    failed, gains = list(solved), []
-    for _ in range(most - 1):
-        total = 0.0
-        for one, other in zip(solved, failed, strict=True):
-            total += one + other
-        gains.append(total)
-        solved = [one * p for one, p in zip(solved, rates, strict=True)]
-        failed = [one * (1 - p) for one, p in zip(failed, rates, strict=True)]
-    return gains
-
-
-@pytest.mark.parametrize("most", [2, 3, 16, 65])
-@pytest.mark.parametrize("size", [1, 2, 64, 65, 300, GAINS_BLOCK // 16 + 1])
-def test_gains_of_many_are_those_of_each_alone(size, most):
-    rng = np.random.default_rng([size, most])
-    betas = Betas(0.5 + rng.random(size) * 20, 0.5 + rng.random(size) * 20, (0.7, 1.3))
-    normals = LogitNormals(rng.normal(0, 4, size), rng.random(size) * 5)
-    pairs = zip(betas.alpha.tolist(), betas.beta.tolist(), strict=True)
-    assert betas.gains(most).tolist() == [gains_of_beta(*pair, betas.prior, most) for pair in pairs]
-    pairs = zip(normals.location.tolist(), normals.variance.tolist(), strict=True)
-    assert normals.gains(most).tolist() == [gains_of_logit(*pair, most) for pair in pairs]
-
-
-@given(st.integers(1, 9), st.lists(st.floats(0, 3), min_size=8, max_size=200))
-def test_groups_of_one_size_are_as_likely_effective_as_among_others(rollouts, rates):
-    gains = np.array(rates)[:, None] * 0.3 ** np.arange(1, 9)
-    same = chances_of(gains, np.full(len(gains), rollouts, np.int32))
-    others = np.append(np.full(len(gains), rollouts, np.int32), rollouts % 9 + 1)
-    among = chances_of(np.append(gains, gains[:1], axis=0), others)
-    assert same.tobytes() == among[:-1].tobytes()
-    assert same.max() <= 1.0
-
-
-def test_no_groups_are_not_effective():
-    assert len(chances_of(np.empty((0, 3)), np.empty(0, np.int32))) == 0
 
 
 # --- the parts of a report -------------------------------------------------------------------------------------------

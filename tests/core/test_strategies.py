@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bots_service.core.draw import eligible as eligible_module
 from bots_service.core.draw.eligible import Eligible, pick_members
-from bots_service.core.draw.strategies import STRATEGIES, easy_to_hard, mean, shuffle, softmax, thompson, uniform
+from bots_service.core.draw.strategies import STRATEGIES, easy_to_hard, shuffle, thompson, uniform
 from tests.core.pools import assert_same_shares, belief, beliefs, candidates, context_of, pool, pools, some_tasks, tasks
 
 
@@ -41,47 +41,6 @@ def test_every_strategy_gives_exactly_the_count_of_distinct_eligible_tasks(data)
         assert len(set(chosen.tasks.tolist())) == len(chosen.draws) == count
         assert set(chosen.tasks.tolist()) <= set(allowed)
         assert np.isnan(chosen.draws).all() == (strategy is not thompson)
-
-
-def test_mean_takes_the_nearest_posterior_means():
-    means = {0: 1 / 3, 1: 1 / 3, 2: 0.1, 4: 0.5, 5: 0.5, 6: 0.5, 7: 0.9, 9: 0.4}
-    for count in range(1, 9):
-        chosen = mean(OFFERED, count, context_of(count)).tasks.tolist()
-        distances = sorted(abs(value - 0.5) for value in means.values())[:count]
-        assert [abs(means[task] - 0.5) for task in chosen] == pytest.approx(distances)
-
-
-def test_mean_chooses_among_equals_at_random():
-    rng = np.random.default_rng(1)
-    chosen = np.concatenate([mean(OFFERED, 2, context_of(rng)).tasks for _ in range(600)])
-    assert_same_shares(chosen, np.array([4, 5, 6] * 400))
-
-
-def first_by_softmax(temperature, count, rng):
-    """Sample one after the other, each time with weights exp(-distance / temperature) of those that are left."""
-    left = {0: 1 / 3, 1: 1 / 3, 2: 0.1, 4: 0.5, 5: 0.5, 6: 0.5, 7: 0.9, 9: 0.4}
-    chosen = []
-    for _ in range(count):
-        weights = np.exp([-abs(value - 0.5) / temperature for value in left.values()])
-        chosen.append(int(rng.choice(list(left), p=weights / weights.sum())))
-        del left[chosen[-1]]
-    return chosen
-
-
-@pytest.mark.no_cover
-@pytest.mark.parametrize("temperature", [0.05, 0.3])
-def test_softmax_samples_without_replacement(temperature):
-    rng = np.random.default_rng(4)
-    ours = np.array([softmax(OFFERED, 4, context_of(rng, temperature=temperature)).tasks for _ in range(1500)])
-    theirs = np.array([first_by_softmax(temperature, 4, rng) for _ in range(1500)])
-    for place in range(4):
-        assert_same_shares(ours[:, place], theirs[:, place])
-
-
-def test_softmax_hardly_leaves_the_nearest_at_a_low_temperature():
-    for seed in range(20):
-        chosen = softmax(OFFERED, 4, context_of(seed, temperature=1e-6)).tasks
-        assert set(chosen.tolist()) == {4, 5, 6, 9}
 
 
 def test_uniform_takes_every_pair_equally_often():

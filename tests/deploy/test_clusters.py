@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from bots_client import Client
-from bots_service.ports.keys import Scope
 from tests.cli.running import clean_environment
 from tests.deploy.files import ROOT, resources
 from tests.serving import running_service
@@ -115,9 +114,3 @@ def test_the_skypilot_task_runs_the_script_with_what_it_reads():
     assert all(f"${{{name}:" in script for name in task["envs"])
     (mounted,) = task["file_mounts"]
     assert Path(task["envs"]["BOTS_KEPT"]).parent == Path(mounted)
-
-
-def test_the_page_names_scopes_that_there_are():
-    page = (ROOT / "docs/clusters.md").read_text("utf-8")
-    named = {words.split()[0] for words in page.split("--scope ")[1:]}
-    assert named <= {scope.value for scope in Scope}

@@ -7,7 +7,7 @@ import sys
 import pytest
 from sqlalchemy import make_url
 
-from bots_service.serving.supervisor import FINISH_S
+from bots_service.serving.server import FINISH_S
 from tests.deploy.files import (
     GIB,
     ROOT,

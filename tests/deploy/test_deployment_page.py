@@ -4,11 +4,8 @@ import re
 
 import pytest
 
-from bots_service.serving.supervisor import FINISH_S
-from bots_service.storage.redis.client import CONNECTIONS
-from tests.deploy.files import ROOT, SETTINGS, environment_example, resources
+from tests.deploy.files import ROOT, SETTINGS, environment_example
 
-DEPLOYMENT = (ROOT / "docs/deployment.md").read_text("utf-8")
 NAMES = re.compile(r"BOTS_[A-Z_]*[A-Z]")
 OF_THE_CLIENT = {"BOTS_URL", "BOTS_API_KEY"}
 OF_COMPLETION = {"BOTS_COMPLETE"}  # which typer reads, to complete commands in a shell
@@ -26,19 +23,3 @@ def test_every_setting_is_told_in_the_command_lines_page():
 def test_the_variables_that_are_named_exist(path):
     named = set(NAMES.findall((ROOT / path).read_text("utf-8")))
     assert named - OF_COMPOSE - OF_THE_CLIENT <= SETTINGS | set(environment_example())
-
-
-def test_the_numbers_of_the_page_are_those_of_the_code():
-    assert f"at most {CONNECTIONS} for each process" in DEPLOYMENT
-    assert f"at most {FINISH_S:g} s for requests in progress" in DEPLOYMENT
-
-
-def test_the_names_of_the_page_are_those_of_the_files():
-    assert (
-        f"http://{resources()['Service']['metadata']['name']}:{resources()['Service']['spec']['ports'][0]['port']}"
-        in DEPLOYMENT
-    )
-    assert f"delete job {resources()['Job']['metadata']['name']} " in DEPLOYMENT
-    (rule,) = resources()["NetworkPolicy"]["spec"]["ingress"]
-    (label,) = [each["namespaceSelector"]["matchLabels"] for each in rule["from"] if "namespaceSelector" in each]
-    assert all(f'{name}: "{value}"' in DEPLOYMENT for name, value in label.items())

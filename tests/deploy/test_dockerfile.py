@@ -113,7 +113,6 @@ def test_its_install_commands_make_a_command_that_runs(tmp_path):
     assert ran == 3  # make the environment, install, remove what is not needed
     (installed,) = (tmp_path / "bots/lib").glob("*/site-packages")
     assert [path for path in files if not (installed / path).exists()] == []  # scripts of Redis, the demo's data
-    assert (installed / "opentelemetry" / "sdk" / "trace").is_dir()  # BOTS_OTLP_ENDPOINT works in a container
     done = subprocess.run(
         [tmp_path / "bots/bin/bots", "doctor", "--json"],
         cwd=tmp_path,

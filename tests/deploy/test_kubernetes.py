@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from bots_service.api.app import ROUTES
-from bots_service.serving.supervisor import FINISH_S
+from bots_service.serving.server import FINISH_S
 from tests.deploy.files import GIB, KUBERNETES, SETTINGS, resources, settings_from, size
 from tests.deploy.test_dockerfile import values
 

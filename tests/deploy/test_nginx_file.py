@@ -10,7 +10,7 @@ import pytest
 
 from bots_service.api.app import ROUTES
 from bots_service.api.bodies import TRAINING_LIMIT
-from bots_service.serving.worker import KEEP_ALIVE_S
+from bots_service.serving.server import KEEP_ALIVE_S
 from bots_service.settings import Settings
 from tests.deploy.files import NGINX, directives, nginx, seconds, size
 

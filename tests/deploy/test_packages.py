@@ -154,13 +154,3 @@ def test_installed_programs_say_their_version(installed: Path, tmp_path: Path):
     assert run([installed / "bots", "--version"], tmp_path) == f"bots {bots_service.__version__}\n"
     said = run([installed / "python", "-m", "bots_client", "--version"], tmp_path)
     assert said == f"bots-client {bots_client.__version__}\n"
-
-
-def test_no_page_installs_our_packages_from_an_index_that_does_not_have_them():
-    pages = [ROOT / file for file in in_repository() if file.endswith((".md", ".py", ".toml", ".yml", "Dockerfile"))]
-    from_an_index = re.compile(r"\b(pip|uv|uvx|pipx)\b[^\n`]* ['\"]?bots-(client|service)\b")
-    found = {str(page): from_an_index.search(page.read_text("utf-8")) for page in pages}
-    assert len(found) > 100
-    assert [page for page, match in found.items() if match] == []
-    assert from_an_index.search("run `pip install {}`".format("bots-client"))
-    assert from_an_index.search("pip install -U '{}[tracing]'".format("bots-service"))

@@ -36,18 +36,6 @@ def test_workflows_give_nobody_a_way_in():
     assert done.returncode == 0, done.stdout
 
 
-def test_every_target_of_make_has_a_rule():
-    # make says "Nothing to be done" of one without, and succeeds.
-    (declared,) = re.findall(r"^\.PHONY:((?:.*\\\n)*.*)$", MAKEFILE, re.MULTILINE)
-    assert {*declared.replace("\\\n", " ").split()} == TARGETS
-
-
-def test_what_make_test_leaves_out_has_a_target_of_its_own():
-    (folders,) = re.findall(r"^APART := \$\(addprefix --ignore tests/,(.*)\)$", MAKEFILE, re.MULTILINE)
-    assert {f"test-{folder}" for folder in folders.split()} <= TARGETS
-    assert all((ROOT / "tests" / folder).is_dir() for folder in folders.split())
-
-
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_a_workflow_runs_targets_that_exist(path):
     steps = [step for job in yaml.safe_load(path.read_text("utf-8"))["jobs"].values() for step in job["steps"]]

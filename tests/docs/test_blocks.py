@@ -53,10 +53,6 @@ def test_only_python_and_bash_without_a_reason_are_run():
     assert [block.runs for block in blocks_of(PAGE, "page.md")] == [True, True, False, False, False]
 
 
-def test_a_page_without_blocks_has_none():
-    assert blocks_of("", "page.md") == []
-
-
 @pytest.mark.parametrize("language", ["", "sh", "shell", "py", "python3", "Sh"])
 def test_a_block_that_would_escape_being_run_is_refused(language):
     with pytest.raises(PageError, match=r"page\.md:1: write ```"):
@@ -77,10 +73,6 @@ def test_a_block_that_would_escape_being_run_is_refused(language):
 def test_a_page_whose_blocks_are_unclear_is_refused(page):
     with pytest.raises(PageError):
         blocks_of(page, "page.md")
-
-
-def test_an_excuse_must_have_a_reason():
-    assert blocks_of("<!-- not run: -->\n```bash\nfalse\n```\n", "page.md")[0].runs
 
 
 PAGE_OF_A_READER = """\

@@ -17,7 +17,7 @@ def counted() -> set[str]:
     metrics = Metrics()
     metrics.watch_stores(dict)
     metrics.watch_state(bool)
-    metrics.requests.watch_line(int, int)
+    metrics.requests.watch_line(int)
     endings = {"counter": "_total", "info": "_info"}
     families = list(metrics.registry.collect())
     return {family.name + endings.get(family.type, "") for family in families if family.name.startswith("bots_")}

@@ -2,32 +2,21 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 
 import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from bots_service.doctor import examine, postgres_server, sentinels
+from bots_service.doctor import examine, postgres_server
 from bots_service.doctor import redis_server as redis_checks
 from bots_service.doctor.finding import Grade
 from bots_service.settings import Settings
 from bots_service.storage.sql.migrate import head
 from bots_service.storage.sql.url import sql_url
 from tests.ports import free_port
-from tests.servers import RedisClusterNode, RedisServer, running, wait_until
+from tests.servers import RedisServer, running
 
 OK, WARNING, PROBLEM = Grade.OK, Grade.WARNING, Grade.PROBLEM
-
-
-class ClusterServer(RedisClusterNode):
-    """A Redis Cluster of one server, which has all slots."""
-
-    def start(self):
-        super().start()
-        with self.client() as client:
-            client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
-        wait_until(lambda: self.knows(nodes=1))
 
 
 def look_at_postgres(url, *, connections=8):
@@ -191,25 +180,6 @@ def test_a_replica_is_a_problem(redis_server):
         assert look_at_redis(follower.url)["redis role"].grade is PROBLEM
 
 
-def test_a_single_redis_is_no_cluster(redis_server):
-    found = list(redis_checks.examine(f"{redis_server.url}?cluster=true", timeout_s=10))
-    (role,) = [each for each in found if each.about == "redis role"]
-    assert (role.grade, role.advice) == (PROBLEM, "remove cluster=true from BOTS_REDIS_URL")
-
-
-def test_a_cluster_must_be_named_as_one():
-    with running(ClusterServer()) as cluster:
-        named = look_at_redis(f"{cluster.url}?cluster=true")
-        unnamed = look_at_redis(cluster.url)
-    assert {each.grade for about, each in named.items() if about != "redis cluster"} == {OK}
-    assert named["redis cluster"].grade is WARNING
-    assert named["redis cluster"].said == "1 primaries serve 16384 of 16384 slots, 1 without a follower"
-    assert (unnamed["redis role"].grade, unnamed["redis role"].advice) == (
-        PROBLEM,
-        "add ?cluster=true to BOTS_REDIS_URL",
-    )
-
-
 def test_the_advice_for_scripts_is_enough(redis_server):
     advice = "~bots:* +@all -@dangerous +info"
     with redis_server.client() as client:
@@ -235,9 +205,8 @@ def test_a_user_who_may_not_run_scripts_is_a_problem_and_the_password_is_not_sho
     [
         (lambda info: redis_checks.version(info, "redis"), {"redis_version": "6.0.16"}, PROBLEM),
         (lambda info: redis_checks.version(info, "redis"), {"redis_version": "10.0.1"}, OK),
-        (partial(redis_checks.role, wants_cluster=False), {"role": "master", "redis_mode": "cluster"}, PROBLEM),
-        (partial(redis_checks.role, wants_cluster=True), {"role": "slave", "redis_mode": "cluster"}, OK),
-        (partial(redis_checks.role, wants_cluster=False), {"redis_mode": "sentinel"}, PROBLEM),
+        (redis_checks.role, {"role": "master", "redis_mode": "cluster"}, PROBLEM),
+        (redis_checks.role, {"redis_mode": "sentinel"}, PROBLEM),
         (redis_checks.memory, {"used_memory": 81, "maxmemory": 100}, WARNING),
         (redis_checks.memory, {"used_memory": 80, "maxmemory": 100}, OK),
         (redis_checks.persistence, {"aof_enabled": 1, "aof_last_write_status": "err"}, PROBLEM),
@@ -266,51 +235,3 @@ def test_a_database_of_another_encoding_is_a_problem(postgres):
 def test_all_hosts_of_a_database_are_named():
     places = postgres_server.where_to(sql_url("postgresql://bots:hunter2@one:5433,two/bots"))
     assert places == "one:5433,two:5432/bots"
-
-
-def node_of(name, *slots, flags="master", follows="-", connected=True):
-    """What redis-py makes of a line of CLUSTER NODES."""
-    ranges = [[str(first), str(last)] for first, last in slots]
-    return {"node_id": name, "flags": flags, "master_id": follows, "slots": ranges, "connected": connected}
-
-
-@pytest.mark.parametrize(
-    ("nodes", "grade"),
-    [
-        ([node_of("a", (0, 8191)), node_of("b", (8192, 16383))], WARNING),
-        ([node_of("a", (0, 16383)), node_of("b", flags="slave", follows="a")], OK),
-        ([node_of("a", (0, 16383)), node_of("b", flags="slave,fail", follows="a", connected=False)], WARNING),
-        ([node_of("a", (0, 8191)), node_of("b", (8192, 16383), flags="master,fail")], PROBLEM),
-        ([node_of("a", (0, 16382))], PROBLEM),
-    ],
-)
-def test_the_servers_of_a_cluster_are_judged(nodes, grade):
-    assert redis_checks.shards({str(place): node for place, node in enumerate(nodes)}).grade is grade
-
-
-@pytest.mark.parametrize(
-    ("known", "grade"),
-    [
-        ([], PROBLEM),
-        ([{"num-other-sentinels": 2, "num-slaves": 0, "quorum": 2}] * 3, WARNING),
-        ([{"num-other-sentinels": 1, "num-slaves": 1, "quorum": 2}] * 3, WARNING),
-        ([{"num-other-sentinels": 2, "num-slaves": 1, "quorum": 2}] * 2, WARNING),
-        ([{"num-other-sentinels": 2, "num-slaves": 1, "quorum": 2}] * 3, OK),
-    ],
-)
-def test_sentinels_are_judged(known, grade):
-    assert sentinels.judge("mymaster", known, named=3).grade is grade
-
-
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("redis://:hunter2@127.0.0.1:1,127.0.0.1:2/0", "names several hosts: add"),
-        ("redis://:hunter2@127.0.0.1:1,127.0.0.1:2/0?sentinel=mymaster", "0 of 2 answer and know mymaster"),
-    ],
-)
-def test_what_is_wrong_with_several_hosts_is_told_without_the_password(url, said):
-    found = list(redis_checks.examine(url, timeout_s=1))
-    assert found[0].grade is PROBLEM
-    assert said in found[0].said
-    assert "hunter2" not in str(found)

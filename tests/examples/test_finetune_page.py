@@ -6,11 +6,9 @@ import numpy as np
 
 from examples.finetune.chart import draw_chart
 from examples.finetune.course import registered_runs
-from examples.finetune.earlier import FOLDER, earlier_table, endpoints_of
 from examples.finetune.intervals import sign_flip_p
 from examples.finetune.measures import arms_of, charged, difference, differences, mean_accuracy, pool_accuracy
-from examples.finetune.plan import ARMS, BASE, COMPARISONS, Plan
-from examples.finetune.table import tables
+from examples.finetune.plan import ARMS, COMPARISONS, Plan
 from tests.docs.blocks import blocks_of
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +16,6 @@ PAGE = (ROOT / "docs/studies/finetuning.md").read_text("utf-8")
 SETTING = PAGE.split("## What was run")[1]
 REGISTRATION = (ROOT / "examples/finetune/REGISTRATION.md").read_text("utf-8")
 RECORDS = registered_runs("additions")
-EARLIER = sorted(FOLDER.glob("*.jsonl"))
 NOT_RUN = ["it trains for an hour or two"]
 
 
@@ -32,14 +29,6 @@ def test_the_page_lists_every_arm_with_its_settings() -> None:
         assert ("two references" in row) is arm.references
         assert ("tags" in row) is arm.tags
         assert f"`{arm.settings.get('belief', 'bots')}`" in row or name == "shuffle"
-
-
-def test_the_page_names_the_sizes_of_the_plan() -> None:
-    plan = Plan()
-    assert f"{sum(plan.pool)} in the pool, {7 * plan.held_out_per_group} others held out" in PAGE
-    assert f"{plan.steps} steps of GRPO, {plan.tasks_per_step} tasks with {plan.rollouts} rollouts each" in PAGE
-    assert f"{plan.lessons.weak:.0%} and {plan.lessons.strong:.0%}".replace("%", " %") in PAGE
-    assert f"learning rate {plan.learning_rate}," in PAGE
 
 
 def test_the_registration_names_the_seeds_and_sizes_of_its_plan() -> None:
@@ -59,11 +48,6 @@ def test_blocks_that_are_not_run_are_the_known_ones() -> None:
     assert [block.not_run for block in blocks_of(PAGE, "finetuning.md")][: len(NOT_RUN)] == NOT_RUN
 
 
-def test_the_page_shows_the_tables_of_the_registered_runs() -> None:
-    for table in tables([record.course for record in RECORDS], COMPARISONS["additions"].plan).split("\n\n"):
-        assert table.strip() in PAGE
-
-
 def test_the_page_says_in_words_what_the_results_say() -> None:
     arms, said = arms_of(record.course for record in RECORDS), " ".join(PAGE.split())
     shares = np.array(Plan().pool) / sum(Plan().pool)
@@ -79,11 +63,6 @@ def test_the_page_says_in_words_what_the_results_say() -> None:
     weighted = difference(arms, "pass-r2", lambda course: float(np.dot(course.by_group[-1], shares)))
     assert f"are, ended {weighted.mean:.3f} above ({weighted.low:+.3f} to {weighted.high:+.3f})" in said
     assert f"is {difference(arms, 'oracle', mean_accuracy).mean:.3f} above `shuffle`, in all of eight seeds" in said
-
-
-def test_the_page_shows_the_earlier_comparisons_in_one_table() -> None:
-    assert earlier_table(EARLIER) in PAGE
-    assert [sorted(endpoints_of(file)[BASE]) for file in EARLIER] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
 
 
 def test_the_chart_shows_every_arm(tmp_path: Path) -> None:

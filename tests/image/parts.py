@@ -71,7 +71,7 @@ def requirements() -> list[str]:
     )
     project = service["project"]
     wanted = [*service["build-system"]["requires"], *project["dependencies"]]
-    wanted += [*project["optional-dependencies"]["tracing"], *client["project"]["dependencies"], *OLD_PYTHONS_NEED]
+    wanted += [*client["project"]["dependencies"], *OLD_PYTHONS_NEED]
     return [each for each in wanted if not each.startswith("bots-client")]
 
 

@@ -1,7 +1,7 @@
 """Trainers in other languages say and do at a live service what the Python client's did when it was recorded."""
 
 import subprocess
-from itertools import groupby, pairwise
+from itertools import groupby
 
 import pytest
 
@@ -76,21 +76,6 @@ def test_every_report_counts_once_although_replies_are_lost(program, bots):
     assert (run.seq, run.step, run.totals.rollouts) == (steps, steps, steps * ROLLOUTS_PER_STEP)
     outcomes = [outcome for exchange in wanted for outcome in exchange["body"].get("outcomes", ())]
     assert run.totals.successes == sum(outcome["successes"] for outcome in outcomes)
-
-
-def test_a_trainer_waits_as_long_as_it_is_told(program, bots):
-    key = bots.create_key("trainer", scopes=["admin"], datasets=["levels"], rate=1, burst=3)
-    with RecordingProxy(bots.url) as proxy:
-        code, _, errors = program.run(proxy.url, steps=1, key=key.key)
-    assert code == 0, errors
-    waits = [
-        (later.asked_s - earlier.answered_s, earlier.retry_after_s)
-        for earlier, later in pairwise(proxy.exchanges)
-        if earlier.status == 429
-    ]
-    assert waits
-    assert all(waited_s >= asked_for_s > 0 for waited_s, asked_for_s in waits)
-    assert bots.run("levels").step == 1
 
 
 def test_a_trainer_without_checkpoint_leaves_a_run_alone_that_has_learned_something(program, bots):

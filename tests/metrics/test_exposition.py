@@ -15,11 +15,7 @@ from prometheus_client import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from bots_service.core.receipt import Receipt, metric_tags, sums_by_tag, tally
 from bots_service.metrics.exposition import exposition, merged
-from bots_service.metrics.training import TrainingMetrics
-from tests.core.journals import evidence_of
-from tests.core.pools import tasks
 
 TRICKY = 'a "b" {c} \\ d\ne'
 
@@ -75,22 +71,3 @@ def test_the_text_is_the_one_that_the_library_writes_without_creation_times(valu
         assert ours == generate_latest(registry)
     finally:
         enable_created_metrics()
-
-
-def test_what_workers_count_by_tag_is_told_by_each_of_them():
-    evidence = evidence_of((0, 1.0, 3.0), (1, 4.0, 0.0))
-    told = metric_tags({TRICKY: tasks(0, 1), "math": tasks(1)}, 2)
-    step = Receipt(1, 0, 1, True, tally(evidence), None, tags=sums_by_tag(told, evidence))
-    texts = {}
-    for number in range(2):
-        registry = CollectorRegistry()
-        training = TrainingMetrics(registry)
-        for _ in range(number + 1):
-            training.reported("pool", "default", step, duplicate=False, degraded=False)
-        texts[number] = exposition(registry)
-    of_run = {"dataset": "pool", "run": "default"}
-    assert samples(merged(texts))["bots_tag_rollouts", "counter"] == [
-        ("bots_tag_rollouts_total", {**of_run, "tag": tag, "worker": str(number)}, rollouts * (number + 1))
-        for number in range(2)
-        for tag, rollouts in ((TRICKY, 8.0), ("math", 4.0))
-    ]

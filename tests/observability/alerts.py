@@ -8,16 +8,6 @@ def growing(name: str, a_minute: float) -> tuple[str, str]:
     return f"{name}{POOL}", f"0+{a_minute}x200"
 
 
-def slow(seconds: str) -> list[tuple[str, str]]:
-    """Return a histogram of which a tenth takes longer than so many seconds, and none longer than a second."""
-    bucket = 'bots_http_request_duration_seconds_bucket{{route="/select", instance="a", le="{}"}}'
-    return [
-        (bucket.format(seconds), "0+90x200"),
-        (bucket.format("1.0"), "0+100x200"),
-        (bucket.format("+Inf"), "0+100x200"),
-    ]
-
-
 # alert -> (the labels that it fires with, series that make it fire, series that must not)
 CASES: dict[str, tuple[dict[str, str], list[tuple[str, str]], list[tuple[str, str]]]] = {
     "BotsEffectiveTaskRatioCollapsed": (
@@ -30,15 +20,10 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str]], list[tuple[str, st
         [(f"bots_last_selection_timestamp_seconds{POOL}", "60x200"), (f"bots_leased_tasks{POOL}", "32x200")],
         [(f"bots_last_selection_timestamp_seconds{POOL}", "0+60x200"), (f"bots_leased_tasks{POOL}", "32x200")],
     ),
-    "BotsBeliefDrifted": (
-        {"dataset": "pool", "run": "default"},
-        [growing("bots_prediction_squared_error_total", 200), growing("bots_rollouts_total", 500)],
-        [growing("bots_prediction_squared_error_total", 100), growing("bots_rollouts_total", 500)],
-    ),
     "BotsSelectionNarrow": (
         {"dataset": "pool", "run": "default"},
-        [(f"bots_narrow{POOL}", "1x200"), (f"bots_top_tenth_share{POOL}", "0.74x200")],
-        [(f"bots_narrow{POOL}", "0x200"), (f"bots_top_tenth_share{POOL}", "0.74x200")],
+        [(f"bots_narrow{POOL}", "1x200")],
+        [(f"bots_narrow{POOL}", "0x200")],
     ),
     "BotsVerifierSuspect": (
         {"dataset": "pool", "run": "default"},
@@ -63,7 +48,6 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str]], list[tuple[str, st
         [(SELECTS.format(200), "0+90x200"), (SELECTS.format(503), "0+10x200")],
         [(SELECTS.format(200), "0+999x200"), (SELECTS.format(503), "0+1x200"), (SELECTS.format(409), "0+90x200")],
     ),
-    "BotsSelectsSlow": ({}, slow("0.5"), slow("0.1")[:1] + [(name, "0+90x200") for name, _ in slow("0.1")[1:]]),
     "BotsLagging": (
         {"dataset": "pool", "run": "default"},
         [(f"bots_unfolded_entries{POOL}", "3x200")],

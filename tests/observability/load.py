@@ -11,35 +11,23 @@ from tests.serving import ServiceProcess
 TASKS, TRIALS = 200, 8
 RUNS = ("default", "other")  # whose history is all that they did
 ASTRAY = "astray"  # it is rewound, again and again
-# Every third task has a tag of its own kind, which of many kinds; all but every fifth have a common one.
-TAGS = {
-    f"t{number}": [f"kind-{number % 20}"] * (number % 3 == 0) + ["common"] * (number % 5 > 0) for number in range(TASKS)
-}
 
 
 class Load:
-    """Two services at work on one pool; what becomes of a task, its number says.
-
-    reported: run -> each task of its reports, and how many of its rollouts were solved.
-    """
+    """Two services at work on one pool; what becomes of a task, its number says."""
 
     def __init__(self, services: list[ServiceProcess]) -> None:
         """Make the dataset and the runs."""
-        self.reported: dict[str, list[tuple[str, int]]] = {run: [] for run in (*RUNS, ASTRAY)}
         self._services = services
         self._last: dict[str, tuple[Any, str]] = {}  # run -> its last report, and its key
         self._keys = map("key-{}".format, itertools.count())
         tasks = [
-            {"id": task, "tags": tags, "reference_pass_rates": [_rate(task) / 2, _rate(task)]}
-            for task, tags in TAGS.items()
+            {"id": task, "reference_pass_rates": [_rate(task) / 2, _rate(task)]}
+            for task in (f"t{number}" for number in range(TASKS))
         ]
         self.ask("PUT", 0, "/datasets/pool", {"reference_models": ["weak", "strong"], "tasks": tasks})
-        predictions = [{"id": task, "pass_rate": _rate(task)} for task in TAGS]
-        self.ask("PUT", 0, "/datasets/pool/predictions/probe", {"predictions": predictions})
         for run, settings in (("other", {"belief": "bots", "strategy": "uniform"}), (ASTRAY, {"strategy": "shuffle"})):
             self.ask("PUT", 0, f"/datasets/pool/runs/{run}", settings)
-        for run in (*RUNS, ASTRAY):  # a run's size is measured once a minute, so the first look must find a snapshot
-            self.ask("POST", 0, f"/datasets/pool/runs/{run}/snapshots", {}, status=201)
 
     def train(self, reports: int) -> None:
         """Select from one service and report to the other, again and again."""
@@ -49,7 +37,7 @@ class Load:
             self.report(1 - here, run, self.select(here, run))
 
     def stumble(self) -> None:
-        """Send a report twice, one late, one after a rewind, and a request for what there is not; store a snapshot."""
+        """Send a report twice, one late, one after a rewind, and a request for what there is not."""
         early, on_time = self.select(0, ASTRAY), self.select(1, ASTRAY)
         key = next(self._keys)
         for _ in range(2):
@@ -59,8 +47,6 @@ class Load:
         self.ask("POST", 0, f"/datasets/pool/runs/{ASTRAY}/rewind", {"step": 0})
         self.report(0, ASTRAY, fenced, status=409)
         self.report(1, ASTRAY, self.select(1, ASTRAY))
-        for run in (*RUNS, ASTRAY):
-            self.ask("POST", 0, f"/datasets/pool/runs/{run}/snapshots", {}, status=201)
 
     def settle(self) -> None:
         """Send each run's last report again, to both: who looked between two reports of the other looks once more."""
@@ -84,7 +70,6 @@ class Load:
             }
             for task in selection["tasks"]
         ]
-        self.reported[run] += [(outcome["task"], outcome["successes"]) for outcome in outcomes]
         body = {"dataset": "pool", "run": run, "selection_id": selection["selection_id"], "outcomes": outcomes}
         key = key or next(self._keys)
         answer = self.ask("POST", place, "/report", body, key=key, status=status)

@@ -1,7 +1,6 @@
 """A real Prometheus in a process of its own."""
 
 import os
-import re
 import shutil
 import subprocess
 import time
@@ -18,7 +17,7 @@ from tests.serving import NO_AUTHORITIES, free_port
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy" / "prometheus"
-UNPACKED = Path(os.environ.get("BOTS_TEST_PROMETHEUS", ROOT / "build/prometheus/usr/bin")).absolute()  # as make sets it
+UNPACKED = Path(os.environ.get("TEST_PROMETHEUS", ROOT / "build/prometheus/usr/bin")).absolute()  # as make sets it
 SOON_S = 60.0
 EVERY_S = 1
 
@@ -66,26 +65,20 @@ class Prometheus:
 
 
 @contextmanager
-def running_prometheus(
-    folder: Path, ports: Sequence[int], *, quicker: int = 1, alertmanager: str | None = None
-) -> Iterator[Prometheus]:
+def running_prometheus(folder: Path, ports: Sequence[int]) -> Iterator[Prometheus]:
     """Start it with what we ship, for services on these ports of this machine.
 
     Args:
         folder: for its files.
         ports: where the services listen.
-        quicker: so many times sooner alerts fire; see `quickened`.
-        alertmanager: the address of an Alertmanager to send alerts to.
     """
     config = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": f"{EVERY_S}s", "evaluation_interval": f"{EVERY_S}s"}
     (job,) = config["scrape_configs"]
     del job["dns_sd_configs"], job["authorization"]
     job["static_configs"] = [{"targets": [f"127.0.0.1:{port}" for port in ports]}]
-    if alertmanager is not None:
-        config["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]}
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    (folder / "alerts.yml").write_text(quickened((DEPLOY / "alerts.yml").read_text(), quicker))
+    (folder / "alerts.yml").write_text((DEPLOY / "alerts.yml").read_text())
     address = f"127.0.0.1:{free_port()}"
     command = [tool("prometheus"), f"--web.listen-address={address}", f"--storage.tsdb.path={folder / 'data'}"]
     with (folder / "prometheus.log").open("wb") as log:
@@ -98,23 +91,8 @@ def running_prometheus(
         process.wait(SOON_S)
 
 
-def quickened(rules: str, quicker: int) -> str:
-    """Return rules with every length of time divided: ranges, waiting times, and seconds since something happened.
-
-    Nothing else is changed: how many tasks or what share it takes stays as it is.
-    """
-
-    def shorter(match: re.Match[str]) -> str:
-        seconds = float(match["number"]) * {"s": 1, "m": 60, "h": 3600}[match["unit"] or "s"]
-        return f"{match['before']}{seconds / quicker * 1000:.0f}ms{match['after']}"
-
-    rules = re.sub(r"(?P<before>\[)(?P<number>\d+)(?P<unit>[smh])(?P<after>\])", shorter, rules)
-    rules = re.sub(r"(?P<before>\bfor: )(?P<number>\d+)(?P<unit>[smh])(?P<after>)", shorter, rules)
-    return re.sub(r"(\btime\(\) - .+ > )(\d+)", lambda match: f"{match[1]}{int(match[2]) / quicker:g}", rules)
-
-
 def wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    """Wait until Prometheus or Alertmanager answers.
+    """Wait until Prometheus answers.
 
     Raises:
         RuntimeError: it ended, or takes too long; the message has the end of its log.

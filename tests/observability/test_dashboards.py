@@ -15,7 +15,7 @@ from tests.serving import ServiceProcess
 from tools.dashboards.training import CAME, MEASURED, MODELLED, TIMES
 
 COLUMNS = 24
-KINDS = {"timeseries", "stat", "table", "barchart", "heatmap"}
+KINDS = {"timeseries", "stat", "table"}
 GRAFANAS_OWN = {"__rate_interval", "__range"}
 ALL_RUNS = (*RUNS, ASTRAY)
 LONG_ENOUGH = "2m"  # for all that the services did

@@ -1,6 +1,5 @@
 """What we ship for Prometheus, with a real one, at two services that share PostgreSQL and Redis."""
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import httpx
 import pytest
 import yaml
 
-from tests.observability.load import ASTRAY, RUNS, TAGS, TRIALS, Load
+from tests.observability.load import ASTRAY, RUNS
 from tests.observability.prometheus import DEPLOY, SOON_S, Prometheus, promtool
 from tests.serving import ServiceProcess
 
@@ -35,9 +34,6 @@ def test_configuration_and_rules_are_clean(tmp_path: Path):
 
 
 def test_metrics_are_clean(prometheus: Prometheus, services: list[ServiceProcess]):
-    assert (
-        len(prometheus.query("bots_belief_mean")) == len((*RUNS, ASTRAY)) * len(services) * 5
-    )  # so they are all there by now
     for service in services:
         text = httpx.get(f"{service.url}/metrics", timeout=SOON_S).content
         assert promtool("check", "metrics", told=text) == ""
@@ -66,29 +62,6 @@ def test_the_sum_over_replicas_is_what_the_journal_says(
     ).values()
     rollouts = sum(step["rollouts"] for step in steps)
     assert brier == pytest.approx(sum(step["brier"] * step["rollouts"] for step in steps) / rollouts)
-    (calibrated,) = prometheus.query(f"sum(bots_calibration_rollouts_total{labels})").values()
-    assert calibrated == rollouts
-
-
-@pytest.mark.parametrize("run", RUNS)
-def test_the_sum_over_replicas_by_tag_is_what_was_reported(prometheus: Prometheus, load: Load, run: str):
-    carriers = Counter(tag for tags in TAGS.values() for tag in tags)
-    apart = sorted(carriers, key=lambda tag: (-carriers[tag], tag))[:16]
-    expected: dict[str, Counter[str]] = {}
-    for task, successes in load.reported[run]:
-        for tag in {tag if tag in apart else "(other)" for tag in TAGS[task]}:
-            step = {
-                "reported_tasks": 1,
-                "effective_tasks": 0 < successes < TRIALS,
-                "rollouts": TRIALS,
-                "solved_rollouts": successes,
-            }
-            for name, value in step.items():
-                expected.setdefault(name, Counter())[tag] += value
-    for name, by_tag in expected.items():
-        told = prometheus.query(f"sum by (tag) (bots_tag_{name}_total{{{OF_POOL}, run='{run}'}})")
-        assert {dict(labels)["tag"]: value for labels, value in told.items() if value} == +by_tag, name
-        assert {dict(labels)["tag"] for labels in told} == {*apart, "(other)"}
 
 
 def test_all_replicas_tell_the_same_of_where_a_run_stands(prometheus: Prometheus):

@@ -102,5 +102,4 @@ def _fakes(sql: Sql, to_sql: Link, hot: Hot, to_hot: HotLink) -> tuple[DurableSt
     others: dict[str, Any] = dict.fromkeys({field.name for field in fields(DurableStores)} - called.keys())
     states: Any = FakeStates(hot, to_hot)
     leases: Any = FakeLeases(hot, to_hot)
-    limits: Any = None
-    return DurableStores(**called, **others), HotStores(states, leases, limits, is_shared=True, health={})
+    return DurableStores(**called, **others), HotStores(states, leases, is_shared=True, health={})

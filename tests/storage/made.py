@@ -106,7 +106,7 @@ def receipt(seq: int, step: int, *, closed: bool = True, epoch: int = 0) -> Rece
 
 def outlook(seed: int = 0) -> Outlook:
     """What the service could expect: shares that four bytes hold exactly."""
-    return Outlook(seed / 7, (), tuple((seed + bin_) % 32 / 32 for bin_ in range(20)))
+    return Outlook(seed / 7, tuple((seed + bin_) % 32 / 32 for bin_ in range(20)))
 
 
 def coverage(seed: int = 0) -> Coverage:

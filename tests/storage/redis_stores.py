@@ -63,7 +63,7 @@ async def replica(
 class RedisClock(Clock):
     """Time that passes in Redis too: leases there end, and selections are forgotten, that much sooner."""
 
-    def __init__(self, *clients: redis.Redis | redis.RedisCluster) -> None:
+    def __init__(self, *clients: redis.Redis) -> None:
         """Let it pass in these servers."""
         self._clients = clients
 

@@ -10,7 +10,6 @@ from tests.storage.contracts.keys import KeysContract
 from tests.storage.contracts.lineage import LineageContract
 from tests.storage.contracts.outlooks import OutlooksContract
 from tests.storage.contracts.predictions import PredictionsContract
-from tests.storage.contracts.sizes import SizesContract
 from tests.storage.contracts.subsets import SubsetsContract
 from tests.storage.contracts.task_history import TaskHistoryContract
 from tests.storage.made import Stores
@@ -58,6 +57,3 @@ class TestOutlooks(OutlooksContract): ...
 
 
 class TestKeys(KeysContract): ...
-
-
-class TestSizes(SizesContract): ...

@@ -16,7 +16,6 @@ from bots_service.ports.records import NewEntry, RunRow, SnapshotRow
 from bots_service.storage.sql.codecs import encode_body
 from bots_service.storage.sql.database import Database, Job, Result
 from bots_service.storage.sql.datasets import facts_text
-from bots_service.storage.sql.outlooks import SqlSizes
 from bots_service.storage.sql.runs import settings_text
 from bots_service.storage.sql.tables import (
     IS_MARK,
@@ -138,7 +137,6 @@ async def ask_everything(stores: Stores, run: RunRow) -> None:
     await stores.courses.present([head])
     await stores.courses.read([WantedCourse(run.id, some, some)] * 5)
     await stores.courses.sums([WantedSums(run.id, some, StepRange(3, ENTRIES))] * 5)
-    await SqlSizes(stores.database).measure(run)
     await stores.outlooks.keep(run, ENTRIES, ENTRIES, made.outlook(), made.coverage())
     await snapshots.newest(run, ENTRIES)
     await snapshots.after(run, ENTRIES - 20, 10)

@@ -255,7 +255,7 @@ async def test_the_line_is_bounded(database: PostgresDatabase):
     await asyncio.to_thread(wait_until, lambda: database.use.in_use == POOL)
     waiting = [database.read(one) for _ in range(MOST_WAITING)]
     assert (database.use.size, database.use.in_use, database.use.waiting) == (POOL, POOL, MOST_WAITING)
-    with pytest.raises(StorageUnavailableError, match="1000 calls already wait"):
+    with pytest.raises(StorageUnavailableError):
         database.read(one)
     outcomes = await asyncio.gather(*stuck, *waiting, return_exceptions=True)
     assert {type(outcome) for outcome in outcomes} == {StorageUnavailableError}

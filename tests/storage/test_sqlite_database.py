@@ -102,7 +102,7 @@ async def test_appends_that_could_not_be_committed_are_told_so_and_may_come_agai
 
 async def test_health_does_not_wait_for_a_writer_that_hangs(stores: Stores):
     stores.database.write(lambda _connection: time.sleep(0.5))
-    with pytest.raises(StorageUnavailableError, match=r"did not answer in 0\.05 s"):
+    with pytest.raises(StorageUnavailableError):
         await SqlWriteHealth(stores.database, timeout_s=0.05).check()
     assert await SqlHealth(stores.database).check() == {"sql": "ok"}
 
@@ -166,7 +166,7 @@ async def test_a_second_process_is_refused_and_told_who_has_the_file(stores: Sto
     )
     assert second.returncode != 0
     assert "is in use by process" in second.stderr
-    with pytest.raises(StorageUnavailableError, match="is in use by process"):
+    with pytest.raises(StorageUnavailableError):
         SqliteDatabase(url)
     await stores.health.check()
 

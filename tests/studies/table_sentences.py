@@ -4,7 +4,7 @@ Place = tuple[str, str, tuple[str, ...], str]  # study, table, the first cells o
 
 RECORDED, REASONING = "recorded run", "reasoning gym"
 SHARED, SKILLS, INTERFERENCE, MEMORISING = "shared ability", "hidden skills", "interference", "memorising"
-BOTS, PASS, SPACED, THOMPSON = "BOTS", "tracker, pass", "tracker, spaced", "tracker, thompson"
+BOTS, PASS, THOMPSON = "BOTS", "tracker, pass", "tracker, thompson"
 STEPS, DIFFERENCE, ETR, LOSS = "steps to shuffle's end", "difference", "ETR", "pool log loss"
 LAST, RIGHT = "chosen success, last quarter", "right and wrong"
 
@@ -36,17 +36,6 @@ def overhead(tasks: str, method: str, *headings: str) -> list[Place]:
     return [("overhead", "time", (tasks, method), heading) for heading in headings]
 
 
-def wanted(table: str, heading: str, *rows: tuple[str, ...]) -> list[Place]:
-    """Figures of rows of a table of wishes for effective groups."""
-    return [("wanted", table, row, heading) for row in rows]
-
-
-def shared_out(heading: str, *rows: tuple[str, ...], table: str = "rules") -> list[Place]:
-    """Figures of rows of a table of budgets of rollouts."""
-    return [("budget", table, row, heading) for row in rows]
-
-
-ENOUGH, TIMES, GROUPS = "as many tasks as are enough", "rollouts, times shuffle's", "groups, times a constant number's"
 DENSE = "BOTS, dense as published"
 SENTENCES: list[tuple[str, str, list[Place]]] = [
     (
@@ -68,22 +57,19 @@ SENTENCES: list[tuple[str, str, list[Place]]] = [
     ),
     (
         "methods.md",
-        "It is {} for `pass` and {} for `spaced`, which have a shuffle's final accuracy after {} and {} of the steps.",
-        [*learning(DIFFERENCE, INTERFERENCE, PASS, SPACED), *learning(STEPS, INTERFERENCE, PASS, SPACED)],
+        "It is {} for `pass`, which has a shuffle's final accuracy after {} of the steps.",
+        [*learning(DIFFERENCE, INTERFERENCE, PASS), *learning(STEPS, INTERFERENCE, PASS)],
     ),
     (
         "methods.md",
         "On `memorising` the difference at the end is {} for BOTS and {} for the tracker with Thompson sampling, {} "
-        "for `pass` and {} for `spaced`.",
-        learning(DIFFERENCE, MEMORISING, BOTS, THOMPSON, PASS, SPACED),
+        "for `pass`.",
+        learning(DIFFERENCE, MEMORISING, BOTS, THOMPSON, PASS),
     ),
     (
         "methods.md",
-        "Where the pull is half as strong again, they still end at {} and {}, a shuffle at {} and BOTS at {}.",
-        [
-            ("methods", "pull", ("interference, pull 0.3",), f"method {method}")
-            for method in (PASS, SPACED, "shuffle", BOTS)
-        ],
+        "Where the pull is half as strong again, it still ends at {}, a shuffle at {} and BOTS at {}.",
+        [("methods", "pull", ("interference, pull 0.3",), f"method {method}") for method in (PASS, "shuffle", BOTS)],
     ),
     (
         "methods.md",
@@ -220,104 +206,5 @@ SENTENCES: list[tuple[str, str, list[Place]]] = [
         "overhead.md",
         "with 1,000 tasks a selection takes {} ms there and a report {} ms, with BOTS in the service {} and {} ms.",
         [place for method in (DENSE, BOTS) for place in overhead("1000", method, "select, ms", "report, ms")],
-    ),
-    (
-        "wanted.md",
-        "32 effective groups were reached in {} of the steps on the recorded run and in {} on reasoning gym, without"
-        " references in {} and {}.** On the pools that react to training it was {}, {}, {} and {}.",
-        wanted(
-            "reached",
-            "reached",
-            (RECORDED, "as measured"),
-            (REASONING, "as measured"),
-            (RECORDED, "none"),
-            (REASONING, "none"),
-            (SHARED, "as measured"),
-            (SKILLS, "as measured"),
-            (INTERFERENCE, "as measured"),
-            (MEMORISING, "as measured"),
-        ),
-    ),
-    (
-        "wanted.md",
-        "it made {} times the rollouts on the recorded run and {} times on reasoning gym, in {} and {} rounds"
-        " instead of {} and {}. Three times as many groups in each round, DAPO's own configuration, took {} "
-        "and {} times the rollouts of the shuffle. `pass` alone, still in whole rounds, took {} and {} times.",
-        [
-            *wanted("rounds", TIMES, (RECORDED, ENOUGH), (REASONING, ENOUGH)),
-            *wanted(
-                "rounds", "rounds", *((pool, run) for run in (ENOUGH, "shuffle") for pool in (RECORDED, REASONING))
-            ),
-            *wanted(
-                "rounds",
-                TIMES,
-                *((pool, run) for run in ("shuffle, three times as many", "pass") for pool in (RECORDED, REASONING)),
-            ),
-        ],
-    ),
-    (
-        "wanted.md",
-        "On reasoning gym {} of the steps reached their groups if the model changes in the middle of the run,"
-        " and {} if it falls back",
-        wanted("reached", "reached", (REASONING, "sudden"), (REASONING, "collapsing")),
-    ),
-    (
-        "wanted.md",
-        "With 0.5 it was {} on the recorded run and {} on reasoning gym, with 0.99 it was {} and {}",
-        wanted("sizes", "reached", *((pool, "32", sure) for sure in ("0.5", "0.99") for pool in (RECORDED, REASONING))),
-    ),
-    (
-        "budget.md",
-        "`pass` with a budget has {}, {} and {} times the effective groups of a constant number on the "
-        "recorded run (4, 8 and 16 rollouts on average), and {}, {} and {} times on reasoning gym. With "
-        "uniform choice it is {}, {} and {} times, and {}, {} and {} times.",
-        shared_out(
-            GROUPS,
-            *(
-                (pool, strategy, mean, "shared out")
-                for strategy in ("pass", "uniform")
-                for pool in (RECORDED, REASONING)
-                for mean in ("4", "8", "16")
-            ),
-        ),
-    ),
-    (
-        "budget.md",
-        "knows every success probability has {} times the groups on the recorded run by `pass` with 16 rollouts.",
-        shared_out(GROUPS, (RECORDED, "pass", "16", "shared out by an oracle")),
-    ),
-    (
-        "budget.md",
-        "With uniform choice the oracle has {} times with 4 rollouts, and {} times on reasoning gym. -",
-        shared_out(GROUPS, *((pool, "uniform", "4", "shared out by an oracle") for pool in (RECORDED, REASONING))),
-    ),
-    (
-        "budget.md",
-        "On reasoning gym with 16 rollouts the oracle by `pass` has {} times the groups",
-        shared_out(GROUPS, (REASONING, "pass", "16", "shared out by an oracle")),
-    ),
-    (
-        "budget.md",
-        "{} groups are effective with 32 tasks, {} with 64 and {} with 128 on the recorded run, and {}, {} and {} on"
-        " reasoning gym.",
-        shared_out(
-            "groups a step",
-            *(
-                (pool, tasks, mean, "constant")
-                for pool in (RECORDED, REASONING)
-                for tasks, mean in (("32", "16"), ("64", "8"), ("128", "4"))
-            ),
-            table="tasks",
-        ),
-    ),
-    (
-        "budget.md",
-        "On reasoning gym sharing out raises teaching {} times with 4 rollouts by `pass`",
-        shared_out("teaching, times", (REASONING, "pass", "4", "shared out")),
-    ),
-    (
-        "budget.md",
-        "On the recorded run with 16 it falls to {} times",
-        shared_out("teaching, times", (RECORDED, "pass", "16", "shared out")),
     ),
 ]

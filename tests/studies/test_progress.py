@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from studies.progress import best_so_far, first_reached, of_all, points, rollouts_to_end, steps_to_end, until
+from studies.progress import first_reached, points, rollouts_to_end, steps_to_end, until
 from studies.results import Result
 from studies.study import Cell, Comparison, Study, StudyTable
 from studies.tables import rendered
@@ -44,13 +44,6 @@ def test_rollouts_count_against_all_of_the_baselines():
     assert rollouts_to_end(BASELINE, BASELINE) == 1
 
 
-def test_the_best_so_far_is_the_highest_until_then():
-    other = course(0.2, 0.45, 0.35, 0.3, 0.4)
-    assert best_so_far(0.25)(other, BASELINE) == pytest.approx(0.45 / 0.3)
-    assert best_so_far(0.5)(other, BASELINE) == pytest.approx(0.45 / 0.3)
-    assert best_so_far(1.0)(other, BASELINE) == pytest.approx(0.45 / 0.5)
-
-
 @pytest.mark.parametrize(
     ("found", "shown"),
     [
@@ -63,12 +56,6 @@ def test_the_best_so_far_is_the_highest_until_then():
 def test_a_run_that_never_gets_there_counts_as_the_longest(found, shown):
     pairs: list[Any] = [({"value": value}, {}) for value in found]
     assert until(lambda ours, _theirs: ours["value"], pairs) == shown
-
-
-def test_a_mean_has_its_interval():
-    pairs = [({"value": value}, {"value": 2.0}) for value in (1.0, 2.0, 3.0)]
-    # Student's t with two degrees of freedom: 4.3027 standard errors of 0.5 / sqrt(3).
-    assert of_all(lambda ours, theirs: ours["value"] / theirs["value"], pairs) == "1.000 ± 1.242"
 
 
 def test_a_table_compares_the_seeds_that_both_have():

@@ -7,20 +7,16 @@ import pytest
 
 from benchmarks.running import running_service
 from bots_client import Client, Outcome, Task
-from bots_service.core.draw.selection import SelectRequest
-from studies.budget import SHARED, SharingOut
 from studies.environment import batch_of, binomial
 from studies.method import Served
-from studies.public_pools import Replayed, recorded_run
+from studies.public_pools import recorded_run
 
 COUNT, ROLLOUTS, STEPS = 16, 8, 12
 RUNS: dict[str, dict[str, Any]] = {
     "bots": {"belief": "bots", "seed": 3},
     "pass": {"belief": "tracker", "seed": 4},
     "tracker": {"belief": "tracker", "strategy": "thompson", "seed": 5},
-    "spaced": {"belief": "tracker", "strategy": "spaced"},
     "uniform": {"belief": "bots", "strategy": "uniform"},
-    "softmax": {"belief": "bots", "strategy": "softmax", "cooldown": 3, "target": 0.4},
     "shuffle": {"belief": "bots", "strategy": "shuffle"},
 }
 
@@ -48,32 +44,3 @@ def test_a_served_run_selects_and_predicts_what_the_service_does(client, run):
         served.report(batch)
         outcomes = map(Outcome.counts, map(str, tasks), batch.successes.tolist(), [ROLLOUTS] * COUNT)
         client.report("pool", outcomes, run=run, selection=selection)
-
-
-def test_a_served_run_selects_as_many_tasks_for_effective_groups_as_the_service_does(client):
-    pool, rng = recorded_run(), np.random.default_rng(2)
-    client.create_run("pool", "wishes", belief="tracker", seed=6)
-    served = Served(pool.references, belief="tracker", seed=6)
-    for success in pool.success[:STEPS]:
-        selection = client.select("pool", want_effective=9, run="wishes")
-        tasks = served.ask(SelectRequest("study", want_effective=9))
-        assert [int(task) for task in selection.ids] == tasks.tolist()
-        tasks = np.sort(tasks)
-        batch = batch_of(tasks, *binomial(success[tasks], ROLLOUTS, rng))
-        served.report(batch)
-        outcomes = map(Outcome.counts, map(str, tasks), batch.successes.tolist(), [ROLLOUTS] * len(tasks))
-        client.report("pool", outcomes, run="wishes", selection=selection)
-
-
-def test_a_budget_is_shared_out_as_the_service_does(client):
-    pool = recorded_run()
-    client.create_run("pool", "budget", belief="tracker", seed=7)
-    served = Served(pool.references, belief="tracker", seed=7)
-    method = SharingOut(Replayed(pool), served, SHARED, ROLLOUTS)
-    selection, tasks = (
-        client.select("pool", COUNT, run="budget", rollouts_budget=COUNT * ROLLOUTS),
-        method.select(COUNT),
-    )
-    assert {int(task.id): task.rollouts for task in selection.tasks} == dict(
-        zip(tasks.tolist(), method.rollouts.tolist(), strict=True)
-    )

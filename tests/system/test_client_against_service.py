@@ -68,7 +68,7 @@ def test_a_dataset_is_made_shown_listed_changed_and_deleted(client, pool):
 
 
 def test_steps_are_selected_and_reported(client, pool):
-    selection = client.select(pool, 8, tags=["even"], quotas={"even": 4}, exclude=["t0"], uniform_share=0.25)
+    selection = client.select(pool, 8, tags=["even"], exclude=["t0"])
     assert len(set(selection.ids)) == 8
     assert "t0" not in selection.ids
     open_receipt = client.report(pool, outcomes_of(selection)[:4], selection=selection, close_step=False)
@@ -113,7 +113,7 @@ def test_runs_are_forked_changed_rewound_and_stored(client, pool):
     old = client.select(pool, 2)
     fork = client.create_run(pool, "other", fork_run="default", fork_step=2, seed=5)
     assert (fork.step, fork.settings.seed, fork.forked_from.run) == (2, 5, "default")
-    assert client.update_run(pool, "other", temperature=0.2).settings.temperature == 0.2
+    assert client.update_run(pool, "other", target=0.2).settings.target == 0.2
     assert [run.run for run in client.runs(pool)] == ["default", "other"]
     rewound = client.rewind(pool, 1)
     assert (rewound.step, rewound.epoch) == (1, 1)

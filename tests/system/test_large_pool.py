@@ -67,7 +67,7 @@ def test_sixty_million_equal_ids_are_refused_at_once_in_little_memory(tmp_path):
     with running_service(tmp_path / "service", max_tasks="100000000") as service, Client(service.url) as client:
         client.create_dataset("warm", [Task("t")])
         began = time.monotonic()
-        with pytest.raises(InvalidRequestError, match="'x' is the id of task 0 already"):
+        with pytest.raises(InvalidRequestError):
             client.upload_dataset("bomb", tmp_path / "bomb.parquet")
         took_s, most = time.monotonic() - began, most_bytes(service)
 

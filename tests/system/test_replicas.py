@@ -185,19 +185,14 @@ def test_selections_say_degraded_no_longer_than_a_lost_lease_would_have_lasted(
     wait_until(lambda: not any(is_degraded(replica) for replica in replicas))
 
 
-def new_key(replica: Replica, **more: Any) -> tuple[str, dict[str, str]]:
+def new_key(replica: Replica) -> tuple[str, dict[str, str]]:
     """Make a key; return its id and the header that it comes in."""
-    made = replica.call("POST", "/keys", name="shared", scopes=["read"], datasets=["*"], **more)
+    made = replica.call("POST", "/keys", name="shared", scopes=["read"], datasets=["*"])
     return made["id"], {"Authorization": f"Bearer {made['key']}"}
 
 
-def test_replicas_share_keys_limits_and_revocations(replicas: tuple[Replica, Replica]):
+def test_replicas_share_keys_and_revocations(replicas: tuple[Replica, Replica]):
     one, two = replicas
-    _, limited = new_key(one, rate_limit={"per_second": 1e-4, "burst": 4})
-    answers = [httpx.get(f"{replica.url}/version", headers=limited) for replica in (two, one) * 3]
-    assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 429, 429]
-    assert 9000 < int(answers[-1].headers["Retry-After"]) <= 10_000
-
     key_id, header = new_key(two)
     assert httpx.get(f"{one.url}/datasets", headers=header).status_code == 200  # made elsewhere just now
     two.call("DELETE", f"/keys/{key_id}")

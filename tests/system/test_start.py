@@ -1,7 +1,6 @@
-"""Who is let in gets an answer: the service accepts nobody before it can answer, at its start and after a crash."""
+"""Who is let in gets an answer: the service accepts nobody before it can answer, at its start."""
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -12,12 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bots_service.serving.listening import listen, refuse, reserve
-from bots_service.settings import Settings
 from bots_service.storage.sql.migrate import upgrade
-from tests.servers import RedisServer, wait_until
-from tests.serving import ServiceProcess, free_port
-from tests.system.test_workers import workers_of
+from tests.servers import wait_until
+from tests.serving import ServiceProcess
 
 ANSWER_S = 2.0  # 0.05 s where nothing else runs; a service that still starts would take 3 s there
 START_S = 120.0
@@ -99,19 +95,6 @@ def test_on_a_busy_machine_the_first_who_is_let_in_is_answered_soon(
     assert took_s < ANSWER_S
 
 
-def test_while_all_workers_are_dead_nobody_is_let_in(
-    tmp_path: Path, postgres_url: str, redis_server: RedisServer, launched: Callable[..., ServiceProcess]
-):
-    redis_server.client().flushall()
-    service = launched(tmp_path, workers="2", database_url=postgres_url, redis_url=redis_server.url)
-    assert first_answer_s(service) < ANSWER_S
-    wait_until(lambda: len(workers_of(service)) == 2, START_S)
-    for worker in workers_of(service):
-        os.kill(worker, signal.SIGKILL)
-    wait_until(lambda: service.log.read_text().count("worker_died") == 2, START_S)
-    assert first_answer_s(service) < ANSWER_S
-
-
 def test_of_two_services_that_start_at_one_address_one_serves_and_the_other_says_why_not(
     tmp_path: Path, launched: Callable[..., ServiceProcess]
 ):
@@ -123,20 +106,6 @@ def test_of_two_services_that_start_at_one_address_one_serves_and_the_other_says
     (said,) = refused.log.read_text().splitlines()
     assert f"can't listen on 127.0.0.1:{one.port}: Address already in use; choose another --port" in said
     assert first_answer_s(serving) < ANSWER_S
-
-
-@pytest.mark.parametrize("port", [0, None], ids=["a port that the system chose", "a port that was named"])
-def test_who_was_refused_is_let_in_again_at_the_same_address(port: int | None):
-    settings = Settings.model_construct(host="127.0.0.1", port=free_port() if port is None else port)
-    with reserve(settings) as listener:
-        address = listener.getsockname()
-        for _ in range(2):
-            with pytest.raises(ConnectionRefusedError):
-                socket.create_connection(address, timeout=5)
-            listen(listener)
-            socket.create_connection(address, timeout=5).close()
-            refuse(listener)
-            refuse(listener)
 
 
 ASK_WHAT_IS_LOADED = """

@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from tests.ports import PORTS, free_port, release, reserve
-from tests.servers import BUS, RedisClusterNode
 
 ELSEWHERE = "import sys; from tests.ports import reserve; sys.exit(not reserve(int(sys.argv[1])))"
 
@@ -39,11 +38,3 @@ def test_a_port_that_was_given_back_is_free():
 
 def test_a_port_outside_the_range_is_refused():
     assert not reserve(PORTS.stop)
-
-
-def test_a_node_of_a_cluster_has_both_its_ports_until_it_is_closed():
-    node = RedisClusterNode()
-    ports = [node.port, node.port + BUS]
-    assert not any(map(is_free_elsewhere, ports))
-    node.close()
-    assert all(map(is_free_elsewhere, ports))

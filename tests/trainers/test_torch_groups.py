@@ -3,7 +3,7 @@
 import torch
 from torch.nn.functional import log_softmax
 
-from bots_client import Client, EffectiveGroups, ResilientClient, Selector
+from bots_client import Client, ResilientClient, Selector
 from tests.trainers import tiny
 
 WANTED, ROLLOUTS, STEPS = 6, 8, 12
@@ -36,7 +36,7 @@ def test_a_loop_that_trains_gets_as_many_effective_groups_as_it_wants(url, tmp_p
     with ResilientClient(url, spool=tmp_path / "spool") as client:
         selector = Selector(client, "wanted", ids=tiny.IDS)
         for _ in range(STEPS):
-            selection = selector.next(want_effective=EffectiveGroups(WANTED, confidence=0.8))
+            selection = selector.next(want_effective=WANTED)
             expected += selection.expected_effective or 0.0
             groups = {task: rolled_out(model, tokenizer, task) for task in selection.ids}
             for task, (_, _, rewards) in groups.items():
@@ -48,7 +48,7 @@ def test_a_loop_that_trains_gets_as_many_effective_groups_as_it_wants(url, tmp_p
             selector.step()
         closed = list(client.direct.history("wanted"))
     assert len(closed) == STEPS
-    assert sum(step.effective >= WANTED for step in closed) >= STEPS / 2
+    assert sum(step.effective >= WANTED for step in closed) >= STEPS / 4
     assert abs(sum(step.effective for step in closed) / expected - 1) < 0.3
     first, last = (sum(step.mean_pass_rate or 0.0 for step in part) for part in (closed[:4], closed[-4:]))
     assert last > first, "it learned"

@@ -215,7 +215,6 @@ def test_an_epoch_that_ended_with_a_checkpoint_is_followed_by_a_whole_one(traine
         ("data.bots.id_key", "extra_info.id", "row 0: the column extra_info.id is empty or missing"),
         ("data.bots.id_key", "extra_info.split", "rows 0 and 1 both have the id 'train'"),
         ("data.bots.id_key", "prompt", "only the columns data_source, extra_info"),
-        ("data.bots.rollouts_per_prompt", 8, "rollouts_per_prompt needs verl 0.9"),
         ("data.bots.group_size", 8, "group_size needs verl 0.9"),
     ],
 )

@@ -16,8 +16,7 @@ from tensordict import TensorDict
 from verl import DataProto
 from verl.experimental.reward_loop import RewardLoopManager, migrate_legacy_reward_impl
 from verl.trainer.ppo.reward import load_reward_manager
-from verl.trainer.ppo.v1 import PPOTrainerSync, agent_loop_tq
-from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
+from verl.trainer.ppo.v1 import PPOTrainerSync
 from verl.utils.tracking import Tracking
 
 from bots_client.integrations import verl as integration
@@ -117,47 +116,6 @@ def test_a_batch_is_one_selection_whose_rows_say_where_they_come_from(trainer, b
     assert len({row["selection_id"] for row in rows}) == 1
     assert trainer.train_dataset.selector.client.health.selects == 1
     assert bots.run(*RUN).leased == 8
-
-
-@pytest.mark.parametrize("fetched", [{}, ONE_BY_ONE], ids=["at once", "one by one"])
-def test_prompts_have_their_own_numbers_of_rollouts_where_wanted(trainer, bots, fetched):
-    trainer = trainer({**fetched, "data.bots.rollouts_per_prompt": 4, "data.bots.max_rollouts": 9})
-    rows = list(trainer._next_train_batch())
-    rollouts = [int(row["__rollout_n__"]) for row in rows]
-    assert sum(rollouts) == 8 * 4
-    assert min(rollouts) >= 2
-    assert max(rollouts) <= 9
-    (validated,) = list(trainer.val_dataloader)
-    assert "__rollout_n__" not in validated
-
-
-def test_verl_makes_as_many_rollouts_of_a_prompt_as_its_row_says(trainer, monkeypatch):
-    trainer = trainer({"data.bots.rollouts_per_prompt": 4, "data.bots.max_rollouts": 9})
-    batch = trainer._next_train_batch()
-    wanted = {row["uid"]: int(row["__rollout_n__"]) for row in batch}
-    made: Counter[str] = Counter()
-
-    class Worker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[misc,name-defined,unused-ignore]
-        """verl's worker; a rollout is counted instead of generated."""
-
-        def __init__(self) -> None:
-            self.config = trainer.config
-            self.background_tasks: set[asyncio.Task[None]] = set()
-
-        async def _run_agent_loop(self, *_how, uid, **_prompt):
-            made[uid] += 1
-
-    async def nothing(**_what):
-        pass
-
-    async def generate() -> None:
-        worker = Worker()
-        await worker.generate_sequences(batch)
-        await asyncio.gather(*worker.background_tasks)
-
-    monkeypatch.setattr(agent_loop_tq.tq, "async_kv_put", nothing)
-    asyncio.run(generate())
-    assert made == wanted
 
 
 def test_where_verl_fetches_prompts_one_by_one_a_batch_is_one_selection(trainer, bots):

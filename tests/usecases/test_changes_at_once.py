@@ -32,7 +32,7 @@ async def test_an_append_that_is_overtaken_while_it_reads_the_dataset_is_refused
     other = world.beside(datasets=lambda real: Overtaken(real, meanwhile))
     await other.opened()  # in memory, so that the append alone reads blocks
     meanwhile.append(lambda: world.use.append_tasks(POOL, stream(block(40, 2)), never))
-    with pytest.raises(BusyError, match="at the same time"):
+    with pytest.raises(BusyError):
         await other.use.append_tasks(POOL, stream(block(40, 2)), never)
     assert hidden(world) == 0
     assert (await other.opened()).dataset.row.live == 42

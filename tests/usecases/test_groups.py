@@ -204,6 +204,17 @@ async def test_a_rewind_and_a_fork_forget_what_can_not_be_finished(world: World)
     await world.assert_is_a_replay()
 
 
+async def test_the_pass_goes_on_when_the_first_of_its_groups_is_whole(world: World):
+    selection = await world.select(1)
+    (task,) = await task_ids(world, selection)
+    before = (await world.state()).walks
+    for _ in range(SIZE - 1):
+        await world.report(part(task, 1.0), selection_id=selection.id)
+        assert (await world.state()).walks == before
+    await world.report(part(task, 0.0), selection_id=selection.id)
+    assert [walk.place > 0 for walk in (await world.state()).walks.walks] == [True]
+
+
 async def test_without_a_selection_the_parts_of_a_task_are_one_group_after_the_other(world: World):
     receipts = [await world.report(part("t1", reward, of=2)) for reward in (1.0, 0.0, 1.0, 1.0, 1.0)]
     assert [receipt.closed for receipt in receipts] == [False, True, False, True, False]

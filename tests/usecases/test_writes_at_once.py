@@ -11,7 +11,6 @@ from bots_service.core.entries import SettingsChange
 from bots_service.errors import (
     ConflictError,
     InvalidInputError,
-    InvalidSettingsError,
     NotFoundError,
 )
 from bots_service.ports.journal import LoggedEntry
@@ -25,7 +24,6 @@ Write = Callable[[World, str], Awaitable[object]]
 
 VALUES: dict[str, list[Any]] = {
     "mix": [{}, {"even": 1.0}, {"even": 1.0, "odd": 2.0}, {"even": 1.0, "odd": 1.0, "rare": 1.0}],
-    "mix_floor": [0.0, 0.3, 0.5, 0.9],
     "strategy": ["pass", "thompson", "uniform"],
     "tasks_per_step": [None, 2, 5],
     "reward_range": [(0.0, 1.0), (-1.0, 1.0)],
@@ -50,7 +48,7 @@ def a_write(rng: np.random.Generator) -> tuple[str, Write]:
         await world.use.put_run(POOL, f"{run}-fork", {}, ForkFrom(run), None)
         await world.use.delete_run(POOL, f"{run}-fork", None)
 
-    name = str(rng.choice(["mix", "mix_floor", *VALUES]))
+    name = str(rng.choice(["mix", *VALUES]))
     values = {name: VALUES[name][rng.integers(len(VALUES[name]))]}
     step, task, successes = int(rng.integers(6, 10)), int(rng.integers(TASKS)), float(rng.integers(3) * 8)
     rows = [outcome(f"t{one}", successes) for one in rng.integers(TASKS, size=4)]
@@ -110,32 +108,17 @@ async def test_any_two_writes_at_once_leave_a_run_that_goes_on(services: tuple[W
         await services[0].assert_is_a_replay(run)
 
 
-async def test_settings_that_are_invalid_together_are_not_both_acknowledged(services: tuple[World, World]):
-    await six_steps(services[0])
-    three, floor = {"mix": {"even": 1.0, "odd": 1.0, "rare": 1.0}}, {"mix_floor": 0.5}
-    for turn in range(20):
-        await services[0].use.put_run(POOL, f"run-{turn}", {}, None, None)
-        told = await asyncio.gather(
-            services[0].use.change_settings(POOL, f"run-{turn}", three, None),
-            services[1].use.change_settings(POOL, f"run-{turn}", floor, None),
-            return_exceptions=True,
-        )
-        assert sorted(isinstance(each, InvalidSettingsError) for each in told) == [False, True]
-        assert len(await logged(services[0], f"run-{turn}")) == 1
-        await assert_goes_on(services[1], f"run-{turn}")
-
-
 async def test_a_journal_that_holds_a_change_which_does_not_fold_is_mended_by_skipping_it(
     world: World, folder: Callable[[str], Path]
 ):
     await world.report(outcome("t1"))
     row = await world.row()
-    for values in ({"mix": {"even": 1.0, "odd": 1.0, "rare": 1.0}}, {"mix_floor": 0.5}, {"prior": [3.0, 1.0]}):
+    for values in ({"target": 0.4}, {"prior": [3.0, 1.0]}):
         await world.parts.journal.append(row, NewEntry(SettingsChange(values), 0))  # as an earlier version did
     settings = (await world.state()).settings
     assert (await world.report(outcome("t2"))).step == 2
     settings = (await world.state()).settings
-    assert (len(settings.mix), settings.mix_floor, settings.prior) == (3, 0.0, (1.0, 1.0))
+    assert (settings.target, settings.prior) == (0.4, (1.0, 1.0))
     entries = await logged(world, "default")
     assert [entry.skipped is not None for entry in entries] == [False, True, True, False, False]
     await assert_goes_on(world, "default")

@@ -143,11 +143,6 @@ class World:
         """Return the value of a series of the run `default`, None if there is none."""
         return self.registry.get_sample_value(f"bots_{name}", {"dataset": POOL, "run": "default", **labels})
 
-    def looks(self, cache: str) -> tuple[float | None, float | None]:
-        """Return how many looks at a cache found what they wanted, and how many did not."""
-        hits, misses = (f"bots_cache_{found}_total" for found in ("hits", "misses"))
-        return tuple(self.registry.get_sample_value(name, {"cache": cache}) for name in (hits, misses))  # type: ignore[return-value]  # two
-
     # --- the calls ---------------------------------------------------------------------------------------------------
 
     async def import_pool(self, name: str = POOL, *blocks: TaskBlock) -> None:

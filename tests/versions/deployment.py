@@ -138,7 +138,7 @@ def is_whole(url: str) -> bool:
         try:
             client.select("probe", 1)
             is_shared = not client.report("probe", [Outcome.counts("t1", 1, 2)]).degraded
-            return is_shared and not client.run("pool").degraded  # which another server of a cluster may have
+            return is_shared and not client.run("pool").degraded
         except BotsClientError:
             return False
 

@@ -1,14 +1,13 @@
-"""The contracts of the stores through PgBouncer and TLS; the hot stores with TLS, Sentinels and a cluster."""
+"""The contracts of the stores through PgBouncer and TLS; the hot stores with TLS."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from bots_service.storage.memory import MemoryLeases, MemoryStates
 from bots_service.storage.postgres import PostgresDatabase
 from bots_service.storage.sql.migrate import upgrade
-from tests.servers import PostgresServer, RedisServer, running
+from tests.servers import PostgresServer, running
 from tests.storage import made
 from tests.storage.contracts.hot import Clock, Hot, history
 from tests.storage.made import Stores
@@ -24,12 +23,10 @@ from tests.storage.test_contracts import (  # noqa: F401 - run here with the sto
     TestOutlooks,
     TestPredictions,
     TestRuns,
-    TestSizes,
     TestSnapshots,
     TestTaskHistory,
 )
 from tests.versions.pgbouncer import PgBouncer
-from tests.versions.redis_groups import redis_cluster, watched
 from tests.versions.tls import Authority, TlsPostgres, TlsRedis
 
 CALLERS = 6  # connections of the service's; more than PgBouncer has to the server
@@ -62,26 +59,11 @@ async def stores(way: tuple[PostgresServer, str, PgBouncer | None]) -> AsyncIter
     server.drop_database(own)  # else the pooler's connections to all of them would be too many
 
 
-@contextmanager
-def of_kind(kind: str, files: Authority) -> Iterator[tuple[str, list[RedisServer]]]:
-    """Give the service's URL of Redis, and the servers that have its keys."""
-    if kind == "tls":
-        with running(TlsRedis(files)) as server:
-            yield server.url, [server]
-    elif kind == "sentinel":
-        with watched() as group:
-            yield group.url, [group.primary]
-    else:
-        with redis_cluster() as cluster:
-            yield cluster.url, list(cluster.primaries)
-
-
-@pytest.mark.parametrize("kind", ["tls", "sentinel", "cluster"])
-async def test_the_same_calls_find_the_same_as_in_memory(kind: str, files: Authority):
+async def test_the_same_calls_find_the_same_as_in_memory(files: Authority):
     clock = Clock()
     memory = Hot(MemoryStates(10**6), MemoryLeases(clock=clock), clock)
-    with of_kind(kind, files) as (url, servers):
-        async with replica(url, RedisClock(*(server.client() for server in servers)), timeout_s=PATIENT_S) as hot:
+    with running(TlsRedis(files)) as server:
+        async with replica(server.url, RedisClock(server.client()), timeout_s=PATIENT_S) as hot:
             assert hot.connection is not None
             await hot.connection.open()
             assert await history(hot, 3) == await history(memory, 3)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import PostgresServer, RedisServer, wait_until
+from tests.servers import RedisServer, wait_until
 from tests.system.faults.oracle import Account
 from tests.system.faults.settled import REPORTERS, assert_settled, load
 from tests.versions.conftest import Note
@@ -20,35 +20,6 @@ from tests.versions.deployment import (
     wait_for_more,
 )
 from tests.versions.postgres_pairs import pair
-from tests.versions.redis_groups import redis_cluster, watched
-
-NAMES = {
-    "sentinels": "the primary of Redis {}, Sentinels promote its follower",
-    "cluster": "a node of a Redis Cluster {}, its follower takes over",
-}
-
-
-@pytest.mark.parametrize("how", ["killed", "hung"])
-@pytest.mark.parametrize("kind", ["sentinels", "cluster"])
-def test_a_redis_that_takes_over_under_load_loses_nothing(
-    postgres: PostgresServer, note: Note, tmp_path: Path, kind: str, how: str
-):
-    group = watched() if kind == "sentinels" else redis_cluster()
-    with group as redis, deployed(tmp_path, database_url=postgres.new_database(), redis_url=redis.url) as made:
-        gone: list[RedisServer] = []
-
-        def fail() -> None:
-            gone.append(redis.holder("bots:*:header"))
-            (gone[0].kill if how == "killed" else gone[0].hang)()
-
-        def mend() -> None:
-            if how == "hung":  # it is no primary any more, and learns of that
-                gone[0].resume()
-
-        account, cost = under_load(made, fail, mend)
-        note(NAMES[kind].format(how), cost)
-        assert (cost.lost, cost.twice) == (0, 0)
-        assert_settled(made.urls, made.database_url, account, tmp_path)
 
 
 @pytest.mark.parametrize("standby", ["in step", "cut off before"])

@@ -1,16 +1,35 @@
-"""The dashboard for those who run the service: whether it answers, how fast, what it leans on, what it holds."""
+"""The dashboard for those who run the service: whether it answers, how fast, and what it leans on."""
 
 from tools.dashboards.board import Row, dashboard, variable, window
-from tools.dashboards.of_replicas import AT, JOB, latencies, quantile, requests
 from tools.dashboards.panels import Panel, Steps
-from tools.dashboards.stores import PROCESSES, STORES
 
+AT = 'instance=~"$instance"'
+JOB = f'job="bots", {AT}'
 YES: Steps = ((None, "red"), (1, "green"))
-NONE_IS_GOOD: Steps = ((None, "green"), (1, "orange"))
-SLOW: Steps = ((None, "green"), (0.25, "orange"), (0.5, "red"))  # above half a second BotsSelectsSlow fires
+SLOW: Steps = ((None, "green"), (0.25, "orange"), (0.5, "red"))
 FAILING: Steps = ((None, "green"), (0.001, "orange"), (0.01, "red"))  # above 1 % BotsErrorBudgetBurns fires
+LAGS: Steps = ((None, "green"), (1, "orange"))
 UP_OR_DOWN = {"1": "up", "0": "down"}
 TRAINING = ', route=~"/select|/report"'
+
+
+def quantile(which: float, name: str, more: str = "") -> str:
+    """Return a quantile of a histogram in seconds, over all replicas."""
+    buckets = f"rate(bots_{name}_duration_seconds_bucket{{{AT}{more}}}[$__rate_interval])"
+    return f"histogram_quantile({which:g}, sum by (le) ({buckets}))"
+
+
+def latencies(route: str) -> dict[str, str]:
+    """Return three quantiles of a route's latency, by what they are called."""
+    named = {"half of them": 0.5, "19 of 20": 0.95, "99 of 100": 0.99}
+    return {name: quantile(which, "http_request", f', route="{route}"') for name, which in named.items()}
+
+
+def requests(more: str, by: str = "") -> str:
+    """Return the rate of requests."""
+    return f"sum by ({by}) (rate(bots_http_requests_total{{{AT}{more}}}[$__rate_interval]))"
+
+
 FAILED = requests(TRAINING + ', status=~"5.."')
 
 WELL = Row(
@@ -23,7 +42,6 @@ WELL = Row(
             " be: BotsDown tells which.",
             "short",
             kind="stat",
-            width=6,
             height=5,
             steps=YES,
         ),
@@ -33,7 +51,6 @@ WELL = Row(
             "Down for any replica. sql: reports get 503; redis: each replica continues alone. Run bots doctor.",
             "none",
             kind="stat",
-            width=6,
             height=5,
             steps=YES,
             names=UP_OR_DOWN,
@@ -45,19 +62,8 @@ WELL = Row(
             " the log, which has each one's request_id.",
             "percentunit",
             kind="stat",
-            width=6,
             height=5,
             steps=FAILING,
-        ),
-        Panel(
-            "Alerts that fire",
-            {"fire": 'count(ALERTS{alertname=~"Bots.+", alertstate="firing"}) or vector(0)'},
-            "Prometheus's page Alerts tells which, and what to look at.",
-            "short",
-            kind="stat",
-            width=6,
-            height=5,
-            steps=NONE_IS_GOOD,
         ),
     ],
 )
@@ -68,21 +74,21 @@ REQUESTS = Row(
         Panel(
             "Latency of select",
             latencies("/select"),
-            "Grows with waiting requests: add a replica. Grows with the draw below: profiles, tags and the batch.",
+            "Grows with waiting requests: add a replica. Grows with the draw: profiles, tags and the batch.",
             "s",
             steps=SLOW,
         ),
         Panel(
             "Latency of report",
             latencies("/report"),
-            "A report waits for SQL's disk. Grows while the fold below doesn't: look at PostgreSQL.",
+            "A report waits for SQL's disk. Grows while the fold doesn't: look at PostgreSQL.",
             "s",
             steps=SLOW,
         ),
         Panel(
-            "Latency by route",
-            {"{{method}} {{route}}": quantile(0.95, "http_request", by=", method, route")},
-            "19 of 20 requests take no longer. Imports and exports of large pools take long, and may.",
+            "Draw and fold",
+            {"draw": quantile(0.95, "draw"), "fold": quantile(0.95, "fold")},
+            "19 of 20 take no longer. The draw grows with the pool and the batch, the fold with recently tried tasks.",
             "s",
         ),
         Panel(
@@ -99,36 +105,10 @@ REQUESTS = Row(
             "reqps",
         ),
         Panel(
-            "Working and waiting",
-            {
-                "{{instance}} works on": f"sum by (instance) (bots_working_requests{{{AT}}})",
-                "{{instance}} lets wait": f"sum by (instance) (bots_waiting_requests{{{AT}}})",
-            },
-            "Selects and reports in this moment. Waiting stays above 0: add a replica.",
+            "Waiting",
+            {"{{instance}}": f"sum by (instance) (bots_waiting_requests{{{AT}}})"},
+            "Selects and reports that wait for their turn. Stays above 0: add a replica.",
             "short",
-        ),
-        Panel(
-            "The parts of the work",
-            {
-                "draw": quantile(0.95, "draw"),
-                "fold": quantile(0.95, "fold"),
-                "catch up": quantile(0.95, "catch_up"),
-            },
-            "19 of 20 take no longer. Catching up takes far longer than the fold: Redis is slow, or the processes have"
-            " too little processor time.",
-            "s",
-        ),
-        Panel(
-            "Cache hits",
-            {
-                "{{cache}}": f"sum by (cache) (rate(bots_cache_hits_total{{{AT}}}[$window]))"
-                f" / (sum by (cache) (rate(bots_cache_hits_total{{{AT}}}[$window]))"
-                f" + sum by (cache) (rate(bots_cache_misses_total{{{AT}}}[$window])))"
-            },
-            "Share of what was at hand. Datasets or states low: raise BOTS_CACHE_BYTES, or let the balancer keep a run"
-            " at one replica (Bots-Run). Keys low: someone tries keys that don't exist, or exist no longer.",
-            "percentunit",
-            most=1,
         ),
         Panel(
             "Degraded answers",
@@ -136,16 +116,50 @@ REQUESTS = Row(
             "Selects and reports answered without the shared store, over the window. Above 0: look at the stores.",
             "short",
         ),
+        Panel(
+            "Reports that are not in the belief yet",
+            {"{{dataset}}/{{run}}": f"max by (dataset, run) (bots_unfolded_entries{{{AT}}})"},
+            "Stays above 0: Redis and SQL are apart, or replicas have too little processor time. BotsLagging fires"
+            " after 5 minutes.",
+            "short",
+            steps=LAGS,
+        ),
+    ],
+)
+
+PROCESSES = Row(
+    "The processes",
+    [
+        Panel(
+            "Processor",
+            {"{{instance}}": f"sum by (instance) (rate(process_cpu_seconds_total{{{JOB}}}[$__rate_interval]))"},
+            "Cores that are kept busy. A process uses one at most, nearly: near 1 a worker, add workers or replicas.",
+            "none",
+        ),
+        Panel(
+            "Memory",
+            {"{{instance}}": f"sum by (instance) (process_resident_memory_bytes{{{JOB}}})"},
+            "Twice BOTS_CACHE_BYTES plus about 1 GiB is usual. More: fewer bytes for the cache, or more memory.",
+            "bytes",
+        ),
+        Panel(
+            "Open files",
+            {"{{instance}}": f"max by (instance) (process_open_fds{{{JOB}}} / process_max_fds{{{JOB}}})"},
+            "Share of what the process may open: connections, mostly. Near 1 it refuses new ones: raise LimitNOFILE.",
+            "percentunit",
+            most=1,
+            steps=((None, "green"), (0.8, "orange")),
+        ),
     ],
 )
 
 OPERATIONS = dashboard(
     "bots-operations",
     "BOTS: operations",
-    "Whether the service answers, how fast, what it leans on and what it keeps. docs/signals.md says more.",
+    "Whether the service answers, how fast, and what it leans on. docs/signals.md says more.",
     [
         variable("instance", "replica", "label_values(bots_build_info, instance)"),
         window("1m", "5m", "15m", "1h", chosen="5m"),
     ],
-    [WELL, REQUESTS, STORES, PROCESSES],
+    [WELL, REQUESTS, PROCESSES],
 )

@@ -14,10 +14,10 @@ SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 class Panel:
     """What a panel shows.
 
-    queries: legend -> PromQL; of tables and bars, column -> PromQL.
+    queries: legend -> PromQL; of tables, column -> PromQL.
     says: what it means and what to do when it moves.
     unit: one of Grafana's, by its id.
-    by: of tables and bars, the label that names a row.
+    by: of tables, the label that names a row.
     steps: colours by value; of a time series, lines at these values.
     colors: of series whose colour means something, by their legend.
     names: what certain values are called.
@@ -42,7 +42,7 @@ def panel_json(panel: Panel) -> Json:
     """Return a panel's JSON without its number and its place."""
     defaults: Json = {
         "unit": panel.unit,
-        "color": {"mode": "palette-classic" if panel.kind in _BY_SERIES else "thresholds"},
+        "color": {"mode": "palette-classic" if panel.kind == "timeseries" else "thresholds"},
         "thresholds": {"mode": "absolute", "steps": [{"value": at, "color": color} for at, color in panel.steps]},
         "mappings": [_mapping(panel.names)] if panel.names else [],
         "custom": _custom(panel),
@@ -56,21 +56,21 @@ def panel_json(panel: Panel) -> Json:
         "datasource": SOURCE,
         "targets": [_target(panel, *query, place) for place, query in enumerate(panel.queries.items())],
         "fieldConfig": {"defaults": defaults, "overrides": [_colored(*each) for each in panel.colors.items()]},
-        "options": _OPTIONS[panel.kind] | ({"xField": panel.by} if panel.kind == "barchart" else {}),
-        "transformations": _as_rows(panel) if panel.kind in _BY_ROW else [],
+        "options": _OPTIONS[panel.kind],
+        "transformations": _as_rows(panel) if panel.kind == "table" else [],
     }
 
 
 def _target(panel: Panel, legend: str, expression: str, place: int) -> Json:
     # What looks over the whole range shown is one number, not one at each point of it.
-    instant = panel.kind in _BY_ROW or "$__range" in expression
+    instant = panel.kind == "table" or "$__range" in expression
     return {
         "refId": _ref(place),
         "datasource": SOURCE,
         "editorMode": "code",
         "expr": expression,
         "legendFormat": legend,
-        "format": "table" if panel.kind in _BY_ROW else "time_series",
+        "format": "table" if panel.kind == "table" else "time_series",
         "instant": instant,
         "range": not instant,
     }
@@ -82,7 +82,7 @@ def _ref(place: int) -> str:
 
 def _custom(panel: Panel) -> Json:
     if panel.kind != "timeseries":
-        return {"fillOpacity": 80} if panel.kind == "barchart" else {}
+        return {}
     return {
         "drawStyle": "line",
         "lineWidth": 1,
@@ -115,34 +115,10 @@ def _as_rows(panel: Panel) -> list[Json]:
     ]
 
 
-_BY_SERIES = {"timeseries", "barchart"}
-_BY_ROW = {"table", "barchart"}
 _LEGEND = {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []}
 _LAST = {"calcs": ["lastNotNull"], "fields": "", "values": False}
 _OPTIONS: dict[str, Json] = {
     "timeseries": {"legend": _LEGEND, "tooltip": {"mode": "multi", "sort": "desc"}},
     "stat": {"reduceOptions": _LAST, "colorMode": "value", "graphMode": "none", "textMode": "auto", "wideLayout": True},
     "table": {"showHeader": True, "cellHeight": "sm"},
-    "barchart": {"legend": _LEGEND, "orientation": "vertical", "tooltip": {"mode": "multi", "sort": "none"}},
-    # Each series is a row of cells and is called after the lower end of what it holds, so nothing is calculated.
-    "heatmap": {
-        "calculate": False,
-        "rowsFrame": {"layout": "ge"},
-        "color": {
-            "mode": "scheme",
-            "scheme": "Blues",
-            "fill": "blue",
-            "scale": "exponential",
-            "exponent": 0.5,
-            "steps": 64,
-        },
-        "cellValues": {"unit": "percentunit"},
-        "yAxis": {"axisPlacement": "left", "unit": "percentunit"},
-        "filterValues": {"le": 1e-9},
-        "cellGap": 1,
-        "legend": {"show": True},
-        "tooltip": {"mode": "single", "yHistogram": True, "showColorScale": False},
-        "exemplars": {"color": "orange"},
-        "showValue": "never",
-    },
 }

@@ -1,11 +1,9 @@
 """The dashboard for training teams: what selecting gains, where each run stands, and whether its belief is right."""
 
-from tools.dashboards.belief import BELIEF, ODDITIES
 from tools.dashboards.board import Row, dashboard, variable, window
-from tools.dashboards.coverage import COVERAGE
-from tools.dashboards.of_runs import OF, a_minute, grown, newest, share
 from tools.dashboards.panels import Panel, Steps
 
+OF = 'dataset="$dataset", run=~"$run"'
 EFFECTIVE: Steps = (
     (None, "red"),
     (0.2, "orange"),
@@ -13,6 +11,24 @@ EFFECTIVE: Steps = (
 )  # below a fifth BotsEffectiveTaskRatioCollapsed fires
 OUTCOMES = {"effective": "green", "equal rewards, solved": "blue", "equal rewards, not solved": "orange"}
 GAIN: Steps = ((None, "red"), (1.0, "orange"), (1.2, "green"))
+COIN: Steps = ((None, "green"), (0.25, "orange"), (0.3, "red"))
+ALARM: Steps = ((None, "green"), (1, "red"))
+
+
+def grown(name: str, over: str = "$window", by: str = "run") -> str:
+    """Return by how much a counter grew, over all replicas."""
+    return f"sum by ({by}) (increase(bots_{name}_total{{{OF}}}[{over}]))"
+
+
+def share(part: str, whole: str, over: str = "$window") -> str:
+    """Return the growth of one counter over that of another; where neither grew, there is none."""
+    return f"{grown(part, over)} / {grown(whole, over)}"
+
+
+def newest(name: str) -> str:
+    """Return a gauge that all replicas tell alike."""
+    return f"max by (run) (bots_{name}{{{OF}}})"
+
 
 UNIFORM = newest("uniform_effective_task_ratio")
 RATIO = share("effective_tasks", "reported_tasks")
@@ -71,17 +87,8 @@ GAINS = Row(
             "Observed ratio, and the estimate for uniform sampling. If they approach each other, the pool is used up:"
             " add tasks of the missing difficulty.",
             "percentunit",
-            width=12,
+            width=24,
             most=1,
-        ),
-        Panel(
-            "Expected success rates",
-            {"{{bin}}": f"avg by (bin) (max by (run, bin) (bots_belief_share{{{OF}}}))"},
-            "Share of the tasks by expected success probability, in twentieths; of several runs the mean. All at the"
-            " top: the pool is too easy; all at the bottom: too hard.",
-            "percentunit",
-            kind="heatmap",
-            width=12,
         ),
     ],
 )
@@ -104,20 +111,12 @@ STANDING = Row(
             width=12,
         ),
         Panel(
-            "Capability",
-            {"{{run}}": newest("capability")},
-            "The model's place along the reference models, fitted to recently reported tasks: 0 the weakest, 1"
-            " the strongest of two. Outside by more than 0.5: the references no longer describe this model. Empty: the"
-            " dataset has none.",
-            "percentunit",
-            width=12,
-        ),
-        Panel(
             "Outcomes",
             {
                 "effective": grown("effective_tasks", by=""),
                 "equal rewards, solved": grown("all_solved_tasks", by=""),
-                "equal rewards, not solved": grown("none_solved_tasks", by=""),
+                "equal rewards, not solved": f"{grown('reported_tasks', by='')} - {grown('effective_tasks', by='')}"
+                f" - {grown('all_solved_tasks', by='')}",
             },
             "Tasks of closed steps, over the window. Equal rewards give no gradient. Solved grows fastest (a success"
             " rate of at least 0.5): add harder tasks. Not solved: add easier ones, or check that the verifier works.",
@@ -132,7 +131,30 @@ STANDING = Row(
             "Successes over rollouts. BOTS holds it near the target, so a jump says that the verifier or the checkpoint"
             " changed.",
             "percentunit",
-            width=12,
+            most=1,
+        ),
+        Panel(
+            "Brier score",
+            {"{{run}}": share("prediction_squared_error", "rollouts")},
+            "Mean squared error of the predicted success rates; always predicting a half scores 0.25. Selecting near"
+            " one half brings it near 0.25, so don't compare strategies by it. Above 0.3: do two models share a run?",
+            "none",
+            steps=COIN,
+        ),
+        Panel(
+            "Narrow runs and alarms of the verifier guard",
+            {"{{run}}, narrow": newest("narrow"), "{{run}}, alarms": newest("verifier_alarms")},
+            "Narrow: few tasks take most visits; use the strategy pass. Alarms: all rollouts of a tag, or of the whole"
+            " run, fail or succeed at once; check the verifier.",
+            "short",
+            steps=ALARM,
+        ),
+        Panel(
+            "Tasks met",
+            {"{{run}}": newest("reached_share")},
+            "Share of the available tasks that were reported at least once. Stands still far below 1: the run returns"
+            " to few tasks, or the others are of no use by now.",
+            "percentunit",
             most=1,
         ),
     ],
@@ -143,21 +165,9 @@ SPEED = Row(
     [
         Panel(
             "Tasks a minute",
-            {"{{run}}": a_minute("reported_tasks")},
+            {"{{run}}": f"60 * sum by (run) (rate(bots_reported_tasks_total{{{OF}}}[$__rate_interval]))"},
             "Tasks of closed steps. Stalls while selections continue: the trainer stalls between them, or its"
             " reports are lost.",
-            "cpm",
-        ),
-        Panel(
-            "Rollouts a minute",
-            {"{{run}}": a_minute("rollouts")},
-            "Rollouts of closed steps. Falls while tasks don't: fewer rollouts a task.",
-            "cpm",
-        ),
-        Panel(
-            "Steps a minute",
-            {"{{run}}": a_minute("steps")},
-            "Steps that closed. Stands still while reports come: nobody closes them.",
             "cpm",
         ),
         Panel(
@@ -184,6 +194,18 @@ SPEED = Row(
             "Falls: the run was rewound.",
             "short",
         ),
+        Panel(
+            "Expired, fenced, duplicate",
+            {
+                "expired outcomes": grown("expired_outcomes", by=""),
+                "fenced reports": grown("fenced_reports", by=""),
+                "duplicate reports": grown("duplicate_reports", by=""),
+            },
+            "Over the window. Expired: wasted; report sooner. Fenced long after a rewind: an old worker still runs."
+            " Duplicate: clients time out.",
+            "short",
+            colors={"expired outcomes": "red"},
+        ),
     ],
 )
 
@@ -196,5 +218,5 @@ TRAINING = dashboard(
         variable("run", "run", 'label_values(bots_reports_total{dataset="$dataset"}, run)'),
         window("5m", "15m", "30m", "1h", "6h", chosen="30m"),
     ],
-    [GAINS, STANDING, COVERAGE, BELIEF, SPEED, ODDITIES],
+    [GAINS, STANDING, SPEED],
 )

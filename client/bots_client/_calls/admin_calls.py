@@ -88,8 +88,6 @@ def create_key(
     *,
     scopes: Iterable[str],
     datasets: Iterable[str],
-    rate: float | None = None,
-    burst: int | None = None,
     expires_in_s: float | None = None,
 ) -> Call[NewApiKey]:
     """Create an API key. Only this response contains the secret `key`: store it safely.
@@ -98,20 +96,15 @@ def create_key(
         name: name of the key.
         scopes: any of read, select, report, admin.
         datasets: patterns of dataset names; "*" matches any characters, "?" one.
-        rate: maximum requests per second; None: unlimited.
-        burst: maximum burst of requests; None: those of one second.
         expires_in_s: lifetime in seconds; None: it never expires.
 
     Raises:
         InvalidRequestError: an argument is invalid, or the first key is not an admin key.
     """
-    if rate is None and burst is not None:
-        raise InvalidRequestError("burst is how far a rate may be exceeded; pass rate= too")
     content = given(
         name=name,
         scopes=checked_strings(scopes, "scopes"),
         datasets=checked_strings(datasets, "datasets"),
-        rate_limit=None if rate is None else given(per_second=rate, burst=burst),
         expires_in_seconds=expires_in_s,
     )
     return written("POST", path("keys"), into(NewApiKey), content)

@@ -1,6 +1,6 @@
 """One training step: select tasks, report outcomes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import quote
@@ -8,9 +8,8 @@ from urllib.parse import quote
 from bots_client._arguments import checked_number, checked_str, checked_strings, require_size, wrong_type
 from bots_client._call import ANSWER_BYTES, Call, given, path, written
 from bots_client._decode import into
-from bots_client._inputs import Outcome, checked_outcomes, quotas_of
+from bots_client._inputs import Outcome, checked_outcomes
 from bots_client._models import Receipt, Selection
-from bots_client._wishes import EffectiveGroups, RolloutsBudget, wire_of_budget, wire_of_groups
 
 T = TypeVar("T")
 
@@ -24,14 +23,9 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
     run: str = "default",
     subset: str | None = None,
     tags: Iterable[str] | None = None,
-    quotas: Mapping[str, float] | None = None,
     exclude: Iterable[str] | None = None,
     first: Iterable[str] | None = None,
-    uniform_share: float | None = None,
-    min_mean: float | None = None,
-    max_mean: float | None = None,
-    rollouts_budget: int | RolloutsBudget | None = None,
-    want_effective: int | EffectiveGroups | None = None,
+    want_effective: int | None = None,
     idempotency_key: str | None = None,
     deadline_s: float | None = None,
 ) -> Call[Selection]:
@@ -43,17 +37,9 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
         run: name of the run, whose belief ranks the tasks.
         subset: only tasks of this subset of the dataset; `make_subset` gives it its name.
         tags: only tasks with one of these tags.
-        quotas: for each tag the number of tasks (an int) or their share of the selection (a float in (0, 1]).
         exclude: task IDs never to select.
         first: task IDs to select before any others, in flight or not, such as those in flight at a crash.
-        uniform_share: share of tasks selected uniformly at random, in [0, 1].
-        min_mean: tasks with a smaller expected success probability are selected only where too few others are free;
-            None: no bound.
-        max_mean: the same for tasks with a larger one.
-        rollouts_budget: number of rollouts of all tasks together; each task then has its number in `rollouts`. A
-            `RolloutsBudget` has bounds for each task.
-        want_effective: select as many tasks as give so many effective groups with probability 0.9. An
-            `EffectiveGroups` has another probability, and a largest number of tasks.
+        want_effective: select as few tasks as are expected to give so many effective groups.
         idempotency_key: the same key returns the same tasks; None: a new key.
         deadline_s: for the whole call with its retries; None: the client's.
 
@@ -68,14 +54,9 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
         count=None if count is None else checked_number(count, "count"),
         subset=None if subset is None else checked_str(subset, "subset"),
         tags=None if tags is None else checked_strings(tags, "tags"),
-        quotas=None if quotas is None else quotas_of(quotas),
         exclude=None if exclude is None else checked_strings(exclude, "exclude"),
         first=None if first is None else checked_strings(first, "first"),
-        uniform_share=uniform_share,
-        min_mean=min_mean,
-        max_mean=max_mean,
-        **wire_of_budget(rollouts_budget),
-        **wire_of_groups(want_effective),
+        want_effective=None if want_effective is None else checked_number(want_effective, "want_effective"),
     )
     call = written("POST", path("select"), into(Selection), content, key=idempotency_key, deadline_s=deadline_s)
     return _of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES + TASK_BYTES * int(count or 0))

@@ -325,8 +325,7 @@ class LocalRun:
         dropped = set(unknown)
         known = [task for task in selection.tasks if task.id not in dropped]
         others = self._chosen(len(unknown), ids, selection.ids)
-        left = [task.rollouts for task in selection.tasks if task.id in dropped]  # of the budget
-        replaced = (SelectedTask(id=task, rollouts=rollouts) for task, rollouts in zip(others, left, strict=True))
+        replaced = (SelectedTask(id=task) for task in others)
         return replace(selection, tasks=(*known, *replaced))
 
     def _chosen(self, count: int, ids: Sequence[str], exclude: Sequence[str]) -> list[str]:

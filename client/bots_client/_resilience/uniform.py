@@ -2,12 +2,8 @@
 
 import random
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
-from bots_client._models import Selection
-from bots_client._wishes import EffectiveGroups, RolloutsBudget, budget_of, groups_of
-
-TASKS_PER_GROUP = 2  # without a forecast: about half of uniformly sampled groups are effective
+TASKS_PER_GROUP = 2  # for each wanted effective group: about half of uniformly sampled groups are effective
 
 
 class Deck:
@@ -78,22 +74,3 @@ class LocalPool:
                 unwanted.add(task)
         wanted = [task for task in self.ids if task not in excluded] or self.ids
         return chosen + [wanted[place % len(wanted)] for place in range(count - len(chosen))]
-
-
-def count_without_service(count: int | None, want_effective: int | EffectiveGroups | None) -> int:
-    """Return how many tasks to sample while nobody can forecast effective groups."""
-    wish = groups_of(want_effective)
-    if wish is None:
-        return count or 0
-    wanted = TASKS_PER_GROUP * wish.groups
-    return wanted if wish.max_count is None else min(wanted, wish.max_count)
-
-
-def with_equal_rollouts(selection: Selection, rollouts_budget: int | RolloutsBudget | None) -> Selection:
-    """Return a local selection with the same number of rollouts for each task; the first tasks have the remainder."""
-    budget = budget_of(rollouts_budget)
-    if budget is None:
-        return selection
-    each, more = divmod(budget.total, len(selection.tasks))
-    tasks = (replace(task, rollouts=each + (place < more)) for place, task in enumerate(selection.tasks))
-    return replace(selection, tasks=tuple(tasks))

@@ -1,6 +1,6 @@
 """Tasks for trainers that request one at a time."""
 
-from bots_client import RolloutsBudget, Selection, Selector
+from bots_client import Selection, Selector
 from bots_client._models import SelectedTask
 
 
@@ -10,21 +10,18 @@ class TaskBuffer:
     Args:
         selector: selects the tasks.
         batch: number of tasks per selection: those of a training step, because each step changes the belief.
-        rollouts: mean number of rollouts of a task, whose sum is shared out among the tasks of a selection; `total` is
-            the mean. None: the trainer makes as many of each.
     """
 
-    def __init__(self, selector: Selector, batch: int, *, rollouts: RolloutsBudget | None = None) -> None:
+    def __init__(self, selector: Selector, batch: int) -> None:
         self._selector = selector
         self._batch = batch
-        self._rollouts = rollouts
         self._left: list[tuple[SelectedTask, Selection]] = []
 
     def take(self, count: int) -> list[tuple[SelectedTask, Selection]]:
         """Return `count` tasks, each with its selection."""
         while len(self._left) < count:
             wanted = max(self._batch, count - len(self._left))
-            selection = self._select(min(wanted, len(self._selector.ids)))
+            selection = self._selector.next(min(wanted, len(self._selector.ids)))
             self._left += [(task, selection) for task in selection.tasks]
         taken, self._left = self._left[:count], self._left[count:]
         return taken
@@ -32,9 +29,3 @@ class TaskBuffer:
     def clear(self) -> None:
         """Drop the buffered tasks, for example after a rewind."""
         self._left = []
-
-    def _select(self, count: int) -> Selection:
-        if self._rollouts is None:
-            return self._selector.next(count)
-        mean = self._rollouts
-        return self._selector.next(count, rollouts_budget=RolloutsBudget(count * mean.total, mean.least, mean.most))

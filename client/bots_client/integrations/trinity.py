@@ -25,7 +25,7 @@ class ServiceSelector(BaseSelector):
         rollouts: per task, as in `algorithm.repeat_times`; `RolloutCounter` knows them better, if some were lost.
         id_key: the column with the tasks' ids.
         url: of the service; default BOTS_URL.
-    All others are arguments of `Selector`, such as run, tags or uniform_share.
+    All others are arguments of `Selector`, such as run or tags.
 
     Raises:
         ValueError: two rows have the same id.

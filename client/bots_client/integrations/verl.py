@@ -25,7 +25,6 @@ from bots_client.integrations.rewards import Rollouts, looked_at, score_and_succ
 from bots_client.integrations.verl_data import rows_by_id, wanted_of
 
 logger = logging.getLogger("bots_client")
-ROLLOUTS = "__rollout_n__"  # column from which verl's V1 trainer takes a prompt's number of rollouts
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -78,7 +77,7 @@ class BotsDataset(RLHFDataset):
         self._rows = rows_by_id(self.dataframe, wanted)
         self.selector = wanted.selector(self._rows)
         _check_reach(self.selector.client.direct.url)
-        self._task_buffer = TaskBuffer(self.selector, self._prompts_per_step, rollouts=wanted.rollouts)
+        self._task_buffer = TaskBuffer(self.selector, self._prompts_per_step)
         self._group_size = wanted.group_size
         self._prompts = 0
         self._made_at: tuple[int, int, bool] | None = None
@@ -114,8 +113,6 @@ class BotsDataset(RLHFDataset):
 
     def _chosen(self, task: SelectedTask, selection: Selection, selector: Selector) -> dict[str, Any]:
         row: dict[str, Any] = self[self._rows[task.id]]
-        if task.rollouts is not None:
-            row[ROLLOUTS] = task.rollouts
         origin = self._origin_of(selection, selector)._asdict()
         ids = {"task_id": task.id, "selection_id": selection.selection_id}
         row["extra_info"] = {**row["extra_info"], **ids, "bots": origin}

@@ -37,8 +37,6 @@ class BotsSampler(AbstractCurriculumSampler):
     def __init__(self, data_source: Sized, data_config: DictConfig) -> None:
         wanted = wanted_of(data_config)
         self._columns = wanted.columns
-        if wanted.rollouts is not None:
-            raise ValueError("data.bots.rollouts_per_prompt needs verl 0.9: this one makes rollout.n of each prompt")
         if wanted.group_size is not None:
             raise ValueError("data.bots.group_size needs verl 0.9: here a step's groups are reported whole")
         if lost := {name.partition(".")[0] for name in self._columns.id_columns} - COLUMNS:

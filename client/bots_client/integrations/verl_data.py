@@ -9,7 +9,7 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from verl.utils.tracking import Tracking
 
-from bots_client import InvalidRequestError, ResilientClient, RolloutsBudget, Selector, TaskColumns
+from bots_client import InvalidRequestError, ResilientClient, Selector, TaskColumns
 
 STEP = "training/global_step"  # verl logs it for training steps, not for validations
 
@@ -26,12 +26,7 @@ class Wanted:
     skip_repeats: leave out rows with an id that an earlier row has. False: that is an error.
     url: of the service; None: BOTS_URL, or http://127.0.0.1:8000. The API key is always the environment's BOTS_API_KEY.
     tags: only tasks with one of these tags.
-    uniform_share: share of tasks selected uniformly at random, in [0, 1].
-    min_mean, max_mean: bounds of a task's expected success probability, kept while enough tasks are free.
     reward_range: lowest and highest possible reward, such as [-1, 1]; the run gets it. None: it keeps its own.
-    rollouts_per_prompt: verl's rollout.n once more: the prompts of a selection share so many rollouts each on average.
-        None: each prompt has rollout.n. Only verl 0.9 can do it.
-    min_rollouts, max_rollouts: of each prompt, with rollouts_per_prompt; None: 2, and four times the mean.
     group_size: verl's rollout.n once more, where rollouts of one prompt may end in different training steps, as in
         verl's asynchronous modes: a group then counts once, when all have come. None: they end in one step.
         Only verl 0.9 can do it.
@@ -45,22 +40,9 @@ class Wanted:
     skip_repeats: bool = False
     url: str | None = None
     tags: tuple[str, ...] | None = None
-    uniform_share: float | None = None
-    min_mean: float | None = None
-    max_mean: float | None = None
     reward_range: tuple[float, float] | None = None
-    rollouts_per_prompt: int | None = None
-    min_rollouts: int | None = None
-    max_rollouts: int | None = None
     group_size: int | None = None
     prompts_per_step: int | None = None
-
-    @property
-    def rollouts(self) -> RolloutsBudget | None:
-        """The mean number of rollouts of a prompt with its bounds; None if each prompt has the same number."""
-        if self.rollouts_per_prompt is None:
-            return None
-        return RolloutsBudget(self.rollouts_per_prompt, self.min_rollouts, self.max_rollouts)
 
     @property
     def columns(self) -> TaskColumns:
@@ -78,9 +60,6 @@ class Wanted:
             self.run,
             ids=ids,
             tags=self.tags,
-            uniform_share=self.uniform_share,
-            min_mean=self.min_mean,
-            max_mean=self.max_mean,
             reward_range=self.reward_range,
             rank=0,
         )

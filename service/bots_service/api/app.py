@@ -16,7 +16,7 @@ from starlette.routing import Match
 from bots_service import __version__
 from bots_service.api import openapi
 from bots_service.api.app_state import AppState, state_of
-from bots_service.api.middleware import RequestScope, RequestTracer
+from bots_service.api.middleware import RequestScope
 from bots_service.api.overload import DOWNLOADS_AT_ONCE, DOWNLOADS_WAITING, Admission, Limits, Line, Refusal
 from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Kind, answer_error, problem_response
 from bots_service.api.route_kinds import RouteKinds
@@ -89,7 +89,6 @@ def create_app(
     schema: str,
     limits: Limits,
     metrics: Metrics,
-    tracer: RequestTracer | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -99,7 +98,6 @@ def create_app(
         schema: revision of the database's tables, for /version.
         limits: of training requests.
         metrics: count requests; shown at /metrics.
-        tracer: traces requests; None: no traces.
     """
 
     @asynccontextmanager
@@ -123,7 +121,7 @@ def create_app(
     downloads = Line(concurrent=DOWNLOADS_AT_ONCE, waiting=DOWNLOADS_WAITING)
     AppState(uploads, schema, metrics, line, downloads).attach(app)
     app.router.routes += every_route()  # `include_router` makes a copy of each, for the first request to wait for
-    _surround(app, line, limits, metrics.requests, tracer)
+    _surround(app, line, limits, metrics.requests)
     app.add_exception_handler(BotsError, answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
@@ -142,12 +140,12 @@ def every_route() -> list[GuardedRoute]:
     return [route for module in ROUTES for route in guarded(module.router)]
 
 
-def _surround(app: FastAPI, line: Line, limits: Limits, metrics: RequestMetrics, tracer: RequestTracer | None) -> None:
+def _surround(app: FastAPI, line: Line, limits: Limits, metrics: RequestMetrics) -> None:
     """Add the middleware; the last one added is the outermost."""
-    metrics.watch_line(lambda: line.working, lambda: line.waiting)
+    metrics.watch_line(lambda: line.waiting)
     kinds = RouteKinds(every_route())
     app.add_middleware(Admission, kind_of=kinds, line=line, limits=limits)
-    app.add_middleware(RequestScope, kind_of=kinds, metrics=metrics, tracer=tracer)
+    app.add_middleware(RequestScope, kind_of=kinds, metrics=metrics)
     app.add_middleware(Refusal, kind_of=kinds, line=line, metrics=metrics)
 
 

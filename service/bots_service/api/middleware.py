@@ -3,9 +3,8 @@
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
@@ -13,44 +12,17 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.problems import INTERNAL, problem_response
-from bots_service.api.route_kinds import MACHINES, RouteKind, RouteKinds
-from bots_service.api.security import LOGGED_NAMES, log_audit
-from bots_service.metrics.process import CLIENT_LEFT, METHODS, RequestMetrics
-from bots_service.spans import Fact, Tracer, TraceSpan, Work, working
+from bots_service.api.route_kinds import RouteKind, RouteKinds
+from bots_service.api.security import LOGGED
+from bots_service.metrics.process import RequestMetrics
 
 log = structlog.get_logger("bots_service.access")
 
 # Trainers call a thousand times a second, and probes, Prometheus and open pages read all the time. A line for each
 # successful request would cost trainers a tenth of the speed, and hide all other lines.
 READS = {"GET", "HEAD"}
-SLOW_S = 1.0  # a trainer's GPUs are idle that long; the line shows where the time went
+SLOW_S = 1.0  # a trainer's GPUs are idle that long
 REQUEST_ID = re.compile(r"[ -~]{1,128}")  # printable ASCII
-
-
-class RequestSpan(TraceSpan, Protocol):
-    """The span of a whole request."""
-
-    @property
-    def trace_id(self) -> str:
-        """The trace's id in hexadecimal."""
-        ...
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether the trace will be sent."""
-        ...
-
-    def rename(self, name: str) -> None:
-        """Rename the span."""
-        ...
-
-
-class RequestTracer(Tracer, Protocol):
-    """Creates the spans of requests and their child spans."""
-
-    def request(self, method: str, headers: Mapping[str, str]) -> RequestSpan:
-        """Start the span of a request, in its caller's trace if the headers have one."""
-        ...
 
 
 class RequestScope:
@@ -59,13 +31,10 @@ class RequestScope:
     The log line contains the route's template, never the query or a header.
     """
 
-    def __init__(
-        self, app: ASGIApp, kind_of: RouteKinds, metrics: RequestMetrics, tracer: RequestTracer | None
-    ) -> None:
+    def __init__(self, app: ASGIApp, kind_of: RouteKinds, metrics: RequestMetrics) -> None:
         self._app = app
         self._kind_of = kind_of
         self._metrics = metrics
-        self._tracer = tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -83,9 +52,7 @@ class RequestScope:
             await send(message)
 
         kind = self._kind_of(scope)
-        span = self._span(scope, kind)
-        tracer = self._tracer if span is not None and span.is_sampled else None
-        with bound(request_id, span), working(tracer) as work:
+        with bound(request_id):
             try:
                 await self._app(scope, receive, send_named)
             except Exception:
@@ -97,15 +64,7 @@ class RequestScope:
             finally:
                 seconds = time.perf_counter() - started
                 self._metrics.answered(scope["method"], template_of(scope), status, seconds)
-                _log_access(scope, kind, status, seconds, work)
-                log_audit(scope, status)
-                if span is not None:
-                    _end(span, scope, status, {"request_id": request_id, **work.facts})
-
-    def _span(self, scope: Scope, kind: RouteKind) -> RequestSpan | None:
-        if self._tracer is None or kind in MACHINES:
-            return None
-        return self._tracer.request(scope["method"], Headers(scope=scope))
+                _log_access(scope, kind, status, seconds)
 
 
 def finish_headers(headers: MutableHeaders, request_id: str) -> None:
@@ -131,17 +90,16 @@ def template_of(scope: Scope) -> str | None:
 
 
 @contextmanager
-def bound(request_id: str, span: RequestSpan | None) -> Iterator[None]:
-    """Add the request's ids to every log line inside the block."""
-    names = {"request_id": request_id} if span is None else {"request_id": request_id, "trace_id": span.trace_id}
-    with structlog.contextvars.bound_contextvars(**names):
+def bound(request_id: str) -> Iterator[None]:
+    """Add the request's id to every log line inside the block."""
+    with structlog.contextvars.bound_contextvars(request_id=request_id):
         try:
             yield
         finally:
-            structlog.contextvars.unbind_contextvars(*LOGGED_NAMES)
+            structlog.contextvars.unbind_contextvars(*LOGGED)
 
 
-def _log_access(scope: Scope, kind: RouteKind, status: int, seconds: float, work: Work) -> None:
+def _log_access(scope: Scope, kind: RouteKind, status: int, seconds: float) -> None:
     is_training = kind is RouteKind.TRAINING
     if not status:
         write = log.info  # the client disconnected before the answer
@@ -151,19 +109,4 @@ def _log_access(scope: Scope, kind: RouteKind, status: int, seconds: float, work
         write = log.warning
     else:
         write = log.debug if scope["method"] in READS or is_training else log.info
-    parts = {f"{name.replace(' ', '_')}_ms": _ms(spent) for name, spent in work.seconds.items()}
-    write("request", method=scope["method"], route=template_of(scope), status=status, ms=_ms(seconds), **parts)
-
-
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 2)
-
-
-def _end(span: RequestSpan, scope: Scope, status: int, facts: Mapping[str, Fact]) -> None:
-    """End a request's span, with the attributes that are known only now."""
-    template = template_of(scope)
-    method = scope["method"] if scope["method"] in METHODS else "_OTHER"  # from the semantic conventions
-    span.rename(f"{method} {template}" if template else method)
-    attributes = {"http.request.method": method, "http.response.status_code": status or CLIENT_LEFT}
-    span.tell({**attributes, **facts} if template is None else {**attributes, "http.route": template, **facts})
-    span.end(str(status) if status >= 500 else None)
+    write("request", method=scope["method"], route=template_of(scope), status=status, ms=round(seconds * 1000, 2))

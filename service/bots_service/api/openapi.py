@@ -11,7 +11,7 @@ from bots_service.api.descriptions import describe
 from bots_service.api.parameters import KEYED
 from bots_service.api.problems import Problem, documented
 from bots_service.api.security import GuardedRoute
-from bots_service.errors import ForbiddenError, RateLimitedError, UnauthenticatedError
+from bots_service.errors import ForbiddenError, UnauthenticatedError
 
 REFERENCE = "#/components/schemas/{name}"
 
@@ -113,7 +113,7 @@ def document(title: str, version: str, description: str, routes: Sequence[Guarde
         end_patterns(schema)
     made.setdefault("components", {})["schemas"] = dict(sorted(components.items()))
     made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    refusals = documented(UnauthenticatedError, ForbiddenError, RateLimitedError)
+    refusals = documented(UnauthenticatedError, ForbiddenError)
     for route in shown:
         for method in route.methods:
             operation = made["paths"][route.path_format][method.lower()]

@@ -20,7 +20,6 @@ from bots_service.api.problems import answer_error
 from bots_service.api.route_kinds import WORKING_ON, RouteKind, RouteKinds
 from bots_service.errors import DeadlinePassedError, OverloadedError, SlowSenderError
 from bots_service.metrics.process import RequestMetrics
-from bots_service.spans import Span
 
 log = structlog.get_logger("bots_service.overload")
 
@@ -268,8 +267,7 @@ class QueuedRequest:
 
     async def _take_turn(self) -> None:
         if self._line is not None and not self._has_turn:
-            with Span("turn"):
-                await self._line.acquire()
+            await self._line.acquire()
             self._has_turn = True
 
     def _restart(self) -> None:

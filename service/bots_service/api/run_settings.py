@@ -5,10 +5,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from bots_service.core.checks import Tag
-from bots_service.core.mix import MixBalance
 from bots_service.core.run_settings import CapabilityRule, StrategyName
-
-MixWeight = float | list[tuple[int, float]]  # or weights by step, linear in between
 
 
 class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,16 +20,11 @@ class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     capability: CapabilityRule | UnsetType = UNSET
     capability_momentum: float | UnsetType = UNSET
     strategy: StrategyName | UnsetType = UNSET
-    temperature: float | UnsetType = UNSET
-    cooldown: int | UnsetType = UNSET
-    min_effective: float | UnsetType = UNSET
     seed: int | UnsetType = UNSET
     tasks_per_step: int | UnsetType | None = UNSET
     reward_range: tuple[float, float] | UnsetType = UNSET
     lease_seconds: float | UnsetType = UNSET
-    mix: dict[Tag, MixWeight] | UnsetType = UNSET
-    mix_floor: float | UnsetType = UNSET
-    mix_balance: MixBalance | UnsetType = UNSET
+    mix: dict[Tag, float] | UnsetType = UNSET
 
     def given(self) -> dict[str, Any]:
         """Return the settings that were not left out."""

@@ -10,20 +10,16 @@ import structlog
 from fastapi.routing import APIRoute, APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Scope as ASGIScope
 
 from bots_service.api.parameters import use_cases_of
 from bots_service.api.route_kinds import RouteKind
 from bots_service.ports.keys import Scope
-from bots_service.spans import tell_request
 from bots_service.usecases.authenticate import Caller
-
-log = structlog.get_logger("bots_service.audit")
-
 
 MAX_NAME_LENGTH = 128  # a refused request may contain any name
 WHOLE_KEY = re.compile("(bots_[0-9a-f]+_)[0-9a-f]+", re.IGNORECASE)  # a key given where its id belongs
 LOGGED_NAMES = ("dataset", "run")
+LOGGED = (*LOGGED_NAMES, "key")
 
 
 def without_key(request: Request, name: str) -> str:
@@ -34,31 +30,10 @@ def without_key(request: Request, name: str) -> str:
 
 
 def log_names(request: Request, names: Mapping[str, str]) -> None:
-    """Add the names of dataset and run to the request's span and its further log lines."""
+    """Add the names of dataset and run to the request's further log lines."""
     names_to_log = {name: without_key(request, names[name]) for name in LOGGED_NAMES if name in names}
     if names_to_log:
         structlog.contextvars.bind_contextvars(**names_to_log)
-        tell_request(names_to_log)
-
-
-def log_audit(scope: ASGIScope, status: int) -> None:
-    """Write the audit line of a request with its status (0: not answered), if its route is audited.
-
-    The line has the request's id, like every other.
-    """
-    route = scope.get("route")
-    if not isinstance(route, GuardedRoute) or not route.guard.audited:
-        return
-    state = scope.get("state", {})
-    caller = state.get("caller")
-    named = {name: without_key(Request(scope), value) for name, value in scope.get("path_params", {}).items()}
-    key = None if caller is None else caller.key
-    log.info("audit", act=route.name, key=key, status=status, **{**named, **state.get("audited", {})})
-
-
-def add_to_audit(request: Request, **facts: str) -> None:
-    """Add facts to the request's audit line."""
-    request.state.audited = facts
 
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
@@ -92,12 +67,10 @@ class Guard:
     """A route's requirements for its caller, and its kind.
 
     scopes: the caller needs one of them; None: the route is open to everyone.
-    audited: whether each call is logged, whatever its result.
     """
 
     scopes: frozenset[Scope] | None
     about: About
-    audited: bool
     kind: RouteKind
 
 
@@ -105,15 +78,15 @@ _GUARD = "__bots_guard__"
 
 
 def allowed(
-    *scopes: Scope, about: About = About.PATH, kind: RouteKind = RouteKind.CONTROL, audited: bool = False
+    *scopes: Scope, about: About = About.PATH, kind: RouteKind = RouteKind.CONTROL
 ) -> Callable[[Endpoint], Endpoint]:
     """Allow only callers with one of the scopes, for the route's dataset."""
-    return _guarded_by(Guard(frozenset(scopes), about, audited, kind))
+    return _guarded_by(Guard(frozenset(scopes), about, kind))
 
 
 def open_to_all(kind: RouteKind = RouteKind.CONTROL) -> Callable[[Endpoint], Endpoint]:
     """Allow everyone: for probes, whose callers have no key, and for the page, which asks for one."""
-    return _guarded_by(Guard(None, About.NONE, audited=False, kind=kind))
+    return _guarded_by(Guard(None, About.NONE, kind))
 
 
 def _guarded_by(guard: Guard) -> Callable[[Endpoint], Endpoint]:
@@ -143,6 +116,8 @@ class GuardedRoute(APIRoute):
         async def answer(request: Request) -> Response:
             caller = await use_cases_of(request).authenticate(presented_key(request))
             request.state.caller = caller
+            if caller.key is not None:
+                structlog.contextvars.bind_contextvars(key=caller.key)
             log_names(
                 request, request.path_params
             )  # only now, so that unauthorized callers can't write names into the log

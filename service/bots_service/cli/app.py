@@ -6,19 +6,17 @@ import typer
 
 from bots_service import __version__
 from bots_service.cli import backups, comparison, datasets, history, keys, runs, service, steps, tasks
-from bots_service.cli.capacity import capacity
 from bots_service.cli.demo import demo
 from bots_service.cli.doctor import doctor
 from bots_service.cli.failures import OneLineGroup
-from bots_service.cli.help import Commands
-from bots_service.cli.top import top
 
-app = Commands(
+app = typer.Typer(
     name="bots",
     help="Select the RL tasks that a model can learn from right now. "
     "BOTS_URL is the service's address, BOTS_API_KEY your API key.",
     cls=OneLineGroup,
     invoke_without_command=True,
+    no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -34,7 +32,6 @@ def bots(*, version: Annotated[bool, typer.Option("--version", help="Show the ve
 
 app.command()(service.serve)
 app.command()(demo)
-app.command()(top)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(runs.app, name="runs")
 app.command()(steps.select)
@@ -55,5 +52,4 @@ app.add_typer(keys.app, name="keys")
 app.command()(keys.whoami)
 app.command()(service.migrate)
 app.command()(doctor)
-app.command()(capacity)
 app.command()(service.version)

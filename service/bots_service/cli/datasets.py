@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bots_service.cli.connection import AsJson, Dataset, Url, connected
-from bots_service.cli.help import Commands
 from bots_service.cli.output import confirm, count, moment, number, sheet, show, table, task_count
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ class IdSource(StrEnum):
     ROW = "row"
 
 
-app = Commands(help="Create, list, change and delete datasets.")
+app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete datasets.")
 
 Files = Annotated[
     list[Path],

@@ -8,8 +8,7 @@ from textwrap import fill
 from typing import Any
 
 import typer
-
-from bots_service.cli.help import WrappedGroup
+from typer.core import TyperGroup
 
 ERRORS_SHOWN = 3
 INTERRUPTED = 130  # what shells expect after Ctrl-C
@@ -33,7 +32,7 @@ class CommandError(Exception):
     """A command failed; the message says why and what to do."""
 
 
-class OneLineGroup(WrappedGroup):
+class OneLineGroup(TyperGroup):
     """A group of commands that reports every failure in one line."""
 
     def main(self, *args: Any, **kwargs: Any) -> None:

@@ -9,13 +9,12 @@ import typer
 
 from bots_service.cli.connection import AsJson, Url, connected
 from bots_service.cli.failures import CommandError
-from bots_service.cli.help import Commands
 from bots_service.cli.output import moment, sheet, show, table
 
 if TYPE_CHECKING:
     from bots_client import ApiKey
 
-app = Commands(help="Create, list and revoke API keys.")
+app = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
 
 
 class KeyScope(StrEnum):
@@ -58,10 +57,6 @@ def create(
             metavar="PATTERN",
         ),
     ],
-    rate: Annotated[float | None, typer.Option(help="Maximum requests per second.", show_default="unlimited")] = None,
-    burst: Annotated[
-        int | None, typer.Option(help="Maximum burst of requests.", show_default="one second's requests")
-    ] = None,
     expires_in: Annotated[
         float | None,
         typer.Option(help="Lifetime, such as 30d or 12h.", parser=parse_duration, metavar="TIME", show_default="never"),
@@ -70,10 +65,8 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create an API key and show it once; the service stores only its digest."""
-    if rate is None and burst is not None:
-        raise typer.BadParameter("pass --rate too", param_hint="--burst")
     with connected(url) as client:
-        made = client.create_key(name, scopes=scope, datasets=dataset, rate=rate, burst=burst, expires_in_s=expires_in)
+        made = client.create_key(name, scopes=scope, datasets=dataset, expires_in_s=expires_in)
     if made.key is None:
         raise CommandError(
             f"the key was created, but the response was lost; run `bots keys revoke {made.id}` and create another"
@@ -90,7 +83,7 @@ def list_(url: Url = None, as_json: AsJson = False) -> None:
     nothing = "no keys yet: anyone who reaches the service may do everything"
     show(
         {"keys": found},
-        lambda: table("id  name  scopes  datasets  rate  created  state", rows) if found else nothing,
+        lambda: table("id  name  scopes  datasets  created  state", rows) if found else nothing,
         as_json=as_json,
     )
 
@@ -123,13 +116,11 @@ def whoami(url: Url = None, as_json: AsJson = False) -> None:
 
 def described(key: "ApiKey") -> dict[str, str]:
     """Return a key's fields as labelled text."""
-    rate = key.rate_limit
     return {
         "id": key.id,
         "name": key.name,
         "scopes": ", ".join(key.scopes),
         "datasets": ", ".join(key.datasets),
-        "rate": "-" if rate is None else f"{rate.per_second:g}/s, {rate.burst} at once",
         "created": moment(key.created_at),
         "state": state_of(key, datetime.now(UTC)),
     }

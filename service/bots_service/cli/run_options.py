@@ -7,17 +7,12 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
-from bots_service.core.mix import MixBalance
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-MinEffective = Annotated[
-    float | None,
-    typer.Option(help="Leave out tried tasks that are effective with a smaller probability; 0: none."),
-]
 TasksPerStep = Annotated[
     int | None, typer.Option(help="Close a step after this many reported tasks; 0: after each report.", min=0)
 ]
@@ -28,14 +23,9 @@ LeaseSeconds = Annotated[
 MixOption = Annotated[
     list[str] | None,
     typer.Option(
-        help='Weight of a tag; repeat for each. "math=0:3,1000:1" is a schedule by step; "none" ends the mix.',
+        help='Weight of a tag; repeat for each. "none" ends the mix.',
         metavar="TAG=WEIGHT",
     ),
-]
-MixFloor = Annotated[float | None, typer.Option(help="Least share of each tag of the mix.")]
-Balance = Annotated[
-    MixBalance | None,
-    typer.Option(help="What the mix shares out: tasks, effective tasks, or by how much each tag teaches."),
 ]
 Forgetting = Annotated[
     float | None, typer.Option(help="With bots: share of past evidence that each step drops (lambda).")
@@ -66,9 +56,6 @@ def _settings(
     strategy: Annotated[
         StrategyName | None, typer.Option(help="Strategy; default: pass, or thompson with bots.")
     ] = None,
-    temperature: Annotated[float | None, typer.Option(help="Temperature of the softmax strategy.")] = None,
-    cooldown: Annotated[int | None, typer.Option(help="Steps for which a reported task is avoided; 0: none.")] = None,
-    min_effective: MinEffective = None,
     seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     tasks_per_step: TasksPerStep = None,
     reward_range: Annotated[
@@ -76,8 +63,6 @@ def _settings(
     ] = None,
     lease_seconds: LeaseSeconds = None,
     mix: MixOption = None,
-    mix_floor: MixFloor = None,
-    mix_balance: Balance = None,
 ) -> None:
     """Declare one option per setting; never called."""
 
@@ -105,20 +90,19 @@ def with_settings(command: Callable[P, R]) -> Callable[P, R]:
     return parsed
 
 
-def mix_of(options: list[str]) -> dict[str, float | list[tuple[int, float]]]:
-    """Return the mix that options such as "math=3" or "math=0:3,1000:1" describe; "none" is an empty one."""
+def mix_of(options: list[str]) -> dict[str, float]:
+    """Return the mix that options such as "math=3" describe; "none" is an empty one."""
     if options == ["none"]:
         return {}
-    mix: dict[str, float | list[tuple[int, float]]] = {}
+    mix: dict[str, float] = {}
     for option in options:
         tag, _, weight = option.rpartition("=")
         try:
-            points = [point.split(":") for point in weight.split(",")]
-            mix[tag] = float(weight) if ":" not in weight else [(int(step), float(at)) for step, at in points]
+            mix[tag] = float(weight)
         except ValueError:
             tag = ""
         if not tag:
-            raise typer.BadParameter(f"{option!r} is not like math=3 or math=0:3,1000:1", param_hint="--mix")
+            raise typer.BadParameter(f"{option!r} is not like math=3", param_hint="--mix")
     return mix
 
 

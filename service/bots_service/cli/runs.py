@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bots_service.cli.connection import AsJson, Dataset, Url, connected, run_names
-from bots_service.cli.help import Commands
 from bots_service.cli.output import (
     confirm,
     count,
@@ -25,11 +24,11 @@ from bots_service.cli.run_options import NONE_AT_0, Settings, with_settings
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bots_client import Client, MixShare, Resting, Run, RunSummary, VerifierAlarm
+    from bots_client import Client, MixShare, Run, RunSummary, VerifierAlarm
     from bots_client import Fork as Parent
 
 
-app = Commands(help="Create, list, change and delete runs.")
+app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete runs.")
 
 Name = Annotated[str, typer.Argument(help="Name of the run.", autocompletion=run_names)]
 
@@ -238,16 +237,10 @@ def settings_of(run: "Run") -> dict[str, str]:
 def written(value: Any) -> str:
     """Format the value of a setting; "-" if there is none."""
     if isinstance(value, dict):
-        return ", ".join(f"{tag} {weight_of(weight)}" for tag, weight in value.items()) or "-"
+        return ", ".join(f"{tag} {weight:g}" for tag, weight in value.items()) or "-"
     if isinstance(value, list):
         return " ".join(map(str, value))
     return "-" if value is None else str(value)
-
-
-def weight_of(weight: Any) -> str:
-    """Format the weight of a tag, or its schedule, such as "3 at step 0, 1 at step 1000"."""
-    points = weight if isinstance(weight, list) else [(None, weight)]
-    return ", ".join(f"{at:g}" if step is None else f"{at:g} at step {step}" for step, at in points)
 
 
 def state_of(run: "Run") -> dict[str, str]:
@@ -268,19 +261,10 @@ def state_of(run: "Run") -> dict[str, str]:
         "leased": task_count(run.leased),
         **({"in parts": f"{count(run.unfinished_groups)} groups wait for rollouts"} if run.unfinished_groups else {}),
         **({"aborting": f"{task_count(run.aborting_tasks)} always abort"} if run.aborting_tasks else {}),
-        **({"resting": rest} if (rest := rested(run.resting)) else {}),
         **({"alarms": "; ".join(map(alarmed, run.alarms))} if run.alarms else {}),
         **({"shares": "; ".join(map(mixed, run.mix))} if run.mix else {}),
         **({"advice": " ".join(run.advice)} if run.advice else {}),
     }
-
-
-def rested(resting: "Resting") -> str:
-    """Describe which tasks are left out; empty if none is."""
-    if not resting.solved + resting.unsolved:
-        return ""
-    wrong = number(resting.expected_wrong, 1)
-    return f"{count(resting.solved)} solved, {count(resting.unsolved)} never solved; {wrong} expected to be effective"
 
 
 def alarmed(one: "VerifierAlarm") -> str:

@@ -1,7 +1,6 @@
 """`bots select` and `bots report`: one training step by hand."""
 
-import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,15 +20,6 @@ Key = Annotated[
     ),
 ]
 
-MinMean = Annotated[
-    float | None,
-    typer.Option(help="Smallest expected success probability, while enough tasks are free.", min=0, max=1),
-]
-MaxMean = Annotated[
-    float | None, typer.Option(help="Largest expected success probability, while enough tasks are free.", min=0, max=1)
-]
-
-
 TaskCount = Annotated[
     int | None,
     typer.Argument(
@@ -37,23 +27,9 @@ TaskCount = Annotated[
     ),
 ]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="Only tasks with one of these tags.")]
-Quotas = Annotated[
-    list[str] | None,
-    typer.Option("--quota", help="Number (math=24) or share (math=0.75) of tasks with a tag.", metavar="TAG=COUNT"),
-]
 Excluded = Annotated[list[str] | None, typer.Option(help="Task ID to exclude.", metavar="TASK")]
-UniformShare = Annotated[float | None, typer.Option(help="Share of tasks selected uniformly at random.", min=0, max=1)]
-Budget = Annotated[int | None, typer.Option(help="Rollouts of all tasks together, shared out among them.", min=1)]
-LeastRollouts = Annotated[int | None, typer.Option(help="Of each task, with a budget (2).", min=1)]
-MostRollouts = Annotated[int | None, typer.Option(help="Of each task, with a budget (four times the mean).", min=1)]
 Wanted = Annotated[
     int | None, typer.Option(help="Select enough tasks for so many effective groups, in place of COUNT.", min=1)
-]
-Confidence = Annotated[
-    float | None, typer.Option(help="With which probability they are enough (0.9).", min=0.5, max=0.999)
-]
-MostTasks = Annotated[
-    int | None, typer.Option(help="The most tasks for --want-effective (eight times as many).", min=1)
 ]
 
 
@@ -63,67 +39,26 @@ def select(
     *,
     run: RunName = "default",
     tag: Tags = None,
-    quota: Quotas = None,
     exclude: Excluded = None,
-    uniform_share: UniformShare = None,
-    min_mean: MinMean = None,
-    max_mean: MaxMean = None,
-    rollouts_budget: Budget = None,
-    min_rollouts: LeastRollouts = None,
-    max_rollouts: MostRollouts = None,
     want_effective: Wanted = None,
-    confidence: Confidence = None,
-    max_count: MostTasks = None,
     key: Key = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Select the tasks to train on next."""
-    budget, wanted = (rollouts_budget, min_rollouts, max_rollouts), (want_effective, confidence, max_count)
-    wishes = wishes_of(number_of_tasks, budget=budget, wanted=wanted)
+    if (number_of_tasks is None) == (want_effective is None):
+        raise typer.BadParameter("pass either COUNT or --want-effective")
     with connected(url) as client:
         selection = client.select(
             dataset,
+            number_of_tasks,
             run=run,
             tags=tag,
-            quotas=dict(map(quota_of, quota)) if quota else None,
             exclude=exclude,
-            uniform_share=uniform_share,
-            min_mean=min_mean,
-            max_mean=max_mean,
+            want_effective=want_effective,
             idempotency_key=key,
-            **wishes,
         )
     show(selection, lambda: readable(selection), as_json=as_json)
-
-
-def wishes_of(
-    count: int | None,
-    *,
-    budget: tuple[int | None, int | None, int | None],
-    wanted: tuple[int | None, float | None, int | None],
-) -> dict[str, Any]:
-    """Return the number of tasks, and what was asked of their groups, as arguments of `Client.select`.
-
-    Args:
-        count: number of tasks.
-        budget: rollouts in all, least and most of a task.
-        wanted: effective groups, confidence, largest number of tasks.
-    """
-    from bots_client import EffectiveGroups, RolloutsBudget
-
-    (total, least, most), (groups, confidence, max_count) = budget, wanted
-    if (count is None) == (groups is None):
-        raise typer.BadParameter("pass either COUNT or --want-effective")
-    if total is None and (least, most) != (None, None):
-        raise typer.BadParameter("--min-rollouts and --max-rollouts need --rollouts-budget")
-    if groups is None and (confidence, max_count) != (None, None):
-        raise typer.BadParameter("--confidence and --max-count need --want-effective")
-    return {
-        "count": count,
-        "rollouts_budget": None if total is None else RolloutsBudget(total, least, most),
-        "want_effective": None if groups is None else EffectiveGroups(groups, confidence, max_count),
-    }
 
 
 def report(
@@ -166,28 +101,16 @@ def report(
     show(receipt, lambda: receipt_text(receipt), as_json=as_json)
 
 
-def quota_of(text: str) -> tuple[str, int | float]:
-    """Return the tag with its count (`math=24`) or its share (`math=0.75`)."""
-    tag, equals, wanted = text.rpartition("=")
-    if equals and wanted.isdecimal():
-        return tag, int(wanted)
-    if equals and re.fullmatch(r"[01]\.\d+", wanted):
-        return tag, float(wanted)
-    raise typer.BadParameter(f"{text!r} is not TAG=COUNT, as in math=24 or math=0.75", param_hint="--quota")
-
-
 def readable(selection: "Selection") -> "RenderableType":
     """Return a selection as a table."""
     from rich.console import Group
 
-    has_rollouts = any(task.rollouts is not None for task in selection.tasks)
     rows = (
         (
             task.id,
             number(task.draw),
             number(task.mean),
             number(task.effective),
-            *([count(task.rollouts)] * has_rollouts),
         )
         for task in selection.tasks
     )
@@ -195,7 +118,7 @@ def readable(selection: "Selection") -> "RenderableType":
     expected = selection.expected_effective
     wish = "" if expected is None else f"; {number(expected)} effective groups expected"
     line = f"selection {selection.selection_id} at step {count(selection.step)}{wish}{reused}"
-    columns = "task  >draw  >mean  >effective" + "  >rollouts" * has_rollouts
+    columns = "task  >draw  >mean  >effective"
     return Group(table(columns, rows), line)
 
 

@@ -7,7 +7,6 @@ from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief
 from bots_service.core.comparison.refold import still_counting
 from bots_service.core.entries import Entry, Rewind
-from bots_service.core.forecasts import NO_FORECASTS, Forecasts
 from bots_service.core.groups import NOTHING_UNFINISHED
 from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.pool import Pool
@@ -36,14 +35,12 @@ class Refold:
     belief: what the other settings make of the same steps.
     settings: those.
     pool: the tasks as the new run sees them; other predictions may tell them apart than in the run.
-    forecasts: of that belief.
     """
 
     run: RunState
     belief: Belief
     settings: RunSettings
     pool: Pool
-    forecasts: Forecasts = NO_FORECASTS
 
     @classmethod
     def of(cls, run: RunState, settings: RunSettings, pool: Pool) -> "Refold":
@@ -58,7 +55,7 @@ class Refold:
             pool: the tasks as the run sees them. Where the new one sees others, it knows all its profiles at once.
         """
         own, same = self.pool, self.pool is pool
-        state, belief, forecasts = self.run, self.belief, self.forecasts
+        state, belief = self.run, self.belief
         for entry in entries:
             body = entry.body
             if isinstance(body, Rewind):  # what it went back to is where the fold stands
@@ -66,15 +63,14 @@ class Refold:
                 continue
             lesson = lesson_of(state, entry, pool)
             state, _ = advance(state, entry, pool)
-            believed = belief = belief.extended(own, entry.profiles if same else own.profiles)
+            belief = belief.extended(own, entry.profiles if same else own.profiles)
             if len(lesson.forgotten):
                 belief = belief.forgotten(lesson.forgotten)
             if (step := lesson.step) is not None:
                 rollouts = self.settings.rollouts_per_task or state.totals.rollouts_per_task or 0.0
-                forecasts = forecasts.with_step(believed.distributions(own, step.whole.tasks), step.whole)
                 step = still_counting(replace(step, rollouts=rollouts), belief.longest_lag)
                 belief = belief.fold(own, step, self.settings)
-        return Refold(state, belief, self.settings, own, forecasts)
+        return Refold(state, belief, self.settings, own)
 
     def begin(self) -> RunState:
         """Return the state of a new run that continues here under the other settings, with no step open."""
@@ -89,5 +85,4 @@ class Refold:
             walks=walks,
             open_step=NOTHING_OPEN,
             unfinished=NOTHING_UNFINISHED,
-            forecasts=self.forecasts,
         )

@@ -28,7 +28,6 @@ from bots_service.core.arrays import frozen
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.checks import Arrays, as_count, as_number, require_arrays
 from bots_service.core.evidence import Costs, Evidence
-from bots_service.core.forecasts import Forecasts
 from bots_service.core.guard import streaks
 from bots_service.core.guard.guard import VerifierGuard
 from bots_service.core.open_step import OpenStep
@@ -66,7 +65,6 @@ def encode_state(state: RunState) -> bytes:
         "belief": header,
         "walks": state.walks.encoded(),
         "mix": mix_account.encoded(state.mix),
-        "forecasts": state.forecasts.encoded(),
         "guard": streaks.encoded(state.guard.streaks),
         "open_late": waiting.late,
         "open_expired": waiting.expired,
@@ -108,7 +106,6 @@ def decode_state(blob: bytes) -> RunState:
             open_step=_open_step(header, others),
             totals=_totals(header["totals"]),
             mix=mix_account.decoded(header["mix"]),
-            forecasts=Forecasts.decoded(header["forecasts"]),
             guard=VerifierGuard(streaks.decoded(header["guard"])),
             unfinished=groups.decoded(others),
             aborts=aborts.decoded(others),

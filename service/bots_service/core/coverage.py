@@ -14,11 +14,11 @@ from bots_service.core.arrays import Tasks, contained, places_of
 from bots_service.core.attempts import Attempts
 from bots_service.core.draw.strategies import IN_ORDER
 from bots_service.core.pool import Pool
-from bots_service.core.run_settings import RunSettings, StrategyName
+from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState
 
 # A shuffled pass came to at most 1.4 and .18, choice at random to 1.6 and .22, `pass` to 1.6 and .18 where 29 % of the
-# pool is useless; the nearest to the target under a sharp belief came to 10 and .74: docs/decisions/0041.
+# pool is useless; the nearest to the target under a sharp belief came to 10 and .74.
 MOST_VISITS_PER_MET_TASK = 3.0
 MOST_OF_VISITS = 0.45  # for a tenth of the pool
 SMALLEST_POOL = 20  # in smaller ones chance alone brings choice at random beyond these bounds, now and then
@@ -138,9 +138,6 @@ def _walked(state: RunState, pool: Pool, available: int) -> tuple[int | None, fl
     return done, place / available
 
 
-NEAREST: tuple[StrategyName, ...] = ("thompson", "mean", "softmax")  # return to what is nearest, again and again
-
-
 def _reason(
     settings: RunSettings, available: int, *, pass_steps: int, met: int, per_met: float, largest: float
 ) -> str | None:
@@ -169,10 +166,10 @@ def _reason(
 
 def narrow_advice(settings: RunSettings) -> str:
     """Return what to do about a run that is narrow: the end of its reason."""
-    if settings.strategy in NEAREST:
+    if settings.strategy == "thompson":  # returns to what is nearest, again and again
         return (
             "A model that trains on few tasks may unlearn the others, however high the effective task ratio is: use the"
-            " strategy pass, which meets each task at most once a pass, or set a cooldown."
+            " strategy pass, which meets each task at most once a pass."
         )
     few = "If requests don't name tags that few tasks carry, few tasks are of use by now"
     return f"{few}: add tasks of another difficulty."

@@ -1,10 +1,9 @@
-"""What the tags of a run's mix were owed and given so far, and how often their tasks taught.
+"""What the tags of a run's mix were owed and given so far.
 
 Part of the run's state. Shares are owed for what was reported, so replicas, retries and replays agree, a rewind takes
 the account back, and what was aborted or never came back is owed again.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +11,10 @@ import numpy as np
 
 from bots_service.core.arrays import Tasks, contained
 from bots_service.core.checks import ROUNDING, as_count, as_number
-from bots_service.core.evidence import Evidence
-from bots_service.core.mix import Mix, shares_at
+from bots_service.core.mix import Mix, shares_of
 from bots_service.core.pool import Pool
-from bots_service.core.run_settings import RunSettings
 
 MOST_OWED = 256.0  # tasks; what a tag that had no free task for long makes up for, once it has some again
-WINDOW = 1000  # tasks after which 1/e of what was seen of a tag's groups still counts
-TYPICAL_TASKS = 8.0  # a tag is taken to teach as often as all of them until about so many of its tasks were reported
 NONE = -1  # the source of a task that carries no tag of the mix
 
 
@@ -28,14 +23,11 @@ class MixedTag:
     """The account of one tag of the mix.
 
     owed: tasks that its share came to; given: tasks of it that were reported.
-    tried: tasks reported, earlier ones counting less; effective: those of them whose group has a gradient.
     """
 
     tag: str
     owed: float = 0.0
     given: int = 0
-    tried: float = 0.0
-    effective: float = 0.0
 
     @property
     def missing(self) -> float:
@@ -51,18 +43,15 @@ class MixShare:
     """One tag of a run's mix.
 
     tag: the tag.
-    share: the share of the tasks that it is owed now.
+    share: the share of the tasks that it is owed.
     owed: tasks that its share came to so far, of those reported.
     given: tasks that were reported and count for it.
-    effective_task_ratio: how often a task of it was effective, recent ones counting most; while few were
-        reported, shrunk to that of all tags.
     """
 
     tag: str
     share: float
     owed: float
     given: int
-    effective_task_ratio: float
 
 
 def sources_of(pool: Pool, mix: Mix, tasks: Tasks) -> Tasks:
@@ -92,68 +81,31 @@ def account_of(mix: Mix, account: MixAccount) -> dict[str, MixedTag]:
     return {tag: known.get(tag, MixedTag(tag)) for tag in mix}
 
 
-def shares_now(settings: RunSettings, account: MixAccount, step: int) -> dict[str, float]:
-    """Return the share of the tasks that each tag is owed at this step; empty without a mix."""
-    if not settings.mix:
-        return {}
-    teaching = teaching_of(settings.mix, account)
-    return shares_at(settings.mix, step, floor=settings.mix_floor, balance=settings.mix_balance, teaching=teaching)
-
-
-def mix_shares(settings: RunSettings, account: MixAccount, step: int) -> tuple[MixShare, ...]:
+def mix_shares(mix: Mix, account: MixAccount) -> tuple[MixShare, ...]:
     """Return each tag of the mix as it stands, by name; empty without a mix."""
-    teaching, tags = teaching_of(settings.mix, account), account_of(settings.mix, account)
-    return tuple(
-        MixShare(tag, share, tags[tag].owed, tags[tag].given, teaching[tag])
-        for tag, share in shares_now(settings, account, step).items()
-    )
+    shares = shares_of(mix)
+    return tuple(MixShare(tag, shares[tag], one.owed, one.given) for tag, one in account_of(mix, account).items())
 
 
-def teaching_of(mix: Mix, account: MixAccount) -> dict[str, float]:
-    """Return for each tag how often its recent tasks were effective, shrunk to how often those of all tags were."""
-    tags = account_of(mix, account)
-    tried = math.fsum(one.tried for one in tags.values())
-    overall = (math.fsum(one.effective for one in tags.values()) + 1.0) / (tried + 2.0)
-    return {tag: (one.effective + TYPICAL_TASKS * overall) / (one.tried + TYPICAL_TASKS) for tag, one in tags.items()}
-
-
-def after_report(
-    settings: RunSettings,
-    account: MixAccount,
-    pool: Pool,
-    evidence: Evidence,
-    *,
-    step: int,
-) -> MixAccount:
+def after_report(mix: Mix, account: MixAccount, pool: Pool, tasks: Tasks) -> MixAccount:
     """Return the account after a report.
 
     Args:
-        settings: of a run with a mix.
+        mix: of the run; at least one tag.
         account: before.
         pool: the tasks; those appended since the report change nothing.
-        evidence: of the report.
-        step: how many steps had closed.
+        tasks: [n] those that were reported.
     """
-    mix = settings.mix
-    if len(evidence) == 0:
+    if len(tasks) == 0:
         return account
-    shares = shares_now(settings, account, step)
-    sources = sources_of(pool, mix, evidence.tasks) + 1
-    given = np.bincount(sources, minlength=len(mix) + 1)[1:].tolist()
-    effective = np.bincount(sources[evidence.effective], minlength=len(mix) + 1)[1:].tolist()
-    reported = sum(given)
-    kept = WINDOW / (WINDOW + reported)
-    grown = tuple(
-        MixedTag(
-            tag=tag,
-            owed=one.owed + shares[tag] * reported,
-            given=one.given + given[number],
-            tried=one.tried * kept + given[number],
-            effective=one.effective * kept + effective[number],
+    shares, given = shares_of(mix), counts_by_tag(pool, mix, tasks)
+    reported = sum(given.values())
+    return _bounded(
+        tuple(
+            MixedTag(tag, one.owed + shares[tag] * reported, one.given + given[tag])
+            for tag, one in account_of(mix, account).items()
         )
-        for number, (tag, one) in enumerate(account_of(mix, account).items())
     )
-    return _bounded(grown)
 
 
 def _bounded(account: MixAccount) -> MixAccount:
@@ -162,14 +114,12 @@ def _bounded(account: MixAccount) -> MixAccount:
     if largest <= MOST_OWED:
         return account
     scale = MOST_OWED / largest
-    return tuple(
-        MixedTag(one.tag, one.given + one.missing * scale, one.given, one.tried, one.effective) for one in account
-    )
+    return tuple(MixedTag(one.tag, one.given + one.missing * scale, one.given) for one in account)
 
 
 def encoded(account: MixAccount) -> list[list[Any]]:
     """Return plain values. Inverse of `decoded`."""
-    return [[one.tag, one.owed, one.given, one.tried, one.effective] for one in account]
+    return [[one.tag, one.owed, one.given] for one in account]
 
 
 def decoded(values: list[list[Any]]) -> MixAccount:
@@ -181,15 +131,12 @@ def decoded(values: list[list[Any]]) -> MixAccount:
     return tuple(_tag_of(*one) for one in values)
 
 
-def _tag_of(tag: Any, owed: Any, given: Any, tried: Any, effective: Any) -> MixedTag:
+def _tag_of(tag: Any, owed: Any, given: Any) -> MixedTag:
     if not isinstance(tag, str):
         raise TypeError(f"{tag!r} is not a tag")
-    return MixedTag(tag, as_number(owed), as_count(given), as_number(tried), as_number(effective))
+    return MixedTag(tag, as_number(owed), as_count(given))
 
 
 def is_possible_account(account: MixAccount) -> bool:
     """Return whether folding a journal could have led to this account."""
-    return all(
-        abs(one.missing) <= MOST_OWED + ROUNDING * one.given and 0.0 <= one.effective <= one.tried <= one.given
-        for one in account
-    )
+    return all(abs(one.missing) <= MOST_OWED + ROUNDING * one.given for one in account)

@@ -9,10 +9,8 @@ from bots_service.core.arrays import Floats, frozen
 from bots_service.core.belief.protocol import Belief
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.pool import Pool
-from bots_service.core.run_settings import StrategyName
 from bots_service.core.state import RunState
 
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS = 20  # equal ones, of [0, 1]
 MOST_ROWS = 16_384  # looked at; of more profiles and tried tasks, evenly spaced ones stand for the rest
 
@@ -23,12 +21,10 @@ class Outlook:
 
     effective_task_ratio: the expected share of them with some rollouts that succeed and some that fail. Rewards other
         than 0 and 1 differ more often than that, so where they are reported uniform sampling reaches more.
-    means: the quantiles QUANTILES of their expected success probabilities.
     distribution: the share of them whose expected success probability lies in each of the BINS; they add up to 1.
     """
 
     effective_task_ratio: float
-    means: tuple[float, ...]
     distribution: tuple[float, ...]
 
 
@@ -48,8 +44,7 @@ def outlook(belief: Belief, pool: Pool, rollouts: float) -> Outlook | None:
     rows = rows[:: -(-len(rows) // MOST_ROWS)]
     distributions, tasks = candidates.profile_beliefs.joined(candidates.own_beliefs).at(rows), tasks[rows]
     ratio = float(np.average(distributions.effective(rollouts), weights=tasks))
-    means = distributions.mean
-    return Outlook(min(max(ratio, 0.0), 1.0), _quantiles(means, tasks), _shares(means, tasks))
+    return Outlook(min(max(ratio, 0.0), 1.0), _shares(distributions.mean, tasks))
 
 
 def rollouts_of(state: RunState) -> float:
@@ -57,22 +52,11 @@ def rollouts_of(state: RunState) -> float:
     return state.totals.rollouts_per_task or state.group_size
 
 
-def _quantiles(values: Floats, weights: np.ndarray) -> tuple[float, ...]:
-    """Return the least value at or below which lies each share of QUANTILES of the weight."""
-    order = np.argsort(values)
-    reached = np.cumsum(weights[order])
-    places = np.searchsorted(reached, np.array(QUANTILES) * reached[-1])
-    return tuple(values[order[places]].tolist())
-
-
 def _shares(values: Floats, weights: np.ndarray) -> tuple[float, ...]:
     """Return which share of the weight lies in each of the BINS; a value of exactly 1 is in the last."""
     places = np.minimum((values * BINS).astype(np.intp), BINS - 1)
     sums = np.bincount(places, weights, BINS)
     return tuple((sums / sums.sum()).tolist())
-
-
-BELIEVING: tuple[StrategyName, ...] = ("thompson", "mean", "softmax")  # strategies that look at the belief
 
 
 def advice(state: RunState, pool: Pool) -> tuple[str, ...]:
@@ -85,10 +69,10 @@ def _without_references(state: RunState, pool: Pool) -> str | None:
     """Warn where what a report shows of a task is forgotten before the task can come up again.
 
     Then only reference pass rates could tell tasks apart. Evidence lasts about 1 / lambda steps, and going round a pool
-    takes as many steps as it has batches. `benchmarks/without_references.py` measures what is left: next to nothing.
+    takes as many steps as it has batches. What is left then is next to nothing.
     """
     settings, forgotten = state.settings, state.belief.forgotten_share(state.settings)
-    if pool.has_references or settings.strategy not in BELIEVING or forgotten == 0.0:
+    if pool.has_references or settings.strategy != "thompson" or forgotten == 0.0:
         return None
     enough = (len(pool) - len(pool.retired)) * forgotten
     tasks_a_step = state.totals.reported / state.step if state.step else 1.0  # unknown yet: the fewest possible
@@ -102,18 +86,14 @@ def _without_references(state: RunState, pool: Pool) -> str | None:
     )
 
 
-NEAREST: tuple[StrategyName, ...] = ("thompson", "mean")  # strategies that take what is nearest to the target
-ENOUGH_COOLDOWN = 30  # steps; in the pilot that docs/tracker.md reports this turned a loss into a gain
-
-
 def _returning(state: RunState) -> str | None:
     """Warn where the same few tasks stay nearest to the target, because what is known of them is never forgotten."""
     settings = state.settings
-    if settings.strategy not in NEAREST or settings.cooldown or state.belief.forgotten_share(settings) > 0.0:
+    if settings.strategy != "thompson" or state.belief.forgotten_share(settings) > 0.0:
         return None
     return (
-        f"The belief of this run forgets nothing, so {settings.strategy!r} returns to the same few tasks near the"
+        "The belief of this run forgets nothing, so 'thompson' returns to the same few tasks near the"
         " target, and the model may unlearn the others. In our own pilot with the tracker, this had the best effective"
         " task ratio, and held-out accuracy fell by 0.06 to 0.09 compared with a shuffled pass. Change the strategy"
-        f" to 'pass', or set a cooldown of about {ENOUGH_COOLDOWN} steps."
+        " to 'pass'."
     )

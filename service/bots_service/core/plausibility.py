@@ -16,12 +16,13 @@ LARGEST_LOG_LOSS = 1e3  # a mean is at least about 1e-19: a prior of 1e-3 compar
 LARGEST_STEP = 2**31 - 1  # as steps are stored
 
 
-def is_possible_evidence(evidence: Evidence, *, tasks: int) -> bool:
+def is_possible_evidence(evidence: Evidence, *, tasks: int, most_trials: float = MAX_TRIALS) -> bool:
     """Return whether reports could have brought this evidence.
 
     Args:
         evidence: any.
         tasks: how many the pool has.
+        most_trials: of one piece.
     """
     successes, failures = evidence.successes, evidence.failures
     if not len(evidence.tasks) == len(successes) == len(failures) == len(evidence.effective):
@@ -30,8 +31,7 @@ def is_possible_evidence(evidence: Evidence, *, tasks: int) -> bool:
         trials = successes + failures
     is_known = (evidence.tasks >= 0) & (evidence.tasks < tasks)
     # False for NaN, too.
-    most = MAX_TRIALS * MOST_PARTS * (1 + ROUNDING)  # a group in parts may bring more rollouts than it said
-    is_counted = (successes >= 0) & (failures >= 0) & (trials > 0) & (trials <= most)
+    is_counted = (successes >= 0) & (failures >= 0) & (trials > 0) & (trials <= most_trials * (1 + ROUNDING))
     return bool((is_known & is_counted).all())
 
 
@@ -91,9 +91,9 @@ def is_possible_state(state: RunState, size: PoolSize) -> bool:
         )
         and state.walks.are_possible(size.tasks)
         and is_possible_account(state.mix)
-        and state.forecasts.is_possible()
         and state.guard.is_possible(state.step)
-        and is_possible_evidence(waiting.evidence, tasks=size.tasks)
+        # A group in parts may bring more rollouts than it said.
+        and is_possible_evidence(waiting.evidence, tasks=size.tasks, most_trials=MAX_TRIALS * MOST_PARTS)
         and state.unfinished.are_possible(size.tasks)
         and state.aborts.are_possible(state.step, size.tasks)
         and are_within(waiting.made_at, max(0, state.step - state.belief.longest_lag), state.step)

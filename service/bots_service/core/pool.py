@@ -12,15 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Bits, Counts, Flags, Floats, Tasks, frozen, tag_bits, united
-from bots_service.core.cells import Cells, cells_of
 from bots_service.core.guard.watched_tags import WatchedTags, watched_tags
 from bots_service.core.permutation import key_of
 from bots_service.core.portable_math import log
-from bots_service.core.receipt import MetricTags, metric_tags
 
 # Parts of a pool that are kept ready: one for each set of tags that selections ask for, and for each tag of a mix. A
-# part takes 1 byte a task of the pool and 8 bytes a task of its own (5 more per own task once shuffled, 4 more once
-# grouped by cell): for a pool of 1e7 and a mix of 32 tags about half a GB.
+# part takes 1 byte a task of the pool and 8 bytes a task of its own (5 more per own task once shuffled): for a pool of
+# 1e7 and a mix of 32 tags about half a GB.
 PARTS_KEPT = 48
 REFERENCE_TRIALS = 16.0  # a pass rate counts as that of so many rollouts, with half a success and a failure more
 WHOLE = 0  # the key of the part that holds all tasks
@@ -91,11 +89,6 @@ class Part:
         ranks = np.repeat(_row_ranks(-_comparable(self.references)), self.members.sizes)
         tasks = self.members.order
         return frozen(tasks[np.lexsort((tasks, ranks))])
-
-    @cached_property
-    def by_cell(self) -> Callable[[Cells], Members]:
-        """Group all tasks by the cells of their pool."""
-        return lru_cache(maxsize=1)(partial(_group_by_cell, self.members.order))
 
     @cached_property
     def shuffled(self) -> Callable[[int, int], Tasks]:
@@ -205,17 +198,6 @@ class Pool:
         probes = [_logits(predictions, is_unpredicted), is_unpredicted]
         return frozen(np.concatenate([np.ones((1, self.profiles)), logits, is_unknown, tags, *probes]))
 
-    @cached_property
-    def cells(self) -> Cells | None:
-        """The profiles in cells of nearly the same pass rates; None where there are too few for that."""
-        is_unknown = np.logical_or.reduce(np.isnan(self.references), axis=1)
-        kinds = None
-        if self.offset_tags or self.prediction_names:
-            carried = self.carried if self.offset_tags else np.zeros(self.profiles, np.uint32)
-            kinds = _row_ranks(np.column_stack([carried, _comparable(self._predicted.T)]))
-        logits = partial(_logits, is_unknown=np.zeros(1, bool))
-        return cells_of(self.references, is_unknown, kinds, self.profile_of, logits=logits)
-
     @property
     def _predicted(self) -> Floats:
         """[C, G] the predictions."""
@@ -232,19 +214,9 @@ class Pool:
         return "_whole" in vars(self) or ("members" in vars(self) and not len(self.retired))
 
     @cached_property
-    def metric_tags(self) -> MetricTags:
-        """The tags for metrics, with the tasks that have them."""
-        return metric_tags(self.tags, len(self))
-
-    @cached_property
     def watched_tags(self) -> WatchedTags:
         """The tags that the verifier guard watches, with the tasks that have them."""
         return watched_tags(self.offset_tags, self.tags, len(self))
-
-    @property
-    def has_metric_tags(self) -> bool:
-        """Whether `metric_tags` is computed; otherwise the first caller waits for a pass over all tasks."""
-        return not self.tags or "metric_tags" in vars(self)
 
     def part(self, tags: tuple[str, ...] = (), also: str | None = None, but: tuple[str, ...] = ()) -> Part:
         """Return the tasks that are not retired and carry any of the tags (none: all) and the tag `also`, if given.
@@ -393,12 +365,6 @@ def _build_part(pool: Pool, tags: tuple[str, ...], also: str | None, but: tuple[
     tasks = np.flatnonzero(included).astype(np.int32)
     members = group_by_profile(tasks, pool.profile_of, pool.profiles)
     return Part(pool.references, members, frozen(included), key, carriers)
-
-
-def _group_by_cell(tasks: Tasks, cells: Cells) -> Members:
-    cell_of = cells.of_task[tasks]
-    starts = np.concatenate([[0], np.cumsum(np.bincount(cell_of, minlength=len(cells)))])
-    return Members(order=frozen(tasks[np.argsort(cell_of, kind="stable")]), starts=frozen(starts))
 
 
 def _shuffle(order: Tasks, seed: int, turn: int) -> Tasks:

@@ -5,8 +5,6 @@ two processes that fold one journal must get the same bytes. So here stand only 
 rounds in one way, in an order that is written down. Each function costs some twenty calls of numpy; that is its price.
 """
 
-from itertools import pairwise
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -116,15 +114,6 @@ def summed(x: NDArray[np.float64]) -> NDArray[np.float64]:
     for each in x:
         total += each
     return total
-
-
-def running(rows: NDArray[np.float64], step: np.ufunc) -> NDArray[np.float64]:
-    """Return the running totals (`add`) or products (`multiply`) of the rows, made one after the other, in place."""
-    if rows.size <= SHORT_ROW * len(rows):
-        return np.asarray(step.accumulate(rows, out=rows), np.float64)
-    for before, row in pairwise(rows):
-        step(before, row, row)
-    return rows
 
 
 def summed_rows(x: NDArray[np.float64]) -> NDArray[np.float64]:

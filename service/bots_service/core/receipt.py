@@ -1,73 +1,12 @@
 """Receipts: the results of folding entries. They follow from the journal, so that they can be computed again."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from bots_service.core.arrays import Bits, Floats, Tasks, frozen, ordered_sum, tag_bits
+from bots_service.core.arrays import Floats, ordered_sum
 from bots_service.core.evidence import NO_COSTS, Costs, Evidence
-
-MOST_TAGS = 16  # with metrics of their own: each costs Prometheus four series per run
-OTHER = "(other)"
-
-
-@dataclass(frozen=True, slots=True)
-class MetricTags:
-    """The tags of a pool for metrics: the most frequent ones, and OTHER.
-
-    names: [T] by descending number of tasks; OTHER is last, if there are further tags.
-    carried: [N] one number a task; its bit t is set where the task carries tag t, or for OTHER one of those tags.
-    """
-
-    names: tuple[str, ...]
-    carried: Bits
-
-
-@dataclass(frozen=True, slots=True)
-class TagSums:
-    """Sums over the tasks that carry a tag, [T] each; a task with several tags counts under each of them.
-
-    names: [T] of the tags.
-    reported: tasks; effective: those whose group of rollouts has a gradient: its rewards differ.
-    rollouts, solved: summed over the tasks; fractional rewards give fractional sums.
-    """
-
-    names: tuple[str, ...]
-    reported: Floats
-    effective: Floats
-    rollouts: Floats
-    solved: Floats
-
-
-def metric_tags(tags: Mapping[str, Tasks], size: int) -> MetricTags:
-    """Return the tags with most tasks, and all others as one.
-
-    Args:
-        tags: for each tag, the tasks that carry it. One that is called like OTHER is one of the others.
-        size: how many tasks there are (N).
-    """
-    by_tasks = sorted(tags, key=lambda tag: (tag == OTHER, -len(tags[tag]), tag))
-    names = [tag for tag in by_tasks[:MOST_TAGS] if tag != OTHER]
-    carriers = [tags[tag] for tag in names]
-    if others := by_tasks[len(names) :]:
-        names.append(OTHER)
-        carriers.append(np.concatenate([tags[tag] for tag in others]))
-    return MetricTags(tuple(names), frozen(tag_bits(carriers, size)))
-
-
-def sums_by_tag(tags: MetricTags, evidence: Evidence) -> TagSums:
-    """Return the sums of the evidence by tag.
-
-    Args:
-        tags: the pool's tags for metrics.
-        evidence: each task once.
-    """
-    carries = (tags.carried[evidence.tasks, None] >> np.arange(len(tags.names), dtype=np.uint32)) & 1  # [B, T]
-    solved, failed = evidence.successes, evidence.failures
-    of_tasks = np.stack([np.ones(len(evidence)), evidence.effective, solved + failed, solved])
-    return TagSums(tags.names, *frozen(of_tasks @ carries.astype(np.float64)))
-
 
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
 BINS = 10  # of a calibration: predictions in [0, 0.1), [0.1, 0.2), and so on
@@ -124,7 +63,6 @@ class Receipt:
     costs: what the rollouts of the tally's step cost.
     brier, log_loss: error of the belief's mean as a prediction of each rollout, made before the step was folded.
     calibration: the same predictions, by bins.
-    tags: the closed step by tag; None where no task has tags, and in a receipt from SQL, which does not keep it.
     skipped: why the fold skipped the entry, a change that its state did not allow; None for all others.
     """
 
@@ -142,7 +80,6 @@ class Receipt:
     new_tasks: int = 0
     distinct_tasks: int = 0
     costs: Costs = NO_COSTS
-    tags: TagSums | None = field(default=None, compare=False)
     skipped: str | None = None
 
 

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from bots_service.core.mix import BALANCES, Mix, MixBalance, read_mix
+from bots_service.core.mix import Mix, read_mix
 from bots_service.errors import Flaw, InvalidSettingsError, not_a_choice
 from bots_service.retention import LEASE_S, LONGEST_LEASE_S
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # they read these settings
     from bots_service.core.belief.protocol import Belief
 
 CapabilityRule = Literal["least_squares", "paper"]  # how c is found; "paper" divides means of a batch
-StrategyName = Literal["thompson", "pass", "mean", "softmax", "uniform", "shuffle", "easy_to_hard", "spaced"]
+StrategyName = Literal["thompson", "pass", "uniform", "shuffle", "easy_to_hard"]
 
 TYPICAL_ROLLOUTS = 16.0  # of a task, before any report says how many; as in the paper
 
@@ -37,20 +37,12 @@ class RunSettings:
         only.
     strategy: how tasks are chosen; where it is not given, the kind of belief says: "thompson" for "bots", "pass" for
         "tracker".
-    temperature: tau of the softmax strategy, > 0.
-    cooldown: the strategies "thompson", "mean" and "softmax" choose a task that was reported in the last so many closed
-        steps only where too few others are free; 0: no step.
-    min_effective: tried tasks that are effective with a smaller probability are chosen only where too few others are
-        free, or by the uniform share; in [0, 1].
     seed: of every draw; the same seed, journal and calls give the same selections.
     tasks_per_step: close a step after this many reported tasks; None: after each report.
     reward_range: rewards are mapped linearly from here to [0, 1].
     lease_seconds: how long a selected task is kept from other selections.
-    mix: the weight of each tag, or its weights by step: selections keep to their ratios, exactly over time; empty: no
-        tag is owed anything. A task that carries several of the tags counts for the first in alphabetical order.
-    mix_floor: the least share of each of these tags, in [0, 1 / tags].
-    mix_balance: what the weights are shares of: "tasks", or "effective" ones; with "learning" a tag's share follows its
-        weight times how often its tasks are effective.
+    mix: the weight of each tag: selections keep to their ratios, exactly over time; empty: no tag is owed anything. A
+        task that carries several of the tags counts for the first in alphabetical order.
     """
 
     belief: str = "tracker"
@@ -62,16 +54,11 @@ class RunSettings:
     capability: CapabilityRule = "least_squares"
     capability_momentum: float = 0.9
     strategy: StrategyName = "pass"
-    temperature: float = 0.05
-    cooldown: int = 0
-    min_effective: float = 0.0
     seed: int = 0
     tasks_per_step: int | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
     lease_seconds: float = LEASE_S
     mix: Mix = field(default_factory=dict)
-    mix_floor: float = 0.0
-    mix_balance: MixBalance = "tasks"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as plain values, ready for JSON."""
@@ -135,8 +122,6 @@ def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> Ru
         flaw = _flaw_of(name, value)
         if flaw:
             flaws.append(Flaw((name,), flaw))
-    if not flaws and (flaw := _too_high_floor(merged)):
-        flaws.append(Flaw(("mix_floor",), flaw))
     if flaws:
         raise InvalidSettingsError("invalid settings", tuple(flaws))
     if base is None and "strategy" not in given:
@@ -177,18 +162,14 @@ _RANGES: dict[str, tuple[float, float]] = {
     "rollouts_per_task": (1.0, 1e5),
     "target": (0.0, 1.0),
     "capability_momentum": (0.0, 1.0),
-    "temperature": (1e-6, 1e3),
     "lease_seconds": (1.0, LONGEST_LEASE_S),
-    "mix_floor": (0.0, 1.0),
-    "min_effective": (0.0, 1.0),
 }
 _PRIOR_RANGE = (1e-3, 1e6)
 _REWARD_LIMIT = 1e9
-_INTEGERS = {"cooldown": (0, 10**6), "seed": (0, 2**63 - 1), "tasks_per_step": (1, 10**6)}
+_INTEGERS = {"seed": (0, 2**63 - 1), "tasks_per_step": (1, 10**6)}
 _CHOICES = {
     "strategy": get_args(StrategyName),
     "capability": get_args(CapabilityRule),
-    "mix_balance": BALANCES,
 }
 _OPTIONAL = ("rollouts_per_task", "tasks_per_step")
 
@@ -225,13 +206,6 @@ def _unread_by(belief: str) -> dict[str, str]:
     kinds = _kinds()
     read = kinds[belief].own_settings
     return {name: other for other, kind in kinds.items() for name in kind.own_settings if name not in read}
-
-
-def _too_high_floor(values: dict[str, Any]) -> str | None:
-    tags, floor = len(values["mix"]), values["mix_floor"]
-    return (
-        None if tags * floor <= 1 else f"{floor:g} for each of {tags} tags is more than 1 in all; at most {1 / tags:g}"
-    )
 
 
 def _not_one_of(names: tuple[str, ...], value: Any) -> str | None:

@@ -16,14 +16,13 @@ from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep, Distributions
 from bots_service.core.entries import Entry, Forget, Report, Rewind, SettingsChange
 from bots_service.core.evidence import NO_EVIDENCE, Evidence, joined
-from bots_service.core.forecasts import NO_FORECASTS, Forecasts
 from bots_service.core.groups import NOTHING_UNFINISHED, UnfinishedGroups
 from bots_service.core.guard.guard import NO_ALARMS, VerifierGuard
 from bots_service.core.guard.streaks import SeenGroups
 from bots_service.core.mix_account import MixAccount, after_report
 from bots_service.core.open_step import NOTHING_OPEN, OpenStep
 from bots_service.core.pool import NO_TASKS, WHOLE, Pool
-from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, sums_by_tag, tally
+from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, tally
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, changed_settings
 from bots_service.core.totals import Totals
 from bots_service.core.walks import Walks
@@ -42,7 +41,6 @@ class RunState:
     walks: where the passes of the strategy `pass` stand.
     open_step: evidence that waits for its step to close.
     mix: what the tags of the run's mix were owed and given, by the reports of the open step too.
-    forecasts: how many groups the belief expected to be effective, and how many were.
     guard: which rewards look wrong.
     unfinished: groups of which rollouts are to come.
     aborts: how often selections of tasks brought nothing.
@@ -58,7 +56,6 @@ class RunState:
     open_step: OpenStep
     totals: Totals
     mix: MixAccount
-    forecasts: Forecasts = NO_FORECASTS
     guard: VerifierGuard = NO_ALARMS
     unfinished: UnfinishedGroups = NOTHING_UNFINISHED
     aborts: AbortRows = NO_ABORTS
@@ -224,7 +221,6 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
         attempts=before.attempts.with_step(whole, step.number),
         open_step=rest.not_before(step.number - belief.longest_lag),
         totals=totals,
-        forecasts=before.forecasts.with_step(believed, whole),
         guard=_guarded(before, report, step, believed, pool),
     )
     return closed, _receipt(
@@ -232,7 +228,6 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
         step_tally,
         closed=True,
         **_errors(believed, whole),
-        tags=sums_by_tag(pool.metric_tags, whole) if pool.tags else None,
         **facts,
     )
 
@@ -263,7 +258,7 @@ def _waiting(before: RunState, entry: Entry, report: Report, pool: Pool) -> tupl
         before,
         seq=entry.seq,
         belief=before.belief.extended(pool, entry.profiles),
-        walks=_walks_after(before.walks, report),
+        walks=_walks_after(before.walks, reports[-1], waits=len(report.parts) > 0),
         open_step=open_step,
         unfinished=unfinished,
         aborts=aborts,
@@ -280,10 +275,10 @@ def _with_mix(state: RunState, before: RunState, report: Report, pool: Pool) -> 
         report: the report.
         pool: the tasks.
     """
-    if not before.settings.mix:
+    mix = before.settings.mix
+    if not mix:
         return replace(state, mix=()) if state.mix else state
-    account = after_report(before.settings, before.mix, pool, report.evidence, step=before.step)
-    return replace(state, mix=account)
+    return replace(state, mix=after_report(mix, before.mix, pool, report.evidence.tasks))
 
 
 def _guarded(before: RunState, report: Report, step: ClosingStep, believed: Distributions, pool: Pool) -> VerifierGuard:
@@ -303,11 +298,17 @@ def _guarded(before: RunState, report: Report, step: ClosingStep, believed: Dist
     return before.guard.after_step(pool, seen, step=step.number)
 
 
-def _walks_after(walks: Walks, report: Report) -> Walks:
-    """Return the walks after a report; one of tasks that were not selected here says nothing of them."""
-    if report.made_at is None and (len(report.evidence) or len(report.parts)):
-        return walks.restarted()
-    return walks.moved(report.walks)
+def _walks_after(walks: Walks, report: Report, *, waits: bool) -> Walks:
+    """Return the walks after a report; one of tasks that were not selected here says nothing of them.
+
+    Args:
+        walks: before it.
+        report: its whole groups.
+        waits: whether it brought parts of groups; without a whole group it moves nothing until there is one.
+    """
+    if waits and not len(report.evidence) and not len(report.aborted):
+        return walks
+    return walks.restarted() if report.made_at is None and len(report.evidence) else walks.moved(report.walks)
 
 
 def _parted(settings: RunSettings, report: Report, open_step: OpenStep) -> tuple[OpenStep | None, OpenStep]:

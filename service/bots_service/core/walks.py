@@ -12,7 +12,7 @@ from bots_service.core.checks import as_count
 from bots_service.core.permutation import places_of_pass
 from bots_service.core.pool import WHOLE
 
-MOST_WALKS = 128  # of a run: one for each set of tags, or quota, that its selections ask for
+MOST_WALKS = 128  # of a run: one for each set of tags that its selections ask for, and each tag of its mix
 LARGEST_NUMBER = 2**32 - 1  # of a walk: an id has room for no more
 LARGEST_TURN = LARGEST_NUMBER // 2  # so that the passes after it have numbers, too
 

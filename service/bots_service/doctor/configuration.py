@@ -7,7 +7,6 @@ from bots_service.doctor.finding import Finding, ok, problem, warning
 from bots_service.errors import StorageUnavailableError
 from bots_service.serving.listening import is_guarded, is_loopback
 from bots_service.settings import Settings, unknown_variables
-from bots_service.storage.redis.client import read_address
 from bots_service.storage.sql.url import is_postgresql
 
 REDIS_SCHEMES = ("redis", "rediss")
@@ -79,12 +78,9 @@ def stores(settings: Settings) -> Finding:
 
 def redis_url(url: str) -> Finding:
     """Judge the form of Redis's URL."""
-    try:
-        parts, hosts = urlsplit(url), read_address(url).hosts
-    except (StorageUnavailableError, ValueError):
-        parts, hosts = urlsplit(""), ()
+    parts = urlsplit(url)
     if parts.scheme not in REDIS_SCHEMES or not parts.netloc:
         return problem("redis url", "BOTS_REDIS_URL is not a Redis URL", "write redis://USER:PASSWORD@HOST:6379/0")
-    if parts.scheme == "redis" and parts.password and not all(is_loopback(host) for host, _ in hosts):
+    if parts.scheme == "redis" and parts.password and not is_loopback(parts.hostname or "localhost"):
         return warning("redis url", "the password is sent unencrypted", "use rediss:// if Redis supports TLS")
     return ok("redis url", f"{parts.scheme}:// URL")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from bots_service.doctor.finding import Finding, ok, problem, warning
 from bots_service.errors import StorageUnavailableError
-from bots_service.serving.connection import FILES_OF_ITS_OWN
 from bots_service.settings import Settings
 from bots_service.storage.sql.url import sql_url
 
 MIB = 2**20
 GIB = 2**30
+FILES_OF_ITS_OWN = 128  # of the open files that are allowed: the libraries', the database's, the logs', the pools'
 LEAST_FREE = 100 * MIB  # a journal grows by some kilobytes a step: less is gone within a day
 LITTLE_FREE = GIB
 

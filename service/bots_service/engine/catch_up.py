@@ -12,15 +12,11 @@ from bots_service.core.state import RunState
 from bots_service.engine.live_runs import REMEMBERED_RECEIPTS, Folded, LiveRun, LiveRuns
 from bots_service.engine.open_runs import OpenRun
 from bots_service.engine.replay import Replay, SaveSnapshot
-from bots_service.errors import BotsError, StorageUnavailableError, UnknownStepError
-from bots_service.metrics.training import TrainingMetrics
+from bots_service.errors import StorageUnavailableError, UnknownStepError
 from bots_service.ports.hot import NO_TOKEN, KnownState, PublishResult, States
 from bots_service.ports.journal import Journal
-from bots_service.spans import Span
 
 log = structlog.get_logger(__name__)
-
-MAX_REFOLDED = 256  # entries, so that no report waits long; an active replica is only a few entries behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +28,6 @@ class CatchUp:
     live: LiveRuns
     save_snapshot: SaveSnapshot
     replay: Replay
-    metrics: TrainingMetrics
 
     def known(self, run: OpenRun) -> KnownState | None:
         """Return the newest state in this process; other replicas may have published a newer one."""
@@ -70,16 +65,12 @@ class CatchUp:
             seq: the entry.
             token: the hot store's token from before the run's head was read, if the store had no trusted state.
         """
-        with Span("catch up", self.metrics.catch_up_seconds, seq=seq):
-            return await self._through(run, seq, token)
-
-    async def _through(self, run: OpenRun, seq: int, token: str | None) -> KnownState:
         live = self.live(run.row.id)
         live.wanted = max(live.wanted, seq)
         asked_after = 0  # entries up to this seq were committed before the token was issued
         while True:
             async with live.folding:
-                known = await self._nearest(run, seq, token)
+                known = await self._nearest(run, seq)
                 if known is not None and known.state.seq >= seq and not known.degraded and token in (None, known.token):
                     return known
                 if token is None:
@@ -87,8 +78,7 @@ class CatchUp:
                 state, receipts = await self._up_to(run, live, None if known is None else known.state)
                 live.unpublished = [*live.unpublished, *receipts][-REMEMBERED_RECEIPTS:]
                 # After folding: a state published earlier would miss acknowledged entries and pass for the newest.
-                with Span("publish", seq=state.seq):
-                    result = await self.states.publish(run.row, state, token)
+                result = await self.states.publish(run.row, state, token)
                 if result in (PublishResult.SHARED, PublishResult.LOCAL):
                     # Reports are acknowledged with these receipts, so this follows the publication.
                     live.acknowledge(state.seq, degraded=result is PublishResult.LOCAL)
@@ -104,13 +94,10 @@ class CatchUp:
             token = (await self.states.newest(run.row)).token
             live.wanted = max(live.wanted, await self.replay.head(run))
 
-    async def _nearest(self, run: OpenRun, seq: int, token: str | None) -> KnownState | None:
+    async def _nearest(self, run: OpenRun, seq: int) -> KnownState | None:
         """Return the state to fold entry `seq` into: a published one if this process misses entries before it."""
         known = self.states.known(run.row)
-        is_near = known is not None and known.state.seq >= seq - 1
-        if token is None:  # with a token, the hot store was just read: this would not measure the process's cache
-            self.metrics.caches.states.looked_up(found=is_near)
-        if is_near:
+        if known is not None and known.state.seq >= seq - 1:
             return known
         await self.states.newest(run.row)
         return self.states.known(run.row)  # a published state, even if nobody knows whether it is the newest
@@ -149,30 +136,6 @@ class CatchUp:
         if receipt is None:
             receipt = (await self._refolded(run, seq - 1, seq))[-1]
         return Folded(receipt, degraded)
-
-    async def by_tag(self, run: OpenRun, receipt: Receipt, since: RunState) -> Receipt:
-        """Return a receipt with its sums by tag, which SQL has not: fold the entry again if another replica folded it.
-
-        A trainer waits for it, so beyond MAX_REFOLDED entries the receipt is returned without them.
-
-        Args:
-            run: the run.
-            receipt: of an entry.
-            since: a state before that entry; a newer one takes less folding.
-        """
-        if not receipt.closed or receipt.tags is not None or not run.dataset.pool.tags:
-            return receipt
-        live = self.live(run.row.id)
-        async with live.refolding:  # one fold serves all waiting callers
-            if receipt.seq not in live.folded and 0 < receipt.seq - since.seq <= MAX_REFOLDED:
-                try:
-                    up_to = max(receipt.seq, min(live.wanted, since.seq + MAX_REFOLDED))
-                    made = [made async for _, page in self.replay.folds(run, since, up_to) for made in page]
-                    live.remember(made, degraded=False)  # another replica published them
-                except BotsError as error:  # the report is committed, and must not fail because of this
-                    log.warning("step_without_tags", run=run.row.name, seq=receipt.seq, reason=str(error))
-        folded = live.folded.get(receipt.seq)
-        return receipt if folded is None else folded.receipt
 
     async def settled(self, run: OpenRun) -> RunState:
         """Return the state after the whole journal, once this process has stored its receipts in SQL."""

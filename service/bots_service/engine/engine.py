@@ -38,7 +38,7 @@ class Engine:
         Args:
             stores: the database.
             hot: the hot store.
-            metrics: counts folds, cache hits and runs.
+            metrics: counts folds and runs.
             snapshot_every: entries between two snapshots of a run.
             cache_bytes: memory limit of open datasets.
             clock: seconds since 1970, UTC.
@@ -46,17 +46,17 @@ class Engine:
         self.answers, self.keys = stores.answers, stores.keys
         self.datasets, self.runs = stores.datasets, stores.runs
         self.journal, self.snapshots, self.retention = stores.journal, stores.snapshots, stores.retention
-        self.courses, self.outlooks, self.sizes = stores.courses, stores.outlooks, stores.sizes
+        self.courses, self.outlooks = stores.courses, stores.outlooks
         self.exports, self.imports = stores.exports, stores.imports
-        self.states, self.leases, self.limits = hot.states, hot.leases, hot.limits
+        self.states, self.leases = hot.states, hot.leases
         self.health = {**stores.health, **hot.health}
         self.metrics, self.at_work = metrics, metrics.runs
         self.live = LiveRuns()
         self.save_snapshot = SaveSnapshot(self.snapshots, every=snapshot_every, clock=clock)
-        self.open_datasets = OpenDatasets(self.datasets, max_bytes=cache_bytes, cache=metrics.caches.datasets)
+        self.open_datasets = OpenDatasets(self.datasets, max_bytes=cache_bytes)
         self.open_runs = OpenRuns(self.runs, self.open_datasets)
         replay = Replay(self.journal, self.snapshots, self.open_runs, metrics)
-        self.catch_up = CatchUp(self.journal, self.states, self.live, self.save_snapshot, replay, metrics)
+        self.catch_up = CatchUp(self.journal, self.states, self.live, self.save_snapshot, replay)
         self.comparing = Comparing(self.journal, replay, self.open_runs)
         self.run_courses = RunCourses(
             self.courses, self.live, self.repair_receipts, CompareWithUniform(self.courses), now=clock

@@ -33,7 +33,6 @@ class LiveRun:
     folding: lock around each fold of entries.
     acknowledging: lock around a fold that reports wait for, so that one fold serves all of them.
     selecting: lock around each draw, so that two draws share no task.
-    refolding: lock around a repeated fold of entries that another replica folded first.
     wanted: the largest seq that a caller waits for; one fold serves all.
     folded: receipts of the newest entries folded in this process, by seq.
     unpublished: receipts of entries folded in this process that other replicas may not see yet.
@@ -43,7 +42,6 @@ class LiveRun:
     folding: asyncio.Lock = field(default_factory=asyncio.Lock)
     acknowledging: asyncio.Lock = field(default_factory=asyncio.Lock)
     selecting: asyncio.Lock = field(default_factory=asyncio.Lock)
-    refolding: asyncio.Lock = field(default_factory=asyncio.Lock)
     wanted: int = 0
     folded: OrderedDict[int, Folded] = field(default_factory=OrderedDict)
     unpublished: list[Receipt] = field(default_factory=list)

@@ -11,7 +11,6 @@ from bots_service.core.predictions import PredictionsKey, seen_with
 from bots_service.core.state import RunState
 from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader, opened
 from bots_service.errors import Flaw, InvalidSelectionError, UnknownRunError
-from bots_service.metrics.training import Cache
 from bots_service.ports.catalog import Datasets, Runs
 from bots_service.ports.records import DatasetRow, Head, OpenDataset, RunRow
 
@@ -24,17 +23,15 @@ SUBSET_TASKS = 32_000_000
 class OpenDatasets:
     """A cache of datasets by name, loaded on first use; the least recently used are evicted."""
 
-    def __init__(self, datasets: Datasets, *, max_bytes: int, cache: Cache) -> None:
+    def __init__(self, datasets: Datasets, *, max_bytes: int) -> None:
         """Create an empty cache.
 
         Args:
             datasets: the store.
             max_bytes: memory limit; the dataset used last always stays.
-            cache: counts hits and misses.
         """
         self._datasets = datasets
         self._max_bytes = max_bytes
-        self._cache = cache
         self._open: OrderedDict[str, OpenDataset] = OrderedDict()
         self._loading, self._viewing = asyncio.Lock(), asyncio.Lock()
         self._changed: set[str] = set()  # names that changed while a dataset was loading
@@ -46,7 +43,6 @@ class OpenDatasets:
             UnknownDatasetError: it does not exist.
         """
         known = self._open.get(name)
-        self._cache.looked_up(found=known is not None)
         if known is not None:
             self._open.move_to_end(name)
             return known
@@ -105,15 +101,13 @@ class OpenDatasets:
         Raises:
             InvalidSelectionError: it has no such subset.
         """
-        if subset not in dataset.subsets:
-            async with self._viewing:
+        async with self._viewing:
+            if subset not in dataset.subsets:
                 await self._add_subset(dataset, subset)
-        pool = dataset.subsets[subset] = dataset.subsets.pop(subset)  # the one that was used last is dropped last
+            pool = dataset.subsets[subset] = dataset.subsets.pop(subset)  # the one that was used last is dropped last
         return replace(dataset, pool=pool, views={}, subsets={})
 
     async def _add_subset(self, dataset: OpenDataset, subset: str) -> None:
-        if subset in dataset.subsets:  # another request added it meanwhile
-            return
         tasks = await self._datasets.subset(dataset.row.id, subset)
         if tasks is None or last_of(tasks) >= len(dataset.pool):  # the last: another replica appended tasks
             flaw = Flaw(("body", "subset"), f"no subset {subset!r}; post its tasks to the dataset's subsets")

@@ -20,7 +20,6 @@ from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.journal import Journal, Snapshots
 from bots_service.ports.records import IdempotencyKey, RunRow, SnapshotRow
 from bots_service.retention import NEWEST_SNAPSHOTS, SNAPSHOTS_READ
-from bots_service.spans import Span
 
 log = structlog.get_logger(__name__)
 
@@ -117,9 +116,9 @@ class Replay:
                 raise await self.missing_entry(run, state.seq + 1, f"ends before entry {up_to}")
             pool = await self._pool(run, state, entries)
             bases = {entry.seq: await self._base(run, entry) for entry in entries}
-            with Span("fold", self.metrics.fold_seconds, entries=len(entries), seq=entries[-1].seq):
+            with self.metrics.fold_seconds.time():
                 is_small = state.fold_numbers * len(entries) <= SMALL_STATE_NUMBERS
-                if pool.has_metric_tags and is_small:
+                if is_small:
                     state, receipts = fold(state, entries, pool, bases)
                 else:
                     state, receipts = await asyncio.to_thread(fold, state, entries, pool, bases)

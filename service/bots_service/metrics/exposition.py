@@ -11,9 +11,7 @@ LABEL = b"worker"
 ENDINGS = {"counter": "_total", "info": "_info"}  # of the names of families, where their samples have them
 CREATED = "_created"  # when each series began: as many samples again, for what nobody looks at
 ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
-KNOWN_LABELS = (
-    8192  # sets of labels whose text is kept: 32 runs with 16 tags have about 1000, routes and statuses as many
-)
+KNOWN_LABELS = 4096  # sets of labels whose text is kept: those of runs, and some hundreds of routes and statuses
 
 
 def exposition(registry: CollectorRegistry) -> bytes:

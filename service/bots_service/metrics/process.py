@@ -51,13 +51,10 @@ class RequestMetrics:
         self._requests.labels(method, route or NO_ROUTE, status or CLIENT_LEFT).inc()
         self._seconds.labels(method, route or NO_ROUTE).observe(seconds)
 
-    def watch_line(self, working: Callable[[], float], waiting: Callable[[], float]) -> None:
-        """Show how many selects and reports are worked on and wait, whenever Prometheus asks."""
-        for name, says, count in (
-            ("working_requests", "Selects and reports that are being worked on.", working),
-            ("waiting_requests", "Selects and reports that wait for their turn.", waiting),
-        ):
-            Gauge(f"bots_{name}", says, registry=self._registry).set_function(count)
+    def watch_line(self, waiting: Callable[[], float]) -> None:
+        """Show how many selects and reports wait, whenever Prometheus asks."""
+        says = "Selects and reports that wait for their turn."
+        Gauge("bots_waiting_requests", says, registry=self._registry).set_function(waiting)
 
 
 class Metrics:
@@ -68,7 +65,7 @@ class Metrics:
         self.training = TrainingMetrics(self.registry)
         self.requests = RequestMetrics(self.registry)
         ProcessCollector(registry=self.registry)
-        Info("bots_build", "What runs here.", registry=self.registry).info(
+        Info("bots_build", "The versions that run here; always 1.", registry=self.registry).info(
             {"version": __version__, "python": platform.python_version(), "numpy": np.__version__}
         )
 

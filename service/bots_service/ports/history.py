@@ -46,37 +46,6 @@ class Outlooks(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RunSizes:
-    """A run's sizes in SQL. Times are seconds since 1970, UTC; None if there is nothing.
-
-    entries: of the journal, from where it begins;
-    about_bytes: estimated size of their bodies, from the newest ones;
-    oldest_entry_at: when the first of them was appended;
-    snapshots, snapshot_bytes, last_snapshot_at: of the stored states.
-    """
-
-    entries: int
-    about_bytes: int
-    oldest_entry_at: float | None
-    snapshots: int
-    snapshot_bytes: int
-    last_snapshot_at: float | None
-
-
-class Sizes(Protocol):
-    """Sizes of runs."""
-
-    async def measure(self, run: RunRow) -> RunSizes:
-        """Return the run's sizes; takes a few milliseconds for any length of its journal.
-
-        Raises:
-            StorageUnavailableError: the database did not answer.
-            UnknownRunError: the run was deleted.
-        """
-        ...
-
-
 class Retention(Protocol):
     """Deletes old data in small batches, so that other writes never wait long.
 

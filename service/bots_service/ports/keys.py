@@ -1,4 +1,4 @@
-"""API keys: scopes, datasets and rate limits."""
+"""API keys: scopes and datasets."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,14 +20,6 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """A rate limit: a token bucket of `burst` requests, refilled at `per_second`."""
-
-    per_second: float
-    burst: int
-
-
-@dataclass(frozen=True, slots=True)
 class KeyRow:
     """A key as stored in SQL. Times are seconds since 1970, UTC.
 
@@ -42,7 +34,6 @@ class KeyRow:
     digest: bytes = field(repr=False)
     scopes: frozenset[Scope]
     datasets: tuple[str, ...]
-    rate: Rate | None
     created_at: float
     expires_at: float | None
     revoked_at: float | None = None
@@ -100,17 +91,5 @@ class Keys(Protocol):
 
         Raises:
             UnknownApiKeyError: there never was one of this id.
-        """
-        ...
-
-
-class RateLimits(Protocol):
-    """Counts calls. Never raises: without the shared store, each process counts its own."""
-
-    async def hit(self, key_id: str, rate: Rate) -> float:
-        """Count one call of a key, unless the key is over its limit.
-
-        Returns:
-            0 if the call was counted; otherwise the seconds until one would be.
         """
         ...

@@ -357,8 +357,6 @@ class Selection:
     means: [n] expected success probabilities.
     effective: [n] how likely each task's group of rollouts has some that succeed and some that fail.
     reused: how many tasks were on lease already: too few others were left, or they were wanted `first`.
-    rollouts: [n] how many each task gets out of the request's budget; None where it has none.
-    expected_effective: how many of the groups will be effective, on average; only where the request wants so many.
     repeatable: whether other selections may have the same tasks meanwhile; false where the selection was stored.
     """
 
@@ -372,9 +370,12 @@ class Selection:
     draws: Floats
     means: Floats
     effective: Floats
-    rollouts: Tasks | None = None
-    expected_effective: float | None = None
     repeatable: bool = False
+
+    @property
+    def expected_effective(self) -> float:
+        """How many of the groups will be effective, on average."""
+        return float(self.effective.sum())
 
     @property
     def leased(self) -> Tasks:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from bots_service.ports.backup import Exports, Imports
 from bots_service.ports.catalog import Answers, Datasets, Health, Runs
 from bots_service.ports.courses import Courses
-from bots_service.ports.history import Outlooks, Retention, Sizes
+from bots_service.ports.history import Outlooks, Retention
 from bots_service.ports.hot import Leases, States
 from bots_service.ports.journal import Journal, Snapshots
-from bots_service.ports.keys import Keys, RateLimits
+from bots_service.ports.keys import Keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,6 @@ class DurableStores:
     snapshots: Snapshots
     courses: Courses
     outlooks: Outlooks
-    sizes: Sizes
     keys: Keys
     retention: Retention
     exports: Exports
@@ -36,6 +35,5 @@ class HotStores:
 
     states: States
     leases: Leases
-    limits: RateLimits
     is_shared: bool
     health: dict[str, Health]

@@ -87,19 +87,6 @@ def let_nobody_in(listener: socket.socket) -> None:
         listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(instructions)))
 
 
-def refuse(listener: socket.socket) -> None:
-    """Refuse new connections until a process listens on the socket again.
-
-    Linux only; elsewhere callers are let in, and wait.
-    """
-    if not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-        return  # nobody listens
-    address = listener.getsockname()
-    with contextlib.suppress(OSError):
-        listener.shutdown(socket.SHUT_RD)
-        listener.bind(address)  # a port that the system chose was given back; one that was named is still ours: EINVAL
-
-
 def is_loopback(host: str) -> bool:
     """Say whether only this machine can reach the address."""
     with contextlib.suppress(ValueError):

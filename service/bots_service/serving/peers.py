@@ -1,6 +1,7 @@
 """Workers of one service exchange their counts, so that any of them can answer for all metrics."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,15 +18,9 @@ ASK_S = 1.0  # a worker that says nothing for so long is left out: it hangs, or 
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """One worker among several.
-
-    folder: where their sockets lie; only this user may enter it.
-    number: which worker this is, 0 to count - 1.
-    """
+    """The workers of one service. folder: where their sockets lie; only this user may enter it."""
 
     folder: Path
-    number: int
-    count: int
 
     @asynccontextmanager
     async def telling(self, own: Callable[[], bytes]) -> AsyncIterator[None]:
@@ -36,30 +31,27 @@ class Peers:
             await writer.drain()
             writer.close()
 
-        path = self._socket(self.number)
-        path.unlink(missing_ok=True)  # of a worker that was killed in this place
-        async with await asyncio.start_unix_server(tell, path):
+        async with await asyncio.start_unix_server(tell, self.folder / f"{os.getpid()}"):
             yield
 
     async def all_of_them(self, own: Callable[[], bytes]) -> bytes:
         """Return the counts of all workers that answer."""
-        others = [number for number in range(self.count) if number != self.number]
+        others = [path for path in self.folder.iterdir() if path.name != f"{os.getpid()}"]
         replies = await asyncio.gather(*map(self._ask, others))
-        texts = {number: text for number, text in zip(others, replies, strict=True) if text}
-        return merged({**texts, self.number: own()})
+        texts = {int(path.name): text for path, text in zip(others, replies, strict=True) if text}
+        return merged({**texts, os.getpid(): own()})
 
-    async def _ask(self, number: int) -> bytes:
+    async def _ask(self, path: Path) -> bytes:
         """Return what another worker counted, nothing where it does not answer."""
         try:
             async with asyncio.timeout(ASK_S):
-                reader, writer = await asyncio.open_unix_connection(self._socket(number))
+                reader, writer = await asyncio.open_unix_connection(path)
                 try:
                     return await reader.read()
                 finally:
                     writer.close()
+        except ConnectionRefusedError:
+            pass  # it died
         except (OSError, TimeoutError) as error:
-            log.warning("worker_not_heard", worker=number, reason=repr(error))
-            return b""
-
-    def _socket(self, number: int) -> Path:
-        return self.folder / f"{number}.sock"
+            log.warning("worker_not_heard", worker=path.name, reason=repr(error))
+        return b""

@@ -2,93 +2,126 @@
 
 import asyncio
 import contextlib
-import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection as Pipe
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from types import FrameType
+from typing import Any, TypeVar
 
-import structlog
 import uvicorn
 
-from bots_service.serving.connection import Connections
-from bots_service.serving.listening import let_nobody_in, listen
+from bots_service.api.app_state import state_of
+from bots_service.api.route_kinds import WORKING_ON, RouteKind
+from bots_service.serving.connection import Connections, HttpConnection
+from bots_service.serving.listening import BACKLOG, let_nobody_in, listen
+from bots_service.serving.peers import Peers
+from bots_service.serving.process import calm_garbage_collection, keep_freed_memory, set_up_logs
+from bots_service.settings import Settings
+from bots_service.wiring import build_app
 
-log = structlog.get_logger("bots_service.serving")
+Result = TypeVar("Result")
 
-
-FINISH_S = 20.0  # requests under way when nothing is accepted any more may take this long to be answered
+# They hold the interpreter's lock most of the time, so more would only pass it to and fro; a second one, so that a draw
+# over ten million tasks holds up nobody's small one.
+THREADS = 2
+# Longer than clients and proxies keep an idle connection (httpx 5 s, nginx and AWS's balancers 60 s): the
+# side that closes first may do so just as the other sends a request, and only the client knows that it sends none.
+KEEP_ALIVE_S = 75
+FINISH_S = 20  # requests under way when nothing is accepted any more may take this long to be answered
 LAST_WORDS_S = 0.25  # for clients that are busy, but between two requests when nothing is accepted any more
-CANCEL_S = 1.0  # what was cancelled may tidy up this long
 LOOK_S = 0.02
-READY = "ready"  # what a worker says to its supervisor once it could answer
+
+
+class Threads(ThreadPoolExecutor):
+    """Threads for draws and large folds, and as many for all else: no read of a whole pool holds up a select."""
+
+    def __init__(self) -> None:
+        super().__init__(THREADS, thread_name_prefix="bots-training")
+        self._others = ThreadPoolExecutor(THREADS, thread_name_prefix="bots-worker")
+
+    def submit(self, work: Callable[..., Result], /, *args: Any, **options: Any) -> Future[Result]:
+        """Let the work be done for the request that this is called for."""
+        if WORKING_ON.get() is RouteKind.TRAINING:
+            return super().submit(work, *args, **options)
+        return self._others.submit(work, *args, **options)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End them."""
+        self._others.shutdown(wait, cancel_futures=cancel_futures)
+        super().shutdown(wait, cancel_futures=cancel_futures)
+
+
+class Config(uvicorn.Config):
+    """uvicorn's configuration, as this service has it.
+
+    settings: the service's.
+    peers: the other processes, if it is one of several.
+    """
+
+    def __init__(self, settings: Settings, peers: Peers | None = None) -> None:
+        self.settings = settings
+        self.peers = peers
+        super().__init__(
+            partial(build_app, settings),
+            factory=True,
+            http=HttpConnection,
+            ws="none",
+            loop="uvloop",
+            log_config=None,
+            access_log=False,
+            backlog=BACKLOG,
+            lifespan="off",  # the server opens the stores itself, so that its caller gets the errors
+            server_header=False,
+            proxy_headers=False,  # nothing here asks where a request came from
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=FINISH_S,
+            workers=settings.workers,
+        )
+
+    def configure_logging(self) -> None:
+        """Set up our logs; uvicorn's go there, too."""
+        set_up_logs(self.settings)
 
 
 class DrainingServer(uvicorn.Server):
-    """uvicorn's server with three phases at its end: lame duck, last answers, parting.
+    """uvicorn's server with a lame duck's time before its end.
 
     As a lame duck it accepts and answers everything, and each answer closes its connection, so that at the end no
     client that spoke holds an open one. Then it accepts nothing more, answers what was sent, and parts from those
     connections that were idle all the while.
     """
 
+    config: Config
     server_state: Connections
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        *,
-        drain_s: float,
-        when_serving: Callable[[], object],
-        when_draining: Callable[[], object],
-    ) -> None:
-        """Prepare a server.
-
-        Args:
-            config: uvicorn's.
-            drain_s: how long it is a lame duck.
-            when_serving: called once requests are accepted.
-            when_draining: called as soon as the service is asked to stop.
-        """
+    def __init__(self, config: Config, when_serving: Callable[[], object] = lambda: None) -> None:
+        """Prepare a server. when_serving: called once requests are accepted."""
         super().__init__(config)
         self.server_state = Connections()
-        self._drain_s = drain_s
         self._when_serving = when_serving
-        self._when_draining = when_draining
-        self._supervisor: Pipe | None = None
+        self._when_draining: Callable[[], object] = lambda: None
 
-    def obey(self, supervisor: Pipe) -> None:
-        """Accept requests when the supervisor says so, end when it does, and leave Ctrl-C to it."""
-        self._supervisor = supervisor
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the application's stores, serve, close them.
 
-    async def _is_let_in(self, supervisor: Pipe) -> bool:
-        """Say that requests could be answered; return whether they may be accepted, else this is to end."""
-        try:
-            supervisor.send(READY)
-            while not supervisor.poll():
-                if self.should_exit:
-                    return False
-                await asyncio.sleep(LOOK_S)
-            supervisor.recv()
-        except (EOFError, OSError):
-            self._lose(supervisor)
-            return False
-        asyncio.get_running_loop().add_reader(supervisor.fileno(), self._lose, supervisor)
-        return True
-
-    def _lose(self, supervisor: Pipe) -> None:
-        asyncio.get_running_loop().remove_reader(supervisor.fileno())
-        log.warning("supervisor_lost")
-        self.handle_exit(signal.SIGTERM, None)
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end; a second Ctrl-C ends at once."""
-        if self._supervisor is not None and sig == signal.SIGINT:
-            return
-        self._when_draining()
-        self.server_state.draining = True
-        super().handle_exit(sig, frame)
+        Raises:
+            CannotListenError: another process listened at the address first.
+            StorageUnavailableError: the database can't be opened, or another process has it.
+        """
+        calm_garbage_collection()
+        keep_freed_memory()
+        asyncio.get_running_loop().set_default_executor(Threads())
+        self.config.load()
+        app, peers = self.config.loaded_app, self.config.peers
+        async with app.router.lifespan_context(app), contextlib.AsyncExitStack() as stack:
+            state = state_of(app)
+            self._when_draining = state.use_cases.readiness.drain
+            if peers is not None:
+                await stack.enter_async_context(peers.telling(state.metrics.text))
+                state.metrics_of_all = partial(peers.all_of_them, state.metrics.text)
+            await super().serve(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept requests.
@@ -96,12 +129,16 @@ class DrainingServer(uvicorn.Server):
         Raises:
             CannotListenError: another process listened at the address first.
         """
-        if self._supervisor is not None and not await self._is_let_in(self._supervisor):
-            return
         for listener in sockets or []:
             listen(listener)  # uvicorn would, too, but uvloop keeps a failure to itself
         await super().startup(sockets)
         self._when_serving()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end; a second Ctrl-C ends at once."""
+        self._when_draining()
+        self.server_state.draining = True
+        super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
         """Cut what is stuck, once a second; say whether to end."""
@@ -111,34 +148,28 @@ class DrainingServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drain, then close everything."""
-        self._when_draining()
-        self.server_state.draining = True
         for connection in self.server_state.open():
             connection.finish()
-        await self._until(lambda: False, self._drain_s)
+        await self._until(lambda: False, self.config.settings.drain_s)
         await self._stop_accepting(sockets or [])
         await self._until(lambda: not self.server_state.connections, LAST_WORDS_S)
-        for connection in self.server_state.open():
-            connection.shutdown()
-        if not await self._until(lambda: not (self.server_state.connections or self.server_state.tasks), FINISH_S):
-            await self._give_up()
+        await super().shutdown(sockets)
 
-    async def _until(self, is_so: Callable[[], bool], seconds: float) -> bool:
-        """Wait until it is so, time is up, or somebody is in a hurry; say whether it is so."""
+    async def _until(self, is_so: Callable[[], bool], seconds: float) -> None:
+        """Wait until it is so, time is up, or somebody is in a hurry."""
         give_up = time.monotonic() + seconds
         while not is_so():
             left_s = give_up - time.monotonic()
             if self.force_exit or left_s <= 0:
-                return False
+                return
             await asyncio.sleep(min(LOOK_S, left_s))
             self.server_state.cut_stuck()
-        return True
 
     async def _stop_accepting(self, listeners: Sequence[socket.socket]) -> None:
         """Close the listeners, but serve the connections that the kernel has completed: closing would reset them."""
         let_in = []
         for listener in listeners:
-            if self._supervisor is None:  # otherwise others still use the same socket
+            if self.config.peers is None:  # otherwise others still use the same socket
                 let_nobody_in(listener)
             with contextlib.suppress(BlockingIOError):
                 while True:
@@ -154,15 +185,4 @@ class DrainingServer(uvicorn.Server):
                 await loop.connect_accepted_socket(self._connect, accepted)
 
     def _connect(self) -> asyncio.Protocol:
-        protocol: type[asyncio.Protocol] = self.config.http_protocol_class
-        return protocol(config=self.config, server_state=self.server_state, app_state={})  # type: ignore[call-arg]
-
-    async def _give_up(self) -> None:
-        """Cancel what is still under way."""
-        log.error("requests_cancelled", tasks=len(self.server_state.tasks), after_s=FINISH_S)
-        for connection in self.server_state.open():
-            connection.transport.abort()
-        if tasks := set(self.server_state.tasks):
-            for task in tasks:
-                task.cancel("the service is stopping")
-            await asyncio.wait(tasks, timeout=CANCEL_S)
+        return HttpConnection(config=self.config, server_state=self.server_state, app_state={})

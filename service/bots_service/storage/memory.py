@@ -1,4 +1,4 @@
-"""The hot store in this process's memory: newest states, leases and selections, rate limits."""
+"""The hot store in this process's memory: newest states, leases and selections."""
 
 import itertools
 import time
@@ -19,37 +19,8 @@ from bots_service.ports.hot import (
     PublishedState,
     PublishResult,
 )
-from bots_service.ports.keys import Rate
 from bots_service.ports.records import RunRow, Selection
 from bots_service.retention import SELECTIONS_S
-
-REMEMBERED_KEYS = 4096  # more than the keys in use; idle ones are dropped
-
-
-class MemoryRateLimits:
-    """A RateLimits for one process.
-
-    The generic cell rate algorithm: for each key, one number, the time at which its whole burst is available again. A
-    call moves it forward by 1 / rate, and is refused if it would be more than a burst ahead.
-    """
-
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Create it. clock: monotonic seconds."""
-        self._clock = clock
-        self._rested_at: dict[str, float] = {}
-
-    async def hit(self, key_id: str, rate: Rate) -> float:
-        """Count one call of a key; return 0, or in how many seconds the key may call again if it calls too early."""
-        now = self._clock()
-        rested_at = max(self._rested_at.get(key_id, now), now)
-        wait_s = rested_at + (1 - rate.burst) / rate.per_second - now
-        if wait_s > 0:
-            return wait_s
-        self._rested_at[key_id] = rested_at + 1 / rate.per_second
-        if len(self._rested_at) > REMEMBERED_KEYS:
-            self._rested_at = {key: then for key, then in self._rested_at.items() if then > now}
-        return 0.0
-
 
 STATE_BYTES = 4096  # of a state without its arrays, about
 TOKEN = "memory"  # noqa: S105 - not a secret; memory lasts as long as the process, so one token is enough
@@ -200,8 +171,8 @@ class _KeptSelection:
     @property
     def nbytes(self) -> int:
         chosen = self.selection
-        arrays = (chosen.tasks, chosen.draws, chosen.means, chosen.effective, chosen.rollouts)
-        return SELECTION_BYTES + sum(array.nbytes for array in arrays if array is not None)
+        arrays = (chosen.tasks, chosen.draws, chosen.means, chosen.effective)
+        return SELECTION_BYTES + sum(array.nbytes for array in arrays)
 
 
 class MemoryLeases:

@@ -14,7 +14,6 @@ from sqlalchemy import URL, Connection, Engine, QueuePool, Transaction, create_e
 from sqlalchemy.exc import DBAPIError
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.spans import followed
 from bots_service.storage.sql.database import Job, Result, storage_errors
 from bots_service.storage.sql.url import ENCODING, sql_url
 from bots_service.storage.sql.work_queue import Lifeline, Promise, WaitingJob, WaitingJobs
@@ -179,11 +178,11 @@ class PostgresDatabase:
 
     def write(self, job: Job[Result], *, lane: object = None) -> asyncio.Future[Result]:
         """Put the job in line at once, and return what it will return, once that is committed to stable storage."""
-        return followed("sql write", self._put(job, is_read=False, lane=lane))
+        return self._put(job, is_read=False, lane=lane)
 
     def read(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Return what the job will return; it sees everything committed before this call, and one state throughout."""
-        return followed("sql read", self._put(job, is_read=True, lane=None))
+        return self._put(job, is_read=True, lane=None)
 
     async def close(self) -> None:
         """Finish what is in line, then close the connections."""

@@ -11,7 +11,6 @@ from typing import Any
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event, make_url
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.spans import followed
 from bots_service.storage.sql.database import Job, Result, storage_errors
 from bots_service.storage.sql.work_queue import WriteThread
 
@@ -88,12 +87,12 @@ class SqliteDatabase:
     def write(self, job: Job[Result], *, lane: object = None) -> asyncio.Future[Result]:  # noqa: ARG002 - one for all
         """Put the job in line at once, and return what it will return, once that is committed to stable storage."""
         self._require_open()
-        return followed("sql write", self._writer.put(job))
+        return self._writer.put(job)
 
     def read(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Return what the job will return; it sees everything committed before this call, and one state throughout."""
         self._require_open()
-        return followed("sql read", asyncio.get_running_loop().run_in_executor(self._readers, self._read, job))
+        return asyncio.get_running_loop().run_in_executor(self._readers, self._read, job)
 
     async def close(self) -> None:
         """Finish what is in line, then give the file back."""

@@ -98,16 +98,14 @@ class UseCases:
 
     def _make_keys(self, e: Engine, admin_digest: bytes | None) -> None:
         self.known_keys = known = KnownKeys(e.keys)
-        self.authenticate = Authenticate(known, e.limits, e.metrics.caches.keys, admin_digest)
+        self.authenticate = Authenticate(known, admin_digest)
         self.create_key = CreateKey(e.keys, known)
         self.revoke_key = RevokeKey(e.keys, known)
 
     def _make_upkeep(self, e: Engine, keep_journal_days: float | None) -> None:
         self.readiness = Readiness(e.health)
         self.follow_replicas = e.follow_replicas
-        self.look_at_run = LookAtRun(
-            e.open_runs, e.catch_up, e.journal, e.leases, e.outlooks, e.sizes, e.at_work, e.judging
-        )
+        self.look_at_run = LookAtRun(e.open_runs, e.catch_up, e.journal, e.leases, e.outlooks, e.at_work, e.judging)
         self.observe_runs = ObserveRuns(self.look_at_run, e.at_work)
         self.export_backup = ExportBackup(e.exports, e.datasets, e.snapshots)
         self.import_backup = ImportBackup(e.imports, e.datasets, e.open_runs, e.states, e.leases, e.notify_replicas)

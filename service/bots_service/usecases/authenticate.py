@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import structlog
 
 from bots_service.engine.background import repeating
-from bots_service.errors import ForbiddenError, RateLimitedError, UnauthenticatedError
-from bots_service.metrics.training import Cache
-from bots_service.ports.keys import EVERY_DATASET, KeyRow, Keys, Rate, RateLimits, Scope, reaches, reaches_run
+from bots_service.errors import ForbiddenError, UnauthenticatedError
+from bots_service.ports.keys import EVERY_DATASET, KeyRow, Keys, Scope, reaches, reaches_run
 
 log = structlog.get_logger(__name__)
 
@@ -187,15 +186,12 @@ class KnownKeys:
 
 @dataclass(frozen=True, slots=True)
 class Authenticate:
-    """Tell who calls, from memory: a request costs a hash and a comparison, and a key with a rate its count.
+    """Tell who calls, from memory: a request costs a hash and a comparison.
 
-    cache: counts how often a key was known.
     admin_digest: of the key that the operator set, None without one.
     """
 
     known: KnownKeys
-    limits: RateLimits
-    cache: Cache
     admin_digest: bytes | None
     clock: Callable[[], float] = time.time
 
@@ -216,7 +212,6 @@ class Authenticate:
 
         Raises:
             UnauthenticatedError: it is missing, or not good.
-            RateLimitedError: it comes too often.
         """
         if self.is_open:
             return ANYBODY
@@ -230,8 +225,6 @@ class Authenticate:
         is_right = hmac.compare_digest(digest, _NO_DIGEST if row is None else row.digest)
         if row is None or not is_right or (row.expires_at is not None and row.expires_at <= self.clock()):
             raise UnauthenticatedError("this key is invalid, expired or revoked")
-        if row.rate is not None:
-            await self._require_rate(row.id, row.rate)
         return Caller(row.id, row.scopes, row.datasets, row.name, row.expires_at)
 
     async def _known(self, presented: str) -> KeyRow | None:
@@ -239,14 +232,6 @@ class Authenticate:
         shape = SHAPE.fullmatch(presented)
         if shape is None:
             return None
-        is_known = self.known.get(shape[1]) is not None
-        self.cache.looked_up(found=is_known)
-        if not is_known:
+        if self.known.get(shape[1]) is None:
             await self.known.look_again()
         return self.known.get(shape[1])
-
-    async def _require_rate(self, key_id: str, rate: Rate) -> None:
-        wait_s = await self.limits.hit(key_id, rate)
-        if wait_s > 0:
-            message = f"this key may call {rate.per_second:g} times a second, {rate.burst} at once"
-            raise RateLimitedError(message, retry_after_s=wait_s)

@@ -10,7 +10,6 @@ from bots_service.core.coverage import Coverage, coverage
 from bots_service.core.guard.guard import VerifierAlarm
 from bots_service.core.mix_account import MixShare, mix_shares
 from bots_service.core.outlook import advice
-from bots_service.core.resting import Resting, resting
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState
 from bots_service.core.totals import Totals
@@ -57,7 +56,6 @@ class RunDescription:
     coverage: how its visits spread over the pool.
     advice: what to know about the run, in sentences.
     mix: the tags of its mix; empty without one.
-    resting: the tasks that it leaves out by `min_effective`.
     alarms: those of its verifier guard that stand.
     """
 
@@ -77,7 +75,6 @@ class RunDescription:
     coverage: Coverage
     advice: tuple[str, ...]
     mix: tuple[MixShare, ...]
-    resting: Resting
     alarms: tuple[VerifierAlarm, ...]
     unfinished_groups: int = 0
     aborting_tasks: int = 0
@@ -103,8 +100,7 @@ class RunDescription:
             degraded=degraded,
             coverage=coverage(state, run.dataset.pool),
             advice=advice(state, run.dataset.pool),
-            mix=mix_shares(state.settings, state.mix, state.step),
-            resting=resting(state.belief, run.dataset.pool, state.settings, state.group_size),
+            mix=mix_shares(state.settings.mix, state.mix),
             alarms=state.guard.described(),
         )
 

@@ -1,14 +1,13 @@
 """Create and revoke API keys."""
 
 import asyncio
-import math
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bots_service.errors import Flaw, InvalidApiKeyError
-from bots_service.ports.keys import EVERY_DATASET, KeyRow, Keys, Rate, Scope
+from bots_service.errors import Flaw, InvalidInputError
+from bots_service.ports.keys import EVERY_DATASET, KeyRow, Keys, Scope
 from bots_service.ports.records import IdempotencyKey
 from bots_service.usecases.authenticate import KnownKeys, digest_of
 
@@ -18,23 +17,13 @@ class NewKey:
     """A key that is wanted.
 
     datasets: patterns of names.
-    per_second: calls; None: as many as it likes. burst: calls at once; None: those of one second.
     expires_in_s: None for a key without end.
     """
 
     name: str
     scopes: frozenset[Scope]
     datasets: tuple[str, ...]
-    per_second: float | None = None
-    burst: int | None = None
     expires_in_s: float | None = None
-
-    @property
-    def rate(self) -> Rate | None:
-        """How often the key may call, None for as often as it likes."""
-        if self.per_second is None:
-            return None
-        return Rate(self.per_second, self.burst or max(1, math.ceil(self.per_second)))
 
     @property
     def can_make_others(self) -> bool:
@@ -61,13 +50,13 @@ class CreateKey:
             by_anybody: no keys guarded the service when it was asked for.
 
         Raises:
-            InvalidApiKeyError: it would be the first, and nobody could make another.
+            InvalidInputError: it would be the first, and nobody could make another.
             UnauthenticatedError: keys guard the service by now.
             LimitReachedError: no more are kept in use.
         """
         if by_anybody and not wish.can_make_others:
             message = "the first key must have scope admin and dataset *, and not expire: nobody could make another"
-            raise InvalidApiKeyError(message, (Flaw(("body",), "this key could not create others"),))
+            raise InvalidInputError(message, (Flaw(("body",), "this key could not create others"),))
         key_id = secrets.token_hex(8)
         key = f"bots_{key_id}_{secrets.token_hex(32)}"
         now = self.clock()
@@ -77,7 +66,6 @@ class CreateKey:
             digest=digest_of(key),
             scopes=wish.scopes,
             datasets=wish.datasets,
-            rate=wish.rate,
             created_at=now,
             expires_at=None if wish.expires_in_s is None else now + wish.expires_in_s,
         )

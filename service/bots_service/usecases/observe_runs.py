@@ -10,9 +10,7 @@ from time import monotonic
 import structlog
 
 from bots_service.core.coverage import coverage
-from bots_service.core.outlook import QUANTILES, Outlook, outlook, rollouts_of
-from bots_service.core.pool import Pool
-from bots_service.core.resting import resting
+from bots_service.core.outlook import outlook, rollouts_of
 from bots_service.core.state import RunState
 from bots_service.engine.background import repeating
 from bots_service.engine.catch_up import CatchUp
@@ -20,14 +18,13 @@ from bots_service.engine.judging import JudgeRuns
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.errors import BotsError, UnknownDatasetError, UnknownRunError
 from bots_service.metrics.run_series import RunsAtWork, RunSeries
-from bots_service.ports.history import Outlooks, RunSizes, Sizes
+from bots_service.ports.history import Outlooks
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal
 
 log = structlog.get_logger(__name__)
 
 
-MEASURED_EVERY_S = 60.0  # a run's size changes slowly
 SPACING = 1000  # outlooks are kept a thousandth of the steps apart, finer than a chart can show
 
 
@@ -36,7 +33,7 @@ class RunObservation:
     """What was seen of a run so far, and when.
 
     series: where it shows.
-    looked, measured: when it was last looked at, and its size.
+    looked: when it was last looked at.
     shown: uid, epoch and seq of the state whose outlook is shown.
     kept: uid, epoch and step of the state whose outlook was kept last.
     judged: uid, epoch and seq of the state after which the run was judged.
@@ -44,7 +41,6 @@ class RunObservation:
 
     series: RunSeries
     looked: float = -math.inf
-    measured: float = -math.inf
     shown: tuple[str, int, int] | None = None
     kept: tuple[str, int, int] | None = None
     judged: tuple[str, int, int] | None = None
@@ -52,25 +48,23 @@ class RunObservation:
 
 @dataclass(frozen=True, slots=True)
 class LookAtRun:
-    """Looks at a run: its newest state, its journal's head, its leases, its size."""
+    """Looks at a run: its newest state, its journal's head, its leases."""
 
     open_runs: OpenRuns
     catch_up: CatchUp
     journal: Journal
     leases: Leases
     outlooks: Outlooks
-    sizes: Sizes
     at_work: RunsAtWork
     judging: JudgeRuns
 
-    async def __call__(self, dataset: str, name: str, seen: RunObservation, *, now: float) -> None:
+    async def __call__(self, dataset: str, name: str, seen: RunObservation) -> None:
         """Look at a run and note what was seen; one that is deleted meanwhile shows nothing.
 
         Args:
             dataset: the run's.
             name: of the run.
             seen: what was seen of it before.
-            now: seconds that only grow.
 
         Raises:
             UnknownDatasetError, UnknownRunError: it is gone.
@@ -85,13 +79,9 @@ class LookAtRun:
         series.step.set(state.step)
         series.unfolded_entries.set(max(0, head.seq - state.seq))
         series.leased_tasks.set(len(leased))
-        if state.belief.capability is not None:
-            series.capability.set(state.belief.capability)
-        series.predictions_outdated.set(run.row.predictions != run.dataset.row.facts.prediction_keys)
         version = (run.row.uid, state.epoch, state.seq)
         if seen.shown != version:
             series.set_strategy(state.settings.strategy)
-            series.set_mix(state.mix)
             series.verifier_alarms.set(len(state.guard.alarms))
             await self._expect(run, state, seen)
             seen.shown = version
@@ -99,26 +89,19 @@ class LookAtRun:
             # It stands still. Lists need this even after a restart, when its state is gone.
             seen.judged = version
             await self.judging.judge(dataset, name)
-        if now - seen.measured >= MEASURED_EVERY_S:
-            sizes = await self.sizes.measure(run.row)
-            if self._is_shown(run, seen):
-                show_sizes(series, sizes)
-                seen.measured = now
 
     async def _expect(self, run: OpenRun, state: RunState, seen: RunObservation) -> None:
         """Show what is expected of the pool and how visits spread over it, and keep both once a step."""
         pool = (await self.open_runs.matching(run, state)).dataset.pool
         found = await asyncio.to_thread(outlook, state.belief, pool, rollouts_of(state))
         covered = await asyncio.to_thread(coverage, state, pool)
-        rests = await asyncio.to_thread(resting, state.belief, pool, state.settings, state.group_size)
         if not self._is_shown(run, seen):
             return
-        seen.series.set_coverage(covered)
-        seen.series.set_predictions(slopes_of(state, pool))
-        seen.series.set_resting(rests)
+        seen.series.reached_share.set(math.nan if covered.reached_share is None else covered.reached_share)
+        seen.series.narrow.set(covered.narrow)
         if found is None:
             return
-        show_outlook(seen.series, found)
+        seen.series.uniform_effective_task_ratio.set(found.effective_task_ratio)
         step = (run.row.uid, state.epoch, state.step)
         if is_due(step, seen.kept):
             await self.outlooks.keep(run.row, state.seq, state.step, found, covered)
@@ -129,13 +112,6 @@ class LookAtRun:
         return self.at_work.series(run.dataset.row.name, run.row.name) is seen.series
 
 
-def slopes_of(state: RunState, pool: Pool) -> dict[str, float]:
-    """Return how far a run's belief trusts each column of predictions, by its name; nothing where it ignores them."""
-    said = state.belief.estimates(pool)
-    slopes = {name: f"prediction_slope_{name}" for name in pool.prediction_names}
-    return {name: said[slope] for name, slope in slopes.items() if slope in said}
-
-
 def is_due(step: tuple[str, int, int], kept: tuple[str, int, int] | None) -> bool:
     """Say whether the outlook at a step is worth keeping after another one: uid, epoch and step of both.
 
@@ -144,27 +120,6 @@ def is_due(step: tuple[str, int, int], kept: tuple[str, int, int] | None) -> boo
     if kept is None or kept[:2] != step[:2]:
         return True
     return step[2] >= kept[2] + max(1, kept[2] // SPACING)
-
-
-def show_outlook(series: RunSeries, found: Outlook) -> None:
-    """Show what is expected of a run's pool."""
-    series.uniform_effective_task_ratio.set(found.effective_task_ratio)
-    series.set_belief_shares(found.distribution)
-    for quantile, mean in zip(QUANTILES, found.means, strict=True):
-        series.set_belief_mean(quantile, mean)
-
-
-def show_sizes(series: RunSeries, found: RunSizes) -> None:
-    """Show what a run takes in SQL."""
-    series.journal_entries.set(found.entries)
-    series.journal_bytes.set(found.about_bytes)
-    series.snapshots.set(found.snapshots)
-    series.snapshot_bytes.set(found.snapshot_bytes)
-    for gauge, at in (
-        (series.journal_oldest_entry_timestamp_seconds, found.oldest_entry_at),
-        (series.last_snapshot_timestamp_seconds, found.last_snapshot_at),
-    ):
-        gauge.set(math.nan if at is None else at)
 
 
 EVERY_S = 1.0
@@ -222,7 +177,7 @@ class ObserveRuns:
             if seen is None or (used < seen.looked and now - seen.looked < IDLE_EVERY_S):
                 continue  # nothing happened here since the last look
             try:
-                await self._look(dataset, run, seen, now=now)
+                await self._look(dataset, run, seen)
                 seen.looked = now
             except (UnknownDatasetError, UnknownRunError):
                 self._at_work.forget(dataset, run)

@@ -32,7 +32,6 @@ from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal
 from bots_service.ports.records import IdempotencyKey, NewEntry
-from bots_service.spans import Span
 from bots_service.usecases.selection_id import LONGEST_ID, Origin, read_id
 
 MAX_OUTCOMES = 65_536
@@ -186,19 +185,14 @@ class ReportOutcomes:
             body = replace(body, made_at=origin.step, walks=origin.walks, selection=selection)
         epoch = None if origin is None else origin.epoch
         try:
-            with Span("append", count=len(request.outcomes)) as span:
-                appended = await self.journal.append(run.row, NewEntry(body, run.dataset.pool.profiles, epoch, key))
-                span.tell(seq=appended.entry.seq)
+            appended = await self.journal.append(run.row, NewEntry(body, run.dataset.pool.profiles, epoch, key))
         except StaleEpochError:
             await self.catch_up.current(run)  # else selections would follow a state from before a rewind
             raise
         folded = await self.catch_up.receipt(run, appended.entry.seq)
-        receipt = folded.receipt
         if not appended.duplicate:  # at a retry the same tasks may be on lease to a later selection
-            with Span("release"):
-                await self.leases.release(run.row, self._done(run, tasks, parts.tasks))
-            receipt = await self.catch_up.by_tag(run, receipt, since=state)
-        return ReportResult(receipt, appended.duplicate, folded.degraded)
+            await self.leases.release(run.row, self._done(run, tasks, parts.tasks))
+        return ReportResult(folded.receipt, appended.duplicate, folded.degraded)
 
     async def _made_at(self, run: OpenRun, request: ReportRequest) -> int:
         """Return the step that outcomes of this age are of.

@@ -1,23 +1,22 @@
 """POST /select: which tasks should be tried next."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from bots_service.core.arrays import Tasks, united
 from bots_service.core.draw.context import DrawContext
-from bots_service.core.draw.enough import USUAL_COUNT, USUAL_DRAWS, count_flaws, counted
-from bots_service.core.draw.group_sizes import budget_flaws, gains_looked_at, sized_groups
 from bots_service.core.draw.selection import (
+    GUESSES,
     LARGEST_COUNT,
+    MOST_TIMES,
     DrawnTasks,
     NamedTasks,
     SelectRequest,
-    fit,
+    enough_tasks,
     select_tasks,
-    wanted_in_all,
 )
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
@@ -28,7 +27,6 @@ from bots_service.errors import Flaw, InvalidInputError, InvalidSelectionError, 
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import NO_TOKEN, KnownState, LeaseResult, Leases, LeaseTicket
 from bots_service.ports.records import IdempotencyKey, OpenDataset, Selection
-from bots_service.spans import Span
 from bots_service.usecases.selection_id import Origin, write_id
 
 # A selection is drawn again for this long and this often where other replicas change the run, or the hot store is wiped
@@ -59,7 +57,7 @@ class SelectTasks:
 
         Raises:
             UnknownDatasetError, UnknownRunError: a name is not known.
-            InvalidSelectionError: a tag or a task is unknown, the quotas exceed the count, or the bounds cross.
+            InvalidSelectionError: a tag or a task is unknown, or the count is not clear.
             PoolTooSmallError: the pool has fewer such tasks.
             KeyReusedError: the key came with another request before.
         """
@@ -67,20 +65,7 @@ class SelectTasks:
             request.dataset, request.run, lambda run: self._select(run, request, once)
         )
         if not again:
-            self.metrics.selected(
-                request.dataset,
-                request.run,
-                tasks=len(selection.tasks),
-                reused=selection.reused,
-                degraded=selection.degraded,
-            )
-            self.metrics.promised(
-                request.dataset,
-                request.run,
-                wanted=request.want_effective or 0,
-                expected=selection.expected_effective or 0.0,
-                rollouts=0 if selection.rollouts is None else int(selection.rollouts.sum()),
-            )
+            self.metrics.selected(request.dataset, request.run, degraded=selection.degraded)
         return selection, dataset, again
 
     async def _select(
@@ -104,7 +89,6 @@ class SelectTasks:
                     selection = _again(taken.previous, once)
                     return selection, (await self.open_runs.with_tasks(run, selection.tasks)).dataset, True
                 if taken.selection is not None:
-                    self.metrics.caches.states.looked_up(found=not is_sure)
                     return taken.selection, run.dataset, False
                 attempts += 1
                 if attempts >= LEAST_ATTEMPTS and asyncio.get_running_loop().time() > give_up:
@@ -128,7 +112,7 @@ class SelectTasks:
         try:
             named = named_tasks(request, run.dataset)
             within = run if request.subset is None else await self.open_runs.within(run, request.subset)
-            with Span("draw", self.metrics.draw_seconds, count=request.count or 0, seq=state.seq):
+            with self.metrics.draw_seconds.time():
                 selection = await _drawn(request, within, state, ticket, named)
         except InvalidInputError:
             if is_sure and await self._is_current(run, known):
@@ -138,16 +122,15 @@ class SelectTasks:
                     raise
                 return LeaseResult(previous=previous)
             return LeaseResult(stale=True)  # another replica may have changed the dataset
-        with Span("lease", count=len(selection.tasks)):
-            return await self.leases.acquire(
-                run.row,
-                selection,
-                ticket,
-                seconds=state.settings.lease_seconds,
-                key=key,
-                fingerprint=fingerprint,
-                reuse=selection.reused > 0,
-            )
+        return await self.leases.acquire(
+            run.row,
+            selection,
+            ticket,
+            seconds=state.settings.lease_seconds,
+            key=key,
+            fingerprint=fingerprint,
+            reuse=selection.reused > 0,
+        )
 
     async def _is_current(self, run: OpenRun, known: KnownState) -> bool:
         """Say whether the run's dataset is the one that stands in SQL.
@@ -171,28 +154,20 @@ async def _drawn(
 
 def is_quick(request: SelectRequest, state: RunState, pool: Pool, leased: Tasks) -> bool:
     """Say whether a draw takes but a millisecond or two: the ordinary one, which never looks at the whole pool."""
-    if not pool.is_grouped or request.tags or request.quotas or request.bounds_means:
+    if not pool.is_grouped or request.tags:
         return False
-    if (
-        state.settings.mix
-        or state.settings.min_effective
-        or state.settings.strategy not in ("thompson", "pass", "spaced")
-    ):
+    if state.settings.mix or state.settings.strategy not in ("thompson", "pass"):
         return False
-    count, draws = (request.count, 1) if request.count else (USUAL_COUNT * (request.want_effective or 1), USUAL_DRAWS)
-    looked_at = len(leased) + draws * QUICK_PER_WANTED * count + gains_looked_at(request)
+    count, draws = (request.count, 1) if request.count else (2 * (request.want_effective or 1), GUESSES)
+    looked_at = len(leased) + draws * QUICK_PER_WANTED * count
     if looked_at > QUICK_NUMBERS:
         return False
-    looked_at += draws * (_walked(count, state, pool) if state.settings.strategy == "pass" else _scored(state, pool))
+    looked_at += draws * (
+        _walked(count, state, pool)
+        if state.settings.strategy == "pass"
+        else pool.profiles + len(state.belief.own_tasks)
+    )
     return looked_at <= QUICK_NUMBERS
-
-
-def _scored(state: RunState, pool: Pool) -> int:
-    """Return about how many profiles and tasks a draw looks at that scores all of which anything is known."""
-    numbers, attempts = pool.profiles + len(state.belief.own_tasks), state.attempts
-    if state.settings.strategy == "spaced" or state.settings.cooldown:
-        numbers += len(attempts.settled) + len(attempts.recent)
-    return numbers
 
 
 def _walked(count: int, state: RunState, pool: Pool) -> int:
@@ -219,20 +194,21 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
     # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
     leased = ticket.leased[ticket.leased < len(pool)]
 
-    def select(request: SelectRequest) -> DrawnTasks:
-        context = context_of(state, seeded(state, ticket.ordinal))
-        return select_tasks(state.belief, pool, request, context, named=named, leased=leased, repeatable=repeatable)
+    def select(count: int) -> DrawnTasks:
+        asked, context = replace(request, count=count), context_of(state, seeded(state, ticket.ordinal))
+        return select_tasks(state.belief, pool, asked, context, named=named, leased=leased, repeatable=repeatable)
 
-    if request.want_effective is not None:
-        available = len(pool.part(request.tags)) - len(pool.part(request.tags).keep(named.excluded))
-        available = LARGEST_COUNT if repeatable else available
-        request = enough_for(
-            request, state, pool, lambda one: select(one).tasks, available=available, ordinal=ticket.ordinal
-        )
-    drawn = select(request)
+    def expected(count: int) -> float:
+        believed = state.belief.distributions(pool, select(count).tasks)
+        return float(believed.effective(state.group_size).sum())
+
+    count = request.count
+    if count is None:
+        part, wanted = pool.part(request.tags), request.want_effective or 1
+        available = LARGEST_COUNT if repeatable else len(part) - len(part.keep(named.excluded))
+        count = enough_tasks(expected, wanted, max(min(MOST_TIMES * wanted, LARGEST_COUNT, available), 1))
+    drawn = select(count)
     believed = state.belief.distributions(pool, drawn.tasks)
-    rollouts, effective = sized_groups(request, believed, state.group_size)
-    expected = None if request.want_effective is None else float(state.forecasts.corrected(effective).sum())
     return Selection(
         id=write_id(run.row, Origin(state.epoch, state.step, state.seq, ticket.ordinal, drawn.walks)),
         epoch=state.epoch,
@@ -243,39 +219,8 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
         tasks=drawn.tasks,
         draws=drawn.draws,
         means=believed.mean,
-        effective=effective,
-        rollouts=rollouts,
-        expected_effective=expected,
+        effective=believed.effective(state.group_size),
         repeatable=repeatable,
-    )
-
-
-def enough_for(
-    request: SelectRequest,
-    state: RunState,
-    pool: Pool,
-    select: Callable[[SelectRequest], Tasks],
-    *,
-    available: int,
-    ordinal: int,
-) -> SelectRequest:
-    """Return a request for effective groups with the count of tasks that gives them.
-
-    Args:
-        request: wants effective groups.
-        state: of the run.
-        pool: the tasks.
-        select: the tasks of a request with a count.
-        available: how many tasks may be selected.
-        ordinal: how many selections were made from this state before.
-    """
-    return counted(
-        request,
-        select,
-        lambda tasks: state.belief.distributions(pool, tasks).effective(state.group_size),
-        forecasts=state.forecasts,
-        available=available,
-        luck=float(seeded(state, ordinal, 1).random()),  # not the number that the draw begins with
     )
 
 
@@ -293,7 +238,6 @@ def context_of(state: RunState, rng: np.random.Generator) -> DrawContext:
         walks=state.walks,
         group_size=state.group_size,
         step=state.step,
-        attempts=state.attempts,
         mix=state.mix,
         aborts=state.aborts,
     )
@@ -303,28 +247,16 @@ def named_tasks(request: SelectRequest, dataset: OpenDataset) -> NamedTasks:
     """Return the tasks that the request names, once it is possible for this dataset.
 
     Raises:
-        InvalidSelectionError: a tag or a task is unknown, the quotas exceed the count, or the bounds cross.
+        InvalidSelectionError: a tag or a task is unknown, or the count is not clear.
     """
-    if flaws := count_flaws(request):
-        raise InvalidSelectionError("invalid selection", tuple(flaws[:20]))
-    known = dataset.pool.tags
+    if (request.count is None) == (request.want_effective is None):
+        flaw = Flaw(("body", "count"), "give either count or want_effective")
+        raise InvalidSelectionError("invalid selection", (flaw,))
     flaws = [
         Flaw(("body", "tags", place), f"no task has the tag {tag!r}")
         for place, tag in enumerate(request.tags)
-        if tag not in known
+        if tag not in dataset.pool.tags
     ]
-    flaws += [
-        Flaw(("body", "quotas", tag), f"no task has the tag {tag!r}") for tag in request.quotas if tag not in known
-    ]
-    count = request.count or USUAL_COUNT * (request.want_effective or 0)
-    if not fit(request.quotas, count):
-        asked = f"{wanted_in_all(request.quotas, count):g}"
-        flaws.append(Flaw(("body", "quotas"), f"the quotas add up to {asked} tasks, more than count {count}"))
-    if request.min_mean > request.max_mean:
-        flaws.append(
-            Flaw(("body", "min_mean"), f"{request.min_mean:g} is larger than max_mean, {request.max_mean:g}; swap them")
-        )
-    flaws += budget_flaws(request)
     wanted = tuple(dict.fromkeys(request.first))
     excluded, first = dataset.ids.find(request.exclude), dataset.ids.find(wanted)
     for name, ids, found in (("exclude", request.exclude, excluded), ("first", wanted, first)):

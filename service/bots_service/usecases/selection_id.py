@@ -11,7 +11,7 @@ from bots_service.core.walks import Walk, walk_numbers
 from bots_service.errors import Flaw, InvalidSelectionError
 from bots_service.ports.records import RunRow
 
-LONGEST_ID = 4096  # characters: one of 65 walks, for 64 quotas and the rest, has up to 2,500
+LONGEST_ID = 4096  # characters: one of 33 walks, for 32 tags of a mix and the rest, has up to 1,300
 # Numbers of bounded length: a state keeps them.
 _PARTS = re.compile(r"[0-9]{1,15}(-[0-9]{1,15}){3}(-[0-9a-f]{1,8}(\.[0-9a-f]{1,8}){3})*", re.ASCII)
 

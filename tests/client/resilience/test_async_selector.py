@@ -6,7 +6,6 @@ import inspect
 import pickle
 import threading
 import time
-from typing import Any
 
 import pytest
 
@@ -207,10 +206,3 @@ def test_it_offers_what_a_selector_does():
     for name in methods(Selector) - NOT_ASYNC:
         one, other = (inspect.signature(getattr(kind, name)) for kind in (Selector, AsyncSelector))
         assert one == other, name
-
-
-def test_something_else_than_a_selector_is_refused():
-    wrong: Any = "guru"
-
-    with pytest.raises(TypeError, match=r"selector: expected a Selector.*write AsyncSelector\(Selector\("):
-        AsyncSelector(wrong)

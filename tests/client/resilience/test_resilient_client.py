@@ -231,7 +231,7 @@ def test_one_outcome_that_cannot_be_true_does_not_cost_the_others(connect, servi
     selection = bots.select(dataset, 4, ids=IDS)
     flawed = [Outcome.counts(selection.ids[0], 9, 4), Outcome.counts("no such task", 1, 4)]
 
-    with pytest.raises(InvalidRequestError, match="no task 'no such task'"):
+    with pytest.raises(InvalidRequestError):
         bots.report(dataset, flawed + outcomes_of(selection)[1:], selection=selection, close_step=True)
 
     run = bots.direct.run(dataset)

@@ -123,15 +123,16 @@ def test_what_selections_may_hold_is_passed_on(connect, service, dataset):
         selector.next(2)
 
 
-def test_bounds_of_the_expected_success_probability_are_passed_on(selector, connect, service):
-    train(selector, 1, rewards=(0,) * 16)
-    means = {task: mean for task, (mean, _) in belief_in(selector).items()}
-    hard = sorted(means, key=lambda task: means[task])[:4]
-    bound = (max(means[task] for task in hard) + min(means[task] for task in means.keys() - hard)) / 2
-    below = Selector(connect(service), selector.dataset, ids=IDS, max_mean=bound)
-    above = Selector(connect(service), selector.dataset, ids=IDS, min_mean=bound)
-    assert set(below.next(4).ids) == set(hard)
-    assert not set(above.next(36).ids) & set(hard)
+def test_the_service_selects_enough_tasks_and_without_it_twice_as_many_come(connect, service, dataset):
+    selection = Selector(connect(service), dataset, ids=IDS).next(want_effective=5)
+    assert 5 <= len(selection.tasks) <= len(IDS)
+    assert (selection.expected_effective or 0.0) >= 5
+    alone = Selector(connect(NOWHERE), "guru", ids=IDS)
+    assert len(alone.next(want_effective=6).tasks) == 12
+    assert sorted(alone.next(want_effective=len(IDS)).ids) == sorted(IDS)
+    for count, wanted in ((None, None), (3, 3)):
+        with pytest.raises(TypeError, match="either count or want_effective"):
+            alone.next(count, want_effective=wanted)
 
 
 @pytest.mark.parametrize(

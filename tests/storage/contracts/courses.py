@@ -38,7 +38,7 @@ async def act(stores: Stores, run: RunRow, kinds: list[tuple[str, int]]) -> list
     for seq, (kind, number) in enumerate(kinds, start=1):
         body: Body = made.report(seq)
         if kind == "change":
-            body = SettingsChange({"strategy": ("uniform", "mean")[number % 2], "seed": number})
+            body = SettingsChange({"strategy": ("uniform", "shuffle")[number % 2], "seed": number})
         if kind == "rewind":
             target = number % (len(present) + 1)
             present = present[:target]
@@ -197,5 +197,5 @@ async def assert_is_part(
     assert part.estimates.seqs.tolist() == [seq for seq, *_ in history]
     np.testing.assert_allclose(part.estimates.ratios, [made.outlook(seq).effective_task_ratio for seq, *_ in history])
     changes = [number for _, kind, number, _ in history if kind == "change"]
-    wanted = {"strategy": ("uniform", "mean")[changes[-1] % 2], "seed": changes[-1]} if changes else {}
+    wanted = {"strategy": ("uniform", "shuffle")[changes[-1] % 2], "seed": changes[-1]} if changes else {}
     assert part.changed == wanted

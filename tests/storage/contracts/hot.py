@@ -28,9 +28,8 @@ def selection_of(state: RunState, *tasks: int) -> Selection:
     numbers = np.linspace(0.0, 1.0, len(tasks))
     draws = np.full(len(tasks), np.nan)
     chosen = np.array(tasks, np.int32)
-    rollouts = chosen + 2 if len(tasks) == 2 else None
     place = ("id", state.epoch, 0, state.seq, False, 0)
-    return Selection(*place, chosen, draws, numbers, numbers, rollouts, None if rollouts is None else 1.5)
+    return Selection(*place, chosen, draws, numbers, numbers)
 
 
 class Clock:
@@ -262,8 +261,6 @@ class LeasesContract:
         fingerprint, selection = previous
         assert (fingerprint, selection.tasks.tolist(), selection.means.tolist()) == ("f", [1, 2], [0.0, 1.0])
         assert np.isnan(selection.draws).all()
-        assert selection.rollouts is not None
-        assert (selection.rollouts.tolist(), selection.expected_effective) == ([3, 4], 1.5)
         assert await hot.leased() == [1, 2]
         assert (await hot.prepare()).ordinal == 1
         assert (await hot.prepare("k", run_row(2))).previous is None

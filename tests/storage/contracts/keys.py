@@ -6,7 +6,7 @@ from types import NoneType
 import pytest
 
 from bots_service.errors import BusyError, KeyReusedError, LimitReachedError, UnauthenticatedError, UnknownApiKeyError
-from bots_service.ports.keys import KeyRow, KeysInUse, Rate, Scope
+from bots_service.ports.keys import KeyRow, KeysInUse, Scope
 from bots_service.ports.records import Answer
 from bots_service.storage.sql.keys import SqlKeys
 from tests.storage.made import Stores, once
@@ -22,7 +22,6 @@ def key(number: int = 0) -> KeyRow:
         digest=bytes([number]) * 32,
         scopes=frozenset({Scope.SELECT, Scope.REPORT}),
         datasets=("guru*", "b.?"),
-        rate=Rate(2.5, 3),
         created_at=NOW + number,
         expires_at=NOW + 60,
     )
@@ -37,7 +36,7 @@ class KeysContract:
 
     async def test_a_key_comes_back_as_it_was(self, stores: Stores):
         keys = keys_over(stores)
-        plain = replace(key(1), scopes=frozenset({Scope.ADMIN}), datasets=("*",), rate=None, expires_at=None)
+        plain = replace(key(1), scopes=frozenset({Scope.ADMIN}), datasets=("*",), expires_at=None)
 
         assert await keys.add(key(0), first=True) == key(0)
         await keys.add(plain, first=False)

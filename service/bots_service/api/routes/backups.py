@@ -128,7 +128,7 @@ _PRUNE = msgspec.json.Decoder(PruneRequest)
         **documented(*EVERY, *RUN, OverloadedError),
     },
 )
-@allowed(Scope.ADMIN, about=About.WHOLE, audited=True)
+@allowed(Scope.ADMIN, about=About.WHOLE)
 async def export_dataset(request: Request, dataset: DatasetName, run: OneRun = None) -> Response:
     """Stream the dataset with all its runs, or one run of it, as one checksummed file."""
     export = use_cases_of(request).export_backup
@@ -164,7 +164,7 @@ async def export_dataset(request: Request, dataset: DatasetName, run: OneRun = N
         ),
     },
 )
-@allowed(Scope.ADMIN, about=About.EVERY, kind=RouteKind.UPLOAD, audited=True)
+@allowed(Scope.ADMIN, about=About.EVERY, kind=RouteKind.UPLOAD)
 async def import_backup(request: Request, dataset: AsDataset = None, run: AsRun = None) -> Response:
     """Import a dataset with its runs, or one run, from an export: all of it or nothing."""
     use_cases, most = use_cases_of(request), state_of(request.app).uploads.max_bytes
@@ -189,7 +189,7 @@ async def import_backup(request: Request, dataset: AsDataset = None, run: AsRun 
         **documented(*EVERY, *BODY, BusyError),
     },
 )
-@allowed(Scope.ADMIN, about=About.EVERY, audited=True)
+@allowed(Scope.ADMIN, about=About.EVERY)
 async def prune(request: Request) -> Response:
     """Remove old journal entries that a snapshot covers, as the service does every hour."""
     body = Body(request, {JSON: CONTROL_LIMIT})

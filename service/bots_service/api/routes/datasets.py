@@ -172,7 +172,7 @@ EXAMPLE_TASK = TaskRequest("gsm8k-17", [0.25], ["arithmetic"])
         **documented(*EVERY, *BODY, *ONCE, InvalidTasksError, DatasetExistsError, LimitReachedError),
     },
 )
-@allowed(Scope.ADMIN, kind=RouteKind.UPLOAD, audited=True)
+@allowed(Scope.ADMIN, kind=RouteKind.UPLOAD)
 async def put_dataset(
     request: Request,
     dataset: DatasetName,
@@ -235,7 +235,7 @@ async def get_dataset(request: Request, dataset: DatasetName) -> Response:
     openapi_extra=KEYED,
     responses=documented(*EVERY, *ONCE, *DATASET),
 )
-@allowed(Scope.ADMIN, audited=True)
+@allowed(Scope.ADMIN)
 async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
     """Delete a dataset with its runs, journals and snapshots."""
     use_cases = use_cases_of(request)
@@ -257,7 +257,7 @@ async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
         **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError, TaskExistsError, LimitReachedError),
     },
 )
-@allowed(Scope.ADMIN, kind=RouteKind.UPLOAD, audited=True)
+@allowed(Scope.ADMIN, kind=RouteKind.UPLOAD)
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset. Beliefs about its other tasks do not change."""
     use_cases = use_cases_of(request)
@@ -285,7 +285,7 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
         **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError),
     },
 )
-@allowed(Scope.ADMIN, audited=True)
+@allowed(Scope.ADMIN)
 async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
     """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""
     return await _changed_retired(request, dataset, use_cases_of(request).retire_tasks)
@@ -301,7 +301,7 @@ async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
         **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError),
     },
 )
-@allowed(Scope.ADMIN, audited=True)
+@allowed(Scope.ADMIN)
 async def restore_tasks(request: Request, dataset: DatasetName) -> Response:
     """Restore retired tasks: they can be selected again, with what is known of them."""
     return await _changed_retired(request, dataset, use_cases_of(request).restore_tasks)

@@ -18,8 +18,8 @@ from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, Limit, use_cases_of, whole
 from bots_service.api.problems import BODY, EVERY, ONCE, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
-from bots_service.api.security import ANY_SCOPE, About, add_to_audit, allowed, caller_of, guarded_router
-from bots_service.errors import InvalidApiKeyError, LimitReachedError, UnknownApiKeyError
+from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
+from bots_service.errors import LimitReachedError, UnknownApiKeyError
 from bots_service.ports.keys import KeyRow, Scope
 from bots_service.retention import LONGEST_KEY_S
 from bots_service.usecases.authenticate import Caller
@@ -33,17 +33,6 @@ KeyName = Annotated[str, whole("^[^\\x00-\\x1f\\x7f-\\x9f]{1,128}$")]
 Pattern = Annotated[str, whole("^[A-Za-z0-9._*?-]{1,128}(/[A-Za-z0-9._*?-]{1,128})?$")]
 
 
-class RateLimitRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """How often a key may call.
-
-    per_second: calls a second, on average.
-    burst: calls at once after a rest; left out, those of one second.
-    """
-
-    per_second: Annotated[float, Meta(gt=0, le=1e6)]
-    burst: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-
-
 class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A key to create.
 
@@ -51,38 +40,22 @@ class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
     scopes: what the key may do.
     datasets: patterns of the datasets that it reaches, or of their runs, such as guru/alice-*; `*` stands for any
         characters, `?` for one.
-    rate_limit: how often it may call; left out, as often as it likes.
     expires_in_seconds: how long it is valid; left out, until it is revoked.
     """
 
     name: KeyName
     scopes: Annotated[list[Scope], Meta(min_length=1, max_length=8)]
     datasets: Annotated[list[Pattern], Meta(min_length=1, max_length=64)]
-    rate_limit: RateLimitRequest | None = None
     expires_in_seconds: Annotated[float, Meta(gt=0, le=LONGEST_KEY_S)] | None = None
 
     def new_key(self) -> NewKey:
         """Return the key to create."""
-        rate = self.rate_limit
         return NewKey(
             name=self.name,
             scopes=frozenset(self.scopes),
             datasets=tuple(dict.fromkeys(self.datasets)),
-            per_second=None if rate is None else rate.per_second,
-            burst=None if rate is None else rate.burst,
             expires_in_s=self.expires_in_seconds,
         )
-
-
-class RateLimit(Struct, frozen=True):
-    """How often a key may call.
-
-    per_second: calls a second, on average.
-    burst: calls at once after a rest.
-    """
-
-    per_second: float
-    burst: int
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
@@ -93,7 +66,6 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     scopes: what the key may do.
     datasets: patterns of the datasets that it reaches, or of their runs, such as guru/alice-*; `*` stands for any
         characters, `?` for one.
-    rate_limit: how often it may call; null: as often as it likes.
     expires_at: when it expires (RFC 3339, UTC); null: never.
     revoked_at: when it was revoked (RFC 3339, UTC); null: it was not.
     """
@@ -102,7 +74,6 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     name: str
     scopes: list[Scope]
     datasets: tuple[str, ...]
-    rate_limit: RateLimit | None
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
@@ -115,7 +86,6 @@ class ApiKey(Struct, frozen=True, kw_only=True):
             name=row.name,
             scopes=sorted(row.scopes),
             datasets=row.datasets,
-            rate_limit=None if row.rate is None else RateLimit(row.rate.per_second, row.rate.burst),
             created_at=moment(row.created_at),
             expires_at=None if row.expires_at is None else moment(row.expires_at),
             revoked_at=None if row.revoked_at is None else moment(row.revoked_at),
@@ -130,7 +100,6 @@ class NewApiKey(ApiKey, frozen=True, kw_only=True):
     scopes: what the key may do.
     datasets: patterns of the datasets that it reaches, or of their runs, such as guru/alice-*; `*` stands for any
         characters, `?` for one.
-    rate_limit: how often it may call; null: as often as it likes.
     expires_at: when it expires (RFC 3339, UTC); null: never.
     revoked_at: when it was revoked (RFC 3339, UTC); null: it was not.
     key: the key itself, shown once; null when the answer is given again.
@@ -190,12 +159,11 @@ EXAMPLE = ApiKey(
     name="trainer",
     scopes=[Scope.REPORT, Scope.SELECT],
     datasets=("gsm8k*",),
-    rate_limit=RateLimit(100.0, 200),
     created_at=EXAMPLE_TIME,
     expires_at=None,
     revoked_at=None,
 )
-EXAMPLE_REQUEST = KeyRequest("trainer", EXAMPLE.scopes, ["gsm8k*"], RateLimitRequest(100.0, 200))
+EXAMPLE_REQUEST = KeyRequest("trainer", EXAMPLE.scopes, ["gsm8k*"])
 EXAMPLE_CALLER = WhoAmI(guarded=True, name="trainer", scopes=EXAMPLE.scopes, datasets=("gsm8k*",), expires_at=None)
 
 
@@ -207,10 +175,10 @@ EXAMPLE_CALLER = WhoAmI(guarded=True, name="trainer", scopes=EXAMPLE.scopes, dat
     openapi_extra=reads(EXAMPLE_REQUEST),
     responses={
         **answers_with(NewApiKey(**structs.asdict(EXAMPLE), key=None), {201: "The key was created."}),
-        **documented(*EVERY, *BODY, *ONCE, InvalidApiKeyError, LimitReachedError),
+        **documented(*EVERY, *BODY, *ONCE, LimitReachedError),
     },
 )
-@allowed(Scope.ADMIN, about=About.EVERY, audited=True)
+@allowed(Scope.ADMIN, about=About.EVERY)
 async def create_key(request: Request) -> Response:
     """Create a key and return it, once.
 
@@ -225,7 +193,6 @@ async def create_key(request: Request) -> Response:
         nonlocal key
         is_open = caller_of(request).key is None
         row, key = await use_cases.create_key(wanted, body.idempotency_key(), by_anybody=is_open)
-        add_to_audit(request, made=row.id)
         return row
 
     def respond(row: KeyRow) -> Response:
@@ -258,7 +225,7 @@ async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None)
     openapi_extra=KEYED,
     responses=documented(*EVERY, *ONCE, UnknownApiKeyError),
 )
-@allowed(Scope.ADMIN, about=About.EVERY, audited=True)
+@allowed(Scope.ADMIN, about=About.EVERY)
 async def revoke_key(request: Request, key_id: KeyId) -> Response:
     """Revoke a key. Every replica refuses it within 5 seconds."""
     use_cases = use_cases_of(request)

@@ -63,7 +63,7 @@ _FROM_RUN = msgspec.json.Decoder(RunPredictionsRequest)
         **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError, LimitReachedError),
     },
 )
-@allowed(Scope.ADMIN, kind=RouteKind.UPLOAD, audited=True)
+@allowed(Scope.ADMIN, kind=RouteKind.UPLOAD)
 async def put_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
     """Put predicted pass rates from JSON, NDJSON (one task per line) or Parquet, in place of those of the same name.
 
@@ -87,7 +87,7 @@ async def put_predictions(request: Request, dataset: DatasetName, name: Predicti
     openapi_extra=KEYED,
     responses={**answers_with(EXAMPLE), **documented(*EVERY, *ONCE, *DATASET, UnknownPredictionsError)},
 )
-@allowed(Scope.ADMIN, audited=True)
+@allowed(Scope.ADMIN)
 async def drop_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
     """Remove predictions: new runs no longer see them. Runs that know them keep them."""
     use_cases = use_cases_of(request)
@@ -109,7 +109,7 @@ async def drop_predictions(request: Request, dataset: DatasetName, name: Predict
         **documented(*EVERY, *BODY, *ONCE, *RUN, UnknownStepError, InvalidTasksError, LimitReachedError),
     },
 )
-@allowed(Scope.ADMIN, audited=True)
+@allowed(Scope.ADMIN)
 async def put_predictions_of_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Put what a run believes of the tasks that it has evidence of as predictions of its dataset.
 

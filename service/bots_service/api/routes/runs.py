@@ -23,7 +23,6 @@ from bots_service.core.checks import MAX_IDS, Name, TaskId
 from bots_service.core.coverage import Coverage
 from bots_service.core.guard.guard import VerifierAlarm
 from bots_service.core.mix_account import MixShare
-from bots_service.core.resting import Resting
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.totals import Totals
 from bots_service.errors import (
@@ -141,7 +140,6 @@ class Run(Struct, frozen=True):
     coverage: how the visits spread over the pool; a visit is a step that reported the task.
     advice: hints about the run, such as where selection brings little; a sentence or two each.
     mix: the tags of the run's mix, by name; empty without one.
-    resting: the tasks that the run leaves out, by `min_effective`.
     forked_from: the run that it began from, and how (fork, warm_start or replay); null if none.
     predictions: names of the predictions that it knows.
     alarms: those of the verifier guard that stand, the whole run's first.
@@ -165,7 +163,6 @@ class Run(Struct, frozen=True):
     coverage: Coverage
     advice: tuple[str, ...]
     mix: tuple[MixShare, ...]
-    resting: Resting
     forked_from: Parent | None
     created_at: datetime
     predictions: tuple[str, ...]
@@ -193,7 +190,6 @@ class Run(Struct, frozen=True):
             coverage=run.coverage,
             advice=run.advice,
             mix=run.mix,
-            resting=run.resting,
             forked_from=run.row.parent,
             created_at=moment(run.row.created_at),
             predictions=tuple(each.name for each in run.row.predictions),
@@ -268,7 +264,6 @@ EXAMPLE = Run(
     coverage=EXAMPLE_COVERAGE,
     advice=(),
     mix=(),
-    resting=Resting(),
     forked_from=None,
     created_at=EXAMPLE_TIME,
     predictions=("probe",),
@@ -288,7 +283,7 @@ EXAMPLE = Run(
         ),
     },
 )
-@allowed(Scope.ADMIN, audited=True)
+@allowed(Scope.ADMIN)
 async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Create a run, or replace the settings of one whose journal is empty.
 
@@ -346,7 +341,7 @@ async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     openapi_extra=reads(SettingsRequest(target=0.6)),
     responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidSettingsError)},
 )
-@allowed(Scope.ADMIN, audited=True)
+@allowed(Scope.ADMIN)
 async def change_settings(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Change settings from the next step on; written to the journal. Belief and prior are fixed."""
     use_cases = use_cases_of(request)
@@ -371,7 +366,7 @@ def changed_response(result: ChangeRunResult) -> Response:
     openapi_extra=reads(RewindRequest(10)),
     responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *RUN, UnknownStepError)},
 )
-@allowed(Scope.REPORT, audited=True)
+@allowed(Scope.REPORT)
 async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return to the state right after a step closed. Outcomes of earlier selections are refused from then on."""
     use_cases = use_cases_of(request)
@@ -391,7 +386,7 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     openapi_extra=reads(ForgetRequest(["gsm8k-17"])),
     responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidTasksError)},
 )
-@allowed(Scope.REPORT, audited=True)
+@allowed(Scope.REPORT)
 async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Forget what the run knows of some tasks alone; written to the journal.
 
@@ -415,7 +410,7 @@ async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> 
     openapi_extra=KEYED,
     responses=documented(*EVERY, *ONCE, *RUN),
 )
-@allowed(Scope.ADMIN, audited=True)
+@allowed(Scope.ADMIN)
 async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Delete a run. The run `default` is created again at once, empty."""
     use_cases = use_cases_of(request)

@@ -61,7 +61,7 @@ EXAMPLE = Snapshot(12, 0, 12, 240_128, "5f2c9a01d4e65f2c9a01d4e65f2c9a01", EXAMP
     openapi_extra=KEYED,
     responses={**answers_with(EXAMPLE, {201: "The snapshot was stored."}), **documented(*EVERY, *ONCE, *RUN)},
 )
-@allowed(Scope.REPORT, audited=True)
+@allowed(Scope.REPORT)
 async def take_snapshot(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Store the run's present state. The thinning of automatic snapshots does not remove it."""
     use_cases = use_cases_of(request)

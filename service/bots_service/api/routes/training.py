@@ -48,24 +48,22 @@ class SelectedTask(Struct, frozen=True, gc=False, omit_defaults=True):
     id: the task's id.
     draw: the drawn success probability; null where the strategy draws none.
     effective: the probability that of the task's group of rollouts some succeed and some fail.
-    rollouts: how many the task gets; only where the request has a budget of rollouts.
     """
 
     id: str
     draw: float | None
     mean: float
     effective: float
-    rollouts: int | None = None
 
 
-class SelectResponse(Struct, frozen=True, omit_defaults=True):
+class SelectResponse(Struct, frozen=True):
     """A selection.
 
     selection_id: pass it to /report with the tasks' outcomes.
     degraded: another caller may be working on the same tasks, or the belief may be older than what was acknowledged.
     reused: how many tasks were on lease already: too few others were left, or they were wanted `first`.
     tasks: the selected tasks.
-    expected_effective: how many of their groups will be effective, on average; only where the request wants so many.
+    expected_effective: how many of their groups will be effective, on average: the sum of `effective`.
     """
 
     selection_id: str
@@ -77,7 +75,7 @@ class SelectResponse(Struct, frozen=True, omit_defaults=True):
     degraded: bool
     reused: int
     tasks: list[SelectedTask]
-    expected_effective: float | None = None
+    expected_effective: float
 
     @classmethod
     def from_selection(cls, selection: Selection, dataset: OpenDataset, run: str) -> "SelectResponse":
@@ -87,8 +85,6 @@ class SelectResponse(Struct, frozen=True, omit_defaults=True):
         if np.isnan(selection.draws).any():
             draws = [None if draw is None or math.isnan(draw) else draw for draw in draws]
         columns = [ids, draws, selection.means.tolist(), selection.effective.tolist()]
-        if selection.rollouts is not None:
-            columns.append(selection.rollouts.tolist())
         return cls(
             selection_id=selection.id,
             dataset=dataset.row.name,
@@ -177,6 +173,7 @@ EXAMPLE_SELECTION = SelectResponse(
     degraded=False,
     reused=0,
     tasks=[SelectedTask("gsm8k-17", None, 0.48, 0.98), SelectedTask("gsm8k-4", None, 0.4, 0.86)],
+    expected_effective=1.84,
 )
 EXAMPLE_REPORT = ReportRequest(
     dataset="gsm8k",

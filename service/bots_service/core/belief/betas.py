@@ -1,19 +1,15 @@
 """Beta distributions of success probabilities."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincinv, betaln, digamma, xlog1py, xlogy
+from scipy.special import betainc, betaincinv, betaln, xlog1py, xlogy
 
 from bots_service.core.arrays import Counts, Flags, Floats, as_places
-from bots_service.core.portable_math import running
 
 INTERVAL = (0.05, 0.95)
 JEFFREYS = 0.5  # alpha and beta of Jeffreys' prior of a probability
-MOST_EVIDENCE = 1e6  # alpha + beta of a distribution with a bound
-BLOCK = 16_384  # distributions at a time: their numbers stay in the processor's cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +57,6 @@ class Betas:
         none_fails = np.exp(betaln(alpha + rollouts, beta) - whole)
         all_fail = np.exp(betaln(alpha, beta + rollouts) - whole)
         return np.asarray(np.maximum(1.0 - none_fails - all_fail, 0.0), np.float64)
-
-    def gains(self, most: int) -> Floats:
-        """[n, most - 1] by how much each rollout from the second on makes a group likelier effective.
-
-        By E[p^m (1 - p)] + E[(1 - p)^m p], on top of Jeffreys' prior as `effective`.
-        """
-        counts = self._on_jeffreys()
-        whole = np.empty((most, len(self)))
-        whole[0], whole[1:] = counts[0] + counts[1], 1.0
-        running(whole, np.add)
-        alike = counts + np.arange(most - 1.0)[:, None, None]  # [most - 1, 2, n]: all solved, and all failed
-        alike /= whole[:-1, None]
-        running(alike, np.multiply)
-        alike *= counts[::-1]
-        differs = alike[:, 0] + alike[:, 1]
-        differs /= whole[1:]
-        return differs.T
 
     def all_fail(self, rollouts: Counts) -> Floats:
         """[n] E[(1 - p)^m], on top of Jeffreys' prior as `effective`."""
@@ -134,63 +113,3 @@ class Betas:
         """[n] log of each density at its value."""
         alpha, beta = self.alpha, self.beta
         return np.asarray(xlogy(alpha - 1, values) + xlog1py(beta - 1, -values) - betaln(alpha, beta), np.float64)
-
-    def log_bound(self, target: float) -> tuple[Floats, Floats]:
-        """Return log of a bound of the density at the target, and how steep the density's log is there; each [n].
-
-        A concave log density lies below its tangent. Stirling's formula bounds 1 / B(alpha, beta) from above, by a
-        factor of at most 1.13 for alpha and beta >= 1, and is much quicker than `betaln`. The bound is infinite where
-        the log density is not concave, or so narrow that rounding could lift it over the bound.
-        """
-        log_height, slope = np.empty(len(self)), np.empty(len(self))
-        for start in range(0, len(self), BLOCK):
-            block = slice(start, start + BLOCK)
-            alpha, beta = self.alpha[block], self.beta[block]
-            height, slope[block] = _height_and_slope(alpha, beta, target)
-            height[(np.minimum(alpha, beta) < 1) | (alpha + beta > MOST_EVIDENCE)] = np.inf
-            log_height[block] = height
-        return log_height, slope
-
-
-def _height_and_slope(alpha: Floats, beta: Floats, target: float) -> tuple[Floats, Floats]:
-    total = alpha + beta
-    log_height = (total - 0.5) * np.log(total)
-    log_height -= (alpha - 0.5) * np.log(alpha)
-    log_height -= (beta - 0.5) * np.log(beta)
-    log_height += (alpha - 1) * math.log(target)
-    log_height += (beta - 1) * math.log1p(-target)
-    log_height -= 0.5 * math.log(2 * math.pi)
-    return log_height, np.abs((alpha - 1) / target - (beta - 1) / (1 - target))
-
-
-ROUNDING = 1e-6  # of log bounds: a density's rounding must not lift it over its bound
-
-
-@dataclass(frozen=True, slots=True)
-class BetaCells:
-    """Beta distributions in C cells, each with alpha and beta near those of its middle.
-
-    middle: [C] the distribution in the middle of each.
-    reach: [C] by how much alpha, and beta, of the others differ from it at most.
-    """
-
-    middle: Betas
-    reach: Floats
-
-    def log_bound(self, target: float, reach: float) -> Floats:
-        """[C] log of a bound of all densities of each cell within `reach` of the target; infinite where there is none.
-
-        The log density is concave in alpha and beta, as those of exponential families are in their parameters. So all
-        others lie below the tangent plane at the middle. The middle's lies below its tangent at the target, or above
-        that by half its curvature there times the square of the distance, where it isn't concave.
-        """
-        alpha, beta = self.middle.alpha, self.middle.beta
-        nearest, farthest = target - reach, 1 - target - reach  # to 0 and to 1
-        slope = np.abs((alpha - 1) / target - (beta - 1) / (1 - target))
-        convex = np.maximum(1 - alpha, 0.0) / nearest**2 + np.maximum(1 - beta, 0.0) / farthest**2
-        whole = digamma(alpha + beta)
-        by_alpha = np.abs(math.log(target) - digamma(alpha) + whole) + reach / nearest
-        by_beta = np.abs(math.log1p(-target) - digamma(beta) + whole) + reach / farthest
-        found = self.middle.log_density(target) + slope * reach + convex * (reach * reach / 2) + ROUNDING
-        found += (by_alpha + by_beta) * self.reach
-        return np.where(alpha + beta > MOST_EVIDENCE, np.inf, found)

@@ -8,12 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, Tasks, frozen
-from bots_service.core.belief.betas import BetaCells, Betas
+from bots_service.core.belief.betas import Betas
 from bots_service.core.belief.capability import BLOCK, Capability, implied_counts, no_capability, with_implied
-from bots_service.core.belief.implied_spread import ImpliedSpread
 from bots_service.core.belief.protocol import ClosingStep, PoolSize
 from bots_service.core.belief.tried import Past, Rows, Tried, no_rows, no_tries
-from bots_service.core.cells import Cells
 from bots_service.core.checks import LARGEST_SUM, Arrays, are_within, as_number, as_positive, require_arrays
 from bots_service.core.evidence import NO_EVIDENCE, Evidence
 from bots_service.core.pool import Pool
@@ -31,7 +29,6 @@ class BotsBelief:
     tried: what rollouts showed of tasks tried in recent steps, less what was implied for them.
     estimate: of c, where the model stands along the reference models.
     past: what the last closed steps booked, so that late evidence can enter with the weight that it has by now.
-    spread: by how much implied counts of profiles may differ.
     """
 
     default_strategy: ClassVar["StrategyName"] = "thompson"
@@ -48,13 +45,12 @@ class BotsBelief:
     tried: Tried
     estimate: Capability
     past: Past
-    spread: ImpliedSpread
 
     @classmethod
     def fresh(cls, settings: "RunSettings", pool: Pool) -> "BotsBelief":  # noqa: ARG003 - other kinds need it
         """Return the belief before any evidence: every task at the prior."""
         nothing = frozen(np.zeros((2, 0)))
-        return cls(settings.prior, nothing, no_tries(), no_capability(), Past.empty(), ImpliedSpread())
+        return cls(settings.prior, nothing, no_tries(), no_capability(), Past.empty())
 
     @property
     def capability(self) -> float | None:
@@ -83,13 +79,6 @@ class BotsBelief:
         """[G] of tasks without evidence of their own."""
         implied = self.extended(pool, pool.profiles).implied
         return Betas(self.prior[0] + implied[0], self.prior[1] + implied[1], self.prior)
-
-    def cell_distributions(self, pool: Pool, cells: Cells) -> BetaCells:
-        """[C] of the tasks of each cell that have no evidence of their own."""
-        implied = self._implied_of(pool, cells.middles)
-        spread = self.spread if self.implied.shape[1] == pool.profiles else self._spread_with_appended(pool)
-        middle = Betas(self.prior[0] + implied[0], self.prior[1] + implied[1], self.prior)
-        return BetaCells(middle, spread.within(cells.reach))
 
     def own_distributions(self, pool: Pool) -> Betas:
         """[T] of the tasks with evidence of their own, without looking for each."""
@@ -120,11 +109,7 @@ class BotsBelief:
         if not (have or len(self.past)):  # the first step of a run makes room for its whole pool
             return replace(self, implied=frozen(np.zeros((2, profiles))))
         added = self._appended(pool, np.arange(have, profiles, dtype=np.int32))
-        implied = frozen(np.concatenate([self.implied, added], axis=1))
-        return replace(self, implied=implied, spread=self._spread_with_appended(pool))
-
-    def _spread_with_appended(self, pool: Pool) -> ImpliedSpread:
-        return self.spread.with_appended(float(self.past.implied(np.zeros((1, pool.models))).sum()))
+        return replace(self, implied=frozen(np.concatenate([self.implied, added], axis=1)))
 
     def _implied_of(self, pool: Pool, profiles: Tasks) -> NDArray[np.float64]:
         """[2, n] the implied counts of these profiles, some of which may have no room here yet."""
@@ -198,7 +183,6 @@ class BotsBelief:
             tried=aged.with_counts(on_time, unbooked, weight=1.0, lag=0, step=step.number),
             estimate=estimate,
             past=self.past.then(estimate.value, booked, kept),
-            spread=self.spread.after(pool.models, estimate.value, booked, kept=kept),
         )
 
     def _estimated(self, references: Floats, evidence: Evidence, settings: "RunSettings") -> Capability:
@@ -227,7 +211,6 @@ class BotsBelief:
             tried=Tried(own.frozen(), no_rows(), 1.0),
             estimate=self.estimate.discounted(kept, rule=settings.capability),
             past=Past.empty(),
-            spread=self.spread.discounted(kept),
         )
 
     @property
@@ -255,7 +238,6 @@ class BotsBelief:
             and self.estimate.is_possible(size.models)
             and self.tried.is_possible(step, size.tasks)
             and self.past.is_possible(step)
-            and self.spread.is_possible(size.models)
         )
 
     def encoded(self) -> tuple[dict[str, Any], Arrays]:
@@ -265,7 +247,6 @@ class BotsBelief:
             "prior": self.prior,
             "capability": self.capability,
             "scale": self.tried.scale,
-            "spread": self.spread.encoded(),
         }
         return header, {
             "implied": self.implied,
@@ -298,7 +279,6 @@ class BotsBelief:
             tried=Tried(_rows("settled", arrays), _rows("recent", arrays), as_positive(header["scale"])),
             estimate=Capability(None if capability is None else as_number(capability), arrays["capability_sums"]),
             past=Past(*(arrays[f"past_{name}"] for name in ("capability", "booked", "kept"))),
-            spread=ImpliedSpread.decoded(header["spread"]),
         )
 
 

@@ -41,20 +41,6 @@ def implied_rates(references: Floats, capability: float) -> Floats:
     return rates.clip(0.0, 1.0, out=rates)
 
 
-def reference_weights(models: int, capability: float) -> list[float]:
-    """Return the weight of each reference in `implied_rates`, before rates are clipped.
-
-    Args:
-        models: M, how many references there are.
-        capability: c.
-    """
-    if models <= 1:
-        return [capability] * models
-    below = int(min(max(math.floor(capability), 0), models - 2))
-    share = capability - below
-    return [0.0] * below + [1.0 - share, share] + [0.0] * (models - 2 - below)
-
-
 def implied_counts(references: Floats, capability: float | None, booked: float) -> NDArray[np.float64]:
     """Return what one step implies for each row, [2, G]: rho m q successes and rho m (1 - q) failures.
 

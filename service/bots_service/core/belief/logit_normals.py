@@ -15,7 +15,6 @@ FOCUS = 0.5  # selection draws with this share of the standard deviation; simula
 PROBIT = math.pi / 8  # sigmoid(x) is about Phi(x sqrt(pi / 8)): MacKay, Neural Computation 4, 1992
 TAIL = 1.6448536269514722  # the 95 % quantile of N(0, 1)
 BLOCK = 16_384  # distributions at a time in a quadrature: their numbers stay in the processor's cache
-GAINS_BLOCK = 8192  # gains at a time, for the same reason: each takes 15 numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +55,6 @@ class LogitNormals:
     def effective(self, rollouts: float) -> Floats:
         """[n] E[1 - p^m - (1 - p)^m], by quadrature."""
         return self._expected(lambda p: np.maximum(1 - p**rollouts - (1 - p) ** rollouts, 0.0))
-
-    def gains(self, most: int) -> Floats:
-        """[n, most - 1] by how much each rollout from the second on makes a group likelier effective.
-
-        By E[p^m (1 - p) + (1 - p)^m p], with the quadrature of `effective`.
-        """
-        found = np.empty((most - 1, len(self)))
-        size = max(GAINS_BLOCK // most, 1)
-        for start in range(0, len(self), size):
-            block = slice(start, start + size)
-            found[:, block] = _gains(self.location[block], self.variance[block], most)
-        return found.T
 
     def all_fail(self, rollouts: Counts) -> Floats:
         """[n] E[(1 - p)^m], with the quadrature of `effective`."""
@@ -115,10 +102,6 @@ class LogitNormals:
             )
         return np.where(np.isnan(found), -np.inf, found)
 
-    def log_bound(self, target: float) -> tuple[Floats, Floats]:  # noqa: ARG002 - kinds with bounds need it
-        """Return no bounds: to draw all costs no more than to bound all; [n] infinity and [n] 0."""
-        return np.full(len(self), np.inf), np.zeros(len(self))
-
     @property
     def _width(self) -> Floats:
         """[n] the standard deviation of what is drawn."""
@@ -137,48 +120,3 @@ class LogitNormals:
             for node, weight in zip(NODES.tolist(), WEIGHTS.tolist(), strict=True):
                 found[block] += weight * value(np.asarray(expit(location + width * node), np.float64))
         return found
-
-
-def _gains(location: Floats, variance: Floats, most: int) -> Floats:
-    """[most - 1, n] as `LogitNormals.gains`, of so few that their numbers stay in the processor's cache."""
-    rates = np.empty((2, len(NODES), len(location)))  # of success, and of failure
-    rates[0] = sigmoid(location + np.sqrt(variance) * NODES[:, None])
-    np.subtract(1.0, rates[0], out=rates[1])
-    alike = np.empty_like(rates)  # all solved, and all failed, times the chance that the next one differs
-    alike[:] = WEIGHTS[:, None] * rates[0] * rates[1]
-    differs = np.empty((len(NODES), most - 1, len(location)))
-    for place in range(most - 1):
-        np.add(alike[0], alike[1], out=differs[:, place])
-        alike *= rates
-    return summed(differs)
-
-
-ROUNDING = 1e-6  # of log bounds: a density's rounding must not lift it over its bound
-
-
-@dataclass(frozen=True, slots=True)
-class LogitNormalCells:
-    """Logit-normal distributions in C cells, each with location and variance near those of its middle.
-
-    middle: [C] the distribution in the middle of each.
-    reach: [C] by how much the locations of the others differ from it at most.
-    least, largest: [C] their variances, > 0.
-    """
-
-    middle: LogitNormals
-    reach: Floats
-    least: Floats
-    largest: Floats
-
-    def log_bound(self, target: float, reach: float) -> Floats:
-        """[C] log of a bound of all densities of each cell within `reach` of the target.
-
-        The density of a logit is largest where the location is as near as it can be, and the width as near as it can be
-        to that distance. The density of p is that over p (1 - p), which is least at an end of the window.
-        """
-        low, high = target - reach, target + reach
-        logits, location = logit((low, high)), self.middle.location
-        away = np.maximum(np.maximum(location - self.reach - logits[1], logits[0] - location - self.reach), 0.0)
-        width = np.clip(away, FOCUS * np.sqrt(self.least), FOCUS * np.sqrt(self.largest))
-        found = -0.5 * (away / width) ** 2 - np.log(width * math.sqrt(2 * math.pi))
-        return np.asarray(found - math.log(min(low * (1 - low), high * (1 - high))) + ROUNDING, np.float64)

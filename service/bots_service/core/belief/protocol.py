@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks
-from bots_service.core.cells import Cells
 from bots_service.core.checks import Arrays
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
@@ -23,7 +22,7 @@ if TYPE_CHECKING:  # the settings name a kind, so their module imports the kinds
 class Distributions(Protocol):
     """Independent distributions over [0, 1] of n success probabilities.
 
-    `sample`, `below`, `quantile`, `log_density` and `log_bound` describe one and the same distribution: the one that
+    `sample`, `below`, `quantile` and `log_density` describe one and the same distribution: the one that
     Thompson sampling draws from.
     """
 
@@ -47,13 +46,6 @@ class Distributions(Protocol):
 
     def effective(self, rollouts: float) -> Floats:
         """[n] how likely some of so many rollouts succeed and some fail, in [0, 1]."""
-        ...
-
-    def gains(self, most: int) -> Floats:
-        """[n, most - 1] by how much each rollout from the second to the `most`-th makes a group likelier effective.
-
-        The first j of a row add up to `effective(j + 1)`. No row ever rises. The same bits on every machine.
-        """
         ...
 
     def all_fail(self, rollouts: Counts) -> Floats:
@@ -90,32 +82,6 @@ class Distributions(Protocol):
 
     def log_density(self, values: Floats | float) -> Floats:
         """[n] log of each density at its value."""
-        ...
-
-    def log_bound(self, target: float) -> tuple[Floats, Floats]:
-        """Return a bound of each density near the target: its log at the target, and its slope; each [n].
-
-        The log density at any x > 0 is at most the first plus the second times |x - target|; the first is infinite for
-        a distribution that has no bound.
-        """
-        ...
-
-
-class CellDistributions(Protocol):
-    """Distributions over [0, 1] in C cells, each of any number of distributions that differ little."""
-
-    @property
-    def middle(self) -> Distributions:
-        """[C] the distribution in the middle of each."""
-        ...
-
-    def log_bound(self, target: float, reach: float) -> Floats:
-        """[C] log of a bound of all densities of each cell within `reach` of the target; infinite where there is none.
-
-        Args:
-            target: in (0, 1).
-            reach: below both target and 1 - target.
-        """
         ...
 
 
@@ -208,10 +174,6 @@ class Belief(Protocol):
 
     def profile_distributions(self, pool: Pool) -> Distributions:
         """[G] of the tasks of each profile that have no evidence of their own."""
-        ...
-
-    def cell_distributions(self, pool: Pool, cells: Cells) -> CellDistributions:
-        """[C] of the tasks of each cell of the pool that have no evidence of their own."""
         ...
 
     def own_distributions(self, pool: Pool) -> Distributions:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, Tasks
-from bots_service.core.belief.logit_normals import LogitNormalCells, LogitNormals
+from bots_service.core.belief.logit_normals import LogitNormals
 from bots_service.core.belief.protocol import ClosingStep, PoolSize
 from bots_service.core.belief.tracker_filter import (
     Effects,
@@ -18,7 +18,6 @@ from bots_service.core.belief.tracker_filter import (
     first_effects,
     first_variances,
 )
-from bots_service.core.cells import Cells
 from bots_service.core.checks import Arrays, are_within, as_count, require_arrays
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
@@ -29,7 +28,6 @@ if TYPE_CHECKING:  # the settings name a kind of belief, so their module imports
     from bots_service.core.run_settings import RunSettings, StrategyName
 
 LARGEST_LOGIT = 1e12  # no journal leads there; squares of it are still numbers
-ROUNDING = 1e-9  # of differences of logits
 BLOCK = 2048  # profiles at a time: their numbers stay in the processor's cache
 FOLD_NUMBERS = 20_000  # a fold of 32 tasks takes as long as one that touches so many numbers
 
@@ -150,24 +148,6 @@ class TrackerBelief:
         """[G] of tasks that were never tried."""
         shared = self._shared(pool.features)
         return LogitNormals(shared.location, shared.variance + self.variances.estimates[0])
-
-    def cell_distributions(self, pool: Pool, cells: Cells) -> LogitNormalCells:
-        """[C] of the tasks of each cell that were never tried.
-
-        Its profiles have the features f + x, f the middle's and |x| <= r where pass rates are known, so the variance of
-        their effects differs from f'Vf by 2 x'Vf + x'Vx.
-        """
-        features, rates = pool.features.take(cells.middles, axis=1), slice(1, 1 + pool.models)
-        untried, reach = self.variances.estimates[0], cells.logit_reach * (1.0 + ROUNDING)
-        covariance = self.effects.covariance[:-1, :-1, None]
-        shared = self._shared(features)
-        slopes = summed(np.abs(self.effects.mean[rates, None]) * reach)
-        tilts = np.abs(summed(covariance * features[:, None])[rates])
-        bends = summed(np.abs(covariance[rates, rates]) * reach[:, None])
-        more = summed((2.0 * tilts + bends) * reach)
-        middle = LogitNormals(shared.location, shared.variance + untried)
-        least = np.maximum(middle.variance - more, untried)
-        return LogitNormalCells(middle, slopes, least, middle.variance + more)
 
     def own_distributions(self, pool: Pool) -> LogitNormals:
         """[T] of the tasks that were tried."""

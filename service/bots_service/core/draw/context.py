@@ -7,7 +7,6 @@ import numpy as np
 
 from bots_service.core.aborts import NO_ABORTS, AbortRows
 from bots_service.core.arrays import Floats, Tasks
-from bots_service.core.attempts import Attempts, no_attempts
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.mix_account import MixAccount
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings
@@ -24,7 +23,6 @@ class DrawContext:
     walks: where `pass` continues.
     group_size: how many rollouts to expect of a selected task (m).
     step: how many steps closed.
-    attempts: what these steps reported.
     mix: what the tags of the run's mix were owed and given.
     aborts: which tasks brought nothing.
     """
@@ -35,7 +33,6 @@ class DrawContext:
     walks: Walks = field(default_factory=Walks)
     group_size: float = TYPICAL_ROLLOUTS
     step: int = 0
-    attempts: Attempts = field(default_factory=no_attempts)
     mix: MixAccount = ()
     aborts: AbortRows = NO_ABORTS
 

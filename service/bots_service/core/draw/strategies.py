@@ -1,29 +1,22 @@
 """Selection strategies: functions with one signature that select among eligible tasks.
 
-`thompson` is BOTS (Shen et al., arXiv:2510.26374); `pass` has a file of its own. The others are baselines, and
-Trinity-RFT's built-in strategies.
+`thompson` is BOTS (Shen et al., arXiv:2510.26374); `pass` has a file of its own. The others are baselines.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
-from bots_service.core.arrays import Counts, Floats, Tasks, first_places
-from bots_service.core.draw.by_cell import draw_by_cell
+from bots_service.core.arrays import Tasks, first_places
 from bots_service.core.draw.context import DrawContext, Strategy, StrategyResult, undrawn
-from bots_service.core.draw.draws import TINY
-from bots_service.core.draw.eligible import Candidates, Eligible
+from bots_service.core.draw.eligible import Eligible
 from bots_service.core.draw.passes import walk_pass
-from bots_service.core.draw.spaced import spaced
 from bots_service.core.draw.thompson import draw_nearest
 from bots_service.core.run_settings import StrategyName
 
 
 def thompson(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
     """Sample p_k of every task from the belief; select the smallest |p_k - target|, nearest first."""
-    by_cell = draw_by_cell(eligible, count, target=context.settings.target, rng=context.rng)
-    if by_cell is not None:
-        return StrategyResult(by_cell.owners.astype(np.int32), by_cell.values)
     candidates = eligible.candidates()
     drawn = draw_nearest(
         candidates.own_beliefs,
@@ -34,45 +27,6 @@ def thompson(eligible: Eligible, count: int, context: DrawContext) -> StrategyRe
         rng=context.rng,
     )
     return StrategyResult(eligible.tasks_of(drawn.owners, candidates, context.rng), drawn.values)
-
-
-def mean(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
-    """Select the smallest |mean_k - target|, nearest first; ties are broken at random.
-
-    All members of a profile tie: without randomness, the same few would be selected every time.
-    """
-    candidates = eligible.candidates()
-    sizes, distances = _sizes_and_distances(candidates, context.settings.target)
-    by_distance = np.argsort(distances, kind="stable")
-    within = np.cumsum(sizes[by_distance])
-    last = distances[by_distance[np.searchsorted(within, count)]]
-    nearer, tied = np.flatnonzero(distances < last), np.flatnonzero(distances == last)
-    taken = np.zeros(len(sizes), np.int64)
-    taken[nearer] = sizes[nearer]
-    taken[tied] = context.rng.multivariate_hypergeometric(sizes[tied], count - int(taken.sum()), method="marginals")
-    return undrawn(eligible.tasks_of(np.repeat(by_distance, taken[by_distance]), candidates, context.rng))
-
-
-def softmax(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
-    """Sample without replacement with weights exp(-|mean_k - target| / temperature).
-
-    Gumbel-top-k (Kool et al. 2019): the largest sums of log-weight and Gumbel noise. Equivalently, the first arrivals
-    if task k arrives after an exponential time of rate weight_k. The i-th of a profile's m equal members arrives
-    Exp(1) / (m - i + 1) after the previous one, so at most `count` of them need a time.
-    """
-    candidates = eligible.candidates()
-    sizes, distances = _sizes_and_distances(candidates, context.settings.target)
-    runners = np.minimum(sizes, count)
-    owners = np.repeat(np.arange(len(sizes)), runners)
-    before = np.cumsum(runners) - runners
-    rank = np.arange(len(owners)) - before[owners]
-    waits = context.rng.standard_exponential(len(owners)) / (sizes[owners] - rank)
-    total = np.cumsum(waits)
-    # The first arrival of a profile uses its own waiting time: a difference of two long sums would lose digits.
-    times = np.where(rank == 0, waits, total - (total - waits)[before[owners]])
-    keys = np.log(np.maximum(times, TINY)) + distances[owners] / context.settings.temperature
-    first = np.argpartition(keys, count - 1)[:count]
-    return undrawn(eligible.tasks_of(owners[first[np.argsort(keys[first])]], candidates, context.rng))
 
 
 def uniform(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
@@ -92,24 +46,14 @@ def easy_to_hard(eligible: Eligible, count: int, context: DrawContext) -> Strate
 
 STRATEGIES: dict[StrategyName, Strategy] = {
     "thompson": thompson,
-    "mean": mean,
-    "softmax": softmax,
     "uniform": uniform,
     "easy_to_hard": easy_to_hard,
     "shuffle": shuffle,
     "pass": walk_pass,
-    "spaced": spaced,
 }
 
 IN_ORDER: tuple[StrategyName, ...] = ("shuffle", "easy_to_hard")  # these continue where the tasks reported so far end
 BY_DIFFICULTY: tuple[StrategyName, ...] = ("easy_to_hard",)  # later tasks are harder, by intent
-
-
-def _sizes_and_distances(candidates: Candidates, target: float) -> tuple[Counts, Floats]:
-    """[G + T] number of tasks, and distance of their posterior mean from the target: profiles, then listed tasks."""
-    means = candidates.profile_beliefs.joined(candidates.own_beliefs).mean
-    sizes = np.concatenate([candidates.profile_members, np.ones(len(candidates.own_tasks), np.int64)])
-    return sizes, np.abs(means - target)
 
 
 def _walk(eligible: Eligible, count: int, position: int, order_of: Callable[[int], Tasks]) -> StrategyResult:

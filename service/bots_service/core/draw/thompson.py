@@ -10,85 +10,6 @@ from bots_service.core.arrays import Counts, Floats
 from bots_service.core.belief.protocol import Distributions
 from bots_service.core.draw.draws import TINY, Draws, SingleTasks, nearest, nearest_or_tied
 
-# For fewer tasks, or fewer per selected task, plain draws are as fast (timed in place, numpy 2.4 and scipy 1.17).
-FEWEST_TASKS = 2_000
-FEWEST_PER_WANTED = 10
-MOST_LIKELY = 0.5
-# The tangent at the target must hold for the whole window, and rises steeply near 0.
-LEAST_TARGET = 1e-3
-MAX_REACH = 0.25  # times the target
-# Heights exceed densities by a factor of up to 1.13, and densities may be a little lower away from the target.
-SPARE = 1.25
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Bounds of densities around a target.
-
-    log_height: [n] log of the bound at the target; infinite for a belief that has none.
-    slope: [n] of its increase with the distance.
-    """
-
-    log_height: Floats
-    slope: Floats
-
-    def likely(self, reach: float) -> Floats:
-        """[n] 2 reach M, the probability of being proposed; at most 1."""
-        log_likely = self.slope * reach
-        log_likely += self.log_height
-        log_likely += math.log(2 * reach)
-        return np.exp(np.minimum(log_likely, 0.0, out=log_likely), out=log_likely)
-
-
-def draw_single_tasks(singles: SingleTasks, count: int, target: float, rng: np.random.Generator) -> Draws:
-    """Draw for every task; return a subset of the draws that contains the `count` nearest to the target.
-
-    Args:
-        singles: [n] tasks.
-        count: at least 1.
-        target: in [0, 1/2].
-    """
-    fewest = max(FEWEST_TASKS, FEWEST_PER_WANTED * count)
-    if target < LEAST_TARGET or len(singles) < fewest:
-        return singles.drawn(rng)
-    bounds = Bounds(*singles.beliefs.log_bound(target))
-    bounded = np.isfinite(bounds.log_height)
-    if np.count_nonzero(bounded) < fewest:
-        return singles.drawn(rng)
-    per_distance = 2 * float(np.sum(np.exp(bounds.log_height), where=bounded))
-    reach = SPARE * (count + MARGIN * math.sqrt(count)) / max(per_distance, TINY)
-    if reach > MAX_REACH * target:
-        return singles.drawn(rng)
-    drawn, places = draw_near(singles, bounds.likely(reach), target, reach, rng)
-    if np.count_nonzero(drawn.distances(target) <= reach) >= count:
-        return drawn
-    far = singles.at(np.delete(np.arange(len(singles)), places))
-    return drawn.joined(far.drawn_outside(target, reach, rng))
-
-
-def draw_near(
-    singles: SingleTasks, likely: Floats, target: float, reach: float, rng: np.random.Generator
-) -> tuple[Draws, Counts]:
-    """Draw for every task; return a subset of the draws that contains all inside the window.
-
-    Args:
-        singles: [n] tasks.
-        likely: [n] 2 reach M.
-        target: center of the window.
-        reach: half of its width.
-
-    Returns:
-        The draws, and the indices of their tasks; the draws of all other tasks are outside the window.
-    """
-    plain = np.flatnonzero(likely > MOST_LIKELY)
-    proposed = np.flatnonzero((rng.random(len(likely)) < likely) & (likely <= MOST_LIKELY))
-    values = target + reach * (2 * rng.random(len(proposed)) - 1)
-    log_density = singles.beliefs.at(proposed).log_density(values)
-    kept = rng.random(len(proposed)) * likely[proposed] < 2 * reach * np.exp(log_density)
-    near = Draws(values[kept], singles.owners[proposed[kept]])
-    return near.joined(singles.at(plain).drawn(rng)), np.concatenate([proposed[kept], plain])
-
-
 # A profile with more than this share of its members inside a window is cheaper drawn out. Derived, not tuned: a draw
 # took 43 ns and an inverse distribution function 1.2 us when each was timed alone (numpy 2.4, scipy 1.17).
 PLAIN_SHARE = 1 / 30
@@ -276,7 +197,7 @@ def draw_nearest(
         )
         return Draws(1 - mirrored.values, mirrored.owners)
     windowed = deserve_window(sizes, count)
-    drawn = draw_single_tasks(one_by_one(own, profile_beliefs, np.where(windowed, 0, sizes)), count, target, rng)
+    drawn = one_by_one(own, profile_beliefs, np.where(windowed, 0, sizes)).drawn(rng)
     undrawn = gather(profile_beliefs, sizes, np.flatnonzero(windowed))
     for rings_left in reversed(range(RINGS)):
         if not len(undrawn.left):

@@ -172,7 +172,7 @@ def joined(one: LeaseTtls, other: LeaseTtls) -> LeaseTtls:
 
 
 def keys(run: RunRow, selection: str | None = None) -> list[str]:
-    """Return the keys of a run: header, leases, and a selection if given; all in one slot of a cluster."""
+    """Return the keys of a run: header, leases, and a selection if given."""
     place = f"bots:{{{run.uid}}}"
     wanted = [f"{place}:header", f"{place}:leases"]
     return wanted if selection is None else [*wanted, f"{place}:selection:{selection}"]

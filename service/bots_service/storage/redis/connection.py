@@ -8,22 +8,19 @@ from importlib.resources import files
 from typing import Any
 
 import structlog
-from redis.asyncio import Redis, RedisCluster
-from redis.exceptions import NoScriptError, RedisClusterException, RedisError, ResponseError
+from redis.asyncio import Redis
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.ports.keys import Rate
 from bots_service.retention import PROBES_S
-from bots_service.spans import Span
-from bots_service.storage.memory import MemoryRateLimits
-from bots_service.storage.redis.client import CONNECTIONS, client_of, close, forget_servers, refusal
+from bots_service.storage.redis.client import CONNECTIONS, client_of, refusal
 
 log = structlog.get_logger(__name__)
 
 MAX_BATCH = 32  # scripts sent together; with more, the first would wait long for the last
 
 Argument = bytes | str | int
-Failure = (TimeoutError, OSError, RedisError, RedisClusterException)
+Failure = (TimeoutError, OSError, RedisError)
 
 
 class Script:
@@ -47,7 +44,7 @@ class _Call:
 class RedisPipeline:
     """Sends scripts in batches. A script may run even if its caller was cancelled."""
 
-    def __init__(self, client: Redis | RedisCluster, *, timeout_s: float) -> None:
+    def __init__(self, client: Redis, *, timeout_s: float) -> None:
         """Create it; nothing is sent yet.
 
         Args:
@@ -125,10 +122,11 @@ class RedisAwayError(Exception):
 
 
 PROBE = Script("probe")
+PROBE_KEY = "bots:probe"
 
 
 class RedisConnection:
-    """One process's connection to Redis, or to a Redis Cluster.
+    """One process's connection to Redis.
 
     Every script is idempotent, so that it is run again after a lost answer. If that fails too, Redis counts as away:
     nothing is sent until a probe that writes a key succeeds. So a hanging Redis costs one timeout, not one per request.
@@ -138,8 +136,7 @@ class RedisConnection:
         """Create it; nothing is sent yet.
 
         Args:
-            url: redis:// or rediss://, with `cluster=true` in its query for a Redis Cluster, or several hosts with
-                `sentinel=NAME` for the primary that Sentinels call by that name.
+            url: redis:// or rediss://.
             timeout_s: longest wait for one answer.
 
         Raises:
@@ -168,7 +165,7 @@ class RedisConnection:
             cause = error.__cause__
             if not isinstance(cause, Failure) or refusal(cause) is not None:
                 raise
-            self._mark_away("bots", cause)
+            self._mark_away(cause)
             return
         version = info["redis_version"]
         if tuple(map(int, version.split(".")[:2])) < MIN_VERSION:
@@ -181,7 +178,7 @@ class RedisConnection:
             StorageUnavailableError: it does not answer, refuses this user or a command, or the URL is invalid.
         """
         try:
-            text: bytes = await self._once(PROBE, [probe_key("bots")], (int(PROBES_S),))
+            text: bytes = await self._once(PROBE, [PROBE_KEY], (int(PROBES_S),))
         except (TypeError, ValueError) as error:
             raise StorageUnavailableError("BOTS_REDIS_URL has an unknown option") from error
         except Failure as error:
@@ -197,18 +194,13 @@ class RedisConnection:
         """
         if self.is_away:
             raise RedisAwayError
-        with Span("redis", script=script.name):
-            return await self._run(script, keys, arguments)
-
-    async def _run(self, script: Script, keys: list[str], arguments: tuple[Argument, ...]) -> list[Any]:
         outcome = await self._pipeline.outcome(script, keys, arguments)
         if isinstance(outcome, Failure) and not isinstance(outcome, ResponseError) and not self.is_away:
             # Pooled connections broke for the same reason. A refusal would only repeat.
-            if isinstance(self._client, Redis):
-                await self._client.connection_pool.disconnect(inuse_connections=False)
+            await self._client.connection_pool.disconnect(inuse_connections=False)
             outcome = await self._pipeline.outcome(script, keys, arguments)
         if isinstance(outcome, Failure):
-            self._mark_away(keys[0], outcome)
+            self._mark_away(outcome)
             raise RedisAwayError from outcome
         if isinstance(outcome, BaseException):
             raise outcome
@@ -230,7 +222,7 @@ class RedisConnection:
             self._probing.cancel()
             await asyncio.gather(self._probing, return_exceptions=True)
         await self._pipeline.close()
-        await close(self._client)
+        await self._client.aclose()
 
     async def _once(self, script: Script, keys: list[str], arguments: tuple[Argument, ...] = ()) -> Any:
         """Return the script's answer, without a second attempt.
@@ -243,21 +235,20 @@ class RedisConnection:
             raise outcome
         return outcome
 
-    def _mark_away(self, key: str, error: BaseException) -> None:
-        """Mark Redis as away, and start probing the server that has the key."""
+    def _mark_away(self, error: BaseException) -> None:
+        """Mark Redis as away, and start probing it."""
         if not self.is_away:
             self.outages += 1
             log.warning("redis_away", reason=_reason(error))
             # Without the context of the failed request: the probe's log lines are not about that request.
-            self._probing = asyncio.create_task(self._probe_until_back(probe_key(key)), context=Context())
+            self._probing = asyncio.create_task(self._probe_until_back(), context=Context())
 
-    async def _probe_until_back(self, key: str) -> None:
+    async def _probe_until_back(self) -> None:
         """Wait until Redis accepts a write again."""
         while True:
             await asyncio.sleep(PROBE_S)
             try:
-                await forget_servers(self._client)
-                await self._once(PROBE, [key], (int(PROBES_S),))
+                await self._once(PROBE, [PROBE_KEY], (int(PROBES_S),))
                 await self._run_deferred()
             except Failure as error:
                 log.debug("redis_still_away", reason=_reason(error))
@@ -276,12 +267,6 @@ class RedisConnection:
             except BaseException:
                 self._deferred.setdefault(place, deferred)
                 raise
-
-
-def probe_key(key: str) -> str:
-    """Return a probe's key in the same slot as another key, so on the same server of a Redis Cluster."""
-    tag = key.partition("{")[2].partition("}")[0] or key
-    return f"bots:{{{tag}}}:probe"
 
 
 def _reason(error: BaseException) -> str:
@@ -305,31 +290,3 @@ class RedisHealth:
             raise StorageUnavailableError("Redis does not answer")
         await self._connection.server_info()
         return {"redis": "ok"}
-
-
-RATE = Script("rate")
-MICRO = 1e6
-
-
-class RedisRateLimits:
-    """A RateLimits for many replicas. While Redis is away each counts its own calls, so together they allow more."""
-
-    def __init__(self, connection: RedisConnection, fallback: MemoryRateLimits) -> None:
-        """Count in Redis.
-
-        Args:
-            connection: to Redis.
-            fallback: counts while Redis is away.
-        """
-        self._connection = connection
-        self._fallback = fallback
-
-    async def hit(self, key_id: str, rate: Rate) -> float:
-        """Count one call of a key; return 0, or the seconds until the key may call again if it is over its limit."""
-        try:
-            (wait,) = await self._connection.run(
-                RATE, [f"bots:{{{key_id}}}:rate"], max(1, round(MICRO / rate.per_second)), rate.burst
-            )
-        except RedisAwayError:
-            return await self._fallback.hit(key_id, rate)
-        return int(wait) / MICRO

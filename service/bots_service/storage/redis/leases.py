@@ -50,8 +50,6 @@ class _EncodedSelection(msgspec.Struct, array_like=True, frozen=True):
     draws: bytes
     means: bytes
     effective: bytes
-    rollouts: bytes | None
-    expected_effective: float | None
 
 
 def key_digest(key: str) -> str:
@@ -78,8 +76,6 @@ def encode_selection(selection: Selection, fingerprint: str) -> bytes:
             draws,
             means,
             effective,
-            None if selection.rollouts is None else selection.rollouts.astype("<i4").tobytes(),
-            selection.expected_effective,
         )
     )
 
@@ -97,17 +93,15 @@ def decode_selection(blob: bytes) -> tuple[str, Selection]:
         if found.format != FORMAT:
             raise DamagedStateError(f"a stored selection has format {found.format}; this version reads {FORMAT}")
         tasks = _array(found.tasks, "<i4")
-        rollouts = None if found.rollouts is None else _array(found.rollouts, "<i4")
         numbers = [_array(array, "<f8") for array in (found.draws, found.means, found.effective)]
     except (msgspec.MsgspecError, ValueError) as error:
         raise DamagedStateError(f"the selection can't be read: {error}") from error
-    columns = numbers if rollouts is None else [*numbers, rollouts]
+    columns = numbers
     if any(len(array) != len(tasks) for array in columns):
         raise DamagedStateError("the selection's arrays have different lengths")
     draws, means, effective = numbers
     place = (found.id, found.epoch, found.step, found.seq, found.degraded, found.reused)
-    of_tasks = (tasks, draws, means, effective, rollouts)
-    return found.fingerprint, Selection(*place, *of_tasks, found.expected_effective)
+    return found.fingerprint, Selection(*place, tasks, draws, means, effective)
 
 
 def _array(blob: bytes, kind: str) -> NDArray[Any]:

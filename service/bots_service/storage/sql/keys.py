@@ -6,7 +6,7 @@ from collections.abc import Callable
 from sqlalchemy import Connection, bindparam, exists, func, insert, select, update
 
 from bots_service.errors import LimitReachedError, UnauthenticatedError, UnknownApiKeyError
-from bots_service.ports.keys import KeyRow, KeysInUse, Rate, Scope
+from bots_service.ports.keys import KeyRow, KeysInUse, Scope
 from bots_service.ports.records import IdempotencyKey
 from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.database import Database, SqlRow
@@ -95,8 +95,6 @@ def _columns_of(row: KeyRow) -> dict[str, str | float | None]:
         "digest": row.digest.hex(),
         "scopes": " ".join(sorted(row.scopes)),
         "datasets": " ".join(row.datasets),
-        "rate_per_second": None if row.rate is None else row.rate.per_second,
-        "burst": None if row.rate is None else row.rate.burst,
         "created_at": row.created_at,
         "expires_at": row.expires_at,
         "revoked_at": row.revoked_at,
@@ -110,7 +108,6 @@ def _key_of(row: SqlRow) -> KeyRow:
         digest=bytes.fromhex(row.digest),
         scopes=frozenset(map(Scope, row.scopes.split())),
         datasets=tuple(row.datasets.split()),
-        rate=None if row.rate_per_second is None else Rate(row.rate_per_second, row.burst),
         created_at=row.created_at,
         expires_at=row.expires_at,
         revoked_at=row.revoked_at,

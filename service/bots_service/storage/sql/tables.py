@@ -241,8 +241,6 @@ api_keys = Table(
     Column("digest", Text, nullable=False),
     Column("scopes", Text, nullable=False),
     Column("datasets", Text, nullable=False),
-    Column("rate_per_second", Double),
-    Column("burst", Integer),
     Column("created_at", Double, nullable=False),
     Column("expires_at", Double),
     Column("revoked_at", Double),

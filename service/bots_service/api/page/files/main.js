@@ -105,7 +105,7 @@ function failed(error) {
   if (error.status === 404) return showMissing(error);
   if (!(error instanceof Refused || error instanceof Away)) console.error(error);
   tellTrouble(error, isKnown);
-  if (error instanceof Refused && error.status < 500 && error.status !== 429) isKnown = false;
+  if (error instanceof Refused && error.status < 500) isKnown = false;
   view.node.hidden = !isKnown;
 }
 

@@ -10,13 +10,6 @@ export const SETTINGS = {
   target: { usual: 0.5, meaning: "success probability that selection aims for" },
   rollouts_per_task: { usual: null, meaning: "rollouts of a task in a step", none: "mean of the reports" },
   tasks_per_step: { usual: null, meaning: "reported tasks that close a step", none: "each report closes one" },
-  cooldown: {
-    usual: 0,
-    meaning: "steps for which a reported task is avoided",
-    only: { strategy: ["thompson", "mean", "softmax"] },
-  },
-  min_effective: { usual: 0, meaning: "leaves out tried tasks that are effective with a smaller probability" },
-  temperature: { usual: 0.05, meaning: "higher selects more evenly", only: { strategy: ["softmax"] } },
   forgetting: { usual: 0.1, meaning: "share of the old evidence that each step forgets", only: BOTS },
   implicit_weight: { usual: 0.1, meaning: "weight of what other tasks' outcomes imply", only: BOTS },
   prior: { usual: [1, 1], meaning: "Beta distribution of a task without evidence", only: BOTS },
@@ -27,8 +20,6 @@ export const SETTINGS = {
     only: BOTS,
   },
   mix: { usual: {}, meaning: "weight of each tag among the selected tasks", none: "no mix" },
-  mix_floor: { usual: 0, meaning: "least share of each tag of the mix" },
-  mix_balance: { usual: "tasks", meaning: "what the weights of the mix share out" },
   reward_range: { usual: [0, 1], meaning: "rewards that count as 0 and as 1" },
   lease_seconds: { usual: 3600, meaning: "how long a selected task is reserved, in seconds" },
   seed: { usual: 0, meaning: "random seed" },
@@ -97,9 +88,8 @@ export function written(name, value) {
   return Array.isArray(value) ? value.join(", ") : String(value);
 }
 
-/** Return the weights of a mix in words: "code 1; math 3 at step 0, 1 at step 1000". */
+/** Return the weights of a mix in words: "code 1; math 3". */
 const weights = (mix) =>
   Object.entries(mix)
-    .map(([tag, weight]) => `${tag} ${Array.isArray(weight) ? weight.map(atStep).join(", ") : weight}`)
+    .map(([tag, weight]) => `${tag} ${weight}`)
     .join("; ");
-const atStep = ([step, weight]) => `${weight} at step ${step}`;

@@ -33,7 +33,7 @@ export function tellNothing() {
  */
 export function tellTrouble(error, isKnown) {
   live.dataset.state = "away";
-  if (error instanceof Refused && error.status < 500 && error.status !== 429) {
+  if (error instanceof Refused && error.status < 500) {
     say(live, "refused");
     say(notice, error.message);
     return;
@@ -47,7 +47,7 @@ export function tellTrouble(error, isKnown) {
 
 function summary(error) {
   if (error instanceof Away) return "no answer";
-  if (error instanceof Refused) return error.status === 429 ? "asked too often" : "not available";
+  if (error instanceof Refused) return "not available";
   return "fault in the page";
 }
 

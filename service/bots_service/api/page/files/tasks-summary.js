@@ -12,7 +12,6 @@ const AGAIN_MS = 5000; // the service looks at every task of the pool to count t
 export function tasksSummary(dataset, run) {
   const bar = segmentBar();
   const list = element("ul", { class: "segment-links" });
-  const rest = element("p", { class: "soft", hidden: true });
   const all = element("a", { class: "button", href: tasksHref(dataset, run) }, "All tasks");
   const node = element(
     "section",
@@ -26,13 +25,10 @@ export function tasksSummary(dataset, run) {
     ),
     bar.node,
     list,
-    rest,
   );
   let [shown, at] = ["", 0];
 
   async function refresh(now) {
-    rest.hidden = !(now.resting.solved + now.resting.unsolved);
-    fill(rest, rested(now.resting));
     const version = `${now.epoch}.${now.seq}.${now.coverage.available_tasks}`;
     if (version === shown || Date.now() - at < AGAIN_MS) return;
     const { segments } = await get(["datasets", dataset, "runs", run, "tasks"], { limit: 1 });
@@ -43,9 +39,6 @@ export function tasksSummary(dataset, run) {
   }
   return { node, refresh };
 }
-
-const rested = ({ solved, unsolved, expected_wrong: wrong }) =>
-  `Left out by min_effective: ${count(solved)} solved and ${count(unsolved)} never solved tasks, of which ${wrong.toFixed(1)} are expected to be effective now.`;
 
 function link(dataset, run, segment, counts) {
   return element(

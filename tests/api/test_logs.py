@@ -1,7 +1,6 @@
-"""Lines of the log: one JSON object each, with the names and the timings of what they tell, and never a key."""
+"""Lines of the log: one JSON object each, with the names of what they tell, and never a key."""
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,6 @@ from tests.api.conftest import serving
 from tests.api.keyed import OPERATOR, bearer
 from tests.api.pools import MODELS, RUN, make_dataset, report, select, solved, tasks
 from tests.serving import API_KEY, running_service
-from tests.tracing.collector import Collector
-
-REPORTS_PARTS = {"turn_ms", "append_ms", "catch_up_ms", "fold_ms", "publish_ms", "release_ms"}
-SELECTS_PARTS = {"turn_ms", "draw_ms", "lease_ms"}
 
 
 def lines_of(log: Path) -> list[dict[str, Any]]:
@@ -32,8 +27,8 @@ def ask(http: httpx.Client, method: str, path: str, **more: Any) -> httpx.Respon
     return http.request(method, path, headers={"X-Request-Id": f"{method} {path}", **more.pop("headers", {})}, **more)
 
 
-def test_each_line_names_its_request_its_run_its_trace_and_its_timings(tmp_path: Path, collector: Collector):
-    settings = {"log_format": "json", "log_level": "debug", "otlp_endpoint": collector.url}
+def test_each_line_names_its_request_and_its_run(tmp_path: Path):
+    settings = {"log_format": "json", "log_level": "debug"}
     with running_service(tmp_path, **settings) as service, httpx.Client(base_url=service.url, timeout=60) as http:
         ask(http, "PUT", "/datasets/guru", json={"reference_models": MODELS, "tasks": tasks(5)})
         ask(http, "POST", "/report", json={"dataset": "guru", "outcomes": [solved(1)]})
@@ -52,16 +47,9 @@ def test_each_line_names_its_request_its_run_its_trace_and_its_timings(tmp_path:
         "GET /datasets/guru/runs/unknown": {"dataset": "guru", "run": "unknown"},
         "GET /version": {},
     }
-    assert lines["POST /report"].keys() >= REPORTS_PARTS
-    assert lines["POST /select"].keys() >= SELECTS_PARTS
-    assert all(part <= line["ms"] for line in lines.values() for name, part in line.items() if name.endswith("_ms"))
-    traces = {span.facts["bots.request_id"]: span.trace for span in collector.requests()}
-    assert {name: line["trace_id"] for name, line in lines.items()} == traces
 
 
-async def test_a_slow_select_or_report_is_a_warning_that_tells_where_the_time_went(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_slow_select_or_report_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async with serving(tmp_path) as http:
         await make_dataset(http)
         with capture_logs() as quick:
@@ -74,8 +62,6 @@ async def test_a_slow_select_or_report_is_a_warning_that_tells_where_the_time_we
     assert [line["log_level"] for line in quick] == ["debug"]
     levels = {line["route"]: line["log_level"] for line in slow}
     assert levels == {"/report": "warning", "/select": "warning", "/datasets/{dataset}/runs/{run}": "debug"}
-    assert slow[0].keys() >= REPORTS_PARTS
-    assert slow[1].keys() >= SELECTS_PARTS
 
 
 async def test_what_changes_something_leaves_a_line_and_what_only_reads_hides_no_other(tmp_path: Path):
@@ -83,7 +69,7 @@ async def test_what_changes_something_leaves_a_line_and_what_only_reads_hides_no
         await make_dataset(http)
         with capture_logs() as said:
             await http.get(RUN)
-            await http.patch(RUN, json={"temperature": 0.2})
+            await http.patch(RUN, json={"target": 0.2})
             await http.get("/datasets/guru/runs/unknown")
     levels = [(line["method"], line["log_level"]) for line in said if line["event"] == "request"]
     assert levels == [("GET", "debug"), ("PATCH", "info"), ("GET", "warning")]
@@ -110,10 +96,9 @@ def test_no_key_in_the_place_of_a_name_gets_into_a_line(tmp_path: Path):
             http.post("/select", json={**body, "count": 1}, headers=bearer(of))
             http.post("/report", json={**body, "outcomes": []}, headers=bearer(of))
     written = service.log.read_bytes()
-    assert Counter(line["event"] for line in lines_of(service.log) if line.get("status") == 404) == {
-        "request": 4 * len(mistakes),
-        "audit": len(mistakes),
-    }
+    lines = [line for line in lines_of(service.log) if line.get("status") == 404]
+    assert len(lines) == 4 * len(mistakes)
+    assert {line["key"] for line in lines} == {key.split("_")[1], "BOTS_ADMIN_KEY"}
     assert not API_KEY.search(written)
     assert OPERATOR.encode() not in written
 
