@@ -43,7 +43,6 @@ from bots_client._errors import (
 from bots_client._history_models import (
     Calibration,
     CalibrationBin,
-    Cost,
     Coverage,
     Curve,
     CurvePoint,
@@ -51,16 +50,14 @@ from bots_client._history_models import (
     JournalEntry,
     Outlook,
     Outlooks,
-    Saving,
     TaskVisit,
 )
-from bots_client._inputs import GivenSettings, Outcome, PastOutcome, Task
+from bots_client._inputs import GivenSettings, Outcome, Task
 from bots_client._models import (
     Fork,
     Lease,
     Leases,
     MixShare,
-    PastReceipt,
     Receipt,
     Run,
     SelectedTask,
@@ -99,7 +96,6 @@ __all__ = [
     "CalibrationBin",
     "Client",
     "ConflictError",
-    "Cost",
     "Coverage",
     "Curve",
     "CurvePoint",
@@ -126,8 +122,6 @@ __all__ = [
     "Outlooks",
     "Overview",
     "OverviewTotals",
-    "PastOutcome",
-    "PastReceipt",
     "PoolChange",
     "Predicted",
     "Problem",
@@ -141,7 +135,6 @@ __all__ = [
     "Run",
     "RunSummary",
     "RunVerdict",
-    "Saving",
     "SelectedTask",
     "Selection",
     "Selector",

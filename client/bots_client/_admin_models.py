@@ -31,7 +31,7 @@ class Dataset:
     profiles: number of distinct combinations of reference pass rates and offset tags.
     tags: number of tasks with each tag.
     digest: hash of the tasks; equal pools have equal digests.
-    generators: whether the tasks are generators.
+    repeatable: whether tasks are handed out again without waiting.
     predictions: those that new runs see.
     """
 
@@ -45,7 +45,7 @@ class Dataset:
     tags: Mapping[str, int] = field(default_factory=dict)
     digest: str = ""
     created_at: datetime | None = None
-    generators: bool = False
+    repeatable: bool = False
     predictions: tuple[Predicted, ...] = ()
 
 

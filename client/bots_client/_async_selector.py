@@ -84,7 +84,7 @@ class AsyncSelector:
 
         return await self._call(ask, self.selector.give_back if key is None else None)
 
-    def observe(  # noqa: PLR0913 - two that matter, the others by keyword
+    def observe(
         self,
         task: str,
         rewards: Iterable[SupportsFloat | None] | SupportsFloat | None,
@@ -93,7 +93,6 @@ class AsyncSelector:
         effective: bool | None = None,
         tokens: float | None = None,
         seconds: float | None = None,
-        seed: int | None = None,
         group_size: int | None = None,
         selection: Selection | str | None = None,
     ) -> None:
@@ -105,7 +104,6 @@ class AsyncSelector:
             effective=effective,
             tokens=tokens,
             seconds=seconds,
-            seed=seed,
             group_size=group_size,
             selection=selection,
         )

@@ -1,4 +1,4 @@
-"""Responses about the course of a run: costs, coverage, history, charts and calibration, as frozen dataclasses.
+"""Responses about the course of a run: coverage, history, charts and calibration, as frozen dataclasses.
 
 Unknown fields of a response are ignored. Fields with a default may be missing from it.
 """
@@ -12,37 +12,6 @@ from bots_client._tables import Table
 
 Mix = Mapping[str, float]
 Setting = bool | int | float | str | tuple[float, ...] | Mix | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What some rollouts cost, in tokens or in accelerator seconds.
-
-    spent: with those of rollouts that were aborted or came too late to count.
-    rollouts, effective: how many reported rollouts and effective tasks it covers: those whose outcome said their cost.
-    per_rollout, per_effective: spent for each of these; None without any.
-    """
-
-    spent: float
-    rollouts: float = 0.0
-    effective: int = 0
-    per_rollout: float | None = None
-    per_effective: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saving:
-    """What a run saved in tokens or accelerator seconds, compared with uniform sampling for as many effective tasks.
-
-    saved: how much more uniform sampling needs; None if it is not known.
-    spent, rollouts: what the run spent in the steps compared, and how many of their rollouts this covers.
-    source: of the cost of a rollout of uniform sampling: "measured" by the baseline, or "estimated": the run's own.
-    """
-
-    saved: float | None = None
-    spent: float = 0.0
-    rollouts: float = 0.0
-    source: str = "estimated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +50,7 @@ class HistoryStep:
 
     brier, log_loss: error of the predictions made before the step was folded; smaller is better.
     new_tasks: those of the reported tasks that were never reported before; distinct_tasks: different tasks so far.
-    tokens, seconds: what its rollouts cost; None if no outcome said it.
+    tokens, seconds: what its rollouts cost, as far as outcomes say it.
     """
 
     step: int
@@ -98,8 +67,8 @@ class HistoryStep:
     late: int = 0
     new_tasks: int = 0
     distinct_tasks: int = 0
-    tokens: Cost | None = None
-    seconds: Cost | None = None
+    tokens: float = 0.0
+    seconds: float = 0.0
     time: datetime | None = None
 
 
@@ -108,7 +77,6 @@ class CurvePoint:
     """Consecutive closed steps, aggregated.
 
     capability, distinct_tasks, time: after the last of them; success_rate, brier, log_loss: means over their rollouts.
-    tokens, seconds: what their rollouts cost; None if no outcome said it.
     """
 
     first_step: int
@@ -127,8 +95,6 @@ class CurvePoint:
     expired: int = 0
     new_tasks: int = 0
     distinct_tasks: int = 0
-    tokens: Cost | None = None
-    seconds: Cost | None = None
     time: datetime | None = None
 
 
@@ -197,7 +163,6 @@ class TaskVisit:
     successes, trials: of its rollouts; mean_reward: their quotient.
     effective: whether the rollouts have a gradient; False for a part of a group.
     group_size: number of rollouts of the group, of which these are a part; None for a whole group.
-    tokens, seconds: what they cost; None if the report doesn't say it.
     late: whether it came after its step had closed, so that it counts for less or for nothing; None like step.
     hidden: undone by a rewind.
     """
@@ -209,8 +174,6 @@ class TaskVisit:
     mean_reward: float
     effective: bool
     group_size: float | None = None
-    tokens: float | None = None
-    seconds: float | None = None
     late: bool | None = None
     hidden: bool = False
     time: datetime
@@ -220,13 +183,12 @@ class TaskVisit:
 class JournalEntry:
     """One entry of a run's journal.
 
-    kind: report, past_evidence, settings, guard_decision, forget, rewind or fork.
+    kind: report, settings, forget, rewind or fork.
     step: number of closed steps after it; None if it is not known yet.
     tasks, effective, rollouts, closed: of a report; effective: the tasks whose group has a gradient; closed: whether it
         closed a step.
     to_step: of a rewind.
     changed: names and values of changed settings.
-    decision: what a guard decision did with held groups: release or drop; tag: about whose; None: those of all alarms.
     skipped: why it changed nothing, though it is in the journal; None for all others.
     hidden: undone by a rewind.
     """
@@ -242,7 +204,5 @@ class JournalEntry:
     closed: bool | None = None
     to_step: int | None = None
     changed: Mapping[str, Setting] | None = None
-    decision: str | None = None
-    tag: str | None = None
     skipped: str | None = None
     hidden: bool = False

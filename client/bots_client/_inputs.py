@@ -4,7 +4,6 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, SupportsFloat, TypedDict
 
 from bots_client._arguments import checked_list, checked_str, checked_strings, wrong_type
@@ -59,7 +58,7 @@ class Outcome:
     aborted.
 
     An outcome may say what all its rollouts cost: the tokens that they generated, and the accelerator seconds that they
-    took, one for each accelerator in each second. That of a generator may say from which seed its task was made.
+    took, one for each accelerator in each second.
 
     If the rollouts of a group end far apart, give each outcome the `group_size`: the number of rollouts of the whole
     group. The group then counts once, when all have come; a rollout that is left out is one of them.
@@ -71,12 +70,11 @@ class Outcome:
     task: str
     evidence: tuple[tuple[str, Any], ...]
     cost: tuple[tuple[str, float], ...] = ()
-    seed: int | None = None
     left_out: int = 0
     group_size: int | None = None
 
     @classmethod
-    def counts(  # noqa: PLR0913 - three that matter, the others by keyword
+    def counts(
         cls,
         task: str,
         successes: SupportsFloat,
@@ -86,7 +84,6 @@ class Outcome:
         effective: bool | None = None,
         tokens: SupportsFloat | None = None,
         seconds: SupportsFloat | None = None,
-        seed: int | None = None,
         group_size: int | None = None,
     ) -> "Outcome":
         """Return an outcome with the number of successes and trials.
@@ -100,8 +97,6 @@ class Outcome:
             effective: whether the group gives a gradient; None: decided by the rewards, or without them by the counts.
             tokens: how many tokens all rollouts generated; None: not known.
             seconds: how many accelerator seconds all rollouts took; None: not known.
-            seed: of the task that a generator made; outcomes of one generator with one seed are one group, and each
-                without a seed is another.
             group_size: number of rollouts of the whole group, if these are a part of it; None: they are all.
         """
         checked_str(task, "task")
@@ -111,7 +106,7 @@ class Outcome:
             return cls(task, ABORTED, cost, left_out=left_out, group_size=group_size)
         counts = (("successes", plain(successes, of=task)), ("trials", plain(trials, of=task) - left_out))
         given = () if rewards is None else (("rewards", kept),)
-        return cls(task, (*counts, *given, *shown), cost, seed, left_out, group_size)
+        return cls(task, (*counts, *given, *shown), cost, left_out, group_size)
 
     @classmethod
     def rewards(
@@ -122,7 +117,6 @@ class Outcome:
         effective: bool | None = None,
         tokens: SupportsFloat | None = None,
         seconds: SupportsFloat | None = None,
-        seed: int | None = None,
         group_size: int | None = None,
     ) -> "Outcome":
         """Return an outcome with the reward of each rollout, in the run's reward range.
@@ -134,8 +128,6 @@ class Outcome:
             effective: whether the group gives a gradient; None: decided by the rewards.
             tokens: how many tokens all rollouts generated; None: not known.
             seconds: how many accelerator seconds all rollouts took; None: not known.
-            seed: of the task that a generator made; outcomes of one generator with one seed are one group, and each
-                without a seed is another.
             group_size: number of rollouts of the whole group, if these are a part of it; None: they are all.
         """
         checked_str(task, "task")
@@ -143,7 +135,7 @@ class Outcome:
         kept, left_out = _usable(task, rewards)
         if left_out and not kept:
             return cls(task, ABORTED, cost, left_out=left_out, group_size=group_size)
-        return cls(task, (("rewards", kept), *shown), cost, seed, left_out, group_size)
+        return cls(task, (("rewards", kept), *shown), cost, left_out, group_size)
 
     @classmethod
     def aborted(
@@ -166,8 +158,6 @@ class Outcome:
     def as_wire(self) -> dict[str, Any]:
         """Return the outcome as JSON values of the wire format."""
         wire = {"task": self.task, **dict(self.evidence), **dict(self.cost)}
-        if self.seed is not None:
-            wire["seed"] = self.seed
         if self.group_size is not None:
             wire["group_size"] = self.group_size
             wire.pop("status", None)
@@ -180,43 +170,6 @@ class Outcome:
         """Number of its rollouts, with those that are left out."""
         evidence = dict(self.evidence)
         return float(evidence.get("trials", len(evidence.get("rewards", ())))) + self.left_out
-
-
-@dataclass(frozen=True, slots=True)
-class PastOutcome:
-    """What rollouts of one task showed some time ago, in training that is not this run's.
-
-    outcome: counts or rewards.
-    age: how many steps ago, at most a million; 0 as if with the step that closed last.
-    at: when, with a time zone, in place of the age.
-    """
-
-    outcome: Outcome
-    age: float | None = None
-    at: datetime | None = None
-
-    def as_wire(self) -> dict[str, Any]:
-        """Return the outcome as JSON values of the wire format."""
-        wire = self.outcome.as_wire()
-        if self.age is not None:
-            wire["age"] = plain(self.age, of=self.outcome.task)
-        if self.at is not None:
-            wire["at"] = self.at.isoformat()
-        return wire
-
-
-def wires_of_past(outcomes: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return past outcomes as JSON values of the wire format.
-
-    Raises:
-        TypeError: it is not a list of `PastOutcome`.
-    """
-    wires, write = [], "[PastOutcome(Outcome.counts(task, successes, trials), age=10)]"
-    for place, outcome in enumerate(checked_list(outcomes, "outcomes", "a list of PastOutcome", write=write)):
-        if not isinstance(outcome, PastOutcome):
-            raise wrong_type(f"outcomes[{place}]", "a PastOutcome", outcome, write=write[1:-1])
-        wires.append(outcome.as_wire())
-    return wires
 
 
 def wires_of_tasks(tasks: Iterable[Any]) -> list[dict[str, Any]]:
@@ -282,7 +235,7 @@ def joined(outcomes: Iterable[Outcome]) -> list[Outcome]:
         if outcome.is_aborted and outcome.left_out and not outcome.cost and outcome.task in shown and not is_part:
             left_out += outcome.left_out
             continue
-        key = (outcome.task, outcome.seed, outcome.group_size, *(name for name, _ in outcome.cost))
+        key = (outcome.task, outcome.group_size, *(name for name, _ in outcome.cost))
         earlier = whole.get(key)
         if [name for name, _ in outcome.evidence] != SHAPED:
             whole[place] = outcome
@@ -291,7 +244,7 @@ def joined(outcomes: Iterable[Outcome]) -> list[Outcome]:
         else:
             evidence, cost = _added(earlier.evidence, outcome.evidence), _added(earlier.cost, outcome.cost)
             left = earlier.left_out + outcome.left_out
-            sums = Outcome(outcome.task, evidence, cost, outcome.seed, left, outcome.group_size)
+            sums = Outcome(outcome.task, evidence, cost, left, outcome.group_size)
             fits = len(dict(sums.evidence)["rewards"]) <= MAX_REWARDS
             whole[key if fits else place] = sums if fits else outcome
     merged = list(whole.values())
@@ -344,7 +297,6 @@ class GivenSettings(TypedDict, total=False):
     reward_range: tuple[float, float]
     lease_seconds: float
     mix: Mapping[str, float]
-    verifier_guard: bool
 
 
 def plain(number: SupportsFloat, *, of: str = "") -> int | float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar
 
-from bots_client._history_models import Cost, Coverage, Mix
+from bots_client._history_models import Coverage, Mix
 from bots_client._tables import Table
 
 
@@ -20,15 +20,12 @@ class SelectedTask:
     mean: expected success probability.
     effective: probability that some of the task's rollouts succeed and some fail.
         Both are None if a `ResilientClient` sampled the task itself.
-    seed: of a generator, the seed to make this task from; None if the dataset's tasks are not generators. A task that
-        a `ResilientClient` sampled itself always has one.
     """
 
     id: str
     draw: float | None = None
     mean: float | None = None
     effective: float | None = None
-    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +69,7 @@ class Receipt:
     closed: whether it closed a step; `reported` and `effective` describe that step, otherwise the open step.
     late: number of outcomes for a step that had already closed; expired: number of outcomes too late to count.
     new_tasks: those of the reported tasks that were never reported before; distinct_tasks: different tasks so far.
-    tokens, seconds: what these rollouts cost; None if no outcome said it.
+    tokens, seconds: what these rollouts cost, as far as outcomes say it.
     duplicate: the same report was counted before; nothing changed.
     degraded: other replicas see the report only when Redis is back.
     """
@@ -88,28 +85,8 @@ class Receipt:
     expired: int = 0
     new_tasks: int = 0
     distinct_tasks: int = 0
-    tokens: Cost | None = None
-    seconds: Cost | None = None
-    duplicate: bool = False
-    degraded: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastReceipt:
-    """The result of an import of evidence from old logs. It closes no step.
-
-    seq: its entry in the journal; step: how many steps had closed.
-    outcomes, rollouts: how many the belief learned from.
-    capability: afterwards; None if it is not known.
-    duplicate: the same evidence was counted before; nothing changed.
-    degraded: other replicas see it only when Redis is back.
-    """
-
-    seq: int
-    step: int
-    outcomes: int
-    rollouts: float
-    capability: float | None = None
+    tokens: float = 0.0
+    seconds: float = 0.0
     duplicate: bool = False
     degraded: bool = False
 
@@ -133,7 +110,6 @@ class Settings:
     reward_range: lowest and highest possible reward.
     lease_seconds: how long a selected task is excluded from other selections, unless it is reported.
     mix: the weight of each tag; empty: no mix.
-    verifier_guard: whether rewards that look wrong wait outside the belief until somebody decides about them.
     """
 
     belief: str = "tracker"
@@ -150,7 +126,6 @@ class Settings:
     reward_range: tuple[float, float] = (0.0, 1.0)
     lease_seconds: float = 3600.0
     mix: Mix = field(default_factory=dict)
-    verifier_guard: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +137,7 @@ class Totals:
     rollouts, successes: sums; fractional rewards give fractional successes.
     late: number of outcomes for a step that had already closed; expired: number of outcomes too late to count.
     distinct: different tasks.
+    tokens, seconds: what the rollouts cost, as far as outcomes say it.
     """
 
     reported: int = 0
@@ -173,6 +149,8 @@ class Totals:
     late: int = 0
     expired: int = 0
     distinct: int = 0
+    tokens: float = 0.0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +184,6 @@ class VerifierAlarm:
     outcome: what all groups of rollouts did: failed or succeeded.
     since_step: the first step in which they did; last_step: the last one.
     groups: how many groups did; chance: how likely the belief thought that.
-    ongoing: whether it continues; held: how many of these groups wait outside the belief.
     """
 
     tag: str | None = None
@@ -215,8 +192,6 @@ class VerifierAlarm:
     last_step: int
     groups: int
     chance: float
-    ongoing: bool
-    held: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +206,6 @@ class Run:
     pending: tasks reported in the open step; leased: tasks selected and not yet reported.
     unfinished_groups: groups that were reported in part; aborting_tasks: tasks that were aborted three times in a row.
     degraded: other replicas may have a newer state and more tasks in flight.
-    tokens, seconds: what the rollouts of all closed steps cost; None if no outcome said it.
     coverage: how the visits spread over the pool.
     advice: hints about the run, such as where selection gains little; one or two sentences each.
     mix: the tags of the run's mix; empty without one.
@@ -253,8 +227,6 @@ class Run:
     leased: int = 0
     degraded: bool = False
     totals: Totals = field(default_factory=Totals)
-    tokens: Cost | None = None
-    seconds: Cost | None = None
     coverage: Coverage = field(default_factory=Coverage)
     advice: tuple[str, ...] = ()
     mix: tuple[MixShare, ...] = ()
@@ -274,7 +246,6 @@ class TaskBelief:
     variance: the expected variance of one rollout's success, E[p (1 - p)].
     attempts: how many rollouts of it were reported; successes: how many of them succeeded, in part for fractional
         rewards; visits: how many steps reported any; last_step: the last of these steps; None if none did.
-    tokens, seconds: what these rollouts cost, as far as reports said it; None if none did.
     aborts: how often it was selected and aborted.
     segment: untried (no rollout), aborting (aborted at its last three selections or more), stuck (never a success),
         solved (mean at least 0.9), teaching (the other tried ones) or retired.
@@ -291,8 +262,6 @@ class TaskBelief:
     successes: float = 0.0
     visits: int = 0
     last_step: int | None = None
-    tokens: float | None = None
-    seconds: float | None = None
     aborts: int = 0
     segment: str = "untried"
     tags: tuple[str, ...] = ()

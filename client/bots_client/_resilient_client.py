@@ -148,7 +148,6 @@ class ResilientClient:
         exclude: Sequence[str] = (),
         first: Sequence[str] = (),
         want_effective: int | None = None,
-        generators: bool = False,
         idempotency_key: str | None = None,
     ) -> Selection:
         """Select the tasks to train on next; while the service is away, sample them uniformly.
@@ -165,8 +164,6 @@ class ResilientClient:
             first: task ids to select before any others, in flight or not.
             want_effective: select as few tasks as are expected to give so many effective groups; while the service is
                 away, twice as many.
-            generators: whether the ids are those of generators, of which a selection may hold one several times; the
-                service's answers say it, too.
             idempotency_key: the same key returns the same tasks, unless the service is away.
 
         Raises:
@@ -175,7 +172,6 @@ class ResilientClient:
         refuse_single_str(ids=ids, exclude=exclude, first=first)
         local_run = self._state.run(dataset, run)
         local_run.mistakes.raise_found()
-        local_run.generators |= generators
         call = step_calls.select(
             dataset,
             count,
@@ -197,7 +193,7 @@ class ResilientClient:
         if selection is not None:
             return selection
         wanted = TASKS_PER_GROUP * (want_effective or 0) if count is None else count
-        if count is None and not local_run.generators:
+        if count is None and not local_run.repeatable:
             wanted = min(wanted, len(ids))
         return local_run.choose(wanted, ids, exclude, first)
 

@@ -43,10 +43,6 @@ class Selector:
     Mistakes, such as an unknown task, raise a RequestError, unless the client has on_mistake="warn". Where several
     ranks share selections, `next` raises those of rank 0 on all ranks at once, and those of the others are logged.
 
-    Attributes:
-        generators: whether the ids are those of generators, of which a selection may hold one several times. Set it if
-            a job may start while the service is away, which says it otherwise.
-
     Args:
         client: None: `ResilientClient()`.
         dataset: name of the dataset.
@@ -82,7 +78,6 @@ class Selector:
         self.run = run
         self.ids = checked_ids(ids)
         self.reward_range = _checked_range(reward_range)
-        self.generators = False
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self._how: dict[str, Any] = {
             "tags": None if tags is None else checked_strings(tags, "tags"),
@@ -153,7 +148,6 @@ class Selector:
                     run=self.run,
                     first=first,
                     want_effective=want_effective,
-                    generators=self.generators,
                     idempotency_key=key,
                     **self._how,
                 )
@@ -172,7 +166,7 @@ class Selector:
         """Return an unused selection: `next` hands out its tasks again, before any others. Call it before `observe`."""
         self._in_flight.give_back(selection)
 
-    def observe(  # noqa: PLR0913 - two that matter, the others by keyword
+    def observe(
         self,
         task: str,
         rewards: Iterable[SupportsFloat | None] | SupportsFloat | None,
@@ -181,7 +175,6 @@ class Selector:
         effective: bool | None = None,
         tokens: float | None = None,
         seconds: float | None = None,
-        seed: int | None = None,
         group_size: int | None = None,
         selection: Selection | str | None = None,
     ) -> None:
@@ -197,7 +190,6 @@ class Selector:
             effective: whether the group gives a gradient; None: if its rewards differ.
             tokens: how many tokens these rollouts generated; None: not known.
             seconds: how many accelerator seconds they took; None: not known.
-            seed: of the task that a generator made: it tells the groups of one generator apart.
             group_size: number of rollouts of the whole group, if others may come after the next `step`; the group then
                 counts once, when all have come. None: what `step` reports is the whole group.
             selection: the task's selection, or its id; None: the oldest in flight that has the task.
@@ -205,7 +197,7 @@ class Selector:
         Raises:
             RequestError: a mistake, such as an unknown task, or a reward outside the run's range.
         """
-        about = {"effective": effective, "tokens": tokens, "seconds": seconds, "seed": seed, "group_size": group_size}
+        about = {"effective": effective, "tokens": tokens, "seconds": seconds, "group_size": group_size}
         try:
             outcome = _outcome(task, rewards, successes, about)
             self.client._check_rewards(outcome, self.dataset, self.run)
@@ -392,15 +384,12 @@ class Selector:
         means = [task.mean for task in self._selection.tasks if task.mean is not None] if self._selection else []
         ratio = None if closed is None else closed.effective_task_ratio
         uniform = None if closed is None else self._uniform
-        tokens, seconds = (None, None) if closed is None else (closed.tokens, closed.seconds)
         values = {
             "selected_mean": sum(means) / len(means) if means else None,
             "effective_task_ratio": ratio,
             "capability": None if closed is None else closed.capability,
             "ability": None if closed is None else self._ability,
             "step": None if closed is None else closed.step,
-            "tokens_per_effective_task": None if tokens is None else tokens.per_effective,
-            "seconds_per_effective_task": None if seconds is None else seconds.per_effective,
             "uniform_effective_task_ratio": uniform,
             "times_uniform": ratio / uniform if uniform and ratio is not None else None,
         }

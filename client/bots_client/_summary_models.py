@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
-from bots_client._history_models import Cost, Saving
 from bots_client._tables import Table
 
 
@@ -23,7 +22,6 @@ class Gain:
     own_ratio, uniform_ratio: the effective task ratios over these steps, of the run and of uniform sampling; their
         quotient is the factor.
     uniform_effective_task_ratio: of uniform sampling, over the last 50 of them.
-    tokens, seconds: what that saved; None if no outcome said its cost.
     """
 
     source: str
@@ -35,8 +33,6 @@ class Gain:
     own_ratio: float | None = None
     uniform_ratio: float | None = None
     uniform_effective_task_ratio: float | None = None
-    tokens: Saving | None = None
-    seconds: Saving | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +73,6 @@ class RunSummary:
     effective_task_ratio: over the last 50 steps; None if they reported nothing.
     trend: this ratio along all steps, the newest last.
     gain: over uniform sampling; None for a run that samples uniformly.
-    tokens, seconds: what all rollouts cost; None if no outcome said it.
-    recent_tokens, recent_seconds: the same over the last 50 steps.
     leased: number of tasks in flight; None in an overview.
     verdict: a judgement with advice; None if the run is not judged yet. In an overview it may be some seconds old.
     attention: whether somebody should look at the run.
@@ -101,10 +95,6 @@ class RunSummary:
     effective_task_ratio: float | None = None
     trend: tuple[float | None, ...] = ()
     gain: Gain | None = None
-    tokens: Cost | None = None
-    seconds: Cost | None = None
-    recent_tokens: Cost | None = None
-    recent_seconds: Cost | None = None
     leased: int | None = None
     verdict: RunVerdict | None = None
     attention: bool = False
@@ -158,7 +148,6 @@ class TagSums:
     effective, effective_task_ratio: those with a gradient, and their share; rollouts: of its tasks.
     mean_pass_rate: mean over its reported tasks of the share of successful rollouts; earlier_mean_pass_rate: the same
         over as many steps before.
-    tokens, seconds: what its rollouts cost; None if no outcome said it.
     """
 
     tag: str
@@ -171,8 +160,6 @@ class TagSums:
     rollouts: float = 0.0
     mean_pass_rate: float | None = None
     earlier_mean_pass_rate: float | None = None
-    tokens: Cost | None = None
-    seconds: Cost | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,10 +106,6 @@ class BusyError(ConflictError):
     """Another request is changing the same thing; try again."""
 
 
-class NothingToDecideError(ConflictError):
-    """No alarm of the verifier guard stands, or none about the tag that was named."""
-
-
 class LimitReachedError(ConflictError):
     """No more tasks, datasets, runs or API keys are kept; the message names the limit and what sets it."""
 

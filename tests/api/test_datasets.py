@@ -103,3 +103,18 @@ async def test_query_and_body_may_not_contradict_each_other(http):
         "/datasets/guru?reference_model=a", json={"reference_models": ["b"], "tasks": [{"id": "x"}]}
     )
     assert require_problem(answer, 422, "invalid-tasks")["errors"][0]["loc"] == ["query", "reference_model"]
+
+
+async def test_a_dataset_may_be_repeatable(http):
+    answer = await http.put("/datasets/levels", json={"repeatable": True, "tasks": [{"id": "easy"}, {"id": "hard"}]})
+    assert (answer.status_code, answer.json()["repeatable"]) == (201, True)
+    for _ in range(2):
+        chosen = (await http.post("/select", json={"dataset": "levels", "count": 5})).json()
+        assert sorted({task["id"] for task in chosen["tasks"]}) == ["easy", "hard"]
+        assert (len(chosen["tasks"]), chosen["reused"]) == (5, 0)
+    assert (await http.get("/datasets/levels/runs/default")).json()["leased"] == 0
+    lines = '{"repeatable": true}\n{"id": "easy"}\n'
+    for query, status in (("", 201), ("?repeatable=false", 422)):
+        name = f"/datasets/lines{query}"
+        sent = await http.put(name, content=lines, headers={"Content-Type": "application/x-ndjson"})
+        assert sent.status_code == status, sent.text

@@ -38,12 +38,6 @@ WRITES = [
     ),
     Write("PATCH", RUN, {"target": 0.25}, {"target": 0.75}),
     Write("POST", f"{RUN}/rewind", {"step": 1}, {"step": 0}),
-    Write(
-        "POST",
-        f"{RUN}/evidence",
-        {"outcomes": [{**solved(3), "age": 1}]},
-        {"outcomes": [{**solved(3), "age": 2}]},
-    ),
     Write("POST", f"{RUN}/snapshots", statuses={201}),
     Write("POST", "/select", {"dataset": "guru", "count": 4}, {"dataset": "guru", "count": 5}),
     Write(

@@ -8,9 +8,7 @@ import pytest
 
 from tests.api.pools import RUN, make_dataset, report, require_problem, solved
 
-NOTHING = dict.fromkeys(
-    ("tasks", "effective", "rollouts", "closed", "to_step", "changed", "decision", "tag", "skipped")
-)
+NOTHING = dict.fromkeys(("tasks", "effective", "rollouts", "closed", "to_step", "changed", "skipped"))
 
 
 async def journal(http: httpx.AsyncClient, run: str = RUN, **query: str | int) -> dict[str, Any]:

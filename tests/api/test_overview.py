@@ -77,8 +77,6 @@ async def test_a_gain_is_measured_by_the_uniform_run_over_the_steps_that_both_cl
         "own_ratio": 7 / 8,
         "uniform_ratio": 3 / 8,
         "uniform_effective_task_ratio": 3 / 8,
-        "tokens": None,
-        "seconds": None,
     }
     await close(http, 4, run="even")
     later = (await summary(http))["gain"]

@@ -17,7 +17,7 @@ async def test_a_task_s_reports_are_listed_newest_first(http: httpx.AsyncClient)
     answer = await http.get(f"{RUN}/tasks/task-1/history")
     page = answer.json()
     times = {entry["seq"]: entry["time"] for entry in (await http.get(f"{RUN}/journal")).json()["entries"]}
-    shown = {"late": False, "hidden": False, "tokens": None, "seconds": None, "group_size": None}
+    shown = {"late": False, "hidden": False, "group_size": None}
     first = {"seq": 1, "step": 1, "successes": 3.0, "trials": 8.0, "mean_reward": 3 / 8, "effective": True}
     second = {"seq": 2, "step": 2, "successes": 0.5, "trials": 2.0, "mean_reward": 0.25, "effective": False}
     assert page == {

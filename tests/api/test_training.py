@@ -96,3 +96,18 @@ async def test_a_pool_that_is_too_small_is_422(http):
     await make_dataset(http)
     answer = await http.post("/select", json={"dataset": "guru", "count": 21})
     require_problem(answer, 422, "pool-too-small")
+
+
+# --- evidence of some age --------------------------------------------------------------------------------------------
+
+
+async def test_outcomes_of_an_age_count_as_those_of_a_selection_so_many_steps_ago(http):
+    await make_dataset(http)
+    chosen = await select(http, 4)
+    for task in range(5, 8):
+        await report(http, solved(task))
+    late = {**solved(0), "task": chosen["tasks"][0]["id"]}
+    of_selection = await report(http, late, selection_id=chosen["selection_id"], close_step=False)
+    of_age = await report(http, solved(2), age=3, close_step=False)
+    assert (of_selection["late"], of_age["late"], of_age["reported"]) == (1, 1, 2)
+    assert (await report(http, solved(3), age=0, close_step=False))["late"] == 0

@@ -1,4 +1,4 @@
-"""Each verdict, of a run that is played over HTTP; and the table of tags."""
+"""Verdicts of runs that are played over HTTP, and the table of tags; tests/core/test_verdict.py has each verdict."""
 
 from typing import Any
 
@@ -53,7 +53,11 @@ async def test_a_verifier_that_rejects_everything_of_a_tag_is_suspect(http):
     assert found["kind"] == "verifier_suspect"
     assert "'odd' failed since step 16: 48 groups" in found["reason"]
     assert "rewind the run to step 15" in found["advice"]
+    (alarm,) = (await http.get(RUN)).json()["alarms"]
+    assert alarm.pop("chance") <= 1e-9
+    assert alarm == {"tag": "odd", "outcome": "failed", "since_step": 16, "last_step": 19, "groups": 48}
     await http.post(f"{RUN}/rewind", json={"step": 15})
+    assert (await http.get(RUN)).json()["alarms"] == []
     assert (await verdict(http))["kind"] == "healthy"
 
 
@@ -118,8 +122,6 @@ async def test_tags_are_summed_up_over_the_last_steps_and_compared_with_those_be
         "rollouts": 48.0,
         "mean_pass_rate": pytest.approx((12 + 16 + 0) / 16 / 3),
         "earlier_mean_pass_rate": pytest.approx((16 + 8) / 16 / 2),
-        "tokens": None,
-        "seconds": None,
     }
     assert (rows["odd"]["reported"], rows["odd"]["earlier_mean_pass_rate"]) == (2, pytest.approx(4 / 16 / 2))
 

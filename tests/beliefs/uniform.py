@@ -9,7 +9,6 @@ import numpy as np
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks
 from bots_service.core.belief.protocol import ClosingStep
 from bots_service.core.checks import Arrays, as_count, require_arrays
-from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, StrategyName
 
@@ -88,9 +87,6 @@ class UniformBelief:
 
     def fold(self, pool: Pool, step: ClosingStep, settings: RunSettings) -> "UniformBelief":
         return replace(self, steps=self.steps + 1, own_tasks=np.union1d(self.own_tasks, step.whole.tasks))
-
-    def with_past(self, pool: Pool, past: AgedEvidence, settings: RunSettings, *, step: int) -> "UniformBelief":
-        return replace(self, own_tasks=np.union1d(self.own_tasks, past.evidence.tasks))
 
     def forgotten(self, tasks: Tasks) -> "UniformBelief":
         return replace(self, own_tasks=np.setdiff1d(self.own_tasks, tasks))

@@ -1,4 +1,4 @@
-"""Two runs of a simulated model that have all that a run may have: tags, a mix, and costs."""
+"""Two runs of a simulated model that have all that a run may have: tags and a mix."""
 
 import random
 from math import exp
@@ -7,8 +7,7 @@ from bots_client import Client, GivenSettings, Outcome, Task
 
 DATASET, RUN, UNIFORM = "three-domains", "mixed", "uniform"
 STEPS, COUNT, ROLLOUTS, TASKS = 120, 24, 8, 600
-LENGTHS = {"math": 900, "code": 2400, "logic": 500}  # mean tokens of a rollout
-SECONDS_PER_TOKEN = 0.002
+TAGS = ("math", "code", "logic")
 SETTINGS: dict[str, GivenSettings] = {
     RUN: {"mix": {"math": 3, "code": 1, "logic": 1}},
     UNIFORM: {"strategy": "uniform"},
@@ -18,7 +17,7 @@ SETTINGS: dict[str, GivenSettings] = {
 def train_on_everything(url: str, steps: int = STEPS) -> None:
     """Create the dataset at a service, and train both runs on it."""
     chance = random.Random(0)
-    hardness = {f"{tag}-{number}": chance.gauss(1.0, 2.5) for tag in LENGTHS for number in range(TASKS // len(LENGTHS))}
+    hardness = {f"{tag}-{number}": chance.gauss(1.0, 2.5) for tag in TAGS for number in range(TASKS // len(TAGS))}
     with Client(url) as client:
         client.create_dataset(
             DATASET,
@@ -36,6 +35,5 @@ def train_on_everything(url: str, steps: int = STEPS) -> None:
 def rolled_out(task: str, hardness: float, step: int, chance: random.Random) -> Outcome:
     """Return what a model solves that gets better with each step."""
     rate = 1 / (1 + exp(hardness - 2 * step / STEPS))
-    tokens = round(ROLLOUTS * LENGTHS[task.partition("-")[0]] * chance.uniform(0.7, 1.3))
     solved = sum(chance.random() < rate for _ in range(ROLLOUTS))
-    return Outcome.counts(task, solved, ROLLOUTS, tokens=tokens, seconds=tokens * SECONDS_PER_TOKEN)
+    return Outcome.counts(task, solved, ROLLOUTS)

@@ -1,28 +1,12 @@
-"""Datasets of other kinds than plain tasks: one of generators, and one with predictions."""
+"""A dataset with predictions."""
 
 import random
 
 from bots_client import Client, Outcome, Task
 
-SUMS, PREDICTED = "sums", "predicted"
+PREDICTED = "predicted"
 PREDICTORS = {"embedding": 0.3, "small-model": 0.1}  # by name: how far off they are, as a standard deviation
-LEVELS, TASKS, ROLLOUTS, STEPS, COUNT = 12, 240, 8, 40, 16
-
-
-def train_on_generators(url: str, steps: int = STEPS) -> None:
-    """Create a dataset of generators, one a level of difficulty, and train its run."""
-    chance = random.Random(0)
-    names = {f"{sign}-{level}": level / LEVELS for sign in ("add", "subtract") for level in range(1, LEVELS + 1)}
-    with Client(url) as client:
-        tasks = [Task(name, tags=[name.partition("-")[0]]) for name in names]
-        client.create_dataset(SUMS, tasks, generators=True, description="Sums of numbers with more and more digits.")
-        for _ in range(steps):
-            selection = client.select(SUMS, COUNT)
-            outcomes = [
-                Outcome.counts(task.id, solved(1 - names[task.id], chance), ROLLOUTS, seed=task.seed)
-                for task in selection.tasks
-            ]
-            client.report(SUMS, outcomes, selection=selection)
+TASKS, ROLLOUTS, STEPS, COUNT = 240, 8, 40, 16
 
 
 def train_with_predictions(url: str, steps: int = STEPS) -> None:

@@ -45,8 +45,6 @@ EVERYTHING_VIEWS = {
     "everything-task": f"datasets/{everything.DATASET}/runs/{everything.RUN}/tasks?task=math-0",
 }
 GIVEN_VIEWS = {
-    "generators-dataset": f"datasets/{given_tasks.SUMS}",
-    "generators-tasks": f"datasets/{given_tasks.SUMS}/runs/default/tasks",
     "predictions-dataset": f"datasets/{given_tasks.PREDICTED}",
     "predictions-run": f"datasets/{given_tasks.PREDICTED}/runs/default",
 }
@@ -74,7 +72,6 @@ def main() -> None:
             for name, view in EVERYTHING_VIEWS.items():
                 photograph_all(browser, service.url, name, view)
         with running_service(Path(folder, "given")) as service:
-            given_tasks.train_on_generators(service.url)
             given_tasks.train_with_predictions(service.url)
             for name, view in GIVEN_VIEWS.items():
                 photograph_all(browser, service.url, name, view)

@@ -161,14 +161,12 @@ def test_coverage_is_told_by_a_tile_and_drawn_beside_a_shuffled_pass(browser: Br
     assert told == pytest.approx({step: outlooks[step] for step in told})
 
 
-def test_a_narrow_run_says_why_and_what_to_do_and_its_journal_names_old_logs(browser: Browser, trained: ServiceProcess):
+def test_a_narrow_run_says_why_and_what_to_do(browser: Browser, trained: ServiceProcess):
     with httpx.Client(base_url=trained.url) as http:
         http.put("/datasets/narrow", json={"tasks": [{"id": f"t{number}"} for number in range(20)]}).raise_for_status()
         run, outcomes = "/datasets/narrow/runs/default", [{"task": "t1", "successes": 3, "trials": 8}]
-        http.post(f"{run}/evidence", json={"outcomes": [{**outcomes[0], "age": 2}]}).raise_for_status()
         with visiting(browser, trained.url) as visit:
             page = visit.open("datasets/narrow/runs/default")
-            page.get_by_text("8 rollouts from old logs").wait_for()
             for _ in range(20):  # as many as a pass over the pool has
                 http.post("/report", json={"dataset": "narrow", "outcomes": outcomes}).raise_for_status()
             verdict = page.get_by_role("note", name="Verdict")

@@ -1,13 +1,12 @@
 """What each call sends, and what it makes of the answer."""
 
 import inspect
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bots_client import ConflictError, InvalidRequestError, Outcome, PastOutcome, Selection, Task
+from bots_client import ConflictError, InvalidRequestError, Outcome, Selection, Task
 from bots_client._call import Call
 from bots_client._calls import admin_calls, dataset_calls, run_calls, step_calls, summary_calls
 from tests.client.answers import (
@@ -34,7 +33,6 @@ from tests.client.scripted_server import answer, problem
 NOWHERE = "http://127.0.0.1:1"
 RUN_PATH = "/datasets/guru/runs/r1"
 MIX = {"a": 1, "b": [(0, 3), (9, 1)]}
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TASK = Task("math-17", [0.25, None], ["math"])
 TASK_JSON = {"id": "math-17", "reference_pass_rates": [0.25, None], "tags": ["math"]}
 MADE = Selection(selection_id="s-1", dataset="guru", run="default", tasks=())
@@ -50,6 +48,15 @@ CALLS = [
         "PUT",
         "/datasets/guru",
         {"reference_models": ["small"], "description": "maths", "tasks": [{"id": "a"}]},
+        DATASET,
+    ),
+    (
+        "create_dataset",
+        ("guru", [TASK]),
+        {"repeatable": True},
+        "PUT",
+        "/datasets/guru",
+        {"repeatable": True, "tasks": [TASK_JSON]},
         DATASET,
     ),
     (
@@ -144,29 +151,8 @@ CALLS = [
         {"keep_journal_days": 1.5, "dry_run": False},
         {"dry_run": False, "runs": []},
     ),
-    ("decide_held", ("guru", "drop", "r1"), {}, "POST", f"{RUN_PATH}/held", {"decision": "drop"}, RUN),
     ("forget_tasks", ("guru", ["t1"], "r1"), {}, "POST", f"{RUN_PATH}/forget", {"tasks": ["t1"]}, RUN),
     ("rewind", ("guru", 400, "r1"), {}, "POST", f"{RUN_PATH}/rewind", {"step": 400}, RUN),
-    (
-        "import_evidence",
-        (
-            "guru",
-            [PastOutcome(Outcome.counts("a", 1, 2), age=3), PastOutcome(Outcome.rewards("a", [1]), at=NOON)],
-            "r1",
-        ),
-        {"seconds_per_step": 2.5, "now": NOON},
-        "POST",
-        f"{RUN_PATH}/evidence",
-        {
-            "outcomes": [
-                {"task": "a", "successes": 1, "trials": 2, "age": 3},
-                {"task": "a", "rewards": [1], "at": NOON.isoformat()},
-            ],
-            "seconds_per_step": 2.5,
-            "now": NOON.isoformat(),
-        },
-        {"seq": 1, "step": 0, "outcomes": 2, "rollouts": 3.0},
-    ),
     ("snapshot", ("guru", "r1"), {}, "POST", f"{RUN_PATH}/snapshots", None, SNAPSHOT),
     ("snapshots", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/snapshots", None, page("snapshots", SNAPSHOT)),
     ("select", ("guru", 2), {}, "POST", "/select", {"dataset": "guru", "run": "default", "count": 2}, SELECTION),
@@ -225,6 +211,15 @@ CALLS = [
         "POST",
         "/report",
         {"dataset": "guru", "run": "default", "selection_id": "s-2", "outcomes": []},
+        RECEIPT,
+    ),
+    (
+        "report",
+        ("guru", []),
+        {"age": 3},
+        "POST",
+        "/report",
+        {"dataset": "guru", "run": "default", "age": 3, "outcomes": []},
         RECEIPT,
     ),
     (
@@ -345,7 +340,6 @@ def test_every_call_reads_or_carries_a_key():
         run_calls.update_run(guru),
         run_calls.delete_run(guru, "r"),
         run_calls.rewind(guru, 3),
-        run_calls.decide_held(guru, "drop"),
         run_calls.snapshot(guru),
         admin_calls.create_key("k", scopes=["read"], datasets=["*"]),
         admin_calls.revoke_key("0123456789abcdef"),

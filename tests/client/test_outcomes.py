@@ -80,10 +80,3 @@ def test_a_cost_goes_onto_the_wire_and_is_joined_with_its_group():
 def test_a_cost_that_is_no_number_is_refused(wrong):
     with pytest.raises(InvalidRequestError, match="task a"):
         Outcome.rewards("a", [1], tokens=wrong)
-
-
-def test_groups_of_one_generator_are_joined_by_their_seeds():
-    shaped = [Outcome.counts("g", 1, 1, rewards=[1.2], seed=seed) for seed in (7, 8, 7)]
-    assert joined(shaped) == [Outcome.counts("g", 2, 2, rewards=[1.2, 1.2], seed=7), shaped[1]]
-    assert shaped[1].as_wire() == {"task": "g", "successes": 1, "trials": 1, "rewards": (1.2,), "seed": 8}
-    assert "seed" not in Outcome.rewards("g", [1]).as_wire()

@@ -48,7 +48,7 @@ def test_tasks_are_an_arrow_table(serve):
     with Client(serve(answer(page("tasks", BELIEF, BELIEF | other))).url) as bots:
         table = bots.tasks("guru").to_arrow()
 
-    tried = ["attempts", "successes", "visits", "last_step", "tokens", "seconds", "aborts"]
+    tried = ["attempts", "successes", "visits", "last_step", "aborts"]
     believed = ["id", "alpha", "beta", "mean", "interval", "effective", "variance"]
     assert table.column_names == [*believed, *tried, "segment", "tags"]
     assert table["alpha"].to_pylist() == [2.5, None]

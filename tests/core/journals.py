@@ -9,10 +9,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from bots_service.core.arrays import frozen
-from bots_service.core.entries import Body, Entry, Forget, GuardDecision, PastEvidence, Report, SettingsChange
+from bots_service.core.entries import Body, Entry, Forget, Report, SettingsChange
 from bots_service.core.evidence import MAX_TRIALS, NO_EVIDENCE, Evidence
 from bots_service.core.groups import GroupParts
-from bots_service.core.past_evidence import LARGEST_AGE, AgedEvidence
 from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import FIXED, RunSettings, settings_from
@@ -54,13 +53,6 @@ def report_of(
     *pieces: Piece, made_at: int | None = None, close: bool | None = None, effective: Sequence[bool] | None = None
 ) -> Report:
     return Report(evidence_of(*pieces, effective=effective), made_at, close)
-
-
-def past_of(*aged: tuple[Piece, float]) -> PastEvidence:
-    """Return evidence from old logs: pieces with their ages."""
-    return PastEvidence(
-        AgedEvidence(evidence_of(*(piece for piece, _ in aged)), frozen(np.array([a for _, a in aged])))
-    )
 
 
 def replay(pool: Pool, bodies: Sequence[Body], settings: RunSettings, state: RunState | None = None) -> RunState:
@@ -293,7 +285,6 @@ class Story:
 
 shares = st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]) | st.floats(0, 1)
 quarters = st.integers(0, 64).map(lambda number: number / 4)
-ages = st.integers(0, 5).map(float) | st.floats(0, LARGEST_AGE)
 counts = st.integers(0, 16).map(float) | quarters | st.just(MAX_TRIALS / 2)
 rollouts_per_task = st.sampled_from([None, None, 1, 4, 16, 1e5])
 tasks_per_step = st.sampled_from([None, None, 1, 3])
@@ -313,7 +304,6 @@ tracker_settings = st.fixed_dictionaries(
     {"belief": st.just("tracker"), "rollouts_per_task": rollouts_per_task, "tasks_per_step": tasks_per_step}
 ).map(settings_from)
 some_settings = bots_settings | tracker_settings
-guarded_settings = some_settings.map(lambda chosen: replace(chosen, verifier_guard=True))
 
 
 @st.composite
@@ -341,8 +331,8 @@ def in_parts(draw, report: Report, tasks: int, seq: int) -> Report:
         lost, low, high = draw(st.integers(0, 2)), draw(quarters), draw(quarters)
         rollouts = min(s + f + lost, MAX_TRIALS)
         size = min(rollouts + draw(st.integers(0, 4)), MAX_TRIALS)
-        rows.append((task, size, rollouts, s, f, min(low, high), max(low, high), math.nan, math.nan))
-    columns = np.array(rows, np.float64).reshape(-1, 9).T.copy()
+        rows.append((task, size, rollouts, s, f, min(low, high), max(low, high)))
+    columns = np.array(rows, np.float64).reshape(-1, 7).T.copy()
     aborted = np.unique(draw(st.lists(st.integers(0, tasks - 1), max_size=2))).astype(np.int32)
     return replace(
         report,
@@ -361,12 +351,9 @@ def _some_of(draw: st.DrawFn, values: dict[str, Any]) -> dict[str, Any]:
 
 @st.composite
 def stories(
-    draw, max_entries: int = 10, settings: st.SearchStrategy[RunSettings] = some_settings, *, with_past: bool = True
+    draw, max_entries: int = 10, settings: st.SearchStrategy[RunSettings] = some_settings, *, in_full: bool = True
 ) -> Story:
-    """with_past: with all that the slow references know nothing of.
-
-    That is evidence from old logs, decisions of a guard, groups in parts, aborts and forgotten tasks.
-    """
+    """in_full: with all that the slow references know nothing of: groups in parts, aborts and forgotten tasks."""
     first, pool = draw(settings), draw(pools())
     dense, entries = DenseRun(pool, first), []
     tasks = draw(st.integers(1, len(pool)))
@@ -374,11 +361,7 @@ def stories(
         tasks = draw(st.sampled_from([tasks, tasks, len(pool)]))
         body: Body
         kind = draw(st.integers(0, 9))
-        if kind == 1 and with_past:
-            body = past_of(*((piece, draw(ages)) for piece in draw(pieces(tasks))))
-        elif kind == 2 and first.verifier_guard:
-            body = GuardDecision(draw(st.sampled_from(["release", "drop"])), draw(st.sampled_from([None, "tag 0"])))
-        elif kind == 3 and with_past:
+        if kind == 3 and in_full:
             body = Forget(frozen(np.unique(draw(st.lists(st.integers(0, tasks - 1), min_size=1))).astype(np.int32)))
         elif kind == 0:
             fixed = {name: getattr(first, name) for name in FIXED}
@@ -391,10 +374,10 @@ def stories(
             some = draw(pieces(tasks))
             told = draw(st.none() | st.lists(st.booleans(), min_size=len(some), max_size=len(some)))
             body = report_of(*some, made_at=made_at, close=close, effective=told)
-            if kind < 7 and with_past:
+            if kind < 7 and in_full:
                 body = draw(in_parts(body, tasks, seq))
         entry = Entry(seq, 0, int(pool.profile_of[:tasks].max()) + 1, body)
-        if not isinstance(body, PastEvidence | GuardDecision | Forget):
+        if not isinstance(body, Forget):
             dense.take(entry)
         entries.append(entry)
     return Story(first, pool, entries)

@@ -24,7 +24,7 @@ def counted(state: RunState) -> dict[int, tuple[int, float, float, int]]:
     return dict(zip(tasks, zip(*columns, strict=True), strict=True))
 
 
-@given(stories(with_past=False))
+@given(stories(in_full=False))
 def test_each_task_s_visits_rollouts_successes_and_last_step_are_those_of_the_closed_steps(story: Story):
     dense = DenseRun(story.pool, story.settings)
     for entry in story.entries:
@@ -35,7 +35,7 @@ def test_each_task_s_visits_rollouts_successes_and_last_step_are_those_of_the_cl
     assert (state.attempts.of(everyone).visits > 0).tolist() == [task in dense.attempts for task in everyone.tolist()]
 
 
-@given(stories(with_past=False))
+@given(stories(in_full=False))
 def test_receipts_tell_how_many_tasks_are_new_and_how_many_different_ones_were_reported(story: Story):
     dense = DenseRun(story.pool, story.settings)
     _, receipts = story.replayed()

@@ -1,11 +1,7 @@
 """The steps that some reports closed, read again from a journal."""
 
-import math
-from dataclasses import replace
-
 import numpy as np
 
-from bots_service.core.costs import cost_rows
 from bots_service.core.entries import Report
 from bots_service.core.groups import GroupParts
 from bots_service.core.summary.tags import closed_steps_of
@@ -16,25 +12,10 @@ def reported(task: int, made_at: int | None) -> Report:
     return Report(evidence_of((task, 1.0, 3.0)), made_at, close=None)
 
 
-def test_what_outcomes_cost_counts_however_late_they_are():
-    told = cost_rows(np.array([4]), np.array([[90.0], [math.nan]]), np.array([4.0]))
-    reports = [
-        (1, reported(1, None)),
-        (2, reported(2, None)),
-        (3, replace(reported(4, 0), costs=told)),
-        (4, reported(5, 2)),
-    ]
-    *_, step = closed_steps_of(
-        reports, {1: (1, 1), 2: (2, 1), 4: (3, 1)}, longest_lag=1, lease_s=3600.0, generators=False
-    )
-    assert (step.evidence.tasks.tolist(), step.costs.tasks.tolist()) == ([5], [4])
-    assert (step.costs.spent[0].tolist(), step.costs.rollouts[0].tolist()) == ([90.0], [0.0])
-
-
 def test_a_group_whose_first_part_came_before_the_steps_is_whole_in_its_step():
-    of_two = [np.array([value]) for value in (2.0, 1.0, 1.0, 0.0, 1.0, 1.0, math.nan, math.nan)]
+    of_two = [np.array([value]) for value in (2.0, 1.0, 1.0, 0.0, 1.0, 1.0)]
     part = Report(evidence_of(), None, close=None, parts=GroupParts(np.array([1], np.int32), *of_two), at=1e9)
-    (step,) = closed_steps_of([(2, part)], {2: (1, 1)}, longest_lag=1, lease_s=3600.0, generators=False, earlier=[part])
+    (step,) = closed_steps_of([(2, part)], {2: (1, 1)}, longest_lag=1, lease_s=3600.0, earlier=[part])
     assert (step.evidence.tasks.tolist(), step.evidence.successes.tolist()) == ([1], [2.0])
 
 
@@ -47,6 +28,6 @@ def test_outcomes_that_are_too_late_to_count_are_in_no_step():
         (5, reported(5, 3)),
     ]
     closings = {1: (1, 1), 2: (2, 1), 3: (3, 1), 5: (4, 1)}
-    steps = closed_steps_of(reports, closings, longest_lag=1, lease_s=3600.0, generators=False)
+    steps = closed_steps_of(reports, closings, longest_lag=1, lease_s=3600.0)
     assert [step.evidence.tasks.tolist() for step in steps] == [[1], [2], [3], [5]]
     assert all(np.array_equal(step.evidence.successes, [1.0]) for step in steps)

@@ -156,9 +156,9 @@ def test_the_bytes_of_format_1_are_those_that_the_module_documents(kind, blob):
     scalars = (
         f'{{"epoch":0,"seq":3,"step":2,"settings":{settings_text},'
         '"totals":{"reported":3,"effective":3,"all_solved":0,"none_solved":0,"rollouts":10.0,"successes":4.5,'
-        '"late":0,"expired":0,"distinct":3},'
+        '"late":0,"expired":0,"distinct":3,"tokens":0.0,"seconds":0.0},'
         f'"belief":{header},"walks":{{"first_turn":{state.walks.first_turn},"walks":[],"finished":0}},"mix":[],'
-        '"guard":[],"open_late":2,"open_expired":0'
+        '"guard":[],"open_late":2,"open_expired":0,"open_costs":[0.0,0.0]'
     )
     assert packed(scalars, columns) == blob
 

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 
 from bots_service.core.comparison import OWN, ComparedBelief, compared, present
-from bots_service.core.entries import Body, Entry, Forget, PastEvidence, Rewind, SettingsChange
-from bots_service.core.past_evidence import AgedEvidence
+from bots_service.core.entries import Body, Entry, Forget, Rewind, SettingsChange
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
-from tests.core.journals import Story, evidence_of, pool_of, report_of, stories
+from tests.core.journals import Story, pool_of, report_of, stories
 
 SCHEDULE = ("tasks_per_step", "rollouts_per_task")  # what a change of settings changes for every belief
 BOTS, TRACKER = settings_from({"belief": "bots"}), settings_from({"belief": "tracker"})
@@ -97,10 +96,9 @@ def test_a_rewind_takes_every_belief_back():
     assert compared(entries_of(*kept, undone, *after), BOTS, OTHERS, POOL) != straight
 
 
-def test_old_logs_and_forgotten_tasks_count_for_every_belief():
-    past = PastEvidence(AgedEvidence(evidence_of((0, 7.0, 1.0), (1, 2.0, 6.0)), np.array([3.0, 90.0])))
+def test_forgotten_tasks_count_for_every_belief():
     forget = Forget(np.array([1], np.int32))
-    entries = entries_of(report_of((0, 3.0, 5.0)), past, forget, report_of((0, 5.0, 3.0), (1, 4.0, 4.0)))
+    entries = entries_of(report_of((0, 3.0, 5.0), (1, 2.0, 6.0)), forget, report_of((0, 5.0, 3.0), (1, 4.0, 4.0)))
     found = compared(entries, TRACKER, OTHERS, POOL)
     for one, belief in zip(found.beliefs[1:], OTHERS.values(), strict=True):
         assert_scored(one, replayed_under(belief, Story(TRACKER, POOL, entries)))

@@ -7,7 +7,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.costs import CostSum, CostSums
 from bots_service.core.summary.course import (
     RECENT,
     TIMED,
@@ -29,7 +28,6 @@ class Step:
     reported: int
     effective: int
     time: float
-    costs: tuple[int, ...] = (0,) * 6
 
 
 @st.composite
@@ -38,8 +36,7 @@ def made_steps(draw: st.DrawFn, *, most: int = 130) -> list[Step]:
     for _ in range(draw(st.integers(0, most))):
         seq += draw(st.integers(1, 3))
         reported = draw(st.integers(0, 4))
-        costs = draw(st.just((0,) * 6) | st.tuples(*[st.integers(0, 10**6)] * 6))
-        steps.append(Step(seq, reported, draw(st.integers(0, reported)), float(seq * seq), costs))
+        steps.append(Step(seq, reported, draw(st.integers(0, reported)), float(seq * seq)))
     return steps
 
 
@@ -53,7 +50,6 @@ def columns(steps: list[Step]) -> CourseSteps:
         np.array([step.reported for step in steps], np.int64),
         np.array([step.effective for step in steps], np.int64),
         np.array([4.0 * step.reported for step in steps]),
-        np.array([step.costs for step in steps], np.float64).reshape(-1, 6),
         np.array([step.time for step in steps])[-TIMED:],
     )
 
@@ -110,9 +106,7 @@ def test_sums_and_recent_steps_are_those_of_plain_loops(steps, cuts):
     course = read(steps, {}, cuts)
     for sums, some in ((course.sums, steps), (course.recent, steps[-RECENT:])):
         reported, effective = sum(step.reported for step in some), sum(step.effective for step in some)
-        tokens, rollouts, found, *seconds = (sum(step.costs[place] for step in some) for place in range(6))
-        costs = CostSums(CostSum(tokens, rollouts, found), CostSum(*seconds))
-        assert sums == StepSums(reported, effective, 4.0 * reported, costs)
+        assert sums == StepSums(reported, effective, 4.0 * reported)
         assert sums.effective_task_ratio == ratio(some)
     assert course.steps == len(steps)
     assert course.last_step_at == (steps[-1].time if steps else None)

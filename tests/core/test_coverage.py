@@ -108,12 +108,6 @@ def test_a_pass_tells_how_far_it_came_and_another_strategy_nothing():
     assert coverage(visited(pool, [[0, 1]], strategy="uniform"), pool).passes_done is None
 
 
-def test_generators_have_no_passes():
-    pool = replace(pool_without_references(8), generators=True)
-    found = coverage(visited(pool, [[0, 1]], strategy="pass"), pool)
-    assert found.passes_done is found.pass_share is None
-
-
 def test_with_a_mix_each_tag_has_a_pass_of_its_own_and_none_is_told():
     pool = Pool.of_tasks(np.empty((4, 0)), {"odd": tasks(1, 3)})
     found = coverage(visited(pool, [[0, 1]], strategy="pass", mix={"odd": 1.0}), pool)

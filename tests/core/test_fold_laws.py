@@ -21,7 +21,6 @@ from bots_service.core.state import advance, fresh_state, lesson_of
 from tests.core.journals import (
     Story,
     carried_by_tasks,
-    guarded_settings,
     pieces,
     pool_of,
     pools,
@@ -50,7 +49,7 @@ def arrays_in(value) -> list[np.ndarray]:
     return [array for part in fields(value) for array in arrays_in(getattr(value, part.name))]
 
 
-@given(stories() | stories(settings=guarded_settings), st.data())
+@given(stories(), st.data())
 def test_folding_in_pieces_equals_replaying_at_once_bit_for_bit(story: Story, data):
     whole, receipts = story.replayed()
     state, told = fresh_state(story.settings, story.pool), []
@@ -63,7 +62,7 @@ def test_folding_in_pieces_equals_replaying_at_once_bit_for_bit(story: Story, da
     assert told == receipts
 
 
-@given(stories() | stories(settings=guarded_settings), st.booleans())
+@given(stories(), st.booleans())
 def test_what_an_entry_teaches_is_what_is_folded(story: Story, tracked):
     first = settings_from({"belief": "tracker"}) if tracked else story.settings
     state = fresh_state(first, story.pool)
@@ -74,20 +73,17 @@ def test_what_an_entry_teaches_is_what_is_folded(story: Story, tracked):
             report = SettingsChange({name: value for name, value in report.values.items() if name not in others})
         lesson = lesson_of(state, replace(entry, body=report), story.pool)
         belief, now, step = state.belief.extended(story.pool, entry.profiles), state.settings, lesson.step
-        if len(lesson.past):
-            belief = belief.with_past(story.pool, lesson.past, now, step=state.step)
         state, receipt = advance(state, replace(entry, body=report), story.pool)
         assert receipt.closed == (step is not None)
         if step is not None:
             assert step.number == state.step
             belief = belief.fold(story.pool, step, now)
-        if step is not None or len(lesson.past):
             folded, kept = belief.encoded(), state.belief.encoded()
             assert folded[0] == kept[0]
             assert all(folded[1][name].tobytes() == kept[1][name].tobytes() for name in kept[1])
 
 
-@given(stories() | stories(settings=guarded_settings))
+@given(stories())
 def test_advancing_changes_no_argument_and_gives_read_only_arrays(story: Story):
     state = fresh_state(story.settings, story.pool)
     for entry in story.entries:
@@ -100,7 +96,7 @@ def test_advancing_changes_no_argument_and_gives_read_only_arrays(story: Story):
         assert not any(array.flags.writeable for array in arrays_in(state))
 
 
-@given(stories() | stories(settings=guarded_settings), st.data())
+@given(stories(), st.data())
 def test_a_pool_that_grew_meanwhile_changes_no_replay(story: Story, data):
     rows = story.pool.references[story.pool.profile_of].tolist()
     models = story.pool.references.shape[1]

@@ -56,7 +56,7 @@ def assert_same_beliefs(state, dense: DenseRun) -> None:
     np.testing.assert_allclose([alpha, beta], wanted, rtol=0, atol=1e-9 * dense.scale)
 
 
-@given(stories(settings=bots_settings, with_past=False))
+@given(stories(settings=bots_settings, in_full=False))
 def test_the_sum_equals_the_dense_rule_after_every_entry(story: Story):
     # 1e-9 of the prior and all evidence: c_hat divides rounding by as little as 1e-6.
     dense, state = DenseRun(story.pool, story.settings), fresh_state(story.settings, story.pool)

@@ -1,14 +1,11 @@
 """The gain over uniform sampling, and the status of a run."""
 
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.costs import CostSum, CostSums
-from bots_service.core.summary.cost import Saving
 from bots_service.core.summary.course import StepSums
 from bots_service.core.summary.gain import StepRange, measured_gain, nearest
 from bots_service.core.summary.verdict import is_overdue, status_of
@@ -37,34 +34,6 @@ def test_a_measured_gain_compares_the_shares_of_effective_tasks(own, uniform, re
     assert math.isclose(gain.factor, factor)
     # Uniform sampling finds as many effective tasks with `factor` times the rollouts.
     assert math.isclose(gain.rollouts_saved, own.rollouts * factor - own.rollouts, abs_tol=1e-6)
-
-
-@given(own=sums, uniform=sums, cost=st.integers(0, 900), price=st.integers(0, 900))
-def test_what_was_saved_is_what_as_many_effective_tasks_cost_by_uniform_sampling(own, uniform, cost, price):
-    paid = replace(own, costs=CostSums(CostSum(cost * own.rollouts, own.rollouts, own.effective)))
-    baseline = replace(uniform, costs=CostSums(CostSum(price * uniform.rollouts, uniform.rollouts, uniform.effective)))
-    gain = measured_gain("even", 7, own=paid, uniform=baseline, recent=baseline)
-    assert gain.seconds is None
-    if not own.rollouts:
-        assert gain.tokens is None
-        return
-    assert gain.tokens is not None
-    assert (gain.tokens.spent, gain.tokens.rollouts) == (cost * own.rollouts, own.rollouts)
-    assert gain.tokens.source == ("measured" if uniform.rollouts else "estimated")
-    if gain.factor is None:
-        assert gain.tokens.saved is None
-        return
-    needed = own.rollouts * gain.factor * price
-    assert gain.tokens.saved is not None
-    assert math.isclose(gain.tokens.saved, needed - cost * own.rollouts, rel_tol=1e-9, abs_tol=1e-3)
-
-
-def test_where_the_baseline_says_no_cost_its_rollouts_are_taken_to_cost_the_same():
-    own = StepSums(100, 60, 800.0, CostSums(CostSum(4000.0, 400.0, 30)))  # half of the rollouts said it
-    uniform = StepSums(100, 40, 800.0)
-    gain = measured_gain("even", 7, own=own, uniform=uniform, recent=uniform)
-    assert gain.factor == 1.5
-    assert gain.tokens == Saving(saved=2000.0, spent=4000.0, rollouts=400.0, source="estimated")
 
 
 def test_the_demos_run_gained_what_its_table_says():

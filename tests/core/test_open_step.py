@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from bots_service.core.costs import cost_rows
 from bots_service.core.entries import Entry, Report
+from bots_service.core.evidence import Costs
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import advance, fresh_state
 from tests.core.journals import evidence_of, pool_of
@@ -19,13 +18,13 @@ def closings(belief: str, *reports: list[int]) -> tuple[list[int], list[int]]:
     state, counts = fresh_state(settings_from({"belief": belief, "tasks_per_step": 4}), POOL), []
     for seq, tasks in enumerate(reports, start=1):
         told = Report(evidence_of(*((task, 1.0, 3.0) for task in tasks)), 0, None)
-        costs = cost_rows(np.array(tasks), np.full((2, len(tasks)), 1.0), np.full(len(tasks), 4.0))
-        state, receipt = advance(state, Entry(seq, 0, POOL.profiles, replace(told, costs=costs, at=1e9)), POOL)
+        body = replace(told, costs=Costs(float(len(tasks))), at=1e9)
+        state, receipt = advance(state, Entry(seq, 0, POOL.profiles, body), POOL)
         if receipt.closed:
             counts.append(receipt.tally.reported)
-            assert receipt.costs.tokens.spent == receipt.tally.reported
             assert receipt.tally.rollouts == 4 * receipt.tally.reported
     assert state.totals.reported == sum(counts)
+    assert state.totals.tokens + state.open_step.costs.tokens == sum(map(len, reports))
     return counts, state.open_step.evidence.tasks.tolist()
 
 

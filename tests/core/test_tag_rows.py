@@ -1,14 +1,11 @@
-"""What the last steps showed by tag, and what rollouts cost and saved, compared with sums by hand."""
+"""What the last steps showed by tag, compared with sums by hand."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from bots_service.core.costs import CostSum, CostSums, cost_rows
 from bots_service.core.pool import Pool
-from bots_service.core.summary.cost import WIDTH, Cost, cost_of, no_rows, saving, sums_of_row
 from bots_service.core.summary.tags import (
     MOST_TAGS_LISTED,
     StepEvidence,
@@ -23,29 +20,21 @@ from tests.core.pools import tasks
 
 TAGS = {"hard": tasks(4), "math": tasks(0, 1, 2), "odd": tasks(1, 3, 5)}
 POOL = Pool.of_tasks(np.empty((6, 0)), TAGS)
-NAN = math.nan
 EARLIER = StepEvidence(1, evidence_of((0, 1.0, 3.0), (4, 0.0, 4.0)))
 SECOND = StepEvidence(2, evidence_of((0, 2.0, 2.0), (1, 4.0, 0.0)))
-THIRD = StepEvidence(
-    3,
-    evidence_of((0, 0.0, 4.0), (3, 3.0, 1.0)),
-    cost_rows(tasks(0, 3), np.array([[100.0, 30.0], [NAN, 2.0]]), np.array([4.0, 4.0])),
-)
+THIRD = StepEvidence(3, evidence_of((0, 0.0, 4.0), (3, 3.0, 1.0)))
 
 
 def test_a_tag_s_row_holds_what_its_own_tasks_showed_in_these_steps_and_before():
     rows = {row.tag: row for row in tag_rows(POOL, [SECOND, THIRD], [EARLIER])}
-    math_row, odd, hard = rows["math"], rows["odd"], rows["hard"]
+    math_row, hard = rows["math"], rows["hard"]
     assert (math_row.tasks, math_row.pool_share) == (3, 3 / 6)
     assert (math_row.reported, math_row.selected_share, math_row.rollouts) == (3, 3 / 4, 12.0)
     assert (math_row.effective, math_row.effective_task_ratio) == (1, 1 / 3)
     assert math_row.mean_pass_rate == pytest.approx((2 / 4 + 4 / 4 + 0 / 4) / 3)
     assert math_row.earlier_mean_pass_rate == 1 / 4
-    assert (math_row.tokens, math_row.seconds) == (Cost(100.0, 4.0, 0, 25.0, None), None)
-    assert (odd.tokens, odd.seconds) == (Cost(30.0, 4.0, 1, 7.5, 30.0), Cost(2.0, 4.0, 1, 0.5, 2.0))
     assert (hard.reported, hard.selected_share, hard.effective_task_ratio, hard.mean_pass_rate) == (0, 0.0, None, None)
     assert hard.earlier_mean_pass_rate == 0.0
-    assert hard.tokens is hard.seconds is None
 
 
 def test_without_a_step_a_row_holds_the_pool_alone():
@@ -69,27 +58,3 @@ def test_groups_are_counted_step_by_step_all_of_them_or_a_tag_s():
     assert (whole.groups.tolist(), whole.failed.tolist(), whole.solved.tolist()) == ([2, 2, 2], [1, 0, 1], [0, 1, 0])
     own = group_counts(steps, carried_by(POOL, "odd", evidence_of_steps(steps)))
     assert (own.groups.tolist(), own.failed.tolist(), own.solved.tolist()) == ([0, 1, 1], [0, 0, 0], [0, 1, 0])
-
-
-def test_a_cost_is_told_where_an_outcome_said_it():
-    assert cost_of(CostSum()) is None
-    assert cost_of(CostSum(spent=5.0)) == Cost(5.0, 0.0, 0, None, None)
-    assert cost_of(CostSum(0.0, 8.0, 2)) == Cost(0.0, 8.0, 2, 0.0, 0.0)
-
-
-def test_a_saving_is_priced_by_the_baseline_s_rollouts_else_by_the_run_s_own():
-    own, uniform = CostSum(100.0, 10.0, 5), CostSum(60.0, 4.0, 1)
-    assert saving(2.0, CostSum(7.0), uniform) is None  # no rollout said its cost
-    measured, estimated, unknown = saving(2.0, own, uniform), saving(2.0, own, CostSum()), saving(None, own, uniform)
-    assert measured
-    assert estimated
-    assert unknown
-    assert (measured.saved, measured.source) == (10 * 2.0 * 15.0 - 100.0, "measured")
-    assert (estimated.saved, estimated.source) == (10 * 2.0 * 10.0 - 100.0, "estimated")
-    assert (unknown.saved, unknown.spent, unknown.rollouts) == (None, 100.0, 10.0)
-
-
-def test_sums_come_from_a_row_of_each_resource_s_three_numbers():
-    found = sums_of_row(np.array([90.0, 12.0, 3.0, 5.0, 2.0, 1.0]))
-    assert found == CostSums(CostSum(90.0, 12.0, 3), CostSum(5.0, 2.0, 1))
-    assert no_rows(2).tolist() == [[0.0] * WIDTH] * 2

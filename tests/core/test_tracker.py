@@ -35,7 +35,7 @@ def folded(pool: Pool, steps: Sequence[Sequence[Piece]]) -> TrackerBelief:
     belief = TrackerBelief.fresh(SETTINGS, pool)
     for number, pieces in enumerate(steps, start=1):
         batches = tuple((lag, evidence(tasks, solved, failed)) for lag, tasks, solved, failed in pieces)
-        belief = belief.fold(pool, ClosingStep(number, batches, NO_EVIDENCE, NO_EVIDENCE, ROLLOUTS), SETTINGS)
+        belief = belief.fold(pool, ClosingStep(number, batches, NO_EVIDENCE, ROLLOUTS), SETTINGS)
     return belief
 
 

@@ -126,7 +126,7 @@ def test_a_step_may_bring_more_rollouts_of_a_task_than_any_reports_could(rollout
     evidence = evidence_of((0, rate * rollouts, rollouts - rate * rollouts), (40, rollouts, 0.0))
     belief = tracker(state)
     for number in range(1, 6):
-        belief = belief.fold(POOL, ClosingStep(number, ((0, evidence),), evidence, evidence, rollouts), SETTINGS)
+        belief = belief.fold(POOL, ClosingStep(number, ((0, evidence),), evidence, rollouts), SETTINGS)
     assert np.isfinite(belief.effects.covariance).all()
     mean = belief.distributions(POOL, ALL).mean
     assert mean[0] == pytest.approx(rate, abs=0.02)

@@ -21,7 +21,7 @@ from tests.core.journals import Story, pool_of, stories, tracker_settings
 from tests.core.slow_tracker import SlowTracker, assert_same
 
 
-@given(stories(settings=tracker_settings, with_past=False))
+@given(stories(settings=tracker_settings, in_full=False))
 def test_the_filter_is_the_joint_gaussian_written_slowly_after_every_entry(story: Story):
     slow, state = SlowTracker(story.pool, story.settings), fresh_state(story.settings, story.pool)
     for entry in story.entries:

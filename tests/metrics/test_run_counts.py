@@ -3,7 +3,6 @@
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from bots_service.core.costs import CostSum, CostSums
 from bots_service.core.receipt import Receipt, tally
 from bots_service.metrics.exposition import exposition
 from bots_service.metrics.run_series import SAYS, CountedRuns
@@ -16,8 +15,7 @@ NAMES = ("pool", "a run")
 def receipt(seq: int) -> Receipt:
     """Return the receipt of a closed step of four tasks."""
     evidence = evidence_of((0, 0.0, seq), (1, 1.5, 0.5), (2, seq, 2.0), (3, 4.0, 0.0))
-    costs = CostSums(CostSum(100.0 * seq, 8.0, 2), CostSum(seq / 4, 4.0, 1))
-    return Receipt(seq, 0, seq, True, tally(evidence), None, 2, 1, 0.125, costs=costs)
+    return Receipt(seq, 0, seq, True, tally(evidence), None, 2, 1, 0.125)
 
 
 @pytest.fixture
@@ -47,8 +45,6 @@ def expected(metric: str, steps: list[Receipt]) -> float:
         "all_solved_tasks": sum(one.all_solved for one in tallies),
         "rollouts": sum(one.rollouts for one in tallies),
         "solved_rollouts": sum(one.successes for one in tallies),
-        "tokens": sum(step.costs.tokens.spent for step in steps),
-        "accelerator_seconds": sum(step.costs.seconds.spent for step in steps),
         "prediction_squared_error": sum(0.125 * one.rollouts for one in tallies),
     }
     return sums.get(metric, 0)

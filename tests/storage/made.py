@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from bots_service.core.arrays import frozen
-from bots_service.core.costs import NO_COST_SUMS, NO_COSTS, CostSum, CostSums, cost_rows
 from bots_service.core.coverage import Coverage
 from bots_service.core.entries import Report
-from bots_service.core.evidence import Evidence
+from bots_service.core.evidence import NO_COSTS, Costs, Evidence
 from bots_service.core.outlook import Outlook
 from bots_service.core.receipt import BINS, Calibration, Receipt, Tally
 from bots_service.core.run_settings import RunSettings
@@ -87,7 +86,7 @@ def report(seed: int = 0, tasks: int = 4) -> Report:
     rng = np.random.default_rng(seed)
     successes, failures = (frozen(counts) for counts in rng.random((2, tasks)) * 16)
     some = frozen(rng.integers(0, 100, tasks).astype(np.int32))
-    costs = cost_rows(some, rng.random((2, tasks)) * 1000, successes + failures) if seed % 2 else NO_COSTS
+    costs = Costs(*(rng.random(2) * 1000).tolist()) if seed % 2 else NO_COSTS
     evidence = Evidence(some, successes, failures, frozen(rng.random(tasks) < 0.5))
     return Report(evidence, seed % 7, None, costs=costs)
 
@@ -101,13 +100,8 @@ def receipt(seq: int, step: int, *, closed: bool = True, epoch: int = 0) -> Rece
     capability = None if seq == 1 else 1 / seq
     brier = None if seq == 2 else 0.2 / seq
     shown = None if brier is None else Calibration((16.0,) * BINS, (0.1 + 1e-9,) * BINS, (1 / seq,) * BINS)
-    costs = costs_of(seq) if seq % 2 else NO_COST_SUMS
+    costs = Costs(100.5 * seq, seq / 8) if seq % 2 else NO_COSTS
     return Receipt(seq, epoch, step, closed, tally, capability, 1, 2, brier, 0.5 + seq, shown, seq % 3, 2 * seq, costs)
-
-
-def costs_of(number: int) -> CostSums:
-    """What a step could cost."""
-    return CostSums(CostSum(100.5 * number, 8.0 * number, number), CostSum(number / 8, 4.0, 1))
 
 
 def outlook(seed: int = 0) -> Outlook:

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.costs import cost_rows
-from bots_service.core.entries import Body, Fork, PastEvidence, Report, Rewind, SettingsChange
-from bots_service.core.evidence import Evidence
-from bots_service.core.past_evidence import AgedEvidence
+from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
+from bots_service.core.evidence import Costs, Evidence
 from bots_service.errors import DamagedStateError
 from bots_service.storage.sql.codecs import decode_body, encode_body
 
@@ -34,23 +32,10 @@ GOLDEN: list[tuple[Body, dict[str, object]]] = [
     (
         replace(
             report_of([3], [1.0], [3.0], [True]),
-            costs=cost_rows(np.array([5, 3]), np.array([[70.0, 0.5], [math.nan, math.nan]]), np.array([0.0, 4.0])),
+            costs=Costs(70.5),
         ),
         {"kind": "report", "tasks": [3], "successes": [1.0], "failures": [3.0], "effective": [True], "made_at": 12}
-        | {"close": None, "costs": {"tasks": [3, 5], "tokens": [0.5, 70.0], "tokens_rollouts": [4.0, 0.0]}},
-    ),
-    (
-        PastEvidence(
-            AgedEvidence(report_of([3, 1], [0.5, 1 / 3], [1.5, 2.0], [True, False]).evidence, np.array([7, 0.1]))
-        ),
-        {
-            "kind": "past_evidence",
-            "tasks": [3, 1],
-            "successes": [0.5, 1 / 3],
-            "failures": [1.5, 2.0],
-            "effective": [True, False],
-            "ages": [7.0, 0.1],
-        },
+        | {"close": None, "tokens": 70.5},
     ),
     (SettingsChange({"target": 1 / 3}), {"kind": "settings", "settings": {"target": 1 / 3}}),
     (Rewind(17, 9), {"kind": "rewind", "to_seq": 17, "to_step": 9}),

@@ -108,7 +108,7 @@ def test_aborted_and_failed_rollouts_are_evidence_of_nothing(bots: Client, adapt
     finish(adapter, groups[2], [1, 0, 0, 0])
     adapter.report_all_samples(source.args, groups, source)
     assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (2, 0), BEST[2]: (1, 3)}
-    assert (bots.run(dataset).leased, getattr(bots.run(dataset).tokens, "spent", None)) == (0, 3 * SAMPLES * 10)
+    assert (bots.run(dataset).leased, bots.run(dataset).totals.tokens) == (0, 3 * SAMPLES * 10)
 
 
 def test_groups_that_slime_cancelled_may_be_selected_again(bots: Client, adapter, sourcing, dataset):

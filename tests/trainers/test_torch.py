@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from bots_client import Client, Outcome, ResilientClient, Selector, Task
-from bots_client.integrations.torch import GeneratedTasks, SelectedTasks, SelectorSampler, from_rank_zero
+from bots_client.integrations.torch import SelectedTasks, SelectorSampler, from_rank_zero
 
 IDS = [f"task-{number}" for number in range(40)]
 ROWS = [{"question": f"{number} + {number}"} for number in range(40)]
@@ -178,56 +178,6 @@ def test_a_stream_says_that_it_cannot_be_read_by_workers(selector):
 
 def test_one_process_just_asks():
     assert from_rank_zero(lambda: "the answer") == "the answer"
-
-
-@pytest.fixture
-def new_source(url, tmp_path, request):
-    dataset, ids = request.node.name, ["below-10", "below-1000"]
-
-    with ResilientClient(url, spool=tmp_path) as client:
-
-        def new(*, generators=True):
-            client.direct.create_dataset(dataset, [Task(name) for name in ids], generators=generators)
-            return Selector(client, dataset, ids=ids)
-
-        yield new
-
-
-def sum_below(generator, seed):
-    limit = int(generator.removeprefix("below-"))
-    return {"question": f"{seed % limit} + {seed // limit % limit}", "limit": limit}
-
-
-def test_generated_rows_are_made_of_generator_and_seed_and_train_a_run(new_source):
-    source = new_source()
-    rows = GeneratedTasks(source, sum_below, count=6, length=15)
-    batches = list(DataLoader(rows, batch_size=5))
-    assert [len(batch["question"]) for batch in batches] == [5, 5, 5]
-    for batch in batches:
-        about = zip(batch["task_id"], batch["seed"].tolist(), batch["selection_id"], batch["question"], strict=True)
-        for task, seed, selection, question in about:
-            assert question == sum_below(task, seed)["question"]
-            # Shaped rewards: of one generator, groups with other seeds stay apart.
-            source.observe(task, [1.2, 0.2], successes=1, seed=seed, selection=selection)
-    receipts = source.step()
-    run = source.client.direct.run(source.dataset)
-    assert receipts.closed
-    assert (run.totals.reported, run.totals.effective, run.totals.distinct, run.leased) == (15, 15, 2, 0)
-
-
-def test_rows_are_not_generated_in_workers_nor_of_tasks(new_source):
-    source = new_source(generators=False)
-    with pytest.raises(ValueError, match="are not generators"):
-        next(iter(GeneratedTasks(source, sum_below, count=1)))
-    with pytest.raises(RuntimeError, match="num_workers=0"):
-        next(iter(DataLoader(GeneratedTasks(source, sum_below, count=1), num_workers=1)))
-
-
-def test_generated_rows_go_on_while_the_service_is_away(tmp_path):
-    with ResilientClient("http://127.0.0.1:9", spool=tmp_path, select_deadline_s=0.2) as away:
-        source = Selector(away, "nowhere", ids=["below-10", "below-1000"])
-        rows = list(GeneratedTasks(source, sum_below, count=4, length=8))
-    assert len({(row["task_id"], row["seed"]) for row in rows}) == 8
 
 
 @pytest.mark.parametrize(

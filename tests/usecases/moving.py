@@ -10,7 +10,6 @@ from bots_service.core.codec import encode_state
 from bots_service.engine.replicas import all_runs
 from bots_service.ports.records import IdempotencyKey, RunRow, StoredReceipt
 from bots_service.usecases.begin_run import ForkFrom
-from bots_service.usecases.import_evidence import EvidenceRequest, PastOutcome
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest
 from tests.usecases.world import POOL, World, block, never, stream
 
@@ -27,7 +26,7 @@ async def live(world: World, seed: int, actions: int = 40) -> None:
     runs, tasks = ["default", "by-three", "bots"], 40
     for number in range(actions):
         run = runs[int(rng.integers(len(runs)))]
-        kind = rng.choice(["report"] * 12 + ["rewind", "settings", "fork", "snapshot", "retire", "append", "past"])
+        kind = rng.choice(["report"] * 12 + ["rewind", "settings", "fork", "snapshot", "retire", "append"])
         if kind == "report":
             await report(world, rng, run, number, tasks)
         elif kind == "rewind":
@@ -35,12 +34,6 @@ async def live(world: World, seed: int, actions: int = 40) -> None:
             row = await world.row(run)
             first = row.origin_step
             await world.rewind(int(rng.integers(first, step + 1)), run)
-        elif kind == "past":
-            old = [
-                PastOutcome(f"t{task}", 2.0, 8.0, age=float(rng.exponential(50)))
-                for task in rng.integers(tasks, size=3)
-            ]
-            await world.use.import_evidence(POOL, run, EvidenceRequest(old), None)
         elif kind == "settings":
             name = "forgetting" if (await world.row(run)).settings.belief == "bots" else "target"
             await world.use.change_settings(POOL, run, {name: float(rng.random())}, None)

@@ -49,8 +49,6 @@ async def test_walking_all_pages_visits_each_task_once_in_order(world: World, be
         "successes": [8.0 if task in last else 0.0 for task in everyone],
         "visits": [float(task in last) for task in everyone],
         "last_step": [last.get(task, 0) for task in everyone],
-        "tokens": [0.0] * len(everyone),  # nobody said what they cost
-        "seconds": [0.0] * len(everyone),
     }
     assert values.keys() == set(SORTS)
     for sort in [sign + name for name in SORTS for sign in ("", "-")]:

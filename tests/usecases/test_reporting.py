@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bots_service.core.aborts import NO_ABORTS
 from bots_service.core.codec import encode_state
-from bots_service.core.costs import NO_COST_SUMS, CostSum, CostSums
+from bots_service.core.evidence import NO_COSTS, Costs
 from bots_service.core.walks import Walks
 from bots_service.errors import (
     InvalidOutcomesError,
@@ -194,12 +194,12 @@ async def test_aborted_tasks_count_for_nothing_but_aborts(world: World):
 
 
 async def test_what_rollouts_cost_is_summed_aborted_ones_too(world: World):
-    assert (await world.report(outcome("t1", 4))).costs == NO_COST_SUMS
+    assert (await world.report(outcome("t1", 4))).costs == NO_COSTS
     counted = Outcome("t1", successes=4, trials=16, tokens=100.0)
     rewarded = Outcome("t2", rewards=[1.0, 0.0], tokens=20.0, seconds=3.0)
     aborted = Outcome("t3", status="aborted", tokens=7.0)
     receipt = await world.report(counted, rewarded, aborted)
-    assert receipt.costs == CostSums(CostSum(127.0, 18.0, 2), CostSum(3.0, 2.0, 1))
+    assert receipt.costs == Costs(127.0, 3.0)
 
 
 async def test_evidence_in_parts_comes_to_the_same_as_at_once(world: World):
@@ -301,3 +301,33 @@ async def test_a_report_while_sql_is_away_is_refused_and_comes_later_under_its_k
     assert len((await world.select(3)).tasks) == 3  # selections go on
     outage.lasts = False
     assert (await world.report(outcome("t1"), key="key")).seq == 1
+
+
+# --- evidence of some age --------------------------------------------------------------------------------------------
+
+
+async def test_evidence_of_an_age_counts_as_that_of_a_selection_so_many_steps_ago(world: World):
+    await world.put_run("selected")
+    selection = await world.select(1, "selected")
+    task = (await world.opened()).dataset.ids[int(selection.tasks[0])]
+    for number in range(1, 4):
+        for run in ("default", "selected"):
+            await world.report(outcome(f"t{number}", 4), run=run)
+    await world.report(outcome(task, 9), run="selected", selection_id=selection.id)
+    receipt = await world.report(outcome(task, 9), age=3)
+    assert (receipt.late, receipt.closed) == (1, True)
+    beliefs = [(await world.state(run)).belief.encoded() for run in ("default", "selected")]
+    assert [array.tobytes() for array in beliefs[0][1].values()] == [one.tobytes() for one in beliefs[1][1].values()]
+    assert (await world.report(outcome("t1", 4), age=0)).late == 0
+
+
+async def test_an_age_that_cannot_be_is_refused(world: World):
+    await world.report(outcome("t1", 4))
+    selection = await world.select(1)
+    for wrong, what in (
+        ({"age": 2}, "1 have closed"),
+        ({"age": 1, "selection_id": selection.id}, "exclude each other"),
+    ):
+        with pytest.raises(InvalidOutcomesError) as error:
+            await world.report(outcome("t1", 4), **wrong)
+        assert what in error.value.flaws[0].what

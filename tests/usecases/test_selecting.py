@@ -13,6 +13,7 @@ from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName, settings_from
 from bots_service.core.state import fresh_state
+from bots_service.engine.dataset_builder import DatasetHeader
 from bots_service.errors import (
     InvalidSelectionError,
     KeyReusedError,
@@ -20,7 +21,7 @@ from bots_service.errors import (
     StaleEpochError,
     UnknownRunError,
 )
-from bots_service.ports.records import IdempotencyKey, Selection
+from bots_service.ports.records import IdempotencyKey, Selection, TaskBlock
 from bots_service.storage.memory import MemoryLeases
 from bots_service.usecases import select_tasks as module
 from bots_service.usecases.report_outcomes import Outcome
@@ -390,3 +391,17 @@ async def test_a_request_says_either_a_count_or_a_wish(world: World, both: int |
         await wish(world, count=both, want_effective=both)
     assert [flaw.where for flaw in refused.value.flaws] == [("body", "count")]
     assert await in_flight(world) == 0
+
+
+async def test_repeatable_tasks_are_never_leased_and_count_as_usual(empty: World):
+    header = DatasetHeader(repeatable=True)
+    tasks = TaskBlock(["a", "b", "c"], np.empty((3, 0)), [()] * 3)
+    await empty.use.import_dataset(POOL, header, stream(tasks), never)
+    first = await empty.select(8, key="once")
+    assert sorted(np.bincount(first.tasks).tolist()) == [2, 3, 3]
+    again, second = await empty.select(8, key="once"), await empty.select(3)
+    assert (again.id, again.tasks.tolist()) == (first.id, first.tasks.tolist())
+    assert (sorted(second.tasks.tolist()), second.reused, await in_flight(empty)) == ([0, 1, 2], 0, 0)
+    receipt = await empty.report(*(outcome(task, 4) for task in ("a", "a", "b")), selection_id=first.id)
+    assert (receipt.tally.reported, receipt.tally.rollouts) == (2, 48.0)
+    await empty.assert_is_a_replay()

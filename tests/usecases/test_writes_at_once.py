@@ -6,24 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
-from bots_service.core.entries import GuardDecision, SettingsChange
+from bots_service.core.entries import SettingsChange
 from bots_service.errors import (
-    BotsError,
     ConflictError,
     InvalidInputError,
     NotFoundError,
-    NothingToDecideError,
 )
 from bots_service.ports.journal import LoggedEntry
-from bots_service.ports.records import AppendResult, NewEntry, RunRow, Selection
+from bots_service.ports.records import NewEntry, Selection
 from bots_service.usecases.begin_run import ForkFrom
-from bots_service.usecases.import_evidence import EvidenceRequest, PastOutcome
 from bots_service.usecases.report_outcomes import Outcome
 from tests.usecases.moving import exported
-from tests.usecases.ports import Port
-from tests.usecases.test_guard import steps
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
 
 Write = Callable[[World, str], Awaitable[object]]
@@ -34,7 +28,6 @@ VALUES: dict[str, list[Any]] = {
     "tasks_per_step": [None, 2, 5],
     "reward_range": [(0.0, 1.0), (-1.0, 1.0)],
     "seed": [0, 1, 2],
-    "verifier_guard": [True, False],
     "prior": [(1.0, 1.0), (2.0, 1.0)],
 }
 
@@ -57,18 +50,14 @@ def a_write(rng: np.random.Generator) -> tuple[str, Write]:
 
     name = str(rng.choice(["mix", *VALUES]))
     values = {name: VALUES[name][rng.integers(len(VALUES[name]))]}
-    decision = GuardDecision(["release", "drop"][rng.integers(2)], [None, "even"][rng.integers(2)])  # type: ignore[arg-type]  # one of the two
     step, task, successes = int(rng.integers(6, 10)), int(rng.integers(TASKS)), float(rng.integers(3) * 8)
     rows = [outcome(f"t{one}", successes) for one in rng.integers(TASKS, size=4)]
-    past = EvidenceRequest([PastOutcome(f"t{task}", successes=3, trials=4, age=1)])
     writes: list[tuple[str, Write]] = [
         (f"settings {values}", lambda world, run: world.use.change_settings(POOL, run, values, None)),
         (f"settings {values}", lambda world, run: world.use.change_settings(POOL, run, values, None)),
-        (f"{decision}", lambda world, run: world.use.decide_held(POOL, run, decision, None)),
         ("report", lambda world, run: world.report(*rows, run=run)),
         ("select and report", select_and_report),
         (f"rewind to {step}", lambda world, run: world.rewind(step, run)),
-        ("past evidence", lambda world, run: world.use.import_evidence(POOL, run, past, None)),
         ("fork", fork),
         ("tasks", lambda world, _: world.use.append_tasks(POOL, stream(block(40 + task, 1)), never)),
         ("retire", lambda world, _: world.use.retire_tasks(POOL, [f"t{task}"], None)),
@@ -77,12 +66,11 @@ def a_write(rng: np.random.Generator) -> tuple[str, Write]:
     return writes[rng.integers(len(writes))]
 
 
-async def with_an_alarm(world: World) -> None:
-    """Make a run `default` of six steps, whose verifier broke in the last one."""
+async def six_steps(world: World) -> None:
+    """Make a run `default` of six steps."""
     await world.import_pool()
-    await world.put_run("default", verifier_guard=True)
-    await steps(world, 5, 6, 9)
-    await steps(world, 1, 0)
+    for step in range(6):
+        await world.report(*(outcome(f"t{task}", (6, 9)[(task + step) % 2]) for task in range(TASKS)))
 
 
 async def logged(world: World, run: str) -> list[LoggedEntry]:
@@ -102,7 +90,7 @@ async def assert_goes_on(world: World, run: str) -> None:
 
 async def test_any_two_writes_at_once_leave_a_run_that_goes_on(services: tuple[World, World]):
     rng = np.random.default_rng(5)
-    await with_an_alarm(services[0])
+    await six_steps(services[0])
     for run in (f"run-{number}" for number in range(20)):
         await services[0].use.put_run(POOL, run, {}, ForkFrom("default"), None)
         refusals = 0
@@ -120,33 +108,6 @@ async def test_any_two_writes_at_once_leave_a_run_that_goes_on(services: tuple[W
         await services[0].assert_is_a_replay(run)
 
 
-async def test_contrary_decisions_are_not_both_acknowledged(services: tuple[World, World]):
-    await with_an_alarm(services[0])
-    for turn in range(20):
-        await services[0].use.put_run(POOL, f"run-{turn}", {}, ForkFrom("default"), None)
-        told = await asyncio.gather(
-            services[0].use.decide_held(POOL, f"run-{turn}", GuardDecision("release"), None),
-            services[1].use.decide_held(POOL, f"run-{turn}", GuardDecision("drop"), None),
-            return_exceptions=True,
-        )
-        assert sorted(isinstance(each, BotsError) for each in told) == [False, True]
-
-
-async def test_a_decision_about_an_alarm_that_a_report_ends_meanwhile_is_refused_and_skipped(world: World):
-    await steps(world, 5, 6, 9)
-    await steps(world, 1, 0)
-
-    class Overtaken(Port):
-        async def append(self, run: RunRow, new_entry: NewEntry) -> AppendResult:
-            await steps(world, 1, 6, 9)
-            return await self.real.append(run, new_entry)
-
-    with pytest.raises(NothingToDecideError):
-        await world.beside(journal=Overtaken).use.decide_held(POOL, "default", GuardDecision("drop"), None)
-    assert (await logged(world, "default"))[0].skipped is not None
-    await assert_goes_on(world, "default")
-
-
 async def test_a_journal_that_holds_a_change_which_does_not_fold_is_mended_by_skipping_it(
     world: World, folder: Callable[[str], Path]
 ):
@@ -154,7 +115,6 @@ async def test_a_journal_that_holds_a_change_which_does_not_fold_is_mended_by_sk
     row = await world.row()
     for values in ({"target": 0.4}, {"prior": [3.0, 1.0]}):
         await world.parts.journal.append(row, NewEntry(SettingsChange(values), 0))  # as an earlier version did
-    await world.parts.journal.append(row, NewEntry(GuardDecision("drop"), 0))
     settings = (await world.state()).settings
     assert (await world.report(outcome("t2"))).step == 2
     settings = (await world.state()).settings
@@ -166,7 +126,7 @@ async def test_a_journal_that_holds_a_change_which_does_not_fold_is_mended_by_sk
 
 
 async def test_a_rewind_is_checked_again_when_another_came_first(services: tuple[World, World]):
-    await with_an_alarm(services[0])
+    await six_steps(services[0])
     for turn in range(20):
         await services[0].use.put_run(POOL, f"run-{turn}", {}, None, None)
         for task in range(4):

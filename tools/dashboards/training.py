@@ -157,19 +157,6 @@ STANDING = Row(
             "percentunit",
             most=1,
         ),
-        Panel(
-            "Tokens per effective task",
-            {"{{run}}": share("tokens", "effective_tasks")},
-            "Tokens for each task that gave a gradient, wasted rollouts included. Grows: answers get longer, or"
-            " fewer tasks are effective. Too low where some reports don't say their tokens.",
-            "short",
-        ),
-        Panel(
-            "GPU seconds per effective task",
-            {"{{run}}": share("accelerator_seconds", "effective_tasks")},
-            "Accelerator seconds for each task that gave a gradient, wasted rollouts included.",
-            "short",
-        ),
     ],
 )
 

@@ -8,7 +8,7 @@ import bots_client
 CLIENT = (
     ("Training jobs", ("ResilientClient", "Selector", "AsyncSelector", "TaskColumns", "Health")),
     ("Clients", ("Client", "AsyncClient", "Retries", "Listing", "AsyncListing")),
-    ("What you send", ("Task", "Outcome", "PastOutcome", "GivenSettings")),
+    ("What you send", ("Task", "Outcome", "GivenSettings")),
 )
 CLIENT_HEAD = """# Python client: reference
 

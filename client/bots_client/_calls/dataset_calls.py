@@ -39,7 +39,7 @@ def create_dataset(
     reference_models: Sequence[str] = (),
     description: str = "",
     *,
-    generators: bool = False,
+    repeatable: bool = False,
 ) -> Call[Dataset]:
     """Create a dataset; an existing one with the same content is returned.
 
@@ -49,14 +49,14 @@ def create_dataset(
             `upload_dataset`.
         reference_models: names of the reference models, in the order of the tasks' pass rates.
         description: text for readers.
-        generators: whether the tasks are generators, which may be selected again and again: each selected task then
-            has a seed to make it from.
+        repeatable: whether tasks are handed out again without waiting: none is leased, and some come several times
+            where a selection wants more than there are.
 
     Raises:
         ConflictError: a dataset of this name has other content.
     """
     models = checked_strings(reference_models, "reference_models")
-    content = _pool(tasks, reference_models=models, description=description, generators=generators)
+    content = _pool(tasks, reference_models=models, description=description, repeatable=repeatable)
     return written("PUT", path("datasets", name), into(Dataset), content)
 
 
@@ -67,7 +67,7 @@ def upload_dataset(
     media_type: str | None = None,
     reference_models: Sequence[str] = (),
     description: str = "",
-    generators: bool = False,
+    repeatable: bool = False,
     on_progress: Progress | None = None,
     deadline_s: float = UPLOAD_DEADLINE_S,
 ) -> Call[Dataset]:
@@ -79,7 +79,7 @@ def upload_dataset(
         media_type: application/x-ndjson or application/vnd.apache.parquet; None: by the file's suffix.
         reference_models: names of the reference models; not needed if the file holds them.
         description: text for readers.
-        generators: as of `create_dataset`.
+        repeatable: as of `create_dataset`.
         on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed
             attempt. AsyncClient calls it from a thread.
         deadline_s: for the whole upload with its retries.
@@ -91,8 +91,8 @@ def upload_dataset(
     params = [("reference_model", model) for model in checked_strings(reference_models, "reference_models")]
     if description:
         params.append(("description", description))
-    if generators:
-        params.append(("generators", "true"))
+    if repeatable:
+        params.append(("repeatable", "true"))
     upload, headers = _streamed(source, media_type, on_progress)
     return Call("PUT", path("datasets", name), into(Dataset), tuple(params), upload, headers, deadline_s)
 
@@ -282,9 +282,9 @@ def _streamed(
 
 
 def _pool(
-    tasks: Iterable[Task], *, reference_models: Sequence[str] = (), description: str = "", generators: bool = False
+    tasks: Iterable[Task], *, reference_models: Sequence[str] = (), description: str = "", repeatable: bool = False
 ) -> dict[str, Any]:
     about = given(
-        reference_models=reference_models or None, description=description or None, generators=generators or None
+        reference_models=reference_models or None, description=description or None, repeatable=repeatable or None
     )
     return {**about, "tasks": wires_of_tasks(tasks)}

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterable
-from datetime import datetime
 
 from bots_client._admin_models import ImportedRun, Snapshot
 from bots_client._arguments import checked_number, checked_strings
@@ -24,8 +23,8 @@ from bots_client._call import (
 from bots_client._decode import field_of, into, nothing
 from bots_client._errors import InvalidRequestError
 from bots_client._history_models import Calibration, Curve, HistoryStep, JournalEntry, Outlooks, TaskVisit
-from bots_client._inputs import GivenSettings, PastOutcome, Unpack, wires_of_past
-from bots_client._models import Leases, PastReceipt, Run, TaskBelief, TaskCounts
+from bots_client._inputs import GivenSettings, Unpack
+from bots_client._models import Leases, Run, TaskBelief, TaskCounts
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
@@ -268,8 +267,7 @@ def journal(
     Args:
         dataset: name of the dataset.
         run: name of the run.
-        kinds: only entries of these kinds; empty: all. They are report, past_evidence, settings, guard_decision,
-            forget, rewind and fork.
+        kinds: only entries of these kinds; empty: all. They are report, settings, forget, rewind and fork.
         limit: maximum number of entries; None: all.
     """
     where = path("datasets", dataset, "runs", run, "journal")
@@ -308,57 +306,6 @@ def rewind(dataset: str, step: int, run: str = "default") -> Call[Run]:
     return written(
         "POST", path("datasets", dataset, "runs", run, "rewind"), into(Run), {"step": checked_number(step, "step")}
     )
-
-
-def decide_held(dataset: str, decision: str, run: str = "default", *, tag: str | None = None) -> Call[Run]:
-    """Decide about groups of rollouts that the verifier guard holds out of a run's belief.
-
-    Args:
-        dataset: name of the dataset.
-        decision: "release" if the rewards were right after all: the groups enter the belief. "drop" if they were
-            wrong: the groups are left out for good.
-        run: name of the run.
-        tag: only about the alarm of this tag; None: about all that stand.
-
-    Raises:
-        ConflictError: no such alarm stands; see `Run.alarms`.
-    """
-    body = {"decision": decision, **given(tag=tag)}
-    return written("POST", path("datasets", dataset, "runs", run, "held"), into(Run), body)
-
-
-def import_evidence(
-    dataset: str,
-    outcomes: Iterable[PastOutcome],
-    run: str = "default",
-    *,
-    seconds_per_step: float | None = None,
-    now: datetime | None = None,
-    idempotency_key: str | None = None,
-    deadline_s: float | None = None,
-) -> Call[PastReceipt]:
-    """Let a run learn from rollouts of earlier training, each weighted by its age; they don't count as its own.
-
-    Args:
-        dataset: name of the dataset.
-        outcomes: at most 65,536 in one call; tasks may repeat.
-        run: name of the run.
-        seconds_per_step: how long a step took; turns times into ages.
-        now: the time whose age is 0, with a time zone; None: the newest time of the outcomes.
-        idempotency_key: evidence with the same key counts once; None: a new key.
-        deadline_s: for the whole call with its retries; None: the client's.
-
-    Raises:
-        InvalidRequestError: an outcome or an age is invalid; nothing was recorded.
-        TypeError: an argument has the wrong type, such as an `Outcome` in place of a `PastOutcome`.
-    """
-    content = given(
-        outcomes=wires_of_past(outcomes),
-        seconds_per_step=seconds_per_step,
-        now=None if now is None else now.isoformat(),
-    )
-    where = path("datasets", dataset, "runs", run, "evidence")
-    return written("POST", where, into(PastReceipt), content, key=idempotency_key, deadline_s=deadline_s)
 
 
 def snapshot(dataset: str, run: str = "default") -> Call[Snapshot]:

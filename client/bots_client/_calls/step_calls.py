@@ -68,6 +68,7 @@ def report(
     *,
     run: str = "default",
     selection: Selection | str | None = None,
+    age: int | None = None,
     close_step: bool | None = None,
     idempotency_key: str | None = None,
     deadline_s: float | None = None,
@@ -79,6 +80,7 @@ def report(
         outcomes: one or more per task; counts of one task within a step are added.
         run: name of the run.
         selection: the selection of these tasks, or its ID, so that late evidence counts for its step.
+        age: of outcomes that are not of a selection: as if selected so many steps ago; None: now.
         close_step: whether this report closes the training step; None: yes, unless the run has tasks_per_step.
         idempotency_key: reports with the same key count once; None: a new key.
         deadline_s: for the whole call with its retries; None: the client's.
@@ -94,6 +96,7 @@ def report(
         dataset=checked_str(dataset, "dataset", write="report(dataset, outcomes)"),
         run=checked_str(run, "run"),
         selection_id=selection.selection_id if isinstance(selection, Selection) else selection,
+        age=age,
         close_step=close_step,
         outcomes=[outcome.as_wire() for outcome in checked_outcomes(outcomes)],
     )

@@ -117,7 +117,7 @@ class ProcessState:
 class LocalRun:
     """One run, as this process sees it.
 
-    generators: whether its tasks are known to be generators, of which a selection may hold one several times.
+    repeatable: whether a selection is known to hold a task several times where it wants more than there are.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class LocalRun:
     ) -> None:
         self.mistakes = mistakes
         self.delivery = delivery
-        self.generators = False
+        self.repeatable = False
         self._subset: str | None = None  # that was registered last
         self._lost: str | None = None  # subset that the service no longer has
         self._renewed: dict[str, str] = {}  # lost subset -> the one that holds the same tasks now
@@ -169,16 +169,16 @@ class LocalRun:
                 self._unregistered, self._lost = Registration(ids, None), subset
                 self._connection.probe()  # registers; the training must not wait for it
             raise
-        self.generators |= any(task.seed is not None for task in selection.tasks)
+        self.repeatable |= len(set(selection.ids)) < len(selection.ids)
         return self._only_known(selection, ids)
 
     def check_count(self, count: int, ids: Sequence[str], exclude: Sequence[str]) -> None:
-        """Check that the trainer has as many tasks as it wants, unless they are generators.
+        """Check that the trainer has as many tasks as it wants, unless they are repeatable.
 
         Raises:
             InvalidRequestError: it does not.
         """
-        if self.generators or count <= len(ids) - len(exclude):
+        if self.repeatable or count <= len(ids) - len(exclude):
             return
         left = len(set(ids).difference(exclude))
         if count > left:
@@ -217,7 +217,7 @@ class LocalRun:
         unwanted = set(exclude)
         ahead = [task for task in dict.fromkeys(first) if task not in unwanted][:count]
         chosen = [*ahead, *self._chosen(count - len(ahead), ids, (*exclude, *ahead))]
-        tasks = tuple(SelectedTask(id=task, seed=self._seed_for(ids)) for task in chosen)
+        tasks = tuple(SelectedTask(id=task) for task in chosen)
         return Selection(selection_id="", dataset=self.name[0], run=self.name[1], tasks=tasks, degraded=True)
 
     def report(self, call: Call[Receipt], *, closes: bool, deadline: Deadline) -> Receipt | None:
@@ -259,7 +259,7 @@ class LocalRun:
         self._subset, lost, self._lost = registered.subset, self._lost, None
         if lost is not None:
             self._renewed[lost] = registered.subset
-        self.generators |= registered.generators
+        self.repeatable |= registered.repeatable
         self._reward_range = registered.reward_range
         self._unregistered = None
         return registered.subset
@@ -325,13 +325,8 @@ class LocalRun:
         dropped = set(unknown)
         known = [task for task in selection.tasks if task.id not in dropped]
         others = self._chosen(len(unknown), ids, selection.ids)
-        are_generated = any(task.seed is not None for task in selection.tasks)
-        replaced = (SelectedTask(id=task, seed=self._seed_for(ids) if are_generated else None) for task in others)
+        replaced = (SelectedTask(id=task) for task in others)
         return replace(selection, tasks=(*known, *replaced))
-
-    def _seed_for(self, ids: Sequence[str]) -> int:
-        with self._lock:
-            return self._local(ids).seed()
 
     def _chosen(self, count: int, ids: Sequence[str], exclude: Sequence[str]) -> list[str]:
         with self._lock:

@@ -39,7 +39,7 @@ class Registered:
     """What a trainer trains on: the name of the subset of its tasks, and settings of dataset and run."""
 
     subset: str
-    generators: bool
+    repeatable: bool
     reward_range: tuple[float, float]
 
 
@@ -55,7 +55,7 @@ def register(connection: Connection, dataset: str, run: str, wanted: Registratio
     found = _found_or_created(connection, dataset, wanted.ids)
     subset = _subset(connection, dataset, wanted.ids)
     settings = _run(connection, dataset, run, wanted.reward_range).settings
-    return Registered(subset, found.generators, settings.reward_range)
+    return Registered(subset, found.repeatable, settings.reward_range)
 
 
 def _run(connection: Connection, dataset: str, run: str, reward_range: tuple[float, float] | None) -> Run:

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Collection, Sequence
 
-SEED_BITS = 53  # as many as the service's own seeds have
 TASKS_PER_GROUP = 2  # for each wanted effective group: about half of uniformly sampled groups are effective
 
 
@@ -49,17 +48,12 @@ class LocalPool:
         self.ids = ids
         self._known: frozenset[str] | None = None
         self._deck = Deck(len(ids), seed)
-        self._seeds = random.Random(f"{seed}/seeds")  # noqa: S311 - not a secret
 
     def unknown(self, ids: Sequence[str]) -> list[str]:
         """Return the ids that the trainer does not have."""
         if self._known is None:
             self._known = frozenset(self.ids)
         return [task for task in ids if task not in self._known]
-
-    def seed(self) -> int:
-        """Return a random seed for a task, should the ids be those of generators."""
-        return self._seeds.getrandbits(SEED_BITS)
 
     def choose(self, count: int, exclude: Collection[str] = ()) -> list[str]:
         """Return a uniform sample of ids, without repeats as long as enough ids are left.

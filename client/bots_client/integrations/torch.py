@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, TypeVar, cast
 
 import torch.distributed
@@ -260,50 +259,6 @@ class SelectedTasks(_Chosen, IterableDataset[dict[str, Any]]):
             {**self._rows[position], "task_id": self._ids[position], "selection_id": selection}
             for position, selection in self._begin()
         )
-
-
-class GeneratedTasks(IterableDataset[dict[str, Any]]):
-    """Rows made from selected generators, each with its `task_id`, `seed` and `selection_id` for its report.
-
-    It is infinite unless a length is given, so a trainer needs a number of steps. It selects in the process that
-    iterates over it: use no loader workers. All ranks get the same rows if the selector shares its selections.
-
-    Args:
-        selector: selects the generators; its ids are theirs.
-        make: returns the row of a generator's id and a seed, the same one for the same two.
-        count: number of rows per selection.
-        length: total number of rows; None: infinite.
-
-    Raises:
-        ValueError: the dataset's tasks are not generators.
-        RuntimeError: it is iterated in a loader's worker.
-    """
-
-    def __init__(
-        self,
-        selector: Selector,
-        make: Callable[[str, int], Mapping[str, Any]],
-        *,
-        count: int,
-        length: int | None = None,
-    ) -> None:
-        selector.generators = True  # a selection may hold one several times, also while the service is away
-        self._selector, self._make = selector, make
-        self._count, self._length = count, length
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        if get_worker_info() is not None:
-            raise RuntimeError("GeneratedTasks can't be used in a loader's worker; set num_workers=0")
-        return islice(self._rows(), self._length)
-
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        while True:
-            selection = self._selector.next(self._count)
-            for task in selection.tasks:
-                if task.seed is None:
-                    raise ValueError(f"the tasks of dataset {selection.dataset!r} are not generators")
-                made = self._make(task.id, task.seed)
-                yield {**made, "task_id": task.id, "seed": task.seed, "selection_id": selection.selection_id}
 
 
 def selected(loader: Loader, selector: Selector, *, count: int) -> Loader:

@@ -23,8 +23,6 @@ from bots_service.api.route_kinds import RouteKinds
 from bots_service.api.routes import (
     datasets,
     docs,
-    evidence,
-    held,
     history,
     keys,
     leases,
@@ -55,9 +53,7 @@ ROUTES = (
     subsets,
     predictions,
     runs,
-    held,
     leases,
-    evidence,
     tasks,
     task_history,
     history,

@@ -47,7 +47,6 @@ KINDS: dict[type[BotsError], Kind] = {
     errors.RunHasHistoryError: Kind(409, "run-has-history", "The run's journal is not empty"),
     errors.StaleEpochError: Kind(409, "stale-epoch", "The evidence is from before a rewind"),
     errors.BusyError: Kind(409, "busy", "Another request is changing the same thing"),
-    errors.NothingToDecideError: Kind(409, "nothing-to-decide", "No alarm of the verifier guard stands"),
     errors.LimitReachedError: Kind(409, "limit-reached", "A limit of the service is reached"),
     errors.InvalidInputError: Kind(422, "invalid-request", "Invalid request"),
     errors.InvalidTasksError: Kind(422, "invalid-tasks", "Invalid tasks"),

@@ -25,7 +25,6 @@ class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     reward_range: tuple[float, float] | UnsetType = UNSET
     lease_seconds: float | UnsetType = UNSET
     mix: dict[Tag, float] | UnsetType = UNSET
-    verifier_guard: bool | UnsetType = UNSET
 
     def given(self) -> dict[str, Any]:
         """Return the settings that were not left out."""

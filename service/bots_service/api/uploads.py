@@ -33,7 +33,7 @@ class UploadHeader:
 
     reference_models: tuple[str, ...]
     description: str | None
-    generators: bool | None
+    repeatable: bool | None
 
 
 @asynccontextmanager
@@ -65,14 +65,14 @@ def header_of(file: Header, said: UploadHeader) -> DatasetHeader:
         flaws.append(Flaw(("query", "reference_model"), "the body names other reference models"))
     if said.description is not None and file.description not in (None, said.description):
         flaws.append(Flaw(("query", "description"), "the body gives another description"))
-    if said.generators is not None and file.generators not in (None, said.generators):
-        flaws.append(Flaw(("query", "generators"), f"the body says {str(file.generators).lower()}"))
+    if said.repeatable is not None and file.repeatable not in (None, said.repeatable):
+        flaws.append(Flaw(("query", "repeatable"), f"the body says {str(file.repeatable).lower()}"))
     if flaws:
         raise InvalidTasksError("query and body contradict each other", tuple(flaws))
     return DatasetHeader(
         file.reference_models or said.reference_models,
         file.description or said.description or "",
-        bool(file.generators or said.generators),
+        bool(file.repeatable or said.repeatable),
     )
 
 

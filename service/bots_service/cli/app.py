@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from bots_service import __version__
-from bots_service.cli import comparison, datasets, evidence, history, keys, runs, service, steps, tasks, transfer
+from bots_service.cli import comparison, datasets, history, keys, runs, service, steps, tasks, transfer
 from bots_service.cli.demo import demo
 from bots_service.cli.doctor import doctor
 from bots_service.cli.failures import OneLineGroup
@@ -36,7 +36,6 @@ app.add_typer(datasets.app, name="datasets")
 app.add_typer(runs.app, name="runs")
 app.command()(steps.select)
 app.command()(steps.report)
-app.command()(evidence.import_evidence)
 app.command()(tasks.tasks)
 app.command()(tasks.task_history)
 app.command()(history.history)

@@ -60,7 +60,7 @@ async def _pool(header: "JournalHeader", tasks: bytes) -> "Pool":
 
     file = await read_ndjson(chunks())
     models, chosen = file.header.reference_models or (), header.tasks
-    builder = DatasetBuilder(DatasetHeader(models, generators=bool(file.header.generators)))
+    builder = DatasetBuilder(DatasetHeader(models))
     async for block in file.blocks(len(models)):
         builder.add(block)
     facts = DatasetFacts("", models, chosen.reference_order, chosen.offset_tags, 0, 0, {}, "")

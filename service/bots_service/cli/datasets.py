@@ -67,9 +67,8 @@ Tags = Annotated[
     list[str] | None,
     typer.Option("--tag", help="Column with values that become tags, as in level=hard.", metavar="COLUMN"),
 ]
-Generators = Annotated[
-    bool,
-    typer.Option("--generators", help="The tasks are generators: you make a fresh task at each draw, from a seed."),
+Repeatable = Annotated[
+    bool, typer.Option("--repeatable", help="Tasks are handed out again without waiting: nothing is leased.")
 ]
 TAGS_SHOWN = 20
 TASKS_SHOWN = 5
@@ -87,7 +86,7 @@ def import_(
     reference: References = None,
     tag: Tags = None,
     description: Annotated[str, typer.Option(help="Description for readers.", show_default=False)] = "",
-    generators: Generators = False,
+    repeatable: Repeatable = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read all files and show the first tasks; send nothing.")
     ] = False,
@@ -108,7 +107,7 @@ def import_(
         show_dry_run(source, as_json=as_json)
         return
     with connected(url) as client:
-        dataset, progress = import_source(client, name, source, description, generators=generators)
+        dataset, progress = import_source(client, name, source, description, repeatable=repeatable)
     print_left_out(progress)
     show(dataset, lambda: sheet(described(dataset)), as_json=as_json)
 
@@ -305,7 +304,7 @@ def described(dataset: "Described") -> dict[str, str]:
     return {
         "dataset": dataset.name,
         "description": dataset.description or "-",
-        "generators" if dataset.generators else "tasks": count(dataset.tasks)
+        "repeatable tasks" if dataset.repeatable else "tasks": count(dataset.tasks)
         + (f", and {count(dataset.retired)} retired" if dataset.retired else ""),
         "references": ", ".join(dataset.reference_models) or "-",
         "profiles": count(dataset.profiles),

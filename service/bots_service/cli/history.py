@@ -12,7 +12,7 @@ from bots_service.cli.output import count, moment, number, short, show, sparklin
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bots_client import Curve, HistoryStep, JournalEntry
+    from bots_client import Curve, JournalEntry
 
 
 STEPS_SHOWN = 20
@@ -22,9 +22,7 @@ class JournalKind(StrEnum):
     """The kinds of entries: `kinds` of the client's `journal`."""
 
     REPORT = "report"
-    PAST_EVIDENCE = "past_evidence"
     SETTINGS = "settings"
-    GUARD_DECISION = "guard_decision"
     FORGET = "forget"
     REWIND = "rewind"
     FORK = "fork"
@@ -54,24 +52,15 @@ def history(
             number(one.mean_pass_rate),
             number(one.capability),
             number(one.brier),
-            *_costs(one),
+            short(one.tokens) if one.tokens else "-",
+            short(one.seconds / 3600) if one.seconds else "-",
             moment(one.time),
         )
         for one in found
     )
-    columns = (
-        ">step  >tasks  >new  >ETR  >pass rate  >capability?  >Brier"
-        "  >tokens?  >tokens per effective task?  >GPU hours?  time"
-    )
+    columns = ">step  >tasks  >new  >ETR  >pass rate  >capability?  >Brier  >tokens?  >GPU hours?  time"
     nothing = f"run {run} has no closed steps after step {after_step}"
     show({"history": found}, lambda: table(columns, rows) if found else nothing, as_json=as_json)
-
-
-def _costs(step: "HistoryStep") -> tuple[str, str, str]:
-    """Format a step's tokens, those for each effective task, and its GPU hours."""
-    tokens, seconds = step.tokens, step.seconds
-    hours = "-" if seconds is None else short(seconds.spent / 3600)
-    return ("-", "-", hours) if tokens is None else (short(tokens.spent), short(tokens.per_effective), hours)
 
 
 def rewind(

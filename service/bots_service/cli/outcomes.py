@@ -75,7 +75,7 @@ def _outcome_in(file: str, place: int, row: Any) -> Outcome:
         if row.get("status") == "aborted":
             return Outcome.aborted(row["task"], **cost)
         successes, trials, rewards, effective = map(row.get, ("successes", "trials", "rewards", "effective"))
-        about = {"effective": effective, "seed": row.get("seed"), "group_size": row.get("group_size"), **cost}
+        about = {"effective": effective, "group_size": row.get("group_size"), **cost}
         if rewards is not None and successes is trials is None:
             return Outcome.rewards(row["task"], rewards, **about)
         return Outcome.counts(row["task"], successes, trials, rewards=rewards, **about)

@@ -30,13 +30,6 @@ MixOption = Annotated[
 Forgetting = Annotated[
     float | None, typer.Option(help="With bots: share of past evidence that each step drops (lambda).")
 ]
-Guarded = Annotated[
-    bool | None,
-    typer.Option(
-        "--verifier-guard/--no-verifier-guard",
-        help="Hold rewards that look wrong out of the belief until you decide about them.",
-    ),
-]
 
 
 def _settings(
@@ -70,7 +63,6 @@ def _settings(
     ] = None,
     lease_seconds: LeaseSeconds = None,
     mix: MixOption = None,
-    verifier_guard: Guarded = None,
 ) -> None:
     """Declare one option per setting; never called."""
 

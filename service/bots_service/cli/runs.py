@@ -20,12 +20,11 @@ from bots_service.cli.output import (
     task_count,
 )
 from bots_service.cli.run_options import NONE_AT_0, Settings, with_settings
-from bots_service.core.guard import Decision
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bots_client import Client, Cost, MixShare, Run, RunSummary, VerifierAlarm
+    from bots_client import Client, MixShare, Run, RunSummary, VerifierAlarm
 
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete runs.")
@@ -109,24 +108,6 @@ def set_(
     with connected(url) as client:
         changed = client.update_run(dataset, run, **settings)
     show(changed, lambda: described(changed), as_json=as_json)
-
-
-@app.command()
-def held(
-    dataset: Dataset,
-    decision: Annotated[
-        Decision, typer.Argument(help="release: the rewards were right. drop: they were wrong.", show_default=False)
-    ],
-    run: Name = "default",
-    tag: Annotated[str | None, typer.Option(help="Only the alarm about this tag.", show_default="all alarms")] = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """Decide about groups of rollouts that the verifier guard holds out of the belief."""
-    with connected(url) as client:
-        decided = client.decide_held(dataset, decision, run, tag=tag)
-    what = "now count" if decision == "release" else "never count"
-    show(decided, lambda: f"the held groups of run {run} of {dataset} {what}", as_json=as_json)
 
 
 @app.command()
@@ -242,11 +223,9 @@ def state_of(run: "Run") -> dict[str, str]:
 
 
 def alarmed(one: "VerifierAlarm") -> str:
-    """Describe an alarm, such as "all rollouts of math failed since step 41 (12 groups, 12 held)"."""
+    """Describe an alarm, such as "all rollouts of math failed since step 41 (12 groups)"."""
     whose = "all rollouts" if one.tag is None else f"all rollouts of {one.tag}"
-    since = f"since step {count(one.since_step)}"
-    span = since if one.ongoing else f"from step {count(one.since_step)} to {count(one.last_step)}"
-    return f"{whose} {one.outcome} {span} ({count(one.groups)} groups, {count(one.held)} held)"
+    return f"{whose} {one.outcome} since step {count(one.since_step)} ({count(one.groups)} groups)"
 
 
 def mixed(tag: "MixShare") -> str:
@@ -256,16 +235,5 @@ def mixed(tag: "MixShare") -> str:
 
 def spent(run: "Run") -> dict[str, str]:
     """Return what a run's rollouts cost as labelled text: nothing where no outcome said it."""
-    costs = (("tokens", run.tokens, 1.0, ""), ("GPU hours", run.seconds, 3600.0, " GPU seconds"))
-    return {name: _cost(cost, run, unit, noun) for name, cost, unit, noun in costs if cost is not None}
-
-
-def _cost(cost: "Cost", run: "Run", unit: float, noun: str) -> str:
-    """Describe a cost: all that was spent in units of so many tokens or seconds, and the means in one of them."""
-    means = [
-        f"{short(value)}{noun} per {what}"
-        for value, what in ((cost.per_rollout, "rollout"), (cost.per_effective, "effective task"))
-        if value is not None
-    ]
-    known = f"known for {count(cost.rollouts)} of {count(run.totals.rollouts)} rollouts"
-    return "; ".join([short(cost.spent / unit), *([", ".join(means)] if means else []), known])
+    costs = (("tokens", run.totals.tokens), ("GPU hours", run.totals.seconds / 3600))
+    return {name: short(cost) for name, cost in costs if cost}

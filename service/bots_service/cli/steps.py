@@ -105,14 +105,12 @@ def readable(selection: "Selection") -> "RenderableType":
     """Return a selection as a table."""
     from rich.console import Group
 
-    has_seeds = any(task.seed is not None for task in selection.tasks)
     rows = (
         (
             task.id,
             number(task.draw),
             number(task.mean),
             number(task.effective),
-            *([str(task.seed)] * has_seeds),
         )
         for task in selection.tasks
     )
@@ -120,7 +118,7 @@ def readable(selection: "Selection") -> "RenderableType":
     expected = selection.expected_effective
     wish = "" if expected is None else f"; {number(expected)} effective groups expected"
     line = f"selection {selection.selection_id} at step {count(selection.step)}{wish}{reused}"
-    columns = "task  >draw  >mean  >effective" + "  >seed" * has_seeds
+    columns = "task  >draw  >mean  >effective"
     return Group(table(columns, rows), line)
 
 

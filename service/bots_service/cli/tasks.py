@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from bots_service.cli.connection import AsJson, Dataset, RunName, Url, connected
-from bots_service.cli.output import count, moment, number, plain, short, show, table
+from bots_service.cli.output import count, moment, number, plain, show, table
 
 if TYPE_CHECKING:
     from bots_client import TaskBelief
@@ -29,8 +29,8 @@ OneSegment = Annotated[
 Sort = Annotated[
     str | None,
     typer.Option(
-        help="index, mean, distance (to the target), effective, variance, attempts, visits, last_step, tokens or"
-        " seconds; -mean sorts descending.",
+        help="index, mean, distance (to the target), effective, variance, attempts, visits or last_step;"
+        " -mean sorts descending.",
         show_default="index",
     ),
 ]
@@ -67,7 +67,7 @@ def tasks(
     matching = counts.available if segment is None else getattr(counts, segment)
     counted = ", ".join(f"{count(value)} {name}" for name, value in plain(counts).items())
     believed, tried = ">mean  >90 % within  >effective", ">attempts  >successes  >visits  >last step"
-    columns = f"task  segment  {believed}  {tried}  >tokens?  >GPU seconds?  tags?"
+    columns = f"task  segment  {believed}  {tried}  tags?"
     caption = f"{count(len(found))} of {count(matching)} tasks; {counted}"
     show(
         {"tasks": found, "matching": matching, "segments": counts},
@@ -88,8 +88,6 @@ def _task_row(task: "TaskBelief") -> tuple[str, ...]:
         count(task.successes),
         count(task.visits),
         "-" if task.last_step is None else count(task.last_step),
-        short(task.tokens),
-        short(task.seconds),
         ", ".join(task.tags) or "-",
     )
 
@@ -112,8 +110,6 @@ def task_history(
             count(one.successes),
             count(one.trials),
             number(one.mean_reward),
-            short(one.tokens),
-            short(one.seconds),
             "yes" if one.effective else "no",
             "yes" * bool(one.late),
             "yes" * one.hidden,
@@ -121,8 +117,6 @@ def task_history(
         )
         for one in found
     )
-    columns = (
-        ">entry  >step  >successes  >rollouts  >mean reward  >tokens?  >GPU seconds?  effective  late  hidden  time"
-    )
+    columns = ">entry  >step  >successes  >rollouts  >mean reward  effective  late  hidden  time"
     nothing = f"no journal entry of run {run} reports {task}"
     show({"history": found}, lambda: table(columns, rows) if found else nothing, as_json=as_json)

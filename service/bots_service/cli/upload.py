@@ -22,7 +22,7 @@ SENT_UNCHANGED = (".jsonl", ".ndjson", ".parquet")  # predictions in these the s
 
 
 def import_source(
-    client: "Client", name: str, source: Source, description: str, *, generators: bool
+    client: "Client", name: str, source: Source, description: str, *, repeatable: bool
 ) -> tuple["Dataset", ReadProgress]:
     """Create a dataset from files; return it, and what was read."""
     progress = ReadProgress()
@@ -34,7 +34,7 @@ def import_source(
             media_type=None if isinstance(upload, Path) else NDJSON,
             reference_models=source.columns.references,
             description=description,
-            generators=generators,
+            repeatable=repeatable,
             on_progress=on_progress,
         )
     return dataset, progress

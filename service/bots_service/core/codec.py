@@ -9,9 +9,8 @@ The second type is narrower where all numbers are whole and few bytes hold them,
 arrays can be used where they lie: spaces end the header, so that the arrays begin at a multiple of 8 bytes, and those
 whose numbers are stored in more bytes come first.
 
-The belief names and checks its own arrays; those of the attempts begin with "attempts_", those of what these cost with
-"costs_", those of the groups that the verifier guard holds with "guard_", those of groups in parts with "groups_",
-those of aborts with "aborts_", and those of the open step with "open_".
+The belief names and checks its own arrays; those of the attempts begin with "attempts_", those of groups in parts with
+"groups_", those of aborts with "aborts_", and those of the open step with "open_".
 """
 
 import json
@@ -24,13 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core import aborts, attempts, costs, groups, mix_account
+from bots_service.core import aborts, attempts, groups, mix_account
 from bots_service.core.arrays import frozen
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.checks import Arrays, as_count, as_number, require_arrays
-from bots_service.core.costs import CostRows
-from bots_service.core.evidence import Evidence
-from bots_service.core.guard import held, streaks
+from bots_service.core.evidence import Costs, Evidence
+from bots_service.core.guard import streaks
 from bots_service.core.guard.guard import VerifierGuard
 from bots_service.core.open_step import OpenStep
 from bots_service.core.run_settings import RunSettings, settings_from
@@ -51,7 +49,7 @@ _STORED = {kind: (kind, *_NARROW) for kind in _BITS} | {"|b1": ("|b1",)}  # how 
 _FEW = 1024  # numbers: narrowing fewer takes longer than the checksums of the bytes that it saves
 _ALIGNED = 8  # bytes of the largest number
 # Begin the names of the arrays that are not the belief's.
-_OTHERS = ("aborts_", "attempts_", "costs_", "groups_", "guard_", "open_")
+_OTHERS = ("aborts_", "attempts_", "groups_", "open_")
 
 
 def encode_state(state: RunState) -> bytes:
@@ -70,6 +68,7 @@ def encode_state(state: RunState) -> bytes:
         "guard": streaks.encoded(state.guard.streaks),
         "open_late": waiting.late,
         "open_expired": waiting.expired,
+        "open_costs": waiting.costs,
     }
     open_arrays: Arrays = {
         "open_successes": evidence.successes,
@@ -79,9 +78,8 @@ def encode_state(state: RunState) -> bytes:
         "open_effective": evidence.effective,
     }
     tried = attempts.encoded(state.attempts)
-    sums, paid = costs.encoded(state.costs, waiting.costs)
-    rare = held.encoded(state.guard.held) | groups.encoded(state.unfinished) | aborts.encoded(state.aborts)
-    return pack({**head, **sums}, {**arrays, **tried, **open_arrays, **paid, **rare})
+    rare = groups.encoded(state.unfinished) | aborts.encoded(state.aborts)
+    return pack(head, {**arrays, **tried, **open_arrays, **rare})
 
 
 def decode_state(blob: bytes) -> RunState:
@@ -95,9 +93,8 @@ def decode_state(blob: bytes) -> RunState:
         settings = _settings_of(json.dumps(header["settings"]))
         believed = {name: array for name, array in arrays.items() if not name.startswith(_OTHERS)}
         others = {name: array for name, array in arrays.items() if name.startswith(_OTHERS)}
-        parts = [kind.shapes(others) for kind in (aborts, attempts, costs, groups, held)] + [_open_shapes(others)]
+        parts = [kind.shapes(others) for kind in (aborts, attempts, groups)] + [_open_shapes(others)]
         require_arrays(others, {name: shape for part in parts for name, shape in part.items()})
-        paid, waiting = costs.decoded(header, others)
         return RunState(
             epoch=as_count(header["epoch"]),
             seq=as_count(header["seq"]),
@@ -105,12 +102,11 @@ def decode_state(blob: bytes) -> RunState:
             settings=settings,
             belief=KINDS[settings.belief].decoded(header["belief"], believed),
             attempts=attempts.decoded(others),
-            costs=paid,
             walks=Walks.decoded(header["walks"]),
-            open_step=_open_step(header, others, waiting),
+            open_step=_open_step(header, others),
             totals=_totals(header["totals"]),
             mix=mix_account.decoded(header["mix"]),
-            guard=VerifierGuard(streaks.decoded(header["guard"]), held.decoded(others)),
+            guard=VerifierGuard(streaks.decoded(header["guard"])),
             unfinished=groups.decoded(others),
             aborts=aborts.decoded(others),
         )
@@ -130,16 +126,17 @@ def _open_shapes(arrays: Arrays) -> dict[str, tuple[str, int]]:
     return {f"open_{name}": (kind, size) for name, kind in types.items()}
 
 
-def _open_step(header: dict[str, Any], arrays: Arrays, paid: CostRows) -> OpenStep:
+def _open_step(header: dict[str, Any], arrays: Arrays) -> OpenStep:
     evidence = Evidence(*(arrays[f"open_{name}"] for name in ("tasks", "successes", "failures", "effective")))
     late, expired = as_count(header["open_late"]), as_count(header["open_expired"])
-    return OpenStep(evidence, arrays["open_made_at"], late, expired, paid)
+    costs = Costs(*map(as_number, header["open_costs"]))
+    return OpenStep(evidence, arrays["open_made_at"], late, expired, costs)
 
 
 def _totals(values: dict[str, Any]) -> Totals:
-    rollouts, successes = as_number(values.pop("rollouts")), as_number(values.pop("successes"))
+    sums = {name: as_number(values.pop(name)) for name in ("rollouts", "successes", "tokens", "seconds")}
     counts = {name: as_count(value) for name, value in values.items()}
-    return Totals(**counts, rollouts=rollouts, successes=successes)  # type: ignore[arg-type, unused-ignore]
+    return Totals(**counts, **sums)  # type: ignore[arg-type, unused-ignore]
 
 
 def pack(header: dict[str, Any], arrays: Arrays) -> bytes:

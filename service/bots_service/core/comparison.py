@@ -57,7 +57,7 @@ def compared(
         if isinstance(entry.body, Rewind):  # what it went back to is where the fold stands
             state, _ = advance(replace(state, seq=entry.seq - 1), entry, pool, base=state)
             continue
-        lesson, closed = lesson_of(state, entry, pool), state.step
+        lesson = lesson_of(state, entry, pool)
         rivals = {name: belief.extended(pool, entry.profiles) for name, belief in rivals.items()}
         if lesson.step is not None and len(lesson.step.whole):
             outcomes = lesson.step.whole
@@ -66,7 +66,7 @@ def compared(
             means = (belief.distributions(pool, outcomes.tasks).mean for belief in believed)
             errors += weight * np.array([prediction_error(mean, outcomes) for mean in means], np.float64)
             steps, rollouts = steps + 1, rollouts + weight
-        rivals = {name: _taught(belief, lesson, others[name], pool, closed) for name, belief in rivals.items()}
+        rivals = {name: _taught(belief, lesson, others[name], pool) for name, belief in rivals.items()}
         state, _ = advance(state, entry, pool)
     found = [
         (brier / rollouts, log_loss / rollouts) if rollouts else (None, None) for brier, log_loss in errors.tolist()
@@ -87,12 +87,10 @@ def present(entries: Sequence[Entry]) -> list[Entry]:
     return kept[::-1]
 
 
-def _taught(belief: Belief, lesson: Lesson, settings: RunSettings, pool: Pool, closed: int) -> Belief:
-    """Return a belief after an entry. closed: how many steps had closed before."""
+def _taught(belief: Belief, lesson: Lesson, settings: RunSettings, pool: Pool) -> Belief:
+    """Return a belief after an entry."""
     if len(lesson.forgotten):
         belief = belief.forgotten(lesson.forgotten)
-    if len(lesson.past):
-        belief = belief.with_past(pool, lesson.past, settings, step=closed)
     return belief if lesson.step is None else belief.fold(pool, _counting(lesson.step, belief.longest_lag), settings)
 
 

@@ -124,11 +124,11 @@ def _walked(state: RunState, pool: Pool, available: int) -> tuple[int | None, fl
 
     Args:
         state: of the run.
-        pool: with its retired tasks; no strategy walks through generators.
+        pool: with its retired tasks.
         available: tasks that are not retired.
     """
     strategy = state.settings.strategy
-    if pool.generators or (strategy == "pass" and state.settings.mix):  # with a mix, each tag has a pass of its own
+    if strategy == "pass" and state.settings.mix:  # with a mix, each tag has a pass of its own
         return None, None
     if strategy == "pass":
         return state.walks.done(len(pool))

@@ -4,11 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bots_service.core.arrays import Tasks
-from bots_service.core.costs import NO_COSTS, CostRows
-from bots_service.core.evidence import Evidence
+from bots_service.core.evidence import NO_COSTS, Costs, Evidence
 from bots_service.core.groups import NO_PARTS, NO_TASKS, GroupParts
-from bots_service.core.guard import Decision
-from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.walks import Walk
 
 
@@ -17,10 +14,10 @@ class Report:
     """A report of rollouts.
 
     evidence: of whole groups; empty if all were aborted, or to close a step of partial reports.
-    made_at: the step at which the tasks were selected; None if they were not selected here.
+    made_at: the step at which the tasks were selected, or that the evidence is as old as; None if neither is known.
     close: whether the step closes now; None leaves it to the settings.
     walks: how far their selection walked through passes.
-    costs: what the rollouts of whole groups cost, and those that were aborted, as far as the report says.
+    costs: what its rollouts cost, as far as it says.
     aborted: tasks of which nothing came.
     parts: of groups that are not whole yet.
     selection: the seq of the tasks' selection, and its place among the selections at that seq.
@@ -31,18 +28,11 @@ class Report:
     made_at: int | None
     close: bool | None
     walks: tuple[Walk, ...] = ()
-    costs: CostRows = NO_COSTS
+    costs: Costs = NO_COSTS
     aborted: Tasks = field(default_factory=lambda: NO_TASKS)
     parts: GroupParts = NO_PARTS
     selection: tuple[int, int] = (0, 0)
     at: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class PastEvidence:
-    """What old logs say: it changes the belief alone. No step closes, and no rollout counts as this run's."""
-
-    aged: AgedEvidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +44,6 @@ class SettingsChange:
     """
 
     values: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class GuardDecision:
-    """Somebody decided about alarms of the verifier guard; see `core.guard`.
-
-    decision: "release" where the rewards were right, "drop" where they were wrong.
-    tag: whose alarms; None for all that stand.
-    """
-
-    decision: Decision
-    tag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +78,7 @@ class Fork:
     state: bytes
 
 
-Body = Report | PastEvidence | SettingsChange | GuardDecision | Forget | Rewind | Fork
+Body = Report | SettingsChange | Forget | Rewind | Fork
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""Evidence: what rollouts showed about tasks, checked before it may enter a journal."""
+"""Evidence: what rollouts showed about tasks, checked before it may enter a journal; and what they cost."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -133,24 +134,24 @@ def sum_by_task(evidence: Evidence) -> Evidence:
     ).frozen()
 
 
-def joined_groups(evidence: Evidence, seeds: list[int | None]) -> Evidence:
-    """Return the evidence with each group once, in the order in which they first stand there.
-
-    Args:
-        evidence: [B] pieces.
-        seeds: [B] from which each task was made: pieces of one generator with one seed are of one group; one without a
-            seed is a group of its own.
-    """
-    numbers: dict[tuple[int, int | None, int], int] = {}
-    pieces = zip(evidence.tasks.tolist(), seeds, strict=True)
-    keys = [(task, seed, place if seed is None else -1) for place, (task, seed) in enumerate(pieces)]
-    group = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int32)
-    whole = sum_by_task(Evidence(group, evidence.successes, evidence.failures, evidence.effective))
-    tasks = np.array([task for task, _, _ in numbers], np.int32)
-    return Evidence(frozen(tasks), whole.successes, whole.failures, whole.effective)
-
-
 def _sum_groups(counts: Floats, starts: np.ndarray) -> Floats:
     ends = [*starts[1:].tolist(), len(counts)]
     values = counts.tolist()
     return np.array([math.fsum(values[start:end]) for start, end in zip(starts.tolist(), ends, strict=True)])
+
+
+MOST_SPENT = 1e11  # by one outcome: 3,000 accelerator years.
+
+
+class Costs(NamedTuple):
+    """What some rollouts cost, with those that were aborted or came too late to count; 0 where no outcome said it."""
+
+    tokens: float = 0.0
+    seconds: float = 0.0
+
+    def plus(self, other: "Costs") -> "Costs":
+        """Return the sums of both."""
+        return Costs(self.tokens + other.tokens, self.seconds + other.seconds)
+
+
+NO_COSTS = Costs()

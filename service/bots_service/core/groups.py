@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from bots_service.core.arrays import Flags, Floats, Tasks, contained, frozen, united
 from bots_service.core.checks import Arrays
-from bots_service.core.costs import NO_COSTS, CostRows, cost_rows
 from bots_service.core.evidence import NO_EVIDENCE, SPREAD, Evidence, joined
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ class GroupParts:
     rollouts: [P] how many of these the part brings; with no successes and failures, they were aborted.
     successes, failures: [P] as in `Evidence`.
     lowest, highest: [P] the part's rewards, over the width of the reward range.
-    tokens, seconds: [P] what it cost; NaN where nobody said it.
     """
 
     tasks: Tasks
@@ -43,8 +41,6 @@ class GroupParts:
     failures: Floats
     lowest: Floats
     highest: Floats
-    tokens: Floats
-    seconds: Floats
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -71,7 +67,7 @@ class GroupParts:
 
 NO_TASKS: Tasks = frozen(np.empty(0, np.int32))
 _NO_NUMBERS: Floats = frozen(np.empty(0))
-NO_PARTS = GroupParts(NO_TASKS, *[_NO_NUMBERS] * 8)
+NO_PARTS = GroupParts(NO_TASKS, *[_NO_NUMBERS] * 6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +123,11 @@ class UnfinishedGroups:
             frozen(np.concatenate([self.until, np.full(len(new), report.at + lease_s)])),
         )
         whole, over, rest = waiting._sorted_out(report.at)
-        evidence, costs, aborted = _counted(whole.parts)
+        evidence, aborted = _counted(whole.parts)
         others = report.evidence.where(~ends)
         own_report = replace(
             report,
             evidence=joined([others, evidence]).frozen(),
-            costs=report.costs.plus(costs) if len(costs) else report.costs,
             aborted=united(report.aborted[~aborts], aborted),
             parts=NO_PARTS,
         )
@@ -159,14 +154,13 @@ class UnfinishedGroups:
         """Return a report for each step of selection, of all groups as they are."""
         found = []
         for made_at in np.unique(self.origin[:, 0]).tolist():
-            evidence, costs, aborted = _counted(self.parts.where(self.origin[:, 0] == made_at))
+            evidence, aborted = _counted(self.parts.where(self.origin[:, 0] == made_at))
             found.append(
                 replace(
                     report,
                     evidence=evidence,
                     made_at=None if made_at < 0 else made_at,
                     walks=(),
-                    costs=costs,
                     aborted=aborted,
                     parts=NO_PARTS,
                 )
@@ -186,7 +180,6 @@ def _endings(evidence: Evidence, aborted: Tasks) -> GroupParts:
     rollouts = successes + failures
     rate = successes / np.maximum(rollouts, 1e-300)
     differ = np.concatenate([evidence.effective, np.zeros(len(aborted), bool)])
-    unsaid = np.full(len(rollouts), math.nan)  # the report's own costs hold them
     return GroupParts(
         np.concatenate([evidence.tasks, aborted]).astype(np.int32),
         np.full(len(rollouts), ENDS),
@@ -195,8 +188,6 @@ def _endings(evidence: Evidence, aborted: Tasks) -> GroupParts:
         failures,
         np.where(differ, 0.0, rate),
         np.where(differ, 1.0, rate),
-        unsaid,
-        unsaid,
     )
 
 
@@ -209,14 +200,14 @@ def _surplus(firsts: NDArray[np.intp], parts: NDArray[np.intp]) -> Flags:
     return surplus
 
 
-def _counted(parts: GroupParts) -> tuple[Evidence, CostRows, Tasks]:
-    """Return the evidence of the groups that these parts make up, what they cost, and the tasks without any evidence.
+def _counted(parts: GroupParts) -> tuple[Evidence, Tasks]:
+    """Return the evidence of the groups that these parts make up, and the tasks without any evidence.
 
     Groups stand in the order in which their last parts came. A task has one group here: its selection is one, or its
     groups are so old that they count together.
     """
     if not len(parts):
-        return NO_EVIDENCE, NO_COSTS, NO_TASKS
+        return NO_EVIDENCE, NO_TASKS
     places: dict[int, list[int]] = {}
     for place, task in enumerate(parts.tasks.tolist()):
         places.setdefault(task, []).append(place)
@@ -237,8 +228,7 @@ def _counted(parts: GroupParts) -> tuple[Evidence, CostRows, Tasks]:
         np.array([failures for _, _, failures, _ in rows], np.float64),
         np.array([differ for *_, differ in rows], bool),
     )
-    costs = cost_rows(parts.tasks, np.stack([parts.tokens, parts.seconds]), parts.successes + parts.failures)
-    return evidence.frozen(), costs, frozen(np.sort(np.array(aborted, np.int32)))
+    return evidence.frozen(), frozen(np.sort(np.array(aborted, np.int32)))
 
 
 # --- their bytes: a run whose groups come whole has none -------------------------------------------------------------

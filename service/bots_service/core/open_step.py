@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bots_service.core.arrays import Tasks, contained, first_places, frozen
-from bots_service.core.costs import NO_COSTS, CostRows
-from bots_service.core.evidence import NO_EVIDENCE, Evidence, joined, sum_by_task
+from bots_service.core.arrays import Tasks, first_places, frozen
+from bots_service.core.evidence import NO_COSTS, NO_EVIDENCE, Costs, Evidence, joined, sum_by_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +17,14 @@ class OpenStep:
     made_at: [P] the step at which each piece's task was selected.
     late: how many of these pieces came after their step had closed.
     expired: how many came so late that they count for nothing.
-    costs: what all of these rollouts cost, and those that were aborted.
+    costs: of the reports that came since the last step closed.
     """
 
     evidence: Evidence
     made_at: Tasks
     late: int = 0
     expired: int = 0
-    costs: CostRows = NO_COSTS
+    costs: Costs = NO_COSTS
 
     @property
     def tasks(self) -> int:
@@ -47,51 +46,30 @@ class OpenStep:
             self.costs,
         )
 
-    def with_costs(self, costs: CostRows, *, counted: bool) -> "OpenStep":
-        """Return the open step with what one report cost. counted: whether its evidence counts."""
-        if len(costs) == 0:
-            return self
-        return replace(self, costs=self.costs.plus(costs if counted else costs.uncounted()))
-
     def whole(self) -> Evidence:
         """Return all that waits, each task once."""
         return sum_by_task(self.evidence)
 
-    def groups(self, whole: Evidence, *, generators: bool) -> Evidence:
-        """Return all that waits, each group of rollouts once.
-
-        Args:
-            whole: what `whole()` returned: a task has one group in a step, whatever its parts.
-            generators: whether the tasks are generators; then each piece is the group of another task.
-        """
-        return self.evidence if generators else whole
-
-    def first(self, count: int, *, generators: bool) -> tuple["OpenStep", "OpenStep"]:
+    def first(self, count: int) -> tuple["OpenStep", "OpenStep"]:
         """Return the groups that came first, so many of them, and those after them.
 
         Args:
             count: how many; all, if there are fewer.
-            generators: as above.
         """
         tasks = self.evidence.tasks
-        begins = np.arange(len(tasks)) if generators else first_places(tasks)
+        begins = first_places(tasks)
         if count >= len(begins):
             return self, NOTHING_OPEN
         is_first = np.arange(len(tasks)) < begins[count]
-        ours = contained(self.costs.tasks, (np.unique(tasks[~is_first]),)) & ~contained(
-            self.costs.tasks, (np.unique(tasks[is_first]),)
-        )
         return (
             OpenStep(
                 self.evidence.where(is_first).frozen(),
                 frozen(self.made_at[is_first]),
                 self.late,
                 self.expired,
-                self.costs.where(~ours),
+                self.costs,
             ),
-            OpenStep(
-                self.evidence.where(~is_first).frozen(), frozen(self.made_at[~is_first]), costs=self.costs.where(ours)
-            ),
+            OpenStep(self.evidence.where(~is_first).frozen(), frozen(self.made_at[~is_first])),
         )
 
     def not_before(self, step: int) -> "OpenStep":

@@ -106,7 +106,6 @@ class Pool:
     retired: sorted tasks that are no longer handed out.
     offset_tags: [T] the tags that tell profiles apart, besides the references.
     carried: [G] one number a profile; its bit t is set where the profile's tasks carry `offset_tags[t]`.
-    generators: whether its tasks are generators: a trainer makes a fresh task at each draw, so none is used up.
     subset: name and sorted tasks of the subset that is handed out: its other tasks are all retired; None: no subset.
     prediction_names: [C] of the columns of predictions.
     predictions: [G, C] predicted pass rates; NaN where unknown.
@@ -118,7 +117,6 @@ class Pool:
     retired: Tasks = field(default_factory=lambda: frozen(np.empty(0, np.int32)))
     offset_tags: tuple[str, ...] = ()
     carried: Bits = field(default_factory=lambda: frozen(np.empty(0, np.uint32)))
-    generators: bool = False
     subset: tuple[str, Tasks] | None = None
     prediction_names: tuple[str, ...] = ()
     predictions: Floats = field(default_factory=lambda: frozen(np.empty((0, 0))))

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bots_service.core.arrays import Floats, ordered_sum
-from bots_service.core.costs import NO_COST_SUMS, CostSums
-from bots_service.core.evidence import Evidence
+from bots_service.core.evidence import NO_COSTS, Costs, Evidence
 
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
 BINS = 10  # of a calibration: predictions in [0, 0.1), [0.1, 0.2), and so on
@@ -61,7 +60,7 @@ class Receipt:
     expired: outcomes too late to count.
     new_tasks: those of the tally's tasks that no step before had reported.
     distinct_tasks: how many different tasks the closed steps reported so far.
-    costs: what the tally's rollouts cost.
+    costs: what the rollouts of the tally's step cost.
     brier, log_loss: error of the belief's mean as a prediction of each rollout, made before the step was folded.
     calibration: the same predictions, by bins.
     skipped: why the fold skipped the entry, a change that its state did not allow; None for all others.
@@ -80,7 +79,7 @@ class Receipt:
     calibration: Calibration | None = None
     new_tasks: int = 0
     distinct_tasks: int = 0
-    costs: CostSums = NO_COST_SUMS
+    costs: Costs = NO_COSTS
     skipped: str | None = None
 
 

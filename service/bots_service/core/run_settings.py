@@ -43,8 +43,6 @@ class RunSettings:
     lease_seconds: how long a selected task is kept from other selections.
     mix: the weight of each tag: selections keep to their ratios, exactly over time; empty: no tag is owed anything. A
         task that carries several of the tags counts for the first in alphabetical order.
-    verifier_guard: whether groups of rollouts that fail all at once, or succeed, wait outside the belief until somebody
-        decides about them.
     """
 
     belief: str = "tracker"
@@ -61,7 +59,6 @@ class RunSettings:
     reward_range: tuple[float, float] = (0.0, 1.0)
     lease_seconds: float = LEASE_S
     mix: Mix = field(default_factory=dict)
-    verifier_guard: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as plain values, ready for JSON."""
@@ -191,8 +188,6 @@ def _flaw_of(name: str, value: Any) -> str | None:
         return _not_a_count(name, value)
     if name == "mix":
         return _not_a_mix(value)
-    if name == "verifier_guard":
-        return None if isinstance(value, bool) else f"{value!r} is neither true nor false"
     return _not_a_pair(name, value)
 
 

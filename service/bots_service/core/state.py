@@ -14,21 +14,19 @@ from bots_service.core.arrays import Tasks, last_of
 from bots_service.core.attempts import Attempts, no_attempts
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep, Distributions
-from bots_service.core.costs import NO_RUN_COSTS, RunCosts, cost_sums
-from bots_service.core.entries import Entry, Forget, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.entries import Entry, Forget, Report, Rewind, SettingsChange
 from bots_service.core.evidence import NO_EVIDENCE, Evidence, joined
 from bots_service.core.groups import NOTHING_UNFINISHED, UnfinishedGroups
-from bots_service.core.guard.guard import NO_ALARMS, GuardedStep, VerifierGuard
+from bots_service.core.guard.guard import NO_ALARMS, VerifierGuard
 from bots_service.core.guard.streaks import SeenGroups
 from bots_service.core.mix_account import MixAccount, after_report
 from bots_service.core.open_step import NOTHING_OPEN, OpenStep
-from bots_service.core.past_evidence import NO_PAST, AgedEvidence
 from bots_service.core.pool import NO_TASKS, WHOLE, Pool
 from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, tally
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, changed_settings
 from bots_service.core.totals import Totals
 from bots_service.core.walks import Walks
-from bots_service.errors import InvalidSettingsError, NothingToDecideError
+from bots_service.errors import InvalidSettingsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +38,10 @@ class RunState:
     step: how many steps closed in the present history.
     belief: about every task of the dataset.
     attempts: how often the closed steps tried each task.
-    costs: what these attempts cost, as far as reports said it.
     walks: where the passes of the strategy `pass` stand.
     open_step: evidence that waits for its step to close.
     mix: what the tags of the run's mix were owed and given, by the reports of the open step too.
-    guard: which rewards look wrong, and what waits outside the belief because of it.
+    guard: which rewards look wrong.
     unfinished: groups of which rollouts are to come.
     aborts: how often selections of tasks brought nothing.
     """
@@ -55,7 +52,6 @@ class RunState:
     settings: RunSettings
     belief: Belief
     attempts: Attempts
-    costs: RunCosts
     walks: Walks
     open_step: OpenStep
     totals: Totals
@@ -82,22 +78,19 @@ class RunState:
         """How much memory the arrays of the state take."""
         evidence, made_at = self.open_step.evidence, self.open_step.made_at
         waiting = (evidence.tasks, evidence.successes, evidence.failures, made_at)
-        arrays = (*waiting, *self.open_step.costs)
-        parts = (self.belief, self.attempts, self.costs, self.guard.held, self.unfinished)
-        return sum(part.nbytes for part in parts) + sum(int(each.nbytes) for each in (*arrays, *self.aborts))
+        parts = (self.belief, self.attempts, self.unfinished)
+        return sum(part.nbytes for part in parts) + sum(int(each.nbytes) for each in (*waiting, *self.aborts))
 
     @property
     def fold_numbers(self) -> int:
         """About how many numbers the fold of one report touches."""
-        rows = len(self.open_step.evidence) + len(self.attempts.recent) + len(self.costs.by_task.recent)
-        rows += len(self.guard.held) + len(self.unfinished.parts) + len(self.aborts)
+        rows = len(self.open_step.evidence) + len(self.attempts.recent) + len(self.unfinished.parts) + len(self.aborts)
         return self.belief.fold_numbers + 4 * rows
 
     def fits(self, pool: Pool) -> bool:
         """Return whether the pool has every task and every profile that the state knows: else it is an older one."""
-        tried, paid = self.attempts.largest_task, max(self.costs.largest_task, last_of(self.open_step.costs.tasks))
-        others = max(self.unfinished.largest_task, last_of(self.aborts.tasks))
-        if max(tried, paid, others) >= len(pool) or not self.belief.fits(pool):
+        named = max(self.attempts.largest_task, self.unfinished.largest_task, last_of(self.aborts.tasks))
+        if named >= len(pool) or not self.belief.fits(pool):
             return False
         waiting = self.open_step.evidence.tasks
         return not len(waiting) or bool(waiting.max() < len(pool))
@@ -106,7 +99,7 @@ class RunState:
 def fresh_state(settings: RunSettings, pool: Pool) -> RunState:
     """Return the state of a run whose journal is empty."""
     belief = KINDS[settings.belief].fresh(settings, pool)
-    return RunState(0, 0, 0, settings, belief, no_attempts(), NO_RUN_COSTS, Walks(), NOTHING_OPEN, Totals(), ())
+    return RunState(0, 0, 0, settings, belief, no_attempts(), Walks(), NOTHING_OPEN, Totals(), ())
 
 
 def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None = None) -> tuple[RunState, Receipt]:
@@ -130,9 +123,8 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
         return _with_report(state, entry, body, pool)
     try:
         state, skipped = _changed(state, entry, pool, base), None
-    except (InvalidSettingsError, NothingToDecideError) as error:
-        # The service appends no change that the state does not allow. Earlier versions did, and a report can end the
-        # alarm that a decision is about just before the decision is appended.
+    except InvalidSettingsError as error:
+        # The service appends no change that the state does not allow. Earlier versions did.
         state, skipped = replace(state, seq=entry.seq), str(error)
     return state, _receipt(state, tally(NO_EVIDENCE), skipped=skipped)
 
@@ -141,7 +133,7 @@ def _changed(state: RunState, entry: Entry, pool: Pool, base: RunState | None) -
     """Return the state after an entry that is no report.
 
     Raises:
-        InvalidSettingsError, NothingToDecideError: the state does not allow the change.
+        InvalidSettingsError: the state does not allow the change.
     """
     body = entry.body
     if isinstance(body, SettingsChange):
@@ -151,10 +143,6 @@ def _changed(state: RunState, entry: Entry, pool: Pool, base: RunState | None) -
     if isinstance(body, Forget):
         belief = state.belief.extended(pool, entry.profiles).forgotten(body.tasks)
         return replace(state, seq=entry.seq, belief=belief, aborts=state.aborts.forgotten(body.tasks))
-    if isinstance(body, GuardDecision):
-        state.guard.require_alarm(body.tag)
-    if isinstance(body, PastEvidence | GuardDecision):
-        return _with_past(state, entry, body, pool)
     if base is None:
         raise ValueError(f"entry {entry.seq} starts from another state, which is not given")
     open_step = NOTHING_OPEN if isinstance(body, Rewind) else base.open_step
@@ -164,12 +152,11 @@ def _changed(state: RunState, entry: Entry, pool: Pool, base: RunState | None) -
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What an entry teaches a belief: evidence from before, and then the step that it closes, if it closes one.
+    """What an entry teaches a belief: the step that it closes, if it closes one.
 
     forgotten: tasks that it makes the belief forget, instead.
     """
 
-    past: AgedEvidence = NO_PAST
     step: ClosingStep | None = None
     forgotten: Tasks = field(default_factory=lambda: NO_TASKS)
 
@@ -183,38 +170,18 @@ def lesson_of(state: RunState, entry: Entry, pool: Pool) -> Lesson:
         pool: the tasks, at the entry's version or a later one.
     """
     body = entry.body
-    if isinstance(body, PastEvidence):
-        return Lesson(body.aged)
     if isinstance(body, Forget):
         return Lesson(forgotten=body.tasks)
-    if isinstance(body, GuardDecision):
-        return Lesson(_decided(state, body, pool)[1])
     if not isinstance(body, Report):
         return Lesson()
     waiting, body = _waiting(state, entry, body, pool)
-    closes, _ = _parted(state.settings, body, waiting.open_step, pool)
+    closes, _ = _parted(state.settings, body, waiting.open_step)
     if closes is None:
         return Lesson()
     waiting = replace(waiting, open_step=closes)
     whole = closes.whole()
-    groups = closes.groups(whole, generators=pool.generators)
-    totals = state.totals.plus(tally(groups), waiting.open_step, state.attempts.never_tried(whole.tasks))
-    closing = _closing(waiting, whole, groups, totals)
-    guarded = _guarded(state, body, closing, waiting.belief.distributions(pool, groups.tasks), pool)
-    return Lesson(guarded.freed.aged(state.step), _counted(closing, guarded))
-
-
-def _with_past(state: RunState, entry: Entry, body: PastEvidence | GuardDecision, pool: Pool) -> RunState:
-    """Return the state after an entry that brings evidence from before, or decides about some that waits."""
-    guard, past = (state.guard, body.aged) if isinstance(body, PastEvidence) else _decided(state, body, pool)
-    extended = replace(state, belief=state.belief.extended(pool, entry.profiles))
-    return replace(state, seq=entry.seq, belief=_taught(extended, Lesson(past), pool), guard=guard)
-
-
-def _decided(state: RunState, body: GuardDecision, pool: Pool) -> tuple[VerifierGuard, AgedEvidence]:
-    """Return the guard after a decision, and the evidence that enters the belief."""
-    guard, groups = state.guard.decided(pool, body.decision, body.tag, step=state.step)
-    return guard, groups.aged(state.step) if body.decision == "release" else NO_PAST
+    totals = state.totals.plus(tally(whole), waiting.open_step, state.attempts.never_tried(whole.tasks))
+    return Lesson(_closing(waiting, whole, totals))
 
 
 def _holding(state: RunState, open_step: OpenStep, report: Report) -> OpenStep:
@@ -223,62 +190,46 @@ def _holding(state: RunState, open_step: OpenStep, report: Report) -> OpenStep:
     lag = state.step - made_at
     is_late = 0 < lag <= state.belief.longest_lag
     if lag > 0 and not is_late:
-        expired = replace(open_step, expired=open_step.expired + len(report.evidence))
-        return expired.with_costs(report.costs, counted=False)
-    return open_step.with_report(report.evidence, made_at, late=is_late).with_costs(report.costs, counted=True)
+        return replace(open_step, expired=open_step.expired + len(report.evidence))
+    return open_step.with_report(report.evidence, made_at, late=is_late)
 
 
 def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
     """Return the state after an entry with this report, and what the report did."""
     waiting, report = _waiting(before, entry, report, pool)
-    closes, rest = _parted(before.settings, report, waiting.open_step, pool)
+    closes, rest = _parted(before.settings, report, waiting.open_step)
     if closes is not None:
         waiting = replace(waiting, open_step=closes)
     open_step, whole = waiting.open_step, waiting.open_step.whole()
-    groups = open_step.groups(whole, generators=pool.generators)
-    step_tally, new_tasks = tally(groups), before.attempts.never_tried(whole.tasks)
-    costs = cost_sums(open_step.costs, groups)
+    step_tally, new_tasks = tally(whole), before.attempts.never_tried(whole.tasks)
     facts: dict[str, Any] = {
         "late": open_step.late - before.open_step.late,
         "expired": open_step.expired - before.open_step.expired,
         "new_tasks": new_tasks,
-        "costs": costs,
+        "costs": open_step.costs,
     }
     if closes is None:
         return _with_mix(waiting, before, report, pool), _receipt(waiting, step_tally, **facts)
-    believed = waiting.belief.distributions(pool, groups.tasks)
+    believed = waiting.belief.distributions(pool, whole.tasks)
     totals = before.totals.plus(step_tally, open_step, new_tasks)
-    step = _closing(waiting, whole, groups, totals)
-    guarded = _guarded(before, report, step, believed, pool)
-    counted = _counted(step, guarded)
-    belief = _taught(waiting, Lesson(guarded.freed.aged(before.step), counted), pool)
-    if guarded.waits is not None:
-        believed = believed.at(~guarded.waits)
+    step = _closing(waiting, whole, totals)
+    belief = waiting.belief.fold(pool, step, waiting.settings)
     closed = replace(
         _with_mix(waiting, before, report, pool),
         step=step.number,
         belief=belief,
         attempts=before.attempts.with_step(whole, step.number),
-        costs=before.costs.with_step(open_step.costs, costs),
         open_step=rest.not_before(step.number - belief.longest_lag),
         totals=totals,
-        guard=guarded.guard,
+        guard=_guarded(before, report, step, believed, pool),
     )
     return closed, _receipt(
         closed,
         step_tally,
         closed=True,
-        **_errors(believed, counted.groups),
+        **_errors(believed, whole),
         **facts,
     )
-
-
-def _taught(state: RunState, lesson: Lesson, pool: Pool) -> Belief:
-    """Return a state's belief after a lesson."""
-    belief = state.belief
-    if len(lesson.past):
-        belief = belief.with_past(pool, lesson.past, state.settings, step=state.step)
-    return belief if lesson.step is None else belief.fold(pool, lesson.step, state.settings)
 
 
 def _errors(believed: Distributions, evidence: Evidence) -> dict[str, Any]:
@@ -295,6 +246,7 @@ def _waiting(before: RunState, entry: Entry, report: Report, pool: Pool) -> tupl
     """
     reports, unfinished = before.unfinished.after(report, before.settings.lease_seconds)
     whole, open_step, aborts = reports[-1], before.open_step, before.aborts
+    open_step = replace(open_step, costs=open_step.costs.plus(report.costs))
     for each in reports:
         open_step = _holding(before, open_step, each)
         aborts = aborts.after(each.aborted, each.evidence.tasks, before.step)
@@ -329,27 +281,21 @@ def _with_mix(state: RunState, before: RunState, report: Report, pool: Pool) -> 
     return replace(state, mix=after_report(mix, before.mix, pool, report.evidence.tasks))
 
 
-def _guarded(before: RunState, report: Report, step: ClosingStep, believed: Distributions, pool: Pool) -> GuardedStep:
-    """Return what the verifier guard makes of the step that a report closes.
+def _guarded(before: RunState, report: Report, step: ClosingStep, believed: Distributions, pool: Pool) -> VerifierGuard:
+    """Return the verifier guard after the step that a report closes.
 
     Args:
         before: the state before the report.
         report: the report.
         step: the step, whole.
-        believed: of the tasks of its groups, before it.
+        believed: of its tasks, before it.
         pool: the tasks.
     """
-    groups = step.groups
     is_going_on = any(walk.part == WHOLE and walk.place > 0 for walk in before.walks.walks)
     is_drawn = is_going_on and [walk.part for walk in report.walks] == [WHOLE]
     drawn = np.sort(report.evidence.tasks) if is_drawn else NO_TASKS
-    seen = SeenGroups(groups, believed, before.attempts, drawn, is_drawn and report.walks[0].turn == 0)
-    return before.guard.after_step(pool, seen, step=step.number, holds=before.settings.verifier_guard)
-
-
-def _counted(step: ClosingStep, guarded: GuardedStep) -> ClosingStep:
-    """Return the step without the groups that wait from now on."""
-    return step if guarded.waits is None else step.without(guarded.tasks)
+    seen = SeenGroups(step.whole, believed, before.attempts, drawn, is_drawn and report.walks[0].turn == 0)
+    return before.guard.after_step(pool, seen, step=step.number)
 
 
 def _walks_after(walks: Walks, report: Report, *, waits: bool) -> Walks:
@@ -365,7 +311,7 @@ def _walks_after(walks: Walks, report: Report, *, waits: bool) -> Walks:
     return walks.restarted() if report.made_at is None and len(report.evidence) else walks.moved(report.walks)
 
 
-def _parted(settings: RunSettings, report: Report, open_step: OpenStep, pool: Pool) -> tuple[OpenStep | None, OpenStep]:
+def _parted(settings: RunSettings, report: Report, open_step: OpenStep) -> tuple[OpenStep | None, OpenStep]:
     """Return what of the open step closes now, None if nothing does, and what stays open.
 
     A step closes if that is asked for, or by default with its first report. With `tasks_per_step` it closes when it has
@@ -374,30 +320,28 @@ def _parted(settings: RunSettings, report: Report, open_step: OpenStep, pool: Po
     """
     if report.close:
         return open_step, NOTHING_OPEN
-    pending, size = len(open_step.evidence) if pool.generators else open_step.tasks, settings.tasks_per_step
+    pending, size = open_step.tasks, settings.tasks_per_step
     if size is None:
         return (open_step if report.close is None and pending > 0 else None), NOTHING_OPEN
     if pending < size:
         return None, open_step
     if not report.at:
         return open_step, NOTHING_OPEN
-    return open_step.first(pending - pending % size, generators=pool.generators)
+    return open_step.first(pending - pending % size)
 
 
-def _closing(state: RunState, whole: Evidence, groups: Evidence, totals: Totals) -> ClosingStep:
+def _closing(state: RunState, whole: Evidence, totals: Totals) -> ClosingStep:
     """Return the open step as one that closes.
 
     Args:
         state: before it closes.
         whole: what waits in the open step, each task once.
-        groups: the same, each group of rollouts once.
         totals: with this step.
     """
     return ClosingStep(
         number=state.step + 1,
         batches=tuple((state.step - made_at, evidence) for made_at, evidence in state.open_step.by_step(whole)),
         whole=whole,
-        groups=groups,
         rollouts=_rollouts_per_task(state.settings, totals) or 0.0,
     )
 

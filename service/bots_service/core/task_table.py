@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, Tasks, contained
 from bots_service.core.belief.protocol import Belief, Distributions
-from bots_service.core.costs import RESOURCES
 from bots_service.core.pool import Pool
 from bots_service.core.segments import ABORTING, RETIRED, UNTRIED, Segments, segments_of_tried
 from bots_service.core.state import RunState
@@ -22,8 +21,6 @@ SORTS = (
     "successes",
     "visits",
     "last_step",
-    "tokens",
-    "seconds",
 )
 
 
@@ -39,7 +36,6 @@ class TaskTable:
     attempts: [n] rollouts that were reported; successes: [n] how many of them succeeded.
     visits: [n] how many steps reported any.
     last_step: [n] the last step that reported any, 0 where none did.
-    tokens, seconds: [n] what these rollouts cost, as far as reports said it; NaN where none did.
     aborts: [n] how often a selection of the task brought nothing.
     segment: [n] places in SEGMENTS.
     """
@@ -56,8 +52,6 @@ class TaskTable:
     successes: Floats
     visits: NDArray[np.int32]
     last_step: NDArray[np.int32]
-    tokens: Floats
-    seconds: Floats
     aborts: NDArray[np.int32]
     segment: Segments
 
@@ -67,8 +61,7 @@ def task_table(state: RunState, pool: Pool, tasks: Tasks) -> TaskTable:
     attempts, (believed, place) = state.attempts.of(tasks), _distinct(state.belief, pool, tasks)
     parameters, (low, high) = believed.as_beta(), believed.interval()
     alpha, beta = (None, None) if parameters is None else (column[place] for column in parameters)
-    mean, paid = believed.mean[place], state.costs.by_task.of(tasks)
-    tokens, seconds = np.where((paid.spent > 0) | (paid.rollouts > 0), paid.spent, np.nan)
+    mean = believed.mean[place]
     segment = segments_of_tried(attempts.successes, mean)
     segment[attempts.visits == 0] = UNTRIED
     segment[contained(tasks, (state.aborts.always_aborted,))] = ABORTING
@@ -86,8 +79,6 @@ def task_table(state: RunState, pool: Pool, tasks: Tasks) -> TaskTable:
         successes=attempts.successes,
         visits=attempts.visits,
         last_step=attempts.last_step,
-        tokens=tokens,
-        seconds=seconds,
         aborts=state.aborts.of(tasks).aborts,
         segment=segment,
     )
@@ -106,8 +97,6 @@ def ordered(sort: str, state: RunState, pool: Pool, tasks: Tasks) -> Floats:
         values = state.attempts.of(tasks).visits.astype(float)
     elif name == "last_step":
         values = state.attempts.of(tasks).last_step.astype(float)
-    elif name in RESOURCES:
-        values = state.costs.by_task.of(tasks).spent[RESOURCES.index(name)]
     else:
         believed, place = _distinct(state.belief, pool, tasks)
         values = _value(name, believed, state)[place]

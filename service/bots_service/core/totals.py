@@ -8,9 +8,10 @@ from bots_service.core.receipt import Tally
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over all closed steps; a task counts once in each step that reported it, a generator once a group.
+    """Sums over all closed steps; a task counts once in each step that reported it.
 
     distinct: how many different tasks they reported.
+    tokens, seconds: what their rollouts cost, as far as reports said it.
     """
 
     reported: int = 0
@@ -22,6 +23,8 @@ class Totals:
     late: int = 0
     expired: int = 0
     distinct: int = 0
+    tokens: float = 0.0
+    seconds: float = 0.0
 
     @property
     def rollouts_per_task(self) -> float | None:
@@ -40,4 +43,6 @@ class Totals:
             late=self.late + open_step.late,
             expired=self.expired + open_step.expired,
             distinct=self.distinct + new_tasks,
+            tokens=self.tokens + open_step.costs.tokens,
+            seconds=self.seconds + open_step.costs.seconds,
         )

@@ -70,11 +70,11 @@ def _tag_flaws(block: TaskBlock, first: int) -> list[Flaw]:
 
 @dataclass(frozen=True, slots=True)
 class DatasetHeader:
-    """A dataset's fields other than its tasks. generators: whether its tasks are generators."""
+    """A dataset's fields other than its tasks. repeatable: whether its tasks are handed out without leases."""
 
     reference_models: tuple[str, ...] = ()
     description: str = ""
-    generators: bool = False
+    repeatable: bool = False
 
 
 Built = tuple[DatasetFacts, TaskIds, Pool]
@@ -133,8 +133,8 @@ class DatasetBuilder:
         parts = [self.header.description, str(len(self.header.reference_models)), *self.header.reference_models]
         for text in parts:
             whole.update(text.encode() + b"\0")
-        if self.header.generators:
-            whole.update(b"generators\0")
+        if self.header.repeatable:
+            whole.update(b"repeatable\0")
         for stream in (self._ids_hash, self._references_hash, self._tags_hash):
             whole.update(stream.digest())
         return whole.hexdigest()
@@ -170,10 +170,10 @@ class DatasetBuilder:
             offset_tags=offset_tags,
             tags={tag: len(tasks) for tag, tasks in tags.items()},
             digest=self.digest(),
-            generators=self.header.generators,
+            repeatable=self.header.repeatable,
             predictions=() if earlier is None else earlier.predictions,
         )
-        return facts, ids, replace(pool, generators=self.header.generators)
+        return facts, ids, pool
 
 
 def _require_distinct(repeat: tuple[int, int] | None, ids: GrowingTaskIds | TaskIds) -> None:

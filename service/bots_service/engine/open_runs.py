@@ -124,7 +124,7 @@ class OpenDatasets:
 
     async def builder(self, row: DatasetRow) -> DatasetBuilder:
         """Return a builder that contains the dataset's tasks."""
-        builder = DatasetBuilder(DatasetHeader(row.facts.reference_models, row.facts.description, row.facts.generators))
+        builder = DatasetBuilder(DatasetHeader(row.facts.reference_models, row.facts.description, row.facts.repeatable))
         async for block in self._datasets.blocks(row.id):
             await asyncio.to_thread(builder.add, block)
         return builder

@@ -10,7 +10,7 @@ from itertools import pairwise
 import structlog
 
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Entry, Forget, Fork, GuardDecision, PastEvidence, Report, Rewind
+from bots_service.core.entries import Entry, Forget, Fork, Report, Rewind
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
@@ -103,8 +103,7 @@ class Replay:
             pool = await self._pool(run, state, entries)
             bases = {entry.seq: await self._base(run, entry) for entry in entries}
             with self.metrics.fold_seconds.time():
-                is_long = any(isinstance(entry.body, PastEvidence | GuardDecision) for entry in entries)
-                is_small = state.fold_numbers * len(entries) <= SMALL_STATE_NUMBERS and not is_long
+                is_small = state.fold_numbers * len(entries) <= SMALL_STATE_NUMBERS
                 if is_small:
                     state, receipts = fold(state, entries, pool, bases)
                 else:
@@ -142,9 +141,7 @@ def _last_task(entry: Entry) -> int:
     body = entry.body
     if isinstance(body, Report):
         return max(int(named.max(initial=-1)) for named in (body.evidence.tasks, body.parts.tasks, body.aborted))
-    if isinstance(body, Forget):
-        return int(body.tasks.max(initial=-1))
-    return int(body.aged.evidence.tasks.max(initial=-1)) if isinstance(body, PastEvidence) else -1
+    return int(body.tasks.max(initial=-1)) if isinstance(body, Forget) else -1
 
 
 def fold(

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 
-from bots_service.core.costs import NO_COST_SUMS
 from bots_service.core.summary.course import RECENT, StepSums
 from bots_service.core.summary.gain import Gain, StepRange, estimated_gain, measured_gain, nearest
 from bots_service.engine.run_courses import KnownCourse, SumsKey
@@ -61,7 +60,7 @@ class CompareWithUniform:
             if in_course(run, steps) is None and key_of(run, steps) not in one.run.compared
         }
         read = await self.courses.sums(
-            [WantedSums(run.head.run_id, run.present, steps, has_costs(run)) for run, steps in missing.values()]
+            [WantedSums(run.head.run_id, run.present, steps) for run, steps in missing.values()]
         )
         found = dict(zip(missing, read, strict=True))
         return [with_gain(one, one.run.compared | found) for one in compared]
@@ -82,11 +81,6 @@ def in_course(run: KnownCourse, steps: StepRange) -> StepSums | None:
     if steps == run.steps:
         return run.newest.course.sums
     return run.newest.course.recent if steps == run.steps.recent(RECENT) else None
-
-
-def has_costs(run: KnownCourse) -> bool:
-    """Return whether any step of a run has costs."""
-    return run.newest.course.sums.costs != NO_COST_SUMS
 
 
 def key_of(run: KnownCourse, steps: StepRange) -> SumsKey:

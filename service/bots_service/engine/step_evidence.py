@@ -51,7 +51,6 @@ class ReadStepEvidence:
             wanted,
             state.belief.longest_lag,
             lease_s=state.settings.lease_seconds,
-            generators=run.dataset.pool.generators,
             earlier=[report for _, report in earlier],
         )
 

@@ -36,8 +36,6 @@ class RunCounts:
     solved_rollouts: Annotated[
         float, "Successes of closed steps, added up over rollouts; a reward counts as a part of a success."
     ] = 0.0
-    tokens: Annotated[float, "Tokens generated for closed steps, as far as reports say them."] = 0.0
-    accelerator_seconds: Annotated[float, "Accelerator seconds of closed steps, as far as reports say them."] = 0.0
     prediction_squared_error: Annotated[
         float, "Squared error of the predicted success rates, added up over the rollouts of closed steps."
     ] = 0.0
@@ -48,15 +46,13 @@ class RunCounts:
 
     def count_step(self, receipt: Receipt) -> None:
         """Count the step that an entry closed."""
-        step, costs = receipt.tally, receipt.costs
+        step = receipt.tally
         self.steps += 1
         self.reported_tasks += step.reported
         self.effective_tasks += step.effective
         self.all_solved_tasks += step.all_solved
         self.rollouts += step.rollouts
         self.solved_rollouts += step.successes
-        self.tokens += costs.tokens.spent
-        self.accelerator_seconds += costs.seconds.spent
         self.prediction_squared_error += (receipt.brier or 0.0) * step.rollouts
 
 

@@ -89,15 +89,11 @@ class CoursePart:
 
 
 class WantedSums(NamedTuple):
-    """Steps of a run, among the entries of its present history, whose sums are asked for.
-
-    has_costs: whether any of its steps has costs; without, those are not looked for.
-    """
+    """Steps of a run, among the entries of its present history, whose sums are asked for."""
 
     run_id: int
     entries: tuple[SeqRange, ...]
     steps: StepRange
-    has_costs: bool = False
 
 
 class Courses(Protocol):

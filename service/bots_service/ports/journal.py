@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from bots_service.core.entries import Entry
-from bots_service.core.guard import Decision
 from bots_service.core.receipt import Receipt
 from bots_service.ports.records import (
     AppendResult,
@@ -18,7 +17,7 @@ from bots_service.ports.records import (
     StoredReceipt,
 )
 
-EntryKind = Literal["report", "past_evidence", "settings", "guard_decision", "forget", "rewind", "fork"]
+EntryKind = Literal["report", "settings", "forget", "rewind", "fork"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +30,9 @@ class LoggedEntry:
     closed: whether it closed a step; None as above.
     is_hidden: whether a later rewind undid it.
     created_at: when it was appended (seconds since 1970, UTC).
-    tasks, rollouts: numbers in a report, or in evidence from old logs; effective: number of its groups that give a
-        gradient.
+    tasks, rollouts: numbers in a report; effective: number of its groups that give a gradient.
     to_step: target of a rewind.
     changed: names and values of changed settings.
-    decision: what somebody decided about alarms of the verifier guard; tag: about those of one tag alone.
     skipped: why the fold skipped it; None if it did not.
     """
 
@@ -51,8 +48,6 @@ class LoggedEntry:
     rollouts: float | None = None
     to_step: int | None = None
     changed: dict[str, Any] | None = None
-    decision: Decision | None = None
-    tag: str | None = None
     skipped: str | None = None
 
 
@@ -65,7 +60,6 @@ class LoggedVisit:
     successes, trials: sums over the task's rollouts in the report.
     is_effective: whether they have a gradient; False for a part of a group, of which the whole group tells.
     group_size: how many rollouts the group has, of which these are a part; None for a whole one.
-    tokens, seconds: what they cost; None where the report doesn't say it.
     is_late: whether it came after its step had closed; None as above.
     is_hidden: whether a later rewind undid it.
     created_at: when it was appended (seconds since 1970, UTC).
@@ -77,8 +71,6 @@ class LoggedVisit:
     trials: float
     is_effective: bool
     group_size: float | None
-    tokens: float | None
-    seconds: float | None
     is_late: bool | None
     is_hidden: bool
     created_at: float

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
-from bots_service.core.arrays import Counts, Floats, Tasks, united
-from bots_service.core.costs import CostSums
+from bots_service.core.arrays import Floats, Tasks, united
 from bots_service.core.entries import Body, Entry
 from bots_service.core.pool import Pool
 from bots_service.core.predictions import PredictionsKey
@@ -88,7 +87,7 @@ class DatasetFacts:
     size: tasks ever, retired ones included; profiles: distinct pairs of reference pass rates and offset tags.
     tags: tag -> number of tasks with it, including retired ones.
     digest: of the tasks; does not depend on the upload's format.
-    generators: whether its tasks are generators.
+    repeatable: whether its tasks are handed out again without waiting: nothing is leased.
     predictions: those that new runs see, in the order in which they were put.
     """
 
@@ -100,7 +99,7 @@ class DatasetFacts:
     profiles: int
     tags: dict[str, int]
     digest: str
-    generators: bool = False
+    repeatable: bool = False
     predictions: tuple[PredictionsFacts, ...] = ()
 
     @property
@@ -316,7 +315,6 @@ class CurvePoint:
     distinct_tasks: how many different tasks all steps up to the last of them reported;
     capability: after the last of them;
     brier, log_loss: means over their rollouts, None if there are none;
-    costs: what their rollouts cost;
     time: when the last of them closed, in seconds since 1970, UTC.
     """
 
@@ -335,7 +333,6 @@ class CurvePoint:
     capability: float | None
     brier: float | None
     log_loss: float | None
-    costs: CostSums
     time: float
 
 
@@ -347,7 +344,7 @@ class Selection:
     means: [n] expected success probabilities.
     effective: [n] how likely each task's group of rollouts has some that succeed and some that fail.
     reused: how many tasks were on lease already: too few others were left, or they were wanted `first`.
-    seeds: [n] from which, with the generator, each task is made; None where the tasks are no generators.
+    repeatable: whether other selections may have the same tasks meanwhile; false where the selection was stored.
     """
 
     id: str
@@ -360,7 +357,7 @@ class Selection:
     draws: Floats
     means: Floats
     effective: Floats
-    seeds: Counts | None = None
+    repeatable: bool = False
 
     @property
     def expected_effective(self) -> float:
@@ -369,5 +366,5 @@ class Selection:
 
     @property
     def leased(self) -> Tasks:
-        """The tasks that no other selection may have meanwhile, sorted: all but generators, which are never used up."""
-        return united(self.tasks if self.seeds is None else self.tasks[:0])
+        """The tasks that no other selection may have meanwhile, sorted."""
+        return united(self.tasks[:0] if self.repeatable else self.tasks)

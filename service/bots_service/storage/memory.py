@@ -171,8 +171,8 @@ class _KeptSelection:
     @property
     def nbytes(self) -> int:
         chosen = self.selection
-        arrays = (chosen.tasks, chosen.draws, chosen.means, chosen.effective, chosen.seeds)
-        return SELECTION_BYTES + sum(array.nbytes for array in arrays if array is not None)
+        arrays = (chosen.tasks, chosen.draws, chosen.means, chosen.effective)
+        return SELECTION_BYTES + sum(array.nbytes for array in arrays)
 
 
 class MemoryLeases:

@@ -9,7 +9,6 @@ from bots_service.usecases.delete import DeleteDataset, DeleteRun
 from bots_service.usecases.describe import DescribeRun, ListDatasets
 from bots_service.usecases.export_run import ExportRun
 from bots_service.usecases.import_dataset import ImportDataset
-from bots_service.usecases.import_evidence import ImportEvidence
 from bots_service.usecases.import_run import ImportRun
 from bots_service.usecases.make_subset import MakeSubset
 from bots_service.usecases.manage_keys import CreateKey, RevokeKey
@@ -60,8 +59,6 @@ class UseCases:
         self.report_outcomes = ReportOutcomes(e.open_runs, e.journal, e.catch_up, e.leases, e.metrics)
         self.count_refused_report = CountRefusedReport(e.open_runs, e.runs)
 
-        self.import_evidence = ImportEvidence(e.open_runs, e.journal, e.catch_up)
-
     def _make_datasets(self, e: Engine) -> None:
         self.list_datasets = ListDatasets(e.datasets)
         self.import_dataset = ImportDataset(e.datasets, e.open_datasets, e.notify_replicas)
@@ -80,7 +77,7 @@ class UseCases:
         begin = BeginRun(e.open_datasets, e.open_runs, e.catch_up)
         self.put_run = PutRun(e.runs, e.open_datasets, e.open_runs, begin, e.states, e.leases, e.answers, describe)
         change = ChangeRun(e.open_runs, e.journal, e.catch_up, e.leases, e.answers, describe)
-        self.change_settings, self.decide_held, self.rewind_run = change.change_settings, change.decide, change.rewind
+        self.change_settings, self.rewind_run = change.change_settings, change.rewind
         self.forget_tasks = change.forget_tasks
         self.take_snapshot = TakeSnapshot(e.open_runs, e.catch_up, e.snapshots, e.save_snapshot)
         self.export_run = ExportRun(e.open_runs, e.runs, e.journal, e.transfers)

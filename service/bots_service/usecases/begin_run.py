@@ -13,7 +13,7 @@ from bots_service.core.state import RunState, fresh_state
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenDatasets, OpenRuns
 from bots_service.ports.records import OpenDataset, Parent
-from bots_service.usecases.change_run import require_known_tags, require_strategy
+from bots_service.usecases.change_run import require_known_tags
 
 Start = tuple[Parent, Fork, int]  # as `Runs.put` wants it
 
@@ -54,7 +54,6 @@ class BeginRun:
         """
         begun = await self._begun(opened, origin, values)
         require_known_tags(begun.state.settings, opened.pool)
-        require_strategy(begun.state.settings, opened.pool)
         return begun
 
     async def _begun(self, opened: OpenDataset, origin: ForkFrom | None, values: dict[str, Any]) -> Begun:

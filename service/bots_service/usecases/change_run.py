@@ -7,15 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bots_service.core.arrays import frozen
-from bots_service.core.draw.generators import STRATEGIES_OF_GENERATORS, not_for_generators
-from bots_service.core.entries import Body, Forget, GuardDecision, Rewind, SettingsChange
+from bots_service.core.entries import Body, Forget, Rewind, SettingsChange
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, settings_asked
 from bots_service.core.state import RunState
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.engine.replay import SaveSnapshot
-from bots_service.errors import BusyError, Flaw, InvalidSettingsError, InvalidTasksError, NothingToDecideError
+from bots_service.errors import BusyError, Flaw, InvalidSettingsError, InvalidTasksError
 from bots_service.ports.catalog import Answers
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal, Snapshots
@@ -34,7 +33,7 @@ class ChangeRunResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChangeRun:
-    """Change a run's settings, decide about its alarms, forget tasks, or rewind it.
+    """Change a run's settings, forget tasks, or rewind it.
 
     A change is checked against the newest state and appended only if no other change came in between; otherwise it is
     checked again. Two changes at once come to what they would come to one after the other.
@@ -54,8 +53,8 @@ class ChangeRun:
 
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
-            InvalidSettingsError: a setting is out of range, the mix names a tag that no task carries, the strategy is
-                none for generators, or belief or prior would change.
+            InvalidSettingsError: a setting is out of range, the mix names a tag that no task carries, or belief or
+                prior would change.
             KeyReusedError: the key came with another request before.
             BusyError: other changes came in between, again and again.
         """
@@ -66,37 +65,11 @@ class ChangeRun:
                 if "mix" in values:  # another replica may have appended the first tasks with a tag
                     fresh = await self.open_runs.fresh(dataset, run)
                     require_known_tags(settings, fresh.dataset.pool)
-                require_strategy(settings, opened.dataset.pool)
                 return SettingsChange(values)
 
             return await self._result(opened, await self._append(opened, checked, idempotency_key), idempotency_key)
 
         return await self.open_runs.using(dataset, run, change)
-
-    async def decide(
-        self, dataset: str, run: str, decision: GuardDecision, idempotency_key: IdempotencyKey | None
-    ) -> ChangeRunResult:
-        """Decide about alarms of the verifier guard and the groups that wait because of them.
-
-        Raises:
-            UnknownDatasetError, UnknownRunError: one of the names is not known.
-            NothingToDecideError: no such alarm stands.
-            KeyReusedError: the key came with another request before.
-            BusyError: other changes came in between, again and again.
-        """
-
-        async def decide(opened: OpenRun) -> ChangeRunResult:
-            async def checked(state: RunState) -> GuardDecision:
-                state.guard.require_alarm(decision.tag)
-                return decision
-
-            appended = await self._append(opened, checked, idempotency_key)
-            folded = await self.catch_up.receipt(opened, appended.entry.seq)
-            if folded.receipt.skipped is not None:  # a report ended the alarm just now
-                raise NothingToDecideError(folded.receipt.skipped)
-            return await self._result(opened, appended, idempotency_key)
-
-        return await self.open_runs.using(dataset, run, decide)
 
     async def forget_tasks(
         self, dataset: str, run: str, tasks: list[str], idempotency_key: IdempotencyKey | None
@@ -193,13 +166,6 @@ def require_known_tags(settings: RunSettings, pool: Pool) -> None:
     flaws = tuple(Flaw(("mix", tag), f"no task has the tag {tag!r}") for tag in settings.mix if tag not in pool.tags)
     if flaws:
         raise InvalidSettingsError("these settings can't be used with this dataset", flaws)
-
-
-def require_strategy(settings: RunSettings, pool: Pool) -> None:
-    """Raise InvalidSettingsError if the tasks are generators and the strategy is none for them."""
-    if pool.generators and settings.strategy not in STRATEGIES_OF_GENERATORS:
-        flaw = Flaw(("strategy",), not_for_generators(settings.strategy))
-        raise InvalidSettingsError("these settings can't be used with this dataset", (flaw,))
 
 
 @dataclass(frozen=True, slots=True)

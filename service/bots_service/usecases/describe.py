@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
-from bots_service.core.costs import CostSums
 from bots_service.core.coverage import Coverage, coverage
 from bots_service.core.guard.guard import VerifierAlarm
 from bots_service.core.mix_account import MixShare, mix_shares
@@ -52,7 +51,6 @@ class RunDescription:
     pending: tasks with evidence in the open step.
     unfinished_groups: groups of which rollouts are to come.
     aborting_tasks: tasks that were aborted three times in a row or more.
-    costs: what the rollouts of all closed steps cost.
     leased: tasks in flight.
     degraded: other replicas may know a newer state and more tasks in flight, for the shared store is away.
     coverage: how its visits spread over the pool.
@@ -72,7 +70,6 @@ class RunDescription:
     rollouts_per_task: float | None
     pending: int
     totals: Totals
-    costs: CostSums
     leased: int
     degraded: bool
     coverage: Coverage
@@ -99,13 +96,12 @@ class RunDescription:
             unfinished_groups=len(state.unfinished),
             aborting_tasks=len(state.aborts.always_aborted),
             totals=state.totals,
-            costs=state.costs.sums,
             leased=leased,
             degraded=degraded,
             coverage=coverage(state, run.dataset.pool),
             advice=advice(state, run.dataset.pool),
             mix=mix_shares(state.settings.mix, state.mix),
-            alarms=state.guard.described(run.dataset.pool),
+            alarms=state.guard.described(),
         )
 
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks
-from bots_service.core.entries import Entry, Forget, Fork, PastEvidence, Report, Rewind
+from bots_service.core.entries import Entry, Forget, Fork, Report, Rewind
 from bots_service.core.evidence import MAX_TRIALS, Evidence
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, fresh_state
@@ -150,15 +150,12 @@ def _is_possible_entry(entry: Entry, size: int) -> bool:
         parts = body.parts
         counts = (parts.group_size, parts.rollouts, parts.successes, parts.failures)
         return (
-            _is_known(size, body.evidence.tasks, body.aborted, parts.tasks, body.costs.tasks)
+            _is_known(size, body.evidence.tasks, body.aborted, parts.tasks)
             and _is_counted(body.evidence)
             and _is_within(MAX_TRIALS, *counts)
-            and _is_within(np.inf, body.costs.spent, body.costs.rollouts)
+            and _is_within(np.inf, np.array(body.costs))
             and (body.made_at or 0) >= 0
         )
-    if isinstance(body, PastEvidence):
-        seen, ages = body.aged.evidence, body.aged.ages
-        return _is_known(size, seen.tasks) and _is_counted(seen) and len(ages) == len(seen) and _is_within(np.inf, ages)
     if isinstance(body, Forget):
         return _is_known(size, body.tasks)
     return not isinstance(body, Fork) and not (isinstance(body, Rewind) and not 0 <= body.to_seq < entry.seq)

@@ -11,15 +11,14 @@ from msgspec import Meta, Struct
 
 from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.checks import Name, TaskId
-from bots_service.core.costs import MOST_SPENT, NO_COSTS, CostRows, cost_rows
-from bots_service.core.draw.generators import SEED_BITS
 from bots_service.core.entries import Report
 from bots_service.core.evidence import (
     MAX_TRIALS,
+    MOST_SPENT,
+    Costs,
     Evidence,
     counts_of_rewards,
     counts_of_trials,
-    joined_groups,
     rewards_differ,
 )
 from bots_service.core.groups import NO_PARTS, GroupParts
@@ -38,7 +37,8 @@ MAX_OUTCOMES = 65_536
 
 
 Spent = Annotated[float, Meta(ge=0, le=MOST_SPENT)]
-Seed = Annotated[int, Meta(ge=0, lt=2**SEED_BITS)]
+LARGEST_STEP = 2**31 - 1  # as steps are stored
+Age = Annotated[int, Meta(ge=0, le=LARGEST_STEP)]
 
 
 class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,8 +56,6 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     effective: whether the group has a gradient; left out, rewards say so, or counts without them.
     tokens: how many tokens all of these rollouts generated.
     seconds: how many accelerator seconds all of these rollouts took: one for each accelerator in each second.
-    seed: of a task that a generator made, as it was selected; a report's outcomes of one generator with one seed are
-        one group, and each without a seed is another.
     status: "aborted" if the task brought nothing; tokens and seconds may say what it cost.
     group_size: how many rollouts the whole group has, where this outcome brings only some of them. The parts of one
         selected task wait for each other, and count as one group when so many have come; when an outcome without a
@@ -71,7 +69,6 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     effective: bool | None = None
     tokens: Spent | None = None
     seconds: Spent | None = None
-    seed: Seed | None = None
     status: Literal["aborted"] | None = None
     group_size: Annotated[int, Meta(ge=1, le=MAX_TRIALS)] | None = None
 
@@ -88,6 +85,8 @@ class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     outcomes: what became of each task.
     selection_id: the selection whose tasks these are.
+    age: of outcomes that are not of a selection: they count as if their tasks had been selected so many steps ago, and
+        too late as if they had come too late. Left out: 0.
     close_step: whether the training step closes now; left out, it does, unless the run's `tasks_per_step` closes steps.
     """
 
@@ -95,6 +94,7 @@ class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
     outcomes: Annotated[list[Outcome], Meta(max_length=MAX_OUTCOMES)]
     run: Name = "default"
     selection_id: Annotated[str, Meta(max_length=LONGEST_ID)] | None = None
+    age: Age | None = None
     close_step: bool | None = None
 
 
@@ -128,7 +128,7 @@ class ReportOutcomes:
 
         Raises:
             UnknownDatasetError, UnknownRunError: a name is not known.
-            InvalidOutcomesError: an outcome can't be true.
+            InvalidOutcomesError: an outcome or the age can't be true.
             InvalidSelectionError: the selection was not made by this run.
             StaleEpochError: the selection was made before the run was rewound.
             KeyReusedError: the key came with another report before.
@@ -161,7 +161,6 @@ class ReportOutcomes:
         run = await self.open_runs.matching(run, state)  # another replica may have appended tasks
         origin = None if request.selection_id is None else read_id(run.row, request.selection_id)
         run, tasks = await self._tasks(run, request.outcomes)
-        require_no_seeds(run, request.outcomes)
         evidence, aborted = read_evidence(tasks, request.outcomes, state.settings.reward_range)
         parts = read_parts(tasks, request.outcomes, state.settings.reward_range)
         if origin is not None and _is_ahead(origin, state):
@@ -174,11 +173,13 @@ class ReportOutcomes:
             evidence,
             None,
             request.close_step,
-            costs=read_costs(tasks, request.outcomes),
+            costs=read_costs(request.outcomes),
             aborted=aborted,
             parts=parts,
             at=self.clock(),
         )
+        if request.age is not None:
+            body = replace(body, made_at=await self._made_at(run, request))
         if origin is not None:
             selection = (origin.seq, origin.ordinal)
             body = replace(body, made_at=origin.step, walks=origin.walks, selection=selection)
@@ -192,6 +193,21 @@ class ReportOutcomes:
         if not appended.duplicate:  # at a retry the same tasks may be on lease to a later selection
             await self.leases.release(run.row, self._done(run, tasks, parts.tasks))
         return ReportResult(folded.receipt, appended.duplicate, folded.degraded)
+
+    async def _made_at(self, run: OpenRun, request: ReportRequest) -> int:
+        """Return the step that outcomes of this age are of.
+
+        Raises:
+            InvalidOutcomesError: the run is younger, or a selection says the step.
+        """
+        step, age = (await self.catch_up.newest(run)).state.step, request.age or 0
+        if request.selection_id is not None:
+            message = '"age" and "selection_id" exclude each other'
+        elif age > step:
+            message = f"{age} steps; {step} have closed: report what is older first, each step of it as one of its own"
+        else:
+            return step - age
+        raise InvalidOutcomesError("invalid outcomes", (Flaw(("body", "age"), message),))
 
     def _done(self, run: OpenRun, tasks: Tasks, in_parts: Tasks) -> Tasks:
         """Return the tasks of a report that may be selected again: not those whose groups wait for more rollouts."""
@@ -268,9 +284,6 @@ def read_evidence(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[flo
         raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:20]))
     successes, failures = np.array(counts, np.float64).reshape(-1, 2).T.copy()
     evidence = Evidence(frozen(tasks[kept]), frozen(successes), frozen(failures), frozen(np.array(effective, bool)))
-    seeds = [outcomes[place].seed for place in kept]
-    if any(seed is not None for seed in seeds):
-        evidence = joined_groups(evidence, seeds)
     return evidence, frozen(np.setdiff1d(tasks[aborted], evidence.tasks))
 
 
@@ -299,11 +312,10 @@ def read_parts(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[float,
 
 def _part(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, ...]:
     """Return what a part says, as in `GroupParts` from `rollouts` on; ValueError says what is wrong."""
-    for name, value in (("seed", outcome.seed), ("effective", outcome.effective), ("status", outcome.status)):
+    for name, value in (("effective", outcome.effective), ("status", outcome.status)):
         if value is not None:
             raise ValueError(f'"{name}" and "group_size" exclude each other')
     size, given = outcome.group_size or 0, outcome.given_rewards
-    costs = tuple(math.nan if one is None else one for one in (outcome.tokens, outcome.seconds))
     if outcome.rewards and not given and outcome.successes is outcome.trials is None:
         successes = failures = lowest = highest = 0.0
     else:
@@ -316,36 +328,12 @@ def _part(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, .
     rollouts = successes + failures + len(outcome.rewards or ()) - len(given or ())
     if rollouts > size:
         raise ValueError(f"{rollouts:g} rollouts of a group of {size}")
-    return (rollouts, successes, failures, lowest, highest, *costs)
+    return (rollouts, successes, failures, lowest, highest)
 
 
-def require_no_seeds(run: OpenRun, outcomes: list[Outcome]) -> None:
-    """Raise InvalidOutcomesError if an outcome has a seed, and the tasks are no generators."""
-    if run.dataset.pool.generators:
-        return
-    message = "only tasks of generators have seeds: leave it out"
-    flaws = [
-        Flaw(("body", "outcomes", place, "seed"), message)
-        for place, outcome in enumerate(outcomes)
-        if outcome.seed is not None
-    ]
-    if flaws:
-        raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:20]))
-
-
-def read_costs(tasks: Tasks, outcomes: list[Outcome]) -> CostRows:
-    """Return what whole groups cost, those that were aborted too; the outcomes have been checked."""
-    whole = [place for place, outcome in enumerate(outcomes) if outcome.group_size is None]
-    said = [(outcomes[place].tokens, outcomes[place].seconds) for place in whole]
-    if all(both == (None, None) for both in said):
-        return NO_COSTS
-    trials = np.array([float(_trials(outcomes[place])) for place in whole])
-    return cost_rows(tasks[whole], np.array(said, np.float64).T, trials)
-
-
-def _trials(outcome: Outcome) -> float:
-    """Return how many rollouts an outcome has; 0 if they were aborted."""
-    return len(outcome.given_rewards or ()) if outcome.trials is None else outcome.trials
+def read_costs(outcomes: list[Outcome]) -> Costs:
+    """Return what all outcomes cost, those that were aborted too."""
+    return Costs(*(math.fsum(getattr(one, name) or 0.0 for one in outcomes) for name in Costs._fields))
 
 
 def _is_aborted(outcome: Outcome) -> bool:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
-from bots_service.core.arrays import Counts, Tasks, united
+from bots_service.core.arrays import Tasks, united
 from bots_service.core.draw.context import DrawContext
-from bots_service.core.draw.generators import seeds_of, select_generators
 from bots_service.core.draw.selection import (
     GUESSES,
     LARGEST_COUNT,
@@ -155,9 +154,6 @@ async def _drawn(
 
 def is_quick(request: SelectRequest, state: RunState, pool: Pool, leased: Tasks) -> bool:
     """Say whether a draw takes but a millisecond or two: the ordinary one, which never looks at the whole pool."""
-    if pool.generators:
-        numbers = len(pool) + QUICK_PER_WANTED * (request.count or QUICK_NUMBERS)
-        return pool.is_grouped and numbers <= QUICK_NUMBERS
     if not pool.is_grouped or request.tags:
         return False
     if state.settings.mix or state.settings.strategy not in ("thompson", "pass"):
@@ -194,15 +190,13 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
     The seed is the run's, the epoch, the seq, and the number of selections at that seq: same journal and same calls
     give the same tasks.
     """
-    pool = run.dataset.pool
+    pool, repeatable = run.dataset.pool, run.dataset.row.facts.repeatable
     # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
     leased = ticket.leased[ticket.leased < len(pool)]
 
     def select(count: int) -> DrawnTasks:
         asked, context = replace(request, count=count), context_of(state, seeded(state, ticket.ordinal))
-        if pool.generators:
-            return select_generators(state.belief, pool, asked, context, named=named)
-        return select_tasks(state.belief, pool, asked, context, named=named, leased=leased)
+        return select_tasks(state.belief, pool, asked, context, named=named, leased=leased, repeatable=repeatable)
 
     def expected(count: int) -> float:
         believed = state.belief.distributions(pool, select(count).tasks)
@@ -211,7 +205,7 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
     count = request.count
     if count is None:
         part, wanted = pool.part(request.tags), request.want_effective or 1
-        available = LARGEST_COUNT if pool.generators else len(part) - len(part.keep(named.excluded))
+        available = LARGEST_COUNT if repeatable else len(part) - len(part.keep(named.excluded))
         count = enough_tasks(expected, wanted, max(min(MOST_TIMES * wanted, LARGEST_COUNT, available), 1))
     drawn = select(count)
     believed = state.belief.distributions(pool, drawn.tasks)
@@ -226,12 +220,8 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
         draws=drawn.draws,
         means=believed.mean,
         effective=believed.effective(state.group_size),
-        seeds=_seeds(state, ticket.ordinal, len(drawn.tasks)) if pool.generators else None,
+        repeatable=repeatable,
     )
-
-
-def _seeds(state: RunState, ordinal: int, count: int) -> Counts:
-    return seeds_of(count, state.settings.seed, state.epoch, state.seq, ordinal)
 
 
 def seeded(state: RunState, *place: int) -> np.random.Generator:

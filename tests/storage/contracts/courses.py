@@ -1,7 +1,6 @@
 """What every Courses does."""
 
 from dataclasses import replace
-from functools import reduce
 from itertools import pairwise
 
 import numpy as np
@@ -9,11 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bots_service.core.costs import NO_COST_SUMS, CostSums
 from bots_service.core.entries import Body, Rewind, SettingsChange
 from bots_service.core.receipt import Tally
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.summary.cost import sums_of_row
 from bots_service.core.summary.course import TIMED, StepSums
 from bots_service.core.summary.gain import StepRange
 from bots_service.core.summary.verdict import RunFindings, RunVerdict
@@ -50,8 +47,7 @@ async def act(stores: Stores, run: RunRow, kinds: list[tuple[str, int]]) -> list
         step = (present[-1][3] if present else 0) + (kind == "close")
         present.append((seq, kind, number, step))
         tally = Tally(number, number // 2, 0, 0, 2.5 * number, 1.0, None)
-        costs = made.costs_of(number) if number % 3 else NO_COST_SUMS
-        receipt = replace(made.receipt(seq, step, closed=kind == "close"), tally=tally, costs=costs)
+        receipt = replace(made.receipt(seq, step, closed=kind == "close"), tally=tally)
         await stores.journal.keep_receipts(run, [receipt])
         await stores.outlooks.keep(run, seq, step, made.outlook(seq), made.coverage())
     return present
@@ -141,15 +137,14 @@ class CoursesContract:
             await assert_is_part(stores, run, found[run.id], [entry for entry in history if entry[0] > cut])
         ranges = [StepRange(2, 5), StepRange(1, 30), StepRange(4, 3)]
         sums = await stores.courses.sums(
-            [WantedSums(run.id, present[run.id], steps, has_costs=True) for run in runs for steps in ranges]
+            [WantedSums(run.id, present[run.id], steps) for run in runs for steps in ranges]
         )
         for place, (run_place, steps) in enumerate((one, steps) for one in range(len(runs)) for steps in ranges):
             closed = [
                 entry for entry in expected[run_place] if entry[1] == "close" and steps.first <= entry[3] <= steps.last
             ]
             numbers = [number for _, _, number, _ in closed]
-            costs = reduce(CostSums.plus, [made.costs_of(n) for n in numbers if n % 3], NO_COST_SUMS)
-            assert sums[place] == StepSums(sum(numbers), sum(n // 2 for n in numbers), 2.5 * sum(numbers), costs)
+            assert sums[place] == StepSums(sum(numbers), sum(n // 2 for n in numbers), 2.5 * sum(numbers))
 
     async def test_an_outlook_from_before_the_first_entry_is_found(self, stores: Stores):
         run = await made.run(stores)
@@ -197,8 +192,6 @@ async def assert_is_part(
     assert part.steps.reported.tolist() == [number for _, number in closed]
     assert part.steps.effective.tolist() == [number // 2 for _, number in closed]
     assert part.steps.rollouts.tolist() == [2.5 * number for _, number in closed]
-    costs = [made.costs_of(number) if number % 3 else NO_COST_SUMS for _, number in closed]
-    assert [sums_of_row(row) for row in part.steps.costs] == costs
     logged = {one.seq: one.created_at for one in await stores.journal.before(run, None, 100)}
     assert part.steps.times.tolist() == [logged[seq] for seq, _ in closed][-TIMED:]
     assert part.estimates.seqs.tolist() == [seq for seq, *_ in history]

@@ -3,12 +3,10 @@
 import asyncio
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from sqlalchemy import insert, update
 
-from bots_service.core.entries import Body, Fork, PastEvidence, Report, Rewind, SettingsChange
-from bots_service.core.past_evidence import AgedEvidence
+from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BotsError, DamagedStateError, KeyReusedError, StaleEpochError, UnknownRunError
 from bots_service.ports.journal import EntryKind
@@ -168,8 +166,7 @@ class JournalContract:
     async def test_what_a_page_tells_of_each_kind_of_entry(self, stores: Stores):
         run, report = await made.run(stores), made.report(3)
         change = SettingsChange({"forgetting": 0.1 + 0.2, "reward_range": (-1.0, 1 / 3)})
-        past = PastEvidence(AgedEvidence(report.evidence, np.arange(4.0)))
-        for body in (report, made.report(4, tasks=0), change, Rewind(2, 1), Fork("other", 7, b"state"), past):
+        for body in (report, made.report(4, tasks=0), change, Rewind(2, 1), Fork("other", 7, b"state")):
             await stores.journal.append(run, NewEntry(body, 5))
         read = (await stores.journal.before(run, None, 9))[::-1]
         rollouts = float(report.evidence.successes.sum() + report.evidence.failures.sum())
@@ -179,9 +176,8 @@ class JournalContract:
             (3, 0, None, None, None, change.values),
             (4, 1, None, None, 1, None),
             (5, 1, None, None, None, None),
-            (6, 1, 4, rollouts, None, None),
         ]
-        assert [one.kind for one in read] == ["report", "report", "settings", "rewind", "fork", "past_evidence"]
+        assert [one.kind for one in read] == ["report", "report", "settings", "rewind", "fork"]
 
     async def test_a_page_can_be_of_some_kinds_only(self, stores: Stores):
         run = await made.run(stores)
@@ -196,7 +192,7 @@ class JournalContract:
             assert [one.seq for one in listed] == [seq for seq in of_kinds if seq < 8][:2]
             whole = {one.seq: one for one in await stores.journal.before(run, None, 12)}
             assert listed == [whole[one.seq] for one in listed]
-        assert await stores.journal.before(run, None, 9, ["fork", "past_evidence"]) == []
+        assert await stores.journal.before(run, None, 9, ["fork"]) == []
 
     async def test_a_page_does_not_read_the_state_that_a_fork_holds(self, stores: Stores):
         run = await made.run(stores)

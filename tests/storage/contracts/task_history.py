@@ -10,7 +10,7 @@ from bots_service.ports.records import NewEntry, RunRow
 from bots_service.storage.sql.codecs import encode_body
 from bots_service.storage.sql.tables import journal, runs
 from bots_service.storage.sql.task_history import BODY_CHARACTERS, CHUNK, ENTRIES
-from tests.core.journals import past_of, report_of
+from tests.core.journals import report_of
 from tests.storage import made
 from tests.storage.made import Stores
 
@@ -32,7 +32,7 @@ class TaskHistoryContract:
             report_of((2, 1.0, 3.0)),
             report_of((7, 0.0, 2.0), (7, 2.0, 0.0), (7, 0.5, 0.0)),
             SettingsChange({"target": 0.6}),
-            past_of(((7, 1.0, 1.0), 0.0)),
+            SettingsChange({"target": 0.4}),
             Rewind(1, 1),
             report_of((7, 4.0, 0.0)),
         ]

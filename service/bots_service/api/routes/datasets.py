@@ -44,8 +44,8 @@ ReferenceModels = Annotated[
     list[str], Query(max_length=64, description="For NDJSON and Parquet: the reference models, in order.")
 ]
 Description = Annotated[str | None, Query(max_length=10_000, description="For NDJSON and Parquet.")]
-Generators = Annotated[
-    bool | None, Query(description="For NDJSON and Parquet: whether the tasks are generators.", strict=False)
+Repeatable = Annotated[
+    bool | None, Query(description="For NDJSON and Parquet: whether tasks are handed out without leases.", strict=False)
 ]
 UPLOADS: Media = {
     NDJSON: {"type": "string", "examples": ['{"id": "gsm8k-17", "reference_pass_rates": [0.25]}\n']},
@@ -77,7 +77,7 @@ class Dataset(Struct, frozen=True):
     profiles: number of distinct combinations of reference pass rates and offset tags.
     tags: number of tasks with each tag.
     digest: of the tasks; does not depend on the upload's format.
-    generators: whether the tasks are generators.
+    repeatable: whether its tasks are handed out again without waiting.
     predictions: those that new runs see, in the order in which they were put.
     """
 
@@ -92,7 +92,7 @@ class Dataset(Struct, frozen=True):
     digest: str
     created_at: datetime
     predictions: tuple[Predicted, ...]
-    generators: bool = False
+    repeatable: bool = False
 
     @classmethod
     def from_row(cls, row: DatasetRow) -> "Dataset":
@@ -109,7 +109,7 @@ class Dataset(Struct, frozen=True):
             tags=facts.tags,
             digest=facts.digest,
             created_at=moment(row.created_at),
-            generators=facts.generators,
+            repeatable=facts.repeatable,
             predictions=tuple(Predicted(each.name, each.known, each.mean, each.parts) for each in facts.predictions),
         )
 
@@ -187,7 +187,7 @@ async def put_dataset(
     dataset: DatasetName,
     reference_model: ReferenceModels = [],  # noqa: B006  # FastAPI copies it
     description: Description = None,
-    generators: Generators = None,
+    repeatable: Repeatable = None,
 ) -> Response:
     """Create a dataset, with its run `default`, from JSON, NDJSON (one task per line) or Parquet."""
     use_cases = use_cases_of(request)
@@ -195,7 +195,7 @@ async def put_dataset(
 
     async def act() -> CreateDatasetResult:
         async with open_tasks(body, max_tasks=state_of(request.app).uploads.max_tasks) as file:
-            header = header_of(file.header, UploadHeader(tuple(reference_model), description, generators))
+            header = header_of(file.header, UploadHeader(tuple(reference_model), description, repeatable))
             blocks = file.blocks(len(header.reference_models))
             return await use_cases.import_dataset(
                 dataset, header, blocks, body.idempotency_key, within=caller_of(request).datasets

@@ -15,8 +15,6 @@ from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core import receipt
-from bots_service.core.guard import Decision
-from bots_service.core.summary.cost import Cost, cost_of
 from bots_service.ports.journal import EntryKind, LoggedEntry
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import CurvePoint, StoredReceipt
@@ -39,7 +37,7 @@ class ClosedStep(Struct, frozen=True):
     seq: the journal entry that closed it.
     mean_pass_rate: mean over its tasks of the share of successful rollouts; null without rollouts.
     capability: the estimate after the step; null without references and with the belief `tracker`.
-    tokens, seconds: what its rollouts cost; null where no outcome said it.
+    tokens, seconds: what its rollouts cost, as far as outcomes say it.
     """
 
     step: int
@@ -56,8 +54,8 @@ class ClosedStep(Struct, frozen=True):
     late: int
     new_tasks: int
     distinct_tasks: int
-    tokens: Cost | None
-    seconds: Cost | None
+    tokens: float
+    seconds: float
     time: datetime
 
     @classmethod
@@ -80,8 +78,8 @@ class ClosedStep(Struct, frozen=True):
             late=receipt.late,
             new_tasks=receipt.new_tasks,
             distinct_tasks=receipt.distinct_tasks,
-            tokens=cost_of(receipt.costs.tokens),
-            seconds=cost_of(receipt.costs.seconds),
+            tokens=receipt.costs.tokens,
+            seconds=receipt.costs.seconds,
             time=moment(stored.created_at),
         )
 
@@ -102,7 +100,6 @@ class Point(Struct, frozen=True):
     first_step, last_step: the first and the last of them.
     capability: the estimate after the last of them; null without references and with the belief `tracker`.
     success_rate, brier, log_loss: the mean over their rollouts; null without rollouts.
-    tokens, seconds: what their rollouts cost; null where no outcome said it.
     time: when the last of them closed (RFC 3339, UTC).
     """
 
@@ -122,8 +119,6 @@ class Point(Struct, frozen=True):
     expired: int
     new_tasks: int
     distinct_tasks: int
-    tokens: Cost | None
-    seconds: Cost | None
     time: datetime
 
     @classmethod
@@ -146,8 +141,6 @@ class Point(Struct, frozen=True):
             expired=point.expired,
             new_tasks=point.new_tasks,
             distinct_tasks=point.distinct_tasks,
-            tokens=cost_of(point.costs.tokens),
-            seconds=cost_of(point.costs.seconds),
             time=moment(point.time),
         )
 
@@ -205,15 +198,13 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     seq: the number of the entry.
     epoch: the epoch that it was appended in.
     step: number of closed steps after it; null if it is not known yet.
-    kind: report, past_evidence, settings, guard_decision, forget, rewind or fork.
-    tasks: how many outcomes a report or past evidence has, or how many tasks were forgotten.
+    kind: report, settings, forget, rewind or fork.
+    tasks: how many outcomes a report has, or how many tasks were forgotten.
     effective: how many of these groups have a gradient.
-    rollouts: how many rollouts a report or past evidence has.
+    rollouts: how many rollouts a report has.
     closed: whether a report closed a step.
     to_step: the step that a rewind went back to.
     changed: the names and values that a change of settings set.
-    decision: what a guard decision did with the groups that were held: release or drop.
-    tag: whose groups a guard decision was about; null for those of all alarms.
     skipped: why it changed nothing, though it is in the journal; null for all others.
     hidden: whether a rewind undid it.
     time: when it was appended (RFC 3339, UTC).
@@ -229,8 +220,6 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     closed: bool | None = None
     to_step: int | None = None
     changed: dict[str, Any] | None = None
-    decision: Decision | None = None
-    tag: str | None = None
     skipped: str | None = None
     hidden: bool
     time: datetime
@@ -249,8 +238,6 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
             closed=None if logged.tasks is None else logged.closed,
             to_step=logged.to_step,
             changed=logged.changed,
-            decision=logged.decision,
-            tag=logged.tag,
             skipped=logged.skipped,
             hidden=logged.is_hidden,
             time=moment(logged.created_at),
@@ -267,7 +254,6 @@ class JournalPage(Struct, frozen=True):
     next_cursor: str | None
 
 
-EXAMPLE_TOKENS = Cost(460800.0, 512.0, 45, 900.0, 10240.0)
 EXAMPLE_STEP = ClosedStep(
     step=12,
     epoch=0,
@@ -283,8 +269,8 @@ EXAMPLE_STEP = ClosedStep(
     late=0,
     new_tasks=40,
     distinct_tasks=724,
-    tokens=EXAMPLE_TOKENS,
-    seconds=None,
+    tokens=460800.0,
+    seconds=0.0,
     time=EXAMPLE_TIME,
 )
 EXAMPLE_POINT = Point(
@@ -304,8 +290,6 @@ EXAMPLE_POINT = Point(
     expired=0,
     new_tasks=83,
     distinct_tasks=724,
-    tokens=Cost(921600.0, 1024.0, 90, 900.0, 10240.0),
-    seconds=None,
     time=EXAMPLE_TIME,
 )
 EXAMPLE_ENTRY = JournalEntry(

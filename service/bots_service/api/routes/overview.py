@@ -15,7 +15,6 @@ from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
 from bots_service.api.security import About, allowed, caller_of, guarded_router
 from bots_service.core.checks import NAME
-from bots_service.core.summary.cost import Cost, Saving, cost_of
 from bots_service.core.summary.gain import Gain
 from bots_service.core.summary.verdict import RefusedReports, RunStatus, RunVerdict
 from bots_service.ports.keys import Scope
@@ -64,8 +63,6 @@ class RunSummary(Struct, frozen=True):
     step: number of closed steps; a fork counts those of its parent too.
     last_step_at: when the last step closed (RFC 3339, UTC); null before the first.
     reported, effective, rollouts: sums over all closed steps, without steps undone by a rewind.
-    tokens, seconds: what these rollouts cost; null where no outcome said it.
-    recent_tokens, recent_seconds: the same over the last 50 steps.
     effective_task_ratio: over the last 50 steps; null if they reported nothing.
     trend: this ratio along all steps, the newest last; at most 40 points; null where nothing was reported.
     gain: the gain over uniform sampling; null for a run that samples uniformly.
@@ -91,10 +88,6 @@ class RunSummary(Struct, frozen=True):
     effective_task_ratio: float | None
     trend: list[float | None]
     gain: Gain | None
-    tokens: Cost | None
-    seconds: Cost | None
-    recent_tokens: Cost | None
-    recent_seconds: Cost | None
     verdict: RunVerdict | None
     attention: bool
     refused: RefusedReportsSummary | None
@@ -120,10 +113,6 @@ class RunSummary(Struct, frozen=True):
             effective_task_ratio=course.recent.effective_task_ratio,
             trend=course.trend,
             gain=run.gain,
-            tokens=cost_of(course.sums.costs.tokens),
-            seconds=cost_of(course.sums.costs.seconds),
-            recent_tokens=cost_of(course.recent.costs.tokens),
-            recent_seconds=cost_of(course.recent.costs.seconds),
             verdict=run.verdict,
             attention=run.urgency > 0,
             refused=None if refused is None else RefusedReportsSummary.of(refused),
@@ -140,8 +129,6 @@ class RunSummaryWithLeases(RunSummary, frozen=True):
     step: number of closed steps; a fork counts those of its parent too.
     last_step_at: when the last step closed (RFC 3339, UTC); null before the first.
     reported, effective, rollouts: sums over all closed steps, without steps undone by a rewind.
-    tokens, seconds: what these rollouts cost; null where no outcome said it.
-    recent_tokens, recent_seconds: the same over the last 50 steps.
     effective_task_ratio: over the last 50 steps; null if they reported nothing.
     trend: this ratio along all steps, the newest last; at most 40 points; null where nothing was reported.
     gain: the gain over uniform sampling; null for a run that samples uniformly.
@@ -188,9 +175,7 @@ async def overview_query(
     return OverviewQuery(search, dataset, status, attention, sort, after, limit)
 
 
-EXAMPLE_TOKENS = Cost(5529600.0, 6144.0, 531, 900.0, 10413.6)
-EXAMPLE_SAVING = Saving(2764800.0, 5529600.0, 6144.0, "measured")
-EXAMPLE_GAIN = Gain("measured", "uniform", 1.45, 2764.8, 6144.0, 12, 0.6914, 0.4768, 0.4768, EXAMPLE_SAVING)
+EXAMPLE_GAIN = Gain("measured", "uniform", 1.45, 2764.8, 6144.0, 12, 0.6914, 0.4768, 0.4768)
 EXAMPLE = RunSummary(
     dataset="gsm8k",
     run="default",
@@ -208,10 +193,6 @@ EXAMPLE = RunSummary(
     effective_task_ratio=0.6914,
     trend=[0.61, 0.66, 0.6914],
     gain=EXAMPLE_GAIN,
-    tokens=EXAMPLE_TOKENS,
-    seconds=None,
-    recent_tokens=EXAMPLE_TOKENS,
-    recent_seconds=None,
     verdict=RunVerdict("healthy", "69.1 % of the tasks of the last 12 steps were effective.", "No action is needed."),
     attention=False,
     refused=RefusedReportsSummary(1, EXAMPLE_TIME, "task 'gsm8k-4': 9 successes of 8 trials"),

@@ -24,7 +24,6 @@ from bots_service.core.coverage import Coverage
 from bots_service.core.guard.guard import VerifierAlarm
 from bots_service.core.mix_account import MixShare
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.summary.cost import Cost, cost_of
 from bots_service.core.totals import Totals
 from bots_service.errors import (
     InvalidSettingsError,
@@ -97,14 +96,13 @@ class Run(Struct, frozen=True):
     aborting_tasks: tasks that were aborted three times in a row or more. They rest, and are tried again now and then.
     leased: tasks in flight.
     degraded: the shared store is unreachable, so other replicas may know a newer state and more tasks in flight.
-    totals: sums over all closed steps.
-    tokens, seconds: what the rollouts of all closed steps cost; null where no outcome said it.
+    totals: sums over all closed steps; tokens and seconds as far as outcomes say what they cost.
     coverage: how the visits spread over the pool; a visit is a step that reported the task.
     advice: hints about the run, such as where selection brings little; a sentence or two each.
     mix: the tags of the run's mix, by name; empty without one.
     forked_from: the run that it continues; null if none.
     predictions: names of the predictions that it knows.
-    alarms: those of the verifier guard that stand, the whole run's first; see POST held.
+    alarms: those of the verifier guard that stand, the whole run's first.
     """
 
     dataset: str
@@ -122,8 +120,6 @@ class Run(Struct, frozen=True):
     leased: int
     degraded: bool
     totals: Totals
-    tokens: Cost | None
-    seconds: Cost | None
     coverage: Coverage
     advice: tuple[str, ...]
     mix: tuple[MixShare, ...]
@@ -151,8 +147,6 @@ class Run(Struct, frozen=True):
             leased=run.leased,
             degraded=run.degraded,
             totals=run.totals,
-            tokens=cost_of(run.costs.tokens),
-            seconds=cost_of(run.costs.seconds),
             coverage=run.coverage,
             advice=run.advice,
             mix=run.mix,
@@ -218,10 +212,15 @@ EXAMPLE = Run(
     leased=64,
     degraded=False,
     totals=Totals(
-        reported=768, effective=531, all_solved=96, none_solved=141, rollouts=6144.0, successes=2950.0, distinct=683
+        reported=768,
+        effective=531,
+        all_solved=96,
+        none_solved=141,
+        rollouts=6144.0,
+        successes=2950.0,
+        distinct=683,
+        tokens=5529600.0,
     ),
-    tokens=Cost(5529600.0, 6144.0, 531, 900.0, 10413.6),
-    seconds=None,
     coverage=EXAMPLE_COVERAGE,
     advice=(),
     mix=(),

@@ -12,7 +12,6 @@ from bots_service.api.parameters import DatasetName, RunName, use_cases_of
 from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.security import allowed, guarded_router
-from bots_service.core.summary.cost import Cost
 from bots_service.core.summary.tags import TagRow
 from bots_service.ports.keys import Scope
 
@@ -33,8 +32,7 @@ class TagsResponse(Struct, frozen=True):
     tags: list[TagRow]
 
 
-EXAMPLE_TOKENS = Cost(2867200.0, 4096.0, 350, 700.0, 8192.0)
-EXAMPLE_ROW = TagRow("arithmetic", 5120, 0.6851, 512, 0.6667, 350, 0.6836, 4096.0, 0.47, None, EXAMPLE_TOKENS, None)
+EXAMPLE_ROW = TagRow("arithmetic", 5120, 0.6851, 512, 0.6667, 350, 0.6836, 4096.0, 0.47, None)
 EXAMPLE = TagsResponse(1, 12, [EXAMPLE_ROW])
 
 

@@ -33,7 +33,6 @@ class TaskVisit(Struct, frozen=True):
     mean_reward: successes / trials: the mean reward, with the run's reward range mapped to [0, 1].
     effective: whether the rollouts have a gradient: their rewards differ. False for a part of a group.
     group_size: how many rollouts the group has, of which the report brought some; null for a whole group.
-    tokens, seconds: what the rollouts cost; null where the report doesn't say it.
     late: whether the report came after its step had closed, so that it counts for less or for nothing; null like step.
     hidden: whether a rewind undid it.
     """
@@ -45,8 +44,6 @@ class TaskVisit(Struct, frozen=True):
     mean_reward: float
     effective: bool
     group_size: float | None
-    tokens: float | None
-    seconds: float | None
     late: bool | None
     hidden: bool
     time: datetime
@@ -62,8 +59,6 @@ class TaskVisit(Struct, frozen=True):
             mean_reward=visit.successes / visit.trials,
             effective=visit.is_effective,
             group_size=visit.group_size,
-            tokens=visit.tokens,
-            seconds=visit.seconds,
             late=visit.is_late,
             hidden=visit.is_hidden,
             time=moment(visit.created_at),
@@ -90,8 +85,6 @@ EXAMPLE = TaskVisit(
     mean_reward=0.375,
     effective=True,
     group_size=None,
-    tokens=7200.0,
-    seconds=None,
     late=False,
     hidden=False,
     time=EXAMPLE_TIME,

@@ -6,7 +6,6 @@ import io
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
 from itertools import repeat
-from math import isnan
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -51,8 +50,6 @@ SCHEMA = pa.schema(
         ("successes", pa.float64()),
         ("visits", pa.int32()),
         ("last_step", pa.int32()),
-        ("tokens", pa.float64()),
-        ("seconds", pa.float64()),
         ("aborts", pa.int32()),
         ("segment", pa.string()),
     ]
@@ -103,7 +100,6 @@ class Task(Struct, frozen=True, gc=False):
     successes: how many of them succeeded; a fractional reward counts in part.
     visits: how many of these steps reported it.
     last_step: the last of these steps; null if there was none.
-    tokens, seconds: what these rollouts cost, as far as reports said it; null where none did.
     aborts: how often it was selected and aborted.
     segment: untried, aborting, stuck, teaching, solved or retired.
     tags: the tags that the task carries, sorted.
@@ -120,8 +116,6 @@ class Task(Struct, frozen=True, gc=False):
     successes: float
     visits: int
     last_step: int | None
-    tokens: float | None
-    seconds: float | None
     aborts: int
     segment: Segment
     tags: list[str]
@@ -191,8 +185,6 @@ EXAMPLE = Task(
     successes=3.0,
     visits=1,
     last_step=12,
-    tokens=7200.0,
-    seconds=None,
     aborts=0,
     segment="teaching",
     tags=["arithmetic"],
@@ -203,7 +195,7 @@ EXAMPLE_SEGMENTS = SegmentCounts(untried=5120, aborting=0, stuck=310, teaching=1
 def csv_row(task: Task) -> tuple[object, ...]:
     """Return the columns of a task: those of the Arrow stream, and its tags."""
     believed = (task.alpha, task.beta, task.mean, *task.interval, task.effective, task.variance)
-    tried = (task.attempts, task.successes, task.visits, task.last_step, task.tokens, task.seconds, task.aborts)
+    tried = (task.attempts, task.successes, task.visits, task.last_step, task.aborts)
     return (task.id, *believed, *tried, task.segment, ";".join(task.tags))
 
 
@@ -273,7 +265,6 @@ def tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:
             table.successes.tolist(),
             table.visits.tolist(),
             (step or None for step in table.last_step.tolist()),
-            *([None if isnan(cost) else cost for cost in column.tolist()] for column in (table.tokens, table.seconds)),
             table.aborts.tolist(),
             (SEGMENTS[place] for place in table.segment.tolist()),
             _tags_of(dataset, table),
@@ -330,6 +321,5 @@ def record_batch(dataset: OpenDataset, table: TaskTable) -> Any:
     numbers = [*believed, table.attempts, table.successes, table.visits]
     last_step = pa.array(table.last_step, pa.int32(), mask=table.last_step == 0)
     segment = pa.array(SEGMENTS, pa.string()).take(pa.array(table.segment))
-    costs = [pa.array(column, from_pandas=True) for column in (table.tokens, table.seconds)]  # NaN becomes null
-    columns = [*map(pa.array, numbers), last_step, *costs, pa.array(table.aborts), segment]
+    columns = [*map(pa.array, numbers), last_step, pa.array(table.aborts), segment]
     return pa.record_batch([ids, *parameters, *columns], schema=SCHEMA)

@@ -21,7 +21,6 @@ from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import About, allowed, guarded_router, log_names, require_run
 from bots_service.core.checks import Name
 from bots_service.core.draw.selection import SelectRequest
-from bots_service.core.summary.cost import Cost, cost_of
 from bots_service.errors import (
     BotsError,
     InvalidInputError,
@@ -49,14 +48,12 @@ class SelectedTask(Struct, frozen=True, gc=False, omit_defaults=True):
     id: the task's id.
     draw: the drawn success probability; null where the strategy draws none.
     effective: the probability that of the task's group of rollouts some succeed and some fail.
-    seed: from which the generator makes the task; only where the tasks are generators.
     """
 
     id: str
     draw: float | None
     mean: float
     effective: float
-    seed: int | None = None
 
 
 class SelectResponse(Struct, frozen=True):
@@ -88,8 +85,6 @@ class SelectResponse(Struct, frozen=True):
         if np.isnan(selection.draws).any():
             draws = [None if draw is None or math.isnan(draw) else draw for draw in draws]
         columns = [ids, draws, selection.means.tolist(), selection.effective.tolist()]
-        if selection.seeds is not None:
-            columns.append(selection.seeds.tolist())
         return cls(
             selection_id=selection.id,
             dataset=dataset.row.name,
@@ -110,7 +105,7 @@ class ReportResponse(Struct, frozen=True):
     seq: the number of the report's journal entry.
     step: the step that the report closed, or the last that had closed.
     closed: whether the report closed a step.
-    tokens, seconds: what these rollouts cost; null where no outcome said it.
+    tokens, seconds: what these rollouts cost, as far as outcomes say it.
     duplicate: the report had been received before and was not counted again.
     degraded: the report is durable, but other replicas see it only once the shared store is back.
     """
@@ -126,8 +121,8 @@ class ReportResponse(Struct, frozen=True):
     expired: int
     new_tasks: int
     distinct_tasks: int
-    tokens: Cost | None
-    seconds: Cost | None
+    tokens: float
+    seconds: float
     duplicate: bool
     degraded: bool
 
@@ -147,8 +142,8 @@ class ReportResponse(Struct, frozen=True):
             expired=receipt.expired,
             new_tasks=receipt.new_tasks,
             distinct_tasks=receipt.distinct_tasks,
-            tokens=cost_of(receipt.costs.tokens),
-            seconds=cost_of(receipt.costs.seconds),
+            tokens=receipt.costs.tokens,
+            seconds=receipt.costs.seconds,
             duplicate=reported.duplicate,
             degraded=reported.degraded,
         )
@@ -200,8 +195,8 @@ EXAMPLE_RECEIPT = ReportResponse(
     expired=0,
     new_tasks=1,
     distinct_tasks=684,
-    tokens=Cost(9600.0, 12.0, 2, 800.0, 4800.0),
-    seconds=None,
+    tokens=9600.0,
+    seconds=0.0,
     duplicate=False,
     degraded=False,
 )

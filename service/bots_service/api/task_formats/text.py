@@ -37,14 +37,14 @@ class TaskRequest(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 class Header(Struct, frozen=True, forbid_unknown_fields=True):
     """What is said of a dataset before its tasks; None where it is not said.
 
-    generators: whether the tasks are generators.
+    repeatable: whether tasks are handed out again without waiting.
     """
 
     reference_models: (
         Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=256)], ...], Meta(max_length=64)] | None
     ) = None
     description: Annotated[str, Meta(max_length=10_000)] | None = None
-    generators: bool | None = None
+    repeatable: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class DatasetRequest(Header, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     reference_models: names of the models, in the order of the pass rates.
     description: a text for people.
-    generators: whether the tasks are generators: at each draw you make a fresh task of one, from a seed.
+    repeatable: whether tasks are handed out again without waiting, such as generators that make a fresh one each time.
     tasks: the tasks.
     """
 
@@ -124,7 +124,7 @@ async def read_json(body: Body, *, append: bool) -> TaskFile:
         appended = await asyncio.to_thread(decode, _APPEND, text)
         return TaskFile(Header(), lambda models: _blocks_of_document(appended.tasks, models))
     dataset = await asyncio.to_thread(decode, _DATASET, text)
-    header = Header(dataset.reference_models, dataset.description, dataset.generators)
+    header = Header(dataset.reference_models, dataset.description, dataset.repeatable)
     return TaskFile(header, lambda models: _blocks_of_document(dataset.tasks, models))
 
 
@@ -218,7 +218,7 @@ _encoder = msgspec.json.Encoder()
 
 def header_line(facts: DatasetFacts) -> bytes:
     """Return the first line of a dataset's tasks."""
-    return _encoder.encode(Header(facts.reference_models, facts.description, facts.generators)) + b"\n"
+    return _encoder.encode(Header(facts.reference_models, facts.description, facts.repeatable)) + b"\n"
 
 
 def task_lines(block: TaskBlock) -> bytes:

@@ -11,10 +11,9 @@ from bots_service.core.arrays import Floats, Tasks, frozen
 from bots_service.core.belief.betas import Betas
 from bots_service.core.belief.capability import BLOCK, Capability, implied_counts, no_capability, with_implied
 from bots_service.core.belief.protocol import ClosingStep
-from bots_service.core.belief.tried import FADED, REMEMBERED, Past, Rows, Tried, no_tries
+from bots_service.core.belief.tried import Past, Rows, Tried, no_tries
 from bots_service.core.checks import Arrays, as_number, as_positive, require_arrays
-from bots_service.core.evidence import NO_EVIDENCE, Evidence, sum_by_task
-from bots_service.core.past_evidence import AgedEvidence, shares_kept
+from bots_service.core.evidence import NO_EVIDENCE, Evidence
 from bots_service.core.pool import Pool
 
 if TYPE_CHECKING:  # the settings name a kind of belief, so their module imports this one
@@ -195,40 +194,9 @@ class BotsBelief:
             momentum=settings.capability_momentum,
         )
 
-    def with_past(self, pool: Pool, past: AgedEvidence, settings: "RunSettings", *, step: int) -> "BotsBelief":
-        """Return the belief with evidence from old logs, each count with the weight (1 - lambda)^age.
-
-        Where a remembered step of this run booked something implied for a task, its own counts replace that, as those
-        of late evidence do; ages are then rounded to whole steps. The sums of the capability learn with gamma^age.
-        """
-        lags, evidence = np.rint(past.ages), past.evidence
-        tried, remembered = self.tried, len(self.past)
-        for age in range(min(remembered, int(lags.max(initial=0.0)) + 1)):
-            seen = sum_by_task(evidence.where(lags == age))
-            capability, booked, kept = self.past.at(age + 1)
-            unbooked = implied_counts(_references(pool, seen.tasks), capability, booked)
-            tried = tried.with_counts(seen, unbooked, weight=kept, lag=age, step=step)
-        older = lags >= remembered
-        weights = shares_kept(1.0 - settings.forgetting, np.maximum(past.ages[older] - remembered, 0.0))
-        left = _weighted(evidence.where(older), weights * self.past.kept_in_all)
-        tried = tried.with_counts(left, np.zeros((2, len(left))), weight=1.0, lag=REMEMBERED, step=step)
-        return replace(self, tried=tried, estimate=self._estimated_from_past(pool, past, settings))
-
     def forgotten(self, tasks: Tasks) -> "BotsBelief":
         """Return the belief without the counts of these tasks' own."""
         return replace(self, tried=self.tried.without(tasks))
-
-    def _estimated_from_past(self, pool: Pool, past: AgedEvidence, settings: "RunSettings") -> Capability:
-        """Return the estimate of c with batches of old logs."""
-        estimate = self.estimate
-        for age, evidence in past.batches():
-            estimate = estimate.with_past(
-                _references(pool, evidence.tasks),
-                evidence.successes / (evidence.successes + evidence.failures),
-                rule=settings.capability,
-                weight=float(shares_kept(settings.capability_momentum, np.array([age]))[0]),
-            )
-        return estimate
 
     @property
     def fold_numbers(self) -> int:
@@ -306,13 +274,6 @@ def _shapes(arrays: Arrays) -> dict[str, tuple[Any, ...]]:
         **{f"settled_{name}": ("<i4", settled) for name in ("tasks", "last_step")},
         **{f"recent_{name}": ("<i4", recent) for name in ("tasks", "last_step")},
     }
-
-
-def _weighted(evidence: Evidence, weights: Floats) -> Evidence:
-    """Return the evidence with its counts times the weights ([P]), each task once; what has faded is left out."""
-    successes, failures = evidence.successes * weights, evidence.failures * weights
-    weighted = Evidence(evidence.tasks, successes, failures, evidence.effective)
-    return sum_by_task(weighted.where(successes + failures >= FADED))
 
 
 def _references(pool: Pool, tasks: Tasks) -> Floats:

@@ -116,21 +116,6 @@ class Capability:
             value = smoothed(self.value, quotient(references, pass_rates), momentum)
         return Capability(value, frozen(sums))
 
-    def with_past(
-        self, references: Floats, pass_rates: Floats, *, rule: "CapabilityRule", weight: float
-    ) -> "Capability":
-        """Return the estimate with a batch from before, of which `weight` is left.
-
-        The paper's rule divides the means of the newest batch, which an old one doesn't change: then only the sums do.
-        """
-        references, pass_rates = _of_known(references, pass_rates)
-        if len(references) == 0:
-            return self
-        sums = weight * _batch_sums(references, pass_rates)
-        if self.sums.shape[1]:
-            sums += self.sums
-        return Capability(least_squares(sums) if rule == "least_squares" else self.value, frozen(sums))
-
 
 def _of_known(references: Floats, pass_rates: Floats) -> tuple[Floats, Floats]:
     """Return the rows whose references are all known, [n, M >= 2], with their pass rates; none if there are no models.

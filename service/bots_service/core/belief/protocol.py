@@ -5,15 +5,14 @@ success probability, its bytes, its size, and what an import may contain. No oth
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained
+from bots_service.core.arrays import Counts, Flags, Floats, Tasks
 from bots_service.core.checks import Arrays
 from bots_service.core.evidence import Evidence
-from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
 
 if TYPE_CHECKING:  # the settings name a kind, so their module imports the kinds
@@ -94,25 +93,13 @@ class ClosingStep:
     batches: lag and evidence (each task once, ascending), the largest lag first. Lag 0 came on time; evidence of lag n
         was selected n steps before, and should have come with the step that closed as the n-th last.
     whole: all of it together, each task once, ascending.
-    groups: all of it, each group of rollouts once: of a generator there may be several.
     rollouts: m, the rollouts of a task in this run; 0.0 if none were ever reported.
     """
 
     number: int
     batches: tuple[tuple[int, Evidence], ...]
     whole: Evidence
-    groups: Evidence
     rollouts: float
-
-    def without(self, tasks: Tasks) -> "ClosingStep":
-        """Return the step without the evidence of these sorted tasks."""
-        batches = ((lag, evidence.where(~contained(evidence.tasks, (tasks,)))) for lag, evidence in self.batches)
-        return replace(
-            self,
-            batches=tuple((lag, evidence) for lag, evidence in batches if len(evidence)),
-            whole=self.whole.where(~contained(self.whole.tasks, (tasks,))),
-            groups=self.groups.where(~contained(self.groups.tasks, (tasks,))),
-        )
 
 
 class Belief(Protocol):
@@ -147,17 +134,6 @@ class Belief(Protocol):
         """Return the belief after one closed step; every profile of the pool has room in this belief.
 
         Two processes that fold the same steps must get the same bytes.
-        """
-        ...
-
-    def with_past(self, pool: Pool, past: AgedEvidence, settings: "RunSettings", *, step: int) -> Self:
-        """Return the belief with evidence from old logs; every profile of the pool has room in this belief.
-
-        Args:
-            pool: the tasks.
-            past: the evidence.
-            settings: the run's.
-            step: how many steps closed.
         """
         ...
 
@@ -224,7 +200,7 @@ class Belief(Protocol):
     def encoded(self) -> tuple[dict[str, Any], Arrays]:
         """Return a header of plain values and the arrays. Inverse of `decoded`.
 
-        No array's name begins with "attempts_", "costs_", "guard_" or "open_".
+        No array's name begins with "attempts_" or "open_".
         """
         ...
 

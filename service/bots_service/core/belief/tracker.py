@@ -20,7 +20,6 @@ from bots_service.core.belief.tracker_filter import (
 )
 from bots_service.core.checks import Arrays, as_count, require_arrays
 from bots_service.core.evidence import Evidence
-from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
 from bots_service.core.portable_math import summed
 from bots_service.core.rows import LayeredRows, TaskRows
@@ -99,25 +98,11 @@ class TrackerBelief:
             belief = belief._after(pool, evidence, lag, None if place else undrifted)
         return belief
 
-    def with_past(
-        self,
-        pool: Pool,
-        past: AgedEvidence,
-        settings: "RunSettings",  # noqa: ARG002 - it has no settings
-        *,
-        step: int,  # noqa: ARG002 - it counts the steps itself
-    ) -> "TrackerBelief":
-        """Return the belief with evidence from old logs: as late evidence, a batch for each age, the oldest first."""
-        belief = self
-        for age, evidence in past.batches():
-            belief = belief._after(pool, evidence, age, None)
-        return belief
-
     def forgotten(self, tasks: Tasks) -> "TrackerBelief":
         """Return the belief without the residuals of these tasks."""
         return replace(self, residuals=self.residuals.without(tasks))
 
-    def _after(self, pool: Pool, evidence: Evidence, lag: float, undrifted: Effects | None) -> "TrackerBelief":
+    def _after(self, pool: Pool, evidence: Evidence, lag: int, undrifted: Effects | None) -> "TrackerBelief":
         """Return the belief after one batch of the step that closes."""
         rows = self.residuals.of(evidence.tasks)
         features = pool.features.take(pool.profile_of.take(evidence.tasks), axis=1)

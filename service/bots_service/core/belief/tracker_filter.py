@@ -161,7 +161,7 @@ class LaggedEvidence:
 
     features: [d - 1, n] of the tasks' profiles.
     successes, failures: [n] real counts, their sum > 0.
-    lag: how many steps ago the tasks were selected; from old logs it may be a fraction.
+    lag: how many steps ago the tasks were selected.
     residual, variance: [n] N(residual, variance) of each task; 0 and tau^2 for those never tried.
     tried: [n] whether there was evidence of the task before; age: [n] steps since, 0 for the others.
     """
@@ -169,7 +169,7 @@ class LaggedEvidence:
     features: NDArray[np.float64]
     successes: Floats
     failures: Floats
-    lag: float
+    lag: int
     residual: Floats
     variance: Floats
     tried: Flags
@@ -222,7 +222,7 @@ def absorb(effects: Effects, variances: Variances, batch: LaggedEvidence, undrif
     )
 
 
-def _moved(effects: Effects, phi: Floats, lag: float, kappa: float, q: float) -> tuple[Floats, Floats]:
+def _moved(effects: Effects, phi: Floats, lag: int, kappa: float, q: float) -> tuple[Floats, Floats]:
     """Return how far the effects may have moved the logits since evidence was due, and all that may have; [n]."""
     if lag == 0:
         return (nothing := np.zeros(phi.shape[1])), nothing

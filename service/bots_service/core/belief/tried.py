@@ -75,14 +75,6 @@ class Past:
             kept_since *= kept
         return (None if np.isnan(capability) else capability), float(self.booked[-lag]), kept_since
 
-    @property
-    def kept_in_all(self) -> float:
-        """Which share of evidence from before the remembered steps is left."""
-        share = 1.0
-        for kept in self.kept.tolist():
-            share *= kept
-        return share
-
     def implied(self, references: Floats) -> NDArray[np.float64]:
         """Return [2, G] the implied counts that these steps leave in profiles that were not there yet.
 
@@ -154,7 +146,7 @@ class Tried(LayeredRows[Rows]):
             evidence: each task once, ascending.
             unbooked: [2, n] what was implied for these tasks at that step; taken off once a task and step.
             weight: the share of that step's evidence which is not forgotten yet.
-            lag: 0 for the step that closes, 1 for the one before, up to 64; 64 also for all that came earlier.
+            lag: 0 for the step that closes, 1 for the one before, up to 64.
             step: the number of the step that closes, which becomes the last one of these tasks.
         """
         if len(evidence) == 0:

@@ -81,7 +81,7 @@ class NamedTasks:
 class DrawnTasks:
     """The selected tasks.
 
-    tasks: [n] distinct unless they are generators; the `first` tasks, then those of each tag of the mix, nearest first
+    tasks: [n] distinct unless they are repeatable; the `first` tasks, then those of each tag of the mix, nearest first
         if the strategy knows distances.
     draws: [n] the sampled success probability of each task; NaN if nothing was sampled.
     reused: number of tasks that are already leased.
@@ -111,9 +111,16 @@ class TagQuota:
 
 
 def select_tasks(
-    belief: Belief, pool: Pool, request: SelectRequest, context: DrawContext, *, named: NamedTasks, leased: Tasks
+    belief: Belief,
+    pool: Pool,
+    request: SelectRequest,
+    context: DrawContext,
+    *,
+    named: NamedTasks,
+    leased: Tasks,
+    repeatable: bool = False,
 ) -> DrawnTasks:
-    """Return exactly `request.count` distinct tasks.
+    """Return exactly `request.count` tasks, distinct unless they are repeatable and too few.
 
     Leased tasks are excluded unless too few others are eligible; then the strategy also selects among them. The same
     holds for tasks that rest after aborts, which come before leased ones. The tags of the run's mix are filled in
@@ -126,6 +133,7 @@ def select_tasks(
         context: settings, position and random numbers of the run.
         named: the tasks that the request names.
         leased: tasks in flight, in any order.
+        repeatable: whether a task may come again where a quota wants more tasks than there are.
 
     Raises:
         PoolTooSmallError: fewer tasks than requested are available, including leased ones.
@@ -138,7 +146,11 @@ def select_tasks(
     unavailable = united(named.excluded, first)
     mixed = mix_counts(pool, request, context, first=first, unavailable=unavailable, leased=in_flight)
     for quota in tag_quotas(mixed, request.task_count - len(first)):
-        results, again = fill_quota(belief, pool, request, quota, context, unavailable=unavailable, leased=in_flight)
+        left, taken = quota, unavailable
+        if repeatable:
+            left, several, taken = repeated(pool, request, quota, named.excluded, unavailable)
+            chosen.append(undrawn(several))
+        results, again = fill_quota(belief, pool, request, left, context, unavailable=taken, leased=in_flight)
         unavailable = united(unavailable, *(one.tasks for one in results))
         chosen += results
         reused += again
@@ -197,6 +209,31 @@ def tag_quotas(mixed: Mapping[str, int], count: int) -> Iterator[TagQuota]:
             yield TagQuota(tag, wanted, before(tag, mixed))
     if rest := count - sum(mixed.values()):
         yield TagQuota(None, rest)
+
+
+def repeated(
+    pool: Pool, request: SelectRequest, quota: TagQuota, excluded: Tasks, unavailable: Tasks
+) -> tuple[TagQuota, Tasks, Tasks]:
+    """Return what is left of a quota of repeatable tasks once all of them came as often as it has room for.
+
+    Args:
+        pool: the tasks.
+        request: whose tags limit them.
+        quota: of any number of tasks.
+        excluded: sorted tasks that never come.
+        unavailable: sorted tasks that are excluded, or came already.
+
+    Returns:
+        A quota of at most as many tasks as there are; the tasks that came before; and, sorted, those that may not fill
+        the quota: tasks that came already may, where there are too few others.
+    """
+    part = quota.part(pool, request)
+    available = without(np.sort(part.members.order), part.keep(excluded))
+    times = (quota.count - 1) // len(available) if len(available) else 0
+    left = quota.count - times * len(available)
+    quota = replace(quota, count=left)
+    is_enough = len(part) - len(part.keep(unavailable)) >= left
+    return quota, np.tile(available, times), unavailable if is_enough else excluded
 
 
 def fill_quota(

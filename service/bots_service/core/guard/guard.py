@@ -1,19 +1,14 @@
-"""The verifier guard of a run: the streaks that it follows, and the groups of rollouts that wait because of them."""
+"""The verifier guard of a run: the streaks that it follows, and the alarms that they raise."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
-from bots_service.core.arrays import Flags, Tasks
-from bots_service.core.guard import Decision
-from bots_service.core.guard.held import NOTHING_HELD, HeldGroups, union
 from bots_service.core.guard.streaks import OUTCOMES, Outcome, SeenGroups, Streak
-from bots_service.core.pool import NO_TASKS, Pool
-from bots_service.errors import NothingToDecideError
+from bots_service.core.pool import Pool
 
 FEWEST = 2  # groups with which a streak begins
 
@@ -28,8 +23,6 @@ class VerifierAlarm:
     last_step: the last one.
     groups: how many groups did.
     chance: how likely the belief thought that.
-    ongoing: whether it continues.
-    held: how many of these groups wait outside the belief.
     """
 
     tag: str | None
@@ -38,101 +31,41 @@ class VerifierAlarm:
     last_step: int
     groups: int
     chance: float
-    ongoing: bool
-    held: int
-
-
-class GuardedStep(NamedTuple):
-    """What the guard makes of a step.
-
-    guard: after it.
-    waits: [n] which of its groups wait from now on; None where none does, as in nearly all steps.
-    tasks: of these groups, sorted.
-    freed: earlier groups that need not wait any longer: what they showed was chance.
-    """
-
-    guard: "VerifierGuard"
-    waits: Flags | None
-    tasks: Tasks
-    freed: HeldGroups
 
 
 @dataclass(frozen=True, slots=True)
 class VerifierGuard:
-    """The streaks of a run, and what waits.
+    """The streaks of a run.
 
-    streaks: by tag, the whole run's first; of each at most one that continues, and alarms that are over but undecided.
-    held: the groups that wait.
+    streaks: those that continue, by tag, the whole run's first; of each at most one.
     """
 
     streaks: tuple[Streak, ...] = ()
-    held: HeldGroups = NOTHING_HELD
 
     @property
     def alarms(self) -> tuple[Streak, ...]:
         """The streaks that somebody should look at."""
         return tuple(streak for streak in self.streaks if streak.is_alarm)
 
-    def after_step(self, pool: Pool, seen: SeenGroups, *, step: int, holds: bool) -> GuardedStep:
-        """Return what the guard makes of a step.
+    def after_step(self, pool: Pool, seen: SeenGroups, *, step: int) -> "VerifierGuard":
+        """Return the guard after a step.
 
         Args:
             pool: the tasks.
             seen: the groups of the step.
             step: its number.
-            holds: whether groups may wait.
         """
         tasks, watched = seen.evidence.tasks, pool.watched_tags
         if not (self.streaks or watched.names) and seen.evidence.effective.any():  # nothing is alike, as nearly always
-            return GuardedStep(self, None, NO_TASKS, NOTHING_HELD)
+            return self
         bits = watched.bits_of(tasks)
         alike = _alike(self.streaks, pool, seen, bits)
         if not (self.streaks or alike) or not len(tasks):
-            return GuardedStep(self, None, NO_TASKS, NOTHING_HELD)
-        streaks = _followed(self.streaks, alike, pool, seen, bits, step)
-        active = (streak for streak in streaks if holds and streak.is_suspicious and streak.last == step)
-        waits = union([watched.carry(tasks, streak.tag) for streak in active], len(tasks))
-        held = self.held.plus(seen.evidence.where(waits), step)
-        if not len(held):  # nearly always; what follows would find the same
-            return GuardedStep(
-                VerifierGuard(tuple(streak for streak in streaks if streak.ongoing)), None, NO_TASKS, held
-            )
-        covered = _covered(streaks, held, pool)
-        kept = tuple(streak for streak, own in zip(streaks, covered, strict=True) if streak.ongoing or own.any())
-        stays = union([own for streak, own in zip(streaks, covered, strict=True) if _retains(streak)], len(held))
-        guard, freed, own_tasks = VerifierGuard(kept, held.where(stays)), held.where(~stays), np.unique(tasks[waits])
-        return GuardedStep(guard, waits if len(own_tasks) else None, own_tasks, freed)
+            return self
+        return VerifierGuard(_followed(self.streaks, alike, pool, seen, bits, step))
 
-    def require_alarm(self, tag: str | None) -> None:
-        """Raise NothingToDecideError unless an alarm stands about the tag; None: any alarm."""
-        tags = [alarm.tag for alarm in self.alarms]
-        if not tags if tag is None else tag not in tags:
-            about = "" if tag is None else f" about the tag {tag!r}"
-            raise NothingToDecideError(f"no alarm of the verifier guard{about} stands")
-
-    def decided(
-        self, pool: Pool, decision: Decision, tag: str | None, *, step: int
-    ) -> tuple["VerifierGuard", HeldGroups]:
-        """Return the guard after a decision about alarms, and the groups that waited because of them.
-
-        Args:
-            pool: the tasks.
-            decision: see `Streak.decided`.
-            tag: whose alarms; None for all of the run.
-            step: how many steps closed.
-        """
-        chosen = [streak for streak in self.alarms if tag is None or streak.tag == tag]
-        decided = union(_covered(chosen, self.held, pool), len(self.held))
-        rest = (streak.decided(decision, step) if streak in chosen else streak for streak in self.streaks)
-        streaks = tuple(streak for streak in rest if streak is not None)
-        held = self.held.where(~decided)
-        left = zip(streaks, _covered(streaks, held, pool), strict=True)
-        kept = tuple(streak for streak, own in left if streak.ongoing or own.any())
-        return VerifierGuard(kept, held), self.held.where(decided)
-
-    def described(self, pool: Pool) -> tuple[VerifierAlarm, ...]:
+    def described(self) -> tuple[VerifierAlarm, ...]:
         """Return the alarms that stand, that of the whole run first."""
-        alarms = self.alarms
         return tuple(
             VerifierAlarm(
                 tag=streak.tag,
@@ -141,19 +74,12 @@ class VerifierGuard:
                 last_step=streak.last,
                 groups=streak.groups,
                 chance=streak.chance,
-                ongoing=streak.ongoing,
-                held=int(np.count_nonzero(own)),
             )
-            for streak, own in zip(alarms, _covered(alarms, self.held, pool), strict=True)
+            for streak in self.alarms
         )
 
 
 NO_ALARMS = VerifierGuard()
-
-
-def _retains(streak: Streak) -> bool:
-    """Say whether groups wait because of a streak."""
-    return streak.is_suspicious or streak.is_alarm
 
 
 def _alike(streaks: Iterable[Streak], pool: Pool, seen: SeenGroups, bits: list[int]) -> dict[str | None, Outcome]:
@@ -207,8 +133,8 @@ def _followed(
     seen: SeenGroups,
     bits: list[int],
     step: int,
-) -> list[Streak]:
-    """Return the streaks after a step; alarms that are over stand apart, also where nothing waits.
+) -> tuple[Streak, ...]:
+    """Return the streaks after a step.
 
     Args:
         streaks: before it.
@@ -217,20 +143,16 @@ def _followed(
         step: its number.
     """
     present, _, _ = _gathered(bits, [True] * len(bits))
-    over = {(streak.tag, streak.outcome): streak for streak in streaks if not streak.ongoing}
-    ongoing = {streak.tag: streak for streak in streaks if streak.ongoing}
-    for tag, streak in list(ongoing.items()):
-        is_absent = tag is not None and not pool.watched_tags.bit_of(tag) & present
-        if is_absent or alike.get(tag) == streak.outcome:
-            continue
-        if ongoing.pop(tag).is_alarm:
-            ended = streak._replace(ongoing=False)
-            earlier = over.get((tag, streak.outcome))
-            over[tag, streak.outcome] = ended if earlier is None else ended.joined(earlier)
+    ongoing = {
+        streak.tag: streak
+        for streak in streaks
+        if (streak.tag is not None and not pool.watched_tags.bit_of(streak.tag) & present)  # it has no groups here
+        or alike.get(streak.tag) == streak.outcome
+    }
     for outcome in OUTCOMES:
         if own := [tag for tag, found in alike.items() if found == outcome]:
             ongoing |= _grown(own, outcome, ongoing, pool, seen, step)
-    return sorted([*over.values(), *ongoing.values()], key=_order)
+    return tuple(sorted(ongoing.values(), key=_order))
 
 
 def _grown(
@@ -266,11 +188,5 @@ def _grown(
             yield tag, streak.with_step(chance, int(np.count_nonzero(own)), step)
 
 
-def _order(streak: Streak) -> tuple[bool, str, bool, str]:
-    return streak.tag is not None, streak.tag or "", streak.ongoing, streak.outcome
-
-
-def _covered(streaks: Iterable[Streak], held: HeldGroups, pool: Pool) -> list[Flags]:
-    """Return for each streak [R] which of the groups that wait are its own."""
-    tasks, watched = held.evidence.tasks, pool.watched_tags
-    return [watched.carry(tasks, streak.tag) & streak.covers(held.steps) for streak in streaks]
+def _order(streak: Streak) -> tuple[bool, str]:
+    return streak.tag is not None, streak.tag or ""

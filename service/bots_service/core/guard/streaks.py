@@ -17,14 +17,12 @@ from bots_service.core.attempts import AttemptRows, Attempts
 from bots_service.core.belief.protocol import Distributions
 from bots_service.core.checks import as_count, as_number
 from bots_service.core.evidence import Evidence
-from bots_service.core.guard import Decision
 
 Outcome = Literal["failed", "succeeded"]
 OUTCOMES: tuple[Outcome, ...] = ("failed", "succeeded")
 
 # That groups do so by chance: docs/verifier-guard.md has how often an alarm was false.
 ALARM = 1e-9
-SUSPICION = 1e-3  # evidence may wait from here on; where it was chance, it enters with a later step
 # Of one group, whatever the belief says. A task may change without a fault, so an alarm takes at least seven groups.
 LEAST_CHANCE = 0.05
 LIKELY = 0.5  # what is likelier tells nothing: over many steps even a slight error of the belief would add up
@@ -131,8 +129,6 @@ class Streak(NamedTuple):
     chance: how likely that is.
     groups: how many there were.
     since, last: its first and its last step.
-    ongoing: whether no step ended it.
-    accepted: whether somebody said that these rewards are right: until it ends, it raises no alarm.
     """
 
     tag: str | None
@@ -141,45 +137,17 @@ class Streak(NamedTuple):
     groups: int
     since: int
     last: int
-    ongoing: bool = True
-    accepted: bool = False
-
-    @property
-    def is_suspicious(self) -> bool:
-        """Whether its groups wait."""
-        return self.ongoing and self.chance <= SUSPICION and not self.accepted
 
     @property
     def is_alarm(self) -> bool:
         """Whether somebody should look at it."""
-        return self.chance <= ALARM and self.groups > 0 and not self.accepted
+        return self.chance <= ALARM
 
     def with_step(self, chance: float, groups: int, step: int) -> Self:
         """Return the streak with one more step; it begins again where it raised no alarm at once."""
-        if self.chance > ALARM and not self.accepted and step - self.since >= AT_ONCE:
+        if self.chance > ALARM and step - self.since >= AT_ONCE:
             return self._replace(chance=chance, groups=groups, since=step, last=step)
         return self._replace(chance=self.chance * chance, groups=self.groups + groups, last=step)
-
-    def covers(self, steps: Tasks) -> Flags:
-        """[R] whether each step is one of the streak's, or lies between them."""
-        return (steps >= self.since) & (steps <= self.last)
-
-    def joined(self, earlier: Self) -> Self:
-        """Return this alarm, which is over, together with an earlier one of the same tag and outcome."""
-        return self._replace(groups=self.groups + earlier.groups, since=earlier.since)
-
-    def decided(self, decision: Decision, step: int) -> Self | None:
-        """Return what is left of an alarm after a decision; None where it is over.
-
-        Args:
-            decision: after "release", the streak counts as right until it ends. After "drop", the groups of later steps
-                wait as well, and raise the alarm again.
-            step: how many steps closed.
-        """
-        if not self.ongoing:
-            return None
-        rest = self._replace(groups=0, since=step + 1, last=step)
-        return rest._replace(accepted=True, chance=1.0) if decision == "release" else rest
 
 
 def encoded(streaks: Sequence[Streak]) -> list[list[object]]:
@@ -197,10 +165,10 @@ def decoded(values: list[list[object]]) -> tuple[Streak, ...]:
 
 
 def _streak_of(*fields: object) -> Streak:
-    tag, outcome, chance, groups, since, last, ongoing, accepted = fields
-    if not isinstance(tag, str | None) or not isinstance(ongoing, bool) or not isinstance(accepted, bool):
+    tag, outcome, chance, groups, since, last = fields
+    if not isinstance(tag, str | None):
         raise TypeError(f"{fields} is no streak")
     if outcome == "failed" or outcome == "succeeded":  # noqa: PLR1714 - so mypy knows the type
         counts = as_count(groups), as_count(since), as_count(last)
-        return Streak(tag, outcome, as_number(chance), *counts, ongoing, accepted)
+        return Streak(tag, outcome, as_number(chance), *counts)
     raise ValueError(f"{outcome!r} is no outcome")

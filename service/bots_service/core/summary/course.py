@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bots_service.core.arrays import Counts, Floats, frozen
-from bots_service.core.costs import NO_COST_SUMS, CostSums
-from bots_service.core.summary.cost import no_rows, sums_of_row
 
 RECENT = 50  # steps; fewer are too noisy to show a run's present level
 TREND = 40  # points at most, the newest included: as many as a sparkline can show
@@ -19,12 +17,11 @@ TIMED = 21  # steps whose times are kept: the gaps between them say how long a s
 
 @dataclass(frozen=True, slots=True)
 class StepSums:
-    """Sums over some closed steps: reported and effective tasks, rollouts, and what these cost."""
+    """Sums over some closed steps: reported and effective tasks, and rollouts."""
 
     reported: int = 0
     effective: int = 0
     rollouts: float = 0.0
-    costs: CostSums = NO_COST_SUMS
 
     @property
     def effective_task_ratio(self) -> float | None:
@@ -37,7 +34,6 @@ class StepSums:
             self.reported + other.reported,
             self.effective + other.effective,
             self.rollouts + other.rollouts,
-            self.costs.plus(other.costs),
         )
 
 
@@ -47,7 +43,6 @@ class CourseSteps:
 
     seqs: [n] of the entries that closed them.
     reported, effective: [n] tasks; rollouts: [n] of these tasks.
-    costs: [n, 6] of these rollouts, as `sums_of_row` reads them.
     times: when the last of them closed, in seconds since 1970, UTC; at most TIMED.
     """
 
@@ -55,7 +50,6 @@ class CourseSteps:
     reported: Counts
     effective: Counts
     rollouts: Floats
-    costs: Floats
     times: Floats
 
     def __len__(self) -> int:
@@ -64,8 +58,7 @@ class CourseSteps:
     @property
     def sums(self) -> StepSums:
         """The sums over all of them."""
-        costs = sums_of_row(self.costs.sum(axis=0))
-        return StepSums(int(self.reported.sum()), int(self.effective.sum()), float(self.rollouts.sum()), costs)
+        return StepSums(int(self.reported.sum()), int(self.effective.sum()), float(self.rollouts.sum()))
 
     def followed_by(self, steps: "CourseSteps") -> "CourseSteps":
         """Return these steps and the next ones."""
@@ -74,7 +67,6 @@ class CourseSteps:
             np.concatenate([self.reported, steps.reported]),
             np.concatenate([self.effective, steps.effective]),
             np.concatenate([self.rollouts, steps.rollouts]),
-            np.concatenate([self.costs, steps.costs]),
             np.concatenate([self.times, steps.times])[-TIMED:],
         )
 
@@ -85,7 +77,6 @@ class CourseSteps:
             self.reported[:place],
             self.effective[:place],
             self.rollouts[:place],
-            self.costs[:place],
             _NO_NUMBER,
         )
 
@@ -96,7 +87,6 @@ class CourseSteps:
             frozen(self.reported[-count:].copy()),
             frozen(self.effective[-count:].copy()),
             frozen(self.rollouts[-count:].copy()),
-            frozen(self.costs[-count:].copy()),
             frozen(self.times.copy()),
         )
 
@@ -125,7 +115,7 @@ class UniformEstimates:
 
 _NOTHING = frozen(np.empty(0, np.int64))
 _NO_NUMBER = frozen(np.empty(0))
-NO_STEPS = CourseSteps(_NOTHING, _NOTHING, _NOTHING, _NO_NUMBER, frozen(no_rows()), _NO_NUMBER)
+NO_STEPS = CourseSteps(_NOTHING, _NOTHING, _NOTHING, _NO_NUMBER, _NO_NUMBER)
 NO_ESTIMATES = UniformEstimates(_NOTHING, _NO_NUMBER)
 
 

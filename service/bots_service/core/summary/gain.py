@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from bots_service.core.costs import NO_COST_SUMS, CostSums
-from bots_service.core.summary.cost import Saving, saving
 from bots_service.core.summary.course import RunCourse, StepSums
 
 GainSource = Literal["measured", "estimated"]
@@ -26,7 +24,6 @@ class Gain:
     own_ratio, uniform_ratio: the effective task ratios over these steps, of the run and of uniform sampling; their
         quotient is the factor. None where nothing is known.
     uniform_effective_task_ratio: what uniform sampling has over the last 50 of them; None as above.
-    tokens, seconds: what that saved in tokens and in accelerator seconds; None where no outcome said what it cost.
     """
 
     source: GainSource
@@ -38,8 +35,6 @@ class Gain:
     own_ratio: float | None
     uniform_ratio: float | None
     uniform_effective_task_ratio: float | None
-    tokens: Saving | None = None
-    seconds: Saving | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +69,7 @@ def measured_gain(baseline: str, steps: int, *, own: StepSums, uniform: StepSums
     ratio = uniform.effective_task_ratio
     factor, saved = _compared(own, 0.0 if ratio is None else own.reported * ratio)
     ratios = (own.effective_task_ratio, ratio, recent.effective_task_ratio)
-    savings = _savings(factor, own.costs, uniform.costs)
-    return Gain("measured", baseline, factor, saved, own.rollouts, steps, *ratios, *savings)
+    return Gain("measured", baseline, factor, saved, own.rollouts, steps, *ratios)
 
 
 def estimated_gain(course: RunCourse) -> Gain:
@@ -84,13 +78,7 @@ def estimated_gain(course: RunCourse) -> Gain:
     factor, saved = _compared(sums, expected or 0.0)
     uniform = None if expected is None or not sums.reported else expected / sums.reported
     ratios = (sums.effective_task_ratio, uniform, course.uniform_recent)
-    savings = _savings(factor, sums.costs, NO_COST_SUMS)
-    return Gain("estimated", None, factor, saved, sums.rollouts, course.steps, *ratios, *savings)
-
-
-def _savings(factor: float | None, own: CostSums, uniform: CostSums) -> list[Saving | None]:
-    """Return what was saved in tokens and in seconds."""
-    return [saving(factor, *sums) for sums in zip(own, uniform, strict=True)]
+    return Gain("estimated", None, factor, saved, sums.rollouts, course.steps, *ratios)
 
 
 def _compared(own: StepSums, expected: float) -> tuple[float | None, float | None]:

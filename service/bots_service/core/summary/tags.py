@@ -5,25 +5,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bots_service.core.arrays import Counts, Flags, Tasks, contained, frozen
-from bots_service.core.costs import NO_COST_SUMS, NO_COSTS, CostRows, CostSums, cost_sums
+from bots_service.core.arrays import Counts, Flags, contained, frozen
 from bots_service.core.entries import Report
 from bots_service.core.evidence import Evidence, joined
 from bots_service.core.groups import NOTHING_UNFINISHED
 from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.pool import Pool
-from bots_service.core.summary.cost import Cost, cost_of
 
 MOST_TAGS_LISTED = 100  # those with most tasks: a table of more is not readable
 
 
 @dataclass(frozen=True, slots=True)
 class StepEvidence:
-    """What a closed step showed, each group of rollouts once. step: its number; costs: what its rollouts cost."""
+    """What a closed step showed, each group of rollouts once. step: its number."""
 
     step: int
     evidence: Evidence
-    costs: CostRows = NO_COSTS
 
 
 def closed_steps_of(
@@ -32,7 +29,6 @@ def closed_steps_of(
     longest_lag: int,
     *,
     lease_s: float,
-    generators: bool,
     earlier: Iterable[Report] = (),
 ) -> list[StepEvidence]:
     """Return the steps that some reports closed, as the fold closed them, without outcomes that were too late to count.
@@ -42,7 +38,6 @@ def closed_steps_of(
         closings: the seqs of those that closed a step, in order, with the steps, and how many groups each had.
         longest_lag: how many steps late evidence may be and still count.
         lease_s: how long the lease of a task lasts.
-        generators: whether the tasks are generators.
         earlier: reports from just before, which may hold parts of groups that these complete.
     """
     found, open_step, step = list[StepEvidence](), NOTHING_OPEN, next(iter(closings.values()), (1, 0))[0] - 1
@@ -53,15 +48,12 @@ def closed_steps_of(
         whole, unfinished = unfinished.after(report, lease_s)
         for each in whole:
             made_at = step if each.made_at is None else min(each.made_at, step)
-            counts = step - made_at <= longest_lag
-            if counts:
+            if step - made_at <= longest_lag:
                 open_step = open_step.with_report(each.evidence, made_at, late=False)
-            open_step = open_step.with_costs(each.costs, counted=counts)
         if seq in closings:
             step, count = closings[seq]
-            closes, open_step = open_step.first(count, generators=generators)
-            groups = closes.groups(closes.whole(), generators=generators)
-            found.append(StepEvidence(step, groups, closes.costs))
+            closes, open_step = open_step.first(count)
+            found.append(StepEvidence(step, closes.whole()))
     return found
 
 
@@ -79,7 +71,6 @@ class TagRow:
     rollouts: how many rollouts of its tasks were reported.
     mean_pass_rate: mean over the reported tasks of the share of successful rollouts; null if none was reported.
     earlier_mean_pass_rate: the same over the steps before.
-    tokens, seconds: what the rollouts of its tasks cost; null where no outcome said it.
     """
 
     tag: str
@@ -92,8 +83,6 @@ class TagRow:
     rollouts: float
     mean_pass_rate: float | None
     earlier_mean_pass_rate: float | None
-    tokens: Cost | None
-    seconds: Cost | None
 
 
 def tag_rows(pool: Pool, steps: list[StepEvidence], earlier: list[StepEvidence]) -> list[TagRow]:
@@ -107,27 +96,9 @@ def tag_rows(pool: Pool, steps: list[StepEvidence], earlier: list[StepEvidence])
     available = len(pool) - len(pool.retired)
     now, before = (evidence_of_steps(some) for some in (steps, earlier))
     return [
-        _row(
-            tag,
-            tasks,
-            tasks / available,
-            now,
-            carried_by(pool, tag, now),
-            before,
-            carried_by(pool, tag, before),
-            costs_of_carriers(pool.tags[tag], steps),
-        )
+        _row(tag, tasks, tasks / available, now, carried_by(pool, tag, now), before, carried_by(pool, tag, before))
         for tag, tasks in listed_tags(pool)
     ]
-
-
-def costs_of_carriers(carriers: Tasks, steps: list[StepEvidence]) -> CostSums:
-    """Return what the rollouts of some tasks cost in all of these steps."""
-    sums = NO_COST_SUMS
-    for step in steps:
-        if len(step.costs):
-            sums = sums.plus(cost_sums(step.costs.where(contained(step.costs.tasks, (carriers,))), step.evidence))
-    return sums
 
 
 def listed_tags(pool: Pool) -> list[tuple[str, int]]:
@@ -158,7 +129,6 @@ def _row(
     carries: Flags,
     before: Evidence,
     carried: Flags,
-    costs: CostSums,
 ) -> TagRow:
     own = now.where(carries)
     reported, effective = len(own), int(np.count_nonzero(own.effective))
@@ -173,8 +143,6 @@ def _row(
         rollouts=float((own.successes + own.failures).sum()),
         mean_pass_rate=_mean_pass_rate(own),
         earlier_mean_pass_rate=_mean_pass_rate(before.where(carried)),
-        tokens=cost_of(costs.tokens),
-        seconds=cost_of(costs.seconds),
     )
 
 

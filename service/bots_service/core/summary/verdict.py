@@ -178,18 +178,11 @@ def _alarmed(facts: RunFacts) -> RunVerdict | None:
     if not facts.alarms:
         return None
     one = facts.alarms[0]
-    steps = f"since step {one.since_step}" if one.ongoing else f"from step {one.since_step} to {one.last_step}"
     reason = (
-        f"All {_rollouts_of(one.tag)} {one.outcome} {steps}: {one.groups} groups; by what the belief knew of these"
-        " tasks, that was next to impossible."
+        f"All {_rollouts_of(one.tag)} {one.outcome} since step {one.since_step}: {one.groups} groups; by what the"
+        " belief knew of these tasks, that was next to impossible."
     )
-    todo = (
-        "Groups are held out of the belief: release them if the rewards are right, drop them if they are wrong."
-        if any(alarm.held for alarm in facts.alarms)
-        else f"Once it is right again, rewind the run to step {one.since_step - 1}, so that the belief forgets the"
-        " wrong rewards; with verifier_guard the run holds such groups out of the belief."
-    )
-    return RunVerdict("verifier_suspect", reason, f"{_check_of(one.tag)} {todo}")
+    return RunVerdict("verifier_suspect", reason, f"{_check_of(one.tag)} {_rewind_to(one.since_step - 1)}")
 
 
 def _rollouts_of(tag: str | None) -> str:
@@ -199,6 +192,10 @@ def _rollouts_of(tag: str | None) -> str:
 def _check_of(tag: str | None) -> str:
     whose = "" if tag is None else " of these tasks"
     return f"Check the verifier{whose}, and whether the trainer loaded another checkpoint."
+
+
+def _rewind_to(step: int) -> str:
+    return f"Once it is right again, rewind the run to step {step}, so that the belief forgets the wrong rewards."
 
 
 def _suspect(facts: RunFacts) -> RunVerdict | None:
@@ -211,11 +208,7 @@ def _suspect(facts: RunFacts) -> RunVerdict | None:
             steps, groups, before = fall
             now = f"All {_rollouts_of(tag)} in the last {steps} steps {what}: {groups} groups"
             reason = f"{now}; before, {_percent(before, 0)} of the groups did."
-            advice = (
-                f"{_check_of(tag)} Once it is right again, rewind the run to step {facts.step - steps}, so that the"
-                " belief forgets the wrong rewards."
-            )
-            return RunVerdict("verifier_suspect", reason, advice)
+            return RunVerdict("verifier_suspect", reason, f"{_check_of(tag)} {_rewind_to(facts.step - steps)}")
     return None
 
 

@@ -50,7 +50,6 @@ class _EncodedSelection(msgspec.Struct, array_like=True, frozen=True):
     draws: bytes
     means: bytes
     effective: bytes
-    seeds: bytes | None
 
 
 def key_digest(key: str) -> str:
@@ -77,7 +76,6 @@ def encode_selection(selection: Selection, fingerprint: str) -> bytes:
             draws,
             means,
             effective,
-            None if selection.seeds is None else selection.seeds.astype("<i8").tobytes(),
         )
     )
 
@@ -95,16 +93,15 @@ def decode_selection(blob: bytes) -> tuple[str, Selection]:
         if found.format != FORMAT:
             raise DamagedStateError(f"a stored selection has format {found.format}; this version reads {FORMAT}")
         tasks = _array(found.tasks, "<i4")
-        seeds = None if found.seeds is None else _array(found.seeds, "<i8")
         numbers = [_array(array, "<f8") for array in (found.draws, found.means, found.effective)]
     except (msgspec.MsgspecError, ValueError) as error:
         raise DamagedStateError(f"the selection can't be read: {error}") from error
-    columns = numbers if seeds is None else [*numbers, seeds]
+    columns = numbers
     if any(len(array) != len(tasks) for array in columns):
         raise DamagedStateError("the selection's arrays have different lengths")
     draws, means, effective = numbers
     place = (found.id, found.epoch, found.step, found.seq, found.degraded, found.reused)
-    return found.fingerprint, Selection(*place, tasks, draws, means, effective, seeds)
+    return found.fingerprint, Selection(*place, tasks, draws, means, effective)
 
 
 def _array(blob: bytes, kind: str) -> NDArray[Any]:

@@ -9,12 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from bots_service.core.arrays import Floats, frozen
-from bots_service.core.costs import NO_COSTS, CostRows
-from bots_service.core.entries import Body, Forget, Fork, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
-from bots_service.core.evidence import Evidence
+from bots_service.core.entries import Body, Forget, Fork, Report, Rewind, SettingsChange
+from bots_service.core.evidence import Costs, Evidence
 from bots_service.core.groups import NO_PARTS, GroupParts
-from bots_service.core.guard import Decision
-from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.run_settings import settings_from
 from bots_service.core.walks import Walk, walk_numbers
 from bots_service.errors import DamagedStateError, InvalidSettingsError
@@ -69,18 +66,8 @@ def _tags(column: pa.ListArray) -> list[tuple[str, ...]]:
     return tags
 
 
-class CostsText(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a report's rollouts cost, as parallel lists: each task once; a list is empty where nothing was said."""
-
-    tasks: list[int]
-    tokens: list[float] = []
-    tokens_rollouts: list[float] = []
-    seconds: list[float] = []
-    seconds_rollouts: list[float] = []
-
-
 class PartsText(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Parts of groups, as parallel lists; tokens and seconds are empty where no part said what it cost."""
+    """Parts of groups, as parallel lists."""
 
     tasks: list[int]
     group_size: list[float]
@@ -89,16 +76,13 @@ class PartsText(msgspec.Struct, frozen=True, omit_defaults=True):
     failures: list[float]
     lowest: list[float]
     highest: list[float]
-    tokens: list[float | None] = []
-    seconds: list[float | None] = []
 
 
 class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report", omit_defaults=True):
     """A report: parallel lists of task indices, counts, and whether the group has a gradient; and a selection's walks.
 
     walks: part, turn, place and size of each.
-    costs: None where no outcome said what it cost.
-    aborted, parts, selection, at: as in `Report`.
+    tokens, seconds, aborted, parts, selection, at: as in `Report`.
     """
 
     tasks: list[int]
@@ -108,34 +92,18 @@ class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report", om
     made_at: int | None
     close: bool | None
     walks: list[tuple[int, int, int, int]] = []
-    costs: CostsText | None = None
+    tokens: float | None = None
+    seconds: float | None = None
     aborted: list[int] = []
     parts: PartsText | None = None
     selection: tuple[int, int] | None = None
     at: float | None = None
 
 
-class PastText(msgspec.Struct, frozen=True, tag_field="kind", tag="past_evidence"):
-    """Evidence from old logs: parallel lists, as in a report, and ages in steps."""
-
-    tasks: list[int]
-    successes: list[float]
-    failures: list[float]
-    effective: list[bool]
-    ages: list[float]
-
-
 class SettingsText(msgspec.Struct, frozen=True, tag_field="kind", tag="settings"):
     """A change of settings; entries of the first releases hold all of them, the unchanged ones too."""
 
     settings: dict[str, Any]
-
-
-class GuardDecisionText(msgspec.Struct, frozen=True, tag_field="kind", tag="guard_decision"):
-    """A decision about rewards that raised alarms; tag: whose, null for all."""
-
-    decision: Decision
-    tag: str | None
 
 
 class ForgetText(msgspec.Struct, frozen=True, tag_field="kind", tag="forget"):
@@ -159,16 +127,14 @@ class ForkText(msgspec.Struct, frozen=True, tag_field="kind", tag="fork"):
     state: bytes
 
 
-BodyText = ReportText | PastText | SettingsText | GuardDecisionText | ForgetText | RewindText | ForkText
+BodyText = ReportText | SettingsText | ForgetText | RewindText | ForkText
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[BodyText] = msgspec.json.Decoder(BodyText)
 
 KINDS: dict[type[Body], EntryKind] = {
     Report: "report",
-    PastEvidence: "past_evidence",
     SettingsChange: "settings",
-    GuardDecision: "guard_decision",
     Forget: "forget",
     Rewind: "rewind",
     Fork: "fork",
@@ -203,18 +169,15 @@ def _text_of(body: Body) -> BodyText:
             made_at=body.made_at,
             close=body.close,
             walks=[walk_numbers(walk) for walk in body.walks],
-            costs=_costs_text(body.costs),
+            tokens=body.costs.tokens or None,
+            seconds=body.costs.seconds or None,
             aborted=body.aborted.tolist(),
             parts=_parts_text(body.parts),
             selection=body.selection if any(body.selection) else None,
             at=body.at or None,
         )
-    if isinstance(body, PastEvidence):
-        return PastText(**_columns(body.aged.evidence), ages=_finite(body.aged.ages))
     if isinstance(body, SettingsChange):
         return SettingsText(body.values)
-    if isinstance(body, GuardDecision):
-        return GuardDecisionText(body.decision, body.tag)
     if isinstance(body, Forget):
         return ForgetText(body.tasks.tolist())
     if isinstance(body, Rewind):
@@ -231,29 +194,7 @@ def _columns(seen: Evidence) -> dict[str, list[Any]]:
     }
 
 
-def _costs_text(costs: CostRows) -> CostsText | None:
-    if not len(costs):
-        return None
-    columns = [
-        _finite(column) if column.any() else []
-        for pair in zip(costs.spent, costs.rollouts, strict=True)
-        for column in pair
-    ]
-    return CostsText(costs.tasks.tolist(), *columns)
-
-
-def _costs_of(text: CostsText | None) -> CostRows:
-    if text is None:
-        return NO_COSTS
-    nothing = [0.0] * len(text.tasks)
-    columns = [one or nothing for one in (text.tokens, text.seconds, text.tokens_rollouts, text.seconds_rollouts)]
-    if any(len(column) != len(nothing) for column in columns):
-        raise DamagedStateError("a journal entry can't be read: its costs differ in length")
-    return CostRows(np.array(text.tasks, np.int32), np.array(columns[:2]), np.array(columns[2:])).frozen()
-
-
 _COUNTS = ("group_size", "rollouts", "successes", "failures", "lowest", "highest")
-_COSTS = ("tokens", "seconds")
 
 
 def _parts_text(parts: GroupParts) -> PartsText | None:
@@ -267,24 +208,17 @@ def _parts_text(parts: GroupParts) -> PartsText | None:
         _finite(parts.failures),
         _finite(parts.lowest),
         _finite(parts.highest),
-        _said(parts.tokens),
-        _said(parts.seconds),
     )
-
-
-def _said(costs: Floats) -> list[float | None]:
-    """Return costs, None where one is unsaid; nothing if all are."""
-    return [] if np.isnan(costs).all() else [None if np.isnan(one) else one for one in costs.tolist()]
 
 
 def _parts_of(text: PartsText | None) -> GroupParts:
     if text is None:
         return NO_PARTS
-    columns = [getattr(text, name) or [None] * len(text.tasks) for name in (*_COUNTS, *_COSTS)]
+    columns = [getattr(text, name) for name in _COUNTS]
     if any(len(column) != len(text.tasks) for column in columns):
         raise DamagedStateError("a journal entry can't be read: its parts of groups differ in length")
     tasks = frozen(np.array(text.tasks, np.int32))
-    return GroupParts(tasks, *(frozen(np.array(column, np.float64)) for column in columns))  # None becomes NaN
+    return GroupParts(tasks, *(frozen(np.array(column, np.float64)) for column in columns))
 
 
 def _finite(numbers: Floats) -> list[float]:
@@ -294,7 +228,7 @@ def _finite(numbers: Floats) -> list[float]:
     return listed
 
 
-def _evidence_of(text: ReportText | PastText) -> Evidence:
+def _evidence_of(text: ReportText) -> Evidence:
     return Evidence(
         frozen(np.array(text.tasks, np.int32)),
         frozen(np.array(text.successes, np.float64)),
@@ -311,20 +245,16 @@ def _body_of(text: BodyText) -> Body:
             text.made_at,
             text.close,
             walks,
-            _costs_of(text.costs),
+            Costs(text.tokens or 0.0, text.seconds or 0.0),
             frozen(np.array(text.aborted, np.int32)),
             _parts_of(text.parts),
             text.selection or (0, 0),
             text.at or 0.0,
         )
-    if isinstance(text, PastText):
-        return PastEvidence(AgedEvidence(_evidence_of(text), frozen(np.array(text.ages, np.float64))))
     if isinstance(text, SettingsText):
         settings_from(text.settings)  # refuses what no version wrote
         values = text.settings.items()
         return SettingsChange({name: tuple(value) if isinstance(value, list) else value for name, value in values})
-    if isinstance(text, GuardDecisionText):
-        return GuardDecision(text.decision, text.tag)
     if isinstance(text, ForgetText):
         return Forget(frozen(np.array(text.tasks, np.int32)))
     if isinstance(text, RewindText):

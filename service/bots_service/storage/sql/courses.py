@@ -12,7 +12,6 @@ from sqlalchemy import BigInteger, Connection, TextClause, and_, bindparam, dele
 
 from bots_service.core.arrays import frozen
 from bots_service.core.entries import Rewind, SettingsChange
-from bots_service.core.summary.cost import WIDTH, sums_of_row
 from bots_service.core.summary.course import TIMED, CourseSteps, StepSums, UniformEstimates
 from bots_service.core.summary.verdict import RefusedReports, RunFindings
 from bots_service.ports.courses import CoursePart, Judgement, RunHead, RunNotes, SeqRange, WantedCourse, WantedSums
@@ -20,7 +19,7 @@ from bots_service.ports.records import RunRow
 from bots_service.storage.sql.answers import insert_missing
 from bots_service.storage.sql.codecs import decode_body
 from bots_service.storage.sql.database import Database, SqlRow
-from bots_service.storage.sql.history import COST_NAMES, visible_spans
+from bots_service.storage.sql.history import visible_spans
 from bots_service.storage.sql.runs import STANDING, run_of
 from bots_service.storage.sql.tables import datasets, judgements, runs
 
@@ -63,7 +62,6 @@ _DROP_OLDER = delete(judgements).where(judgements.c.run_id == bindparam("run"), 
 _findings = msgspec.json.Decoder(RunFindings)
 
 SUMMED = ("reported", "effective", "rollouts")
-_COSTS = ", ".join(f"coalesce(r.{name}, 0.0)" for name in COST_NAMES)
 MOST_VALUES = 512  # rows of them in one statement: more take longer to prepare than to run
 Values = tuple[int, ...]
 
@@ -74,7 +72,7 @@ _IN_RANGE = "r.run_id = wanted.run_id AND r.seq > wanted.behind AND r.seq <= wan
 _RECEIPTS = f"FROM wanted CROSS JOIN receipts r WHERE {_IN_RANGE}"
 _ENTRIES = f"FROM wanted CROSS JOIN journal r WHERE {_IN_RANGE}"
 _COUNTS = f"SELECT wanted.run_id, (SELECT count(*) FROM receipts r WHERE {_IN_RANGE}) FROM wanted"  # noqa: S608 - ours
-_STEPS = f"SELECT r.run_id, r.seq, r.reported, r.effective, r.rollouts, {_COSTS} {_RECEIPTS} AND r.closed"
+_STEPS = f"SELECT r.run_id, r.seq, r.reported, r.effective, r.rollouts {_RECEIPTS} AND r.closed"
 _TIMES = (
     "SELECT r.run_id, r.seq, coalesce(r.created_at, j.created_at) FROM wanted CROSS JOIN receipts r"  # noqa: S608 - ours
     f" LEFT JOIN journal j ON j.run_id = r.run_id AND j.seq = r.seq WHERE {_IN_RANGE} AND r.closed"
@@ -91,10 +89,7 @@ _SUM = (
     " AND r.step >= wanted.first_step AND r.step <= wanted.last_step)"
 )
 # A look at the steps for each sum, and no grouping: SQLite would put all rows in order for that.
-_SUMS, _COST_SUMS = (
-    f"SELECT place, {', '.join(_SUM.format(column=f'r.{name}') for name in names)} FROM wanted"  # noqa: S608 - ours
-    for names in (SUMMED, COST_NAMES)
-)
+_SUMS = f"SELECT place, {', '.join(_SUM.format(column=f'r.{name}') for name in SUMMED)} FROM wanted"  # noqa: S608 - ours
 
 
 class SqlCourses:
@@ -170,19 +165,8 @@ class SqlCourses:
             for place, one in enumerate(wanted)
             for entries in one.entries
         ]
-        costly = [value for value in values if wanted[value[0]].has_costs]
-
-        def job(connection: Connection) -> tuple[list[SqlRow], list[SqlRow]]:
-            statements = ((_SUMS, values), (_COST_SUMS, costly))
-            found, paid = (_found(connection, statement, some, _STEP_RANGES) for statement, some in statements)
-            return found, paid
-
-        found, paid = await self._database.read(job)
+        found = await self._database.read(lambda connection: _found(connection, _SUMS, values, _STEP_RANGES))
         sums = [StepSums()] * len(wanted)
-        for place, *numbers in paid:
-            if numbers[0] is not None:
-                costs = sums_of_row(np.array(numbers, np.float64))
-                sums[place] = sums[place].plus(StepSums(costs=costs))
         for place, reported, effective, rollouts in found:
             if reported is not None:  # None: no step of the range closed among these entries
                 sums[place] = sums[place].plus(StepSums(int(reported), int(effective), float(rollouts)))
@@ -237,7 +221,7 @@ def _read(connection: Connection, wanted: Sequence[WantedCourse]) -> dict[int, C
             changed[run_id] |= change.values
     timed = [(run_id, int(seqs[-TIMED:][0]) - 1, int(seqs[-1])) for run_id, (seqs, *_) in steps.items()]
     times = dict(_by_run(_found(connection, _TIMES, timed)))
-    none = [frozen(np.empty(0))] * (4 + WIDTH)
+    none = [frozen(np.empty(0))] * 4
     return {
         one.run_id: CoursePart(
             counts[one.run_id],
@@ -266,14 +250,13 @@ def _by_run(rows: list[SqlRow]) -> Iterator[tuple[int, list[np.ndarray]]]:
 
 def _steps(columns: list[np.ndarray], times: list[np.ndarray]) -> CourseSteps:
     """Return the steps. times: seqs and times of the last; between two of them there may be a hidden one."""
-    seqs, reported, effective, rollouts, *costs = columns
+    seqs, reported, effective, rollouts = columns
     closed, at = times[:2]
     return CourseSteps(
         frozen(seqs.astype(np.int64)),
         frozen(reported.astype(np.int64)),
         frozen(effective.astype(np.int64)),
         frozen(rollouts.astype(np.float64)),
-        frozen(np.stack(costs, axis=1).astype(np.float64)),
         frozen(at if len(closed) == min(len(seqs), TIMED) else at[np.isin(closed, seqs)]),
     )
 

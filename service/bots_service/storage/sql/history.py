@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
 from sqlalchemy import BigInteger, Connection, Double, bindparam, cast, func, select, text
 
-from bots_service.core.costs import NO_COST_SUMS, RESOURCES, CostSum, CostSums
 from bots_service.core.entries import Rewind
+from bots_service.core.evidence import Costs
 from bots_service.core.receipt import BINS, Calibration, Receipt, Tally
 from bots_service.errors import BotsError
 from bots_service.ports.courses import SeqRange
@@ -105,8 +104,6 @@ _WITHOUT = (
 )
 _TAIL = 1000  # entries: about 1 ms to search; missing receipts are mostly those of the last few
 _TALLY = tuple(Tally.__slots__)
-COST_COLUMNS = {"": "spent", "_rollouts": "rollouts", "_effective": "effective"}  # behind the name of a resource
-COST_NAMES = tuple(f"{resource}{column}" for resource in RESOURCES for column in COST_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,26 +186,9 @@ def _row(kept: Kept) -> dict[str, Any]:
         "new_tasks": receipt.new_tasks,
         "distinct_tasks": receipt.distinct_tasks,
         "skipped": receipt.skipped,
-        **_cost_columns(receipt.costs),
+        "tokens": receipt.costs.tokens,
+        "seconds": receipt.costs.seconds,
     } | {name: getattr(receipt.tally, name) for name in _TALLY}
-
-
-def _cost_columns(costs: CostSums) -> dict[str, float | int | None]:
-    return {
-        f"{resource}{column}": getattr(getattr(costs, resource), name) if costs != NO_COST_SUMS else None
-        for resource in RESOURCES
-        for column, name in COST_COLUMNS.items()
-    }
-
-
-def costs_of(row: SqlRow) -> CostSums:
-    """Return what a row says of costs; NULL stands for none."""
-    return CostSums(*(_cost_sum(row, resource) for resource in RESOURCES))
-
-
-def _cost_sum(row: SqlRow, resource: str) -> CostSum:
-    spent, rollouts, effective = (getattr(row, f"{resource}{column}") for column in COST_COLUMNS)
-    return CostSum(float(spent or 0.0), float(rollouts or 0.0), int(effective or 0))
 
 
 def receipt_of(row: SqlRow) -> Receipt:
@@ -227,7 +207,7 @@ def receipt_of(row: SqlRow) -> Receipt:
         calibration=_decoded(row.calibration),
         new_tasks=row.new_tasks,
         distinct_tasks=row.distinct_tasks,
-        costs=costs_of(row),
+        costs=Costs(row.tokens, row.seconds),
         skipped=row.skipped,
     )
 
@@ -260,7 +240,7 @@ _POINTS = (
         func.min(receipts.c.step).label("first_step"),
         func.max(receipts.c.step).label("last_step"),
         func.max(receipts.c.seq).label("seq"),
-        *(func.sum(receipts.c[name]).label(name) for name in (*_SUMS, *COST_NAMES)),
+        *(func.sum(receipts.c[name]).label(name) for name in _SUMS),
         _weighed(receipts.c.brier).label("squared_error"),
         _weighed(receipts.c.log_loss).label("log_loss"),
     )
@@ -311,7 +291,6 @@ def _point(rows: list[SqlRow], end: SqlRow) -> CurvePoint:
         brier=_mean((row.squared_error for row in rows), sums["rollouts"]),
         log_loss=_mean((row.log_loss for row in rows), sums["rollouts"]),
         time=end.time,
-        costs=reduce(CostSums.plus, map(costs_of, rows)),
         **sums,
     )
 

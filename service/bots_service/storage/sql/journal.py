@@ -13,8 +13,6 @@ from bots_service.core.entries import (
     Entry,
     Forget,
     Fork,
-    GuardDecision,
-    PastEvidence,
     Report,
     Rewind,
     SettingsChange,
@@ -84,8 +82,6 @@ def _nbytes(entry: Entry) -> int:
     body = entry.body
     if isinstance(body, Report):
         return ENTRY_BYTES + body.evidence.nbytes + body.parts.nbytes
-    if isinstance(body, PastEvidence):
-        return ENTRY_BYTES + body.aged.evidence.nbytes + body.aged.ages.nbytes
     return ENTRY_BYTES + (len(body.state) if isinstance(body, Fork) else 0)
 
 
@@ -145,19 +141,16 @@ def entries_before(
 
 def _told(body: Body) -> dict[str, Any]:
     """Return what a page tells of a body."""
-    if isinstance(body, Report | PastEvidence):
-        seen = body.evidence if isinstance(body, Report) else body.aged.evidence
-        rollouts, tasks = float(seen.successes.sum() + seen.failures.sum()), len(seen)
-        if isinstance(body, Report):
-            rollouts += float(body.parts.successes.sum() + body.parts.failures.sum())
-            tasks += len(np.unique(body.parts.tasks))
+    if isinstance(body, Report):
+        seen, parts = body.evidence, body.parts
+        rollouts = float(seen.successes.sum() + seen.failures.sum())
+        rollouts += float(parts.successes.sum() + parts.failures.sum())
+        tasks = len(seen) + len(np.unique(parts.tasks))
         return {"tasks": tasks, "effective": int(seen.effective.sum()), "rollouts": rollouts}
     if isinstance(body, Forget):
         return {"tasks": len(body.tasks)}
     if isinstance(body, Rewind):
         return {"to_step": body.to_step}
-    if isinstance(body, GuardDecision):
-        return {"decision": body.decision, "tag": body.tag}
     return {"changed": body.values} if isinstance(body, SettingsChange) else {}
 
 

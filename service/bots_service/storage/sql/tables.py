@@ -175,13 +175,8 @@ receipts = Table(
     Column("new_tasks", Integer, nullable=False),
     Column("distinct_tasks", Integer, nullable=False),
     Column("calibration", LargeBinary),  # little-endian doubles: rollouts, predicted and solved, by bins
-    # Of a resource: what was spent, the rollouts and the effective tasks that it covers; NULL without any costs.
-    Column("tokens", Double),
-    Column("tokens_rollouts", Double),
-    Column("tokens_effective", Integer),
-    Column("seconds", Double),
-    Column("seconds_rollouts", Double),
-    Column("seconds_effective", Integer),
+    Column("tokens", Double, nullable=False),
+    Column("seconds", Double, nullable=False),
     Column("skipped", Text),  # why the fold skipped the entry
 )
 Index("ix_receipts_step", receipts.c.run_id, receipts.c.step, receipts.c.seq)

@@ -1,10 +1,8 @@
 """What a run's reports said of one task: read backward from the newest entry, a part of the journal at a time."""
 
 import msgspec
-import numpy as np
 from sqlalchemy import BigInteger, Connection, bindparam, select
 
-from bots_service.core.arrays import Floats
 from bots_service.core.entries import Report
 from bots_service.core.evidence import sum_by_task
 from bots_service.errors import DamagedStateError
@@ -97,7 +95,6 @@ def _visit(row: SqlRow, task: int, spans: list[SeqRange]) -> LoggedVisit | None:
     trials = successes + float(seen.failures.sum() + parts.failures.sum())
     if not trials:  # all of these were aborted
         return None
-    tokens, seconds = body.costs.said_of(task)
     return LoggedVisit(
         seq=row.seq,
         step=row.step,
@@ -105,21 +102,7 @@ def _visit(row: SqlRow, task: int, spans: list[SeqRange]) -> LoggedVisit | None:
         trials=trials,
         is_effective=bool(seen.effective.any()),
         group_size=None if len(seen) else float(parts.group_size[-1]),
-        tokens=_said(tokens, parts.tokens),
-        seconds=_said(seconds, parts.seconds),
         is_late=None if row.step is None else row.late + row.expired > 0,
         is_hidden=not any(span.after < row.seq <= span.last for span in spans),
         created_at=row.created_at,
     )
-
-
-def _said(whole: float | None, parts: Floats) -> float | None:
-    """Return what a task cost in a report, None if it doesn't say it.
-
-    Args:
-        whole: of its whole group, None if unsaid.
-        parts: of parts of its group, NaN where unsaid.
-    """
-    if not len(parts) or np.isnan(parts).all():
-        return whole
-    return float(np.nansum(parts)) + (whole or 0.0)

@@ -7,7 +7,6 @@ import { differingSettings } from "./compare-choice.js";
 import { ratioDifference } from "./differences.js";
 import { element, table } from "./dom.js";
 import { UNKNOWN, count, decimal, factor, percent, unbroken } from "./format.js";
-import { RESOURCES, amount } from "./run-cost.js";
 import { RECENT, calibrationError } from "./series.js";
 import { written } from "./settings.js";
 import { doubtOf } from "./verdict.js";
@@ -21,7 +20,6 @@ const heading = (setting) => (setting[0].toUpperCase() + setting.slice(1)).repla
  */
 export function comparisonTable(compared, baseline) {
   const other = compared.find(({ name }) => name === baseline);
-  const costs = RESOURCES.filter(({ name }) => compared.some(({ summary }) => summary[name]));
   const columns = [
     { name: "Run" },
     number("Effective task ratio", `last ${RECENT} steps`),
@@ -30,10 +28,9 @@ export function comparisonTable(compared, baseline) {
     number("Effective tasks", "of reported"),
     number("Rollouts", "steps"),
     number("Tasks met"),
-    ...costs.map(({ title, each }) => number(title, each)),
     number("Calibration error", "last steps"),
   ];
-  const rows = compared.map((one) => [runName(one, baseline), ...numbers(one, other, costs)]);
+  const rows = compared.map((one) => [runName(one, baseline), ...numbers(one, other)]);
   return scrolling("Comparison of runs", columns, rows);
 }
 
@@ -65,7 +62,7 @@ const runName = ({ name, place, run }, baseline) =>
     name === baseline ? element("span", { class: "tag" }, "baseline") : null,
   );
 
-function numbers({ summary, run, points, calibration }, other, costs) {
+function numbers({ summary, run, points, calibration }, other) {
   const { reported, effective, rollouts } = summary;
   return [
     [percent(reported ? effective / reported : null), percent(summary.effective_task_ratio)],
@@ -76,12 +73,9 @@ function numbers({ summary, run, points, calibration }, other, costs) {
     [count(effective), count(reported)],
     [count(rollouts), count(summary.step)],
     percent(run.coverage.reached_share),
-    ...costs.map(({ name, size }) => costOf(summary[name], size)),
     [decimal(calibrationError(calibration)), count(calibration.steps)],
   ];
 }
-
-const costOf = (cost, size) => [amount(cost ? cost.spent / size : null), amount(cost?.per_effective)];
 
 const inPoints = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;
 

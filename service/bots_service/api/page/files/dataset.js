@@ -160,9 +160,9 @@ function frame(dataset, on) {
   return { node, facts, headline: result, chooser: list, charts, numbers };
 }
 
-function factsOf({ tasks, profiles, reference_models: models, tags, description, generators, predictions }) {
+function factsOf({ tasks, profiles, reference_models: models, tags, description, repeatable, predictions }) {
   const parts = [
-    [tasks, generators ? "generator" : "task"],
+    [tasks, repeatable ? "repeatable task" : "task"],
     [models.length && profiles, "profile", " of pass rates"],
     [Object.keys(tags).length, "tag"],
   ];

@@ -1,7 +1,5 @@
 // The entries of a journal as a reader wants them: many equal ones in one line, and what was not loaded as a gap.
 
-const MANY = new Set(["report", "past_evidence"]); // kinds of which there are thousands
-
 /**
  * Return the lines for some entries, newest first: {kind, entries} each, and {kind: "gap", first, last} for reports
  * that were not loaded.
@@ -21,7 +19,7 @@ export function linesOf(entries, isWhole) {
   return lines;
 }
 
-const isEqual = (one, other) => MANY.has(one.kind) && one.kind === other.kind && one.hidden === other.hidden;
+const isEqual = (one, other) => one.kind === "report" && other.kind === "report" && one.hidden === other.hidden;
 
 /** Return the sum of a number over entries. */
 export const sum = (entries, name) => entries.reduce((total, entry) => total + (entry[name] ?? 0), 0);

@@ -46,16 +46,8 @@ const WORDS = {
     many(entry.tasks, "task"),
     joined(atStep(entry), `${count(entry.effective)} effective`, many(entry.rollouts, "rollout")),
   ],
-  past_evidence: (entry) => [
-    `${many(entry.rollouts, "rollout")} from old logs`,
-    joined(atStep(entry), many(entry.tasks, "outcome")),
-  ],
   rewind: (entry) => [`Rewind to step ${count(entry.to_step)}`, `entry ${count(entry.seq)}`],
   settings: (entry) => ["Settings changed", joined(changes(entry.changed ?? {}), atStep(entry))],
-  guard_decision: (entry) => [
-    `Held groups ${{ release: "released", drop: "dropped" }[entry.decision]}`,
-    joined(entry.tag === null ? "" : `tag ${entry.tag}`, atStep(entry)),
-  ],
   forget: (entry) => [`${many(entry.tasks, "task")} forgotten`, atStep(entry) ?? ""],
   fork: (entry) => ["Start from another run", atStep(entry) ?? ""],
 };
@@ -72,11 +64,8 @@ function group({ kind, entries }, opened) {
   const steps = stepsOf(entries);
   const range = steps && `steps ${count(steps.first)} to ${count(steps.last)}`;
   const ratio = percent(sum(entries, "effective") / sum(entries, "tasks"));
-  const about =
-    kind === "report"
-      ? joined(range, `${rollouts} rollouts`, `${ratio} effective`)
-      : `${rollouts} rollouts from old logs`;
-  const title = many(entries.length, kind === "report" ? "report" : "import");
+  const about = joined(range, `${rollouts} rollouts`, `${ratio} effective`);
+  const title = many(entries.length, "report");
   const summary = element(
     "summary",
     { "data-name": `${kind} ${entries.at(-1).seq}` },

@@ -8,15 +8,13 @@ import { get } from "./service.js";
 const NEWEST = 50;
 const OLDER = 200; // as many as the service gives at a time
 const MOST = 2000; // loaded at a time: a page that is left open for days stays small
-const MARKS = ["settings", "guard_decision", "forget", "rewind", "fork", "past_evidence"];
+const MARKS = ["settings", "forget", "rewind", "fork"];
 const KINDS = {
   "": "all entries",
   report: "reports",
   settings: "settings",
-  guard_decision: "guard decisions",
   forget: "forgotten tasks",
   rewind: "rewinds",
-  past_evidence: "old logs",
 };
 
 /** Return the card: {node, refresh}. path: of the run. */

@@ -1,10 +1,9 @@
-// A run's numbers: four tiles, some more where its cost is known, and a line of facts. What it gained is computed by the
-// service alone, so that every page agrees.
+// A run's numbers: four tiles, and a line of facts. What it gained is computed by the service alone, so that every page
+// agrees.
 
 import { element, fill } from "./dom.js";
 import { UNKNOWN, ago, compact, count, decimal, factor, percent } from "./format.js";
 import { RECENT, before, calibrationError, recentRates, recentRatios } from "./series.js";
-import { costTiles } from "./run-cost.js";
 import { bars, course, fact, pointsDelta, tile } from "./tiles.js";
 
 const WITHIN = `vs the ${RECENT} steps before`;
@@ -33,12 +32,7 @@ const waiting = () =>
   ["Effective task ratio", "vs uniform", "Rollouts saved", "Tasks met"].map((name) => tile(name, "\u00a0", "\u00a0"));
 
 function tilesOf(summary, found) {
-  return [
-    ratioTile(summary, found),
-    ...(summary.strategy === "uniform" ? [] : gainTiles(summary)),
-    metTile(found),
-    ...costTiles(summary),
-  ];
+  return [ratioTile(summary, found), ...(summary.strategy === "uniform" ? [] : gainTiles(summary)), metTile(found)];
 }
 
 const NOT_YET = "no step has closed yet";
@@ -106,6 +100,8 @@ function factsOf(summary, { run, row, points, calibration }) {
     ),
     fact("In flight", `${count(leased)} tasks`),
     refused && fact("Refused reports", [count(refused.count), ", last ", ago(refused.last_at)], refused.reason),
+    run.totals.tokens ? fact("Tokens", compact(run.totals.tokens)) : null,
+    run.totals.seconds ? fact("GPU hours", compact(run.totals.seconds / 3600)) : null,
     run.pending ? fact("Open step", `${count(run.pending)} tasks`) : null,
     run.epoch ? fact("Rewound", `${count(run.epoch)} ${run.epoch === 1 ? "time" : "times"}`) : null,
   ];

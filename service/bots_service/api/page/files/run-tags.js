@@ -2,7 +2,6 @@
 
 import { element, fill, table } from "./dom.js";
 import { count, percent } from "./format.js";
-import { RESOURCES, amount } from "./run-cost.js";
 
 const SHOWN = 12; // tags; the others open with a click
 const WIDTH = 90;
@@ -52,8 +51,6 @@ function more(tags, owed) {
 }
 
 function tagsTable(caption, tags, owed) {
-  const costs = RESOURCES.filter(({ name }) => tags.some((tag) => tag[name]));
-  const columns = [...COLUMNS, ...costs.map(({ each }) => ({ name: each, number: true }))];
   const rows = tags.map((tag) => [
     element("span", { class: "tag" }, tag.tag),
     count(tag.tasks),
@@ -63,10 +60,9 @@ function tagsTable(caption, tags, owed) {
     bar(tag.effective_task_ratio, null, ""),
     bar(tag.mean_pass_rate, tag.earlier_mean_pass_rate, "before"),
     count(tag.rollouts),
-    ...costs.map(({ name }) => amount(tag[name]?.per_effective)),
   ]);
   const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": caption };
-  return element("div", region, table(caption, columns, rows));
+  return element("div", region, table(caption, COLUMNS, rows));
 }
 
 /** Return a share as a bar with its number, and a tick at what it is compared with. */

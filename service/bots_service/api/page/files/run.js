@@ -9,7 +9,6 @@ import { marksOf } from "./marks.js";
 import { runCharts } from "./run-charts.js";
 import { runNumbers } from "./run-numbers.js";
 import { tagsPanel } from "./run-tags.js";
-import { heldGroups } from "./run-held.js";
 import { RECENT } from "./series.js";
 import { get } from "./service.js";
 import { tasksSummary } from "./tasks-summary.js";
@@ -24,7 +23,6 @@ export function showRun(dataset, run, caller) {
   const path = ["datasets", dataset, "runs", run];
   const parts = {
     verdict: verdictLine(),
-    held: heldGroups(path, caller, () => (shown = "")),
     numbers: runNumbers(),
     charts: runCharts(),
     tags: tagsPanel(),
@@ -62,7 +60,7 @@ export function showRun(dataset, run, caller) {
   return { node, trail, refresh };
 }
 
-function layout(dataset, run, { verdict, held, numbers, charts, tags, tasks, doings, acts, advice }) {
+function layout(dataset, run, { verdict, numbers, charts, tags, tasks, doings, acts, advice }) {
   const heading = element(
     "div",
     { class: "heading wide" },
@@ -71,7 +69,7 @@ function layout(dataset, run, { verdict, held, numbers, charts, tags, tasks, doi
     element("a", { class: "button", href: datasetHref(dataset) }, "Compare runs"),
     acts.node,
   );
-  const top = [heading, verdict.node, held.node, ...numbers.nodes, advice];
+  const top = [heading, verdict.node, ...numbers.nodes, advice];
   return element("div", { class: "grid" }, top, charts.nodes, tags.node, tasks.node, doings.nodes);
 }
 
@@ -92,8 +90,7 @@ async function all(path, { gain }) {
   return { run, row, points, outlooks, calibration, uniform: uniform?.points ?? null, tags, marks };
 }
 
-function show({ held, tags, acts, advice }, found) {
-  held.show(found.run.alarms);
+function show({ tags, acts, advice }, found) {
   tags.show(found.tags, found.run.mix);
   acts.refresh(found.run);
   advice.hidden = !found.run.advice.length;

@@ -20,7 +20,6 @@ export const SETTINGS = {
     only: BOTS,
   },
   mix: { usual: {}, meaning: "weight of each tag among the selected tasks", none: "no mix" },
-  verifier_guard: { usual: false, meaning: "holds rewards that look wrong out of the belief" },
   reward_range: { usual: [0, 1], meaning: "rewards that count as 0 and as 1" },
   lease_seconds: { usual: 3600, meaning: "how long a selected task is reserved, in seconds" },
   seed: { usual: 0, meaning: "random seed" },

@@ -2,7 +2,6 @@
 
 import { element, fill, say } from "./dom.js";
 import { count, decimal, percent, unbroken } from "./format.js";
-import { amount } from "./run-cost.js";
 import { taskHistory } from "./task-history.js";
 import { interval, lastTried, segmentOf, tagsOf } from "./tasks-table.js";
 import { WHY_NOT } from "./retiring.js";
@@ -134,16 +133,6 @@ function factsOf(task, target) {
     ["Attempts", isTried ? `${count(task.attempts)} rollouts in ${count(task.visits)} visits` : "never tried"],
     ["Successes", isTried ? `${count(task.successes)} (${percent(task.successes / task.attempts)})` : "–"],
     ["Last tried", lastTried(task)],
-    ...costsOf(task),
   ];
   return pairs.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)));
 }
-
-/** Return what the task's rollouts cost, as far as reports said it. */
-const costsOf = ({ tokens, seconds }) =>
-  [
-    ["Tokens", tokens],
-    ["GPU seconds", seconds],
-  ]
-    .filter(([, spent]) => spent !== null)
-    .map(([name, spent]) => [name, amount(spent)]);

@@ -2,7 +2,6 @@
 
 import { element, fill, say } from "./dom.js";
 import { ago, count, decimal, percent } from "./format.js";
-import { amount as spent } from "./run-cost.js";
 import { get } from "./service.js";
 
 const PAGE = 50;
@@ -80,20 +79,11 @@ function row(visit) {
 /** 3 -> "3", 2.5 -> "2.50": a shaped reward counts in part. */
 const amount = (successes) => (Number.isInteger(successes) ? count(successes) : decimal(successes, 2));
 
-const notesOf = ({ late, hidden, group_size: size, tokens, seconds }) => [
-  size === null ? null : element("span", { class: "cost soft" }, `of a group of ${count(size)}`),
-  costOf(tokens, seconds),
+const notesOf = ({ late, hidden, group_size: size }) => [
+  size === null ? null : element("span", { class: "part soft" }, `of a group of ${count(size)}`),
   late ? element("span", { class: "tag", title: "The report came after its step had closed" }, "late") : null,
   hidden ? element("span", { class: "tag", title: "Undone by a rewind" }, "undone") : null,
 ];
-
-function costOf(tokens, seconds) {
-  const known = [
-    tokens === null ? null : `${spent(tokens)} tokens`,
-    seconds === null ? null : `${spent(seconds)} GPU seconds`,
-  ].filter((text) => text !== null);
-  return known.length ? element("span", { class: "cost soft" }, known.join(", ")) : null;
-}
 
 /** Return a visit's rollouts: a dot for each, filled where it succeeded; of many, the share as a bar. */
 function rollouts(successes, trials) {

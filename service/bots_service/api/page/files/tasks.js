@@ -12,7 +12,6 @@ import { csvButton, tasksFilters } from "./tasks-filters.js";
 import { tasksList } from "./tasks-list.js";
 
 const FILTERS = ["segment", "search", "tag", "sort"];
-const GENERATED = " Each is a generator, of which your trainer makes a fresh task at each draw.";
 const AGAIN_MS = 10000; // a page that nobody touches is loaded again this often, if the run has changed
 
 /** Return the view. query: of the address; caller: who looks. */
@@ -24,7 +23,6 @@ export function showTasks(dataset, run, query, caller) {
   let asked = askedBy(query);
   let isOurs = false; // whether the drawer was opened from this list, so that Back closes it
   let [target, shown, at] = [null, null, 0];
-  let isGenerated = false; // whether the dataset's tasks are generators
 
   const hrefOf = (change) => tasksHref(dataset, run, { ...asked, ...change });
   const howNow = () => (asked.segment === "retired" ? "restore" : "retire");
@@ -93,14 +91,13 @@ export function showTasks(dataset, run, query, caller) {
     if (row) {
       filters.offer(Object.keys(row.tags));
       list.node.classList.toggle("untagged", Object.keys(row.tags).length === 0);
-      isGenerated = row.generators;
     }
     const version = `${now.epoch}.${now.seq}.${now.created_at}`;
     if (version === shown || Date.now() - at < AGAIN_MS) return;
     target = now.settings.target;
     say(
       about,
-      `Run ${run} of ${dataset}, at step ${count(now.step)}. Target success probability: ${decimal(target, 2)}.${isGenerated ? GENERATED : ""}`,
+      `Run ${run} of ${dataset}, at step ${count(now.step)}. Target success probability: ${decimal(target, 2)}.`,
     );
     const isLoaded = await (shown === null ? list.show(filtersNow(), target) : list.reload());
     drawer.refresh(target);
