@@ -115,7 +115,7 @@ class DenseRun:
         wanted = self.settings.tasks_per_step
         full = report.close is None and pending > 0 if wanted is None else pending >= wanted
         if report.close or full:
-            later = self._next_step(wanted) if full and wanted and report.at and not report.close else []
+            later = self._next_step(wanted) if full and wanted and not report.close else []
             self.close()
             self.waiting = [(*row[:4], max(row[4], self.step - 64)) for row in later]
 
@@ -344,7 +344,7 @@ def in_parts(draw, report: Report, tasks: int, seq: int) -> Report:
 
 
 def _some_of(draw: st.DrawFn, values: dict[str, Any]) -> dict[str, Any]:
-    """A change names what changes: one setting, some, or all of them as the first releases wrote."""
+    """A change names what changes: one setting, some, or all of them."""
     names = draw(st.one_of(st.just(set(values)), st.sets(st.sampled_from(sorted(values)))))
     return {name: value for name, value in values.items() if name in names}
 

@@ -18,7 +18,7 @@ def closings(belief: str, *reports: list[int]) -> tuple[list[int], list[int]]:
     state, counts = fresh_state(settings_from({"belief": belief, "tasks_per_step": 4}), POOL), []
     for seq, tasks in enumerate(reports, start=1):
         told = Report(evidence_of(*((task, 1.0, 3.0) for task in tasks)), 0, None)
-        body = replace(told, costs=Costs(float(len(tasks))), at=1e9)
+        body = replace(told, costs=Costs(float(len(tasks))))
         state, receipt = advance(state, Entry(seq, 0, POOL.profiles, body), POOL)
         if receipt.closed:
             counts.append(receipt.tally.reported)
@@ -40,14 +40,7 @@ def test_what_waits_for_long_is_never_too_old_to_fold(belief: str):
     state = fresh_state(settings_from({"belief": belief, "tasks_per_step": 2}), POOL)
     for seq in range(1, 200):
         tasks = [seq % 20, (seq + 1) % 20, (seq + 2) % 20][: 2 + seq % 2]
-        body = Report(evidence_of(*((task, 1.0, 3.0) for task in tasks)), max(state.step - 64, 0), None, at=1e9)
+        body = Report(evidence_of(*((task, 1.0, 3.0) for task in tasks)), max(state.step - 64, 0), None)
         state, receipt = advance(state, Entry(seq, 0, POOL.profiles, body), POOL)
         assert receipt.closed
     assert state.step == 199
-
-
-def test_a_report_of_the_first_version_closes_a_step_whole():
-    state = fresh_state(settings_from({"tasks_per_step": 2}), POOL)
-    body = Report(evidence_of(*((task, 1.0, 3.0) for task in range(3))), 0, None)
-    state, receipt = advance(state, Entry(1, 0, POOL.profiles, body), POOL)
-    assert (receipt.tally.reported, state.open_step.tasks) == (3, 0)

@@ -21,7 +21,7 @@ class Report:
     aborted: tasks of which nothing came.
     parts: of groups that are not whole yet.
     selection: the seq of the tasks' selection, and its place among the selections at that seq.
-    at: when the service took the report, in seconds since 1970; 0 in entries of 0.1, whose reports closed a step whole.
+    at: when the service took the report, in seconds since 1970.
     """
 
     evidence: Evidence

@@ -124,7 +124,7 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
     try:
         state, skipped = _changed(state, entry, pool, base), None
     except InvalidSettingsError as error:
-        # The service appends no change that the state does not allow. Earlier versions did.
+        # The service appends no change that the state does not allow; an import may fold one under other settings.
         state, skipped = replace(state, seq=entry.seq), str(error)
     return state, _receipt(state, tally(NO_EVIDENCE), skipped=skipped)
 
@@ -325,8 +325,6 @@ def _parted(settings: RunSettings, report: Report, open_step: OpenStep) -> tuple
         return (open_step if report.close is None and pending > 0 else None), NOTHING_OPEN
     if pending < size:
         return None, open_step
-    if not report.at:
-        return open_step, NOTHING_OPEN
     return open_step.first(pending - pending % size)
 
 

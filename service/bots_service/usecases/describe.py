@@ -69,6 +69,8 @@ class RunDescription:
     estimates: dict[str, float]
     rollouts_per_task: float | None
     pending: int
+    unfinished_groups: int
+    aborting_tasks: int
     totals: Totals
     leased: int
     degraded: bool
@@ -76,8 +78,6 @@ class RunDescription:
     advice: tuple[str, ...]
     mix: tuple[MixShare, ...]
     alarms: tuple[VerifierAlarm, ...]
-    unfinished_groups: int = 0
-    aborting_tasks: int = 0
 
     @classmethod
     def of(cls, run: OpenRun, state: RunState, *, leased: int, degraded: bool) -> Self:

@@ -74,7 +74,7 @@ class ReadCalibration:
     async def __call__(self, dataset: str, run: str, steps: int) -> tuple[int, Calibration]:
         """Return of how many steps it is, and the sums over them.
 
-        Steps without outcomes, and those that an older version of the service closed, tell nothing of predictions.
+        Steps without outcomes tell nothing of predictions.
 
         Args:
             dataset: the run's.

@@ -97,11 +97,11 @@ class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report", om
     aborted: list[int] = []
     parts: PartsText | None = None
     selection: tuple[int, int] | None = None
-    at: float | None = None
+    at: float = 0.0
 
 
 class SettingsText(msgspec.Struct, frozen=True, tag_field="kind", tag="settings"):
-    """A change of settings; entries of the first releases hold all of them, the unchanged ones too."""
+    """A change of settings."""
 
     settings: dict[str, Any]
 
@@ -174,7 +174,7 @@ def _text_of(body: Body) -> BodyText:
             aborted=body.aborted.tolist(),
             parts=_parts_text(body.parts),
             selection=body.selection if any(body.selection) else None,
-            at=body.at or None,
+            at=body.at,
         )
     if isinstance(body, SettingsChange):
         return SettingsText(body.values)
@@ -249,7 +249,7 @@ def _body_of(text: BodyText) -> Body:
             frozen(np.array(text.aborted, np.int32)),
             _parts_of(text.parts),
             text.selection or (0, 0),
-            text.at or 0.0,
+            text.at,
         )
     if isinstance(text, SettingsText):
         settings_from(text.settings)  # refuses what no version wrote
