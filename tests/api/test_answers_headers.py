@@ -9,7 +9,7 @@ from tests.api.pools import RUN, make_dataset, require_problem, solved
 
 
 @pytest.mark.parametrize(
-    "path", ["/livez", "/readyz", "/version", "/whoami", RUN, "/datasets/guru/export", "/docs", "/metrics", "/none"]
+    "path", ["/livez", "/readyz", "/version", "/whoami", RUN, f"{RUN}/export", "/docs", "/metrics", "/none"]
 )
 async def test_no_answer_may_be_kept_or_taken_for_something_else(http, path):
     await make_dataset(http)
