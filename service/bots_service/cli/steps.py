@@ -105,21 +105,12 @@ def readable(selection: "Selection") -> "RenderableType":
     """Return a selection as a table."""
     from rich.console import Group
 
-    rows = (
-        (
-            task.id,
-            number(task.draw),
-            number(task.mean),
-            number(task.effective),
-        )
-        for task in selection.tasks
-    )
+    rows = ((task.id, number(task.draw), number(task.mean), number(task.effective)) for task in selection.tasks)
     reused = f"; {count(selection.reused)} of them are also in another selection" if selection.reused else ""
     expected = selection.expected_effective
     wish = "" if expected is None else f"; {number(expected)} effective groups expected"
     line = f"selection {selection.selection_id} at step {count(selection.step)}{wish}{reused}"
-    columns = "task  >draw  >mean  >effective"
-    return Group(table(columns, rows), line)
+    return Group(table("task  >draw  >mean  >effective", rows), line)
 
 
 def receipt_text(receipt: "Receipt") -> str:

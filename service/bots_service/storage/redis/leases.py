@@ -96,8 +96,7 @@ def decode_selection(blob: bytes) -> tuple[str, Selection]:
         numbers = [_array(array, "<f8") for array in (found.draws, found.means, found.effective)]
     except (msgspec.MsgspecError, ValueError) as error:
         raise DamagedStateError(f"the selection can't be read: {error}") from error
-    columns = numbers
-    if any(len(array) != len(tasks) for array in columns):
+    if any(len(array) != len(tasks) for array in numbers):
         raise DamagedStateError("the selection's arrays have different lengths")
     draws, means, effective = numbers
     place = (found.id, found.epoch, found.step, found.seq, found.degraded, found.reused)
