@@ -97,7 +97,7 @@ class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report", om
     aborted: list[int] = []
     parts: PartsText | None = None
     selection: tuple[int, int] | None = None
-    at: float = 0.0
+    at: float | None = None
 
 
 class SettingsText(msgspec.Struct, frozen=True, tag_field="kind", tag="settings"):
@@ -174,7 +174,7 @@ def _text_of(body: Body) -> BodyText:
             aborted=body.aborted.tolist(),
             parts=_parts_text(body.parts),
             selection=body.selection if any(body.selection) else None,
-            at=body.at,
+            at=body.at or None,
         )
     if isinstance(body, SettingsChange):
         return SettingsText(body.values)
@@ -249,7 +249,7 @@ def _body_of(text: BodyText) -> Body:
             frozen(np.array(text.aborted, np.int32)),
             _parts_of(text.parts),
             text.selection or (0, 0),
-            text.at,
+            text.at or 0.0,
         )
     if isinstance(text, SettingsText):
         settings_from(text.settings)  # refuses what no version wrote
