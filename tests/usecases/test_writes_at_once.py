@@ -113,7 +113,7 @@ async def test_a_journal_that_holds_a_change_which_does_not_fold_is_mended_by_sk
 ):
     await world.report(outcome("t1"))
     row = await world.row()
-    for values in ({"target": 0.4}, {"prior": [3.0, 1.0]}):
+    for values in ({"target": 0.4}, {"prior": [3.0, 1.0]}, {"prior": [2.0, 1.0]}):
         await world.parts.journal.append(row, NewEntry(SettingsChange(values), 0))  # as an earlier version did
     settings = (await world.state()).settings
     assert (await world.report(outcome("t2"))).step == 2
