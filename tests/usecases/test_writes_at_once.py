@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,12 +107,10 @@ async def test_any_two_writes_at_once_leave_a_run_that_goes_on(services: tuple[W
         await services[0].assert_is_a_replay(run)
 
 
-async def test_a_journal_that_holds_a_change_which_does_not_fold_is_mended_by_skipping_it(
-    world: World, folder: Callable[[str], Path]
-):
+async def test_a_journal_that_holds_a_change_which_does_not_fold_is_mended_by_skipping_it(world: World):
     await world.report(outcome("t1"))
     row = await world.row()
-    for values in ({"target": 0.4}, {"prior": [3.0, 1.0]}):
+    for values in ({"target": 0.4}, {"prior": [3.0, 1.0]}, {"prior": [2.0, 1.0]}):
         await world.parts.journal.append(row, NewEntry(SettingsChange(values), 0))  # the service appends none such
     settings = (await world.state()).settings
     assert (await world.report(outcome("t2"))).step == 2
