@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import psycopg
-
 from benchmarks.running import Service
 from tests.servers import PostgresServer, RedisServer, running
 
@@ -37,13 +35,6 @@ class Cluster:
     def kill(self) -> None:
         """End everything at once, as losing the machine would; the system still writes its buffers."""
         all_at_once([*(service.kill for service in self.services), self.postgres.kill, self.redis.kill])
-
-    def versions(self) -> str:
-        """Return what the stores are, as in "PostgreSQL 18.0, Redis 7.4.1"."""
-        with psycopg.connect(self.postgres.url()) as connection:
-            version = connection.info.parameter_status("server_version")
-        with self.redis.client() as client:
-            return f"PostgreSQL {version}, Redis {client.info('server')['redis_version']}"
 
 
 @contextmanager

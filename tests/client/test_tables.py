@@ -87,7 +87,7 @@ def test_a_run_has_a_column_for_each_setting(serve):
 
 
 def test_a_run_s_mix_is_a_list_of_objects_in_pandas_and_json_in_arrow(serve):
-    share: dict[str, Any] = {"tag": "math", "share": 0.75, "owed": 7.5, "given": 8, "effective_task_ratio": 0.5}
+    share: dict[str, Any] = {"tag": "math", "share": 0.75, "owed": 7.5, "given": 8}
     with Client(serve(answer(page("runs", RUN | {"mix": [share]}))).url) as bots:
         frame, table = bots.runs("guru").to_pandas(), bots.runs("guru").to_arrow()
 

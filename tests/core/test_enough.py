@@ -1,10 +1,11 @@
 """How many tasks are enough for so many effective groups."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.draw.selection import enough_tasks
+from bots_service.core.draw.selection import SelectRequest, enough_tasks
 
 CHANCES = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=300)
 
@@ -34,3 +35,8 @@ def test_of_tasks_that_all_teach_equally_few_are_looked_at():
 
     assert enough_tasks(expected, 32, 256) == 80
     assert len(asked) <= 4
+
+
+def test_a_wish_for_effective_groups_has_no_count():
+    with pytest.raises(ValueError, match="without a count"):
+        _ = SelectRequest("guru", want_effective=3).task_count

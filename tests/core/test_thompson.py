@@ -83,7 +83,7 @@ def test_inverse_and_plain_draws_agree(name, plain_share, monkeypatch):
     assert_draws_like_dense(SCENARIOS[name], seed=31)
 
 
-@pytest.mark.parametrize("name", ["fresh", "normals"])
+@pytest.mark.parametrize("name", ["fresh", "normals", "target one"])
 def test_drawing_each_is_the_dense_draw(name):
     assert_draws_like_dense(SCENARIOS[name], seed=41)
 
@@ -153,6 +153,12 @@ def test_a_window_is_expected_to_hold_enough_and_not_many_more(alpha, beta, targ
 def test_a_window_that_must_jump_over_a_heap_ends_at_a_width():
     window = undrawn.widen(gathered(1e-3, 1e-3, 10**6), np.empty(0), 5, 0.0, limit=1.0)
     assert 0 < window.reach <= 1
+
+
+def test_the_more_was_drawn_near_the_target_the_narrower_a_window_begins():
+    start = gathered(2.0, 5.0)
+    alone, beside = (undrawn.first_reach(start, near, 10.0, 0.5) for near in (np.empty(0), np.array([0.01, 0.02])))
+    assert 0 < beside < alone
 
 
 def test_a_search_cut_short_still_widens():

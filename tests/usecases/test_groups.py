@@ -274,6 +274,17 @@ async def test_aborts_are_counted_and_a_task_that_always_aborts_rests(world: Wor
     await world.assert_is_a_replay("run")
 
 
+async def test_tasks_that_rest_are_selected_where_others_are_too_few(world: World):
+    for _ in range(3):
+        await world.report(aborted("t3"))
+    assert len(set(await task_ids(world, await world.select(40)))) == 40
+    await world.rewind(0)
+    for _ in range(3):
+        await world.report(aborted("t3"))
+    others = tuple(f"t{number}" for number in range(40) if number != 3)
+    assert await task_ids(world, await world.select(1, exclude=others)) == ["t3"]
+
+
 async def test_a_task_that_aborted_by_chance_begins_anew(world: World):
     for _ in range(2):
         await world.report(aborted("t3"))

@@ -47,13 +47,6 @@ class SingleTasks:
     owners: Counts
     beliefs: Distributions
 
-    def __len__(self) -> int:
-        return len(self.owners)
-
-    def at(self, places: Counts) -> "SingleTasks":
-        """Return those at the given places."""
-        return SingleTasks(self.owners[places], self.beliefs.at(places))
-
     def drawn(self, rng: np.random.Generator) -> Draws:
         """Draw for every task."""
         return Draws(self.beliefs.sample(rng), self.owners)
