@@ -140,6 +140,13 @@ def test_whichever_worker_is_asked_tells_what_all_of_them_counted(service: Servi
     assert len(counted(service, "bots_ready")) == WORKERS
 
 
+def test_workers_do_not_outlive_the_one_that_watches_over_them(service: ServiceProcess):
+    wait_until(lambda: len(workers_of(service)) == WORKERS, SOON_S)
+    pids = workers_of(service)
+    service.kill()
+    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids), SOON_S)
+
+
 def start_in_vain(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {f"BOTS_{name.upper()}": value for name, value in settings.items()}
     command = [sys.executable, "-m", "bots_service", "serve", "--port", "0"]

@@ -1,6 +1,8 @@
 """Several processes that share one listening socket: uvicorn's workers, each with our server."""
 
+import contextlib
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -37,12 +39,19 @@ class Worker(supervising.Process):
         return self._server
 
     def target(self, sockets: list[socket] | None = None) -> None:
-        """Serve until a signal ends it."""
+        """Serve until a signal ends it, or the supervisor is gone."""
+        self.parent_conn.close()  # a copy of the supervisor's end: with it open, nobody would see that the other is not
         try:
             super().target(sockets)
         except BotsError as error:
             sys.stderr.write(f"bots: worker {os.getpid()}: {error}\n")
             sys.exit(STARTUP_FAILURE)
+
+    def always_pong(self) -> None:
+        """Answer the supervisor's questions; end when nobody is left to ask: the address would stay in use."""
+        with contextlib.suppress(EOFError, OSError):
+            super().always_pong()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 supervising.Process = Worker  # type: ignore[misc] # what the supervisor makes its workers of
