@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -13,7 +14,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.servers import PostgresServer, RedisServer, wait_until
+from tests.servers import PostgresServer, RedisServer, running, wait_until
 from tests.serving import ServiceProcess
 
 WORKERS = 2
@@ -65,6 +66,7 @@ def test_workers_serve_one_truth_and_a_dead_one_is_replaced(service: ServiceProc
     victim = min(before)
     os.kill(victim, signal.SIGKILL)
     wait_until(lambda: victim not in workers_of(service) and len(workers_of(service)) == WORKERS, SOON_S)
+    wait_until(lambda: service.log.read_text().count("worker_died") == 1, SOON_S)
     assert before - {victim} < workers_of(service)
     for number in range(10, 20):
         assert report(service, str(number)).json()["seq"] == number + 1
@@ -72,6 +74,48 @@ def test_workers_serve_one_truth_and_a_dead_one_is_replaced(service: ServiceProc
     assert service.stop() == 0
     assert not any(psutil.pid_exists(pid) for pid in pids)
     assert service.log.read_text().count("listens on") == 1
+
+
+@pytest.fixture
+def launched(tmp_path: Path, redis_server: RedisServer) -> Iterator[Callable[[str], ServiceProcess]]:
+    """Launches a service on a database, without waiting for it; stops it at the end."""
+    services = list[ServiceProcess]()
+
+    def launch(database_url: str) -> ServiceProcess:
+        stores = {"database_url": database_url, "redis_url": redis_server.url}
+        services.append(ServiceProcess(tmp_path, workers=str(WORKERS), drain_s="0.5", **stores))
+        services[-1].launch()
+        return services[-1]
+
+    yield launch
+    for service in services:
+        service.stop()
+
+
+def test_where_one_worker_dies_before_it_serves_the_service_starts_and_says_so(launched, postgres_url: str):
+    service = launched(postgres_url)
+    wait_until(lambda: len(workers_of(service)) == WORKERS, SOON_S)
+    os.kill(min(workers_of(service)), signal.SIGKILL)
+    service.await_ready()
+    wait_until(lambda: "listens on" in service.log.read_text(), SOON_S)
+    wait_until(lambda: len(workers_of(service)) == WORKERS, SOON_S)
+
+
+def test_a_worker_that_dies_while_the_database_is_away_is_replaced_when_it_is_back(launched):
+    with running(PostgresServer()) as postgres:
+        service = launched(postgres.url())
+        service.await_ready()
+        wait_until(lambda: "listens on" in service.log.read_text(), SOON_S)
+        make_pool(service)
+        postgres.kill()
+        os.kill(min(workers_of(service)), signal.SIGKILL)
+        wait_until(lambda: service.log.read_text().count("worker_died") >= 2, SOON_S)  # the next one can't start either
+        assert service.process.poll() is None
+        assert httpx.get(f"{service.url}/livez", timeout=SOON_S).is_success
+        postgres.start()
+        wait_until(lambda: set(counted(service, "bots_ready").values()) == {1.0}, SOON_S)
+        wait_until(lambda: len(counted(service, "bots_ready")) == WORKERS, SOON_S)
+        assert report(service, "after").json()["seq"] == 1
 
 
 def counted(service: ServiceProcess, name: str) -> dict[str, float]:
@@ -94,6 +138,13 @@ def test_whichever_worker_is_asked_tells_what_all_of_them_counted(service: Servi
     assert len(counted(service, "bots_ready")) == WORKERS - 1  # left out, and the others are not held up for long
     os.kill(hanging, signal.SIGCONT)
     assert len(counted(service, "bots_ready")) == WORKERS
+
+
+def test_workers_do_not_outlive_the_one_that_watches_over_them(service: ServiceProcess):
+    wait_until(lambda: len(workers_of(service)) == WORKERS, SOON_S)
+    pids = workers_of(service)
+    service.kill()
+    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids), SOON_S)
 
 
 def start_in_vain(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:

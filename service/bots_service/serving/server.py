@@ -32,6 +32,7 @@ KEEP_ALIVE_S = 75
 FINISH_S = 20  # requests under way when nothing is accepted any more may take this long to be answered
 LAST_WORDS_S = 0.25  # for clients that are busy, but between two requests when nothing is accepted any more
 LOOK_S = 0.02
+HANGS_S = 30  # a worker that says nothing for so long is killed; some requests hold the interpreter's lock for seconds
 
 
 class Threads(ThreadPoolExecutor):
@@ -78,6 +79,7 @@ class Config(uvicorn.Config):
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=FINISH_S,
             workers=settings.workers,
+            timeout_worker_healthcheck=HANGS_S,
         )
 
     def configure_logging(self) -> None:

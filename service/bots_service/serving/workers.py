@@ -1,6 +1,8 @@
 """Several processes that share one listening socket: uvicorn's workers, each with our server."""
 
+import contextlib
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -8,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from socket import socket
 
+import structlog
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.server import Server
 from uvicorn.supervisors import multiprocess as supervising
@@ -18,7 +21,9 @@ from bots_service.serving.peers import Peers
 from bots_service.serving.server import Config, DrainingServer
 from bots_service.settings import Settings
 
-START_S = 60.0
+log = structlog.get_logger("bots_service.serving")
+
+READY_S = 0.1  # between two questions whether a worker serves
 
 
 class Worker(supervising.Process):
@@ -34,12 +39,19 @@ class Worker(supervising.Process):
         return self._server
 
     def target(self, sockets: list[socket] | None = None) -> None:
-        """Serve until a signal ends it."""
+        """Serve until a signal ends it, or the supervisor is gone."""
+        self.parent_conn.close()  # a copy of the supervisor's end: with it open, nobody would see that the other is not
         try:
             super().target(sockets)
         except BotsError as error:
             sys.stderr.write(f"bots: worker {os.getpid()}: {error}\n")
             sys.exit(STARTUP_FAILURE)
+
+    def always_pong(self) -> None:
+        """Answer the supervisor's questions; end when nobody is left to ask: the address would stay in use."""
+        with contextlib.suppress(EOFError, OSError):
+            super().always_pong()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 supervising.Process = Worker  # type: ignore[misc] # what the supervisor makes its workers of
@@ -51,15 +63,38 @@ class Workers(supervising.Multiprocess):
     config: Config
 
     def __init__(self, config: Config, sockets: list[socket], when_serving: Callable[[], object]) -> None:
-        """Prepare. when_serving: called once the first worker answers."""
+        """Prepare. when_serving: called once any worker answers."""
         super().__init__(config, sockets)
         self._when_serving = when_serving
+        self._has_served = False
 
     def init_processes(self) -> None:
-        """Start the workers, and wait until the first one serves."""
+        """Start the workers, and wait until one of them serves, all have ended, or a signal came."""
         super().init_processes()
-        if self.processes[0].wait_until_ready(START_S):
-            self._when_serving()
+        while not self.signal_queue and any(process.process.is_alive() for process in self.processes):
+            if any(process.is_ready(READY_S) for process in self.processes):
+                self._has_served = True
+                self._when_serving()
+                return
+            time.sleep(READY_S)
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace the workers that died or hang.
+
+        Where none has served yet, one that can't start ends the service. Later the others go on, and it is tried again:
+        the database may be away.
+        """
+        for place, process in enumerate(self.processes):
+            if self.should_exit.is_set() or process.is_alive(self.config.timeout_worker_healthcheck):
+                continue
+            process.kill()
+            process.join()
+            log.warning("worker_died", pid=process.pid, exit_code=process.exitcode)
+            if process.exitcode == STARTUP_FAILURE and not self._has_served:
+                self.should_exit.set()
+                return
+            self.processes[place] = Worker(self.config, self.sockets)
+            self.processes[place].start()
 
     def join_all(self) -> None:
         """Wait for the end of the workers, which have their signal; let nobody in after their lame duck's time."""
@@ -70,8 +105,8 @@ class Workers(supervising.Multiprocess):
 
     @property
     def could_start(self) -> bool:
-        """Whether no worker failed before it served."""
-        return all(process.exitcode != STARTUP_FAILURE for process in self.processes)
+        """Whether no worker failed before any served."""
+        return self._has_served or all(process.exitcode != STARTUP_FAILURE for process in self.processes)
 
 
 def serve_in_workers(settings: Settings, listener: socket, when_serving: Callable[[], object]) -> None:
