@@ -1,22 +1,29 @@
 """The composition root: the only place that names concrete classes together. Opens and closes them."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
+import structlog
 from fastapi import FastAPI
 
 from bots_service.api.app import create_app
 from bots_service.api.overload import Limits
 from bots_service.api.uploads import UploadLimits
-from bots_service.engine.engine import Engine
 from bots_service.metrics.process import Metrics
 from bots_service.metrics.training import TrainingMetrics
-from bots_service.ports.stores import DurableStores, HotStores
+from bots_service.readiness import OK
+from bots_service.records import Capacity
+from bots_service.services import Services
 from bots_service.settings import Settings
-from bots_service.storage.sql.migrate import head
-from bots_service.stores import open_database, open_hot_stores, sql_stores
-from bots_service.usecases import UseCases
-from bots_service.usecases.readiness import OK, Readiness
+from bots_service.storage.live import Live, ProcessLive
+from bots_service.storage.sql.database import Database
+from bots_service.storage.sql.migrate import head, require_tables, upgrade
+from bots_service.storage.sql.stores import SqlStores
+from bots_service.storage.sql.url import is_postgresql
+from bots_service.storage.sqlite import SqliteDatabase
+
+log = structlog.get_logger(__name__)
 
 
 def build_app(settings: Settings) -> FastAPI:
@@ -24,7 +31,7 @@ def build_app(settings: Settings) -> FastAPI:
     limits = Limits(settings.request_timeout_s, settings.max_concurrent, settings.max_waiting)
     metrics = Metrics()
     return create_app(
-        lambda: open_use_cases(settings, metrics),
+        lambda: open_services(settings, metrics),
         uploads=UploadLimits(settings.max_upload_bytes, settings.max_tasks),
         schema=head(),
         limits=limits,
@@ -33,41 +40,84 @@ def build_app(settings: Settings) -> FastAPI:
 
 
 @asynccontextmanager
-async def open_use_cases(settings: Settings, metrics: Metrics) -> AsyncIterator[UseCases]:
+async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[Services]:
     """Open the stores, bring the database's tables to the newest revision, and hand out what the API may call.
 
     Raises:
         StorageUnavailableError: the database can't be opened, or another process has it.
     """
-    async with open_database(settings) as database, open_hot_stores(settings) as hot:
-        engine = build_engine(settings, sql_stores(settings, database), hot, metrics.training)
-        opened = build_use_cases(settings, engine)
-        watch(opened.readiness, metrics)
-        async with AsyncExitStack() as background:
-            for work in (
-                opened.readiness.in_background,
-                opened.known_keys.in_background,
-                opened.follow_replicas.in_background,
-                opened.observe_runs.in_background,
-                opened.prune.in_background,
-                opened.summarize_runs.in_background,
-            ):
-                await background.enter_async_context(work())
-            yield opened
+    async with open_database(settings) as database, open_live(settings) as live:
+        services = build_services(settings, database, live, metrics.training)
+        readiness = services.readiness
+        metrics.watch_state(lambda: readiness().is_ready)
+        metrics.watch_stores(lambda: {part: said == OK for part, said in readiness().checks.items()})
+        async with services.in_background():
+            yield services
 
 
-def build_engine(settings: Settings, stores: DurableStores, hot: HotStores, metrics: TrainingMetrics) -> Engine:
-    """Return what the use cases are made of."""
-    return Engine(stores, hot, metrics, snapshot_every=settings.snapshot_every, cache_bytes=settings.cache_bytes)
+def build_services(settings: Settings, database: Database, live: Live, metrics: TrainingMetrics) -> Services:
+    """Return what the API may call."""
+    capacity = Capacity(settings.max_tasks, settings.max_datasets, settings.max_datasets_per_key, settings.max_runs)
+    return Services(
+        SqlStores(database, capacity),
+        live,
+        metrics,
+        snapshot_every=settings.snapshot_every,
+        cache_bytes=settings.cache_bytes,
+        admin_key=None if settings.admin_key is None else settings.admin_key.get_secret_value(),
+        keep_journal_days=settings.keep_journal_days,
+    )
 
 
-def build_use_cases(settings: Settings, engine: Engine) -> UseCases:
-    """Return the use cases."""
-    admin_key = None if settings.admin_key is None else settings.admin_key.get_secret_value()
-    return UseCases(engine, admin_key=admin_key, keep_journal_days=settings.keep_journal_days)
+@asynccontextmanager
+async def open_database(settings: Settings) -> AsyncIterator[Database]:
+    """Open the database, with its tables at the newest revision.
+
+    Raises:
+        OutdatedTablesError: the tables are too old, and the settings leave migrating them to `bots migrate`.
+        StorageUnavailableError: the database can't be opened, or another process has the file.
+    """
+    database = sqlite_or_postgres(settings)
+    try:
+        await asyncio.to_thread(upgrade if settings.migrate_on_start else require_tables, settings.sql_url)
+        yield database
+    finally:
+        await database.close()
 
 
-def watch(readiness: Readiness, metrics: Metrics) -> None:
-    """Let metrics show what this process knows of itself and its stores."""
-    metrics.watch_state(lambda: readiness().is_ready)
-    metrics.watch_stores(lambda: {part: said == OK for part, said in readiness().checks.items()})
+def sqlite_or_postgres(settings: Settings) -> Database:
+    """Return the database, with nothing asked of it yet.
+
+    Raises:
+        StorageUnavailableError: another process has the file.
+    """
+    if not is_postgresql(settings.sql_url):
+        return SqliteDatabase(settings.sql_url)
+    from bots_service.storage.postgres import PostgresDatabase  # not above: who has SQLite loads no driver
+
+    return PostgresDatabase(settings.sql_url, pool_size=settings.database_pool, timeout_s=settings.database_timeout_s)
+
+
+@asynccontextmanager
+async def open_live(settings: Settings) -> AsyncIterator[Live]:
+    """Open Redis, or this process's memory where none is named.
+
+    Raises:
+        StorageUnavailableError: Redis refuses us; one that is away is waited for in the background.
+    """
+    is_exact = not is_postgresql(settings.sql_url)  # a file is one process's alone
+    if settings.redis_url is None:
+        if not is_exact:
+            log.warning(
+                "no_redis", means="each process has its own leases; every response is degraded", set="BOTS_REDIS_URL"
+            )
+        yield ProcessLive(is_exact=is_exact)
+        return
+    from bots_service.storage.redis import RedisLive, RedisServer  # not above: who has no Redis loads no client
+
+    server = RedisServer(settings.redis_url, timeout_s=settings.redis_timeout_s)
+    try:
+        await server.open()
+        yield RedisLive(server)
+    finally:
+        await server.close()

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self
@@ -16,22 +16,19 @@ from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.entries import Fork, Rewind
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
-from bots_service.engine.dataset_builder import DatasetHeader
-from bots_service.engine.engine import Engine
-from bots_service.engine.open_runs import OpenRun
+from bots_service.dataset_builder import DatasetHeader
+from bots_service.datasets import OpenRun
 from bots_service.metrics.process import Metrics
-from bots_service.ports.records import IdempotencyKey, RunRow, Selection, TaskBlock
-from bots_service.ports.stores import HotStores
+from bots_service.observing import ObserveRuns
+from bots_service.outcomes import Outcome, ReportRequest
+from bots_service.records import IdempotencyKey, RunRow, Selection, TaskBlock
+from bots_service.runs import RunDescription, Runs
+from bots_service.services import Services
 from bots_service.settings import Settings
+from bots_service.storage.live import Live, ProcessLive
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sqlite import SqliteDatabase
-from bots_service.stores import memory_stores, sql_stores
-from bots_service.usecases import UseCases
-from bots_service.usecases.describe import RunDescription
-from bots_service.usecases.observe_runs import ObserveRuns
-from bots_service.usecases.report_outcomes import Outcome, ReportRequest
-from bots_service.wiring import build_engine, build_use_cases
-from tests.usecases.ports import Wrap
+from bots_service.wiring import build_services
 
 POOL = "pool"
 HEADER = DatasetHeader(("weak", "strong"), "about ü")
@@ -87,20 +84,13 @@ class Later:
 
 @dataclass
 class World:
-    """One service's worth of use cases over the database in a folder.
-
-    parts: what the use cases are made of. A test that looks inside a service looks here.
-    """
+    """One process over the database in a folder."""
 
     folder: Path
     settings: Settings
     database: Database
-    parts: Engine
-    registry: CollectorRegistry  # what the service counts
-    use: UseCases = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.use = build_use_cases(self.settings, self.parts)
+    metrics: Metrics
+    use: Services
 
     @classmethod
     def open(cls, folder: Path, **values: Any) -> Self:
@@ -108,27 +98,28 @@ class World:
         return cls.over(folder, settings, SqliteDatabase(settings.sql_url))
 
     @classmethod
-    def over(
-        cls, folder: Path, settings: Settings, database: Database, *, hot: HotStores | None = None, **wrapped: Wrap
-    ) -> Self:
-        """Return a new process's memory over a database. wrapped: what to make of a port, by the port's name."""
-        stores, hot, metrics = sql_stores(settings, database), hot or memory_stores(settings), Metrics()
-        for name, wrap in wrapped.items():
-            if hasattr(hot, name):
-                hot = replace(hot, **{name: wrap(getattr(hot, name))})
-            else:
-                stores = replace(stores, **{name: wrap(getattr(stores, name))})
-        engine = build_engine(settings, stores, hot, metrics.training)
-        return cls(folder, settings, database, engine, metrics.registry)
+    def over(cls, folder: Path, settings: Settings, database: Database, live: Live | None = None) -> Self:
+        """Return a new process's memory over a database."""
+        metrics = Metrics()
+        live = live or ProcessLive(is_exact=isinstance(database, SqliteDatabase))
+        return cls(folder, settings, database, metrics, build_services(settings, database, live, metrics.training))
 
-    def beside(self, *, hot: HotStores | None = None, **wrapped: Wrap) -> Self:
-        """Another process's memory over the same database."""
-        return self.over(self.folder, self.settings, self.database, hot=hot, **wrapped)
+    def beside(self, live: Live | None = None) -> Self:
+        """Another process's memory over the same database, where none is the only one."""
+        return self.over(self.folder, self.settings, self.database, live or ProcessLive(is_exact=False))
+
+    @property
+    def runs(self) -> Runs:
+        return self.use.runs
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        return self.metrics.registry
 
     async def close(self) -> None:
-        for run in self.parts.open_runs.used_recently():
-            await self.parts.live(run.row.id).settled()
-        await asyncio.sleep(0)
+        for work in list(self.runs._work.values()):
+            if work.writer is not None:
+                await asyncio.wait([work.writer])
         await self.database.close()
 
     async def reopened(self, **values: Any) -> Self:
@@ -137,7 +128,7 @@ class World:
 
     def observing(self, clock: Callable[[], float]) -> ObserveRuns:
         """Return what observes the runs, by a clock of the test's own."""
-        return ObserveRuns(self.use.look_at_run, self.parts.at_work, clock=clock)
+        return ObserveRuns(self.use.look_at_run, self.use.at_work, clock=clock)
 
     def shown(self, name: str, **labels: str) -> float | None:
         """Return the value of a series of the run `default`, None if there is none."""
@@ -146,32 +137,32 @@ class World:
     # --- the calls ---------------------------------------------------------------------------------------------------
 
     async def import_pool(self, name: str = POOL, *blocks: TaskBlock) -> None:
-        await self.use.import_dataset(name, HEADER, stream(*(blocks or (block(),))), never)
+        await self.use.datasets.create(name, HEADER, stream(*(blocks or (block(),))), never)
 
     async def put_run(self, run: str, dataset: str = POOL, **values: Any) -> RunDescription:
-        return (await self.use.put_run(dataset, run, values, None, None))[0]
+        return (await self.runs.put(dataset, run, values, None, None))[0]
 
     async def select(self, count: int, run: str = "default", *, key: str | None = None, **request: Any) -> Selection:
         wanted = SelectRequest(request.pop("dataset", POOL), count, run, **request)
-        return (await self.use.select_tasks(wanted, None if key is None else IdempotencyKey(key, repr(wanted))))[0]
+        return (await self.runs.select(wanted, None if key is None else IdempotencyKey(key, repr(wanted))))[0]
 
     async def report(
         self, *outcomes: Outcome, run: str = "default", key: str | None = None, dataset: str = POOL, **news: Any
     ) -> Receipt:
         told = ReportRequest(dataset, list(outcomes), run, **news)
-        return (await self.use.report_outcomes(told, None if key is None else IdempotencyKey(key, repr(told)))).receipt
+        return (await self.runs.report(told, None if key is None else IdempotencyKey(key, repr(told)))).receipt
 
     async def rewind(self, step: int, run: str = "default") -> RunDescription:
-        return (await self.use.rewind_run(POOL, run, step, None))[0]
+        return (await self.runs.rewind(POOL, run, step, None))[0]
 
     async def describe(self, run: str = "default", dataset: str = POOL) -> RunDescription:
-        return await self.use.describe_run(dataset, run)
+        return await self.runs.describe(dataset, run)
 
     async def state(self, run: str = "default", dataset: str = POOL) -> RunState:
-        return (await self.parts.open_runs.using(dataset, run, self.parts.catch_up.newest_or_known)).state
+        return (await self.runs.using(dataset, run, self.runs.newest_or_known))[0]
 
     async def opened(self, run: str = "default", dataset: str = POOL) -> OpenRun:
-        return await self.parts.open_runs(dataset, run)
+        return await self.runs.open(dataset, run)
 
     async def row(self, run: str = "default", dataset: str = POOL) -> RunRow:
         return (await self.opened(run, dataset)).row
@@ -189,7 +180,7 @@ class World:
         beside = self.beside()
         opened = await beside.opened(run, dataset)
         states, receipts = [fresh_state(opened.row.settings, opened.dataset.pool)], []
-        for entry in await beside.parts.journal.after(opened.row, 0, limit=100_000):
+        for entry in await beside.use.store.journal.between(opened.row, 0, 2**62, 100_000):
             base = None
             if isinstance(entry.body, Rewind):
                 base = states[entry.body.to_seq]
@@ -205,7 +196,7 @@ class World:
         state = await self.state(run, dataset)
         assert encode_state(state) == encode_state(states[-1])
         present = {receipt.step: receipt for receipt in receipts if receipt.closed}  # a later one hides an earlier one
-        history = await self.use.read_history(dataset, run, 0, 10_000)
+        history = await self.use.insight.steps(dataset, run, 0, 10_000)
         first = states[1].step if receipts and (await self.row(run, dataset)).parent else 0
         assert [one.receipt for one in history] == [present[step] for step in range(first + 1, state.step + 1)]
         return state

@@ -45,7 +45,7 @@ from bots_service.api.security import GuardedRoute, guarded
 from bots_service.api.uploads import UploadLimits
 from bots_service.errors import BotsError, Flaw, InvalidInputError
 from bots_service.metrics.process import Metrics, RequestMetrics
-from bots_service.usecases import UseCases
+from bots_service.services import Services
 
 ROUTES = (
     training,
@@ -83,7 +83,7 @@ NO_TELEMETRY: TelemetryConfig = {
 
 
 def create_app(
-    open_use_cases: Callable[[], AbstractAsyncContextManager[UseCases]],
+    open_services: Callable[[], AbstractAsyncContextManager[Services]],
     *,
     uploads: UploadLimits,
     schema: str,
@@ -93,7 +93,7 @@ def create_app(
     """Return the application.
 
     Args:
-        open_use_cases: opens the use cases at the start of the application, and closes them at its end.
+        open_services: opens the services at the start of the application, and closes them at its end.
         uploads: limits of uploads.
         schema: revision of the database's tables, for /version.
         limits: of training requests.
@@ -102,8 +102,8 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_use_cases() as use_cases:
-            state_of(app).use_cases = use_cases
+        async with open_services() as services:
+            state_of(app).services = services
             yield
 
     app = FastAPI(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from starlette.applications import Starlette
 
 from bots_service.metrics.process import Metrics
-from bots_service.usecases import UseCases
+from bots_service.services import Services
 
 if TYPE_CHECKING:  # avoids an import cycle through parameters
     from bots_service.api.overload import Line
@@ -25,7 +25,7 @@ class AppState:
     line: the queue of training requests.
     downloads: the queue of answers that hold a whole pool.
     pages: turns of answers that look at each task of a pool: two at once, as draws share their threads.
-    use_cases: set while the application runs, because its stores are opened at the start.
+    services: set while the application runs, because its stores are opened at the start.
     metrics_of_all: returns the metrics of all workers; None if there is only this process.
     """
 
@@ -35,7 +35,7 @@ class AppState:
     line: "Line"
     downloads: "Line"
     pages: asyncio.Semaphore = field(init=False, default_factory=lambda: asyncio.Semaphore(2))
-    use_cases: UseCases = field(init=False)
+    services: Services = field(init=False)
     metrics_of_all: Callable[[], Awaitable[bytes]] | None = None
 
     def attach(self, app: Starlette) -> None:

@@ -10,7 +10,7 @@ from starlette.types import Message, Receive
 
 from bots_service.api.parameters import key_of
 from bots_service.errors import MalformedBodyError, PayloadTooLargeError, SlowSenderError, UnsupportedMediaTypeError
-from bots_service.ports.records import IdempotencyKey
+from bots_service.records import IdempotencyKey
 
 SILENCE_S = 10.0  # longest time without a byte
 GRACE_S = 10.0  # before the average rate is checked

@@ -8,14 +8,14 @@ from starlette.responses import Response
 from bots_service.api.bodies import Body, NoBody
 from bots_service.api.responses import REPLAYED
 from bots_service.errors import ConflictError, KeyReusedError
-from bots_service.ports.catalog import Answers
-from bots_service.ports.records import Answer
+from bots_service.records import Answer
+from bots_service.storage.sql.answers import SqlAnswers
 
 Result = TypeVar("Result")
 
 
 async def answered_once(
-    answers: Answers,
+    answers: SqlAnswers,
     body: Body | NoBody,
     kind: type[Result],
     act: Callable[[], Awaitable[Result]],
@@ -47,7 +47,7 @@ async def answered_once(
     return response
 
 
-async def _first_answer(answers: Answers, body: Body | NoBody, kind: type[Result]) -> Answer[Result] | None:
+async def _first_answer(answers: SqlAnswers, body: Body | NoBody, kind: type[Result]) -> Answer[Result] | None:
     first = None if body.key is None else await answers.find(body.scope, body.key, kind)
     if first is None:
         return None

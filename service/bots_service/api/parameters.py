@@ -10,7 +10,7 @@ from starlette.requests import Request
 from bots_service.api.app_state import state_of
 from bots_service.core.checks import NAME
 from bots_service.errors import Flaw, InvalidInputError
-from bots_service.usecases import UseCases
+from bots_service.services import Services
 
 DatasetName = Annotated[str, Path(pattern=NAME, description="The dataset's name.")]
 RunName = Annotated[str, Path(pattern=NAME, description="The run's name; each dataset has a run `default`.")]
@@ -43,9 +43,9 @@ def whole(pattern: str) -> Meta:
 # Not FastAPI dependencies: they would cost the hot routes more than the rest of the API code.
 
 
-def use_cases_of(request: Request) -> UseCases:
+def services_of(request: Request) -> Services:
     """Return the application's use cases."""
-    return state_of(request.app).use_cases
+    return state_of(request.app).services
 
 
 def key_of(request: Request) -> str | None:

@@ -11,10 +11,10 @@ from fastapi.routing import APIRoute, APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.parameters import use_cases_of
+from bots_service.access import Caller
+from bots_service.api.parameters import services_of
 from bots_service.api.route_kinds import RouteKind
-from bots_service.ports.keys import Scope
-from bots_service.usecases.authenticate import Caller
+from bots_service.keys import Scope
 
 MAX_NAME_LENGTH = 128  # a refused request may contain any name
 WHOLE_KEY = re.compile("(bots_[0-9a-f]+_)[0-9a-f]+", re.IGNORECASE)  # a key given where its id belongs
@@ -24,7 +24,7 @@ LOGGED = (*LOGGED_NAMES, "key")
 
 def without_key(request: Request, name: str) -> str:
     """Return a name without secrets, for logs."""
-    if use_cases_of(request).authenticate.is_operators(name):
+    if services_of(request).access.is_operators(name):
         return "*"
     return WHOLE_KEY.sub(r"\1*", name)[:MAX_NAME_LENGTH]
 
@@ -114,7 +114,7 @@ class GuardedRoute(APIRoute):
             return handler
 
         async def answer(request: Request) -> Response:
-            caller = await use_cases_of(request).authenticate(presented_key(request))
+            caller = await services_of(request).access.authenticate(presented_key(request))
             request.state.caller = caller
             if caller.key is not None:
                 structlog.contextvars.bind_contextvars(key=caller.key)

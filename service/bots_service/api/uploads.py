@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bots_service.api.bodies import DATASET_LIMIT, JSON, Body
 from bots_service.api.task_formats.parquet import open_parquet
 from bots_service.api.task_formats.text import Header, TaskFile, read_json, read_ndjson
-from bots_service.engine.dataset_builder import DatasetHeader
+from bots_service.dataset_builder import DatasetHeader
 from bots_service.errors import Flaw, InvalidTasksError
 
 NDJSON = "application/x-ndjson"

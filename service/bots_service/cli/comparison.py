@@ -11,7 +11,7 @@ from bots_service.cli.output import count, number, show, table
 if TYPE_CHECKING:
     from bots_service.core.comparison import BeliefComparison
     from bots_service.core.pool import Pool
-    from bots_service.usecases.journal_lines import JournalHeader
+    from bots_service.moving import JournalHeader
 
 
 def compare_beliefs(dataset: Dataset, run: RunName = "default", url: Url = None, as_json: AsJson = False) -> None:
@@ -33,8 +33,8 @@ def comparison_of(journal: bytes, tasks: bytes) -> "BeliefComparison":
     from bots_service.core.comparison import compared
     from bots_service.core.entries import Entry
     from bots_service.core.run_settings import RunSettings, settings_from
+    from bots_service.moving import read_entry, read_header
     from bots_service.storage.sql.codecs import decode_body
-    from bots_service.usecases.journal_lines import read_entry, read_header
 
     first, *lines = journal.splitlines()
     header = read_header(first)
@@ -52,8 +52,8 @@ def comparison_of(journal: bytes, tasks: bytes) -> "BeliefComparison":
 async def _pool(header: "JournalHeader", tasks: bytes) -> "Pool":
     """Return the tasks as the run's dataset sees them."""
     from bots_service.api.task_formats.text import read_ndjson
-    from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader
-    from bots_service.ports.records import DatasetFacts
+    from bots_service.dataset_builder import DatasetBuilder, DatasetHeader
+    from bots_service.records import DatasetFacts
 
     async def chunks() -> AsyncIterator[bytes]:
         yield tasks

@@ -9,8 +9,7 @@ from bots_service.doctor import finding as clock
 from bots_service.doctor.finding import Finding, ok, problem, warning, without_secrets
 from bots_service.errors import StorageUnavailableError
 from bots_service.retention import PROBES_S
-from bots_service.storage.redis.client import refusal, require_files
-from bots_service.storage.redis.connection import MIN_VERSION, PROBE, PROBE_KEY
+from bots_service.storage.redis import MIN_VERSION, PROBE_KEY, refusal, require_files, source_of
 
 NEARLY_FULL = 0.8
 
@@ -124,7 +123,7 @@ def scripts(client: Any) -> Finding:
     import redis
 
     try:
-        client.eval(PROBE.source, 1, PROBE_KEY, int(PROBES_S))
+        client.eval(source_of("probe"), 1, PROBE_KEY, int(PROBES_S))
     except redis.ResponseError as error:
         advice = (
             "allow EVAL, EVALSHA and what they call on keys bots:*: ACL SETUSER NAME ~bots:* +@all -@dangerous +info"

@@ -107,7 +107,6 @@ class RunSeries:
     last_report_timestamp_seconds: Annotated[Gauge, "When the last report was taken, in seconds since 1970."]
     last_selection_timestamp_seconds: Annotated[Gauge, "When the last selection was made, in seconds since 1970."]
     step: Annotated[Gauge, "Closed steps of the present history."]
-    unfolded_entries: Annotated[Gauge, "Committed entries that are not in the newest state."]
     leased_tasks: Annotated[Gauge, "Tasks in flight."]
     uniform_effective_task_ratio: Annotated[
         Gauge, "Estimate of the share of effective tasks that uniform sampling would find now."

@@ -176,13 +176,13 @@ class PostgresDatabase:
         """How busy the connections are just now."""
         return PoolUse(self._pool_size, self._jobs.running, self._jobs.waiting)
 
-    def write(self, job: Job[Result], *, lane: object = None) -> asyncio.Future[Result]:
+    def write(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Put the job in line at once, and return what it will return, once that is committed to stable storage."""
-        return self._put(job, is_read=False, lane=lane)
+        return self._put(job, is_read=False)
 
     def read(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Return what the job will return; it sees everything committed before this call, and one state throughout."""
-        return self._put(job, is_read=True, lane=None)
+        return self._put(job, is_read=True)
 
     async def close(self) -> None:
         """Finish what is in line, then close the connections."""
@@ -196,10 +196,10 @@ class PostgresDatabase:
         self._watchdog.join()
         self._writing.dispose()
 
-    def _put(self, job: Job[Result], *, is_read: bool, lane: object) -> asyncio.Future[Result]:
+    def _put(self, job: Job[Result], *, is_read: bool) -> asyncio.Future[Result]:
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         deadline = time.monotonic() + self._timeout_s
-        self._jobs.put(WaitingJob(job, Promise(future), deadline=deadline, is_read=is_read, lane=lane))
+        self._jobs.put(WaitingJob(job, Promise(future), deadline=deadline, is_read=is_read))
         return future
 
     def _work(self) -> None:
@@ -212,7 +212,7 @@ class PostgresDatabase:
                 job.promise.fail(error)
             else:
                 job.promise.succeed(result)
-            self._jobs.done(job)  # after its future is settled: so are those of a lane in their order
+            self._jobs.done(job)
 
     def _do(self, job: WaitingJob) -> Any:
         """Return what the job returns, once it is committed; where that may help, run it again."""

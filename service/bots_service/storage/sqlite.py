@@ -84,7 +84,7 @@ class SqliteDatabase:
         self._connections_lock = Lock()
         self._closed = False
 
-    def write(self, job: Job[Result], *, lane: object = None) -> asyncio.Future[Result]:  # noqa: ARG002 - one for all
+    def write(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Put the job in line at once, and return what it will return, once that is committed to stable storage."""
         self._require_open()
         return self._writer.put(job)

@@ -1,7 +1,7 @@
 """Datasets: created from an upload, listed, deleted; their tasks downloaded, appended, retired and restored."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import datetime
 from types import NoneType
 from typing import Annotated
@@ -19,7 +19,7 @@ from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import Media, answers_with, reads
 from bots_service.api.overload import Download
-from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, use_cases_of
+from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, services_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
 from bots_service.api.route_kinds import RouteKind
@@ -34,9 +34,8 @@ from bots_service.errors import (
     OverloadedError,
     TaskExistsError,
 )
-from bots_service.ports.keys import Scope
-from bots_service.ports.records import AppendTasksResult, CreateDatasetResult, DatasetRow
-from bots_service.usecases.retire_tasks import RestoreTasks, RetireTasks
+from bots_service.keys import Scope
+from bots_service.records import AppendTasksResult, CreateDatasetResult, DatasetRow, IdempotencyKey
 
 router = guarded_router(tags=["datasets"])
 
@@ -190,21 +189,21 @@ async def put_dataset(
     repeatable: Repeatable = None,
 ) -> Response:
     """Create a dataset, with its run `default`, from JSON, NDJSON (one task per line) or Parquet."""
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     body = Body(request, state_of(request.app).uploads.by_media_type)
 
     async def act() -> CreateDatasetResult:
         async with open_tasks(body, max_tasks=state_of(request.app).uploads.max_tasks) as file:
             header = header_of(file.header, UploadHeader(tuple(reference_model), description, repeatable))
             blocks = file.blocks(len(header.reference_models))
-            return await use_cases.import_dataset(
+            return await services.datasets.create(
                 dataset, header, blocks, body.idempotency_key, within=caller_of(request).datasets
             )
 
     def respond(result: CreateDatasetResult) -> Response:
         return json_response(Dataset.from_row(result.row), 201 if result.created else 200)
 
-    return await answered_once(use_cases.answers, body, CreateDatasetResult, act, respond)
+    return await answered_once(services.store.answers, body, CreateDatasetResult, act, respond)
 
 
 @router.get(
@@ -216,9 +215,9 @@ async def put_dataset(
 @allowed(Scope.READ, about=About.NONE)
 async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return the datasets that the key has access to, by name."""
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     after = "" if cursor is None else read_cursor(cursor, AfterName).name
-    rows = await use_cases.list_datasets(caller_of(request), after, limit + 1)
+    rows = await services.runs.datasets_reached(caller_of(request), after, limit + 1)
     following = write_cursor(AfterName(rows[limit - 1].name)) if len(rows) > limit else None
     return json_response(DatasetPage([Dataset.from_row(row) for row in rows[:limit]], following))
 
@@ -232,8 +231,8 @@ async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = N
 @allowed(*ANY_SCOPE)
 async def get_dataset(request: Request, dataset: DatasetName) -> Response:
     """Return one dataset."""
-    use_cases = use_cases_of(request)
-    return json_response(Dataset.from_row(await use_cases.datasets.get(dataset)))
+    services = services_of(request)
+    return json_response(Dataset.from_row(await services.store.datasets.get(dataset)))
 
 
 @router.delete(
@@ -247,13 +246,13 @@ async def get_dataset(request: Request, dataset: DatasetName) -> Response:
 @allowed(Scope.ADMIN)
 async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
     """Delete a dataset with its runs, journals and snapshots."""
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     body = NoBody(request)
 
     async def act() -> None:
-        await use_cases.delete_dataset(dataset, body.idempotency_key())
+        await services.datasets.delete(dataset, body.idempotency_key())
 
-    return await answered_once(use_cases.answers, body, NoneType, act, no_content)
+    return await answered_once(services.store.answers, body, NoneType, act, no_content)
 
 
 @router.get(
@@ -268,7 +267,7 @@ async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
 @allowed(Scope.READ, about=About.WHOLE)
 async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Response:
     """Stream all tasks, retired ones too, as NDJSON that creates the dataset again."""
-    datasets = use_cases_of(request).datasets
+    datasets = services_of(request).store.datasets
 
     async def lines() -> AsyncGenerator[bytes]:
         row = await datasets.get(dataset)
@@ -295,19 +294,19 @@ async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Respo
 @allowed(Scope.ADMIN, kind=RouteKind.UPLOAD)
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset. Beliefs about its other tasks do not change."""
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     body = Body(request, state_of(request.app).uploads.by_media_type)
 
     async def act() -> AppendTasksResult:
-        models = (await use_cases.datasets.get(dataset)).facts.reference_models
+        models = (await services.store.datasets.get(dataset)).facts.reference_models
         async with open_tasks(body, max_tasks=state_of(request.app).uploads.max_tasks, append=True) as file:
             require_models(file.header, models)
-            return await use_cases.append_tasks(dataset, file.blocks(len(models)), body.idempotency_key)
+            return await services.datasets.append(dataset, file.blocks(len(models)), body.idempotency_key)
 
     def respond(result: AppendTasksResult) -> Response:
         return json_response(AppendResponse(result.row.name, result.added, result.row.live))
 
-    return await answered_once(use_cases.answers, body, AppendTasksResult, act, respond)
+    return await answered_once(services.store.answers, body, AppendTasksResult, act, respond)
 
 
 @router.delete(
@@ -323,7 +322,7 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
 @allowed(Scope.ADMIN)
 async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
     """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""
-    return await _changed_retired(request, dataset, use_cases_of(request).retire_tasks)
+    return await _changed_retired(request, dataset, services_of(request).datasets.retire)
 
 
 @router.post(
@@ -339,10 +338,13 @@ async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
 @allowed(Scope.ADMIN)
 async def restore_tasks(request: Request, dataset: DatasetName) -> Response:
     """Restore retired tasks: they can be selected again, with what is known of them."""
-    return await _changed_retired(request, dataset, use_cases_of(request).restore_tasks)
+    return await _changed_retired(request, dataset, services_of(request).datasets.restore)
 
 
-async def _changed_retired(request: Request, dataset: str, change: RetireTasks | RestoreTasks) -> Response:
+ChangeTasks = Callable[[str, list[str], IdempotencyKey | None], Awaitable[DatasetRow]]
+
+
+async def _changed_retired(request: Request, dataset: str, change: ChangeTasks) -> Response:
     body = Body(request, {JSON: TRAINING_LIMIT})
     ids = decode_plain(_TASK_IDS, await body.whole()).ids
 
@@ -352,4 +354,4 @@ async def _changed_retired(request: Request, dataset: str, change: RetireTasks |
     def respond(row: DatasetRow) -> Response:
         return json_response(RetiredResponse(row.name, row.retired, row.live))
 
-    return await answered_once(use_cases_of(request).answers, body, DatasetRow, act, respond)
+    return await answered_once(services_of(request).store.answers, body, DatasetRow, act, respond)

@@ -10,14 +10,13 @@ from starlette.responses import Response
 
 from bots_service.api.cursors import AfterNumber, read_cursor, write_cursor
 from bots_service.api.openapi import answers_with
-from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, use_cases_of
+from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
 from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core import receipt
-from bots_service.ports.journal import EntryKind, LoggedEntry
-from bots_service.ports.keys import Scope
-from bots_service.ports.records import CurvePoint, StoredReceipt
+from bots_service.keys import Scope
+from bots_service.records import CurvePoint, EntryKind, LoggedEntry, StoredReceipt
 
 router = guarded_router(tags=["runs"])
 
@@ -322,9 +321,9 @@ async def read_history(
     cursor: Cursor = None,
 ) -> Response:
     """Return the closed steps of the run's history in order, without steps undone by a rewind."""
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     after = after_step if cursor is None else read_cursor(cursor, AfterNumber).number
-    stored = await use_cases.read_history(dataset, run, after, limit + 1)
+    stored = await services.insight.steps(dataset, run, after, limit + 1)
     steps = [ClosedStep.from_receipt(receipt) for receipt in stored[:limit]]
     following = write_cursor(AfterNumber(steps[-1].step)) if len(stored) > limit else None
     return json_response(HistoryPage(steps, following))
@@ -339,7 +338,7 @@ async def read_history(
 @allowed(Scope.READ)
 async def read_curve(request: Request, dataset: DatasetName, run: RunName, points: Points = 500) -> Response:
     """Return the run's history in at most `points` points, for charts."""
-    found = await use_cases_of(request).read_curve(dataset, run, points)
+    found = await services_of(request).insight.curve(dataset, run, points)
     return json_response(Curve([Point.from_curve(point) for point in found]))
 
 
@@ -355,7 +354,7 @@ async def read_curve(request: Request, dataset: DatasetName, run: RunName, point
 @allowed(Scope.READ)
 async def read_calibration(request: Request, dataset: DatasetName, run: RunName, steps: Steps = 200) -> Response:
     """Compare the success rates predicted before the last steps with the observed ones."""
-    compared, sums = await use_cases_of(request).read_calibration(dataset, run, steps)
+    compared, sums = await services_of(request).insight.calibration(dataset, run, steps)
     return json_response(CalibrationResponse.from_sums(compared, sums))
 
 
@@ -376,6 +375,6 @@ async def read_journal(
 ) -> Response:
     """Return the entries of the run's journal, newest first, including entries undone by a rewind."""
     before = None if cursor is None else read_cursor(cursor, AfterNumber).number
-    logged = await use_cases_of(request).read_journal(dataset, run, before, limit + 1, kind)
+    logged = await services_of(request).insight.entries(dataset, run, before, limit + 1, kind)
     following = write_cursor(AfterNumber(logged[limit - 1].seq)) if len(logged) > limit else None
     return json_response(JournalPage([JournalEntry.from_logged(entry) for entry in logged[:limit]], following))

@@ -10,20 +10,19 @@ from msgspec import Meta, Struct, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bots_service.access import Caller, NewKey
 from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body, NoBody
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with, reads
-from bots_service.api.parameters import KEYED, Cursor, Limit, use_cases_of, whole
+from bots_service.api.parameters import KEYED, Cursor, Limit, services_of, whole
 from bots_service.api.problems import BODY, EVERY, ONCE, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
 from bots_service.errors import LimitReachedError, UnknownApiKeyError
-from bots_service.ports.keys import KeyRow, Scope
+from bots_service.keys import KeyRow, Scope
 from bots_service.retention import LONGEST_KEY_S
-from bots_service.usecases.authenticate import Caller
-from bots_service.usecases.manage_keys import NewKey
 
 router = guarded_router(tags=["keys"])
 
@@ -184,7 +183,7 @@ async def create_key(request: Request) -> Response:
 
     Safe to retry: no second key is created. The answer then has no `key`, because the service does not store it.
     """
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     wanted = decode_plain(_CREATE, await body.whole()).new_key()
     key = None  # only in the first response: a retry does not get it
@@ -192,13 +191,13 @@ async def create_key(request: Request) -> Response:
     async def act() -> KeyRow:
         nonlocal key
         is_open = caller_of(request).key is None
-        row, key = await use_cases.create_key(wanted, body.idempotency_key(), by_anybody=is_open)
+        row, key = await services.access.create(wanted, body.idempotency_key(), by_anybody=is_open)
         return row
 
     def respond(row: KeyRow) -> Response:
         return json_response(NewApiKey.with_key(row, key), 201)
 
-    return await answered_once(use_cases.answers, body, KeyRow, act, respond)
+    return await answered_once(services.store.answers, body, KeyRow, act, respond)
 
 
 @router.get(
@@ -210,9 +209,9 @@ async def create_key(request: Request) -> Response:
 @allowed(Scope.ADMIN, about=About.EVERY)
 async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return keys by id; revoked ones too."""
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     after = "" if cursor is None else read_cursor(cursor, AfterName).name
-    rows = await use_cases.keys.after(after, limit + 1)
+    rows = await services.access.page(after, limit + 1)
     following = write_cursor(AfterName(rows[limit - 1].id)) if len(rows) > limit else None
     return json_response(ApiKeyPage([ApiKey.from_row(row) for row in rows[:limit]], following))
 
@@ -228,13 +227,13 @@ async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None)
 @allowed(Scope.ADMIN, about=About.EVERY)
 async def revoke_key(request: Request, key_id: KeyId) -> Response:
     """Revoke a key. Every replica refuses it within 5 seconds."""
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     body = NoBody(request)
 
     async def act() -> None:
-        await use_cases.revoke_key(key_id, body.idempotency_key())
+        await services.access.revoke(key_id, body.idempotency_key())
 
-    return await answered_once(use_cases.answers, body, NoneType, act, no_content)
+    return await answered_once(services.store.answers, body, NoneType, act, no_content)
 
 
 @router.get("/whoami", summary="Show the caller", response_class=Response, responses=answers_with(EXAMPLE_CALLER))

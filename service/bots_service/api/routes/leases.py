@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service.api.openapi import answers_with
-from bots_service.api.parameters import DatasetName, Limit, RunName, use_cases_of
+from bots_service.api.parameters import DatasetName, Limit, RunName, services_of
 from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
 from bots_service.api.security import allowed, guarded_router
-from bots_service.ports.keys import Scope
-from bots_service.usecases.read_run import IDS_PER_LEASE, LeaseGroup
+from bots_service.insight import IDS_PER_LEASE, LeaseGroup
+from bots_service.keys import Scope
 
 router = guarded_router(tags=["runs"])
 
@@ -67,5 +67,5 @@ async def read_leases(
     request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100, ids: LeaseIds = IDS_PER_LEASE
 ) -> Response:
     """Return the tasks in flight, ordered by when their leases end."""
-    leased, groups = await use_cases_of(request).read_leases(dataset, run, limit, ids)
+    leased, groups = await services_of(request).insight.leases(dataset, run, limit, ids)
     return json_response(LeasesResponse.from_groups(leased, groups))

@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service.api.openapi import answers_with
-from bots_service.api.parameters import DatasetName, RunName, use_cases_of
+from bots_service.api.parameters import DatasetName, RunName, services_of
 from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
 from bots_service.api.security import allowed, guarded_router
-from bots_service.ports.history import StoredOutlook
-from bots_service.ports.keys import Scope
+from bots_service.keys import Scope
+from bots_service.records import StoredOutlook
 
 router = guarded_router(tags=["runs"])
 
@@ -90,5 +90,5 @@ EXAMPLE_OUTLOOK = OutlookResponse(
 @allowed(Scope.READ)
 async def read_outlooks(request: Request, dataset: DatasetName, run: RunName, points: Points = 200) -> Response:
     """Return the estimates for the whole pool over the course of training, in at most `points` points."""
-    found = await use_cases_of(request).read_outlooks(dataset, run, points)
+    found = await services_of(request).insight.outlooks(dataset, run, points)
     return json_response(OutlooksResponse([OutlookResponse.from_stored(outlook) for outlook in found]))

@@ -10,15 +10,15 @@ from starlette.responses import Response
 
 from bots_service.api.cursors import AfterRun, read_sorted_cursor, write_cursor
 from bots_service.api.openapi import answers_with
-from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, use_cases_of
+from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
 from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
 from bots_service.api.security import About, allowed, caller_of, guarded_router
 from bots_service.core.checks import NAME
 from bots_service.core.summary.gain import Gain
 from bots_service.core.summary.verdict import RefusedReports, RunStatus, RunVerdict
-from bots_service.ports.keys import Scope
-from bots_service.usecases.summarize_runs import SORTS, OverviewQuery, OverviewTotals, Place, SummedRun
+from bots_service.keys import Scope
+from bots_service.overview import SORTS, OverviewQuery, OverviewTotals, Place, SummedRun
 
 router = guarded_router(tags=["runs"])
 
@@ -210,7 +210,7 @@ EXAMPLE_TOTALS = OverviewTotals(1, 2, 0, 0, 0, 2, 0, 0, 1536, 897, 12288.0)
 @allowed(Scope.READ, about=About.NONE)
 async def read_overview(request: Request, query: Annotated[OverviewQuery, Depends(overview_query)]) -> Response:
     """Return a summary of each run of the datasets that the key has access to."""
-    page = await use_cases_of(request).summarize_runs(caller_of(request), query)
+    page = await services_of(request).overview.page(caller_of(request), query)
     following = None if page.next is None else write_cursor(AfterRun(query.sort, *page.next))
     runs = [RunSummary.from_summed(run) for run in page.runs]
     return json_response(Overview(runs, page.matching, page.totals, following))
@@ -225,5 +225,5 @@ async def read_overview(request: Request, query: Annotated[OverviewQuery, Depend
 @allowed(Scope.READ)
 async def read_summary(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return how a run goes, its gain over uniform sampling, and a verdict with advice."""
-    found, leased = await use_cases_of(request).summarize_runs.with_leases(dataset, run)
+    found, leased = await services_of(request).overview.with_leases(dataset, run)
     return json_response(RunSummaryWithLeases(**structs.asdict(RunSummary.from_summed(found)), leased=leased))

@@ -12,7 +12,7 @@ from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body, NoBody
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import Media, answers_with, reads
-from bots_service.api.parameters import KEYED, DatasetName, PredictionsName, RunName, use_cases_of
+from bots_service.api.parameters import KEYED, DatasetName, PredictionsName, RunName, services_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
@@ -27,8 +27,8 @@ from bots_service.errors import (
     UnknownPredictionsError,
     UnknownStepError,
 )
-from bots_service.ports.keys import Scope
-from bots_service.ports.records import DatasetRow
+from bots_service.keys import Scope
+from bots_service.records import DatasetRow
 
 router = guarded_router(tags=["datasets"])
 
@@ -69,15 +69,15 @@ async def put_predictions(request: Request, dataset: DatasetName, name: Predicti
 
     New runs see them, and runs without a journal entry. All others keep what they know.
     """
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     uploads = state_of(request.app).uploads
     body = Body(request, uploads.by_media_type)
 
     async def act() -> DatasetRow:
         async with open_predictions(body, ndjson=NDJSON, max_tasks=uploads.max_tasks) as blocks:
-            return await use_cases.put_predictions(dataset, name, blocks, body.idempotency_key)
+            return await services.datasets.put_predictions(dataset, name, blocks, body.idempotency_key)
 
-    return await answered_once(use_cases.answers, body, DatasetRow, act, _respond)
+    return await answered_once(services.store.answers, body, DatasetRow, act, _respond)
 
 
 @router.delete(
@@ -90,13 +90,13 @@ async def put_predictions(request: Request, dataset: DatasetName, name: Predicti
 @allowed(Scope.ADMIN)
 async def drop_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
     """Remove predictions: new runs no longer see them. Runs that know them keep them."""
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     body = NoBody(request)
 
     async def act() -> DatasetRow:
-        return await use_cases.drop_predictions(dataset, name, body.idempotency_key())
+        return await services.datasets.drop_predictions(dataset, name, body.idempotency_key())
 
-    return await answered_once(use_cases.answers, body, DatasetRow, act, _respond)
+    return await answered_once(services.store.answers, body, DatasetRow, act, _respond)
 
 
 @router.post(
@@ -115,14 +115,14 @@ async def put_predictions_of_run(request: Request, dataset: DatasetName, run: Ru
 
     All other tasks have none.
     """
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     body = Body(request, {JSON: TRAINING_LIMIT})
     wanted = decode_plain(_FROM_RUN, await body.whole())
 
     async def act() -> DatasetRow:
-        return await use_cases.put_predictions_of_run(dataset, run, wanted.name, wanted.step, body.idempotency_key())
+        return await services.runs.put_predictions(dataset, run, wanted.name, wanted.step, body.idempotency_key)
 
-    return await answered_once(use_cases.answers, body, DatasetRow, act, _respond)
+    return await answered_once(services.store.answers, body, DatasetRow, act, _respond)
 
 
 def _respond(row: DatasetRow) -> Response:

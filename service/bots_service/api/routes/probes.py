@@ -10,13 +10,13 @@ from starlette.responses import Response
 from bots_service import __version__
 from bots_service.api.app_state import state_of
 from bots_service.api.openapi import answers_with
-from bots_service.api.parameters import use_cases_of
+from bots_service.api.parameters import services_of
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import ANY_SCOPE, About, allowed, guarded_router, open_to_all
+from bots_service.keys import Scope
 from bots_service.metrics.exposition import MEDIA_TYPE
-from bots_service.ports.keys import Scope
-from bots_service.usecases.readiness import Status
+from bots_service.readiness import Status
 
 router = guarded_router(tags=["service"])
 
@@ -83,7 +83,7 @@ async def tell_alive() -> Response:
 @open_to_all(RouteKind.PROBE)
 async def tell_ready(request: Request) -> Response:
     """Say whether requests should be sent here, as checked at most two seconds ago."""
-    found = use_cases_of(request).readiness()
+    found = services_of(request).readiness()
     return json_response(ReadinessResponse(found.status, found.checks), 200 if found.is_ready else 503)
 
 

@@ -10,13 +10,13 @@ from starlette.responses import Response
 from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body
 from bots_service.api.decoding import decode_plain
 from bots_service.api.openapi import answers_with, reads
-from bots_service.api.parameters import use_cases_of
+from bots_service.api.parameters import services_of
 from bots_service.api.problems import BODY, EVERY, documented
 from bots_service.api.responses import json_response
 from bots_service.api.security import About, allowed, guarded_router
 from bots_service.errors import BusyError
-from bots_service.ports.keys import Scope
-from bots_service.usecases.prune import PrunedRun
+from bots_service.keys import Scope
+from bots_service.prune import PrunedRun
 
 router = guarded_router(tags=["service"])
 
@@ -79,5 +79,5 @@ async def prune(request: Request) -> Response:
     """Remove old journal entries that a snapshot covers, as the service does every hour."""
     body = Body(request, {JSON: CONTROL_LIMIT})
     asked = decode_plain(_PRUNE, await body.whole())
-    pruned = await use_cases_of(request).prune(keep_days=asked.keep_journal_days, dry_run=asked.dry_run)
+    pruned = await services_of(request).prune(keep_days=asked.keep_journal_days, dry_run=asked.dry_run)
     return json_response(PruneResponse(asked.dry_run, list(map(PrunedJournal.from_run, pruned))))

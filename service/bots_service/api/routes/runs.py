@@ -14,7 +14,7 @@ from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with, reads
-from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, use_cases_of
+from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, services_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
 from bots_service.api.run_settings import SettingsInUse, SettingsRequest
@@ -32,12 +32,9 @@ from bots_service.errors import (
     RunHasHistoryError,
     UnknownStepError,
 )
-from bots_service.ports.keys import Scope
-from bots_service.ports.records import Parent, RunPut
-from bots_service.usecases.begin_run import ForkFrom
-from bots_service.usecases.change_run import ChangeRunResult
-from bots_service.usecases.describe import RunDescription
-from bots_service.usecases.put_run import PutRunResult
+from bots_service.keys import Scope
+from bots_service.records import Parent, RunPut
+from bots_service.runs import ChangeRunResult, ForkFrom, PutRunResult, RunDescription
 
 router = guarded_router(tags=["runs"])
 
@@ -249,19 +246,19 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
 
     It starts on its own, or continues another run.
     """
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     wanted = decode_plain(_PUT, await body.whole())
     if wanted.fork is not None:
         require_run(request, dataset, wanted.fork.run)
 
     async def act() -> PutRunResult:
-        return await use_cases.put_run(dataset, run, wanted.given(), wanted.origin(), body.idempotency_key())
+        return await services.runs.put(dataset, run, wanted.given(), wanted.origin(), body.idempotency_key())
 
     def respond(result: PutRunResult) -> Response:
         return json_response(Run.from_description(result.run), 201 if result.put is RunPut.CREATED else 200)
 
-    return await answered_once(use_cases.answers, body, PutRunResult, act, respond)
+    return await answered_once(services.store.answers, body, PutRunResult, act, respond)
 
 
 @router.get(
@@ -273,9 +270,9 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
 @allowed(Scope.READ)
 async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return by name the runs of a dataset that the caller's key reaches."""
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     after = "" if cursor is None else read_cursor(cursor, AfterName).name
-    runs = await use_cases.describe_run.page(dataset, after, limit + 1, caller_of(request))
+    runs = await services.runs.page(dataset, after, limit + 1, caller_of(request))
     following = write_cursor(AfterName(runs[limit - 1].row.name)) if len(runs) > limit else None
     return json_response(RunPage([Run.from_description(run) for run in runs[:limit]], following))
 
@@ -289,8 +286,8 @@ async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, 
 @allowed(*ANY_SCOPE)
 async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return a run's present state."""
-    use_cases = use_cases_of(request)
-    return json_response(Run.from_description(await use_cases.describe_run(dataset, run)))
+    services = services_of(request)
+    return json_response(Run.from_description(await services.runs.describe(dataset, run)))
 
 
 @router.patch(
@@ -303,14 +300,10 @@ async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
 @allowed(Scope.ADMIN)
 async def change_settings(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Change settings from the next step on; written to the journal. Belief and prior are fixed."""
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     values = decode_plain(_PATCH, await body.whole()).given()
-
-    async def act() -> ChangeRunResult:
-        return await use_cases.change_settings(dataset, run, values, body.idempotency_key())
-
-    return await answered_once(use_cases.answers, body, ChangeRunResult, act, changed_response)
+    return changed_response(await services.runs.change_settings(dataset, run, values, body.idempotency_key()))
 
 
 def changed_response(result: ChangeRunResult) -> Response:
@@ -328,14 +321,10 @@ def changed_response(result: ChangeRunResult) -> Response:
 @allowed(Scope.REPORT)
 async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return to the state right after a step closed. Outcomes of earlier selections are refused from then on."""
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     step = decode_plain(_REWIND, await body.whole()).step
-
-    async def act() -> ChangeRunResult:
-        return await use_cases.rewind_run(dataset, run, step, body.idempotency_key())
-
-    return await answered_once(use_cases.answers, body, ChangeRunResult, act, changed_response)
+    return changed_response(await services.runs.rewind(dataset, run, step, body.idempotency_key()))
 
 
 @router.post(
@@ -351,14 +340,10 @@ async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> 
 
     They then count as never tried. What their rollouts say about other tasks stays, as do all counts.
     """
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     tasks = decode_plain(_FORGET, await body.whole()).tasks
-
-    async def act() -> ChangeRunResult:
-        return await use_cases.forget_tasks(dataset, run, tasks, body.idempotency_key())
-
-    return await answered_once(use_cases.answers, body, ChangeRunResult, act, changed_response)
+    return changed_response(await services.runs.forget_tasks(dataset, run, tasks, body.idempotency_key()))
 
 
 @router.delete(
@@ -372,10 +357,10 @@ async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> 
 @allowed(Scope.ADMIN)
 async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Delete a run. The run `default` is created again at once, empty."""
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     body = NoBody(request)
 
     async def act() -> None:
-        await use_cases.delete_run(dataset, run, body.idempotency_key())
+        await services.runs.delete(dataset, run, body.idempotency_key())
 
-    return await answered_once(use_cases.answers, body, NoneType, act, no_content)
+    return await answered_once(services.store.answers, body, NoneType, act, no_content)

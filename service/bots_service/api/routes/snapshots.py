@@ -10,12 +10,12 @@ from bots_service.api.bodies import NoBody
 from bots_service.api.cursors import AfterNumber, read_cursor, write_cursor
 from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with
-from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, use_cases_of
+from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, services_of
 from bots_service.api.problems import EVERY, ONCE, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
 from bots_service.api.security import allowed, guarded_router
-from bots_service.ports.keys import Scope
-from bots_service.ports.records import SnapshotRow
+from bots_service.keys import Scope
+from bots_service.records import SnapshotRow
 
 router = guarded_router(tags=["runs"])
 
@@ -64,16 +64,16 @@ EXAMPLE = Snapshot(12, 0, 12, 240_128, "5f2c9a01d4e65f2c9a01d4e65f2c9a01", EXAMP
 @allowed(Scope.REPORT)
 async def take_snapshot(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Store the run's present state. The thinning of automatic snapshots does not remove it."""
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     body = NoBody(request)
 
     async def act() -> SnapshotRow:
-        return await use_cases.take_snapshot(dataset, run, body.idempotency_key())
+        return await services.runs.take_snapshot(dataset, run, body.idempotency_key())
 
     def respond(row: SnapshotRow) -> Response:
         return json_response(Snapshot.from_row(row), 201)
 
-    return await answered_once(use_cases.answers, body, SnapshotRow, act, respond)
+    return await answered_once(services.store.answers, body, SnapshotRow, act, respond)
 
 
 @router.get(
@@ -87,9 +87,9 @@ async def list_snapshots(
     request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     """Return stored states by seq."""
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     # An empty journal has a state too, after entry 0, so the first page begins behind -1.
     after = -1 if cursor is None else read_cursor(cursor, AfterNumber).number
-    rows = await use_cases.take_snapshot.page(dataset, run, after, limit + 1)
+    rows = await services.runs.snapshots(dataset, run, after, limit + 1)
     following = write_cursor(AfterNumber(rows[limit - 1].seq)) if len(rows) > limit else None
     return json_response(SnapshotPage([Snapshot.from_row(row) for row in rows[:limit]], following))

@@ -8,7 +8,7 @@ from bots_service.api.app_state import state_of
 from bots_service.api.bodies import Body
 from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with, reads
-from bots_service.api.parameters import DatasetName, use_cases_of
+from bots_service.api.parameters import DatasetName, services_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, documented
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
@@ -17,8 +17,8 @@ from bots_service.api.security import About, allowed, guarded_router
 from bots_service.api.task_formats.text import AppendRequest
 from bots_service.api.uploads import open_tasks, require_models
 from bots_service.errors import InvalidTasksError
-from bots_service.ports.keys import Scope
-from bots_service.ports.records import Subset
+from bots_service.keys import Scope
+from bots_service.records import Subset
 
 router = guarded_router(tags=["datasets"])
 
@@ -57,17 +57,17 @@ async def make_subset(request: Request, dataset: DatasetName) -> Response:
 
     The same tasks, in any order, are the same subset. A dataset keeps the 1,000 that were made last.
     """
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     uploads = state_of(request.app).uploads
     body = Body(request, uploads.by_media_type)
 
     async def act() -> Subset:
-        models = (await use_cases.datasets.get(dataset)).facts.reference_models
+        models = (await services.store.datasets.get(dataset)).facts.reference_models
         async with open_tasks(body, max_tasks=uploads.max_tasks, append=True) as file:
             require_models(file.header, models)
-            return await use_cases.make_subset(dataset, file.blocks(len(models)), body.idempotency_key)
+            return await services.datasets.keep_subset(dataset, file.blocks(len(models)), body.idempotency_key)
 
     def respond(made: Subset) -> Response:
         return json_response(SubsetResponse(dataset, made.name, made.tasks, made.retired, made.others, made.missing))
 
-    return await answered_once(use_cases.answers, body, Subset, act, respond)
+    return await answered_once(services.store.answers, body, Subset, act, respond)

@@ -8,12 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service.api.openapi import answers_with
-from bots_service.api.parameters import DatasetName, RunName, use_cases_of
+from bots_service.api.parameters import DatasetName, RunName, services_of
 from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core.summary.tags import TagRow
-from bots_service.ports.keys import Scope
+from bots_service.keys import Scope
 
 router = guarded_router(tags=["runs"])
 
@@ -45,5 +45,5 @@ EXAMPLE = TagsResponse(1, 12, [EXAMPLE_ROW])
 @allowed(Scope.READ)
 async def read_tags(request: Request, dataset: DatasetName, run: RunName, steps: Steps = 50) -> Response:
     """Return the sums over the last steps by tag, next to the success rates of as many steps before."""
-    found = await use_cases_of(request).read_tags(dataset, run, steps)
+    found = await services_of(request).insight.tags(dataset, run, steps)
     return json_response(TagsResponse(found.first_step, found.last_step, found.tags))

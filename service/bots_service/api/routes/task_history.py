@@ -10,13 +10,13 @@ from starlette.responses import Response
 
 from bots_service.api.cursors import AfterNumber, read_cursor, write_cursor
 from bots_service.api.openapi import answers_with
-from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, use_cases_of
+from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
 from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
 from bots_service.api.security import allowed, guarded_router
 from bots_service.errors import UnknownTaskError
-from bots_service.ports.journal import LoggedVisit
-from bots_service.ports.keys import Scope
+from bots_service.keys import Scope
+from bots_service.records import LoggedVisit
 
 router = guarded_router(tags=["runs"])
 
@@ -109,6 +109,6 @@ async def read_task_history(
     Each request reads at most 500 journal entries, so a page may have few reports, or none, and a cursor.
     """
     before = None if cursor is None else read_cursor(cursor, AfterNumber).number
-    page = await use_cases_of(request).read_task_history(dataset, run, task, before, limit)
+    page = await services_of(request).insight.task_history(dataset, run, task, before, limit)
     following = None if page.next is None else write_cursor(AfterNumber(page.next))
     return json_response(TaskHistoryPage([TaskVisit.from_logged(each) for each in page.visits], page.pruned, following))

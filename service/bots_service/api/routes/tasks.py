@@ -19,16 +19,16 @@ from bots_service.api.app_state import state_of
 from bots_service.api.cursors import AfterTask, read_sorted_cursor, write_cursor
 from bots_service.api.openapi import answers_with
 from bots_service.api.overload import Download
-from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, use_cases_of
+from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
 from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core.segments import SEGMENTS, SOLVED_MEAN, Segment
 from bots_service.core.task_table import SORTS, TaskTable
 from bots_service.errors import InvalidTasksError, OverloadedError
-from bots_service.ports.keys import Scope
-from bots_service.ports.records import OpenDataset
-from bots_service.usecases.read_tasks import Query as TaskQuery
+from bots_service.insight import TaskQuery
+from bots_service.keys import Scope
+from bots_service.records import OpenDataset
 
 router = guarded_router(tags=["runs"])
 
@@ -235,16 +235,16 @@ async def list_tasks(
     accept: Accept = "",
 ) -> Response:
     """Return the beliefs about tasks; retired ones only if the query asks for their segment."""
-    read = use_cases_of(request).read_tasks
+    read = services_of(request).insight
     if format == "csv" or CSV in accept:
-        pieces = csv_stream(partial(read.whole, dataset, run, query, piece=PIECE))
+        pieces = csv_stream(partial(read.every_task, dataset, run, query, piece=PIECE))
         headers = {"Content-Disposition": f'attachment; filename="{dataset}-{run}-tasks.csv"'}
         return Download(state_of(request.app).downloads, pieces, media_type=CSV, headers=headers)
     if ARROW in accept:
-        pieces = arrow_stream(partial(read.whole, dataset, run, TaskQuery(), piece=PIECE))
+        pieces = arrow_stream(partial(read.every_task, dataset, run, TaskQuery(), piece=PIECE))
         return Download(state_of(request.app).downloads, pieces, media_type=ARROW)
     async with state_of(request.app).pages:
-        page = await read(dataset, run, query)
+        page = await read.tasks(dataset, run, query)
         rows = await asyncio.to_thread(tasks_of, page.dataset, page.table)
     following = None if page.next is None else write_cursor(AfterTask(query.sort, *page.next))
     return json_response(TasksResponse(rows, page.matching, SegmentCounts(**page.segments), following))

@@ -14,7 +14,7 @@ from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
 from bots_service.api.decoding import decode, decode_plain
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.overload import while_client_waits
-from bots_service.api.parameters import use_cases_of
+from bots_service.api.parameters import services_of
 from bots_service.api.problems import BODY, EVERY, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
@@ -30,9 +30,9 @@ from bots_service.errors import (
     PoolTooSmallError,
     StaleEpochError,
 )
-from bots_service.ports.keys import Scope
-from bots_service.ports.records import OpenDataset, Selection
-from bots_service.usecases.report_outcomes import Outcome, ReportRequest, ReportResult
+from bots_service.keys import Scope
+from bots_service.outcomes import Outcome, ReportRequest, ReportResult
+from bots_service.records import OpenDataset, Selection
 
 log = structlog.get_logger(__name__)
 
@@ -218,14 +218,14 @@ async def select_tasks(request: Request) -> Response:
 
     Safe to retry: the same key and body get the same tasks.
     """
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     body = Body(request, {JSON: TRAINING_LIMIT})
     wanted = decode_plain(_SELECT, await body.whole())
     log_names(request, {"dataset": wanted.dataset, "run": wanted.run})
     require_run(request, wanted.dataset, wanted.run)
 
     async def answered() -> Response:
-        selection, dataset, again = await use_cases.select_tasks(wanted, body.idempotency_key())
+        selection, dataset, again = await services.runs.select(wanted, body.idempotency_key())
         return json_response(SelectResponse.from_selection(selection, dataset, wanted.run), replayed=again)
 
     # A report continues when its client disconnects: once it is durable, the client's retry is answered at once.
@@ -248,14 +248,14 @@ async def report_outcomes(request: Request) -> Response:
 
     Safe to retry under a key: the first answer comes again, with `duplicate` set, and nothing is counted twice.
     """
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     body = Body(request, {JSON: TRAINING_LIMIT})
     text = await body.whole()
     try:
         report = decode_plain(_REPORT, text) if len(text) <= PLAIN_BYTES else decode(_REPORT, text)
         log_names(request, {"dataset": report.dataset, "run": report.run})
         require_run(request, report.dataset, report.run)
-        reported = await use_cases.report_outcomes(report, body.idempotency_key())
+        reported = await services.runs.report(report, body.idempotency_key())
     except InvalidInputError as error:
         await _count_refused(request, text, error)
         raise
@@ -268,6 +268,6 @@ async def _count_refused(request: Request, text: bytes, error: InvalidInputError
         named = _NAMES.decode(text)
         require_run(request, named.dataset, named.run)
         try:
-            await use_cases_of(request).count_refused_report(named.dataset, named.run, error)
+            await services_of(request).runs.count_refused_report(named.dataset, named.run, error)
         except BotsError as reason:  # the trainer gets its answer whatever becomes of the count
             log.warning("refused_report_not_counted", dataset=named.dataset, run=named.run, reason=str(reason))

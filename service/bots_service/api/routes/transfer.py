@@ -11,7 +11,7 @@ from bots_service.api.bodies import Body
 from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with
 from bots_service.api.overload import Download
-from bots_service.api.parameters import KEYED, DatasetName, RunName, use_cases_of
+from bots_service.api.parameters import KEYED, DatasetName, RunName, services_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
@@ -26,9 +26,9 @@ from bots_service.errors import (
     OverloadedError,
     RunHasHistoryError,
 )
-from bots_service.ports.keys import Scope
-from bots_service.ports.transfer import Moved
-from bots_service.usecases.journal_lines import LONGEST_LINE
+from bots_service.keys import Scope
+from bots_service.moving import LONGEST_LINE
+from bots_service.storage.sql.transfer import Moved
 
 router = guarded_router(tags=["runs"])
 
@@ -59,7 +59,7 @@ class ImportedRun(Struct, frozen=True):
 @allowed(Scope.READ, about=About.WHOLE)
 async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Stream the run's journal as lines of JSON; of a fork, the journals of the runs that it continues come first."""
-    export = use_cases_of(request).export_run
+    export = services_of(request).moves.export
 
     async def pieces() -> AsyncGenerator[bytes]:
         async for piece in await export(dataset, run):
@@ -92,14 +92,14 @@ async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 @allowed(Scope.ADMIN, kind=RouteKind.UPLOAD)
 async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Replay an exported journal as a run of a dataset with the same tasks: all of it or nothing."""
-    use_cases = use_cases_of(request)
+    services = services_of(request)
     body = Body(request, {NDJSON: state_of(request.app).uploads.max_bytes})
 
     async def act() -> Moved:
         lines = split_lines(body.chunks(), longest=LONGEST_LINE)
-        return await use_cases.import_run(dataset, run, lines, body.idempotency_key)
+        return await services.moves.import_lines(dataset, run, lines, body.idempotency_key)
 
     def respond(moved: Moved) -> Response:
         return json_response(ImportedRun(dataset, moved.run.name, moved.run.head, moved.run.epoch), 201)
 
-    return await answered_once(use_cases.answers, body, Moved, act, respond)
+    return await answered_once(services.store.answers, body, Moved, act, respond)

@@ -19,9 +19,9 @@ from bots_service.api.bodies import MIB
 from bots_service.api.decoding import decode
 from bots_service.api.task_formats.text import BLOCK_TASKS, SHOWN_FLAWS, Header, TaskFile, tidy, wrong_length
 from bots_service.core.arrays import Floats
-from bots_service.engine.dataset_builder import MAX_TAGS
+from bots_service.dataset_builder import MAX_TAGS
 from bots_service.errors import Flaw, InvalidTasksError, LimitReachedError, MalformedBodyError
-from bots_service.ports.records import TaskBlock
+from bots_service.records import TaskBlock
 
 FOOTER_BYTES = 16 * MIB  # of metadata, which is read at once; 10,000 row groups of three columns take some 5 MiB
 GROUP_VALUES = 2**25  # of a column in a row group: one task could hold them all, and 12 bytes each are read at once

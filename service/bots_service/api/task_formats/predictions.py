@@ -23,7 +23,7 @@ from bots_service.api.task_formats.parquet import (
     require_short,
 )
 from bots_service.api.task_formats.text import BLOCK_TASKS, blocks_of_lines, split_lines
-from bots_service.ports.records import PredictionBlock
+from bots_service.records import PredictionBlock
 
 COLUMNS = {"id": "string", "pass_rate": "double"}
 

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from bots_service.api.bodies import MIB, Body
 from bots_service.api.decoding import decode
 from bots_service.errors import Flaw, InvalidTasksError, PayloadTooLargeError
-from bots_service.ports.records import DatasetFacts, TaskBlock
+from bots_service.records import DatasetFacts, TaskBlock
 
 BLOCK_TASKS = 65_536  # about 10 MB of tasks at work at a time
 SHOWN_FLAWS = 20

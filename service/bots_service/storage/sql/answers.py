@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Insert, Table, bindparam, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from bots_service.errors import BusyError, DamagedStateError, KeyReusedError
-from bots_service.ports.records import Answer, IdempotencyKey
+from bots_service.records import Answer, IdempotencyKey
 from bots_service.storage.sql.database import Database, Job, SqlRow
 from bots_service.storage.sql.tables import answers
 
@@ -36,7 +36,7 @@ _INSERT = insert(answers)
 
 
 class SqlAnswers:
-    """An Answers. Results are kept as JSON."""
+    """The first answers of writes that carried an idempotency key, as JSON. They come back equal."""
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
         """Keep answers in a database; `clock` gives seconds since 1970, UTC."""

@@ -3,8 +3,8 @@
 from sqlalchemy import Connection, bindparam, func, select, text
 
 from bots_service.errors import LimitReachedError
-from bots_service.ports.keys import EVERY_DATASET, reaches
-from bots_service.ports.records import Capacity
+from bots_service.keys import EVERY_DATASET, reaches
+from bots_service.records import Capacity
 from bots_service.storage.sql.tables import datasets, runs
 
 _LOCK = 0x64617461  # of those who make datasets, among PostgreSQL's advisory locks: "data"

@@ -15,8 +15,7 @@ from bots_service.core.groups import NO_PARTS, GroupParts
 from bots_service.core.run_settings import settings_from
 from bots_service.core.walks import Walk, walk_numbers
 from bots_service.errors import DamagedStateError, InvalidSettingsError
-from bots_service.ports.journal import EntryKind
-from bots_service.ports.records import TaskBlock
+from bots_service.records import EntryKind, TaskBlock
 
 
 def encode_block(block: TaskBlock) -> bytes:

@@ -2,9 +2,10 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -12,16 +13,101 @@ from sqlalchemy import BigInteger, Connection, TextClause, and_, bindparam, dele
 
 from bots_service.core.arrays import frozen
 from bots_service.core.entries import Rewind, SettingsChange
-from bots_service.core.summary.course import TIMED, CourseSteps, StepSums, UniformEstimates
+from bots_service.core.summary.course import NO_ESTIMATES, NO_STEPS, TIMED, CourseSteps, StepSums, UniformEstimates
+from bots_service.core.summary.gain import StepRange
 from bots_service.core.summary.verdict import RefusedReports, RunFindings
-from bots_service.ports.courses import CoursePart, Judgement, RunHead, RunNotes, SeqRange, WantedCourse, WantedSums
-from bots_service.ports.records import RunRow
+from bots_service.records import RunRow, SeqRange
 from bots_service.storage.sql.answers import insert_missing
 from bots_service.storage.sql.codecs import decode_body
 from bots_service.storage.sql.database import Database, SqlRow
 from bots_service.storage.sql.history import visible_spans
 from bots_service.storage.sql.runs import STANDING, run_of
 from bots_service.storage.sql.tables import datasets, judgements, runs
+
+
+class RunHead(NamedTuple):
+    """Where a run stands in SQL: the last seq, and how often it was rewound. A replaced run has a new uid.
+
+    dataset_version: of its dataset.
+    refused_reports: how many were refused as invalid; judged_at: when it was last judged. When one of them changes, its
+        notes have.
+    """
+
+    run_id: int
+    uid: str
+    dataset: str
+    head: int
+    epoch: int
+    dataset_version: int = 0
+    refused_reports: int = 0
+    judged_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a run's journal up to entry `seq` says against it, with its dataset at a version."""
+
+    epoch: int
+    seq: int
+    dataset_version: int
+    findings: RunFindings
+
+    def is_of(self, head: RunHead) -> bool:
+        """Return whether neither the journal nor the dataset has changed since."""
+        return (self.epoch, self.seq, self.dataset_version) == (head.epoch, head.head, head.dataset_version)
+
+
+@dataclass(frozen=True, slots=True)
+class RunNotes:
+    """What is stored of a run besides its journal: its last judgement, and the reports that were refused."""
+
+    judgement: Judgement | None = None
+    refused: RefusedReports | None = None
+
+
+NO_NOTES = RunNotes()
+
+
+@dataclass(frozen=True, slots=True)
+class WantedCourse:
+    """Which part of a run's course is asked for.
+
+    entries: the entries whose steps and settings are asked for, in order.
+    estimates: those whose outlooks are asked for; -1 as a beginning includes one from before the first entry.
+    """
+
+    run_id: int
+    entries: tuple[SeqRange, ...]
+    estimates: tuple[SeqRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CoursePart:
+    """A part of a run's course.
+
+    steps: that the entries closed.
+    estimates: of uniform sampling.
+    changed: settings that the entries set, the last of each name.
+    """
+
+    steps: CourseSteps = NO_STEPS
+    estimates: UniformEstimates = NO_ESTIMATES
+    changed: dict[str, Any] = field(default_factory=dict)
+
+
+class WantedSums(NamedTuple):
+    """Steps of a run, among the entries of its present history, whose sums are asked for."""
+
+    run_id: int
+    entries: tuple[SeqRange, ...]
+    steps: StepRange
+
+
+def common(entries: Iterable[SeqRange], after: int, up_to: int) -> tuple[SeqRange, ...]:
+    """Return those of the entries that come after one entry, up to another."""
+    cut = (SeqRange(max(one.after, after), min(one.last, up_to)) for one in entries)
+    return tuple(one for one in cut if one.after < one.last)
+
 
 _HEADS = (
     select(
@@ -71,7 +157,6 @@ _RANGES = ("run_id", "behind", "up_to")
 _IN_RANGE = "r.run_id = wanted.run_id AND r.seq > wanted.behind AND r.seq <= wanted.up_to"
 _RECEIPTS = f"FROM wanted CROSS JOIN receipts r WHERE {_IN_RANGE}"
 _ENTRIES = f"FROM wanted CROSS JOIN journal r WHERE {_IN_RANGE}"
-_COUNTS = f"SELECT wanted.run_id, (SELECT count(*) FROM receipts r WHERE {_IN_RANGE}) FROM wanted"  # noqa: S608 - ours
 _STEPS = f"SELECT r.run_id, r.seq, r.reported, r.effective, r.rollouts {_RECEIPTS} AND r.closed"
 _TIMES = (
     "SELECT r.run_id, r.seq, coalesce(r.created_at, j.created_at) FROM wanted CROSS JOIN receipts r"  # noqa: S608 - ours
@@ -93,7 +178,7 @@ _SUMS = f"SELECT place, {', '.join(_SUM.format(column=f'r.{name}') for name in S
 
 
 class SqlCourses:
-    """A Courses."""
+    """Courses of many runs, a few statements for all."""
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
         """Read from a database; `clock` gives seconds since 1970, UTC."""
@@ -209,9 +294,6 @@ def _prepared(statement: str, rows: int, columns: tuple[str, ...]) -> TextClause
 def _read(connection: Connection, wanted: Sequence[WantedCourse]) -> dict[int, CoursePart]:
     entries = [(one.run_id, *part) for one in wanted for part in one.entries]
     estimates = [(one.run_id, *part) for one in wanted for part in one.estimates]
-    counts: dict[int, int] = defaultdict(int)
-    for run_id, count in _found(connection, _COUNTS, entries):  # first: then no step of those counted is missed
-        counts[run_id] += count
     steps = dict(_by_run(_found(connection, _STEPS, entries)))
     ratios = dict(_by_run(_found(connection, _ESTIMATES, estimates)))
     changed: dict[int, dict[str, Any]] = defaultdict(dict)
@@ -224,7 +306,6 @@ def _read(connection: Connection, wanted: Sequence[WantedCourse]) -> dict[int, C
     none = [frozen(np.empty(0))] * 4
     return {
         one.run_id: CoursePart(
-            counts[one.run_id],
             _steps(steps.get(one.run_id, none), times.get(one.run_id, none)),
             _estimates(ratios.get(one.run_id, none)),
             changed[one.run_id],

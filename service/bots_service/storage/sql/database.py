@@ -21,15 +21,10 @@ OUR_FAULT = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
 class Database(Protocol):
     """Runs jobs, each a function of a connection and of nothing else that changes: one may be run again."""
 
-    def write(self, job: Job[Result], *, lane: object = None) -> asyncio.Future[Result]:
+    def write(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Put the job in line at once, and return what it will return, once that is committed to stable storage.
 
         A caller that no longer waits changes nothing.
-
-        Args:
-            job: what to do; it is begun only when those of its lane that came before have ended.
-            lane: jobs of one lane are committed in the order in which they came, and their futures are settled in it.
-                Others may overtake one another: None is a lane of its own for each job.
 
         Raises:
             StorageUnavailableError: (from the future, too) nothing was acknowledged.
@@ -58,10 +53,3 @@ def storage_errors() -> Iterator[None]:
         raise
     except DBAPIError as error:
         raise StorageUnavailableError(f"the database did not answer: {error.orig}") from error
-
-
-def for_another(error: StorageUnavailableError) -> StorageUnavailableError:
-    """Return the same error for one more caller: one object raised in several places tangles its traceback."""
-    copy = StorageUnavailableError(str(error), retry_after_s=error.retry_after_s)
-    copy.__cause__ = error.__cause__
-    return copy

@@ -13,8 +13,8 @@ from bots_service.core.codec import pack, unpack
 from bots_service.core.predictions import Predictions, PredictionsKey
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, DatasetExistsError, UnknownDatasetError
-from bots_service.ports.keys import EVERY_DATASET
-from bots_service.ports.records import (
+from bots_service.keys import EVERY_DATASET
+from bots_service.records import (
     AppendTasksResult,
     Capacity,
     CreateDatasetResult,
@@ -207,7 +207,12 @@ _BLOCK = select(task_blocks).where(
 
 
 class SqlDatasets:
-    """A Datasets."""
+    """Datasets and their tasks.
+
+    A write under an idempotency key keeps what it returns as the key's first answer, in its own transaction; here, and
+    in the other stores. It raises KeyReusedError where the key came with another request before, and BusyError where
+    the same request was answered meanwhile: the answer can be found then.
+    """
 
     def __init__(
         self, database: Database, capacity: Capacity | None = None, *, clock: Callable[[], float] = time.time

@@ -1,22 +1,28 @@
-"""The present history of a run in SQL: visible entries, receipts, curve. A rewind hides what stood before it."""
+"""What runs did, read from SQL: steps, curve, entries, one task's reports. A rewind hides what stood before it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
-from sqlalchemy import BigInteger, Connection, Double, bindparam, cast, func, select, text
+from sqlalchemy import BigInteger, Connection, Double, bindparam, case, cast, func, select, text
 
-from bots_service.core.entries import Rewind
-from bots_service.core.evidence import Costs
-from bots_service.core.receipt import BINS, Calibration, Receipt, Tally
-from bots_service.errors import BotsError
-from bots_service.ports.courses import SeqRange
-from bots_service.ports.records import CurvePoint, RunRow, StoredReceipt
-from bots_service.storage.sql.answers import insert_missing
-from bots_service.storage.sql.append import padded
+from bots_service.core.entries import Body, Forget, Fork, Report, Rewind, SettingsChange
+from bots_service.core.evidence import sum_by_task
+from bots_service.errors import DamagedStateError
+from bots_service.records import (
+    CurvePoint,
+    EntryKind,
+    LoggedEntry,
+    LoggedVisit,
+    RunRow,
+    SeqRange,
+    StoredReceipt,
+    VisitsPage,
+)
 from bots_service.storage.sql.codecs import KINDS, decode_body
-from bots_service.storage.sql.database import SqlRow
+from bots_service.storage.sql.database import Database, SqlRow
+from bots_service.storage.sql.journal import receipt_of
 from bots_service.storage.sql.tables import IS_MARK, journal, receipts, runs
 
 _HEAD = select(runs.c.head, runs.c.epoch).where(runs.c.id == bindparam("run"))
@@ -64,15 +70,7 @@ def rewinds_of(connection: Connection, run_id: int) -> list[tuple[int, int]]:
     return rewinds
 
 
-# On PostgreSQL the lock keeps the runs from being deleted before their receipts are in.
-_STANDING = (
-    select(runs.c.id)
-    .where(runs.c.id.in_(bindparam("ids", expanding=True)))
-    .order_by(runs.c.id)
-    .with_for_update(key_share=True, read=True)
-)
 _STEP = bindparam("step", type_=BigInteger)  # callers may ask for a step beyond those that the column holds
-_ONE = select(receipts).where(receipts.c.run_id == bindparam("run"), receipts.c.seq == bindparam("seq"))
 _CLOSING = select(receipts.c.seq).where(
     receipts.c.run_id == bindparam("run"), receipts.c.step == _STEP, receipts.c.closed
 )
@@ -89,63 +87,6 @@ _HISTORY = (
     .order_by(receipts.c.step)
     .limit(bindparam("most"))
 )
-_KEPT = select(func.count()).where(receipts.c.run_id == bindparam("run"), receipts.c.seq <= bindparam("up_to"))
-_WITHOUT = (
-    select(journal.c.seq)
-    .outerjoin(receipts, (receipts.c.run_id == journal.c.run_id) & (receipts.c.seq == journal.c.seq))
-    .where(
-        journal.c.run_id == bindparam("run"),
-        journal.c.seq > bindparam("after"),
-        journal.c.seq <= bindparam("up_to"),
-        receipts.c.seq.is_(None),
-    )
-    .order_by(journal.c.seq)
-    .limit(bindparam("most"))
-)
-_TAIL = 1000  # entries: about 1 ms to search; missing receipts are mostly those of the last few
-_TALLY = tuple(Tally.__slots__)
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A receipt that wants to be kept."""
-
-    run: RunRow
-    receipt: Receipt
-
-
-def keep_all(connection: Connection, batch: Sequence[list[Kept]]) -> list[BotsError | None]:
-    """Keep the receipts of runs that still stand; those that are kept already stay."""
-    # In one order everywhere: two replicas that keep the same receipts wait for each other in no circle.
-    wanted = sorted((kept for several in batch for kept in several), key=lambda kept: (kept.run.id, kept.receipt.seq))
-    ids = padded(sorted({kept.run.id for kept in wanted}))
-    standing = set(connection.execute(_STANDING, {"ids": ids}).scalars())
-    rows = [_row(kept) for kept in wanted if kept.run.id in standing]
-    if rows:
-        connection.execute(insert_missing(connection, receipts), rows)
-    return [None] * len(batch)
-
-
-def receipt_at(connection: Connection, run_id: int, seq: int) -> Receipt | None:
-    """Return what folding entry `seq` did, None if that is not kept."""
-    row = connection.execute(_ONE, {"run": run_id, "seq": seq}).one_or_none()
-    return None if row is None else receipt_of(row)
-
-
-def first_without_receipt(connection: Connection, run_id: int, up_to: int) -> int | None:
-    """Return the first seq up to `up_to` that has no receipt.
-
-    Counting them is quick and mostly enough; otherwise the tail is, if it has all the missing ones.
-    """
-    values = {"run": run_id, "up_to": up_to}
-    lacking = up_to - (connection.scalar(_KEPT, values) or 0)
-    if lacking == 0:
-        return None
-    near = {**values, "after": max(0, up_to - _TAIL), "most": _TAIL}
-    found = list(connection.execute(_WITHOUT, near).scalars())
-    if len(found) < lacking:
-        found = list(connection.execute(_WITHOUT, {**values, "after": 0, "most": 1}).scalars())
-    return found[0] if found else None
 
 
 def closing_seq(connection: Connection, run: RunRow, step: int) -> int | None:
@@ -167,62 +108,6 @@ def closed_steps(connection: Connection, run_id: int, after_step: int, limit: in
         rows = connection.execute(_HISTORY, values)
         found += [StoredReceipt(receipt_of(row), row.appended_at) for row in rows]
     return found
-
-
-def _row(kept: Kept) -> dict[str, Any]:
-    receipt = kept.receipt
-    return {
-        "run_id": kept.run.id,
-        "seq": receipt.seq,
-        "epoch": receipt.epoch,
-        "step": receipt.step,
-        "closed": receipt.closed,
-        "capability": receipt.capability,
-        "late": receipt.late,
-        "expired": receipt.expired,
-        "brier": receipt.brier,
-        "log_loss": receipt.log_loss,
-        "calibration": _encoded(receipt.calibration),
-        "new_tasks": receipt.new_tasks,
-        "distinct_tasks": receipt.distinct_tasks,
-        "skipped": receipt.skipped,
-        "tokens": receipt.costs.tokens,
-        "seconds": receipt.costs.seconds,
-    } | {name: getattr(receipt.tally, name) for name in _TALLY}
-
-
-def receipt_of(row: SqlRow) -> Receipt:
-    """Return the receipt that a row holds."""
-    return Receipt(
-        seq=row.seq,
-        epoch=row.epoch,
-        step=row.step,
-        closed=row.closed,
-        tally=Tally(**{name: getattr(row, name) for name in _TALLY}),
-        capability=row.capability,
-        late=row.late,
-        expired=row.expired,
-        brier=row.brier,
-        log_loss=row.log_loss,
-        calibration=_decoded(row.calibration),
-        new_tasks=row.new_tasks,
-        distinct_tasks=row.distinct_tasks,
-        costs=Costs(row.tokens, row.seconds),
-        skipped=row.skipped,
-    )
-
-
-def _encoded(calibration: Calibration | None) -> bytes | None:
-    if calibration is None:
-        return None
-    return np.array([calibration.rollouts, calibration.predicted, calibration.solved], "<f8").tobytes()
-
-
-def _decoded(blob: bytes | None) -> Calibration | None:
-    if blob is None:
-        return None
-    rollouts, predicted, solved = np.frombuffer(blob, "<f8").reshape(3, BINS).tolist()
-    return Calibration(tuple(rollouts), tuple(predicted), tuple(solved))
 
 
 _SUMS = ("reported", "effective", "all_solved", "none_solved", "rollouts", "successes", "late", "expired", "new_tasks")
@@ -275,7 +160,7 @@ def curve(connection: Connection, run: RunRow, up_to: int, width: int) -> list[C
             parts.setdefault(row.place, []).append(row)
     if not parts:
         return []
-    seqs = padded([rows[-1].seq for rows in parts.values()])
+    seqs = [rows[-1].seq for rows in parts.values()]
     ends = {row.seq: row for row in connection.execute(_ENDS, {"run": run.id, "seqs": seqs})}
     return [_point(rows, ends[rows[-1].seq]) for rows in parts.values()]
 
@@ -299,3 +184,204 @@ def _mean(totals: Iterable[float | None], rollouts: float) -> float | None:
     """Return a mean over rollouts, None where no step had any."""
     known = [total for total in totals if total is not None]
     return sum(known) / rollouts if known and rollouts else None
+
+
+_PAGE = (
+    select(
+        journal.c.seq,
+        journal.c.epoch,
+        # A fork's holds a whole state, tens of MB for a large pool, and nothing that a page tells.
+        case((journal.c.kind != KINDS[Fork], journal.c.body)).label("body"),
+        journal.c.kind,
+        journal.c.created_at,
+        receipts.c.step,
+        receipts.c.closed,
+        receipts.c.skipped,
+    )
+    .join(receipts, (receipts.c.run_id == journal.c.run_id) & (receipts.c.seq == journal.c.seq))
+    .where(journal.c.run_id == bindparam("run"), journal.c.seq < bindparam("before", type_=BigInteger))
+    .order_by(journal.c.seq.desc())
+    .limit(bindparam("most"))
+)
+_PAGE_OF_KINDS = _PAGE.where(journal.c.kind.in_(bindparam("kinds", expanding=True)))
+_PAGE_OF_MARKS = _PAGE_OF_KINDS.where(text(IS_MARK))
+
+
+def entries_before(
+    connection: Connection, run_id: int, seq: int, limit: int, kinds: Sequence[EntryKind]
+) -> list[LoggedEntry]:
+    """Return what is known of the entries before `seq`, the newest first, at most `limit`; kinds: empty for all.
+
+    Raises:
+        DamagedStateError: a body can't be read.
+    """
+    spans = spans_of(connection, run_id)
+    if not spans:
+        return []
+    # None beyond the head that the spans reach to: what others appended since may be a rewind, which hides more.
+    values: dict[str, Any] = {"run": run_id, "before": min(seq, spans[-1].last + 1), "most": limit}
+    page = _PAGE
+    if kinds:
+        values["kinds"] = list(kinds)
+        page = _PAGE_OF_KINDS if KINDS[Report] in kinds else _PAGE_OF_MARKS
+    return [
+        LoggedEntry(
+            seq=row.seq,
+            epoch=row.epoch,
+            kind=row.kind,
+            step=row.step,
+            closed=row.closed,
+            is_hidden=not any(span.after < row.seq <= span.last for span in spans),
+            created_at=row.created_at,
+            skipped=row.skipped,
+            **({} if row.body is None else _told(decode_body(row.body))),
+        )
+        for row in connection.execute(page, values)  # one by one: all their bodies may be tens of MB
+    ]
+
+
+def _told(body: Body) -> dict[str, Any]:
+    """Return what a page tells of a body."""
+    if isinstance(body, Report):
+        seen, parts = body.evidence, body.parts
+        rollouts = float(seen.successes.sum() + seen.failures.sum())
+        rollouts += float(parts.successes.sum() + parts.failures.sum())
+        tasks = len(seen) + len(np.unique(parts.tasks))
+        return {"tasks": tasks, "effective": int(seen.effective.sum()), "rollouts": rollouts}
+    if isinstance(body, Forget):
+        return {"tasks": len(body.tasks)}
+    if isinstance(body, Rewind):
+        return {"to_step": body.to_step}
+    return {"changed": body.values} if isinstance(body, SettingsChange) else {}
+
+
+ENTRIES = 500  # read at most for one page: reports of 32 tasks take about 10 ms
+CHUNK = 25  # entries at a time: a report's body may take MBs, and drivers fetch a whole result at once
+BODY_CHARACTERS = 16 * 2**20  # of all entries of a page; the last chunk may exceed it
+
+_PRUNED = select(runs.c.pruned).where(runs.c.id == bindparam("run"))
+_REPORTS = (
+    select(
+        journal.c.seq,
+        journal.c.body,
+        journal.c.created_at,
+        receipts.c.step,
+        receipts.c.late,
+        receipts.c.expired,
+    )
+    .join(receipts, (receipts.c.run_id == journal.c.run_id) & (receipts.c.seq == journal.c.seq))
+    .where(
+        journal.c.run_id == bindparam("run"),
+        journal.c.kind == KINDS[Report],
+        journal.c.seq > bindparam("after", type_=BigInteger),
+        journal.c.seq < bindparam("before", type_=BigInteger),
+    )
+    .order_by(journal.c.seq.desc())
+)
+
+
+class _PartsTasks(msgspec.Struct):
+    """Of parts of groups, the tasks alone."""
+
+    tasks: list[int] = []
+
+
+class _ReportedTasks(msgspec.Struct):
+    """Of a report's body, the tasks alone: the rest of most bodies need not be read."""
+
+    tasks: list[int]
+    parts: _PartsTasks = msgspec.field(default_factory=_PartsTasks)
+
+
+_reported = msgspec.json.Decoder(_ReportedTasks)
+
+
+def visits_before(connection: Connection, run_id: int, task: int, seq: int, limit: int) -> VisitsPage:
+    """Return what the reports before `seq` said of a task, the newest first.
+
+    Raises:
+        DamagedStateError: a body can't be read.
+    """
+    spans, pruned = spans_of(connection, run_id), connection.scalar(_PRUNED, {"run": run_id}) or 0
+    if not spans:
+        return VisitsPage([], None, pruned)
+    # None beyond the head that the spans reach to: what others appended since may be a rewind, which hides more.
+    before = min(seq, spans[-1].last + 1)
+    oldest = max(pruned, before - 1 - ENTRIES)
+    visits: list[LoggedVisit] = []
+    characters = 0
+    while before - 1 > oldest and len(visits) < limit and characters < BODY_CHARACTERS:
+        after = max(oldest, before - 1 - CHUNK)
+        rows = connection.execute(_REPORTS, {"run": run_id, "after": after, "before": before}).all()
+        found = [visit for row in rows if (visit := _visit(row, task, spans)) is not None]
+        characters += sum(len(row.body) for row in rows)
+        rest = limit - len(visits)
+        visits += found[:rest]
+        before = visits[-1].seq if len(found) >= rest else after + 1
+    return VisitsPage(visits, before if before - 1 > pruned else None, pruned)
+
+
+def _visit(row: SqlRow, task: int, spans: list[SeqRange]) -> LoggedVisit | None:
+    """Return what a report said of the task, None if nothing."""
+    try:
+        reported = _reported.decode(row.body)
+        if task not in reported.tasks and task not in reported.parts.tasks:
+            return None
+    except msgspec.MsgspecError as error:
+        raise DamagedStateError(f"a journal entry can't be read: {error}") from error
+    body = decode_body(row.body)
+    assert isinstance(body, Report)  # noqa: S101 - for the type checker
+    seen, parts = sum_by_task(body.evidence.where(body.evidence.tasks == task)), body.parts
+    parts = parts.where(parts.tasks == task)
+    successes = float(seen.successes.sum() + parts.successes.sum())
+    trials = successes + float(seen.failures.sum() + parts.failures.sum())
+    if not trials:  # all of these were aborted
+        return None
+    return LoggedVisit(
+        seq=row.seq,
+        step=row.step,
+        successes=successes,
+        trials=trials,
+        is_effective=bool(seen.effective.any()),
+        group_size=None if len(seen) else float(parts.group_size[-1]),
+        is_late=row.late + row.expired > 0,
+        is_hidden=not any(span.after < row.seq <= span.last for span in spans),
+        created_at=row.created_at,
+    )
+
+
+_NO_END = 2**62
+
+
+class SqlHistory:
+    """What runs did: the present history, and the whole journal, entry by entry."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def closing(self, run: RunRow, step: int) -> int | None:
+        """Return the seq of the entry that closed `step` in the present history; None if there is none.
+
+        Step 0 is seq 0 of a run that is not a fork; a fork begins with its parent's step, at seq 1.
+        """
+        return await self._database.read(lambda connection: closing_seq(connection, run, step))
+
+    async def steps(self, run: RunRow, after_step: int, limit: int) -> list[StoredReceipt]:
+        """Return closed steps of the present history in order, after `after_step`."""
+        return await self._database.read(lambda connection: closed_steps(connection, run.id, after_step, limit))
+
+    async def curve(self, run: RunRow, up_to: int, width: int) -> list[CurvePoint]:
+        """Return the closed steps of the present history up to entry `up_to`, in order, `width` steps a point."""
+        return await self._database.read(lambda connection: curve(connection, run, up_to, width))
+
+    async def entries(
+        self, run: RunRow, before: int | None, limit: int, kinds: Sequence[EntryKind] = ()
+    ) -> list[LoggedEntry]:
+        """Return what is known of entries before `before` (None: of all), hidden ones too, newest first."""
+        seq = _NO_END if before is None else before
+        return await self._database.read(lambda connection: entries_before(connection, run.id, seq, limit, kinds))
+
+    async def visits(self, run: RunRow, task: int, before: int | None, limit: int) -> VisitsPage:
+        """Return at most `limit` reports of a task before `before` (None: of all), hidden ones too, newest first."""
+        seq = _NO_END if before is None else before
+        return await self._database.read(lambda connection: visits_before(connection, run.id, task, seq, limit))

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from sqlalchemy import Connection, bindparam, exists, func, insert, select, update
 
 from bots_service.errors import LimitReachedError, UnauthenticatedError, UnknownApiKeyError
-from bots_service.ports.keys import KeyRow, KeysInUse, Scope
-from bots_service.ports.records import IdempotencyKey
+from bots_service.keys import KeyRow, KeysInUse, Scope
+from bots_service.records import IdempotencyKey
 from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.database import Database, SqlRow
 from bots_service.storage.sql.tables import api_keys
@@ -27,7 +27,7 @@ _REVOKE = (
 
 
 class SqlKeys:
-    """A Keys."""
+    """API keys."""
 
     def __init__(
         self, database: Database, *, clock: Callable[[], float] = time.time, most_keys: int = MOST_KEYS

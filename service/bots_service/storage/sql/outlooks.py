@@ -10,8 +10,7 @@ from sqlalchemy import BigInteger, Connection, bindparam, func, select
 from bots_service.core.coverage import Coverage
 from bots_service.core.outlook import Outlook
 from bots_service.errors import UnknownRunError
-from bots_service.ports.history import StoredOutlook
-from bots_service.ports.records import RunRow
+from bots_service.records import RunRow, StoredOutlook
 from bots_service.storage.sql.answers import insert_missing
 from bots_service.storage.sql.database import Database, SqlRow
 from bots_service.storage.sql.history import spans_of
@@ -49,7 +48,7 @@ _coverage = msgspec.json.Decoder(Coverage)
 
 
 class SqlOutlooks:
-    """An Outlooks."""
+    """Outlooks of runs: estimates that nothing depends on."""
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
         """Keep outlooks in a database; `clock` gives seconds since 1970, UTC."""

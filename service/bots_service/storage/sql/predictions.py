@@ -11,7 +11,7 @@ from bots_service.core.arrays import frozen
 from bots_service.core.codec import pack, unpack
 from bots_service.core.predictions import Predictions, PredictionsKey
 from bots_service.errors import BusyError, DamagedStateError, UnknownRunError
-from bots_service.ports.records import DatasetFacts
+from bots_service.records import DatasetFacts
 from bots_service.storage.sql.answers import insert_missing
 from bots_service.storage.sql.tables import datasets, predictions, runs
 

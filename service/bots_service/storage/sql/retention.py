@@ -4,10 +4,10 @@ from sqlalchemy import Connection, bindparam, delete, func, select, text, tuple_
 
 from bots_service.core.entries import Rewind
 from bots_service.errors import BusyError
-from bots_service.ports.records import RunRow
+from bots_service.records import RunRow
 from bots_service.storage.sql.codecs import KINDS
 from bots_service.storage.sql.database import Database, Job, Result
-from bots_service.storage.sql.history import first_without_receipt, rewinds_of
+from bots_service.storage.sql.history import rewinds_of
 from bots_service.storage.sql.tables import answers, datasets, journal, receipts, runs, snapshots, task_blocks
 
 BATCH = 1000  # rows of one transaction: some 20 ms
@@ -52,7 +52,7 @@ _STAGED_RUNS = select(runs.c.id).where(runs.c.dataset_id.in_(_STAGES))
 
 
 class SqlRetention:
-    """A Retention."""
+    """Deletes old data in small batches, so that other writes never wait long."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -81,8 +81,6 @@ class SqlRetention:
             is_standing = row is not None and row.uid == run.uid and row.pruned < seq and stored is not None
             # Again, for a rewind may have come: none comes between now and the commit, as the run's row is locked.
             if not is_standing or not _is_free(seq, rewinds_of(connection, run.id)):
-                return False
-            if first_without_receipt(connection, run.id, seq) is not None:
                 return False
             connection.execute(_TRUNCATE, {"run": run.id, "up_to": seq})
             return True

@@ -3,23 +3,23 @@
 import json
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult, bindparam, delete, insert, select, update
 
-from bots_service.core.entries import Fork
 from bots_service.core.predictions import PredictionsKey
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.errors import RunHasHistoryError, UnknownRunError
-from bots_service.ports.records import Capacity, IdempotencyKey, Parent, RunPut, RunRow
+from bots_service.records import Capacity, IdempotencyKey, Parent, RunPut, RunRow
 from bots_service.storage.sql import predictions as stored_predictions
 from bots_service.storage.sql.answers import keep_result, keeping_result, require_unanswered
 from bots_service.storage.sql.capacity import require_room_for_run
-from bots_service.storage.sql.codecs import KINDS, encode_body
 from bots_service.storage.sql.database import Database, SqlRow
-from bots_service.storage.sql.tables import journal, judgements, outlooks, runs, snapshots
+from bots_service.storage.sql.journal import FoldedEntry, append
+from bots_service.storage.sql.tables import judgements, outlooks, runs, snapshots
 
+PAGE = 1000
 DEFAULT_RUN = "default"  # every dataset has it, so that a first user never needs to know the word
 
 _INSERT = insert(runs)
@@ -121,7 +121,8 @@ _DROP_JUDGEMENT = delete(judgements).where(judgements.c.run_id == bindparam("run
 _NONE_REFUSED = {"refused_reports": 0, "refused_seq": None, "refused_at": None, "refused_reason": None}
 _DELETE = delete(runs).where(runs.c.id == bindparam("run"), runs.c.uid == bindparam("old_uid"))
 
-Origin = tuple[Parent, Fork, int]
+Start = tuple[Parent, FoldedEntry]
+"""The run that a new run continues, and its first entry."""
 
 
 def replace_empty_run(connection: Connection, run_id: int, values: dict[str, Any]) -> None:
@@ -132,7 +133,7 @@ def replace_empty_run(connection: Connection, run_id: int, values: dict[str, Any
 
 
 class SqlRuns:
-    """A Runs."""
+    """The runs of datasets."""
 
     def __init__(
         self, database: Database, capacity: Capacity | None = None, *, clock: Callable[[], float] = time.time
@@ -161,13 +162,21 @@ class SqlRuns:
         values = {"dataset": dataset_id, "after": name, "most": limit}
         return await self._database.read(lambda connection: list(map(run_of, connection.execute(_AFTER, values))))
 
+    async def all(self, dataset_id: int) -> AsyncIterator[RunRow]:
+        """Yield every run of a dataset."""
+        page = await self.after(dataset_id, "", PAGE)
+        while page:
+            for row in page:
+                yield row
+            page = await self.after(dataset_id, page[-1].name, PAGE)
+
     async def put(
         self,
         dataset_id: int,
         name: str,
         settings: RunSettings,
         *,
-        fork: Origin | None = None,
+        fork: Start | None = None,
         predictions: tuple[PredictionsKey, ...] = (),
         idempotency_key: IdempotencyKey | None = None,
         result_of: Callable[[RunRow, RunPut], object] = lambda row, put: (row, put),
@@ -207,7 +216,7 @@ class SqlRuns:
         dataset_id: int,
         name: str,
         settings: RunSettings,
-        fork: Origin | None,
+        fork: Start | None,
         predictions: tuple[PredictionsKey, ...],
     ) -> tuple[RunRow, RunPut]:
         stored_predictions.require(connection, dataset_id, predictions, only_current=fork is None)
@@ -227,20 +236,8 @@ class SqlRuns:
             values = {"uid": new_uid(), "settings": settings_text(settings), "predictions": keys_text(predictions)}
             replace_empty_run(connection, run_id, values | _NONE_REFUSED)
         if fork is not None:
-            self._start_from(connection, run_id, fork)
+            parent, first = fork
+            append(connection, run_id, [first], self._clock())
+            connection.execute(_UPDATE.values(parent_columns(parent)), {"run": run_id})
         put = RunPut.CREATED if standing is None else RunPut.REPLACED
         return run_of(connection.execute(_BY_NAME, by_name).one()), put
-
-    def _start_from(self, connection: Connection, run_id: int, origin: Origin) -> None:
-        parent, fork, profiles = origin
-        entry: dict[str, Any] = {
-            "run_id": run_id,
-            "seq": 1,
-            "epoch": 0,
-            "kind": KINDS[Fork],
-            "profiles": profiles,
-            "body": encode_body(fork),
-            "created_at": self._clock(),
-        }
-        connection.execute(insert(journal), entry)
-        connection.execute(_UPDATE.values({"head": 1, **parent_columns(parent)}), {"run": run_id})

@@ -3,7 +3,7 @@
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from bots_service.errors import UnknownRunError
-from bots_service.ports.records import IdempotencyKey, RunRow, SnapshotRow
+from bots_service.records import IdempotencyKey, RunRow, SnapshotRow
 from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.database import Database, SqlRow
 from bots_service.storage.sql.tables import runs, snapshots
@@ -42,7 +42,7 @@ _MOST_SEQS = 1000  # in one statement
 
 
 class SqlSnapshots:
-    """A Snapshots."""
+    """Stored states of runs, so that a replay need not read the whole journal."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -7,10 +7,10 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 
 from bots_service.core.arrays import Tasks, frozen, last_of
 from bots_service.errors import DamagedStateError, UnknownDatasetError
-from bots_service.ports.catalog import MOST_SUBSETS
 from bots_service.storage.sql.answers import insert_missing
 from bots_service.storage.sql.tables import datasets, subsets
 
+MOST_SUBSETS = 1000  # of a dataset: a job has one, and each change of its training data makes another
 _OF_DATASET = subsets.c.dataset_id == bindparam("dataset")
 _NAMED = subsets.c.name == bindparam("subset")
 _TASKS = select(subsets.c.tasks).where(_OF_DATASET, _NAMED)

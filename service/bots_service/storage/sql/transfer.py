@@ -1,26 +1,55 @@
 """Journals as they are stored, read for an export; and staged by an import, then moved into a dataset at once."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Annotated, NamedTuple
 
-from msgspec import Raw
+from msgspec import Meta, Raw, Struct
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from bots_service.core.entries import Entry
 from bots_service.core.predictions import PredictionsKey
+from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, DamagedStateError, RunHasHistoryError
-from bots_service.ports.records import Capacity, DatasetRow, IdempotencyKey, RunRow
-from bots_service.ports.transfer import Moved, SavedEntry
+from bots_service.records import Capacity, DatasetRow, IdempotencyKey, RunRow
 from bots_service.storage.sql import predictions as stored_predictions
 from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.capacity import require_room_for_run
 from bots_service.storage.sql.codecs import KINDS, decode_body
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sql.datasets import stage_gone
+from bots_service.storage.sql.journal import receipt_row
 from bots_service.storage.sql.runs import insert_run, run_of
-from bots_service.storage.sql.tables import datasets, journal, runs
+from bots_service.storage.sql.tables import datasets, journal, receipts, runs
+
+# A value that another database can't store is refused before it gets there.
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Small = Annotated[int, Meta(ge=0, lt=2**31)]
+Moment = Annotated[float, Meta(ge=0, le=1e11)]  # seconds since 1970, UTC
+Key = Annotated[str, Meta(pattern=r"^[ -~]{1,128}\Z")]
+Text = Annotated[str, Meta(pattern=r"^[^\0]*\Z")]
+
+
+class SavedEntry(Struct, frozen=True, omit_defaults=True):
+    """A journal entry as stored in SQL. body: as JSON, with its kind; key, fingerprint: of its report."""
+
+    seq: Count
+    epoch: Small
+    profiles: Small
+    created_at: Moment
+    body: Raw
+    key: Key | None = None
+    fingerprint: Text | None = None
+
+
+class Moved(NamedTuple):
+    """The result of an import. replaced: the empty run in whose place it stands."""
+
+    run: RunRow
+    replaced: RunRow | None
+
 
 MOST_ROWS = 1000  # at a time
 MOST_BYTES = 4 * 2**20  # of entries at a time; one that is larger comes alone
@@ -58,7 +87,10 @@ _DROP_STAGE = delete(datasets).where(datasets.c.id == bindparam("stage"), datase
 
 
 class SqlTransfers:
-    """A Transfers. A stage is a dataset without a name, so its run is nobody's until it is finished."""
+    """Journals on their way out of a database, and into one.
+
+    A stage is a dataset without a name, so its run is nobody's until it is finished.
+    """
 
     def __init__(
         self, database: Database, capacity: Capacity | None = None, *, clock: Callable[[], float] = time.time
@@ -133,6 +165,16 @@ class SqlTransfers:
         except IntegrityError as error:
             raise DamagedStateError(f"two entries clash: {error.orig}") from error
         return entries
+
+    async def add_receipts(self, run: RunRow, made: Sequence[Receipt]) -> None:
+        """Put what folding its entries did next to a staged run's journal."""
+
+        def job(connection: Connection) -> None:
+            if connection.execute(_STAGED, {"run": run.id}).one_or_none() is None:
+                raise stage_gone()
+            connection.execute(insert(receipts), [receipt_row(run.id, receipt) for receipt in made])
+
+        await self._database.write(job)
 
     async def finish(
         self, dataset: DatasetRow, name: str, stage: int, run: RunRow, idempotency_key: IdempotencyKey | None

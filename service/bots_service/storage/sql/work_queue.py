@@ -6,6 +6,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Condition, Lock, Thread
@@ -14,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.storage.sql.database import Job, Result, for_another, storage_errors
+from bots_service.storage.sql.database import Job, Result, storage_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Lifeline:
 class WaitingJob:
     """A job, from when it comes until it is done, or its time is over."""
 
-    def __init__(self, job: Job[Any], promise: Promise, *, deadline: float, is_read: bool, lane: object) -> None:
+    def __init__(self, job: Job[Any], promise: Promise, *, deadline: float, is_read: bool) -> None:
         """Keep a job.
 
         Args:
@@ -73,13 +74,11 @@ class WaitingJob:
             promise: gets the result.
             deadline: when its time is over, on the monotonic clock.
             is_read: whether it only reads.
-            lane: of one lane, one job is done at a time; None: of none.
         """
         self.job = job
         self.promise = promise
         self.deadline = deadline
         self.is_read = is_read
-        self.lane = lane
         self._lock = Lock()
         self._is_over = False
         self._lifeline: Lifeline | None = None
@@ -146,22 +145,20 @@ class WaitingJobs:
             self._changed.notify()
 
     def take(self) -> WaitingJob | None:
-        """Wait for the next job whose lane is free and return it; None once the line is closed and empty."""
+        """Wait for the next job and return it; None once the line is closed and empty."""
         with self._changed:
-            while (job := self._next()) is None:
-                if self._closed and not self._line:
+            while not self._line:
+                if self._closed:
                     return None
                 self._changed.wait()
-            self._line.remove(job)
+            job = self._line.popleft()
             self._running.add(job)
             return job
 
     def done(self, job: WaitingJob) -> None:
-        """Free the job's lane."""
+        """Count a job as done."""
         with self._changed:
             self._running.remove(job)
-            if self._closed:  # else the thread that calls this comes back for what the lane held up
-                self._changed.notify_all()
 
     def late(self, now: float) -> list[WaitingJob]:
         """Return the jobs whose time is over; they leave the line."""
@@ -177,10 +174,6 @@ class WaitingJobs:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-
-    def _next(self) -> WaitingJob | None:
-        busy = {job.lane for job in self._running} - {None}
-        return next((job for job in self._line if job.lane not in busy), None)
 
 
 MOST_JOBS = 256  # in one transaction; more would make the first wait long for the last
@@ -235,7 +228,7 @@ class WriteThread:
         except StorageUnavailableError as error:
             self._disconnect()
             for waiting in batch:
-                waiting.promise.fail(for_another(error))
+                waiting.promise.fail(copy(error))  # one raised in several places tangles its traceback
         except Exception as error:
             if len(batch) == 1:
                 batch[0].promise.fail(error)

@@ -1,0 +1,291 @@
+"""Who calls, what the caller may do, and the API keys that say so."""
+
+import asyncio
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from bots_service.background import repeating
+from bots_service.errors import Flaw, ForbiddenError, InvalidInputError, UnauthenticatedError
+from bots_service.keys import EVERY_DATASET, KeyRow, Scope, reaches, reaches_run
+from bots_service.records import IdempotencyKey
+from bots_service.storage.sql.keys import SqlKeys
+
+log = structlog.get_logger(__name__)
+
+SHAPE = re.compile("bots_([0-9a-f]{16})_[0-9a-f]{64}")  # an id, and 32 random bytes
+STATIC_KEY = "BOTS_ADMIN_KEY"  # its id in answers and logs; no stored key has this id
+
+
+def digest_of(key: str) -> bytes:
+    """Return what tells a key from all others, and doesn't tell the key."""
+    return hashlib.sha256(key.encode()).digest()
+
+
+_NO_DIGEST = digest_of("")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The sender of a request.
+
+    key: id of the key; None where no keys guard the service.
+    name, expires_at: the key's, in seconds since 1970, UTC; None where it has none.
+    """
+
+    key: str | None
+    scopes: frozenset[Scope]
+    datasets: tuple[str, ...]
+    name: str | None = None
+    expires_at: float | None = None
+
+    def reaches(self, dataset: str) -> bool:
+        """Say whether the key is good for a dataset, whether or not there is one of that name."""
+        return reaches(self.datasets, dataset)
+
+    def reaches_run(self, dataset: str, run: str | None) -> bool:
+        """Say whether the key is good for a run of a dataset. run: None for the whole dataset."""
+        return reaches_run(self.datasets, dataset, run)
+
+    def require_scope(self, wanted: frozenset[Scope]) -> None:
+        """Check that the caller has one of these scopes.
+
+        Raises:
+            ForbiddenError: it has none.
+        """
+        if not self.scopes & wanted and Scope.ADMIN not in self.scopes:
+            lacking = " or ".join(sorted(wanted))
+            raise ForbiddenError(f"this key has no scope {lacking}, only {', '.join(sorted(self.scopes))}")
+
+    def require_dataset(self, dataset: str) -> None:
+        """Check that the caller reaches a dataset.
+
+        Raises:
+            ForbiddenError: it doesn't.
+        """
+        if not self.reaches(dataset):
+            raise ForbiddenError(
+                f"this key has no access to dataset {dataset[:128]!r}, only to {', '.join(self.datasets)}"
+            )
+
+    def require_run(self, dataset: str, run: str | None) -> None:
+        """Check that the caller reaches a run of a dataset. run: None for the whole dataset, with all its runs.
+
+        Raises:
+            ForbiddenError: it doesn't.
+        """
+        self.require_dataset(dataset)
+        if not self.reaches_run(dataset, run):
+            of = (
+                f"all of dataset {dataset[:128]!r}"
+                if run is None
+                else f"run {run[:128]!r} of dataset {dataset[:128]!r}"
+            )
+            raise ForbiddenError(f"this key has no access to {of}, only to {', '.join(self.datasets)}")
+
+    def require_every_dataset(self) -> None:
+        """Check that the caller reaches every dataset.
+
+        Raises:
+            ForbiddenError: it doesn't.
+        """
+        if EVERY_DATASET not in self.datasets:
+            raise ForbiddenError(f"this needs a key for every dataset, {EVERY_DATASET!r}")
+
+
+ANYBODY = Caller(None, frozenset(Scope), (EVERY_DATASET,))
+OPERATOR = Caller(STATIC_KEY, frozenset({Scope.ADMIN}), (EVERY_DATASET,), STATIC_KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that is wanted.
+
+    datasets: patterns of names.
+    expires_in_s: None for a key without end.
+    """
+
+    name: str
+    scopes: frozenset[Scope]
+    datasets: tuple[str, ...]
+    expires_in_s: float | None = None
+
+    @property
+    def can_make_others(self) -> bool:
+        """Whether the key can make other keys, and always will."""
+        return Scope.ADMIN in self.scopes and EVERY_DATASET in self.datasets and self.expires_in_s is None
+
+
+REFRESH_S = 2.0  # a key revoked elsewhere is refused here within 5 s: twice this, and a slow answer
+LOOK_AGAIN_S = 1.0  # so that keys made up by a stranger bring one query a second and process, no more
+
+
+class Access:
+    """Tells who calls, from memory: a request costs a hash and a comparison.
+
+    While SQL is away, known keys stay valid.
+    """
+
+    def __init__(
+        self,
+        keys: SqlKeys,
+        admin_digest: bytes | None = None,
+        *,
+        every_s: float = REFRESH_S,
+        monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Know no key yet.
+
+        Args:
+            keys: where they are kept.
+            admin_digest: of the key that the operator set, None without one.
+            every_s: time between two looks at them.
+            monotonic: seconds that never go backwards.
+            clock: seconds since 1970, UTC.
+        """
+        self._keys, self._admin_digest = keys, admin_digest
+        self._every_s, self._monotonic, self._clock = every_s, monotonic, clock
+        self._rows: dict[str, KeyRow] = {}
+        self._changing = asyncio.Lock()
+        self._looked_at = -LOOK_AGAIN_S
+        self._is_away = False
+        self._exist = True  # until SQL says otherwise, and always after the first key
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no keys guard the service. Revoked and expired ones do: losing the last key opens nothing."""
+        return self._admin_digest is None and not self._exist
+
+    def is_operators(self, key: str) -> bool:
+        """Say whether this is the key that the operator set."""
+        return self._admin_digest is not None and hmac.compare_digest(digest_of(key), self._admin_digest)
+
+    async def authenticate(self, presented: str | None) -> Caller:
+        """Return who sent this key.
+
+        Raises:
+            UnauthenticatedError: it is missing, or not good.
+        """
+        if self.is_open:
+            return ANYBODY
+        if presented is None:
+            raise UnauthenticatedError("this service requires an API key; send Authorization: Bearer KEY")
+        if self.is_operators(presented):
+            return OPERATOR
+        row = await self._known(presented)
+        # The same work for an id that nobody has.
+        is_right = hmac.compare_digest(digest_of(presented), _NO_DIGEST if row is None else row.digest)
+        if row is None or not is_right or (row.expires_at is not None and row.expires_at <= self._clock()):
+            raise UnauthenticatedError("this key is invalid, expired or revoked")
+        return Caller(row.id, row.scopes, row.datasets, row.name, row.expires_at)
+
+    async def _known(self, presented: str) -> KeyRow | None:
+        """Return the key that has the id in this one. Only an id can send us to SQL, and only now and then."""
+        shape = SHAPE.fullmatch(presented)
+        if shape is None:
+            return None
+        if shape[1] not in self._rows:
+            if self._monotonic() - self._looked_at >= LOOK_AGAIN_S:
+                self._looked_at = self._monotonic()
+                await self._refresh()
+            else:
+                async with self._changing:  # a look that was begun already
+                    pass
+        return self._rows.get(shape[1])
+
+    async def page(self, after: str, limit: int) -> list[KeyRow]:
+        """Return up to `limit` keys by id, revoked ones too, after `after` ("" for the first)."""
+        return await self._keys.after(after, limit)
+
+    async def create(
+        self, wish: NewKey, idempotency_key: IdempotencyKey | None, *, by_anybody: bool
+    ) -> tuple[KeyRow, str]:
+        """Make a key, and return what is kept of it and the key. Only its digest is kept, so it can be shown once.
+
+        Args:
+            wish: what it shall be good for.
+            idempotency_key: keeps the row.
+            by_anybody: no keys guarded the service when it was asked for.
+
+        Raises:
+            InvalidInputError: it would be the first, and nobody could make another.
+            UnauthenticatedError: keys guard the service by now.
+            LimitReachedError: no more are kept in use.
+        """
+        if by_anybody and not wish.can_make_others:
+            message = "the first key must have scope admin and dataset *, and not expire: nobody could make another"
+            raise InvalidInputError(message, (Flaw(("body",), "this key could not create others"),))
+        key_id = secrets.token_hex(8)
+        key = f"bots_{key_id}_{secrets.token_hex(32)}"
+        now = self._clock()
+        row = KeyRow(
+            id=key_id,
+            name=wish.name,
+            digest=digest_of(key),
+            scopes=wish.scopes,
+            datasets=wish.datasets,
+            created_at=now,
+            expires_at=None if wish.expires_in_s is None else now + wish.expires_in_s,
+        )
+        # To the end even if the caller stops waiting, or this process would still answer without a key.
+        await asyncio.shield(self._add(row, by_anybody, idempotency_key))
+        return row, key
+
+    async def _add(self, row: KeyRow, first: bool, idempotency_key: IdempotencyKey | None) -> None:
+        await self._keys.add(row, first=first, idempotency_key=idempotency_key)
+        async with self._changing:
+            self._rows[row.id] = row
+            self._exist = True
+
+    async def revoke(self, key_id: str, idempotency_key: IdempotencyKey | None) -> None:
+        """Revoke a key, here at once and elsewhere within seconds; one that is revoked already stays so.
+
+        Raises:
+            UnknownApiKeyError: there never was one of this id.
+        """
+        await asyncio.shield(self._revoke(key_id, idempotency_key))
+
+    async def _revoke(self, key_id: str, idempotency_key: IdempotencyKey | None) -> None:
+        await self._keys.revoke(key_id, idempotency_key)
+        async with self._changing:
+            self._rows.pop(key_id, None)
+
+    @asynccontextmanager
+    async def in_background(self) -> AsyncIterator[None]:
+        """Read all keys now, and again every few seconds until the block ends.
+
+        Raises:
+            StorageUnavailableError: they can't be read now, so it is not known whether keys guard the service.
+        """
+        await self.load()
+        async with repeating(self._refresh, every_s=self._every_s, failure_event="keys_not_refreshed"):
+            yield
+
+    async def load(self) -> None:
+        """Read all keys.
+
+        Raises:
+            StorageUnavailableError: the last known ones stay.
+        """
+        async with self._changing:  # or an answer from before a revocation could come after it
+            found = await self._keys.in_use()
+            self._rows = {row.id: row for row in found.rows}
+            self._exist = found.exist
+
+    async def _refresh(self) -> None:
+        try:
+            await self.load()
+        except Exception as error:  # whatever it is: if this task ended, a key revoked elsewhere would stay valid
+            if not self._is_away:
+                log.warning("keys_not_refreshed", reason=str(error))
+            self._is_away = True
+        else:
+            self._is_away = False

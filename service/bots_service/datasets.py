@@ -1,0 +1,505 @@
+"""Datasets: imported, changed, deleted; and open in memory, ready to select from."""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import structlog
+
+from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained, frozen, last_of, united
+from bots_service.core.predictions import MOST_COLUMNS, Predictions, PredictionsKey, rounded, seen_with
+from bots_service.core.state import RunState
+from bots_service.dataset_builder import SHOWN_FLAWS, Built, DatasetBuilder, DatasetHeader, opened
+from bots_service.errors import (
+    BusyError,
+    Flaw,
+    InvalidSelectionError,
+    InvalidTasksError,
+    LimitReachedError,
+    StorageUnavailableError,
+    TaskExistsError,
+    UnknownPredictionsError,
+    UnknownRunError,
+)
+from bots_service.keys import EVERY_DATASET
+from bots_service.metrics.run_series import RunsAtWork
+from bots_service.records import (
+    AppendTasksResult,
+    CreateDatasetResult,
+    DatasetRow,
+    IdempotencyKey,
+    OpenDataset,
+    PredictionBlock,
+    PredictionsFacts,
+    RunRow,
+    Subset,
+    TaskBlock,
+)
+from bots_service.storage.live import Live
+from bots_service.storage.sql.datasets import SqlDatasets
+from bots_service.storage.sql.runs import SqlRuns
+
+log = structlog.get_logger(__name__)
+
+MOST_VIEWS = 8  # of one dataset; each takes about as much memory as its tasks without their ids
+# Tasks of a dataset or view, times its subsets that stay ready to select from; beyond it some are made again and again.
+# A subset takes some 10 bytes for each task of the dataset, so all of them at most 320 MB.
+SUBSET_TASKS = 32_000_000
+
+Result = TypeVar("Result")
+
+KeyOfUpload = Callable[[], IdempotencyKey | None]
+"""Called once all of an upload came: only then is the request's fingerprint known."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run with its open dataset as it sees it. The row's head and epoch are from when it was read."""
+
+    dataset: OpenDataset
+    row: RunRow
+
+
+class Datasets:
+    """A cache of open datasets by name, of which the least recently used are evicted; and all that changes datasets.
+
+    What a change writes is done to the end even if its caller stops waiting.
+    """
+
+    def __init__(self, store: SqlDatasets, runs: SqlRuns, live: Live, at_work: RunsAtWork, *, max_bytes: int) -> None:
+        """Create an empty cache.
+
+        Args:
+            store: the datasets in SQL.
+            runs: the runs in SQL.
+            live: is told of changes, for other replicas.
+            at_work: the runs with metrics, removed with a dataset.
+            max_bytes: memory limit of open datasets; the one used last always stays.
+        """
+        self.store, self._runs, self._live, self._at_work = store, runs, live, at_work
+        self._max_bytes = max_bytes
+        self._open: OrderedDict[str, OpenDataset] = OrderedDict()
+        self._loading, self._viewing = asyncio.Lock(), asyncio.Lock()
+        self._changed: set[str] = set()  # names that changed while a dataset was loading
+
+    # --- open datasets -----------------------------------------------------------------------------------------------
+
+    async def open(self, name: str) -> OpenDataset:
+        """Return the dataset, loaded on first use; another replica may have changed it since.
+
+        Raises:
+            UnknownDatasetError: it does not exist.
+        """
+        known = self._open.get(name)
+        if known is not None:
+            self._open.move_to_end(name)
+            return known
+        async with self._loading:
+            while name not in self._open:
+                self._changed.clear()
+                row = await self.store.get(name)
+                builder = await self._builder(row)
+                _, ids, pool = await asyncio.to_thread(builder.build, row.facts)
+                loaded = opened(row, ids, pool, await self.store.retired(row.id))
+                if name not in self._changed:  # otherwise load again: it was changed or deleted
+                    self._keep(loaded)
+            return self._open[name]
+
+    async def fresh(self, name: str) -> OpenDataset:
+        """Return the dataset in its current version: another replica may have changed or replaced it.
+
+        Raises:
+            UnknownDatasetError: it does not exist.
+        """
+        row = await self.store.get(name)
+        known = self._open.get(name)
+        if known is not None and (known.row.id, known.row.version) != (row.id, row.version):
+            self.invalidate(name)
+        return await self.open(name)
+
+    def known(self, name: str) -> OpenDataset | None:
+        """Return the dataset if it is in the cache."""
+        return self._open.get(name)
+
+    async def seen_with(self, dataset: OpenDataset, predictions: tuple[PredictionsKey, ...]) -> OpenDataset:
+        """Return a dataset as runs see it that know these predictions; kept with the dataset for the next call.
+
+        Raises:
+            UnknownRunError: these predictions are not there any more, so no such run is.
+        """
+        if not predictions:
+            return dataset
+        async with self._viewing:
+            if predictions not in dataset.views:
+                columns = await self.store.predictions(dataset.row.id, predictions)
+                pool = await asyncio.to_thread(seen_with, dataset.pool, columns)
+                if len(dataset.views) == MOST_VIEWS:
+                    dataset.views.pop(next(iter(dataset.views)))
+                dataset.views[predictions] = replace(dataset, pool=pool, views={})
+            return dataset.views[predictions]
+
+    async def within(self, run: OpenRun, subset: str) -> OpenRun:
+        """Return a run with a dataset of whose tasks only those of a subset are handed out.
+
+        Raises:
+            InvalidSelectionError: its dataset has no such subset.
+        """
+        dataset = run.dataset
+        async with self._viewing:
+            if subset not in dataset.subsets:
+                await self._add_subset(dataset, subset)
+            pool = dataset.subsets[subset] = dataset.subsets.pop(subset)  # the one that was used last is dropped last
+        return OpenRun(replace(dataset, pool=pool, views={}, subsets={}), run.row)
+
+    async def _add_subset(self, dataset: OpenDataset, subset: str) -> None:
+        tasks = await self.store.subset(dataset.row.id, subset)
+        if tasks is None or last_of(tasks) >= len(dataset.pool):  # the last: another replica appended tasks
+            flaw = Flaw(("body", "subset"), f"no subset {subset!r}; post its tasks to the dataset's subsets")
+            raise InvalidSelectionError("invalid selection", (flaw,))
+        pool = await asyncio.to_thread(dataset.pool.only, subset, tasks)
+        while len(dataset.subsets) >= max(1, SUBSET_TASKS // len(pool)):
+            dataset.subsets.pop(next(iter(dataset.subsets)))
+        dataset.subsets[subset] = pool
+
+    async def of(self, dataset: OpenDataset, row: RunRow) -> OpenRun:
+        """Return a run with the dataset as it sees it.
+
+        Raises:
+            UnknownRunError: it was deleted or replaced.
+        """
+        if dataset.row.id != row.dataset_id:
+            raise UnknownRunError(f"run {row.name!r} was deleted or replaced")
+        return OpenRun(await self.seen_with(dataset, row.predictions), row)
+
+    async def current(self, run: OpenRun) -> OpenRun:
+        """Return the run with its dataset in its current version.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: it was deleted.
+        """
+        return await self.of(await self.fresh(run.dataset.row.name), run.row)
+
+    async def matching(self, run: OpenRun, state: RunState) -> OpenRun:
+        """Return the run with the newest open version of its dataset, which has all tasks that the state knows.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: the dataset was deleted.
+        """
+        newest = await self.of(await self.open(run.dataset.row.name), run.row)
+        # Otherwise reports refer to tasks that another replica appended.
+        return newest if state.fits(newest.dataset.pool) else await self.current(run)
+
+    async def _builder(self, row: DatasetRow) -> DatasetBuilder:
+        """Return a builder that contains the dataset's tasks."""
+        builder = DatasetBuilder(DatasetHeader(row.facts.reference_models, row.facts.description, row.facts.repeatable))
+        async for block in self.store.blocks(row.id):
+            await asyncio.to_thread(builder.add, block)
+        return builder
+
+    def _keep(self, dataset: OpenDataset) -> None:
+        """Add a dataset to the cache, replacing an older version."""
+        self._changed.add(dataset.row.name)
+        self._open[dataset.row.name] = dataset
+        self._open.move_to_end(dataset.row.name)
+        while len(self._open) > 1 and sum(other.nbytes for other in self._open.values()) > self._max_bytes:
+            self._open.popitem(last=False)
+
+    def invalidate_older(self, row: DatasetRow, version: int) -> None:
+        """Remove a dataset from the cache if its version there is older than this one."""
+        known = self._open.get(row.name)
+        if known is not None and known.row.id == row.id and known.row.version < version:
+            self.invalidate(row.name)
+
+    def invalidate(self, name: str) -> None:
+        """Remove a dataset from the cache, because it was changed or deleted."""
+        self._changed.add(name)
+        self._open.pop(name, None)
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def stage(self) -> AsyncIterator[int]:
+        """Open a stage for an upload, and drop it at the end; once it is a dataset, dropping it changes nothing.
+
+        Where SQL can't drop it, what the upload came to stands: pruning drops the stage a day later.
+        """
+        stage = await self.store.stage()
+        try:
+            yield stage
+        finally:
+            try:
+                await asyncio.shield(self.store.drop_stage(stage))
+            except StorageUnavailableError as error:
+                log.warning("stage_not_dropped", stage=stage, reason=str(error))
+
+    async def create(
+        self,
+        name: str,
+        header: DatasetHeader,
+        blocks: AsyncIterator[TaskBlock],
+        idempotency_key: KeyOfUpload,
+        *,
+        within: tuple[str, ...] = (EVERY_DATASET,),
+    ) -> CreateDatasetResult:
+        """Create a dataset from a stream of blocks; nothing is visible until all of it was good.
+
+        Args:
+            name: its name.
+            header: what was said before the tasks.
+            blocks: the tasks.
+            idempotency_key: keeps the result.
+            within: patterns of names that the caller's key reaches.
+
+        Returns:
+            The dataset, and whether it is new: where one of the name has the same content, that is returned.
+
+        Raises:
+            InvalidTasksError: a task can't be true.
+            LimitReachedError: there is no room for another dataset, or for so many tasks in one.
+            DatasetExistsError: the name is taken by other content.
+        """
+        async with self.stage() as stage:
+            builder = DatasetBuilder(header)
+            async for block in blocks:
+                await asyncio.to_thread(builder.add, block)
+                await self.store.add_block(stage, block)
+            facts, ids, pool = await asyncio.to_thread(builder.build)
+            result = await self.store.create(name, stage, facts, idempotency_key(), within=within)
+            if result.created:
+                self._keep(opened(result.row, ids, pool, np.empty(0, np.int32)))
+            return result
+
+    async def append(
+        self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload
+    ) -> AppendTasksResult:
+        """Append tasks; those that were there keep their places and their beliefs.
+
+        Raises:
+            UnknownDatasetError: there is no such dataset.
+            InvalidTasksError: a task can't be true.
+            TaskExistsError: a task's id is taken.
+            BusyError: another request changed the dataset meanwhile.
+            LimitReachedError: it would have more tasks than a dataset may have.
+        """
+        dataset = await self.fresh(name)
+        builder = await self._builder(dataset.row)
+        if builder.size != dataset.row.facts.size:  # the blocks are newer than the row: the same request may be at work
+            self.invalidate(name)
+            raise BusyError(f"dataset {name!r} was changed by another request at the same time; try again")
+        async with self.stage() as stage:
+            async for block in blocks:
+                taken = dataset.ids.find(block.ids)
+                if (taken >= 0).any():
+                    raise TaskExistsError(f"task {dataset.ids[int(taken.max())]!r} is in dataset {name!r} already")
+                await asyncio.to_thread(builder.add, block)
+                await self.store.add_block(stage, block)
+            if builder.size == dataset.row.facts.size:
+                raise InvalidTasksError("there is no task to append")
+            built = await asyncio.to_thread(builder.build, dataset.row.facts)
+            return await asyncio.shield(self._append(dataset, stage, built, idempotency_key()))
+
+    async def _append(
+        self, dataset: OpenDataset, stage: int, built: Built, idempotency_key: IdempotencyKey | None
+    ) -> AppendTasksResult:
+        facts, ids, pool = built
+        result = await self._written(dataset, self.store.append(dataset.row, stage, facts, idempotency_key))
+        await self._keep_changed(opened(result.row, ids, pool, dataset.pool.retired))
+        return result
+
+    async def retire(self, name: str, ids: list[str], idempotency_key: IdempotencyKey | None) -> DatasetRow:
+        """Retire tasks: they are no longer handed out, and what is known of them stays. Retiring one again is fine.
+
+        Raises:
+            UnknownDatasetError: there is no such dataset.
+            InvalidTasksError: an id is unknown.
+            BusyError: another request changed the dataset meanwhile.
+        """
+        dataset, tasks = await self._named(name, ids)
+        written = self.store.retire(dataset.row, tasks, idempotency_key)
+        return await asyncio.shield(self._retired(dataset, np.union1d(dataset.pool.retired, tasks), written))
+
+    async def restore(self, name: str, ids: list[str], idempotency_key: IdempotencyKey | None) -> DatasetRow:
+        """Take a retirement back; restoring a task that is not retired is fine.
+
+        Raises:
+            UnknownDatasetError: there is no such dataset.
+            InvalidTasksError: an id is unknown.
+            BusyError: another request changed the dataset meanwhile.
+        """
+        dataset, tasks = await self._named(name, ids)
+        written = self.store.restore(dataset.row, tasks, idempotency_key)
+        return await asyncio.shield(self._retired(dataset, np.setdiff1d(dataset.pool.retired, tasks), written))
+
+    async def _named(self, name: str, ids: list[str]) -> tuple[OpenDataset, Tasks]:
+        dataset = await self.fresh(name)
+        tasks = dataset.ids.find(ids)
+        flaws = [Flaw(("ids", place), f"no task {ids[place][:80]!r}") for place in np.flatnonzero(tasks < 0).tolist()]
+        if flaws:
+            raise InvalidTasksError(f"dataset {name!r} has no such tasks", tuple(flaws[:20]))
+        return dataset, frozen(np.unique(tasks))
+
+    async def _retired(self, dataset: OpenDataset, retired: Tasks, written: Awaitable[DatasetRow]) -> DatasetRow:
+        row = await self._written(dataset, written)
+        await self._keep_changed(opened(row, dataset.ids, dataset.pool, retired.astype(np.int32)))
+        return row
+
+    async def put_predictions(
+        self, name: str, predictor: str, blocks: AsyncIterator[PredictionBlock], idempotency_key: KeyOfUpload
+    ) -> DatasetRow:
+        """Set what a predictor says of the tasks, from a stream of blocks; tasks that it doesn't name have none.
+
+        New runs see it, and those whose journal is empty; other runs keep the predictions that they know.
+
+        Raises:
+            UnknownDatasetError: there is no such dataset.
+            InvalidTasksError: a task is unknown or comes twice, a pass rate is out of range, or there is none.
+            LimitReachedError: the dataset has as many predictions as it may.
+            BusyError: another request changed the dataset meanwhile.
+        """
+        dataset = await self.fresh(name)
+        rates, said, first = np.full(len(dataset.ids), np.nan), np.zeros(len(dataset.ids), bool), 0
+        async for block in blocks:
+            await asyncio.to_thread(_enter, block, first, dataset, rates, said)
+            first += len(block)
+        return await self.set_predictions(dataset, predictor, rates, idempotency_key)
+
+    async def set_predictions(
+        self, dataset: OpenDataset, name: str, rates: Floats, idempotency_key: KeyOfUpload
+    ) -> DatasetRow:
+        """Set predictions, in place of those of the same name.
+
+        Args:
+            dataset: fresh.
+            name: of the predictor.
+            rates: [N] predicted pass rates, NaN where unknown.
+            idempotency_key: keeps the result.
+
+        Raises:
+            InvalidTasksError: no task has a prediction.
+            LimitReachedError: the dataset has as many predictions as it may.
+            BusyError: another request changed the dataset meanwhile.
+        """
+        if np.isnan(rates).all():
+            raise InvalidTasksError("no task has a predicted pass rate")
+        before = dataset.row.facts.predictions
+        kept = tuple(each for each in before if each.name != name)
+        if len(kept) >= MOST_COLUMNS:
+            names = ", ".join(each.name for each in kept)
+            raise LimitReachedError(f"a dataset has at most {MOST_COLUMNS} predictions; it has {names}: remove one")
+        others = await self.store.predictions(dataset.row.id, [each.key for each in kept])
+        column = await asyncio.to_thread(rounded, name, rates, dataset.pool, others)
+        facts = PredictionsFacts(column.name, column.digest, column.parts, column.known, column.mean)
+        # In its old place: nothing but its content changes.
+        now = tuple(facts if each.name == name else each for each in before)
+        now = now if len(now) > len(kept) else (*kept, facts)
+        return await asyncio.shield(self._predicted(dataset, now, column, idempotency_key()))
+
+    async def drop_predictions(self, name: str, predictor: str, idempotency_key: IdempotencyKey | None) -> DatasetRow:
+        """Remove predictions from a dataset.
+
+        Raises:
+            UnknownDatasetError, UnknownPredictionsError: one of the names is not known.
+            BusyError: another request changed the dataset meanwhile.
+        """
+        dataset = await self.fresh(name)
+        before = dataset.row.facts.predictions
+        kept = tuple(each for each in before if each.name != predictor)
+        if len(kept) == len(before):
+            raise UnknownPredictionsError(f"dataset {name!r} has no predictions {predictor!r}")
+        return await asyncio.shield(self._predicted(dataset, kept, None, idempotency_key))
+
+    async def _predicted(
+        self,
+        dataset: OpenDataset,
+        predictions: tuple[PredictionsFacts, ...],
+        column: Predictions | None,
+        idempotency_key: IdempotencyKey | None,
+    ) -> DatasetRow:
+        facts = replace(dataset.row.facts, predictions=predictions)
+        write = self.store.put_predictions(dataset.row, facts, column, idempotency_key)
+        row, empty = await self._written(dataset, write)
+        views = {keys: replace(view, row=row) for keys, view in dataset.views.items()}
+        for run in empty:  # what processes hold of these runs was made without the predictions
+            await self._live.delete(run)
+        await self._keep_changed(replace(dataset, row=row, views=views))
+        return row
+
+    async def keep_subset(self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload) -> Subset:
+        """Keep a subset under a name that follows from its tasks; it is not kept if the dataset lacks some of them.
+
+        Args:
+            name: the dataset's.
+            blocks: the tasks, of which only the ids count; a repeated one counts once.
+            idempotency_key: keeps the result.
+
+        Raises:
+            UnknownDatasetError: there is no such dataset.
+            InvalidTasksError: there is no task.
+        """
+        dataset = await self.fresh(name)
+        found = [await asyncio.to_thread(dataset.ids.find, block.ids) async for block in blocks]
+        if not found:
+            raise InvalidTasksError("a subset needs at least one task")
+        subset, tasks = await asyncio.to_thread(_described, dataset, np.concatenate(found))
+        if subset.missing:
+            return subset
+        return await self.store.keep_subset(dataset.row, subset, tasks, idempotency_key())
+
+    async def delete(self, name: str, idempotency_key: IdempotencyKey | None) -> None:
+        """Delete a dataset with its runs, journals and snapshots.
+
+        Raises:
+            UnknownDatasetError: there is none of that name.
+        """
+        await asyncio.shield(self._delete(await self.store.get(name), idempotency_key))
+
+    async def _delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None) -> None:
+        runs = [run async for run in self._runs.all(row.id)]
+        await self.store.delete(row, idempotency_key)
+        self.invalidate(row.name)
+        self._at_work.forget(row.name)
+        for run in runs:
+            await self._live.delete(run)
+
+    async def _written(self, dataset: OpenDataset, written: Awaitable[Result]) -> Result:
+        try:
+            return await written
+        except BusyError:
+            self.invalidate(dataset.row.name)
+            raise
+
+    async def _keep_changed(self, dataset: OpenDataset) -> None:
+        self._keep(dataset)
+        await self._live.dataset_changed(dataset.row.id, dataset.row.version)
+
+
+def _enter(block: PredictionBlock, first: int, dataset: OpenDataset, rates: Floats, said: Flags) -> None:
+    """Write a block's predictions to their places in `rates`, and mark them in `said`."""
+    tasks = dataset.ids.find(block.ids)
+    _refuse(first, np.flatnonzero(tasks < 0), "id", lambda row: f"no task {block.ids[row][:80]!r}")
+    is_repeated = said[tasks]
+    is_repeated[np.setdiff1d(np.arange(len(tasks)), np.unique(tasks, return_index=True)[1])] = True
+    _refuse(first, np.flatnonzero(is_repeated), "id", lambda row: f"{block.ids[row][:80]!r} has a prediction already")
+    impossible = ~(np.isnan(block.rates) | ((block.rates >= 0) & (block.rates <= 1)))
+    _refuse(first, np.flatnonzero(impossible), "pass_rate", lambda row: f"{block.rates[row]} is not in [0, 1]")
+    rates[tasks], said[tasks] = block.rates, True
+
+
+def _refuse(first: int, rows: Counts, field: str, message: Callable[[int], str]) -> None:
+    if len(rows):
+        flaws = [Flaw(("predictions", first + row, field), message(row)) for row in rows[:SHOWN_FLAWS].tolist()]
+        raise InvalidTasksError("invalid predictions", tuple(flaws))
+
+
+def _described(dataset: OpenDataset, found: Tasks) -> tuple[Subset, Tasks]:
+    """Return a subset and its tasks. found: [n] the task of each id, -1 where there is none."""
+    missing = np.flatnonzero(found < 0)
+    tasks = united(found[found >= 0])
+    retired = int(np.count_nonzero(contained(tasks, (dataset.pool.retired,))))
+    name = None if len(missing) else hashlib.blake2b(tasks.astype("<i4").tobytes(), digest_size=16).hexdigest()
+    return Subset(name, len(tasks), retired, len(dataset.pool) - len(tasks), tuple(missing.tolist())), tasks

@@ -1,0 +1,370 @@
+"""Runs move as their journals: a header and one line of JSON an entry, replayed where they arrive."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.entries import Entry, Forget, Fork, Report, Rewind
+from bots_service.core.evidence import MAX_TRIALS, Evidence
+from bots_service.core.run_settings import FIXED, settings_from
+from bots_service.core.state import RunState, fresh_state
+from bots_service.datasets import KeyOfUpload, OpenRun
+from bots_service.errors import (
+    BusyError,
+    DamagedStateError,
+    DatasetExistsError,
+    InvalidJournalError,
+    InvalidSettingsError,
+    JournalIncompleteError,
+    UnknownRunError,
+)
+from bots_service.records import DatasetFacts, DatasetRow, RunRow
+from bots_service.runs import Runs
+from bots_service.storage.sql.transfer import Moved, SavedEntry
+
+PAGE = 1000  # entries stored at a time
+LONGEST_LINE = 32 * 2**20  # bytes; a report of the largest request is some 8 MiB as an entry
+
+
+class TasksFacts(Struct, frozen=True):
+    """What a journal speaks of: its dataset's digest, and what the dataset chose of its tasks when it was made."""
+
+    digest: str
+    reference_order: tuple[int, ...]
+    offset_tags: tuple[str, ...]
+
+    @classmethod
+    def of(cls, facts: DatasetFacts) -> "TasksFacts":
+        """Return those of a dataset."""
+        return cls(facts.digest, facts.reference_order, facts.offset_tags)
+
+
+class ParentRun(Struct, frozen=True):
+    """The run that an exported run forked; the journal begins with that run's."""
+
+    run: str
+    step: int
+    seq: int
+
+
+class JournalHeader(Struct, frozen=True):
+    """The first line.
+
+    settings: of the run before its first entry.
+    predictions: name and digest of those that it knows.
+    entries: how many follow.
+    """
+
+    dataset: str
+    run: str
+    tasks: TasksFacts
+    settings: dict[str, Any]
+    predictions: tuple[tuple[str, str], ...]
+    parent: ParentRun | None
+    entries: int
+
+
+_encoder = msgspec.json.Encoder()
+_header = msgspec.json.Decoder(JournalHeader)
+_entry = msgspec.json.Decoder(SavedEntry)
+
+
+def line_of(part: JournalHeader | SavedEntry) -> bytes:
+    """Return a line."""
+    return _encoder.encode(part) + b"\n"
+
+
+def read_header(line: bytes) -> JournalHeader:
+    """Return the header.
+
+    Raises:
+        InvalidJournalError: the line is none.
+    """
+    try:
+        return _header.decode(line)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidJournalError(f"the first line is no header of a journal: {error}") from error
+
+
+def read_entry(line: bytes, number: int) -> SavedEntry:
+    """Return the entry of a line. number: the line's, from 1.
+
+    Raises:
+        InvalidJournalError: the line is no entry.
+    """
+    try:
+        return _entry.decode(line)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidJournalError(f"line {number} is no entry of a journal: {error}") from error
+
+
+def forked(entry: SavedEntry, row: RunRow, seq: int, epoch: int) -> list[SavedEntry]:
+    """Return what leads from the ancestor's entry `seq` to the run that begins there: a rewind, and its settings.
+
+    Args:
+        entry: the run's first, which holds the state that the ancestors' journal leads to.
+        row: the run's.
+        seq: of the last of the ancestors' entries before it, as they are numbered in the export.
+        epoch: of the first entry.
+    """
+    settings = {name: value for name, value in row.settings.as_dict().items() if name not in FIXED}
+    bodies: list[dict[str, Any]] = [
+        {"kind": "rewind", "to_seq": seq, "to_step": row.origin_step},
+        {"kind": "settings", "settings": settings},
+    ]
+    return [
+        SavedEntry(seq + place, epoch, entry.profiles, entry.created_at, msgspec.Raw(_encoder.encode(body)))
+        for place, body in enumerate(bodies, 1)
+    ]
+
+
+def renumbered(entry: SavedEntry, seqs: int, epochs: int) -> SavedEntry:
+    """Return an entry of a fork behind its ancestors' entries, so many seqs and epochs later."""
+    if not seqs:
+        return entry
+    body = msgspec.json.decode(entry.body)
+    if body["kind"] == "rewind":
+        body["to_seq"] += seqs
+    elif body.get("selection"):
+        body["selection"][0] += seqs
+    return SavedEntry(
+        entry.seq + seqs,
+        entry.epoch + epochs,
+        entry.profiles,
+        entry.created_at,
+        msgspec.Raw(_encoder.encode(body)),
+        entry.key,
+        entry.fingerprint,
+    )
+
+
+class _Part(NamedTuple):
+    """A run, and the last of its entries that is exported."""
+
+    row: RunRow
+    up_to: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRuns:
+    """Exports journals, and imports them: all of it or nothing."""
+
+    runs: Runs
+
+    async def export(self, dataset: str, run: str) -> AsyncIterator[bytes]:
+        """Return the lines of a run's journal as it stands, some at a time.
+
+        A fork begins with another run's state. So its ancestors' entries come first, then what leads from there to the
+        fork; its own are numbered behind them.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+            JournalIncompleteError: entries of the run or of an ancestor were pruned, or an ancestor was deleted.
+        """
+        opened = await self.runs.fresh(dataset, run)
+        return self._lines(opened.dataset.row, await self._parts(opened.row))
+
+    async def _parts(self, row: RunRow) -> list[_Part]:
+        """Return the run and its ancestors, the oldest first."""
+        parts = [_Part(row, row.head)]
+        while (parent := parts[0].row.parent) is not None:
+            try:
+                found = await self.runs.store.runs.get(row.dataset_id, parent.run)
+            except UnknownRunError:
+                found = None
+            if found is None or found.head < parent.seq or found.created_at > parts[0].row.created_at:
+                raise _incomplete(row.name, f"began from run {parent.run!r}, which was deleted")
+            parts.insert(0, _Part(found, parent.seq))
+        for part in parts:
+            if (begins := (await self.runs.store.journal.head(part.row)).pruned) > 0:
+                raise _incomplete(row.name, f"needs the journal of run {part.row.name!r}, pruned up to entry {begins}")
+        return parts
+
+    async def _lines(self, dataset: DatasetRow, parts: list[_Part]) -> AsyncIterator[bytes]:
+        first, last = parts[0].row, parts[-1].row
+        yield line_of(
+            JournalHeader(
+                dataset.name,
+                last.name,
+                TasksFacts.of(dataset.facts),
+                first.settings.as_dict(),
+                last.predictions,
+                None if last.parent is None else ParentRun(last.parent.run, last.parent.step, last.parent.seq),
+                sum(part.up_to for part in parts) + len(parts) - 1,
+            )
+        )
+        seqs = epochs = seq = epoch = 0
+        for place, part in enumerate(parts):
+            async for page in self._entries(part):
+                written: list[SavedEntry] = []
+                for entry in page:
+                    if place > 0 and entry.seq == 1:
+                        seqs, epochs = seq + 1, epoch + 1
+                        written += forked(entry, part.row, seq, epochs)
+                        continue
+                    own = renumbered(entry, seqs, epochs)
+                    # A key is of one run alone.
+                    written.append(
+                        own if place == len(parts) - 1 else msgspec.structs.replace(own, key=None, fingerprint=None)
+                    )
+                seq, epoch = written[-1].seq, written[-1].epoch
+                yield b"".join(map(line_of, written))
+
+    async def _entries(self, part: _Part) -> AsyncIterator[list[SavedEntry]]:
+        seq = 0
+        while seq < part.up_to:
+            page = await self.runs.store.transfers.entries(part.row, seq, part.up_to)
+            if [entry.seq for entry in page] != list(range(seq + 1, seq + 1 + len(page))) or not page:
+                raise BusyError(f"run {part.row.name!r} was deleted or pruned while it was exported; export again")
+            seq = page[-1].seq
+            yield page
+
+    async def import_lines(
+        self, dataset: str, run: str, lines: AsyncIterator[list[bytes]], idempotency_key: KeyOfUpload
+    ) -> Moved:
+        """Replay a journal that another service exported; return the new run.
+
+        It sees the dataset's newest predictions.
+
+        Args:
+            dataset: one with the tasks of the run's own.
+            run: its name here; an empty run of that name is replaced.
+            lines: of the journal.
+            idempotency_key: called once all of it came: only then is the request's fingerprint known.
+
+        Raises:
+            UnknownDatasetError: there is no such dataset.
+            DatasetExistsError: it has other tasks.
+            InvalidJournalError: it is no journal, it was truncated, or an entry does not fold.
+            RunHasHistoryError: the name is taken.
+        """
+        datasets = self.runs.datasets
+        opened = await datasets.fresh(dataset)
+        newest = opened.row.facts.prediction_keys
+        seen = await datasets.seen_with(opened, newest)
+        entries = _lines(lines)
+        header = read_header(await anext(entries, b""))
+        _require_same(header.tasks, opened.row)
+        try:
+            settings = settings_from(header.settings)
+        except InvalidSettingsError as error:
+            raise InvalidJournalError(f"the journal's settings: {error}", error.flaws) from error
+        # Other predictions tell other profiles apart: all of them are then known from the start.
+        profiles = None if header.predictions == newest else seen.pool.profiles
+        async with datasets.stage() as stage:
+            staged = await self.runs.store.transfers.add_run(stage, settings, newest)
+            try:
+                head = await self._stored(staged, header, entries, profiles, opened.row.facts.size)
+                row = replace(head, dataset_id=opened.row.id)
+                state = await self._folded(OpenRun(seen, row))
+            except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError, DamagedStateError) as error:
+                raise InvalidJournalError(f"the journal does not fold: {error}") from error
+            await self.runs.replay.save(row, state, wanted=False)
+            return await asyncio.shield(self._finish(opened.row, run, stage, row, idempotency_key))
+
+    async def _stored(
+        self, run: RunRow, header: JournalHeader, lines: AsyncIterator[bytes], profiles: int | None, size: int
+    ) -> RunRow:
+        """Store the entries; return the run with its head and epoch."""
+        page: list[SavedEntry] = []
+        async for line in lines:
+            row = read_entry(line, run.head + len(page) + 2)
+            page.append(row if profiles is None else msgspec.structs.replace(row, profiles=profiles))
+            if len(page) == PAGE:
+                run, page = await self._with_page(run, page, size), []
+        if page:
+            run = await self._with_page(run, page, size)
+        if run.head != header.entries:
+            raise InvalidJournalError(f"the journal has {run.head} entries, and its header says {header.entries}")
+        return run
+
+    async def _with_page(self, run: RunRow, page: list[SavedEntry], size: int) -> RunRow:
+        for entry in await self.runs.store.transfers.add_entries(run, page):
+            rewinds = isinstance(entry.body, Rewind)
+            if (entry.seq, entry.epoch) != (run.head + 1, run.epoch + rewinds) or not _is_possible_entry(entry, size):
+                raise InvalidJournalError(f"entry {run.head + 1} is none that this dataset's journals can hold")
+            run = replace(run, head=entry.seq, epoch=entry.epoch)
+        return run
+
+    async def _folded(self, run: OpenRun) -> RunState:
+        """Return the state after the whole journal, once its receipts are stored."""
+        state = fresh_state(run.row.settings, run.dataset.pool)
+        async for folded, receipts in self.runs.replay.folds(run, state, run.row.head):
+            await self.runs.store.transfers.add_receipts(run.row, receipts)
+            state = folded
+        return state
+
+    async def _finish(
+        self, dataset: DatasetRow, name: str, stage: int, row: RunRow, idempotency_key: KeyOfUpload
+    ) -> Moved:
+        moved = await self.runs.store.transfers.finish(dataset, name, stage, row, idempotency_key())
+        if moved.replaced is not None:
+            self.runs.invalidate(moved.replaced.dataset_id, name)
+            await self.runs.live.delete(moved.replaced)
+        return moved
+
+
+def _incomplete(run: str, what: str) -> JournalIncompleteError:
+    todo = "save the whole database instead, with pg_dump or sqlite3's .backup"
+    return JournalIncompleteError(f"run {run!r} {what}; {todo}")
+
+
+async def _lines(batches: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
+    async for batch in batches:
+        for line in batch:
+            yield line
+
+
+def _require_same(tasks: TasksFacts, row: DatasetRow) -> None:
+    """Check that a journal speaks of the tasks that are here.
+
+    Raises:
+        DatasetExistsError: they are others; says what differs.
+    """
+    here = TasksFacts.of(row.facts)
+    differences = [
+        f"{name} is {getattr(here, name)} here and {getattr(tasks, name)} in the journal"
+        for name in TasksFacts.__struct_fields__
+        if getattr(here, name) != getattr(tasks, name)
+    ]
+    if differences:
+        raise DatasetExistsError(f"dataset {row.name!r} is not the one that the run is of: {'; '.join(differences)}")
+
+
+def _is_possible_entry(entry: Entry, size: int) -> bool:
+    """Return whether an entry names tasks of a dataset of this size, with counts that a request can bring."""
+    body = entry.body
+    if isinstance(body, Report):
+        parts = body.parts
+        counts = (parts.group_size, parts.rollouts, parts.successes, parts.failures)
+        return (
+            _is_known(size, body.evidence.tasks, body.aborted, parts.tasks)
+            and _is_counted(body.evidence)
+            and _is_within(MAX_TRIALS, *counts)
+            and _is_within(np.inf, np.array(body.costs))
+            and (body.made_at or 0) >= 0
+        )
+    if isinstance(body, Forget):
+        return _is_known(size, body.tasks)
+    return not isinstance(body, Fork) and not (isinstance(body, Rewind) and not 0 <= body.to_seq < entry.seq)
+
+
+def _is_known(size: int, *named: Tasks) -> bool:
+    return all(bool(((tasks >= 0) & (tasks < size)).all()) for tasks in named)
+
+
+def _is_counted(seen: Evidence) -> bool:
+    columns = (seen.successes, seen.failures)
+    is_whole = {len(seen.tasks)} == {len(column) for column in (*columns, seen.effective)}
+    return is_whole and _is_within(MAX_TRIALS, *columns) and bool((columns[0] + columns[1] > 0).all())
+
+
+def _is_within(most: float, *numbers: Floats) -> bool:
+    """Return whether all numbers lie in [0, most]; NaN does not."""
+    return all(bool(((each >= 0) & (each <= most)).all()) for each in numbers)

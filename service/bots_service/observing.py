@@ -1,0 +1,187 @@
+"""Shows the runs that trainers use here as metrics, in the background. No scrape waits for a store."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from time import monotonic
+
+import structlog
+
+from bots_service.background import repeating
+from bots_service.core.coverage import coverage
+from bots_service.core.outlook import outlook, rollouts_of
+from bots_service.core.state import RunState
+from bots_service.datasets import OpenRun
+from bots_service.errors import BotsError, UnknownDatasetError, UnknownRunError
+from bots_service.metrics.run_series import RunsAtWork, RunSeries
+from bots_service.overview import JudgeRuns
+from bots_service.runs import Runs
+
+log = structlog.get_logger(__name__)
+
+
+SPACING = 1000  # outlooks are kept a thousandth of the steps apart, finer than a chart can show
+
+
+@dataclass(slots=True)
+class RunObservation:
+    """What was seen of a run so far, and when.
+
+    series: where it shows.
+    looked: when it was last looked at.
+    shown: uid, epoch and seq of the state whose outlook is shown.
+    kept: uid, epoch and step of the state whose outlook was kept last.
+    judged: uid, epoch and seq of the state after which the run was judged.
+    """
+
+    series: RunSeries
+    looked: float = -math.inf
+    shown: tuple[str, int, int] | None = None
+    kept: tuple[str, int, int] | None = None
+    judged: tuple[str, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtRun:
+    """Looks at a run: its newest state and its leases."""
+
+    runs: Runs
+    at_work: RunsAtWork
+    judging: JudgeRuns
+
+    async def __call__(self, dataset: str, name: str, seen: RunObservation) -> None:
+        """Look at a run and note what was seen; one that is deleted meanwhile shows nothing.
+
+        Args:
+            dataset: the run's.
+            name: of the run.
+            seen: what was seen of it before.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: it is gone.
+        """
+        run = await self.runs.open(dataset, name)
+        state, is_older = await self.runs.newest_or_known(run)
+        leased = (await self.runs.live.leases(run.row)).tasks
+        if not self._is_shown(run, seen):
+            return
+        series = seen.series
+        series.step.set(state.step)
+        series.leased_tasks.set(len(leased))
+        version = (run.row.uid, state.epoch, state.seq)
+        if seen.shown != version:
+            series.set_strategy(state.settings.strategy)
+            series.verifier_alarms.set(len(state.guard.alarms))
+            await self._expect(run, state, seen)
+            seen.shown = version
+        elif seen.judged != version and not is_older:
+            # It stands still. Lists need this even after a restart, when its state is gone.
+            seen.judged = version
+            await self.judging.judge(dataset, name)
+
+    async def _expect(self, run: OpenRun, state: RunState, seen: RunObservation) -> None:
+        """Show what is expected of the pool and how visits spread over it, and keep both once a step."""
+        pool = (await self.runs.datasets.matching(run, state)).dataset.pool
+        found = await asyncio.to_thread(outlook, state.belief, pool, rollouts_of(state))
+        covered = await asyncio.to_thread(coverage, state, pool)
+        if not self._is_shown(run, seen):
+            return
+        seen.series.reached_share.set(math.nan if covered.reached_share is None else covered.reached_share)
+        seen.series.narrow.set(covered.narrow)
+        if found is None:
+            return
+        seen.series.uniform_effective_task_ratio.set(found.effective_task_ratio)
+        step = (run.row.uid, state.epoch, state.step)
+        if is_due(step, seen.kept):
+            await self.runs.store.outlooks.keep(run.row, state.seq, state.step, found, covered)
+            seen.kept = step
+
+    def _is_shown(self, run: OpenRun, seen: RunObservation) -> bool:
+        """Say whether the run still has its series: else it was deleted meanwhile."""
+        return self.at_work.series(run.dataset.row.name, run.row.name) is seen.series
+
+
+def is_due(step: tuple[str, int, int], kept: tuple[str, int, int] | None) -> bool:
+    """Say whether the outlook at a step is worth keeping after another one: uid, epoch and step of both.
+
+    A long run needs fewer: a million steps leave about eight thousand, and a chart reads them all.
+    """
+    if kept is None or kept[:2] != step[:2]:
+        return True
+    return step[2] >= kept[2] + max(1, kept[2] // SPACING)
+
+
+EVERY_S = 1.0
+IDLE_EVERY_S = 60.0  # for runs that are not at work here, but may be at another replica
+MOST_OF_TIME = 1 / 20  # requests have the rest
+MOST_PAUSE_S = 60.0  # after a round that waited for a store that hung
+
+
+class ObserveRuns:
+    """Looks at each run that has series of its own."""
+
+    def __init__(
+        self,
+        look: LookAtRun,
+        at_work: RunsAtWork,
+        *,
+        every_s: float = EVERY_S,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """Observe nothing yet.
+
+        Args:
+            look: looks at one.
+            at_work: which runs are observed.
+            every_s: time between two looks.
+            clock: seconds that only grow, the same as for `at_work`.
+        """
+        self._look = look
+        self._at_work = at_work
+        self._every_s = every_s
+        self._clock = clock
+        self._due = clock()
+        self._seen: dict[tuple[str, str], RunObservation] = {}  # by dataset and run
+
+    def in_background(self) -> AbstractAsyncContextManager[None]:
+        """Observe in the background."""
+        return repeating(self.when_due, every_s=self._every_s, failure_event="runs_not_observed")
+
+    async def when_due(self) -> None:
+        """Look once, unless it is so soon that looking would take more than MOST_OF_TIME."""
+        began = self._clock()
+        if began < self._due:
+            return
+        try:
+            await self.once()
+        finally:
+            self._due = began + min((self._clock() - began) / MOST_OF_TIME, MOST_PAUSE_S)
+
+    async def once(self) -> None:
+        """Look once at the runs that were at work since the last time; what can't be seen for now stays as it was."""
+        last_used, now = self._at_work.last_used(), self._clock()
+        self._seen = {names: seen for names, seen in self._seen.items() if names in last_used}
+        for (dataset, run), used in last_used.items():
+            seen = self._seen_of(dataset, run)
+            if seen is None or (used < seen.looked and now - seen.looked < IDLE_EVERY_S):
+                continue  # nothing happened here since the last look
+            try:
+                await self._look(dataset, run, seen)
+                seen.looked = now
+            except (UnknownDatasetError, UnknownRunError):
+                self._at_work.forget(dataset, run)
+            except BotsError as error:
+                log.debug("run_not_observed", dataset=dataset, run=run, reason=str(error))
+            except Exception:  # a defect that one run brings out must not hide all the others
+                log.exception("run_not_observed", dataset=dataset, run=run)
+                seen.looked = now
+
+    def _seen_of(self, dataset: str, run: str) -> RunObservation | None:
+        """Return what was seen of a run, which is nothing where its series are new; None if it has none any more."""
+        series = self._at_work.series(dataset, run)
+        seen = self._seen.get((dataset, run))
+        if series is not None and (seen is None or seen.series is not series):
+            seen = self._seen[dataset, run] = RunObservation(series)
+        return None if series is None else seen

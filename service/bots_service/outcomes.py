@@ -1,0 +1,297 @@
+"""Reports: what trainers say of rollouts, and the entry that it makes for the journal."""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Literal, cast
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from bots_service.core.arrays import Tasks, frozen
+from bots_service.core.checks import Name, TaskId
+from bots_service.core.entries import Report
+from bots_service.core.evidence import (
+    MAX_TRIALS,
+    MOST_SPENT,
+    Costs,
+    Evidence,
+    counts_of_rewards,
+    counts_of_trials,
+    rewards_differ,
+)
+from bots_service.core.groups import NO_PARTS, GroupParts
+from bots_service.core.receipt import Receipt
+from bots_service.core.state import RunState
+from bots_service.datasets import OpenRun
+from bots_service.errors import Flaw, InvalidOutcomesError, StaleEpochError
+from bots_service.selections import LONGEST_ID, read_id
+
+MAX_OUTCOMES = 65_536
+
+
+Spent = Annotated[float, Meta(ge=0, le=MOST_SPENT)]
+LARGEST_STEP = 2**31 - 1  # as steps are stored
+Age = Annotated[int, Meta(ge=0, le=LARGEST_STEP)]
+
+
+class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
+    """What became of one selected task: counts, rewards or both; or nothing, because it was aborted.
+
+    The belief learns from successes and trials, or from rewards where those are missing. A group has at most 4096
+    trials, as counts or as rewards.
+
+    task: the task's id.
+    successes: how many trials succeeded; a fraction where trials succeed in part.
+    trials: how many rollouts the task had.
+    rewards: one for each trial, as the trainer optimises them. With counts they only say whether the group is
+        effective, and may leave the run's reward range. Null: a rollout that broke; it is left out, and is no trial.
+        Where all are null, the task is aborted.
+    effective: whether the group has a gradient; left out, rewards say so, or counts without them.
+    tokens: how many tokens all of these rollouts generated.
+    seconds: how many accelerator seconds all of these rollouts took: one for each accelerator in each second.
+    status: "aborted" if the task brought nothing; tokens and seconds may say what it cost.
+    group_size: how many rollouts the whole group has, where this outcome brings only some of them. The parts of one
+        selected task wait for each other, and count as one group when so many have come; when an outcome without a
+        group size, or an abort, says that no more will come; or when the task's lease has run out.
+    """
+
+    task: TaskId
+    successes: float | None = None
+    trials: float | None = None
+    rewards: Annotated[list[float | None], Meta(max_length=MAX_TRIALS)] | None = None
+    effective: bool | None = None
+    tokens: Spent | None = None
+    seconds: Spent | None = None
+    status: Literal["aborted"] | None = None
+    group_size: Annotated[int, Meta(ge=1, le=MAX_TRIALS)] | None = None
+
+    @property
+    def given_rewards(self) -> list[float] | None:
+        """The rewards of the rollouts that have one."""
+        if self.rewards is None or None not in self.rewards:
+            return cast("list[float] | None", self.rewards)
+        return [reward for reward in self.rewards if reward is not None]
+
+
+class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """What rollouts showed.
+
+    outcomes: what became of each task.
+    selection_id: the selection whose tasks these are.
+    age: of outcomes that are not of a selection: they count as if their tasks had been selected so many steps ago, and
+        too late as if they had come too late. Left out: 0.
+    close_step: whether the training step closes now; left out, it does, unless the run's `tasks_per_step` closes steps.
+    """
+
+    dataset: Name
+    outcomes: Annotated[list[Outcome], Meta(max_length=MAX_OUTCOMES)]
+    run: Name = "default"
+    selection_id: Annotated[str, Meta(max_length=LONGEST_ID)] | None = None
+    age: Age | None = None
+    close_step: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportResult:
+    """What became of a report.
+
+    receipt: what folding it did.
+    duplicate: it is the first answer to the same key, given again.
+    degraded: it is durable, but other replicas see it only once the shared store is back.
+    """
+
+    receipt: Receipt
+    duplicate: bool
+    degraded: bool
+
+
+def read_report(request: ReportRequest, run: OpenRun, tasks: Tasks, state: RunState, now: float) -> Report:
+    """Return the journal entry of a report, once it is possible in the run's newest state.
+
+    Args:
+        request: the report.
+        run: its run.
+        tasks: of its outcomes, as `find_tasks` returns them.
+        state: the run's newest.
+        now: seconds since 1970, UTC.
+
+    Raises:
+        InvalidOutcomesError: an outcome or the age can't be true.
+        InvalidSelectionError: the selection was not made by this run.
+        StaleEpochError: the selection was made before the run was rewound.
+    """
+    reward_range = state.settings.reward_range
+    evidence, aborted = read_evidence(tasks, request.outcomes, reward_range)
+    made_at, walks, selection = None, (), (0, 0)
+    if request.selection_id is not None:
+        if request.age is not None:
+            raise _invalid_age('"age" and "selection_id" exclude each other')
+        origin = read_id(run.row, request.selection_id)
+        if origin.epoch != state.epoch:
+            raise StaleEpochError(
+                f"evidence of epoch {origin.epoch}; run {run.row.name!r} was rewound to epoch {state.epoch}"
+            )
+        if origin.step > state.step:
+            raise StaleEpochError(
+                f"the selection was made at step {origin.step}, but run {run.row.name!r} stands at step {state.step}: "
+                "the database was restored to an earlier time"
+            )
+        made_at, walks, selection = origin.step, origin.walks, (origin.seq, origin.ordinal)
+    elif request.age is not None:
+        if request.age > state.step:
+            raise _invalid_age(
+                f"{request.age} steps; {state.step} have closed: report what is older first, each step of it as one"
+                " of its own"
+            )
+        made_at = state.step - request.age
+    return Report(
+        evidence,
+        made_at,
+        request.close_step,
+        walks,
+        read_costs(request.outcomes),
+        aborted,
+        read_parts(tasks, request.outcomes, reward_range),
+        selection,
+        now,
+    )
+
+
+def _invalid_age(what: str) -> InvalidOutcomesError:
+    return InvalidOutcomesError("invalid outcomes", (Flaw(("body", "age"), what),))
+
+
+def find_tasks(run: OpenRun, outcomes: list[Outcome]) -> Tasks:
+    """Return the task of each outcome.
+
+    Raises:
+        InvalidOutcomesError: a task is unknown.
+    """
+    tasks = run.dataset.ids.find([outcome.task for outcome in outcomes])
+    if (tasks < 0).any():
+        flaws = tuple(
+            Flaw(("body", "outcomes", place, "task"), f"no task {outcomes[place].task[:80]!r}")
+            for place in np.flatnonzero(tasks < 0).tolist()
+        )
+        raise InvalidOutcomesError(f"dataset {run.dataset.row.name!r} has no such tasks", flaws[:20])
+    return tasks
+
+
+def read_evidence(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[float, float]) -> tuple[Evidence, Tasks]:
+    """Return what the outcomes of whole groups show, and, sorted, the tasks that were aborted.
+
+    Raises:
+        InvalidOutcomesError: an outcome can't be true; carries the first flaws.
+    """
+    kept: list[int] = []
+    aborted: list[int] = []
+    counts: list[tuple[float, float]] = []
+    effective: list[bool] = []
+    flaws: list[Flaw] = []
+    for place, outcome in enumerate(outcomes):
+        if outcome.group_size is not None:
+            continue
+        try:
+            if _is_aborted(outcome):
+                aborted.append(place)
+                continue
+            counted = _counts(outcome, reward_range)
+            flag = _is_effective(outcome, counted, reward_range)
+        except ValueError as error:
+            flaws.append(Flaw(("body", "outcomes", place), f"task {outcome.task!r}: {error}"))
+            continue
+        kept.append(place)
+        counts.append(counted)
+        effective.append(flag)
+    if flaws:
+        raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:20]))
+    successes, failures = np.array(counts, np.float64).reshape(-1, 2).T.copy()
+    evidence = Evidence(frozen(tasks[kept]), frozen(successes), frozen(failures), frozen(np.array(effective, bool)))
+    return evidence, frozen(np.setdiff1d(tasks[aborted], evidence.tasks))
+
+
+def read_parts(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[float, float]) -> GroupParts:
+    """Return what the outcomes with a group size show: parts of groups.
+
+    Raises:
+        InvalidOutcomesError: an outcome can't be true; carries the first flaws.
+    """
+    rows: list[tuple[float, ...]] = []
+    flaws: list[Flaw] = []
+    for place, outcome in enumerate(outcomes):
+        if outcome.group_size is None:
+            continue
+        try:
+            rows.append((tasks[place], outcome.group_size, *_part(outcome, reward_range)))
+        except ValueError as error:
+            flaws.append(Flaw(("body", "outcomes", place), f"task {outcome.task!r}: {error}"))
+    if flaws:
+        raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:20]))
+    if not rows:
+        return NO_PARTS
+    part_tasks, *numbers = np.array(rows, np.float64).T.copy()
+    return GroupParts(frozen(part_tasks.astype(np.int32)), *map(frozen, numbers))
+
+
+def _part(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, ...]:
+    """Return what a part says, as in `GroupParts` from `rollouts` on; ValueError says what is wrong."""
+    for name, value in (("effective", outcome.effective), ("status", outcome.status)):
+        if value is not None:
+            raise ValueError(f'"{name}" and "group_size" exclude each other')
+    size, given = outcome.group_size or 0, outcome.given_rewards
+    if outcome.rewards and not given and outcome.successes is outcome.trials is None:
+        successes = failures = lowest = highest = 0.0
+    else:
+        successes, failures = _counts(outcome, reward_range)
+        lowest, highest = float(failures == 0), float(successes > 0)
+    if given:
+        rewards_differ(given, reward_range)  # raises where one is not finite
+        width = reward_range[1] - reward_range[0]
+        lowest, highest = min(given) / width, max(given) / width
+    rollouts = successes + failures + len(outcome.rewards or ()) - len(given or ())
+    if rollouts > size:
+        raise ValueError(f"{rollouts:g} rollouts of a group of {size}")
+    return (rollouts, successes, failures, lowest, highest)
+
+
+def read_costs(outcomes: list[Outcome]) -> Costs:
+    """Return what all outcomes cost, those that were aborted too."""
+    return Costs(*(math.fsum(getattr(one, name) or 0.0 for one in outcomes) for name in Costs._fields))
+
+
+def _is_aborted(outcome: Outcome) -> bool:
+    """Return whether nothing came of the task; ValueError says what is wrong."""
+    if outcome.status is None:
+        nothing = bool(outcome.rewards) and not outcome.given_rewards
+        return nothing and outcome.successes is outcome.trials is outcome.effective is None
+    if any(each is not None for each in (outcome.successes, outcome.trials, outcome.rewards, outcome.effective)):
+        raise ValueError('"status": "aborted" stands alone, without counts, rewards or "effective"')
+    return True
+
+
+def _counts(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, float]:
+    """Return successes and failures; ValueError says what is wrong."""
+    if outcome.successes is None and outcome.trials is None:
+        rewards = outcome.given_rewards
+        if rewards is None:
+            raise ValueError('give "successes" and "trials", or "rewards", or both, or "status": "aborted"')
+        return counts_of_rewards(rewards, reward_range)
+    if outcome.successes is None or outcome.trials is None:
+        raise ValueError('"successes" and "trials" belong together')
+    rewards = outcome.given_rewards
+    if rewards is not None and len(rewards) != outcome.trials:
+        raise ValueError(f"{len(rewards)} rewards of {outcome.trials:g} trials; give one for each trial")
+    return counts_of_trials(outcome.successes, outcome.trials)
+
+
+def _is_effective(outcome: Outcome, counts: tuple[float, float], reward_range: tuple[float, float]) -> bool:
+    """Return whether the group has a gradient; ValueError says what is wrong.
+
+    Args:
+        outcome: what is known of the group.
+        counts: its successes and failures.
+        reward_range: whose width is the scale of the spread.
+    """
+    rewards = outcome.given_rewards
+    shown = min(counts) > 0 if rewards is None else rewards_differ(rewards, reward_range)
+    return shown if outcome.effective is None else outcome.effective

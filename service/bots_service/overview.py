@@ -1,0 +1,724 @@
+"""The overview of runs: the course of each, its gain over uniform sampling, and its verdict.
+
+What is known of a course stays in memory, and grows by what the run's journal got since. A run's head and epoch in SQL
+say whether it is still the one that is known here, whichever replica moved it.
+
+A judgement takes the run's state and the evidence of its last steps: about 60 ms, and seconds where the state must be
+folded first. So a list of runs shows the judgements that are kept in SQL, and lets missing or outdated ones be made in
+the background.
+"""
+
+import asyncio
+import time
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import Context
+from dataclasses import dataclass, field, replace
+from math import nan
+from time import monotonic
+from typing import NamedTuple
+
+import structlog
+
+from bots_service.access import Caller
+from bots_service.background import ended
+from bots_service.core.pool import Pool
+from bots_service.core.receipt import Receipt
+from bots_service.core.run_settings import StrategyName
+from bots_service.core.state import RunState
+from bots_service.core.summary.course import RECENT, RunCourse, StepSums
+from bots_service.core.summary.facts import facts_of
+from bots_service.core.summary.gain import Gain, StepRange, estimated_gain, measured_gain, nearest
+from bots_service.core.summary.tags import StepEvidence
+from bots_service.core.summary.verdict import (
+    RunFindings,
+    RunProgress,
+    RunStatus,
+    RunVerdict,
+    findings_of,
+    is_overdue,
+    status_of,
+    urgency,
+    verdict_on,
+)
+from bots_service.datasets import OpenRun
+from bots_service.errors import BotsError, StorageUnavailableError, UnknownRunError
+from bots_service.insight import Insight
+from bots_service.records import RunRow, SeqRange
+from bots_service.runs import Runs
+from bots_service.storage.sql.courses import (
+    NO_NOTES,
+    CoursePart,
+    Judgement,
+    RunHead,
+    RunNotes,
+    SqlCourses,
+    WantedCourse,
+    WantedSums,
+    common,
+)
+
+log = structlog.get_logger(__name__)
+
+ENTRIES_AT_ONCE = 20_000  # of all runs together: some 50 ms, and a few MB
+RUNS_AT_ONCE = 512
+SETTLES_S = 15.0  # after a step: its outlook is stored by then, whichever replica makes it
+
+
+@dataclass(frozen=True, slots=True)
+class CourseUpTo:
+    """A run's course and strategy after entry `seq`."""
+
+    seq: int
+    course: RunCourse
+    strategy: StrategyName
+
+    def continued(self, up_to: int, part: CoursePart) -> "CourseUpTo":
+        """Return the course after later entries."""
+        course = self.course.continued(part.steps, part.estimates)
+        return CourseUpTo(up_to, course, part.changed.get("strategy", self.strategy))
+
+
+NO_FINDINGS = RunFindings()  # of a run whose journal is empty
+SumsKey = tuple[int, str, int, StepRange]  # a run's id, uid and epoch, and some of the steps that it closed
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCourse:
+    """What is known of a run.
+
+    head: where it stood when this was read.
+    row: the run; its head and epoch may be older.
+    present: the entries of its present history.
+    newest: its course.
+    since: when the run was first seen at this head, in seconds that only grow.
+    notes: what is stored of the run besides its journal.
+    gain: over uniform sampling; None for a run that samples uniformly.
+    compared: sums that its gain needs and no course has; they stay as they are, for closed steps never change.
+    """
+
+    head: RunHead
+    row: RunRow
+    present: tuple[SeqRange, ...]
+    newest: CourseUpTo
+    since: float
+    notes: RunNotes = NO_NOTES
+    gain: Gain | None = None
+    compared: dict[SumsKey, StepSums] = field(default_factory=dict)
+    _verdict: list[RunVerdict | None] = field(init=False, default_factory=list, compare=False, repr=False)
+
+    @property
+    def step(self) -> int:
+        """How many steps it has closed, those before a fork included."""
+        return self.row.origin_step + self.newest.course.steps
+
+    @property
+    def steps(self) -> StepRange:
+        """The steps that it has closed itself."""
+        return StepRange(self.row.origin_step + 1, self.step)
+
+    @property
+    def findings(self) -> RunFindings | None:
+        """What its journal says against it, by its last judgement; None where there is none since the last rewind."""
+        if self.head.head == 0:
+            return NO_FINDINGS
+        judgement = self.notes.judgement
+        return None if judgement is None or judgement.epoch != self.head.epoch else judgement.findings
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether its last judgement is still right. An empty journal needs none."""
+        judgement = self.notes.judgement
+        return self.head.head == 0 or (judgement is not None and judgement.is_of(self.head))
+
+    def verdict(self, stalled_s: float | None) -> RunVerdict | None:
+        """Return what to think of it, None if it was not judged yet. Worked out once, unless it is stalled.
+
+        Args:
+            stalled_s: seconds since its last step, if its status is stalled; otherwise None.
+        """
+        if stalled_s is not None:
+            return verdict_on(self._progress(stalled_s), self.findings)
+        if not self._verdict:
+            self._verdict.append(verdict_on(self._progress(None), self.findings))
+        return self._verdict[0]
+
+    def _progress(self, stalled_s: float | None) -> RunProgress:
+        course, refused = self.newest.course, self.notes.refused
+        is_refused_still = refused is not None and refused.seq == self.head.head  # nothing was accepted since
+        return RunProgress(
+            steps=course.steps,
+            stalled_s=stalled_s,
+            usual_gap_s=course.usual_gap_s,
+            recent=course.recent,
+            uniform=None if self.gain is None else self.gain.uniform_effective_task_ratio,
+            refused=refused if is_refused_still else None,
+        )
+
+    def wanted(self, entries: int) -> tuple[int, WantedCourse]:
+        """Return what to read next, at most so many entries, and up to which entry that is."""
+        after = self.newest.seq
+        up_to = min(self.head.head, after + entries)
+        # An outlook may have been made before the first entry.
+        first, *others = self.present
+        looks = (SeqRange(-1 if first.after == 0 else first.after, first.last), *others)
+        settled = self.newest.course.settled
+        return up_to, WantedCourse(self.head.run_id, common(self.present, after, up_to), common(looks, settled, up_to))
+
+    def grown(self, up_to: int, part: CoursePart) -> "KnownCourse":
+        """Return what is known after another part was read."""
+        return replace(self, newest=self.newest.continued(up_to, part))
+
+
+UNIFORM = "uniform"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """A run and its baseline, the run that samples uniformly. steps: those that both have closed."""
+
+    run: KnownCourse
+    baseline: KnownCourse
+    steps: StepRange
+
+    @property
+    def wanted(self) -> tuple[tuple[KnownCourse, StepRange], ...]:
+        """The steps to sum up: of the run, of its baseline, and the last of the baseline's."""
+        return (self.run, self.steps), (self.baseline, self.steps), (self.baseline, self.steps.recent(RECENT))
+
+
+class RunCourses:
+    """A cache of courses, by run. It grows by some 6 KB a run that was asked for; deleted runs leave it."""
+
+    def __init__(
+        self,
+        courses: SqlCourses,
+        *,
+        clock: Callable[[], float] = monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            courses: the store.
+            clock: seconds that only grow.
+            now: seconds since 1970, UTC.
+        """
+        self._courses = courses
+        self._clock, self._now = clock, now
+        self._known: dict[int, KnownCourse] = {}
+        self._changed: set[str] = set()  # datasets whose runs are to be compared again
+        self._reading = asyncio.Lock()  # one reads for all that wait
+
+    async def of(self, dataset: str) -> list[KnownCourse]:
+        """Return the runs of a dataset; none if it does not exist."""
+        async with self._reading:
+            heads = await self._courses.heads(dataset)
+            known = {run_id for run_id, known in self._known.items() if known.head.dataset == dataset}
+            self._forget(known.difference(head.run_id for head in heads))
+            return await self._up_to_date(heads)
+
+    async def all(self, reaches: Callable[[str], bool]) -> list[KnownCourse]:
+        """Return the runs of the datasets that the caller reaches."""
+        async with self._reading:
+            heads = await self._courses.heads()
+            self._forget(self._known.keys() - {head.run_id for head in heads})
+            reached = {name: reaches(name) for name in {head.dataset for head in heads}}
+            self._changed &= reached.keys()
+            return await self._up_to_date([head for head in heads if reached[head.dataset]])
+
+    def _forget(self, gone: set[int]) -> None:
+        for run_id in gone:
+            self._changed.add(self._known.pop(run_id).head.dataset)
+
+    async def _up_to_date(self, heads: list[RunHead]) -> list[KnownCourse]:
+        """Return what is known of runs at these heads, which are all of their datasets."""
+        outdated = [head for head in heads if self._is_outdated(head)]
+        self._changed.update(head.dataset for head in outdated)
+        await self._read(outdated)
+        await self._read_notes(outdated)
+        here = [head for head in heads if head.run_id in self._known]  # others were deleted meanwhile
+        changed = defaultdict(list)
+        for head in here:
+            if head.dataset in self._changed:
+                changed[head.dataset].append(self._known[head.run_id])
+        for dataset, runs in changed.items():
+            self._known |= {known.head.run_id: known for known in await self._compared(runs)}
+            self._changed.discard(dataset)
+        return [self._known[head.run_id] for head in here]
+
+    def _is_outdated(self, head: RunHead) -> bool:
+        known = self._known.get(head.run_id)
+        if known is None or known.head != head:
+            return True
+        closed_at = known.newest.course.last_step_at
+        is_recent = self._clock() - known.since < SETTLES_S
+        return is_recent and closed_at is not None and self._now() - closed_at < SETTLES_S
+
+    async def _read(self, heads: list[RunHead]) -> None:
+        waiting = deque(await self._begun(heads))
+        while waiting:
+            batch, entries = list[tuple[KnownCourse, int, WantedCourse]](), 0
+            while waiting and len(batch) < RUNS_AT_ONCE and entries < ENTRIES_AT_ONCE:
+                known = waiting.popleft()
+                up_to, wanted = known.wanted(ENTRIES_AT_ONCE - entries)
+                batch.append((known, up_to, wanted))
+                entries += up_to - known.newest.seq
+            parts = await self._courses.read([wanted for _, _, wanted in batch])
+            for known in await asyncio.to_thread(_grown, batch, parts):
+                if known.newest.seq < known.head.head:
+                    waiting.appendleft(known)
+                else:
+                    self._known[known.head.run_id] = known
+
+    async def _begun(self, heads: list[RunHead]) -> list[KnownCourse]:
+        """Return the runs as they were known, at their new heads; without those that were deleted meanwhile."""
+        known = {head.run_id: self._known.get(head.run_id) for head in heads}
+        fresh = [head for head in heads if not _continues(known[head.run_id], head)]
+        rows = await self._courses.rows([head.run_id for head in fresh]) if fresh else {}
+        present = await self._courses.present(fresh) if fresh else {}
+        now, begun = self._clock(), list[KnownCourse]()
+        for head in heads:
+            before = known[head.run_id]
+            if before is not None and _continues(before, head):
+                *parts, last = before.present
+                since = before.since if before.head.head == head.head else now
+                grown = (*parts, SeqRange(last.after, head.head))
+                begun.append(replace(before, head=head, present=grown, since=since))
+            elif head.run_id in rows and rows[head.run_id].uid == head.uid:
+                row = rows[head.run_id]
+                nothing = CourseUpTo(0, RunCourse(), row.settings.strategy)
+                begun.append(KnownCourse(head, row, present[head.run_id], nothing, now))
+        return begun
+
+    async def _read_notes(self, heads: list[RunHead]) -> None:
+        noted = [head.run_id for head in heads if head.refused_reports or head.judged_at is not None]
+        wanted = [run_id for run_id in noted if run_id in self._known]  # others were deleted meanwhile
+        for run_id, notes in (await self._courses.notes(wanted) if wanted else {}).items():
+            self._known[run_id] = replace(self._known[run_id], notes=notes)
+
+    async def _compared(self, runs: list[KnownCourse]) -> list[KnownCourse]:
+        """Return all runs of a dataset with their gains.
+
+        The baseline of a run is the run that samples uniformly and was created nearest in time; of several, the first
+        by name.
+        """
+        baselines = sorted(
+            (run for run in runs if run.newest.strategy == UNIFORM and run.newest.course.sums.reported),
+            key=lambda run: run.row.name,
+        )
+        times = [run.row.created_at for run in baselines]
+        compared, others = list[ComparedRun](), list[KnownCourse]()
+        for run in runs:
+            baseline = nearest(run.row.created_at, times, baselines)
+            if run.newest.strategy == UNIFORM or baseline is None:
+                is_uniform = run.newest.strategy == UNIFORM
+                others.append(replace(run, gain=None if is_uniform else estimated_gain(run.newest.course), compared={}))
+            else:
+                compared.append(ComparedRun(run, baseline, run.steps.common(baseline.steps)))
+        return [*others, *await self._measured(compared)]
+
+    async def _measured(self, compared: list[ComparedRun]) -> list[KnownCourse]:
+        """Return the runs with their gains; reads the sums over steps that no course has."""
+        missing = {
+            key_of(run, steps): (run, steps)
+            for one in compared
+            for run, steps in one.wanted
+            if in_course(run, steps) is None and key_of(run, steps) not in one.run.compared
+        }
+        read = await self._courses.sums(
+            [WantedSums(run.head.run_id, run.present, steps) for run, steps in missing.values()]
+        )
+        found = dict(zip(missing, read, strict=True))
+        return [with_gain(one, one.run.compared | found) for one in compared]
+
+
+def _continues(known: KnownCourse | None, head: RunHead) -> bool:
+    """Return whether a run's entries since are all that there is to read."""
+    return known is not None and (known.head.uid, known.head.epoch) == (head.uid, head.epoch)
+
+
+def _grown(batch: list[tuple[KnownCourse, int, WantedCourse]], parts: dict[int, CoursePart]) -> list[KnownCourse]:
+    return [known.grown(up_to, parts[known.head.run_id]) for known, up_to, _ in batch]
+
+
+def with_gain(one: ComparedRun, known: dict[SumsKey, StepSums]) -> KnownCourse:
+    """Return the run with its gain. known: the sums over steps that no course has."""
+    used = {key_of(*wanted): known[key_of(*wanted)] for wanted in one.wanted if in_course(*wanted) is None}
+    own, uniform, recent = (in_course(*wanted) or used[key_of(*wanted)] for wanted in one.wanted)
+    gain: Gain = measured_gain(one.baseline.row.name, len(one.steps), own=own, uniform=uniform, recent=recent)
+    return replace(one.run, gain=gain, compared=used)
+
+
+def in_course(run: KnownCourse, steps: StepRange) -> StepSums | None:
+    """Return the sums over some of the steps that a run closed, None if its course has only those over others."""
+    if not len(steps):
+        return StepSums()
+    if steps == run.steps:
+        return run.newest.course.sums
+    return run.newest.course.recent if steps == run.steps.recent(RECENT) else None
+
+
+def key_of(run: KnownCourse, steps: StepRange) -> SumsKey:
+    """Return what the sums over some steps of a run are known by."""
+    return run.head.run_id, run.head.uid, run.head.epoch, steps
+
+
+LOOKED_AT = 100  # steps, for what became of the groups of rollouts
+CALIBRATED = 200  # steps, as a page of a calibration has them
+PATIENCE_S = 0.25  # that a list waits: enough for the runs that moved since the last look, where few are at work
+REST = 3.0  # times as long as a judgement took, while no list waits: requests have the rest
+MOST_TASKS = 1_000_000  # of a dataset that is opened for this alone; a larger one takes seconds, and displaces others
+
+
+class JudgeRuns:
+    """Judges one run at once, or many in the background. At the end of `in_background`, those under way are stopped."""
+
+    def __init__(self, insight: Insight) -> None:
+        self._insight, self._runs = insight, insight.runs
+        self._datasets, self._store = insight.runs.datasets, insight.runs.store
+        self._wanted = deque[KnownCourse]()
+        self._work = list[asyncio.Task[None]]()  # one at most
+        self._lists_waiting = 0
+        self._failed: dict[int, RunHead] = {}  # where runs stood that could not be judged
+
+    async def judge(self, dataset: str, run: str) -> Judgement:
+        """Judge a run as it is now, and keep the judgement.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+        """
+        await self._datasets.fresh(dataset)
+        return await self._runs.using(dataset, run, self._judge)
+
+    async def judge_soon(self, runs: Iterable[KnownCourse]) -> bool:
+        """Judge these runs in the background, in this order; return once all are, and after PATIENCE_S at the latest.
+
+        What was still to be judged for an earlier list is forgotten.
+
+        Returns:
+            Whether there was anything to judge.
+        """
+        self._wanted = deque(run for run in runs if self._failed.get(run.head.run_id) != run.head)
+        if not self._wanted:
+            return False
+        if not self._work or self._work[0].done():
+            self._work = [asyncio.create_task(self._judge_wanted(), context=Context())]  # it outlives the request
+        self._lists_waiting += 1
+        try:
+            await asyncio.wait(self._work, timeout=PATIENCE_S)
+        finally:
+            self._lists_waiting -= 1
+        return True
+
+    @asynccontextmanager
+    async def in_background(self) -> AsyncIterator[None]:
+        """Stop at the end."""
+        try:
+            yield
+        finally:
+            await ended(self._work)
+
+    async def _judge_wanted(self) -> None:
+        while self._wanted:
+            run = self._wanted.popleft()
+            began = monotonic()
+            try:
+                if await self._opens_soon(run.head.dataset):
+                    await self.judge(run.head.dataset, run.row.name)
+            except StorageUnavailableError:
+                return  # the next list asks again
+            except BotsError as error:
+                self._failed[run.head.run_id] = run.head
+                log.debug("run_not_judged", dataset=run.head.dataset, run=run.row.name, reason=str(error))
+            except Exception:  # a defect that one run brings out must not hide all the others
+                self._failed[run.head.run_id] = run.head
+                log.exception("run_not_judged", dataset=run.head.dataset, run=run.row.name)
+            if not self._lists_waiting:
+                await asyncio.sleep(REST * (monotonic() - began))
+
+    async def _opens_soon(self, name: str) -> bool:
+        if self._datasets.known(name) is not None:
+            return True
+        return (await self._store.datasets.get(name)).facts.size <= MOST_TASKS
+
+    async def _judge(self, opened: OpenRun) -> Judgement:
+        state = await self._runs.state_of(opened)
+        opened = await self._datasets.matching(opened, state)
+        evidence = await self._insight.step_evidence(opened, state, LOOKED_AT)
+        after = max(opened.row.origin_step, state.step - CALIBRATED)
+        receipts = [one.receipt for one in await self._store.history.steps(opened.row, after, CALIBRATED)]
+        findings = await asyncio.to_thread(_findings, state, opened.dataset.pool, evidence, receipts)
+        judgement = Judgement(state.epoch, state.seq, opened.dataset.row.version, findings)
+        try:
+            await self._store.courses.keep_judgement(opened.row, judgement)
+        except StorageUnavailableError as error:  # it can be made again
+            log.debug("judgement_not_kept", run=opened.row.name, reason=str(error))
+        return judgement
+
+
+def _findings(state: RunState, pool: Pool, evidence: list[StepEvidence], receipts: list[Receipt]) -> RunFindings:
+    return findings_of(facts_of(state, pool, evidence, receipts))
+
+
+SORTS = ("attention", "name", "created", "last_step", "step", "effective_task_ratio", "vs_uniform", "rollouts")
+LOOKED_AT_ONCE = 64  # runs whose tasks in flight are asked for side by side
+MORE_THAN_A_TIME = 1e11  # seconds: a run that needs attention comes before all that need it less, however old
+
+
+class Place(NamedTuple):
+    """A run's place in a list.
+
+    group: those of a greater one come later, whichever way the list is sorted: runs without a value come last, and by
+        the gain, runs that are not healthy come after those that are.
+    """
+
+    group: int
+    value: float
+    dataset: str
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class SummedRun:
+    """A run as lists show it, now.
+
+    verdict: None if it is not judged yet.
+    urgency: 2 if somebody should look at it at once, 1 if somebody should look at it, otherwise 0.
+    moved_at: when it last closed a step, or had a report refused; None if it never did.
+    """
+
+    known: KnownCourse
+    status: RunStatus
+    verdict: RunVerdict | None
+    urgency: int
+    moved_at: float | None
+
+    @property
+    def dataset(self) -> str:
+        """The dataset's name."""
+        return self.known.head.dataset
+
+    @property
+    def gain(self) -> Gain | None:
+        """Its gain over uniform sampling; None for a run that samples uniformly."""
+        return self.known.gain
+
+    def value(self, sort: str) -> float | None:
+        """Return what the run is sorted by; 0 where that is its name, and None where it has none."""
+        course = self.known.newest.course
+        match sort:
+            case "attention":
+                return None if self.moved_at is None else self.moved_at + self.urgency * MORE_THAN_A_TIME
+            case "created":
+                return self.known.row.created_at
+            case "last_step":
+                return course.last_step_at
+            case "step":
+                return self.known.step
+            case "effective_task_ratio":
+                return course.recent.effective_task_ratio
+            case "vs_uniform":
+                return None if self.gain is None else self.gain.factor
+            case "rollouts":
+                return course.sums.rollouts
+        return 0.0
+
+    def place(self, sort: str, *, descends: bool) -> Place:
+        """Return its place in a list."""
+        value = self.value(sort)
+        signed = nan if value is None else -value if descends else value
+        is_doubtful = sort == "vs_uniform" and (self.verdict is None or self.verdict.kind != "healthy")
+        group = 2 if value is None else int(is_doubtful)
+        return Place(group, 0.0 if value is None else signed, self.dataset, self.known.row.name)
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewQuery:
+    """Which runs are asked for.
+
+    search: part of "dataset/run", whatever the case; dataset, status: None for any.
+    attention: only runs that need attention.
+    sort: one of SORTS, with a leading "-" the other way round.
+    after: the place of the last run of the page before.
+    """
+
+    search: str | None = None
+    dataset: str | None = None
+    status: RunStatus | None = None
+    attention: bool = False
+    sort: str = "-last_step"
+    after: Place | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewTotals:
+    """Sums over all runs that the caller reaches.
+
+    datasets: how many there are.
+    runs: how many there are.
+    attention: how many need attention, of those that are judged.
+    unjudged: how many are not judged yet.
+    new, running, stalled, idle: how many runs have this status.
+    reported, effective, rollouts: sums over all their steps.
+    """
+
+    datasets: int
+    runs: int
+    attention: int
+    unjudged: int
+    new: int
+    running: int
+    stalled: int
+    idle: int
+    reported: int
+    effective: int
+    rollouts: float
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewPage:
+    """A page of runs. matching: how many the query is about; next: the place of the last run, None on the last page."""
+
+    runs: list[SummedRun]
+    matching: int
+    totals: OverviewTotals
+    next: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Summarize all runs that the caller's key reaches, or one of them, each with a verdict."""
+
+    runs: Runs
+    courses: RunCourses
+    judging: JudgeRuns
+    clock: Callable[[], float] = time.time
+
+    async def page(self, caller: Caller, query: OverviewQuery) -> OverviewPage:
+        """Return a page of the runs that the query is about; verdicts may be some seconds old, or missing yet."""
+        known = await self._reached(caller)
+        outdated = [run for run in known if not run.is_judged]
+        if await self.judging.judge_soon(sorted(outdated, key=turn_of)):
+            known = await self._reached(caller)
+        runs = await self._as_they_are_now(known)
+        return await asyncio.to_thread(page_of, runs, query)
+
+    async def _reached(self, caller: Caller) -> list[KnownCourse]:
+        known = await self.courses.all(caller.reaches)
+        return [one for one in known if caller.reaches_run(one.head.dataset, one.row.name)]
+
+    async def one(self, dataset: str, run: str) -> SummedRun:
+        """Return one run.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+        """
+        known = await self._known(dataset, run)
+        if not known.is_judged:
+            judgement = await self.judging.judge(dataset, run)
+            known = await self._known(dataset, run)
+            known = replace(known, notes=replace(known.notes, judgement=judgement))
+        return (await self._as_they_are_now([known]))[0]
+
+    async def with_leases(self, dataset: str, run: str) -> tuple[SummedRun, int]:
+        """Return one run, and how many of its tasks are in flight.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+        """
+        found = await self.one(dataset, run)
+        return found, len((await self.runs.live.leases(found.known.row)).tasks)
+
+    def in_background(self) -> AbstractAsyncContextManager[None]:
+        """Stop at the end what is judged for lists."""
+        return self.judging.in_background()
+
+    async def _known(self, dataset: str, run: str) -> KnownCourse:
+        await self.runs.store.datasets.get(dataset)
+        for known in await self.courses.of(dataset):
+            if known.row.name == run:
+                return known
+        raise UnknownRunError(f"no run {run!r}")
+
+    async def _as_they_are_now(self, known: list[KnownCourse]) -> list[SummedRun]:
+        now = self.clock()
+        overdue = [one.row for one in known if is_overdue(since_last_step(one, now), one.newest.course.usual_gap_s)]
+        in_flight: set[int] = set()
+        for first in range(0, len(overdue), LOOKED_AT_ONCE):
+            rows = overdue[first : first + LOOKED_AT_ONCE]
+            leased = await asyncio.gather(*map(self.runs.live.leases, rows))
+            in_flight |= {row.id for row, each in zip(rows, leased, strict=True) if len(each.tasks)}
+        return [summed(one, now, in_flight=one.row.id in in_flight) for one in known]
+
+
+def turn_of(run: KnownCourse) -> tuple[bool, float]:
+    """Return when a run is judged, among others: first those that never were, the newest of them first.
+
+    Of those that have moved since, the one comes first that has not for the longest time: a run at work would else keep
+    others from ever having a turn.
+    """
+    at = run.newest.course.last_step_at or 0.0
+    is_judged = run.findings is not None
+    return is_judged, at if is_judged else -at
+
+
+def summed(known: KnownCourse, now: float, *, in_flight: bool) -> SummedRun:
+    """Return a run with its status and verdict at a time, in seconds since 1970, UTC."""
+    since = since_last_step(known, now)
+    status = status_of(since, known.newest.course.usual_gap_s, in_flight=in_flight)
+    verdict = known.verdict(since if status == "stalled" else None)
+    refused = known.notes.refused
+    times = (known.newest.course.last_step_at, None if refused is None else refused.last_at)
+    moved_at = max((at for at in times if at is not None), default=None)
+    return SummedRun(known, status, verdict, urgency(verdict, None if moved_at is None else now - moved_at), moved_at)
+
+
+def since_last_step(known: KnownCourse, now: float) -> float | None:
+    """Return how many seconds ago a run's last step closed; None before the first."""
+    last = known.newest.course.last_step_at
+    return None if last is None else now - last
+
+
+def page_of(runs: list[SummedRun], query: OverviewQuery) -> OverviewPage:
+    """Return the runs of one page, in the order asked for."""
+    sort, descends = query.sort.removeprefix("-"), query.sort.startswith("-")
+    backwards = descends and sort == "name"  # a text has no opposite
+    found = [(run.place(sort, descends=descends), run) for run in runs if is_wanted(run, query)]
+    found.sort(key=lambda pair: pair[0], reverse=backwards)
+    after = query.after
+    behind = [pair for pair in found if after is None or (pair[0] < after if backwards else pair[0] > after)]
+    page = behind[: query.limit]
+    following = page[-1][0] if len(behind) > len(page) else None
+    return OverviewPage([run for _, run in page], len(found), totals_of(runs), following)
+
+
+def is_wanted(run: SummedRun, query: OverviewQuery) -> bool:
+    """Return whether the query is about a run."""
+    return (
+        (query.dataset is None or run.dataset == query.dataset)
+        and (query.status is None or run.status == query.status)
+        and (run.urgency > 0 or not query.attention)
+        and (query.search is None or query.search.lower() in f"{run.dataset}/{run.known.row.name}".lower())
+    )
+
+
+def totals_of(runs: list[SummedRun]) -> OverviewTotals:
+    """Return the sums over runs."""
+    sums = [run.known.newest.course.sums for run in runs]
+    statuses = [run.status for run in runs]
+    return OverviewTotals(
+        datasets=len({run.dataset for run in runs}),
+        runs=len(runs),
+        attention=sum(run.urgency > 0 for run in runs),
+        unjudged=sum(run.verdict is None for run in runs),
+        new=statuses.count("new"),
+        running=statuses.count("running"),
+        stalled=statuses.count("stalled"),
+        idle=statuses.count("idle"),
+        reported=sum(one.reported for one in sums),
+        effective=sum(one.effective for one in sums),
+        rollouts=sum(one.rollouts for one in sums),
+    )

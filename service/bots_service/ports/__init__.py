@@ -1,1 +1,0 @@
-"""The ports: protocols of the stores that use cases need, and the values that they exchange."""

@@ -1,0 +1,115 @@
+"""GET /readyz: whether this process should be sent requests. Looked up beforehand, so that no probe waits."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, Protocol
+
+import structlog
+
+from bots_service.background import repeating
+from bots_service.errors import OutdatedTablesError, StorageUnavailableError
+
+log = structlog.get_logger(__name__)
+
+Status = Literal["ready", "degraded", "starting", "draining", "outdated", "unavailable"]
+
+EVERY_S = 0.5
+GIVE_UP_S = 1.0  # with EVERY_S, so that no answer is older than 2 s
+OK, OUTDATED = "ok", "outdated"
+
+
+class Health(Protocol):
+    """Whether something that this process leans on can be reached."""
+
+    async def check(self) -> dict[str, Any]:
+        """Return what was found, as in {"sql": "ok"}.
+
+        Raises:
+            OutdatedTablesError: the database's tables are too old for this version of the service.
+            StorageUnavailableError: it can't be reached.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What is known of this process. checks: what each part said last, "ok", "down: ..." or "outdated: ..."."""
+
+    status: Status
+    checks: dict[str, str]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests should come: some can be answered."""
+        return self.status in ("ready", "degraded")
+
+
+class Readiness:
+    """Checks each part twice a second, and keeps the last result.
+
+    While one part answers, this process is ready, if degraded. Without SQL, Redis serves selects; where SQL can only be
+    read, selects come from it; without Redis, SQL serves everything. All replicas share the parts: if those whose
+    database is away left the load balancer, all would leave, with the selects that they can still answer.
+    """
+
+    def __init__(self, parts: Mapping[str, Health]) -> None:
+        """Watch nothing yet.
+
+        Args:
+            parts: what this process leans on, by name.
+        """
+        self._parts = parts
+        self._seen: dict[str, str] = {}
+        self._draining = False
+
+    def __call__(self) -> Ready:
+        """Return what is known now."""
+        checks = {part: self._seen[part] for part in self._parts if part in self._seen}
+        return Ready(self._status(checks), checks)
+
+    def _status(self, checks: dict[str, str]) -> Status:
+        if self._draining:
+            return "draining"
+        if len(checks) < len(self._parts):
+            return "starting"
+        if any(said.startswith(OUTDATED) for said in checks.values()):
+            return "outdated"
+        if all(said == OK for said in checks.values()):
+            return "ready"
+        return "degraded" if OK in checks.values() else "unavailable"
+
+    def drain(self) -> None:
+        """Be ready no longer: this process is about to end."""
+        self._draining = True
+
+    @asynccontextmanager
+    async def in_background(self) -> AsyncIterator[None]:
+        """Look at all parts once, then each again and again in the background: one that hangs holds up no other."""
+        checks = [partial(self._see, name, part) for name, part in self._parts.items()]
+        await asyncio.gather(*(check() for check in checks))
+        async with AsyncExitStack() as stack:
+            for check in checks:
+                await stack.enter_async_context(
+                    repeating(check, every_s=EVERY_S, failure_event="dependency_not_checked")
+                )
+            yield
+
+    async def _see(self, name: str, part: Health) -> None:
+        """Remember what a part says."""
+        try:
+            async with asyncio.timeout(GIVE_UP_S):
+                said = str((await part.check())[name])
+        except OutdatedTablesError as error:
+            said = f"{OUTDATED}: {error}"
+        except StorageUnavailableError as error:
+            said = f"down: {error}"
+        except TimeoutError:
+            said = f"down: no answer in {GIVE_UP_S:g} s"
+        except Exception as error:  # if this task ended, the last answer would stand
+            said = f"down: {error!r}"
+        if said != self._seen.get(name, OK):
+            log.warning("dependency", part=name, said=said)
+        self._seen[name] = said

@@ -1,0 +1,463 @@
+"""The values that storage keeps and returns: datasets, runs, selections, and what is told of their journals."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from bots_service.core.arrays import Floats, Tasks, united
+from bots_service.core.coverage import Coverage
+from bots_service.core.pool import Pool
+from bots_service.core.predictions import PredictionsKey
+from bots_service.core.receipt import Receipt
+from bots_service.core.run_settings import RunSettings
+from bots_service.core.task_ids import TaskIds
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBlock:
+    """Consecutive tasks of a dataset.
+
+    ids: [n], distinct within the dataset.
+    references: [n, M] pass rates in the order of the dataset's reference models; NaN where unknown.
+    tags: [n] the tags of each task, sorted.
+    """
+
+    ids: list[str]
+    references: Floats
+    tags: list[tuple[str, ...]]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionBlock:
+    """Predictions of some tasks of a dataset. rates: [n] predicted pass rates, NaN where unknown."""
+
+    ids: list[str]
+    rates: Floats
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Limits on the amount of data.
+
+    tasks: of a dataset, including retired ones.
+    datasets: of the service; datasets_per_key: accessible by an API key that is limited to some datasets.
+    runs: of a dataset.
+    """
+
+    tasks: int = 10_000_000  # their ids take 310 MB in each process that has the dataset open
+    datasets: int = 10_000
+    datasets_per_key: int = 1_000
+    runs: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionsFacts:
+    """Facts about a column of predictions. The fields are those of `Predictions`.
+
+    known: how many tasks it is about; mean: of those predictions.
+    """
+
+    name: str
+    digest: str
+    parts: int
+    known: int
+    mean: float
+
+    @property
+    def key(self) -> PredictionsKey:
+        """What a run remembers of it."""
+        return PredictionsKey(self.name, self.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFacts:
+    """Facts about a dataset's content.
+
+    reference_models: as given by the user.
+    reference_order: indices into `reference_models`, weakest model first.
+    offset_tags: the tags that tell profiles apart; chosen when the dataset was made.
+    size: tasks ever, retired ones included; profiles: distinct pairs of reference pass rates and offset tags.
+    tags: tag -> number of tasks with it, including retired ones.
+    digest: of the tasks; does not depend on the upload's format.
+    repeatable: whether its tasks are handed out again without waiting: nothing is leased.
+    predictions: those that new runs see, in the order in which they were put.
+    """
+
+    description: str
+    reference_models: tuple[str, ...]
+    reference_order: tuple[int, ...]
+    offset_tags: tuple[str, ...]
+    size: int
+    profiles: int
+    tags: dict[str, int]
+    digest: str
+    repeatable: bool = False
+    predictions: tuple[PredictionsFacts, ...] = ()
+
+    @property
+    def prediction_keys(self) -> tuple[PredictionsKey, ...]:
+        """What new runs remember of the predictions."""
+        return tuple(each.key for each in self.predictions)
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRow:
+    """A version of a dataset. version: increases with each change of tasks, retired ones or predictions."""
+
+    id: int
+    name: str
+    version: int
+    retired: int
+    created_at: float
+    facts: DatasetFacts
+
+    @property
+    def live(self) -> int:
+        """Number of tasks without retired ones."""
+        return self.facts.size - self.retired
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDataset:
+    """A dataset in memory, ready to select from.
+
+    pool: without predictions; in a view, with those that some runs know.
+    views: the dataset as these runs see it.
+    subsets: the pool, with all tasks outside a subset retired.
+    """
+
+    row: DatasetRow
+    ids: TaskIds
+    pool: Pool
+    views: "dict[tuple[PredictionsKey, ...], OpenDataset]" = field(default_factory=dict, compare=False, repr=False)
+    subsets: dict[str, Pool] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Approximate memory in bytes."""
+        viewed = sum(view.nbytes - view.ids.nbytes for view in self.views.values())
+        grouped, tags = self.pool.profile_of.nbytes * 2, self.pool.tags.values()
+        tagged = sum(tasks.nbytes for tasks in tags) + bool(tags) * self.pool.profile_of.nbytes
+        told_apart = self.pool.references.nbytes + self.pool.carried.nbytes + self.pool.predictions.nbytes
+        effects = self.pool.models + 2 + len(self.pool.offset_tags) + 2 * len(self.pool.prediction_names)
+        features = 8 * self.pool.profiles * effects  # for a tracker
+        narrowed = len(self.subsets) * (features + grouped + self.pool.profile_of.nbytes)  # their tables are the pool's
+        return self.ids.nbytes + told_apart + features + grouped + tagged + viewed + narrowed
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The run that another one continues.
+
+    step: the parent's step after which it begins.
+    seq: the last entry of the parent's journal that it knows.
+    """
+
+    run: str
+    step: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as stored in SQL.
+
+    uid: random; a run that is deleted and created again, or gets new settings while empty, has a new one.
+    settings: of the empty journal; later ones are in the state.
+    head: the last seq; epoch: number of rewinds.
+    predictions: those that it knows: the dataset's when it began, or those of the run that it continues.
+    """
+
+    id: int
+    uid: str
+    dataset_id: int
+    name: str
+    settings: RunSettings
+    head: int
+    epoch: int
+    created_at: float
+    parent: Parent | None = None
+    predictions: tuple[PredictionsKey, ...] = ()
+
+    @property
+    def origin_step(self) -> int:
+        """The step at which the run begins: 0 unless it continues another run's steps."""
+        return 0 if self.parent is None else self.parent.step
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a run stands in SQL.
+
+    seq: of its last entry; epoch: number of rewinds; pruned: entries up to this seq were deleted.
+    dataset_version: of its dataset.
+    """
+
+    uid: str
+    seq: int
+    epoch: int
+    pruned: int
+    dataset_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """Makes a write happen once: its key, and a fingerprint of the request.
+
+    scope: what the key is good for, as in "PUT /datasets/guru"; the keys of a journal and of selections are good for
+    their run, whatever the scope.
+    """
+
+    key: str
+    fingerprint: str
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[Result]):
+    """What a write came to when it happened: all that its answer is made of, then and at each retry."""
+
+    fingerprint: str
+    result: Result
+
+
+class CreateDatasetResult(NamedTuple):
+    """A dataset that was wanted. created: it is new; else it stood there with the same content."""
+
+    row: DatasetRow
+    created: bool
+
+
+class AppendTasksResult(NamedTuple):
+    """A dataset with tasks appended. added: how many."""
+
+    row: DatasetRow
+    added: int
+
+
+class Subset(NamedTuple):
+    """Some of a dataset's tasks, and how they stand in it.
+
+    name: of the subset; None if it was not kept, because the dataset does not have some of its tasks.
+    tasks: how many of them the dataset has, retired ones included; retired: how many of these are retired.
+    others: how many tasks the dataset has besides them.
+    missing: places of those that the dataset does not have, in the order in which they came, from 0.
+    """
+
+    name: str | None
+    tasks: int
+    retired: int
+    others: int
+    missing: tuple[int, ...]
+
+
+class RunPut(Enum):
+    """What a PUT did to its run."""
+
+    CREATED = "created"
+    REPLACED = "replaced"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRow:
+    """A stored state. wanted: a user requested it, so it is not thinned."""
+
+    seq: int
+    epoch: int
+    step: int
+    bytes: int
+    checksum: str
+    created_at: float
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReceipt:
+    """A receipt, with the time at which its entry was appended (seconds since 1970, UTC)."""
+
+    receipt: Receipt
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """Consecutive closed steps, aggregated; fields without a description are sums.
+
+    first_step, last_step: the first and the last of them;
+    distinct_tasks: how many different tasks all steps up to the last of them reported;
+    capability: after the last of them;
+    brier, log_loss: means over their rollouts, None if there are none;
+    time: when the last of them closed, in seconds since 1970, UTC.
+    """
+
+    first_step: int
+    last_step: int
+    reported: int
+    effective: int
+    all_solved: int
+    none_solved: int
+    rollouts: float
+    successes: float
+    late: int
+    expired: int
+    new_tasks: int
+    distinct_tasks: int
+    capability: float | None
+    brier: float | None
+    log_loss: float | None
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The result of one select.
+
+    draws: [n] the drawn success probabilities, NaN where the strategy drew none.
+    means: [n] expected success probabilities.
+    effective: [n] how likely each task's group of rollouts has some that succeed and some that fail.
+    reused: how many tasks were on lease already: too few others were left, or they were wanted `first`.
+    repeatable: whether other selections may have the same tasks meanwhile; false where the selection was stored.
+    """
+
+    id: str
+    epoch: int
+    step: int
+    seq: int
+    degraded: bool
+    reused: int
+    tasks: Tasks
+    draws: Floats
+    means: Floats
+    effective: Floats
+    repeatable: bool = False
+
+    @property
+    def expected_effective(self) -> float:
+        """How many of the groups will be effective, on average."""
+        return float(self.effective.sum())
+
+    @property
+    def leased(self) -> Tasks:
+        """The tasks that no other selection may have meanwhile, sorted."""
+        return united(self.tasks[:0] if self.repeatable else self.tasks)
+
+
+EntryKind = Literal["report", "settings", "forget", "rewind", "fork"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedEntry:
+    """A summary of an entry, whose full content may be large.
+
+    seq, epoch: of the entry.
+    kind: of the entry, as stored in the journal.
+    step: number of closed steps after it, in the history at that time.
+    closed: whether it closed a step.
+    is_hidden: whether a later rewind undid it.
+    created_at: when it was appended (seconds since 1970, UTC).
+    tasks, rollouts: numbers in a report; effective: number of its groups that give a gradient.
+    to_step: target of a rewind.
+    changed: names and values of changed settings.
+    skipped: why the fold skipped it; None if it did not.
+    """
+
+    seq: int
+    epoch: int
+    kind: EntryKind
+    step: int
+    closed: bool
+    is_hidden: bool
+    created_at: float
+    tasks: int | None = None
+    effective: int | None = None
+    rollouts: float | None = None
+    to_step: int | None = None
+    changed: dict[str, Any] | None = None
+    skipped: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedVisit:
+    """What one report said of one task.
+
+    seq: of its entry.
+    step: number of closed steps after it, in the history at that time.
+    successes, trials: sums over the task's rollouts in the report.
+    is_effective: whether they have a gradient; False for a part of a group, of which the whole group tells.
+    group_size: how many rollouts the group has, of which these are a part; None for a whole one.
+    is_late: whether it came after its step had closed.
+    is_hidden: whether a later rewind undid it.
+    created_at: when it was appended (seconds since 1970, UTC).
+    """
+
+    seq: int
+    step: int
+    successes: float
+    trials: float
+    is_effective: bool
+    group_size: float | None
+    is_late: bool
+    is_hidden: bool
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class VisitsPage:
+    """A part of a task's history.
+
+    visits: newest first; there may be none, although older entries have some.
+    next: entries before this seq are still to be read; None if no older one is kept.
+    pruned: the last pruned seq: nothing is known of entries up to it. 0 if nothing was pruned.
+    """
+
+    visits: list[LoggedVisit]
+    next: int | None
+    pruned: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOutlook:
+    """An estimate for the whole pool, made after entry `seq`, in step `step`.
+
+    uniform_effective_task_ratio: estimate for uniform sampling;
+    distribution: shares of the tasks by expected success probability, in equal bins, to 7 digits;
+    coverage: how the visits spread over the pool by then;
+    created_at: when it was made, in seconds since 1970, UTC.
+    """
+
+    seq: int
+    step: int
+    uniform_effective_task_ratio: float
+    distribution: tuple[float, ...]
+    coverage: Coverage
+    created_at: float
+
+
+class SeqRange(NamedTuple):
+    """Entries after `after`, up to and including `last`."""
+
+    after: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTtls:
+    """The tasks in flight.
+
+    tasks: sorted.
+    ttl_s: seconds until the lease of each ends, above 0, by the store's clock; equal for tasks leased together.
+    degraded: others may have more tasks in flight, for the shared store is away.
+    """
+
+    tasks: Tasks
+    ttl_s: Floats
+    degraded: bool = False

@@ -1,0 +1,1022 @@
+"""Runs: select tasks, report outcomes, change and rewind; and the newest state of each.
+
+Every change of a run goes one way, `Runs._commit`: in one transaction its head is locked, the change is checked against
+the newest state and folded, and the entry is stored with its receipt. So what is acknowledged is durable and folded,
+and an entry that does not fold is never kept.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextvars import Context
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple, Self, TypeVar
+from weakref import WeakValueDictionary
+
+import numpy as np
+import structlog
+from sqlalchemy import Connection
+
+from bots_service.access import ANYBODY, Caller
+from bots_service.background import repeating
+from bots_service.core.arrays import Floats, Tasks, frozen, united
+from bots_service.core.codec import encode_state
+from bots_service.core.coverage import Coverage, coverage
+from bots_service.core.draw.selection import SelectRequest
+from bots_service.core.entries import Body, Entry, Forget, Fork, Report, Rewind, SettingsChange
+from bots_service.core.guard.guard import VerifierAlarm
+from bots_service.core.mix_account import MixShare, mix_shares
+from bots_service.core.open_step import NOTHING_OPEN
+from bots_service.core.outlook import advice
+from bots_service.core.pool import Pool
+from bots_service.core.receipt import Receipt
+from bots_service.core.run_settings import RunSettings, settings_asked
+from bots_service.core.state import RunState, advance, fresh_state
+from bots_service.core.totals import Totals
+from bots_service.datasets import Datasets, KeyOfUpload, OpenRun
+from bots_service.errors import (
+    BotsError,
+    BusyError,
+    Flaw,
+    InvalidInputError,
+    InvalidSettingsError,
+    InvalidTasksError,
+    KeyReusedError,
+    RunHasHistoryError,
+    StaleEpochError,
+    StorageUnavailableError,
+    UnknownRunError,
+    UnknownStepError,
+)
+from bots_service.metrics.training import TrainingMetrics
+from bots_service.outcomes import ReportRequest, ReportResult, find_tasks, read_report
+from bots_service.records import (
+    DatasetRow,
+    Head,
+    IdempotencyKey,
+    LeaseTtls,
+    OpenDataset,
+    Parent,
+    RunPut,
+    RunRow,
+    Selection,
+    SnapshotRow,
+)
+from bots_service.replay import Replay, is_start, largest_task
+from bots_service.selections import drawn, named_tasks
+from bots_service.storage.live import KeptState, Live, Look, Previous, version_of
+from bots_service.storage.sql.journal import FoldedEntry, append, entries_between, locked_head, receipt_under
+from bots_service.storage.sql.stores import SqlStores
+
+log = structlog.get_logger(__name__)
+
+Result = TypeVar("Result")
+
+KEPT_ROWS = 65_536  # about 30 MB
+STATE_BYTES = 4096  # of a state without its arrays, about
+CHANGES_AT_ONCE = 64  # of a run in one transaction; more would make the first wait long for the last
+TAIL = 100  # entries of other replicas that are folded inside a transaction; with more they are folded before it
+KEEP_EVERY = 32  # entries between two states that are kept for other replicas
+ATTEMPTS = 10  # at a change; each fails only if another replica changed the run or its dataset within milliseconds
+# A selection is drawn again for this long and this often where other replicas change the run. Then it is leased in this
+# process alone. Clients give up after 10 s by default, some after 5 s.
+PATIENCE_S, LEAST_ATTEMPTS = 2.0, 3
+PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.03  # longer each time, so that replicas that collide draw apart
+FOLLOW_EVERY_S = 1.0
+BATCH = 500  # rows looked through at once where most may belong to others
+LONGEST_REASON = 300  # characters of why a report was refused; a longer one is cut
+
+
+class StateCache:
+    """The newest known states of runs, within a number of bytes; the least recently used are evicted."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._states: OrderedDict[tuple[int, str], tuple[RunState, int]] = OrderedDict()  # with their bytes
+
+    def get(self, run: RunRow) -> RunState | None:
+        """Return the newest state of a run that is known here."""
+        known = self._states.get((run.id, run.uid))
+        if known is None:
+            return None
+        self._states.move_to_end((run.id, run.uid))
+        return known[0]
+
+    def keep(self, run: RunRow, state: RunState) -> None:
+        """Keep a state that was committed, unless a newer one is known."""
+        known = self.get(run)
+        if known is not None and version_of(known) >= version_of(state):
+            return
+        self.drop(run)
+        size = STATE_BYTES + state.nbytes
+        self._states[run.id, run.uid] = state, size
+        self._bytes += size
+        while self._bytes > self._max_bytes and len(self._states) > 1:
+            _, (_, size) = self._states.popitem(last=False)
+            self._bytes -= size
+
+    def drop(self, run: RunRow) -> None:
+        """Forget a run's state."""
+        _, size = self._states.pop((run.id, run.uid), (None, 0))
+        self._bytes -= size
+
+
+Make = Callable[[OpenRun, RunState], Body]
+"""Returns an entry's body, given the run as it stands and its newest state; or raises why the change can't be."""
+
+
+class Committed(NamedTuple):
+    """A change that was made.
+
+    receipt: what folding its entry did.
+    duplicate: the same request had made it before.
+    state: after it, and after others that were committed with it.
+    degraded: other replicas may not see it yet.
+    """
+
+    receipt: Receipt
+    duplicate: bool
+    state: RunState
+    degraded: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Change:
+    """A change that waits for its transaction. base: the state that it goes back to."""
+
+    make: Make
+    key: IdempotencyKey | None
+    base: RunState | None
+    done: asyncio.Future[Committed]
+
+    def fail(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+            self.done.exception()  # its caller may have stopped waiting
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class _Work:
+    """What is under way with a run in this process.
+
+    selecting: lock around each draw, so that the second knows what the first took.
+    folding: lock around the fold of other replicas' entries.
+    waiting: changes for the next transaction; writer: commits them, one transaction after another.
+    """
+
+    selecting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    folding: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: list[_Change] = field(default_factory=list)
+    writer: asyncio.Task[None] | None = None
+
+
+class _OutdatedError(Exception):
+    """Other replicas changed the dataset, or appended more than a transaction should fold."""
+
+
+class ForkFrom(NamedTuple):
+    """The run that a new run continues, and the step after which it begins; None: its last."""
+
+    run: str
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunDescription:
+    """A run as it stands, in plain values.
+
+    settings: those in use; epoch, seq, step: of its newest state.
+    estimates: what the belief estimates about the model in training, by name.
+    rollouts_per_task: in use: the setting, or learned from what was reported; None before the first report.
+    pending: tasks with evidence in the open step.
+    unfinished_groups: groups of which rollouts are to come.
+    aborting_tasks: tasks that were aborted three times in a row or more.
+    leased: tasks in flight.
+    degraded: other replicas may know a newer state and more tasks in flight, for a store is away.
+    coverage: how its visits spread over the pool.
+    advice: what to know about the run, in sentences.
+    mix: the tags of its mix; empty without one.
+    alarms: those of its verifier guard that stand.
+    """
+
+    dataset: str
+    row: RunRow
+    settings: RunSettings
+    epoch: int
+    seq: int
+    step: int
+    capability: float | None
+    estimates: dict[str, float]
+    rollouts_per_task: float | None
+    pending: int
+    unfinished_groups: int
+    aborting_tasks: int
+    totals: Totals
+    leased: int
+    degraded: bool
+    coverage: Coverage
+    advice: tuple[str, ...]
+    mix: tuple[MixShare, ...]
+    alarms: tuple[VerifierAlarm, ...]
+
+    @classmethod
+    def of(cls, run: OpenRun, state: RunState, *, leased: int, degraded: bool) -> Self:
+        """Return the description of a run in a state."""
+        return cls(
+            dataset=run.dataset.row.name,
+            row=run.row,
+            settings=state.settings,
+            epoch=state.epoch,
+            seq=state.seq,
+            step=state.step,
+            capability=state.belief.capability,
+            estimates=state.belief.estimates(run.dataset.pool),
+            rollouts_per_task=state.rollouts_per_task,
+            pending=state.open_step.tasks,
+            unfinished_groups=len(state.unfinished),
+            aborting_tasks=len(state.aborts.always_aborted),
+            totals=state.totals,
+            leased=leased,
+            degraded=degraded,
+            coverage=coverage(state, run.dataset.pool),
+            advice=advice(state, run.dataset.pool),
+            mix=mix_shares(state.settings.mix, state.mix),
+            alarms=state.guard.described(),
+        )
+
+
+class PutRunResult(NamedTuple):
+    """A run, and what a PUT did to it."""
+
+    run: RunDescription
+    put: RunPut
+
+
+class ChangeRunResult(NamedTuple):
+    """A run after a change. duplicate: the same request had changed it before; the run is as it stands now."""
+
+    run: RunDescription
+    duplicate: bool
+
+
+class Runs:
+    """All that can be done with runs. Names that are not known raise UnknownDatasetError or UnknownRunError."""
+
+    def __init__(
+        self,
+        store: SqlStores,
+        datasets: Datasets,
+        live: Live,
+        replay: Replay,
+        metrics: TrainingMetrics,
+        *,
+        cache_bytes: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Know no run yet.
+
+        Args:
+            store: the truth.
+            datasets: the tasks.
+            live: heads, leases and selections by key.
+            replay: states from the journal.
+            metrics: counts folds, draws and runs.
+            cache_bytes: memory limit of states.
+            clock: seconds since 1970, UTC.
+        """
+        self.store, self.datasets, self.live, self.replay = store, datasets, live, replay
+        self.metrics, self.states, self._clock = metrics, StateCache(cache_bytes), clock
+        self._rows: OrderedDict[tuple[int, str], RunRow] = OrderedDict()
+        self._used: dict[tuple[int, str], str] = {}  # -> name of the dataset
+        self._invalidations = 0
+        self._work: WeakValueDictionary[tuple[int, str], _Work] = WeakValueDictionary()  # while a caller holds it
+
+    # --- select ------------------------------------------------------------------------------------------------------
+
+    async def select(self, request: SelectRequest, once: IdempotencyKey | None) -> tuple[Selection, OpenDataset, bool]:
+        """Choose tasks from the newest state, and lease them.
+
+        Returns:
+            The selection, its dataset, and whether it is the first answer to the same key, given again.
+
+        Raises:
+            InvalidSelectionError: a tag or a task is unknown, or the count is not clear.
+            PoolTooSmallError: the pool has fewer such tasks.
+            KeyReusedError: the key came with another request before.
+        """
+        selection, dataset, again = await self.using(
+            request.dataset, request.run, lambda run: self._select(run, request, once)
+        )
+        if not again:
+            self.metrics.selected(request.dataset, request.run, degraded=selection.degraded)
+        return selection, dataset, again
+
+    async def _select(
+        self, run: OpenRun, request: SelectRequest, once: IdempotencyKey | None
+    ) -> tuple[Selection, OpenDataset, bool]:
+        work, attempts, pause_s, is_current = self._work_of(run.row), 0, 0.0, self.live.is_exact
+        give_up = asyncio.get_running_loop().time() + PATIENCE_S
+        key, fingerprint = (None, "") if once is None else (once.key, once.fingerprint)
+        async with work.selecting:
+            while True:
+                run, state, look = await self._looked(run, key)
+                if attempts >= LEAST_ATTEMPTS and asyncio.get_running_loop().time() > give_up:
+                    # Two jobs may then train on one task; that costs less than a job that waits.
+                    look = replace(look, local=True, degraded=True)
+                if look.previous is not None and once is not None:
+                    return (*await self._again(run, look.previous, once), True)
+                try:
+                    named = named_tasks(request, run.dataset)
+                    within = run if request.subset is None else await self.datasets.within(run, request.subset)
+                    with self.metrics.draw_seconds.time():
+                        selection = await drawn(request, within, state, look, named)
+                except InvalidInputError:
+                    if is_current:
+                        raise
+                    run, is_current = await self.datasets.current(run), True  # another replica may have changed it
+                    continue
+                leased = await self.live.lease(
+                    run.row,
+                    selection,
+                    look,
+                    lease_s=state.settings.lease_seconds,
+                    key=key,
+                    fingerprint=fingerprint,
+                    reuse=selection.reused > 0,
+                )
+                if isinstance(leased, Previous) and once is not None:
+                    return (*await self._again(run, leased, once), True)
+                if leased is True:
+                    return selection, run.dataset, False
+                attempts += 1
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s + PAUSE_S, LONGEST_PAUSE_S)
+
+    async def _looked(self, run: OpenRun, key: str | None) -> tuple[OpenRun, RunState, Look]:
+        """Return the run with its newest dataset, its newest state, and what a selection from it is drawn with.
+
+        An older belief is better than a job that waits: where SQL is away, the newest state in this process will do.
+        """
+        for _ in range(LEAST_ATTEMPTS):
+            known = self.states.get(run.row)
+            if known is None:
+                known = await self.state_of(run)
+            look = await self.live.look(run.row, version_of(known), key, lease_s=known.settings.lease_seconds)
+            if self.live.is_exact:
+                break
+            if look.head == version_of(known) and look.dataset_version == run.dataset.row.version:
+                break
+            try:
+                run = await self.datasets.current(run)
+                state = await self.state_of(run)
+            except StorageUnavailableError:
+                look = replace(look, local=True, degraded=True)
+                break
+            if look.local:
+                known = state
+                break
+            if look.head is not None and look.head > version_of(state):
+                await self.live.delete(run.row)  # the database was restored to an earlier time
+            if look.dataset_version != run.dataset.row.version:
+                await self.live.dataset_changed(run.row.dataset_id, run.dataset.row.version)
+            known = state
+            if look.head == version_of(state):
+                break
+            await self.live.moved(run.row, version_of(state))
+        else:
+            look = replace(look, local=True, degraded=True)
+        return await self.datasets.matching(run, known), known, look
+
+    async def _again(self, run: OpenRun, previous: Previous, once: IdempotencyKey) -> tuple[Selection, OpenDataset]:
+        if previous.fingerprint != once.fingerprint:
+            raise KeyReusedError(f"idempotency key {once.key!r} was already used with a different request")
+        selection = previous.selection
+        if selection.tasks.max(initial=-1) >= len(run.dataset.ids):  # of tasks that another replica appended
+            run = await self.datasets.current(run)
+        return selection, run.dataset
+
+    # --- report and other changes ------------------------------------------------------------------------------------
+
+    async def report(self, request: ReportRequest, key: IdempotencyKey | None) -> ReportResult:
+        """Record what rollouts showed; once this returns, it is durable and folded.
+
+        Raises:
+            InvalidOutcomesError: an outcome or the age can't be true.
+            InvalidSelectionError: the selection was not made by this run.
+            StaleEpochError: the selection was made before the run was rewound.
+            KeyReusedError: the key came with another report before.
+        """
+        now = self._clock()
+
+        def make(run: OpenRun, state: RunState) -> Report:
+            return read_report(request, run, find_tasks(run, request.outcomes), state, now)
+
+        try:
+            done = await self.using(request.dataset, request.run, lambda run: self._append(run, make, key))
+        except StaleEpochError:
+            self.metrics.fenced(request.dataset, request.run)
+            raise
+        self.metrics.reported(
+            request.dataset, request.run, done.receipt, duplicate=done.duplicate, degraded=done.degraded
+        )
+        return ReportResult(done.receipt, done.duplicate, done.degraded)
+
+    async def change_settings(
+        self, dataset: str, run: str, values: dict[str, Any], key: IdempotencyKey | None
+    ) -> ChangeRunResult:
+        """Change some settings; the others stay.
+
+        Raises:
+            InvalidSettingsError: a setting is out of range, the mix names a tag that no task carries, or belief or
+                prior would change.
+            KeyReusedError: the key came with another request before.
+        """
+
+        def make(opened: OpenRun, state: RunState) -> SettingsChange:
+            settings = settings_asked(values, base=state.settings)
+            if "mix" in values:
+                require_known_tags(settings, opened.dataset.pool)
+            return SettingsChange(values)
+
+        return await self.using(dataset, run, lambda opened: self._changed(opened, make, key))
+
+    async def forget_tasks(
+        self, dataset: str, run: str, tasks: list[str], key: IdempotencyKey | None
+    ) -> ChangeRunResult:
+        """Forget what the run knows of some tasks alone, because they are other tasks now.
+
+        Raises:
+            InvalidTasksError: the dataset has no such task.
+            KeyReusedError: the key came with another request before.
+        """
+
+        def make(opened: OpenRun, _: RunState) -> Forget:
+            found = opened.dataset.ids.find(tasks)
+            flaws = [
+                Flaw(("body", "tasks", place), f"no task {tasks[place][:80]!r}")
+                for place in np.flatnonzero(found < 0).tolist()
+            ]
+            if flaws:
+                raise InvalidTasksError(f"dataset {dataset!r} has no such tasks", tuple(flaws[:20]))
+            return Forget(frozen(np.unique(found)))
+
+        return await self.using(dataset, run, lambda opened: self._changed(opened, make, key))
+
+    async def rewind(self, dataset: str, run: str, step: int, key: IdempotencyKey | None) -> ChangeRunResult:
+        """Go back to an earlier step. History stays; the epoch rises, so evidence from before is refused.
+
+        Raises:
+            UnknownStepError: the present history has no such step.
+            KeyReusedError: the key came with another request before.
+            BusyError: other replicas rewound or pruned the run meanwhile, again and again.
+        """
+        return await self.using(dataset, run, lambda opened: self._rewind(opened, step, key))
+
+    async def _rewind(self, run: OpenRun, step: int, key: IdempotencyKey | None) -> ChangeRunResult:
+        for attempt in range(1, ATTEMPTS + 1):
+            if key is not None and await self._receipt_under(run.row, key) is not None:
+                return ChangeRunResult(await self.describe_open(run), duplicate=True)
+            state = await self.state_of(run)
+            seq = await self._closing(run, step, state)
+            base = await self.replay.state_at(run, seq)
+
+            def make(opened: OpenRun, newest: RunState, *, epoch: int = state.epoch, seq: int = seq) -> Rewind:
+                if newest.epoch != epoch:
+                    raise BusyError(f"run {opened.row.name!r} was rewound by another request at the same time")
+                return Rewind(seq, step)
+
+            try:
+                # Nobody draws here meanwhile; what other replicas drew from an older state is refused.
+                async with self._work_of(run.row).selecting:
+                    return await self._changed(run, make, key, base=base)
+            except BusyError:
+                if attempt == ATTEMPTS:
+                    raise
+        raise AssertionError
+
+    async def _changed(
+        self, run: OpenRun, make: Make, key: IdempotencyKey | None, *, base: RunState | None = None
+    ) -> ChangeRunResult:
+        done = await self._append(run, make, key, base=base)
+        return ChangeRunResult(await self.describe_open(run), done.duplicate)
+
+    async def _append(
+        self, run: OpenRun, make: Make, key: IdempotencyKey | None, *, base: RunState | None = None
+    ) -> Committed:
+        """Append an entry; what was begun is done to the end even if the caller stops waiting.
+
+        Args:
+            run: the run.
+            make: returns the entry's body.
+            key: the request's; the entry that was appended under it before is the result.
+            base: the state that a rewind goes back to.
+        """
+        work = self._work_of(run.row)
+        change = _Change(make, key, base, asyncio.get_running_loop().create_future())
+        work.waiting.append(change)
+        if work.writer is None or work.writer.done():
+            # Not in the request's context: it outlives the request.
+            work.writer = asyncio.create_task(self._write(run, work), context=Context())
+        return await asyncio.shield(change.done)
+
+    async def _write(self, run: OpenRun, work: _Work) -> None:
+        while work.waiting:
+            batch, work.waiting = work.waiting[:CHANGES_AT_ONCE], work.waiting[CHANGES_AT_ONCE:]
+            try:
+                before, after = await self._commit(run, batch)
+            except Exception as error:
+                self.states.drop(run.row)  # what was committed of it, if anything, is not known
+                for change in batch:
+                    change.fail(error if len(batch) == 1 else copy(error))  # one raised twice tangles its traceback
+            else:
+                await self.replay.save_if_due(run.row, before, after)
+
+    async def _commit(self, run: OpenRun, batch: list[_Change]) -> tuple[RunState, RunState]:
+        """Make changes in one transaction, and settle them; return the states before and after."""
+        for _ in range(ATTEMPTS):
+            before = self.states.get(run.row) or await self.state_of(run)
+            run = await self.datasets.matching(run, before)
+            now = self._clock()
+            try:
+                state, outcomes, folded = await self.store.database.write(partial(self._fold, run, before, batch, now))
+                break
+            except _OutdatedError:
+                run = await self.datasets.current(run)
+                await self.state_of(run)
+        else:
+            raise BusyError(f"run {run.row.name!r} is changed by others all the time; try again")
+        self.states.keep(run.row, state)
+        degraded = False
+        if folded:
+            done = [_done(one.entry.body, state) for one in folded]
+            kept = KeptState(state, now) if before.seq // KEEP_EVERY != state.seq // KEEP_EVERY else None
+            degraded = not await self.live.moved(run.row, version_of(state), done=united(*done), kept=kept)
+            if state.epoch != before.epoch:
+                await self.live.clear(run.row)
+        for change, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                change.fail(outcome)
+            elif not change.done.done():
+                change.done.set_result(Committed(*outcome, state, degraded))
+        return before, state
+
+    def _fold(
+        self, run: OpenRun, state: RunState, batch: list[_Change], now: float, connection: Connection
+    ) -> tuple[RunState, list[tuple[Receipt, bool] | Exception], list[FoldedEntry]]:
+        """Fold changes into the newest state and store them; in a transaction, in a thread.
+
+        Returns:
+            The state; of each change its receipt and whether it is a duplicate, or why it was refused; and what was
+            stored.
+
+        Raises:
+            UnknownRunError: the run was deleted or replaced.
+            _OutdatedError: the dataset is not the newest, or the state is too old.
+        """
+        row, pool = run.row, run.dataset.pool
+        head = locked_head(connection, row)
+        if head.dataset_version != run.dataset.row.version or head.seq - state.seq > TAIL or head.seq < state.seq:
+            raise _OutdatedError
+        for entry in entries_between(connection, row.id, state.seq, head.seq, TAIL) if head.seq > state.seq else ():
+            if is_start(entry.body) or entry.profiles > pool.profiles or largest_task(entry) >= len(pool):
+                raise _OutdatedError
+            state, _ = advance(state, entry, pool)
+        if state.seq != head.seq:
+            raise _OutdatedError
+        outcomes: list[tuple[Receipt, bool] | Exception] = []
+        folded: list[FoldedEntry] = []
+        with self.metrics.fold_seconds.time():
+            for change in batch:
+                try:
+                    first = self._first(connection, row, change.key, folded)
+                    if first is None:
+                        state, one = _folded(run, state, change, head, pool)
+                        folded.append(one)
+                    outcomes.append((folded[-1].receipt, False) if first is None else (first, True))
+                except Exception as error:
+                    outcomes.append(error)
+        append(connection, row.id, folded, now)
+        return state, outcomes, folded
+
+    @staticmethod
+    def _first(
+        connection: Connection, run: RunRow, key: IdempotencyKey | None, folded: list[FoldedEntry]
+    ) -> Receipt | None:
+        """Return the receipt of the entry that has the key already, in SQL or in this transaction."""
+        if key is None:
+            return None
+        for one in folded:
+            if one.key is not None and one.key.key == key.key:
+                if one.key.fingerprint != key.fingerprint:
+                    raise KeyReusedError(f"idempotency key {key.key!r} was already used with a different request")
+                return one.receipt
+        return receipt_under(connection, run, key)
+
+    async def _receipt_under(self, run: RunRow, key: IdempotencyKey) -> Receipt | None:
+        return await self.store.database.read(lambda connection: receipt_under(connection, run, key))
+
+    # --- states ------------------------------------------------------------------------------------------------------
+
+    async def state_of(self, run: OpenRun) -> RunState:
+        """Return the newest state of a run.
+
+        Raises:
+            UnknownRunError: it was deleted or replaced.
+            StorageUnavailableError: SQL did not answer.
+        """
+        known = self.states.get(run.row)
+        if known is not None and self.live.is_exact:
+            return known
+        head = await self.store.journal.head(run.row)
+        self.datasets.invalidate_older(run.dataset.row, head.dataset_version)
+        return await self._caught_up(run, head)
+
+    async def newest_or_known(self, run: OpenRun) -> tuple[RunState, bool]:
+        """Return the newest state, or while SQL is away an older one of this process; and whether it may be older."""
+        try:
+            return await self.state_of(run), False
+        except StorageUnavailableError:
+            known = self.states.get(run.row)
+            if known is None:
+                raise
+            return known, True
+
+    async def state_at(self, run: OpenRun, step: int | None) -> RunState:
+        """Return the state right after `step` closed, in the run's present history; None: the newest state.
+
+        Raises:
+            UnknownStepError: the present history has no such step, or what leads to it was pruned.
+        """
+        newest = await self.state_of(run)
+        return newest if step is None else await self.replay.state_at(run, await self._closing(run, step, newest))
+
+    async def _closing(self, run: OpenRun, step: int, newest: RunState) -> int:
+        """Return the seq of the entry that closed `step` in the run's present history."""
+        seq = await self.store.history.closing(run.row, step)
+        if seq is None:
+            message = f"run {run.row.name!r} has no step {step} in its current history; it is at step {newest.step}"
+            raise UnknownStepError(message)
+        if seq < (await self.store.journal.head(run.row)).pruned:
+            raise await self.replay.missing_entry(run, seq, f"has no entry {seq}")
+        return seq
+
+    async def _caught_up(self, run: OpenRun, head: Head) -> RunState:
+        """Return a state up to the head, folding what this process lacks."""
+        async with self._work_of(run.row).folding:
+            state = self.states.get(run.row)
+            if state is not None and version_of(state) > (head.epoch, head.seq):
+                # Entries may have come since the head was read. Otherwise the database was restored to an earlier time.
+                head = await self.store.journal.head(run.row)
+                if version_of(state) > (head.epoch, head.seq):
+                    self.states.drop(run.row)
+                    state = None
+            if state is None or head.seq - state.seq > KEEP_EVERY:
+                state = await self.replay.nearest(run, head, state, await self.live.state(run.row))
+            if state.seq < head.seq:
+                try:
+                    state = await self.replay.to(run, state, head.seq)
+                except UnknownStepError:  # what follows this process's state was pruned
+                    state = await self.replay.to(run, await self.replay.stored(run, head.seq), head.seq)
+            self.states.keep(run.row, state)
+            return state
+
+    def _work_of(self, run: RunRow) -> _Work:
+        work = self._work.get((run.id, run.uid))
+        if work is None:
+            work = self._work[run.id, run.uid] = _Work()
+        return work
+
+    # --- open runs ---------------------------------------------------------------------------------------------------
+
+    async def open(self, dataset_name: str, run_name: str) -> OpenRun:
+        """Return the run as this process knows it; another replica may have changed, replaced or deleted it."""
+        dataset = await self.datasets.open(dataset_name)
+        key = (dataset.row.id, run_name)
+        while key not in self._rows:
+            invalidations = self._invalidations
+            row = await self.store.runs.get(*key)
+            if invalidations == self._invalidations:  # otherwise read again: a run was deleted or replaced meanwhile
+                self._rows[key] = row
+                if len(self._rows) > KEPT_ROWS:
+                    self._rows.popitem(last=False)
+        self._used[key] = dataset_name
+        return await self.datasets.of(dataset, self._rows[key])
+
+    async def fresh(self, dataset_name: str, run_name: str) -> OpenRun:
+        """Return the run with its dataset as they stand in SQL."""
+        dataset = await self.datasets.fresh(dataset_name)
+        return await self.datasets.of(dataset, await self.store.runs.get(dataset.row.id, run_name))
+
+    async def using(self, dataset_name: str, run_name: str, work: Callable[[OpenRun], Awaitable[Result]]) -> Result:
+        """Return the result of `work` on the run; repeat it if another replica replaced the run or its dataset."""
+        run = None
+        try:
+            run = await self.open(dataset_name, run_name)
+            return await work(run)
+        except UnknownRunError:
+            dataset = await self.datasets.fresh(dataset_name)
+            self.invalidate(dataset.row.id if run is None else run.row.dataset_id, run_name)
+            again = await self.open(dataset_name, run_name)
+            if run is not None and (again.row.id, again.row.uid) == (run.row.id, run.row.uid):
+                raise
+            return await work(again)
+
+    def invalidate(self, dataset_id: int, run_name: str) -> None:
+        """Forget a run's row, because it was deleted or replaced."""
+        self._rows.pop((dataset_id, run_name), None)
+        self._invalidations += 1
+
+    def follow_replicas(self) -> AbstractAsyncContextManager[None]:
+        """Compare the runs in use with SQL in the background, for changes that the live store could not tell of."""
+        if not self.live.is_shared:
+            return nullcontext()
+        return repeating(self.follow_once, every_s=FOLLOW_EVERY_S, failure_event="replicas_not_followed")
+
+    async def follow_once(self) -> None:
+        """Compare the runs that were used since the last call with SQL, and tell the live store where they stand."""
+        used, self._used = self._used, {}
+        rows = [(self.datasets.known(name), self._rows.get(key)) for key, name in used.items()]
+        runs = [(dataset, row) for dataset, row in rows if dataset is not None and row is not None]
+        heads = await self.store.journal.heads([row.id for _, row in runs]) if runs else {}
+        for dataset, row in runs:
+            try:
+                await self._follow(dataset, row, heads.get(row.id))
+            except BotsError as error:  # affects this run only: it was just deleted, or its journal is damaged
+                log.warning("run_not_followed", run=row.name, reason=str(error))
+
+    async def _follow(self, dataset: OpenDataset, row: RunRow, head: Head | None) -> None:
+        if head is None or head.uid != row.uid:
+            self.invalidate(row.dataset_id, row.name)
+            self.metrics.runs.forget(dataset.row.name, row.name)
+            return
+        self.datasets.invalidate_older(dataset.row, head.dataset_version)
+        known = self.states.get(row)
+        if known is None or known.seq < head.seq:
+            run = await self.datasets.of(await self.datasets.open(dataset.row.name), row)
+            known = await self._caught_up(run, head)
+            await self.live.moved(row, version_of(known))
+
+    # --- create, describe, delete ------------------------------------------------------------------------------------
+
+    async def put(
+        self,
+        dataset: str,
+        name: str,
+        values: dict[str, Any],
+        origin: ForkFrom | None,
+        key: IdempotencyKey | None,
+    ) -> PutRunResult:
+        """Create a run, on its own or as a fork; or replace the settings of one whose journal is empty.
+
+        A run sees the dataset's newest predictions; a fork sees those of the run that it continues.
+
+        Args:
+            dataset: its dataset's name.
+            name: its own.
+            values: settings that differ from the defaults, or from those of the run that it forks.
+            origin: the run that it forks; None for an empty journal.
+            key: keeps the result.
+
+        Raises:
+            UnknownStepError: the parent has no such step.
+            InvalidSettingsError: a setting is out of range, or can't be with this origin.
+            RunHasHistoryError: the run's journal is not empty, and its settings are others.
+            KeyReusedError: the key came with another request before.
+        """
+        opened = await self.datasets.fresh(dataset)
+        begun = await self._begun(opened, origin, values)
+        require_known_tags(begun.state.settings, opened.pool)
+
+        def result_of(row: RunRow, put: RunPut) -> PutRunResult:
+            state = replace(begun.state, seq=row.head, epoch=row.epoch)
+            described = RunDescription.of(OpenRun(begun.dataset, row), state, leased=0, degraded=False)
+            return PutRunResult(described, put)
+
+        try:
+            # To the end even if the caller stops waiting, or what is replaced would stay in memory.
+            row, put = await asyncio.shield(self._put(opened, name, begun, key, result_of))
+        except RunHasHistoryError:
+            standing = await self.describe(dataset, name)
+            if begun.start is not None or standing.settings != begun.state.settings:
+                raise
+        else:
+            if put is not RunPut.UNCHANGED:
+                return result_of(row, put)
+            standing = await self.describe(dataset, name)
+        return await self.store.answers.keep(key, PutRunResult(standing, RunPut.UNCHANGED))
+
+    async def _begun(self, opened: OpenDataset, origin: ForkFrom | None, values: dict[str, Any]) -> "_Begun":
+        if origin is None:
+            newest = opened.row.facts.prediction_keys
+            seen = await self.datasets.seen_with(opened, newest)
+            return _Begun(fresh_state(settings_asked(values), seen.pool), seen, newest)
+        run = await self.open(opened.row.name, origin.run)
+        seen = await self.datasets.seen_with(opened, run.row.predictions)
+        state = await self.state_at(run, origin.step)
+        settings = settings_asked(values, base=state.settings)
+        walks = state.walks if settings.seed == state.settings.seed else state.walks.restarted()
+        begin = replace(state, epoch=0, seq=0, settings=settings, walks=walks, open_step=NOTHING_OPEN)
+        body = Fork(origin.run, state.seq, await asyncio.to_thread(encode_state, begin))
+        entry = Entry(1, 0, seen.pool.profiles, body)
+        folded, receipt = advance(fresh_state(settings, seen.pool), entry, seen.pool, base=begin)
+        start = Parent(origin.run, state.step, state.seq), FoldedEntry(entry, receipt)
+        return _Begun(folded, seen, run.row.predictions, start)
+
+    async def _put(
+        self,
+        opened: OpenDataset,
+        name: str,
+        begun: "_Begun",
+        key: IdempotencyKey | None,
+        result_of: Callable[[RunRow, RunPut], PutRunResult],
+    ) -> tuple[RunRow, RunPut]:
+        before = None
+        with suppress(UnknownRunError):
+            before = await self.store.runs.get(opened.row.id, name)
+        row, put = await self.store.runs.put(
+            opened.row.id,
+            name,
+            begun.state.settings,
+            fork=begun.start,
+            predictions=begun.predictions,
+            idempotency_key=key,
+            result_of=result_of,
+        )
+        self.invalidate(opened.row.id, name)
+        if before is not None and before.uid != row.uid:  # replicas must not continue with the run that was replaced
+            await self.live.delete(before)
+        return row, put
+
+    async def describe(self, dataset: str, run: str) -> RunDescription:
+        """Return a run as it stands."""
+        return await self.using(dataset, run, self.describe_open)
+
+    async def describe_open(self, run: OpenRun) -> RunDescription:
+        """Return an open run as it stands."""
+        state, is_older = await self.newest_or_known(run)
+        leases = await self.live.leases(run.row)
+        matching = await self.datasets.matching(run, state)
+        degraded = is_older or leases.degraded
+        described = partial(RunDescription.of, leased=len(leases.tasks), degraded=degraded)
+        return await asyncio.to_thread(described, matching, state)  # a look at each task that was ever tried
+
+    async def page(self, dataset: str, after: str, limit: int, caller: Caller = ANYBODY) -> list[RunDescription]:
+        """Return the next `limit` runs that the caller reaches by name, after `after`; fewer if there are no more."""
+        opened = await self.datasets.fresh(dataset)
+        found: list[RunDescription] = []
+        while wanted := limit - len(found):
+            rows = await self.store.runs.after(opened.row.id, after, wanted)
+            for row in rows:
+                if caller.reaches_run(dataset, row.name):
+                    with suppress(UnknownRunError):  # deleted since the rows were read
+                        found.append(await self._described(opened, row))
+            if len(rows) < wanted:
+                break
+            after = rows[-1].name
+        return found
+
+    async def _described(self, opened: OpenDataset, row: RunRow) -> RunDescription:
+        try:
+            return await self.describe_open(await self.datasets.of(opened, row))
+        except UnknownRunError:  # deleted; there may be a new run of that name
+            return await self.describe(opened.row.name, row.name)
+
+    async def datasets_reached(self, caller: Caller, after: str, limit: int) -> list[DatasetRow]:
+        """Return up to `limit` datasets that the caller reaches by name, after `after`."""
+        found: list[DatasetRow] = []
+        asked, rows = limit, await self.store.datasets.after(after, limit)
+        while True:
+            found += [row for row in rows if caller.reaches(row.name)]
+            if len(found) >= limit or len(rows) < asked:
+                return found[:limit]
+            asked, rows = BATCH, await self.store.datasets.after(rows[-1].name, BATCH)
+
+    async def leases(self, dataset: str, run: str) -> tuple[OpenDataset, LeaseTtls]:
+        """Return the tasks in flight, and the dataset that has them."""
+
+        async def read(opened: OpenRun) -> tuple[OpenDataset, LeaseTtls]:
+            await self.newest_or_known(opened)  # notices where another replica replaced the run
+            leased = await self.live.leases(opened.row)
+            if leased.tasks.max(initial=-1) >= len(opened.dataset.ids):
+                opened = await self.datasets.current(opened)
+            return opened.dataset, leased
+
+        return await self.using(dataset, run, read)
+
+    async def put_predictions(
+        self, dataset: str, run: str, name: str, step: int | None, idempotency_key: KeyOfUpload
+    ) -> DatasetRow:
+        """Set as predictions of the dataset what a run believes of the tasks that it has evidence of.
+
+        Args:
+            dataset: the run's.
+            run: its name.
+            name: of the predictions.
+            step: after which it believes so; None: the last one.
+            idempotency_key: keeps the result.
+
+        Raises:
+            UnknownStepError: the run has no such step.
+            InvalidTasksError: the run has no evidence of any task.
+            LimitReachedError: the dataset has as many predictions as it may.
+            BusyError: another request changed the dataset meanwhile.
+        """
+
+        async def means(opened: OpenRun) -> Floats:
+            state = await self.state_at(opened, step)
+            pool = (await self.datasets.matching(opened, state)).dataset.pool
+            rates, tasks = np.full(len(pool), np.nan), state.belief.own_tasks
+            rates[tasks] = (await asyncio.to_thread(state.belief.distributions, pool, tasks)).mean
+            return rates
+
+        rates = await self.using(dataset, run, means)
+        fresh = await self.datasets.fresh(dataset)
+        rates = np.concatenate([rates, np.full(len(fresh.ids) - len(rates), np.nan)])  # tasks appended meanwhile
+        return await self.datasets.set_predictions(fresh, name, rates, idempotency_key)
+
+    async def take_snapshot(self, dataset: str, run: str, key: IdempotencyKey | None) -> SnapshotRow:
+        """Store the run's state as it stands; it is not thinned away."""
+
+        async def store(opened: OpenRun) -> SnapshotRow:
+            return await self.replay.save(opened.row, await self.state_of(opened), wanted=True, idempotency_key=key)
+
+        return await self.using(dataset, run, store)
+
+    async def snapshots(self, dataset: str, run: str, after: int, limit: int) -> list[SnapshotRow]:
+        """Return up to `limit` stored states by seq, after `after`."""
+        return await self.store.snapshots.after((await self.fresh(dataset, run)).row, after, limit)
+
+    async def count_refused_report(self, dataset: str, run: str, error: InvalidInputError) -> None:
+        """Count a refused report with its run: a trainer trains on after a refusal, and nobody reads its log."""
+
+        async def count(opened: OpenRun) -> None:
+            await self.store.runs.note_refused_report(opened.row, reason_of(error))
+
+        await self.using(dataset, run, count)
+
+    async def delete(self, dataset: str, run: str, key: IdempotencyKey | None) -> None:
+        """Delete a run with its journal and snapshots; a `default` run is there again at once, empty."""
+        opened = await self.fresh(dataset, run)
+        await asyncio.shield(self._delete(opened, key))
+
+    async def _delete(self, run: OpenRun, key: IdempotencyKey | None) -> None:
+        await self.store.runs.delete(run.row, key)
+        self.invalidate(run.row.dataset_id, run.row.name)
+        self.states.drop(run.row)
+        self.metrics.runs.forget(run.dataset.row.name, run.row.name)
+        await self.live.delete(run.row)
+
+
+class _Begun(NamedTuple):
+    """What a run begins with.
+
+    dataset: as it sees it.
+    start: the run that it continues, and the entry that leads to the state; None for an empty journal.
+    """
+
+    state: RunState
+    dataset: OpenDataset
+    predictions: tuple[Any, ...]
+    start: tuple[Parent, FoldedEntry] | None = None
+
+
+def _folded(run: OpenRun, state: RunState, change: _Change, head: Head, pool: Pool) -> tuple[RunState, FoldedEntry]:
+    """Return the state after a change, and its entry."""
+    body = change.make(run, state)
+    if isinstance(body, Rewind) and body.to_seq < head.pruned:
+        raise BusyError(f"run {run.row.name!r} was pruned meanwhile; check that step {body.to_step} still exists")
+    entry = Entry(state.seq + 1, state.epoch + isinstance(body, Rewind), pool.profiles, body)
+    after, receipt = advance(state, entry, pool, base=change.base)
+    return after, FoldedEntry(entry, receipt, change.key)
+
+
+def _done(body: Body, state: RunState) -> Tasks:
+    """Return the tasks of a report that may be selected again: not those whose groups wait for more rollouts."""
+    if not isinstance(body, Report):
+        return np.empty(0, np.int32)
+    parts = body.parts.tasks
+    if len(parts):
+        parts = np.setdiff1d(parts, state.unfinished.parts.tasks)
+    return united(body.evidence.tasks, body.aborted, parts)
+
+
+def require_known_tags(settings: RunSettings, pool: Pool) -> None:
+    """Raise InvalidSettingsError if the mix names a tag that no task carries."""
+    flaws = tuple(Flaw(("mix", tag), f"no task has the tag {tag!r}") for tag in settings.mix if tag not in pool.tags)
+    if flaws:
+        raise InvalidSettingsError("these settings can't be used with this dataset", flaws)
+
+
+def reason_of(error: InvalidInputError) -> str:
+    """Return why a report was refused: the first flaw and its field, or the message of an error without flaws."""
+    if not error.flaws:
+        return str(error)[:LONGEST_REASON]
+    flaw = error.flaws[0]
+    is_of_field = isinstance(flaw.where[-1], str) and flaw.where[-1] != "body"
+    place = f"{'.'.join(map(str, flaw.where[1:]))}: " if is_of_field else ""
+    return f"{place}{flaw.what}"[:LONGEST_REASON]

@@ -1,0 +1,88 @@
+"""All that the API may call, and what works in the background, made over one database and one live store."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from bots_service.access import Access, digest_of
+from bots_service.datasets import Datasets
+from bots_service.insight import Insight
+from bots_service.metrics.training import TrainingMetrics
+from bots_service.moving import MoveRuns
+from bots_service.observing import LookAtRun, ObserveRuns
+from bots_service.overview import JudgeRuns, Overview, RunCourses
+from bots_service.prune import Prune
+from bots_service.readiness import Health, Readiness
+from bots_service.replay import Replay
+from bots_service.runs import Runs
+from bots_service.storage.live import Live
+from bots_service.storage.sql.stores import SqlStores
+
+
+class Services:
+    """What one process does."""
+
+    def __init__(
+        self,
+        store: SqlStores,
+        live: Live,
+        metrics: TrainingMetrics,
+        *,
+        snapshot_every: int,
+        cache_bytes: int,
+        admin_key: str | None = None,
+        keep_journal_days: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Make all of it; nothing is read yet.
+
+        Args:
+            store: the database.
+            live: heads, leases, and selections by key.
+            metrics: counts folds, draws and runs.
+            snapshot_every: entries between two snapshots of a run.
+            cache_bytes: memory limit of open datasets, and of states.
+            admin_key: the operator's own key, None without one.
+            keep_journal_days: the age at which journal entries are pruned; None keeps all.
+            clock: seconds since 1970, UTC.
+        """
+        self.store, self.live, self.at_work = store, live, metrics.runs
+        self.datasets = Datasets(store.datasets, store.runs, live, metrics.runs, max_bytes=cache_bytes)
+        self.replay = Replay(
+            store.journal,
+            store.snapshots,
+            self.datasets,
+            metrics.fold_seconds,
+            snapshot_every=snapshot_every,
+            clock=clock,
+        )
+        self.runs = Runs(store, self.datasets, live, self.replay, metrics, cache_bytes=cache_bytes, clock=clock)
+        self.moves = MoveRuns(self.runs)
+        self.insight = Insight(self.runs)
+        self.judging = JudgeRuns(self.insight)
+        self.overview = Overview(self.runs, RunCourses(store.courses, now=clock), self.judging)
+        self.access = Access(store.keys, None if admin_key is None else digest_of(admin_key))
+        self.prune = Prune(store, keep_journal_days)
+        self.look_at_run = LookAtRun(self.runs, metrics.runs, self.judging)
+        health: dict[str, Health] = {**store.health, **({"redis": live} if live.is_shared else {})}
+        self.readiness = Readiness(health)
+
+    @asynccontextmanager
+    async def in_background(self) -> AsyncIterator[None]:
+        """Do what is done beside requests until the block ends.
+
+        Raises:
+            StorageUnavailableError: keys can't be read, so it is not known whether they guard the service.
+        """
+        observe = ObserveRuns(self.look_at_run, self.at_work)
+        async with AsyncExitStack() as stack:
+            for work in (
+                self.readiness.in_background,
+                self.access.in_background,
+                self.runs.follow_replicas,
+                observe.in_background,
+                self.prune.in_background,
+                self.judging.in_background,
+            ):
+                await stack.enter_async_context(work())
+            yield

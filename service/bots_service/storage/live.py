@@ -1,0 +1,288 @@
+"""What replicas share besides SQL: where each run stands, tasks in flight, and selections by idempotency key.
+
+All of it may be lost at any moment: the journal in SQL is the truth. Two stores keep it: Redis (`storage/redis.py`) for
+all replicas, and this process's memory for one. A lost head is read from SQL; of lost leases, answers say `degraded`.
+"""
+
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from bots_service.core.arrays import Floats, Tasks, contained, frozen, without
+from bots_service.core.state import RunState
+from bots_service.records import Head, LeaseTtls, RunRow, Selection
+from bots_service.retention import SELECTIONS_S
+
+NO_TASKS: Tasks = frozen(np.empty(0, np.int32))
+# Range of random first ordinals: two processes that see nothing of each other hardly ever draw with the same.
+ORDINALS = 2**30
+REMEMBERED_BYTES = 64 * 2**20
+SELECTION_BYTES = 1024  # of a selection without its arrays, about
+
+Version = tuple[int, int]
+"""(epoch, seq) of a state, which grows with each state of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """The selection that was made under an idempotency key before, and its request's fingerprint."""
+
+    fingerprint: str
+    selection: Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a selection is drawn with.
+
+    head: version of the run's newest state; None if the store does not know it: read SQL.
+    dataset_version: of the run's dataset; None if the store does not know it.
+    ordinal: number of this selection among those from the same state; it seeds the draw.
+    leased: sorted tasks in flight.
+    degraded: others may work on the same tasks: the store is away, or lost leases that may not have ended yet.
+    local: the tasks will be leased in this process's memory alone.
+    previous: the selection that was made under the request's key before.
+    """
+
+    head: Version | None
+    dataset_version: int | None
+    ordinal: int
+    leased: Tasks
+    degraded: bool = False
+    local: bool = False
+    previous: Previous | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptState:
+    """A state that is kept for replicas that have none.
+
+    at: when its last entry was appended, as SQL says. After a database was restored to an earlier time, another entry
+        may have the same seq.
+    """
+
+    state: RunState
+    at: float
+
+
+class Live(Protocol):
+    """The store of live data. No method raises because the store is away.
+
+    is_exact: no other process changes runs, so that what this process last committed is the newest.
+    is_shared: other processes see what is kept here.
+    """
+
+    is_exact: bool
+    is_shared: bool
+
+    async def look(self, run: RunRow, version: Version, key: str | None, *, lease_s: float) -> Look:
+        """Return what a selection is drawn with.
+
+        Args:
+            run: the run.
+            version: of the state that this process would draw from, if the store knows no newer one.
+            key: the request's idempotency key.
+            lease_s: how long leases last.
+        """
+        ...
+
+    async def lease(
+        self,
+        run: RunRow,
+        selection: Selection,
+        look: Look,
+        *,
+        lease_s: float,
+        key: str | None,
+        fingerprint: str,
+        reuse: bool,
+    ) -> Previous | bool:
+        """Lease a selection's tasks, all or none, and keep it under its key.
+
+        Args:
+            run: the run.
+            selection: what was drawn.
+            look: what it was drawn with.
+            lease_s: how long the leases last.
+            key: the request's idempotency key.
+            fingerprint: of the request.
+            reuse: lease tasks again that `look` lists as leased; one that was leased since is still refused.
+
+        Returns:
+            True; False if the run has moved on or a task was leased meanwhile: look and draw again; or the selection
+            that was made under the same key meanwhile.
+        """
+        ...
+
+    async def moved(self, run: RunRow, head: Version, *, done: Tasks = NO_TASKS, kept: KeptState | None = None) -> bool:
+        """Tell where a run stands now, and end leases. Return whether all replicas can see it.
+
+        Args:
+            run: the run.
+            head: version of its newest state; an older one changes nothing.
+            done: tasks whose leases end.
+            kept: for replicas that have no state; it need not be the newest.
+        """
+        ...
+
+    async def state(self, run: RunRow) -> KeptState | None:
+        """Return the state of a run that was kept last; None if there is none."""
+        ...
+
+    async def leases(self, run: RunRow) -> LeaseTtls:
+        """Return the tasks in flight, and when the lease of each ends."""
+        ...
+
+    async def clear(self, run: RunRow) -> None:
+        """End all leases of a run."""
+        ...
+
+    async def delete(self, run: RunRow) -> None:
+        """Delete all that is kept of a run, so that every process looks for it in SQL."""
+        ...
+
+    async def dataset_changed(self, dataset_id: int, version: int) -> None:
+        """Tell the version of a dataset."""
+        ...
+
+    async def check(self) -> dict[str, Any]:
+        """Return what health checks show of the store.
+
+        Raises:
+            StorageUnavailableError: it is away.
+        """
+        ...
+
+
+def version_of(made: RunState | Selection | Head) -> Version:
+    """Return the version of a state, of a selection's state, or of a head."""
+    return made.epoch, made.seq
+
+
+@dataclass(slots=True)
+class _InFlight:
+    """Leases of one run. tasks: sorted; ends: when each lease ends; counted: selections from the newest state."""
+
+    tasks: Tasks = field(default_factory=lambda: NO_TASKS)
+    ends: Floats = field(default_factory=lambda: np.empty(0))
+    counted: tuple[Version, int] = ((-1, -1), 0)
+
+    def keep(self, stays: np.ndarray) -> None:
+        if not stays.all():
+            self.tasks, self.ends = frozen(self.tasks[stays]), self.ends[stays]
+
+    def lease(self, tasks: Tasks, until: float) -> None:
+        self.keep(~contained(self.tasks, (tasks,)))
+        places = np.searchsorted(self.tasks, tasks)
+        self.tasks, self.ends = frozen(np.insert(self.tasks, places, tasks)), np.insert(self.ends, places, until)
+
+
+class ProcessLive:
+    """A Live in this process's memory."""
+
+    is_shared = False
+
+    def __init__(self, *, is_exact: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        """Know nothing yet.
+
+        Args:
+            is_exact: whether this is the only process of the database.
+            clock: monotonic seconds.
+        """
+        self.is_exact = is_exact
+        self._clock = clock
+        self._first_ordinal = 0 if is_exact else secrets.randbelow(ORDINALS)
+        self._runs: dict[str, _InFlight] = {}
+        self._kept: OrderedDict[tuple[str, str], tuple[Previous, float]] = OrderedDict()  # and until when
+        self._bytes = 0
+
+    async def look(self, run: RunRow, version: Version, key: str | None, *, lease_s: float) -> Look:  # noqa: ARG002
+        """Return what a selection is drawn with."""
+        in_flight, previous = self._in_flight(run), self._previous(run, key, version[0])
+        of, count = in_flight.counted
+        ordinal = count if of == version else self._first_ordinal
+        in_flight.counted = version, ordinal + 1
+        shared = not self.is_exact
+        return Look(None, None, ordinal, in_flight.tasks, degraded=shared, local=shared, previous=previous)
+
+    async def lease(
+        self,
+        run: RunRow,
+        selection: Selection,
+        look: Look,
+        *,
+        lease_s: float,
+        key: str | None,
+        fingerprint: str,
+        reuse: bool,
+    ) -> Previous | bool:
+        """Lease a selection's tasks, all or none, and keep it under its key."""
+        in_flight, wanted = self._in_flight(run), selection.leased
+        if contained(without(wanted, look.leased) if reuse else wanted, (in_flight.tasks,)).any():
+            return False
+        now = self._clock()
+        in_flight.lease(wanted, now + lease_s)
+        if key is not None:
+            self._kept[run.uid, key] = Previous(fingerprint, selection), now + SELECTIONS_S
+            self._bytes += _nbytes(selection)
+            self._forget_selections()
+        return True
+
+    async def moved(self, run: RunRow, head: Version, *, done: Tasks = NO_TASKS, kept: KeptState | None = None) -> bool:  # noqa: ARG002
+        """End leases: this process knows where the run stands."""
+        in_flight = self._in_flight(run)
+        in_flight.keep(~contained(in_flight.tasks, (np.unique(done),)))
+        return self.is_exact
+
+    async def state(self, run: RunRow) -> None:
+        """Return None: this process keeps states as they are."""
+
+    async def leases(self, run: RunRow) -> LeaseTtls:
+        """Return the tasks in flight, and when the lease of each ends."""
+        in_flight = self._in_flight(run)
+        return LeaseTtls(in_flight.tasks, frozen(in_flight.ends - self._clock()), degraded=not self.is_exact)
+
+    async def clear(self, run: RunRow) -> None:
+        """End all leases of a run."""
+        self._in_flight(run).keep(np.zeros(len(self._in_flight(run).tasks), bool))
+
+    async def delete(self, run: RunRow) -> None:
+        """Delete all that is kept of a run."""
+        self._runs.pop(run.uid, None)
+
+    async def dataset_changed(self, dataset_id: int, version: int) -> None:
+        """Do nothing: this process knows its datasets."""
+
+    async def check(self) -> dict[str, Any]:
+        """Return nothing: memory is never away."""
+        return {}
+
+    def _in_flight(self, run: RunRow) -> _InFlight:
+        """Return the run's leases that have not ended."""
+        in_flight = self._runs.setdefault(run.uid, _InFlight())
+        in_flight.keep(in_flight.ends > self._clock())
+        return in_flight
+
+    def _previous(self, run: RunRow, key: str | None, epoch: int) -> Previous | None:
+        self._forget_selections()
+        found, _ = (None, 0.0) if key is None else self._kept.get((run.uid, key), (None, 0.0))
+        return found if found is not None and found.selection.epoch == epoch else None  # else from before a rewind
+
+    def _forget_selections(self) -> None:
+        """Forget expired selections, and the oldest ones beyond the memory limit."""
+        while self._kept:
+            place, (oldest, until) = next(iter(self._kept.items()))
+            if until > self._clock() and self._bytes <= REMEMBERED_BYTES:
+                return
+            del self._kept[place]
+            self._bytes -= _nbytes(oldest.selection)
+
+
+def _nbytes(selection: Selection) -> int:
+    arrays = (selection.tasks, selection.draws, selection.means, selection.effective)
+    return SELECTION_BYTES + sum(array.nbytes for array in arrays)

@@ -1,1 +1,0 @@
-"""The hot store in Redis, for all replicas."""

@@ -1,0 +1,27 @@
+-- Tells where a run stands, and ends leases. ARGV: 1, 2 epoch and seq of the newest state; 3 the first ordinal, in case
+-- that there is no valid header; 4 seconds that an idle run is kept; 5 to 7 epoch, seq and bytes of a state to keep, ''
+-- for none; from 8 the tasks whose leases end.
+local epoch, seq, TTL_S = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4]
+local run = header()
+if not run then
+  -- Of a run with a journal, leases were lost with the header. Selections may have been made from this state before.
+  local lost_ms = seq > 0 and now_ms() or 0
+  redis.call('DEL', RUN)
+  redis.call(
+    'HSET', RUN, 'server', server_id(), 'epoch', epoch, 'seq', seq, 'ordinal', ARGV[3], 'lost_ms', text(lost_ms)
+  )
+  redis.call('ZADD', LEASES, '+inf', -1)
+elseif is_newer(epoch, seq, run.epoch, run.seq) then
+  redis.call('HSET', RUN, 'epoch', epoch, 'seq', seq, 'ordinal', 0)
+end
+if ARGV[7] ~= '' then
+  local kept = redis.call('HMGET', RUN, 'state_epoch', 'state_seq')
+  if is_newer(tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(kept[1] or -1), tonumber(kept[2] or -1)) then
+    redis.call('HSET', RUN, 'state_epoch', ARGV[5], 'state_seq', ARGV[6], 'state', ARGV[7])
+  end
+end
+for first = 8, #ARGV, CHUNK do
+  redis.call('ZREM', LEASES, unpack(ARGV, first, math.min(first + CHUNK - 1, #ARGV)))
+end
+redis.call('EXPIRE', RUN, TTL_S)
+redis.call('EXPIRE', LEASES, TTL_S)
