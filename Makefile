@@ -62,7 +62,7 @@ else
 	$(BIN)/python -m pytest $(APART) $(ARGS)
 endif
 
-test-core: $(VENV)/.dev ## Run the tests of core and use cases, that must reach every branch of these and of the engine
+test-core: $(VENV)/.dev ## Run the tests of core and of what can be done, that must reach every branch of these
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report= tests/core tests/usecases
 	$(BIN)/python -m coverage report --fail-under=100
 
@@ -184,9 +184,9 @@ test-lowest: $(VENV)/.dev ## Run the tests of core, stores, API and client with 
 		$(if $(ARGS),$(ARGS),--numprocesses $(WORKERS) --dist worksteal $(LOWEST_TESTS))
 
 # Those that only compute run side by side; those that wait for a server, or compare rates, have the machine to themselves.
-soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for most of an hour: faults, overload, the simulator, versions
+soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for most of an hour: faults, overload, versions
 	SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist worksteal tests/core tests/usecases \
-		tests/simulator tests/deploy tests/demo)
+		tests/deploy tests/demo)
 	$(if $(ARGS),,SOAK=1 $(BIN)/python -m pytest tests/system tests/api/test_overload.py tests/trainers/test_ms_swift.py \
 		tests/trainers/test_newcomer.py tests/trainers/test_trl_outage.py)
 	$(if $(ARGS),,SOAK=1 $(MAKE) test-versions)

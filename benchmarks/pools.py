@@ -15,7 +15,7 @@ from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, advance, fresh_state, lesson_of
-from bots_service.usecases.select_tasks import context_of
+from bots_service.selections import context_of
 
 References = Literal["k/16", "real"]
 NO_TASKS: Tasks = np.empty(0, np.int32)

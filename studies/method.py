@@ -11,7 +11,7 @@ from bots_service.core.pool import Pool
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.core.walks import Walk
-from bots_service.usecases.select_tasks import context_of, seeded
+from bots_service.selections import context_of, seeded
 from studies.environment import Batch
 
 NOTHING_NAMED, NOTHING_LEASED = NamedTasks(), frozen(np.empty(0, np.int32))

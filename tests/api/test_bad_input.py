@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.run_settings import CapabilityRule, StrategyName
-from bots_service.ports.keys import Scope
+from bots_service.keys import Scope
 from tests.api.conftest import serving
 from tests.api.pools import RUN, make_dataset, report, require_problem, select, solved, standing
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bots_service.ports.keys import Scope
+from bots_service.keys import Scope
 from tests.api.keyed import bearer, guarded, new_key
 from tests.api.pools import make_dataset, require_problem
 

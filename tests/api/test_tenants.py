@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from bots_service.api.app import every_route
 from bots_service.api.page.assets import page_version
 from bots_service.api.security import About, allowed, guarded, guarded_router, open_to_all
-from bots_service.ports.keys import Scope
+from bots_service.keys import Scope
 from bots_service.settings import Settings
 from bots_service.wiring import build_app
 from tests.api.keyed import bearer, new_key

@@ -18,7 +18,7 @@ from bots_service.core.pool import WHOLE, Pool
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.core.walks import Walk
-from bots_service.usecases.select_tasks import context_of
+from bots_service.selections import context_of
 from tests.core.journals import evidence_of, pool_of, replay, report_of
 from tests.core.pools import tasks
 

@@ -14,10 +14,10 @@ from bots_service.core.outlook import Outlook
 from bots_service.core.receipt import BINS, Calibration, Receipt, Tally
 from bots_service.core.run_settings import RunSettings
 from bots_service.ports.catalog import Answers, Datasets, Health, Runs
-from bots_service.ports.courses import Courses
-from bots_service.ports.history import Outlooks
-from bots_service.ports.journal import Journal, Snapshots
-from bots_service.ports.records import DatasetFacts, DatasetRow, IdempotencyKey, NewEntry, RunRow, TaskBlock
+from bots_service.records import Courses
+from bots_service.records import Outlooks
+from bots_service.records import Journal, Snapshots
+from bots_service.records import DatasetFacts, DatasetRow, IdempotencyKey, NewEntry, RunRow, TaskBlock
 from bots_service.storage.sql.answers import SqlAnswers
 from bots_service.storage.sql.courses import SqlCourses
 from bots_service.storage.sql.database import Database

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BotsError, BusyError, DatasetExistsError, StorageUnavailableError
-from bots_service.ports.records import RunPut, RunRow, SnapshotRow
+from bots_service.records import RunPut, RunRow, SnapshotRow
 from bots_service.storage.postgres import PostgresDatabase
 from bots_service.storage.sql.append import PendingAppend, append_all
 from tests.servers import wait_until

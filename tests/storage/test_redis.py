@@ -11,7 +11,7 @@ import redis
 
 from bots_service.core.arrays import frozen
 from bots_service.errors import DamagedStateError, StorageUnavailableError
-from bots_service.ports.hot import KnownState, PublishResult
+from bots_service.records import KnownState, PublishResult
 from bots_service.storage.memory import MemoryLeases, MemoryStates
 from bots_service.storage.redis.cache import keys
 from bots_service.storage.redis.client import refusal

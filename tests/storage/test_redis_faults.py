@@ -11,7 +11,7 @@ import pytest
 from redis.asyncio import ConnectionPool
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.ports.hot import PublishResult
+from bots_service.records import PublishResult
 from bots_service.storage.memory import MemoryLeases, MemoryStates
 from bots_service.storage.redis.connection import RedisHealth
 from tests.servers import RedisServer, running, wait_until

@@ -15,7 +15,7 @@ from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import fresh_state
 from bots_service.errors import DamagedStateError, DatasetExistsError, StorageUnavailableError
-from bots_service.ports.records import SnapshotRow
+from bots_service.records import SnapshotRow
 from bots_service.retention import STAGES_S
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.storage.sql.health import WRITE_EVERY_S, SqlHealth, SqlWriteHealth

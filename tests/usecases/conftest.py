@@ -8,12 +8,13 @@ import pytest
 
 from bots_service.settings import Settings
 from bots_service.storage.postgres import PostgresDatabase
-from bots_service.stores import open_hot_stores
+from bots_service.wiring import open_live
 from tests.servers import RedisServer
 from tests.sqlite_files import migrated_file
-from tests.storage.redis_stores import PATIENT_S
 from tests.usecases.replicas import Replica
 from tests.usecases.world import World
+
+PATIENT_S = 60.0  # a Redis that is there is never taken for one that is away, however busy the machine
 
 
 @pytest.fixture
@@ -48,14 +49,12 @@ async def replicas(world: World, redis_server: RedisServer) -> AsyncIterator[tup
     """Two services over one database and one Redis, with one dataset of 40 tasks."""
     with redis_server.client() as client:
         client.flushall()
-    # A Redis that is there is never taken for one that is away, however busy the machine.
     settings = Settings(**{**world.settings.model_dump(), "redis_url": redis_server.url, "redis_timeout_s": PATIENT_S})
     async with AsyncExitStack() as stack:
         both = []
         for _ in range(2):
-            hot = await stack.enter_async_context(open_hot_stores(settings))
-            both.append(Replica.over(world.folder, settings, world.database, hot=hot))
-        await both[0].parts.states.register(await both[0].row())  # the dataset was made without Redis
+            live = await stack.enter_async_context(open_live(settings))
+            both.append(Replica.over(world.folder, settings, world.database, live))
         yield both[0], both[1]
 
 
@@ -78,7 +77,7 @@ async def services(
         database = PostgresDatabase(request.getfixturevalue("postgres_url"), pool_size=4, timeout_s=30)
         both = []
         for _ in range(2):
-            hot = await stack.enter_async_context(open_hot_stores(settings))
-            both.append(Replica.over(settings.data_dir, settings, database, hot=hot))
+            live = await stack.enter_async_context(open_live(settings))
+            both.append(Replica.over(settings.data_dir, settings, database, live))
         stack.push_async_callback(both[0].close)
         yield both[0], both[1]

@@ -8,9 +8,9 @@ import numpy as np
 
 from bots_service.core.codec import encode_state
 from bots_service.engine.replicas import all_runs
-from bots_service.ports.records import IdempotencyKey, RunRow, StoredReceipt
-from bots_service.usecases.begin_run import ForkFrom
-from bots_service.usecases.report_outcomes import Outcome, ReportRequest
+from bots_service.records import IdempotencyKey, RunRow, StoredReceipt
+from bots_service.runs import ForkFrom
+from bots_service.outcomes import Outcome, ReportRequest
 from tests.usecases.world import POOL, World, block, never, stream
 
 TASKS = 60
@@ -36,17 +36,17 @@ async def live(world: World, seed: int, actions: int = 40) -> None:
             await world.rewind(int(rng.integers(first, step + 1)), run)
         elif kind == "settings":
             name = "forgetting" if (await world.row(run)).settings.belief == "bots" else "target"
-            await world.use.change_settings(POOL, run, {name: float(rng.random())}, None)
+            await world.runs.change_settings(POOL, run, {name: float(rng.random())}, None)
         elif kind == "fork":
             name = f"fork-{number}"
-            await world.use.put_run(POOL, name, {}, ForkFrom(run), None)
+            await world.runs.put(POOL, name, {}, ForkFrom(run), None)
             runs.append(name)
         elif kind == "snapshot":
-            await world.use.take_snapshot(POOL, run, None)
+            await world.runs.take_snapshot(POOL, run, None)
         elif kind == "retire":
-            await world.use.retire_tasks(POOL, [f"t{rng.integers(tasks)}"], None)
+            await world.use.datasets.retire(POOL, [f"t{rng.integers(tasks)}"], None)
         elif tasks < TASKS:
-            await world.use.append_tasks(POOL, stream(block(tasks, 10)), never)
+            await world.use.datasets.append(POOL, stream(block(tasks, 10)), never)
             tasks += 10
 
 
@@ -55,11 +55,11 @@ async def report(world: World, rng: np.random.Generator, run: str, number: int, 
     outcomes = [Outcome(f"t{task}", successes=float(rng.integers(0, 33)) / 2, trials=16.0) for task in chosen]
     close = False if rng.random() < 0.2 else None
     once = None if rng.random() < 0.3 else IdempotencyKey(f"key-{run}-{number}", f"fingerprint {number}")
-    await world.use.report_outcomes(ReportRequest(POOL, outcomes, run, close_step=close), once)
+    await world.runs.report(ReportRequest(POOL, outcomes, run, close_step=close), once)
 
 
 async def exported(world: World, run: str = "default", dataset: str = POOL) -> bytes:
-    return b"".join([piece async for piece in await world.use.export_run(dataset, run)])
+    return b"".join([piece async for piece in await world.use.moves.export(dataset, run)])
 
 
 async def in_batches(journal: bytes, size: int = 7) -> AsyncIterator[list[bytes]]:
@@ -69,7 +69,7 @@ async def in_batches(journal: bytes, size: int = 7) -> AsyncIterator[list[bytes]
 
 
 async def imported(world: World, journal: bytes, run: str = "default", dataset: str = POOL) -> RunRow:
-    return (await world.use.import_run(dataset, run, in_batches(journal), never)).run
+    return (await world.use.moves.import_lines(dataset, run, in_batches(journal), never)).run
 
 
 async def states(world: World, run: str, dataset: str = POOL) -> list[bytes]:
@@ -82,11 +82,11 @@ async def states(world: World, run: str, dataset: str = POOL) -> list[bytes]:
 
 
 async def rows(world: World, dataset: str = POOL) -> list[RunRow]:
-    return [row async for row in all_runs(world.parts.runs, (await world.parts.datasets.get(dataset)).id)]
+    return [row async for row in all_runs(world.use.store.runs, (await world.use.store.datasets.get(dataset)).id)]
 
 
 async def histories(world: World, dataset: str = POOL) -> dict[str, list[StoredReceipt]]:
-    return {row.name: await world.use.read_history(dataset, row.name, 0, 1000) for row in await rows(world, dataset)}
+    return {row.name: await world.use.insight.steps(dataset, row.name, 0, 1000) for row in await rows(world, dataset)}
 
 
 def copied(world: World, folder: Path) -> World:

@@ -8,4 +8,4 @@ class Replica(World):
 
     async def follow(self) -> None:
         """Look once for what others did."""
-        await self.use.follow_replicas.once()
+        await self.runs.follow_once()

@@ -10,9 +10,9 @@ from bots_service.core.entries import Report
 from bots_service.core.evidence import NO_EVIDENCE
 from bots_service.core.receipt import Receipt
 from bots_service.engine import live_runs as live_module
-from bots_service.engine import replay as module
+from bots_service import replay as module
 from bots_service.errors import DamagedStateError, UnknownRunError
-from bots_service.ports.records import NewEntry
+from bots_service.records import NewEntry
 from bots_service.storage.memory import MemoryStates
 from tests.core.pools import bots_belief
 from tests.usecases.ports import Outage, Port
@@ -72,11 +72,11 @@ async def test_receipts_that_sql_lost_are_made_again(world: World):
     await some_reports(world, 8)
     await world.rewind(5)
     await some_reports(world, 8)
-    before = await world.use.read_history(POOL, "default", 0, 100)
+    before = await world.use.insight.steps(POOL, "default", 0, 100)
     for seqs in ("seq = 3", "seq BETWEEN 7 AND 11", "seq > 12", "1 = 1"):
         world.sql(f"DELETE FROM receipts WHERE {seqs}")  # noqa: S608 - our own conditions
         for reader in (world, world.beside()):
-            assert await reader.use.read_history(POOL, "default", 0, 100) == before
+            assert await reader.use.insight.steps(POOL, "default", 0, 100) == before
         assert len(world.sql("SELECT seq FROM receipts")) == 17
     world.sql("DELETE FROM receipts")
     assert (await world.rewind(2)).step == 2  # finding the step needs them too
@@ -87,7 +87,7 @@ async def test_a_journal_tells_no_step_where_sql_lost_it_until_a_history_is_read
     await world.rewind(1)
 
     async def steps(reader: World) -> list[tuple[int | None, bool | None]]:
-        listed = await reader.use.read_journal(POOL, "default", None, 100)
+        listed = await reader.use.insight.entries(POOL, "default", None, 100)
         return [(logged.step, logged.closed) for logged in listed]
 
     whole = [(1, False), (3, True), (2, True), (1, True)]
@@ -95,16 +95,16 @@ async def test_a_journal_tells_no_step_where_sql_lost_it_until_a_history_is_read
     for reader in (world, world.beside()):
         world.sql("DELETE FROM receipts WHERE seq > 1")
         assert await steps(reader) == [(None, None)] * 3 + whole[3:]
-        await reader.use.read_history(POOL, "default", 0, 100)
+        await reader.use.insight.steps(POOL, "default", 0, 100)
         assert await steps(reader) == whole
 
 
 async def test_a_journal_tells_the_step_of_what_nobody_folded_yet(world: World):
     await some_reports(world, 2)
     opened = await world.opened()
-    await world.parts.journal.append(opened.row, NewEntry(Report(NO_EVIDENCE, None, True), 0))
+    await world.use.store.journal.append(opened.row, NewEntry(Report(NO_EVIDENCE, None, True), 0))
     for reader in (world, world.beside()):
-        assert [one.step for one in await reader.use.read_journal(POOL, "default", None, 100)] == [3, 2, 1]
+        assert [one.step for one in await reader.use.insight.entries(POOL, "default", None, 100)] == [3, 2, 1]
 
 
 async def test_a_retry_gets_its_first_receipt_even_where_sql_lost_it(world: World):
@@ -119,7 +119,7 @@ async def test_a_retry_gets_its_first_receipt_even_where_sql_lost_it(world: Worl
 async def test_the_receipts_of_long_ago_come_from_sql(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(live_module, "REMEMBERED_RECEIPTS", 2)
     first = [await world.report(outcome("t1", 3), key=f"key-{turn}") for turn in range(5)]
-    assert len(world.parts.live((await world.row()).id).folded) == 2
+    assert len(world.use.live((await world.row()).id).folded) == 2
     assert await world.report(outcome("t1", 3), key="key-0") == first[0]
 
 
@@ -222,7 +222,7 @@ async def test_folding_a_run_that_was_deleted_meanwhile_says_so(world: World):
     await some_reports(world, 3, "gone")
     cold = world.beside()
     opened = await cold.opened("gone")
-    await world.use.delete_run(POOL, "gone", None)
+    await world.runs.delete(POOL, "gone", None)
     catch_up = cold.parts.catch_up
     for call in (catch_up.through(opened, 3), catch_up.current(opened), catch_up.closing(opened, 1)):
         with pytest.raises(UnknownRunError):
@@ -235,8 +235,8 @@ async def test_tasks_appended_meanwhile_are_folded_by_a_process_that_opened_the_
     await world.state()
     grown = block(40, 2)
     grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
-    await world.use.append_tasks(POOL, stream(grown), never)
-    catch_up, journal = world.parts.catch_up, world.parts.journal
+    await world.use.datasets.append(POOL, stream(grown), never)
+    catch_up, journal = world.parts.catch_up, world.use.store.journal
     live = catch_up.live(before.row.id)
 
     async def appended() -> bool:
@@ -255,7 +255,7 @@ async def test_tasks_appended_meanwhile_are_folded_by_a_process_that_opened_the_
 async def test_a_run_whose_dataset_was_replaced_meanwhile_is_gone(world: World):
     before = await world.opened()
     await some_reports(world, 1)
-    await world.use.delete_dataset(POOL, None)
+    await world.use.datasets.delete(POOL, None)
     await world.import_pool(POOL, block(0, 3))
     with pytest.raises(UnknownRunError):
         await world.parts.open_runs.refreshed(before)
@@ -266,7 +266,7 @@ async def test_receipts_that_can_not_be_kept_now_are_kept_later(world: World, ca
     receipts = await some_reports(full, 7)
     await asyncio.sleep(0.01)
     assert capsys.readouterr().out.count("receipts_not_kept") == 7
-    assert [one.receipt for one in await world.use.read_history(POOL, "default", 0, 100)] == receipts
+    assert [one.receipt for one in await world.use.insight.steps(POOL, "default", 0, 100)] == receipts
 
 
 async def test_a_run_has_one_live_part_as_long_as_anybody_works_on_it(monkeypatch: pytest.MonkeyPatch):

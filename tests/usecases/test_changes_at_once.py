@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from bots_service.errors import BusyError
-from bots_service.ports.records import TaskBlock
+from bots_service.records import TaskBlock
 from bots_service.storage.sql.datasets import SqlDatasets
 from tests.usecases.ports import Port
 from tests.usecases.test_datasets import hidden
@@ -31,12 +31,12 @@ async def test_an_append_that_is_overtaken_while_it_reads_the_dataset_is_refused
     meanwhile: list[Callable[[], Awaitable[object]]] = []
     other = world.beside(datasets=lambda real: Overtaken(real, meanwhile))
     await other.opened()  # in memory, so that the append alone reads blocks
-    meanwhile.append(lambda: world.use.append_tasks(POOL, stream(block(40, 2)), never))
+    meanwhile.append(lambda: world.use.datasets.append(POOL, stream(block(40, 2)), never))
     with pytest.raises(BusyError):
-        await other.use.append_tasks(POOL, stream(block(40, 2)), never)
+        await other.use.datasets.append(POOL, stream(block(40, 2)), never)
     assert hidden(world) == 0
     assert (await other.opened()).dataset.row.live == 42
-    row, _ = await other.use.append_tasks(POOL, stream(block(50, 1)), never)
+    row, _ = await other.use.datasets.append(POOL, stream(block(50, 1)), never)
     assert row.live == 43
 
 
@@ -49,11 +49,11 @@ async def test_changes_at_once_give_one_change_and_refusals_and_later_ones_start
         yield tasks
 
     appends = [
-        asyncio.ensure_future(world.use.append_tasks(POOL, once_changed(block(start, 1)), never)) for start in (40, 50)
+        asyncio.ensure_future(world.use.datasets.append(POOL, once_changed(block(start, 1)), never)) for start in (40, 50)
     ]
     for _ in appends:
         await begun.acquire()
-    await world.use.retire_tasks(POOL, ["t3"], None)
+    await world.use.datasets.retire(POOL, ["t3"], None)
     changed.set()
     done = await asyncio.gather(*appends, return_exceptions=True)
     assert [type(one) for one in done] == [BusyError, BusyError]
@@ -61,7 +61,7 @@ async def test_changes_at_once_give_one_change_and_refusals_and_later_ones_start
     version = (await world.opened()).dataset.row.version
     assert version == 2
     other = world.beside()
-    await other.use.retire_tasks(POOL, ["t4"], None)
-    row, _ = await world.use.append_tasks(POOL, stream(block(60, 1)), never)
+    await other.use.datasets.retire(POOL, ["t4"], None)
+    row, _ = await world.use.datasets.append(POOL, stream(block(60, 1)), never)
     assert row.version == 4
-    assert (await other.use.retire_tasks(POOL, ["t5"], None)).version == 5
+    assert (await other.use.datasets.retire(POOL, ["t5"], None)).version == 5

@@ -21,7 +21,7 @@ async def test_tasks_count_when_their_step_closes(world: World):
 
 
 async def test_what_replicas_report_at_once_counts_once(replicas: tuple[Replica, Replica]):
-    await replicas[0].use.change_settings(POOL, "default", {"tasks_per_step": 4}, None)
+    await replicas[0].runs.change_settings(POOL, "default", {"tasks_per_step": 4}, None)
     pairs = [(f"t{number}", f"t{number + 1}") for number in range(0, TASKS, 2)]
     await asyncio.gather(
         *(replicas[place % 2].report(*map(outcome, pair)) for place, pair in enumerate(pairs)),

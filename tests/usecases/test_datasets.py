@@ -11,7 +11,7 @@ import pytest
 
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Distributions
-from bots_service.engine.dataset_builder import DatasetHeader
+from bots_service.dataset_builder import DatasetHeader
 from bots_service.errors import (
     DatasetExistsError,
     InvalidOutcomesError,
@@ -20,7 +20,7 @@ from bots_service.errors import (
     TaskExistsError,
     UnknownDatasetError,
 )
-from bots_service.ports.records import CreateDatasetResult, IdempotencyKey, TaskBlock
+from bots_service.records import CreateDatasetResult, IdempotencyKey, TaskBlock
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.usecases.append_tasks import AppendTasks
 from bots_service.usecases.import_dataset import ImportDataset
@@ -105,15 +105,15 @@ async def test_an_upload_whose_caller_gives_up_ends_as_given_up_where_its_stage_
 
 async def test_the_digest_knows_the_content_and_not_its_blocks(empty: World):
     whole = block()
-    row, new = await empty.use.import_dataset(POOL, HEADER, stream(whole), never)
+    row, new = await empty.use.datasets.create(POOL, HEADER, stream(whole), never)
     assert new
     for ends in [(1,), (20,), (39,), (0, 0, 40), tuple(range(1, 40))]:
-        again, new = await empty.use.import_dataset(POOL, HEADER, stream(*cut(whole, *ends)), never)
+        again, new = await empty.use.datasets.create(POOL, HEADER, stream(*cut(whole, *ends)), never)
         assert (again, new) == (row, False)
     zero = changed(whole, 0, rate=0.0)
-    one, _ = await empty.use.import_dataset("zero", HEADER, stream(zero), never)
+    one, _ = await empty.use.datasets.create("zero", HEADER, stream(zero), never)
     odd_nan = changed(changed(whole, 0, rate=-0.0), 8, rate=float(np.array(0xFFF8000000000001, np.uint64).view(float)))
-    assert (await empty.use.import_dataset("zero", HEADER, stream(odd_nan), never)) == (one, False)
+    assert (await empty.use.datasets.create("zero", HEADER, stream(odd_nan), never)) == (one, False)
     others = [
         changed(whole, 3, rate=0.0625),
         changed(whole, 3, tags=("even", "odd")),
@@ -122,10 +122,10 @@ async def test_the_digest_knows_the_content_and_not_its_blocks(empty: World):
     ]
     for other in others:
         with pytest.raises(DatasetExistsError):
-            await empty.use.import_dataset(POOL, HEADER, stream(other), never)
+            await empty.use.datasets.create(POOL, HEADER, stream(other), never)
     for header in (DatasetHeader(("weak", "other"), "about ü"), DatasetHeader(("weak", "strong"), "about")):
         with pytest.raises(DatasetExistsError):
-            await empty.use.import_dataset(POOL, header, stream(whole), never)
+            await empty.use.datasets.create(POOL, header, stream(whole), never)
     assert hidden(empty) == 0
 
 
@@ -135,14 +135,14 @@ async def test_a_repeated_id_is_refused_while_the_tasks_still_come(empty: World)
             yield block(number % 5 * 10, 10)
 
     with pytest.raises(InvalidTasksError) as refused:
-        await empty.use.import_dataset(POOL, HEADER, blocks(), never)
+        await empty.use.datasets.create(POOL, HEADER, blocks(), never)
     (flaw,) = refused.value.flaws
     assert (flaw.where, flaw.what) == (("tasks", 50, "id"), "'t0' is the id of task 0 already")
     assert hidden(empty) == 0
 
 
 async def test_what_is_imported_is_what_is_told_and_opened(empty: World):
-    row, _ = await empty.use.import_dataset(POOL, HEADER, stream(*cut(block(), 7, 30)), never)
+    row, _ = await empty.use.datasets.create(POOL, HEADER, stream(*cut(block(), 7, 30)), never)
     whole = block()
     assert (row.live, row.retired, row.version) == (40, 0, 1)
     assert row.facts.tags == {"even": 20, "odd": 20, "rare": 4}
@@ -175,7 +175,7 @@ async def test_what_is_imported_is_what_is_told_and_opened(empty: World):
 )
 async def test_tasks_that_can_not_be_true_are_refused_and_nothing_is_seen_of_them(empty: World, wrong, where):
     with pytest.raises(InvalidTasksError) as refused:
-        await empty.use.import_dataset(POOL, HEADER, stream(block(), wrong), never)
+        await empty.use.datasets.create(POOL, HEADER, stream(block(), wrong), never)
     assert where in [flaw.where for flaw in refused.value.flaws]
     with pytest.raises(UnknownDatasetError):
         await empty.describe()
@@ -186,7 +186,7 @@ async def test_tasks_that_can_not_be_true_are_refused_and_nothing_is_seen_of_the
 async def test_the_largest_ids_and_tags_are_taken(empty: World):
     tags = tuple(sorted(f"{n:02}" + "x" * 62 for n in range(32)))
     most = changed(block(0, 1, ids=["ü" * 256]), 0, tags=tags)
-    row, _ = await empty.use.import_dataset(POOL, HEADER, stream(most, block(1, 1)), never)
+    row, _ = await empty.use.datasets.create(POOL, HEADER, stream(most, block(1, 1)), never)
     assert row.facts.tags == {**dict.fromkeys(tags, 1), "odd": 1, "rare": 1}
     assert (await empty.report(outcome("ü" * 256))).tally.reported == 1
 
@@ -194,21 +194,21 @@ async def test_the_largest_ids_and_tags_are_taken(empty: World):
 async def test_of_a_thousand_wrong_tasks_the_first_20_are_told(empty: World):
     wrong = TaskBlock([""] * 1000, np.full((1000, 2), 2.0), [()] * 1000)
     with pytest.raises(InvalidTasksError) as refused:
-        await empty.use.import_dataset(POOL, HEADER, stream(wrong), never)
+        await empty.use.datasets.create(POOL, HEADER, stream(wrong), never)
     assert [flaw.where[1] for flaw in refused.value.flaws] == list(range(20))
 
 
 async def test_an_import_without_tasks_or_whose_stream_breaks_leaves_nothing(empty: World):
     with pytest.raises(InvalidTasksError):
-        await empty.use.import_dataset(POOL, HEADER, stream(), never)
+        await empty.use.datasets.create(POOL, HEADER, stream(), never)
     with pytest.raises(ConnectionError):
-        await empty.use.import_dataset(POOL, HEADER, stream(block(), fail=ConnectionError()), never)
-    assert await empty.parts.datasets.after("", 10) == []
+        await empty.use.datasets.create(POOL, HEADER, stream(block(), fail=ConnectionError()), never)
+    assert await empty.use.store.datasets.after("", 10) == []
     assert hidden(empty) == 0
 
 
 async def test_the_same_import_by_many_workers_at_once_makes_one_dataset(empty: World):
-    done = await asyncio.gather(*(empty.use.import_dataset(POOL, HEADER, stream(block()), never) for _ in range(8)))
+    done = await asyncio.gather(*(empty.use.datasets.create(POOL, HEADER, stream(block()), never) for _ in range(8)))
     assert sorted(new for _, new in done) == [False] * 7 + [True]
     assert {row.facts.digest for row, _ in done} == {done[0][0].facts.digest}
     assert hidden(empty) == 0
@@ -216,35 +216,35 @@ async def test_the_same_import_by_many_workers_at_once_makes_one_dataset(empty: 
 
 async def test_different_imports_of_one_name_at_once_give_one_dataset_and_refusals(empty: World):
     pools = [block(0, count) for count in (5, 6, 7)]
-    calls = (empty.use.import_dataset(POOL, HEADER, stream(one), never) for one in pools)
+    calls = (empty.use.datasets.create(POOL, HEADER, stream(one), never) for one in pools)
     done = await asyncio.gather(*calls, return_exceptions=True)
     assert sorted(type(one).__name__ for one in done) == ["CreateDatasetResult"] + ["DatasetExistsError"] * 2
-    assert len((await empty.opened()).dataset.ids) == (await empty.parts.datasets.get(POOL)).live
+    assert len((await empty.opened()).dataset.ids) == (await empty.use.store.datasets.get(POOL)).live
 
 
 async def test_what_an_import_came_to_is_kept_also_where_the_dataset_stood(empty: World):
     for key, created in (("first", True), ("later", False)):
         once = partial(IdempotencyKey, key, "f", "PUT /it")
-        result = await empty.use.import_dataset(POOL, HEADER, stream(block()), once)
-        kept = await empty.parts.answers.find("PUT /it", key, CreateDatasetResult)
+        result = await empty.use.datasets.create(POOL, HEADER, stream(block()), once)
+        kept = await empty.use.store.answers.find("PUT /it", key, CreateDatasetResult)
         assert kept is not None
-        assert kept.result == result == (await empty.parts.datasets.get(POOL), created)
+        assert kept.result == result == (await empty.use.store.datasets.get(POOL), created)
 
 
 async def test_three_reference_models_are_put_in_the_order_of_their_means(empty: World):
     rates = np.array([[0.9, 0.1, 0.5], [0.8, 0.2, 0.6], [np.nan, 1.0, 1.0]])
     pool = TaskBlock(["a", "b", "c"], rates, [(), (), ()])
-    row, _ = await empty.use.import_dataset(POOL, DatasetHeader(("x", "y", "z")), stream(pool), never)
+    row, _ = await empty.use.datasets.create(POOL, DatasetHeader(("x", "y", "z")), stream(pool), never)
     assert (row.facts.reference_models, row.facts.reference_order) == (("x", "y", "z"), (1, 2, 0))
     more = TaskBlock(["d"], np.array([[0.0, 1.0, 1.0]]), [()])
-    await empty.use.append_tasks(POOL, stream(more, TaskBlock(["e"], np.array([[0.9, 0.1, 0.5]]), [()])), never)
+    await empty.use.datasets.append(POOL, stream(more, TaskBlock(["e"], np.array([[0.9, 0.1, 0.5]]), [()])), never)
     for world in (empty, empty.beside()):
         pool_now = (await world.opened()).dataset.pool
         np.testing.assert_array_equal(pool_now.references[0], [0.1, 0.5, 0.9])
         np.testing.assert_array_equal(pool_now.references[3], [1.0, 1.0, 0.0])
         assert pool_now.profile_of.tolist() == [0, 1, 2, 3, 0]
     unknown = TaskBlock(["a"], np.full((1, 3), np.nan), [()])
-    row, _ = await empty.use.import_dataset("unknown", DatasetHeader(("x", "y", "z")), stream(unknown), never)
+    row, _ = await empty.use.datasets.create("unknown", DatasetHeader(("x", "y", "z")), stream(unknown), never)
     assert row.facts.reference_order == (0, 1, 2)
 
 
@@ -269,7 +269,7 @@ async def test_appending_leaves_beliefs_and_gives_new_profiles_what_the_steps_im
     pool = (await world.opened()).dataset.pool
     everyone = np.arange(40, dtype=np.int32)
     before = moments((await world.state()).belief.distributions(pool, everyone))
-    row, added = await world.use.append_tasks(POOL, stream(*cut(grown, 1)), never)
+    row, added = await world.use.datasets.append(POOL, stream(*cut(grown, 1)), never)
     assert (added, row.live, row.version, row.facts.profiles) == (3, 43, 2, pool.profiles + 1)
     after = (await world.opened()).dataset.pool
     np.testing.assert_array_equal(moments((await world.state()).belief.distributions(after, everyone)), before)
@@ -281,7 +281,7 @@ async def test_appending_leaves_beliefs_and_gives_new_profiles_what_the_steps_im
     ]
     np.testing.assert_allclose(appended, whole, rtol=1e-12)  # as if they had been there all the time
     await world.assert_is_a_replay()
-    assert row.facts.digest == (await world.parts.datasets.get("whole")).facts.digest
+    assert row.facts.digest == (await world.use.store.datasets.get("whole")).facts.digest
 
 
 async def test_appended_ids_must_be_new(world: World):
@@ -292,11 +292,11 @@ async def test_appended_ids_must_be_new(world: World):
     ]:
         before = (await world.opened()).dataset
         with pytest.raises(error):
-            await world.use.append_tasks(POOL, stream(*blocks), never)
+            await world.use.datasets.append(POOL, stream(*blocks), never)
         assert (await world.opened()).dataset is before  # a refused append costs nobody anything
         assert hidden(world) == 0
     with pytest.raises(UnknownDatasetError):
-        await world.use.append_tasks("none", stream(block(40, 1)), never)
+        await world.use.datasets.append("none", stream(block(40, 1)), never)
 
 
 async def test_a_dataset_that_changes_while_it_is_loaded_is_loaded_again(world: World):
@@ -309,10 +309,10 @@ async def test_a_dataset_that_changes_while_it_is_loaded_is_loaded_again(world: 
             return found
 
     cold = world.beside(datasets=Slow)
-    open_datasets = cold.parts.open_datasets
+    open_datasets = cold.use.datasets
 
     async def meanwhile():
-        row, _ = await world.use.append_tasks(POOL, stream(block(40, 2)), never)
+        row, _ = await world.use.datasets.append(POOL, stream(block(40, 2)), never)
         open_datasets.invalidate(row.name)
 
     changes = [meanwhile()]
@@ -324,8 +324,8 @@ async def test_a_dataset_that_changes_while_it_is_loaded_is_loaded_again(world: 
 
 async def test_a_deleted_dataset_is_gone_and_its_name_is_free(world: World):
     await world.report(outcome("t1"))
-    await world.use.delete_dataset(POOL, None)
-    for call in (world.describe(), world.select(1), world.report(outcome("t1")), world.use.delete_dataset(POOL, None)):
+    await world.use.datasets.delete(POOL, None)
+    for call in (world.describe(), world.select(1), world.report(outcome("t1")), world.use.datasets.delete(POOL, None)):
         with pytest.raises(UnknownDatasetError):
             await call
     await world.import_pool(POOL, block(0, 1))
@@ -351,7 +351,7 @@ async def test_many_datasets_in_a_tiny_cache_are_still_right(folder):
             await world.report(outcome(f"t{9 + number}", turn), dataset=f"pool-{number}", selection_id=selection.id)
 
     await asyncio.gather(*map(work, range(6)))
-    kept = [world.parts.open_datasets.known(f"pool-{number}") for number in range(6)]
+    kept = [world.use.datasets.known(f"pool-{number}") for number in range(6)]
     assert sum(dataset is not None for dataset in kept) == 1
     for number in range(6):
         assert (await world.assert_is_a_replay("default", f"pool-{number}")).seq == 6

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bots_service.errors import InvalidTasksError
-from bots_service.usecases.report_outcomes import Outcome
+from bots_service.outcomes import Outcome
 from tests.usecases.world import POOL, World, outcome
 
 
@@ -15,7 +15,7 @@ async def test_a_forgotten_task_is_believed_as_one_that_was_never_tried_and_all_
         await world.report(*(outcome(f"t{task}", 0.0 if task == 3 else step % 16) for task in range(8)), run="run")
     await world.report(Outcome("t3", status="aborted"), run="run")
     before, opened = await world.state("run"), await world.opened("run")
-    told = await world.use.forget_tasks(POOL, "run", ["t3"], None)
+    told = await world.runs.forget_tasks(POOL, "run", ["t3"], None)
     after, pool = await world.state("run"), opened.dataset.pool
     everyone = np.arange(len(pool), dtype=np.int32)
     now, then = (state.belief.distributions(pool, everyone).mean for state in (after, before))
@@ -27,14 +27,14 @@ async def test_a_forgotten_task_is_believed_as_one_that_was_never_tried_and_all_
     assert after.attempts.of(np.array([3], np.int32)).visits.tolist() == [6]
     await world.report(outcome("t3", 16.0), run="run")
     await world.assert_is_a_replay("run")
-    entries = await world.use.read_journal(POOL, "run", None, 10, ["forget"])
+    entries = await world.use.insight.entries(POOL, "run", None, 10, ["forget"])
     assert [(entry.kind, entry.tasks) for entry in entries] == [("forget", 1)]
 
 
 async def test_forgetting_is_undone_by_a_rewind(world: World):
     await world.report(outcome("t3", 0.0))
     belief = (await world.state()).belief
-    await world.use.forget_tasks(POOL, "default", ["t3"], None)
+    await world.runs.forget_tasks(POOL, "default", ["t3"], None)
     await world.rewind(1)
     pool = (await world.opened()).dataset.pool
     task = np.array([3], np.int32)
@@ -43,6 +43,6 @@ async def test_forgetting_is_undone_by_a_rewind(world: World):
 
 async def test_only_known_tasks_are_forgotten(world: World):
     with pytest.raises(InvalidTasksError) as refused:
-        await world.use.forget_tasks(POOL, "default", ["t3", "nobody"], None)
+        await world.runs.forget_tasks(POOL, "default", ["t3", "nobody"], None)
     assert refused.value.flaws[0].where == ("body", "tasks", 1)
     assert (await world.state()).seq == 0

@@ -10,9 +10,9 @@ import pytest
 
 from bots_service.core.receipt import Receipt
 from bots_service.errors import InvalidOutcomesError, StaleEpochError
-from bots_service.ports.records import Selection
-from bots_service.usecases.begin_run import ForkFrom
-from bots_service.usecases.report_outcomes import Outcome
+from bots_service.records import Selection
+from bots_service.runs import ForkFrom
+from bots_service.outcomes import Outcome
 from tests.sizes import size
 from tests.usecases.world import POOL, World, evidence_bytes
 
@@ -110,7 +110,7 @@ async def assert_alike(services: tuple[World, World], runs: tuple[str, str]) -> 
     summaries = [await services[0].describe(run) for run in runs]
     assert summaries[0].leased == summaries[1].leased == 0
     assert summaries[0].totals == summaries[1].totals
-    tables = [await services[0].use.read_tags(POOL, run, 10) for run in runs]
+    tables = [await services[0].use.insight.tags(POOL, run, 10) for run in runs]
     assert tables[0].tags == tables[1].tags
 
 
@@ -128,10 +128,10 @@ async def test_a_tasks_history_lists_the_parts_that_came(world: World):
     await world.report(part(task, 1.0, 1.0), selection_id=selection.id)
     await world.report(part(task, None), selection_id=selection.id)
     await world.report(part(task, 0.0), selection_id=selection.id)
-    page = await world.use.read_task_history(POOL, "default", task, None, 10)
+    page = await world.use.insight.task_history(POOL, "default", task, None, 10)
     told = [(one.successes, one.trials, one.group_size) for one in page.visits]
     assert told == [(0.0, 1.0, 4.0), (2.0, 2.0, 4.0)]
-    entries = await world.use.read_journal(POOL, "default", None, 10, [])
+    entries = await world.use.insight.entries(POOL, "default", None, 10, [])
     assert [(entry.tasks, entry.rollouts) for entry in entries] == [(1, 1.0), (1, 0.0), (1, 2.0)]
 
 
@@ -193,7 +193,7 @@ async def test_a_rewind_and_a_fork_forget_what_can_not_be_finished(world: World)
     selection = await world.select(1)
     (task,) = await task_ids(world, selection)
     await world.report(part(task, 1.0), selection_id=selection.id)
-    await world.use.put_run(POOL, "fork", {}, ForkFrom("default"), None)
+    await world.runs.put(POOL, "fork", {}, ForkFrom("default"), None)
     assert len((await world.state("fork")).unfinished) == 0
     await world.rewind(1)
     assert len((await world.state()).unfinished) == 0

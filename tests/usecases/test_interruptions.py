@@ -11,8 +11,8 @@ import pytest
 
 from bots_service.core.codec import encode_state
 from bots_service.errors import BotsError, StaleEpochError, UnknownDatasetError, UnknownRunError
-from bots_service.ports.records import IdempotencyKey
-from bots_service.usecases.begin_run import ForkFrom
+from bots_service.records import IdempotencyKey
+from bots_service.runs import ForkFrom
 from tests.sizes import size
 from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
 
@@ -111,7 +111,7 @@ async def test_callers_cancelled_at_random_lose_and_double_nothing(world: World,
     async def one(turn: int) -> None:
         kind = chance.random()
         if kind < 0.15:
-            await world.use.change_settings(POOL, "default", {"seed": turn}, IdempotencyKey(f"key-{turn}", ""))
+            await world.runs.change_settings(POOL, "default", {"seed": turn}, IdempotencyKey(f"key-{turn}", ""))
         elif kind < 0.3:
             await world.rewind(chance.randint(0, 3))
         else:
@@ -143,25 +143,25 @@ async def test_callers_cancelled_at_random_lose_and_double_nothing(world: World,
 Call = Callable[[World, int], Coroutine[Any, Any, Any]]
 
 CHANGES: dict[str, Call] = {
-    "import": lambda world, n: world.use.import_dataset(f"new-{n}", HEADER, stream(block(0, 3), block(3, 3)), never),
-    "append": lambda world, n: world.use.append_tasks(f"pool-{n}", stream(block(4, 2), block(6, 2)), never),
-    "retire": lambda world, n: world.use.retire_tasks(POOL, [f"t{n}"], None),
-    "restore": lambda world, n: world.use.restore_tasks(POOL, [f"t{39 - n % 10}"], None),
-    "put": lambda world, n: world.use.put_run(POOL, f"fresh-{n}", {"seed": n}, None, None),
-    "fork": lambda world, n: world.use.put_run(POOL, f"fork-{n}", {"seed": n}, ForkFrom("default", 2), None),
-    "patch": lambda world, n: world.use.change_settings(POOL, "default", {"seed": n}, None),
-    "rewind": lambda world, _: world.use.rewind_run(POOL, "default", 2, None),
-    "delete run": lambda world, _: world.use.delete_run(POOL, "default", None),
-    "snapshot": lambda world, _: world.use.take_snapshot(POOL, "default", None),
-    "delete": lambda world, _: world.use.delete_dataset(POOL, None),
+    "import": lambda world, n: world.use.datasets.create(f"new-{n}", HEADER, stream(block(0, 3), block(3, 3)), never),
+    "append": lambda world, n: world.use.datasets.append(f"pool-{n}", stream(block(4, 2), block(6, 2)), never),
+    "retire": lambda world, n: world.use.datasets.retire(POOL, [f"t{n}"], None),
+    "restore": lambda world, n: world.use.datasets.restore(POOL, [f"t{39 - n % 10}"], None),
+    "put": lambda world, n: world.runs.put(POOL, f"fresh-{n}", {"seed": n}, None, None),
+    "fork": lambda world, n: world.runs.put(POOL, f"fork-{n}", {"seed": n}, ForkFrom("default", 2), None),
+    "patch": lambda world, n: world.runs.change_settings(POOL, "default", {"seed": n}, None),
+    "rewind": lambda world, _: world.runs.rewind(POOL, "default", 2, None),
+    "delete run": lambda world, _: world.runs.delete(POOL, "default", None),
+    "snapshot": lambda world, _: world.runs.take_snapshot(POOL, "default", None),
+    "delete": lambda world, _: world.use.datasets.delete(POOL, None),
 }
 
 
 async def what_stands(world: World) -> dict[str, Any]:
     """Return all that a service says of its datasets and runs, from wherever it has it."""
     found: dict[str, Any] = {}
-    for row in await world.parts.datasets.after("", 1000):
-        opened = await world.parts.open_runs(row.name, "default")
+    for row in await world.use.store.datasets.after("", 1000):
+        opened = await world.runs.open(row.name, "default")
         dataset = opened.dataset
         found[row.name] = (
             dataset.row,
@@ -169,7 +169,7 @@ async def what_stands(world: World) -> dict[str, Any]:
             dataset.pool.retired.tolist(),
             dataset.pool.profile_of.tolist(),
         )
-        for run in await world.use.describe_run.page(row.name, "", 1000):
+        for run in await world.runs.page(row.name, "", 1000):
             told = await world.describe(run.row.name, row.name)
             await world.report(outcome("t0"), run=run.row.name, dataset=row.name)  # nobody is stuck
             state = await world.assert_is_a_replay(run.row.name, row.name)
@@ -194,17 +194,17 @@ async def delete_what_was_made(world: World, place: int) -> None:
     """Delete the datasets and runs of one place: the next check would look at them again."""
     for dataset in (f"new-{place}", f"pool-{place}"):
         with contextlib.suppress(UnknownDatasetError):
-            await world.use.delete_dataset(dataset, None)
+            await world.use.datasets.delete(dataset, None)
     for run in (f"fresh-{place}", f"fork-{place}"):
         with contextlib.suppress(UnknownDatasetError, UnknownRunError):
-            await world.use.delete_run(POOL, run, None)
+            await world.runs.delete(POOL, run, None)
 
 
 @pytest.mark.parametrize("name", CHANGES)
 async def test_a_change_stopped_at_any_wait_leaves_memory_and_sql_at_one(world: World, name: str):
     for step in range(3):
         await world.report(outcome(f"t{step}"))
-    await world.use.retire_tasks(POOL, [f"t{task}" for task in range(30, 40)], None)
+    await world.use.datasets.retire(POOL, [f"t{task}" for task in range(30, 40)], None)
     warm, place, stopped = world, 0, True
     while stopped and world.sql("SELECT id FROM datasets WHERE name = ?", POOL):
         place += 1

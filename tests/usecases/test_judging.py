@@ -7,21 +7,21 @@ import pytest
 
 from bots_service.engine import judging
 from bots_service.errors import DamagedStateError, StorageUnavailableError, UnknownRunError
-from bots_service.usecases.observe_runs import IDLE_EVERY_S
-from bots_service.usecases.summarize_runs import OverviewQuery, SummedRun
+from bots_service.observing import IDLE_EVERY_S
+from bots_service.overview import OverviewQuery, SummedRun
 from tests.usecases.ports import Port
 from tests.usecases.test_summarizing import EVERYONE, close
 from tests.usecases.world import POOL, Later, World, outcome
 
 
 async def verdict_on(world: World, run: str) -> tuple[str, str]:
-    found = await world.use.summarize_runs.one(POOL, run)
+    found = await world.use.overview.one(POOL, run)
     assert found.verdict is not None
     return found.verdict.kind, found.verdict.reason
 
 
 async def listed(world: World) -> dict[str, SummedRun]:
-    page = await world.use.summarize_runs(EVERYONE, OverviewQuery(limit=1000))
+    page = await world.use.overview.page(EVERYONE, OverviewQuery(limit=1000))
     return {one.known.row.name: one for one in page.runs}
 
 
@@ -56,7 +56,7 @@ async def test_a_list_has_the_verdict_of_each_run_s_summary(world: World):
     await world.put_run("early")
     await world.report(outcome("t1"), run="early")
     found = await listed_when_judged(world)
-    alone = {name: await world.use.summarize_runs.one(POOL, name) for name in ("broken", "early", "default")}
+    alone = {name: await world.use.overview.one(POOL, name) for name in ("broken", "early", "default")}
     assert {name: run.verdict for name, run in found.items()} == {name: run.verdict for name, run in alone.items()}
     assert [name for name, run in found.items() if run.urgency] == ["broken"]
 
@@ -78,7 +78,7 @@ async def test_a_judgement_outlives_the_process_and_costs_another_one_no_fold(wo
     run = (await listed(other))["default"]
     assert run.verdict is not None
     assert (run.verdict.kind, run.verdict.reason) == await verdict_on(other, "default") == first
-    assert other.parts.journal.reads == 0  # type: ignore[attr-defined]  # it is a Folding
+    assert other.use.store.journal.reads == 0  # type: ignore[attr-defined]  # it is a Folding
 
 
 async def test_a_judgement_from_before_a_rewind_is_none(world: World):
@@ -90,18 +90,18 @@ async def test_a_judgement_from_before_a_rewind_is_none(world: World):
 
 async def test_an_older_judgement_does_not_replace_a_newer_one(world: World):
     await world.report(outcome("t1"))
-    older = await world.parts.judging.judge(POOL, "default")
+    older = await world.use.judging.judge(POOL, "default")
     await world.report(outcome("t2"))
-    newer = await world.parts.judging.judge(POOL, "default")
+    newer = await world.use.judging.judge(POOL, "default")
     row = await world.row()
-    await world.parts.courses.keep_judgement(row, older)
-    assert (await world.parts.courses.notes([row.id]))[row.id].judgement == newer
+    await world.use.store.courses.keep_judgement(row, older)
+    assert (await world.use.store.courses.notes([row.id]))[row.id].judgement == newer
 
 
 async def test_a_change_of_the_dataset_has_its_runs_judged_again(world: World):
     await world.report(outcome("t1"))
-    before = await world.parts.judging.judge(POOL, "default")
-    await world.use.retire_tasks(POOL, ["t9"], None)
+    before = await world.use.judging.judge(POOL, "default")
+    await world.use.datasets.retire(POOL, ["t9"], None)
     (known,) = await world.parts.run_courses.of(POOL)
     assert not known.is_judged
     await listed_when_judged(world)
@@ -126,7 +126,7 @@ async def test_a_list_does_not_wait_for_judgements_that_take_long_and_says_that_
     other = world.beside(journal=Slow)
     async with other.use.summarize_runs.in_background():
         for _ in range(2):  # another list waits for the same work
-            page = await other.use.summarize_runs(EVERYONE, OverviewQuery())
+            page = await other.use.overview.page(EVERYONE, OverviewQuery())
             assert (page.runs[0].verdict, page.totals.unjudged, page.totals.attention) == (None, 1, 0)
         go_on.set()
         assert (await listed_when_judged(other))["default"].verdict is not None
@@ -188,7 +188,7 @@ async def test_a_large_dataset_that_is_not_open_is_not_opened_for_a_list(world: 
     await close(world, 1)
     other = world.beside()
     assert (await listed(other))["default"].verdict is None
-    assert other.parts.open_datasets.known(POOL) is None
+    assert other.use.datasets.known(POOL) is None
     assert (await listed_when_judged(world))["default"].verdict is not None  # it is open there
 
 
@@ -199,7 +199,7 @@ async def test_a_run_that_stands_still_is_judged_though_nobody_looks(watched: Wo
     for later.later_s in (0.0, IDLE_EVERY_S):
         await observing.once()
     row = await watched.row()
-    notes = (await watched.parts.courses.notes([row.id]))[row.id]
+    notes = (await watched.use.store.courses.notes([row.id]))[row.id]
     assert notes.judgement is not None
     assert notes.judgement.seq == 1
 
@@ -219,7 +219,7 @@ async def test_a_summary_of_one_run_counts_its_tasks_in_flight_and_there_is_none
     world: World,
 ):
     await world.select(5)
-    found, leased = await world.use.summarize_runs.with_leases(POOL, "default")
+    found, leased = await world.use.overview.with_leases(POOL, "default")
     assert (found.known.row.name, leased) == ("default", 5)
     with pytest.raises(UnknownRunError):
-        await world.use.summarize_runs.with_leases(POOL, "nobody")
+        await world.use.overview.with_leases(POOL, "nobody")

@@ -5,17 +5,17 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.ports.records import IdempotencyKey, RunPut
-from bots_service.usecases.begin_run import ForkFrom
-from bots_service.usecases.change_run import ChangeRunResult
-from bots_service.usecases.put_run import PutRunResult
+from bots_service.records import IdempotencyKey, RunPut
+from bots_service.runs import ForkFrom
+from bots_service.runs import ChangeRunResult
+from bots_service.runs import PutRunResult
 from tests.usecases.ports import Outage, Port
 from tests.usecases.world import POOL, World, outcome
 
 ONCE = IdempotencyKey("key", "fingerprint", "POST /it")
 CHANGES: dict[str, Callable[[World], Awaitable[ChangeRunResult]]] = {
-    "settings": lambda world: world.use.change_settings(POOL, "default", {"target": 0.25}, ONCE),
-    "rewind": lambda world: world.use.rewind_run(POOL, "default", 1, ONCE),
+    "settings": lambda world: world.runs.change_settings(POOL, "default", {"target": 0.25}, ONCE),
+    "rewind": lambda world: world.runs.rewind(POOL, "default", 1, ONCE),
 }
 
 
@@ -37,7 +37,7 @@ async def test_a_change_whose_answer_was_not_kept_is_told_by_its_retry_from_then
     assert changed.seq == 3
     retried = await change(world.beside())
     assert retried == (changed, True)
-    kept = await world.parts.answers.find(ONCE.scope, ONCE.key, ChangeRunResult)
+    kept = await world.use.store.answers.find(ONCE.scope, ONCE.key, ChangeRunResult)
     await world.report(outcome("t1"))
     assert kept is not None
     assert kept.result.run == changed
@@ -49,11 +49,11 @@ async def test_a_change_whose_answer_was_not_kept_is_told_by_its_retry_from_then
 async def test_of_a_run_whose_maker_was_not_told_is_kept_how_it_was_made(world: World, fork: ForkFrom | None):
     await world.report(outcome("t1"))
     with pytest.raises(StorageUnavailableError):
-        await world.beside(runs=ReplyLost).use.put_run(POOL, "run", {"seed": 3}, fork, ONCE)
+        await world.beside(runs=ReplyLost).runs.put(POOL, "run", {"seed": 3}, fork, ONCE)
     made = await world.beside().describe("run")
     await world.report(outcome("t2"), run="run")
-    await world.use.change_settings(POOL, "run", {"seed": 4}, None)
-    await world.use.delete_run(POOL, "run", None)
-    kept = await world.parts.answers.find(ONCE.scope, ONCE.key, PutRunResult)
+    await world.runs.change_settings(POOL, "run", {"seed": 4}, None)
+    await world.runs.delete(POOL, "run", None)
+    kept = await world.use.store.answers.find(ONCE.scope, ONCE.key, PutRunResult)
     assert kept is not None
     assert kept.result == (made, RunPut.CREATED)

@@ -15,10 +15,10 @@ from bots_service.errors import (
     UnauthenticatedError,
     UnknownApiKeyError,
 )
-from bots_service.ports.keys import KeyRow, KeysInUse, Scope
+from bots_service.keys import KeyRow, KeysInUse, Scope
 from bots_service.storage.sql.keys import SqlKeys
-from bots_service.usecases.authenticate import ANYBODY, OPERATOR, REFRESH_S, Authenticate, Caller, KnownKeys, digest_of
-from bots_service.usecases.manage_keys import CreateKey, NewKey, RevokeKey
+from bots_service.access import ANYBODY, OPERATOR, REFRESH_S, Authenticate, Caller, KnownKeys, digest_of
+from bots_service.access import CreateKey, NewKey, RevokeKey
 from tests.usecases.world import World, until
 
 ADMIN = NewKey("root", frozenset({Scope.ADMIN}), ("*",))
@@ -342,13 +342,13 @@ def test_only_a_star_reaches_every_dataset():
 
 
 async def test_a_list_of_datasets_holds_only_those_that_the_caller_reaches(empty, monkeypatch):
-    monkeypatch.setattr("bots_service.usecases.describe.BATCH", 2)
+    monkeypatch.setattr("bots_service.runs.BATCH", 2)
     for name in ("a-1", "b-1", "b-2", "b-3", "a-2", "c", "a-3", "d"):
         await empty.import_pool(name)
     mine = Caller("k", frozenset({Scope.READ}), ("a-*", "d"))
 
     async def listed(caller: Caller, after: str, limit: int) -> list[str]:
-        return [row.name for row in await empty.use.list_datasets(caller, after, limit)]
+        return [row.name for row in await empty.runs.datasets_reached(caller, after, limit)]
 
     assert await listed(mine, "", 10) == ["a-1", "a-2", "a-3", "d"]
     assert await listed(mine, "", 4) == ["a-1", "a-2", "a-3", "d"]

@@ -11,10 +11,10 @@ from bots_service.core.arrays import frozen
 from bots_service.core.pool import Pool
 from bots_service.core.task_ids import TaskIds
 from bots_service.errors import UnknownRunError
-from bots_service.ports.hot import LeaseTtls
-from bots_service.ports.records import DatasetFacts, DatasetRow, OpenDataset
+from bots_service.records import LeaseTtls
+from bots_service.records import DatasetFacts, DatasetRow, OpenDataset
 from bots_service.retention import LEASE_S
-from bots_service.usecases.read_run import IDS_PER_LEASE, LeaseGroup, grouped
+from bots_service.insight import IDS_PER_LEASE, LeaseGroup, grouped
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, block, never, outcome, stream
 
@@ -66,8 +66,8 @@ async def test_the_tasks_of_a_selection_are_in_flight_until_its_lease_ends_or_th
 async def test_what_another_replica_leased_is_told_here(replicas: tuple[Replica, Replica]):
     one, other = replicas
     await in_flight(other)
-    await one.use.append_tasks(POOL, stream(block(40, 2)), never)
-    await one.use.retire_tasks(POOL, [f"t{task}" for task in range(40)], None)
+    await one.use.datasets.append(POOL, stream(block(40, 2)), never)
+    await one.use.datasets.retire(POOL, [f"t{task}" for task in range(40)], None)
     await one.select(2)
 
     count, (group,) = await in_flight(other)

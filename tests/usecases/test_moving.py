@@ -18,9 +18,9 @@ from bots_service.errors import (
     UnknownDatasetError,
     UnknownRunError,
 )
-from bots_service.ports.records import IdempotencyKey, RunRow
-from bots_service.usecases.begin_run import ForkFrom
-from bots_service.usecases.report_outcomes import Outcome, ReportRequest
+from bots_service.records import IdempotencyKey, RunRow
+from bots_service.runs import ForkFrom
+from bots_service.outcomes import Outcome, ReportRequest
 from tests.usecases.moving import copied, exported, imported, in_batches, live, rows, states
 from tests.usecases.test_predictions import predict
 from tests.usecases.test_pruning import pruner, reports
@@ -44,9 +44,9 @@ async def test_every_run_of_a_random_life_folds_to_the_same_elsewhere(empty: Wor
     await live(empty, seed)
     other = World.open(folder("other"), snapshot_every=7)
     await other.import_pool()
-    size = (await empty.parts.datasets.get(POOL)).facts.size
+    size = (await empty.use.store.datasets.get(POOL)).facts.size
     if size > TASKS:
-        await other.use.append_tasks(POOL, stream(block(TASKS, size - TASKS)), never)
+        await other.use.datasets.append(POOL, stream(block(TASKS, size - TASKS)), never)
     for run in await rows(empty):
         if run.head:
             await imported(other, await exported(empty, run.name), run.name)
@@ -60,14 +60,14 @@ async def test_every_run_of_a_random_life_folds_to_the_same_elsewhere(empty: Wor
 async def test_every_kind_of_entry_moves(world: World, other: World):
     for successes in (6, 9, 6):
         await world.report(*(outcome(f"t{task}", successes) for task in range(TASKS)))
-    await world.use.report_outcomes(ReportRequest(POOL, [outcome("t1")], age=2), None)
-    await world.use.change_settings(POOL, "default", {"mix": {"even": 1.0, "odd": 3.0}}, None)
+    await world.runs.report(ReportRequest(POOL, [outcome("t1")], age=2), None)
+    await world.runs.change_settings(POOL, "default", {"mix": {"even": 1.0, "odd": 3.0}}, None)
     selection = await world.select(2)
     ids = (await world.opened()).dataset.ids
     part = Outcome(ids[int(selection.tasks[0])], rewards=[1.0], group_size=4, tokens=7.0)
     await world.report(part, selection_id=selection.id)
     await world.report(Outcome("t1", status="aborted"), Outcome("t2", successes=1, trials=4, seconds=2.0))
-    await world.use.forget_tasks(POOL, "default", ["t5"], None)
+    await world.runs.forget_tasks(POOL, "default", ["t5"], None)
     await world.rewind(2)
     await world.report(outcome("t3"))
     await imported(other, await exported(world))
@@ -77,14 +77,14 @@ async def test_every_kind_of_entry_moves(world: World, other: World):
 async def test_a_fork_brings_the_journals_of_those_that_it_continues(world: World, other: World):
     await reports(world, 4)
     await world.rewind(2)
-    await world.use.put_run(POOL, "child", {"seed": 3}, ForkFrom("default", 2), None)
+    await world.runs.put(POOL, "child", {"seed": 3}, ForkFrom("default", 2), None)
     await reports(world, 3, run="child")
     selection = await world.select(1, "child")
     part = Outcome((await world.opened()).dataset.ids[int(selection.tasks[0])], rewards=[1.0, 0.0], group_size=4)
     for _ in range(2):  # the two are one group: they name one selection
         await world.report(part, run="child", selection_id=selection.id)
     await world.rewind(3, "child")
-    await world.use.put_run(POOL, "grandchild", {"target": 0.4}, ForkFrom("child"), None)
+    await world.runs.put(POOL, "grandchild", {"target": 0.4}, ForkFrom("child"), None)
     await reports(world, 2, first=5, run="grandchild")
     await reports(world, 1)  # of no matter: its ancestor's journal counts up to the fork
     for name in ("child", "grandchild"):
@@ -94,15 +94,15 @@ async def test_a_fork_brings_the_journals_of_those_that_it_continues(world: Worl
         await other.assert_is_a_replay(name)
         again = await imported(other, await exported(other, name), f"{name}-again")
         assert await states(other, again.name) == await states(other, name)
-    await world.use.put_run(POOL, "empty", {}, None, None)
-    await world.use.put_run(POOL, "of-nothing", {}, ForkFrom("empty"), None)
+    await world.runs.put(POOL, "empty", {}, None, None)
+    await world.runs.put(POOL, "of-nothing", {}, ForkFrom("empty"), None)
     await imported(other, await exported(world, "of-nothing"), "of-nothing")
     assert (await other.state("of-nothing")).step == 0
 
 
 async def test_an_export_needs_the_whole_journal(world: World, folder: Folder):
     await reports(world, 23)
-    await world.use.put_run(POOL, "child", {}, ForkFrom("default"), None)
+    await world.runs.put(POOL, "child", {}, ForkFrom("default"), None)
     await pruner(world)()
     for name in ("default", "child"):
         with pytest.raises(JournalIncompleteError, match="pruned up to entry 15; save the whole database"):
@@ -110,19 +110,19 @@ async def test_an_export_needs_the_whole_journal(world: World, folder: Folder):
     copy = copied(world, folder("copy"))
     assert encode_state(await copy.state("child")) == encode_state(await world.state("child"))
     await copy.close()
-    await world.use.delete_run(POOL, "default", None)
+    await world.runs.delete(POOL, "default", None)
     with pytest.raises(JournalIncompleteError, match="began from run 'default', which was deleted"):
         await exported(world, "child")
     await world.put_run("other")
-    await world.use.put_run(POOL, "of-other", {}, ForkFrom("other"), None)
-    await world.use.delete_run(POOL, "other", None)
+    await world.runs.put(POOL, "of-other", {}, ForkFrom("other"), None)
+    await world.runs.delete(POOL, "other", None)
     with pytest.raises(JournalIncompleteError, match="began from run 'other'"):
         await exported(world, "of-other")
 
 
 async def test_an_export_is_as_of_its_beginning(world: World, other: World):
     await reports(world, 3)
-    pieces = await world.use.export_run(POOL, "default")
+    pieces = await world.use.moves.export(POOL, "default")
     await reports(world, 2, first=3)
     await imported(other, b"".join([piece async for piece in pieces]))
     assert (await other.state()).seq == 3
@@ -130,24 +130,24 @@ async def test_an_export_is_as_of_its_beginning(world: World, other: World):
 
 async def test_an_export_of_a_run_that_is_deleted_meanwhile_ends_with_an_error(world: World):
     await reports(world, 3)
-    pieces = await world.use.export_run(POOL, "default")
-    await world.use.delete_run(POOL, "default", None)
+    pieces = await world.use.moves.export(POOL, "default")
+    await world.runs.delete(POOL, "default", None)
     with pytest.raises(BusyError, match="export again"):
         [piece async for piece in pieces]
 
 
 async def test_an_export_names_what_is_there(world: World):
     with pytest.raises(UnknownDatasetError):
-        await world.use.export_run("none", "default")
+        await world.use.moves.export("none", "default")
     with pytest.raises(UnknownRunError):
-        await world.use.export_run(POOL, "none")
+        await world.use.moves.export(POOL, "none")
 
 
 async def test_a_report_that_is_sent_again_after_the_move_counts_once(world: World, other: World):
     news = ReportRequest(POOL, [outcome("t1"), outcome("t2")])
-    first = await world.use.report_outcomes(news, IdempotencyKey("key", "fingerprint"))
+    first = await world.runs.report(news, IdempotencyKey("key", "fingerprint"))
     await imported(other, await exported(world))
-    again = await other.use.report_outcomes(news, IdempotencyKey("key", "fingerprint"))
+    again = await other.runs.report(news, IdempotencyKey("key", "fingerprint"))
     assert (again.duplicate, again.receipt) == (True, first.receipt)
 
 
@@ -220,7 +220,7 @@ async def test_a_journal_that_does_not_fold_is_refused_whole(
 ):
     await reports(world, 2)
     await world.rewind(1)
-    await world.use.forget_tasks(POOL, "default", ["t5"], None)
+    await world.runs.forget_tasks(POOL, "default", ["t5"], None)
     lines = [msgspec.json.decode(line) for line in (await exported(world)).splitlines()]
     change(lines[place])
     with pytest.raises(InvalidJournalError, match=said):
@@ -249,7 +249,7 @@ async def test_an_import_that_is_given_up_leaves_nothing(world: World, other: Wo
     async def is_staged() -> bool:
         return bool(other.sql("SELECT 1 FROM runs WHERE name = 'staged'"))
 
-    task = asyncio.create_task(other.use.import_run(POOL, "default", endless(), never))
+    task = asyncio.create_task(other.use.moves.import_lines(POOL, "default", endless(), never))
     await until(is_staged)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

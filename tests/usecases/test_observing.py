@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 from bots_service.core.coverage import coverage
 from bots_service.core.outlook import outlook
 from bots_service.errors import StorageUnavailableError
-from bots_service.ports.hot import KnownState
+from bots_service.records import KnownState
 from bots_service.usecases import observe_runs as look_at_run
-from bots_service.usecases.observe_runs import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
+from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
 from tests.usecases.world import POOL, Later, World, outcome
 
 
@@ -107,11 +107,11 @@ async def test_a_run_that_is_deleted_during_a_look_leaves_nothing(
     leased, loop = leases.leased, asyncio.get_running_loop()
 
     async def deleted_before(run):
-        await watched.use.delete_run(POOL, "default", None)
+        await watched.runs.delete(POOL, "default", None)
         return await leased(run)
 
     def deleted_during(*arguments):
-        asyncio.run_coroutine_threadsafe(watched.use.delete_run(POOL, "default", None), loop).result(30)
+        asyncio.run_coroutine_threadsafe(watched.runs.delete(POOL, "default", None), loop).result(30)
         return outlook(*arguments)
 
     if moment.startswith("before"):
@@ -132,7 +132,7 @@ async def test_what_can_not_be_seen_stays_as_it_was(watched: World, monkeypatch:
 
     await watched.report(outcome("t1"))
     with monkeypatch.context() as without_sql:
-        without_sql.setattr(watched.parts.journal, "head", away)
+        without_sql.setattr(watched.use.store.journal, "head", away)
         await watched.use.observe_runs.once()
     assert watched.shown("step") == 1
     await watched.use.observe_runs.once()  # it tries again at once
@@ -142,7 +142,7 @@ async def test_what_can_not_be_seen_stays_as_it_was(watched: World, monkeypatch:
 async def test_a_pool_whose_tasks_are_all_retired_has_no_outlook(watched: World):
     await watched.report(outcome("t1"))
     ids = (await watched.opened()).dataset.ids
-    await watched.use.retire_tasks(POOL, [ids[number] for number in range(len(ids))], None)
+    await watched.use.datasets.retire(POOL, [ids[number] for number in range(len(ids))], None)
     await watched.use.observe_runs.once()
     assert math.isnan(watched.shown("uniform_effective_task_ratio") or 0.0)
 
@@ -150,7 +150,7 @@ async def test_a_pool_whose_tasks_are_all_retired_has_no_outlook(watched: World)
 async def test_it_tells_how_a_run_chooses_and_no_longer_how_it_did(watched: World):
     await watched.report(outcome("t1"))
     for strategy, before in (("thompson", "uniform"), ("uniform", "thompson")):
-        await watched.use.change_settings(POOL, "default", {"strategy": strategy}, None)
+        await watched.runs.change_settings(POOL, "default", {"strategy": strategy}, None)
         await watched.report(outcome("t1"))
         await watched.use.observe_runs.once()
         assert watched.shown("run_info", strategy=strategy) == 1
@@ -159,7 +159,7 @@ async def test_it_tells_how_a_run_chooses_and_no_longer_how_it_did(watched: Worl
 
 async def test_a_run_that_comes_back_is_shown_whole_again(watched: World):
     await watched.report(outcome("t1"))
-    at_work = watched.parts.at_work
+    at_work = watched.use.at_work
     for _ in range(2):
         await watched.use.observe_runs.once()
         for name in ("step", "uniform_effective_task_ratio"):
@@ -177,7 +177,7 @@ async def test_a_run_that_goes_while_another_is_looked_at_is_left_out(watched: W
 
     async def deleting(run):
         looks.append(run.name)
-        await watched.use.delete_run(POOL, "other", None)
+        await watched.runs.delete(POOL, "other", None)
         return await leased(run)
 
     monkeypatch.setattr(leases, "leased", deleting)
@@ -196,7 +196,7 @@ class Clock:
 @pytest.mark.parametrize("took_s", [0.0, 0.5, 30.0])
 async def test_looking_takes_no_more_than_a_twentieth_of_the_time(watched: World, took_s: float):
     clock, rounds = Clock(), []
-    at_work = watched.parts.at_work
+    at_work = watched.use.at_work
     observing = ObserveRuns(watched.use.look_at_run, at_work, clock=clock)
 
     def last_used() -> dict[tuple[str, str], float]:

@@ -8,7 +8,7 @@ import pytest
 
 from bots_service.core.belief.tracker import TrackerBelief
 from bots_service.errors import DatasetExistsError
-from bots_service.ports.records import DatasetFacts
+from bots_service.records import DatasetFacts
 from tests.usecases.moving import exported, imported
 from tests.usecases.world import POOL, World, block, never, outcome, stream
 
@@ -34,7 +34,7 @@ async def offset_tags(world: World, name: str = POOL) -> tuple[str, ...]:
 async def test_a_new_dataset_chooses_its_offset_tags_and_an_append_keeps_them(empty: World):
     await empty.import_pool(POOL, block(0, TASKS))
     assert await offset_tags(empty) == ("even", "odd")
-    row, _ = await empty.use.append_tasks(POOL, stream(block(TASKS, 400 - TASKS)), never)
+    row, _ = await empty.use.datasets.append(POOL, stream(block(TASKS, 400 - TASKS)), never)
     assert row.facts.tags["rare"] == 40  # enough by now, and too late
     assert row.facts.offset_tags == ("even", "odd")
     await empty.import_pool("whole", block(0, 400))
@@ -43,7 +43,7 @@ async def test_a_new_dataset_chooses_its_offset_tags_and_an_append_keeps_them(em
 
 async def test_every_process_numbers_the_profiles_alike(empty: World):
     await empty.import_pool(POOL, block(0, TASKS))
-    await empty.use.append_tasks(POOL, stream(block(TASKS, 50)), never)
+    await empty.use.datasets.append(POOL, stream(block(TASKS, 50)), never)
     mine, theirs = [(await world.opened()).dataset for world in (empty, empty.beside())]
     assert theirs.row.facts == mine.row.facts
     assert theirs.pool.offset_tags == mine.pool.offset_tags == ("even", "odd")
@@ -55,7 +55,7 @@ async def test_every_process_numbers_the_profiles_alike(empty: World):
 
 async def test_retiring_a_task_leaves_the_offset_tags(empty: World):
     await empty.import_pool(POOL, block(0, TASKS))
-    await empty.use.retire_tasks(POOL, [f"t{task}" for task in range(0, TASKS, 2)], None)
+    await empty.use.datasets.retire(POOL, [f"t{task}" for task in range(0, TASKS, 2)], None)
     pool = (await empty.opened()).dataset.pool
     assert pool.offset_tags == ("even", "odd")
     assert len(pool.retired) == TASKS / 2
@@ -75,7 +75,7 @@ async def test_what_is_solved_under_one_tag_lifts_untried_tasks_of_that_tag(empt
     appended = block(0, 2)  # the same pass rates under either tag
     appended.references[:] = 0.5
     appended.ids[:] = ["new-even", "new-odd"]
-    await empty.use.append_tasks(POOL, stream(appended), never)
+    await empty.use.datasets.append(POOL, stream(appended), never)
     pool = (await empty.opened("tracked")).dataset.pool
     beliefs = state.belief.distributions(pool, np.array([TASKS, TASKS + 1], np.int32))
     assert beliefs.location[0] - beliefs.location[1] == pytest.approx(even - odd, abs=1e-12)
@@ -85,7 +85,7 @@ async def test_a_run_of_the_same_tasks_with_other_offset_tags_is_refused(empty: 
     await empty.import_pool(POOL, block(0, TASKS))
     await empty.report(outcome("t1"))
     await other.import_pool(POOL, block(0, 10))  # too few tasks for any offset tag
-    await other.use.append_tasks(POOL, stream(block(10, TASKS - 10)), never)
+    await other.use.datasets.append(POOL, stream(block(10, TASKS - 10)), never)
     mine, theirs = [await facts_of(world) for world in (empty, other)]
     assert (mine.digest, theirs.offset_tags) == (theirs.digest, ())
     with pytest.raises(DatasetExistsError, match="offset_tags is"):

@@ -9,13 +9,13 @@ from structlog.testing import capture_logs
 from bots_service.core.outlook import outlook, rollouts_of
 from bots_service.errors import StorageUnavailableError, UnknownRunError
 from bots_service.usecases import observe_runs as look_at_run
-from bots_service.usecases.begin_run import ForkFrom
-from bots_service.usecases.observe_runs import SPACING, is_due
+from bots_service.runs import ForkFrom
+from bots_service.observing import SPACING, is_due
 from tests.usecases.world import POOL, World, outcome
 
 
 async def steps(world: World, points: int = 2000, run: str = "default") -> list[int]:
-    return [one.step for one in await world.use.read_outlooks(POOL, run, points)]
+    return [one.step for one in await world.use.insight.outlooks(POOL, run, points)]
 
 
 async def test_an_outlook_is_kept_for_each_step_that_is_seen(watched: World):
@@ -27,7 +27,7 @@ async def test_an_outlook_is_kept_for_each_step_that_is_seen(watched: World):
         assert state.step == step
         expected.append(outlook(state.belief, pool, rollouts_of(state)))
         await watched.report(outcome("t1", step), outcome("t2", 16 - step))
-    kept = await watched.use.read_outlooks(POOL, "default", 2000)
+    kept = await watched.use.insight.outlooks(POOL, "default", 2000)
     assert [(one.seq, one.step) for one in kept] == [(step, step) for step in range(4)]
     for one, then in zip(kept, expected, strict=True):
         assert then is not None
@@ -58,7 +58,7 @@ async def test_a_rewind_hides_what_came_after_its_step_and_nothing_is_removed(wa
     await watched.rewind(1)
     await watched.report(outcome("t1"))
     await watched.use.observe_runs.once()
-    kept = await watched.use.read_outlooks(POOL, "default", 2000)
+    kept = await watched.use.insight.outlooks(POOL, "default", 2000)
     assert [(one.seq, one.step) for one in kept] == [(1, 1), (5, 2)]
     assert watched.sql("SELECT seq FROM outlooks ORDER BY seq") == [(1,), (2,), (3,), (5,)]
 
@@ -70,7 +70,7 @@ async def test_a_step_that_is_reached_anew_after_a_rewind_is_kept_anew(watched: 
     await watched.rewind(1)
     await watched.report(outcome("t1"))
     await watched.use.observe_runs.once()
-    kept = await watched.use.read_outlooks(POOL, "default", 2000)
+    kept = await watched.use.insight.outlooks(POOL, "default", 2000)
     assert [(one.seq, one.step) for one in kept] == [(4, 2)]
 
 
@@ -85,7 +85,7 @@ async def test_a_forked_run_has_none_from_before_it(watched: World):
     for _ in range(2):
         await watched.report(outcome("t1"))
         await watched.use.observe_runs.once()
-    await watched.use.put_run(POOL, "child", {}, ForkFrom("default", 2), None)
+    await watched.runs.put(POOL, "child", {}, ForkFrom("default", 2), None)
     assert await steps(watched, run="child") == []
     await watched.select(1, "child")
     await watched.use.observe_runs.once()
@@ -98,7 +98,7 @@ async def test_what_could_not_be_kept_is_kept_at_the_next_look(watched: World, m
 
     await watched.report(outcome("t1"))
     with monkeypatch.context() as without_sql:
-        without_sql.setattr(watched.parts.outlooks, "keep", away)
+        without_sql.setattr(watched.use.store.outlooks, "keep", away)
         await watched.use.observe_runs.once()
     assert watched.shown("step") == 1
     assert await steps(watched) == []
@@ -108,7 +108,7 @@ async def test_what_could_not_be_kept_is_kept_at_the_next_look(watched: World, m
 
 async def test_outlooks_of_an_unknown_run_are_refused(watched: World):
     with pytest.raises(UnknownRunError):
-        await watched.use.read_outlooks(POOL, "nobody", 10)
+        await watched.use.insight.outlooks(POOL, "nobody", 10)
 
 
 def test_a_long_run_keeps_fewer_and_a_young_one_or_a_rewound_one_each():

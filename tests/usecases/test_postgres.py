@@ -8,11 +8,11 @@ import pytest
 
 from bots_service.core.codec import encode_state
 from bots_service.errors import BusyError
-from bots_service.ports.records import IdempotencyKey
+from bots_service.records import IdempotencyKey
 from bots_service.settings import Settings
 from bots_service.storage.postgres import PostgresDatabase
-from bots_service.usecases.prune import PrunedRun
-from bots_service.usecases.report_outcomes import ReportRequest
+from bots_service.prune import PrunedRun
+from bots_service.outcomes import ReportRequest
 from tests.usecases.moving import exported, histories, imported, live, rows, states
 from tests.usecases.test_pruning import pruner, reports
 from tests.usecases.world import POOL, World, outcome
@@ -33,11 +33,11 @@ async def shared(postgres_url: str, tmp_path: Path) -> AsyncIterator[World]:
 async def test_a_run_moves_there_and_back(world: World, shared: World):
     news = ReportRequest(POOL, [outcome("t1"), outcome("t2")])
     await shared.import_pool()
-    first = await world.use.report_outcomes(news, IdempotencyKey("key", "fingerprint"))
+    first = await world.runs.report(news, IdempotencyKey("key", "fingerprint"))
     await world.rewind(0)
     await reports(world, 3)
     await imported(shared, await exported(world))
-    again = await shared.use.report_outcomes(news, IdempotencyKey("key", "fingerprint"))
+    again = await shared.runs.report(news, IdempotencyKey("key", "fingerprint"))
     assert (again.duplicate, again.receipt) == (True, first.receipt)
     assert await states(shared, "default") == await states(world, "default")
     await imported(world, await exported(shared), "back")
@@ -56,7 +56,7 @@ async def test_pruning_leaves_states_histories_and_later_reports_as_they_were(em
     ]
     assert told[0] == told[1]
     for row in await rows(shared):
-        begins = await shared.parts.journal.begins(row)
+        begins = await shared.use.store.journal.begins(row)
         assert await states(shared, row.name) == (await states(empty, row.name))[begins:]
         for world in (shared, empty):
             await reports(world, 8, first=900, run=row.name)
@@ -75,7 +75,7 @@ async def test_one_replica_at_a_time_prunes(shared: World, postgres_url: str):
 
 
 async def test_dead_uploads_and_old_answers_go(shared: World, postgres_url: str):
-    await shared.parts.datasets.stage()
+    await shared.use.store.datasets.stage()
     with psycopg.connect(postgres_url, autocommit=True) as direct:
         direct.execute("UPDATE datasets SET created_at = 1")
         direct.execute("INSERT INTO answers VALUES ('PUT /x', 'old', 'f', 'null', 1.0)")

@@ -13,8 +13,8 @@ from bots_service.errors import (
     UnknownPredictionsError,
     UnknownRunError,
 )
-from bots_service.ports.records import PredictionBlock
-from bots_service.usecases.begin_run import ForkFrom
+from bots_service.records import PredictionBlock
+from bots_service.runs import ForkFrom
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
 
 RATES = {f"t{number}": number % 5 / 4 for number in range(30)}  # the last ten tasks have none
@@ -26,7 +26,7 @@ async def blocks(*parts: dict[str, float]) -> AsyncIterator[PredictionBlock]:
 
 
 async def predict(world: World, name: str = "probe", *parts: dict[str, float]) -> None:
-    await world.use.put_predictions(POOL, name, blocks(*(parts or (RATES,))), never)
+    await world.use.datasets.put_predictions(POOL, name, blocks(*(parts or (RATES,))), never)
 
 
 async def names(world: World, run: str = "default") -> list[str]:
@@ -70,11 +70,11 @@ async def test_predictions_that_nobody_knows_any_more_are_dropped(world: World):
     await predict(world)
     await predict(world, "probe", {"t1": 0.5})
     assert len(world.sql("SELECT digest FROM predictions")) == 1
-    row = await world.use.drop_predictions(POOL, "probe", None)
+    row = await world.use.datasets.drop_predictions(POOL, "probe", None)
     assert row.facts.predictions == ()
     assert (world.sql("SELECT digest FROM predictions"), await names(world)) == ([], [])
     with pytest.raises(UnknownPredictionsError, match="no predictions 'probe'"):
-        await world.use.drop_predictions(POOL, "probe", None)
+        await world.use.datasets.drop_predictions(POOL, "probe", None)
 
 
 async def test_a_replica_that_knew_an_empty_run_sees_its_new_predictions(world: World):
@@ -82,18 +82,18 @@ async def test_a_replica_that_knew_an_empty_run_sees_its_new_predictions(world: 
     there = world.beside()
     stale = await there.opened()
     await predict(world, "probe", {"t1": 0.5})
-    there.parts.open_datasets.invalidate(POOL)
+    there.use.datasets.invalidate(POOL)
     await there.select(2)
     assert (await there.opened()).row.predictions != stale.row.predictions
     with pytest.raises(UnknownRunError):
-        await there.parts.datasets.predictions(stale.row.dataset_id, stale.row.predictions)
+        await there.use.store.datasets.predictions(stale.row.dataset_id, stale.row.predictions)
 
 
 async def test_a_fork_keeps_what_its_run_knows(world: World):
     await world.report(outcome("t0"), outcome("t1", 16.0))
     await world.report(outcome("t2", 0.0))
     await predict(world)
-    await world.use.put_run(POOL, "fork", {}, ForkFrom("default"), None)
+    await world.runs.put(POOL, "fork", {}, ForkFrom("default"), None)
     assert await names(world, "fork") == []
     await world.report(outcome("t5"), run="fork")
     await world.assert_is_a_replay("fork")
@@ -101,7 +101,7 @@ async def test_a_fork_keeps_what_its_run_knows(world: World):
 
 async def test_what_a_run_believes_of_tried_tasks_becomes_predictions(world: World):
     await world.report(outcome("t0", 16.0), outcome("t1", 0.0))
-    await world.use.put_predictions_of_run(POOL, "default", "first", None, None)
+    await world.runs.put_predictions(POOL, "default", "first", None, None)
     await world.put_run("next")
     pool, state = (await world.opened("next")).dataset.pool, await world.state()
     rates = pool.predictions[pool.profile_of, 0]
@@ -111,14 +111,14 @@ async def test_what_a_run_believes_of_tried_tasks_becomes_predictions(world: Wor
     np.testing.assert_array_equal(rates[:2], np.rint(means * 16) / 16)
     await world.put_run("untried")
     with pytest.raises(InvalidTasksError):
-        await world.use.put_predictions_of_run(POOL, "untried", "nothing", None, None)
+        await world.runs.put_predictions(POOL, "untried", "nothing", None, None)
 
 
 async def test_appended_and_retired_tasks_change_nothing_of_what_is_known(world: World):
     await predict(world)
     await world.report(outcome("t0"))
-    await world.use.append_tasks(POOL, stream(block(TASKS, 3)), never)
-    await world.use.retire_tasks(POOL, ["t3"], None)
+    await world.use.datasets.append(POOL, stream(block(TASKS, 3)), never)
+    await world.use.datasets.retire(POOL, ["t3"], None)
     pool = (await world.opened()).dataset.pool
     assert (len(pool), pool.retired.tolist()) == (TASKS + 3, [3])
     assert np.isnan(pool.predictions[pool.profile_of[TASKS:], 0]).all()
@@ -148,7 +148,7 @@ async def test_an_id_twice_in_one_block_is_refused(world: World):
         yield PredictionBlock(["t0", "t0"], np.array([0.5, 0.5]))
 
     with pytest.raises(InvalidTasksError):
-        await world.use.put_predictions(POOL, "probe", twice(), never)
+        await world.use.datasets.put_predictions(POOL, "probe", twice(), never)
 
 
 async def test_a_dataset_has_few_predictions(world: World):
@@ -168,13 +168,13 @@ async def test_of_two_changes_at_once_one_is_refused(world: World):
         yield PredictionBlock(["t0"], np.array([0.5]))
 
     with pytest.raises(BusyError):
-        await there.use.put_predictions(POOL, "other", late(), never)
+        await there.use.datasets.put_predictions(POOL, "other", late(), never)
     await predict(there, "other")
     assert await names(world) == ["probe", "other"]
 
 
 async def test_views_of_a_dataset_are_few_and_counted(world: World):
-    open_datasets = world.parts.open_datasets
+    open_datasets = world.use.datasets
     for number in range(9):
         await predict(world, "probe", {"t1": 0.5, "t2": number / 16})
         await world.put_run(f"r{number}")
@@ -189,5 +189,5 @@ async def test_views_of_a_dataset_are_few_and_counted(world: World):
 async def test_a_deleted_default_run_sees_the_predictions_again(world: World):
     await predict(world)
     await world.report(outcome("t0"))
-    await world.use.delete_run(POOL, "default", None)
+    await world.runs.delete(POOL, "default", None)
     assert await names(world) == ["probe"]

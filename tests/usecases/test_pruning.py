@@ -12,9 +12,9 @@ from bots_service.core.codec import encode_state
 from bots_service.core.entries import Rewind
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, StorageUnavailableError, UnknownStepError
-from bots_service.ports.records import NewEntry, RunRow
-from bots_service.usecases.begin_run import ForkFrom
-from bots_service.usecases.prune import Prune, PrunedRun
+from bots_service.records import NewEntry, RunRow
+from bots_service.runs import ForkFrom
+from bots_service.prune import Prune, PrunedRun
 from tests.sizes import size
 from tests.usecases.moving import copied, histories, live, rows, states
 from tests.usecases.ports import Port
@@ -71,7 +71,7 @@ async def test_states_histories_and_later_reports_are_the_same_as_without(
     empty = await empty.reopened()
     assert await histories(empty) == await histories(whole)
     for row in await rows(empty):
-        begins = await empty.parts.journal.begins(row)
+        begins = await empty.use.store.journal.begins(row)
         assert await states(empty, row.name) == (await states(whole, row.name))[begins:]
         for world in (empty, whole):
             await reports(world, 8, first=900, run=row.name)
@@ -93,7 +93,7 @@ async def test_the_journal_lists_what_is_left(world: World):
     await reports(world, 14, first=12)
     pruned = (await pruner(world)())[0].seq
     assert pruned > 13
-    listed = await world.use.read_journal(POOL, "default", None, 100)
+    listed = await world.use.insight.entries(POOL, "default", None, 100)
     left = [seq for seq in range(27, 0, -1) if seq > pruned or seq == 13]  # a rewind stays
     assert [logged.seq for logged in listed] == left
     assert [logged.is_hidden for logged in listed] == [9 <= seq <= 12 for seq in left]
@@ -107,7 +107,7 @@ async def test_what_was_pruned_is_refused_by_name(world: World):
         with pytest.raises(UnknownStepError, match=said):
             await world.rewind(step)
         with pytest.raises(UnknownStepError, match=said):
-            await world.use.put_run(POOL, f"fork-{step}", {}, ForkFrom("default", step), None)
+            await world.runs.put(POOL, f"fork-{step}", {}, ForkFrom("default", step), None)
     assert (await world.state()).seq == 23
     await reports(world, 1, first=23)
 
@@ -139,7 +139,7 @@ async def test_what_a_kept_rewind_goes_back_to_is_kept(world: World):
     await reports(world, 8, first=12)
     assert await pruner(world)() == [PrunedRun(POOL, "default", 14, 15)]
     assert entries(world) == [13, *range(16, 22)]
-    assert [one.receipt.seq for one in await world.use.read_history(POOL, "default", 0, 100)] == [
+    assert [one.receipt.seq for one in await world.use.insight.steps(POOL, "default", 0, 100)] == [
         1,
         2,
         3,
@@ -176,8 +176,8 @@ async def test_damaged_states_stand_for_nothing(world: World):
 async def test_without_a_second_intact_state_nothing_goes(world: World):
     await reports(world, 23)
     world.sql("UPDATE journal SET created_at = created_at + ? WHERE seq > 17", 90 * DAY_S)
-    await world.use.take_snapshot(POOL, "default", None)
-    stored = [row.seq for row in await world.use.take_snapshot.page(POOL, "default", 0, 100)]
+    await world.runs.take_snapshot(POOL, "default", None)
+    stored = [row.seq for row in await world.runs.snapshots(POOL, "default", 0, 100)]
     world.sql("UPDATE snapshots SET blob = substr(blob, 1, 40) WHERE seq < 20")
     assert stored[-2:] == [20, 23]
     assert await pruner(world)() == []
@@ -218,12 +218,12 @@ async def test_a_rewind_that_was_asked_for_before_pruning_is_refused_after(world
     await reports(world, 23)
     await pruner(world)()
     with pytest.raises(BusyError, match="pruned meanwhile"):
-        await world.parts.journal.append(await world.row(), NewEntry(Rewind(4, 4), 3))
+        await world.use.store.journal.append(await world.row(), NewEntry(Rewind(4, 4), 3))
 
 
 async def test_what_changed_since_it_was_looked_at_is_not_covered(world: World):
     await reports(world, 23)
-    row, retention = await world.row(), world.parts.retention
+    row, retention = await world.row(), world.use.store.retention
     assert not await retention.truncate(row, 14)  # no state is stored there
     assert not await retention.truncate(replace(row, uid="0" * 16), 15)
     assert not await retention.truncate(replace(row, id=99), 15)
@@ -236,7 +236,7 @@ async def test_a_run_that_is_deleted_meanwhile_is_left_alone(world: World):
 
     class Deleted(Port):
         async def begins(self, run: RunRow) -> int:
-            await world.use.delete_run(POOL, run.name, None)
+            await world.runs.delete(POOL, run.name, None)
             begins: int = await self.real.begins(run)
             return begins
 
@@ -247,27 +247,27 @@ async def test_a_run_that_is_deleted_meanwhile_is_left_alone(world: World):
 
 async def test_an_earlier_turn_that_was_cut_short_is_finished(world: World):
     await reports(world, 23)
-    assert await world.parts.retention.truncate(await world.row(), 15)
+    assert await world.use.store.retention.truncate(await world.row(), 15)
     assert entries(world) == list(range(1, 24))
     assert await pruner(world, days_later=0.0)() == [PrunedRun(POOL, "default", 15, 15)]
 
 
 async def test_stored_states_that_were_asked_for_stay(world: World):
     await reports(world, 7)
-    await world.use.take_snapshot(POOL, "default", None)
+    await world.runs.take_snapshot(POOL, "default", None)
     await reports(world, 16, first=7)
     await pruner(world)()
-    assert [row.seq for row in await world.use.take_snapshot.page(POOL, "default", 0, 100)] == [7, 15, 20]
-    await world.parts.snapshots.drop(await world.row(), [15, 20])
-    assert [row.seq for row in await world.use.take_snapshot.page(POOL, "default", 0, 100)] == [7, 15]
+    assert [row.seq for row in await world.runs.snapshots(POOL, "default", 0, 100)] == [7, 15, 20]
+    await world.use.store.snapshots.drop(await world.row(), [15, 20])
+    assert [row.seq for row in await world.runs.snapshots(POOL, "default", 0, 100)] == [7, 15]
 
 
 async def test_old_answers_and_dead_uploads_go(world: World):
-    await world.parts.datasets.stage()
-    stage = await world.parts.datasets.stage()
+    await world.use.store.datasets.stage()
+    stage = await world.use.store.datasets.stage()
     world.sql("INSERT INTO answers VALUES ('PUT /x', 'old', 'f', 'null', 1.0), ('PUT /x', 'new', 'f', 'null', 1e11)")
     world.sql("UPDATE datasets SET created_at = 1 WHERE id = ?", stage)
-    transfers = world.parts.transfers
+    transfers = world.use.store.transfers
     await reports(world, 3)
     run = await transfers.add_run(stage, RunSettings(), ())
     await transfers.add_entries(run, await transfers.entries(await world.row(), 0, 3))

@@ -12,12 +12,12 @@ from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
 from bots_service.engine import live_runs as live_module
 from bots_service.engine.catch_up import CatchUp
-from bots_service.engine.open_runs import OpenRun
+from bots_service.datasets import OpenRun
 from bots_service.errors import UnknownStepError
-from bots_service.ports.hot import LeaseResult, PublishedState, PublishResult
-from bots_service.ports.records import NewEntry, RunRow
+from bots_service.records import LeaseResult, PublishedState, PublishResult
+from bots_service.records import NewEntry, RunRow
 from bots_service.usecases import select_tasks as select_module
-from bots_service.usecases.report_outcomes import ReportRequest
+from bots_service.outcomes import ReportRequest
 from tests.servers import RedisServer
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, outcome
@@ -64,7 +64,7 @@ async def test_a_report_that_others_can_not_see_says_so_whatever_other_requests_
     monkeypatch.setattr(states, "publish", cut_off)
     monkeypatch.setattr(leases, "release", while_others_look)
     news = ReportRequest(POOL, [outcome("t2")])
-    assert (await here.use.report_outcomes(news, None)).degraded
+    assert (await here.runs.report(news, None)).degraded
 
 
 async def test_reports_are_acknowledged_although_the_shared_store_is_wiped_before_every_publication(
@@ -81,7 +81,7 @@ async def test_reports_are_acknowledged_although_the_shared_store_is_wiped_befor
             client.flushall()
         return await publish(run, state, token)
 
-    journal, read = here.parts.journal, list[int]()
+    journal, read = here.use.store.journal, list[int]()
     after = journal.after
 
     async def watched(*arguments: Any, **options: Any) -> list[Entry]:
@@ -91,7 +91,7 @@ async def test_reports_are_acknowledged_although_the_shared_store_is_wiped_befor
 
     with monkeypatch.context() as wiping:
         wiping.setattr(here.parts.states, "publish", wiped_before)
-        calls = (here.use.report_outcomes(ReportRequest(POOL, [outcome(f"t{task}")]), None) for task in range(1, 9))
+        calls = (here.runs.report(ReportRequest(POOL, [outcome(f"t{task}")]), None) for task in range(1, 9))
         async with asyncio.timeout(30):
             reported = await asyncio.gather(*calls)
             wiping.setattr(journal, "after", watched)
@@ -156,7 +156,7 @@ async def test_a_history_has_no_hole_while_another_replica_keeps_what_it_folded(
     here, there = replicas
     for task in range(2):
         await here.report(outcome(f"t{task}"))
-    journal = there.parts.journal
+    journal = there.use.store.journal
     keep, mend = journal.keep_receipts, CatchUp.repair_receipts
 
     async def slow_with_the_third(run: RunRow, receipts: list[Receipt]) -> None:
@@ -166,12 +166,12 @@ async def test_a_history_has_no_hole_while_another_replica_keeps_what_it_folded(
         state = await mend(self, run)
         for task in range(2, 4):
             await there.report(outcome(f"t{task}"))
-        await there.parts.live(run.row.id).settled()
+        await there.use.live(run.row.id).settled()
         return state
 
     monkeypatch.setattr(journal, "keep_receipts", slow_with_the_third)
     with monkeypatch.context() as patched:
         patched.setattr(CatchUp, "repair_receipts", then_others_report)
-        steps = await here.use.read_history(POOL, "default", 0, 10)
+        steps = await here.use.insight.steps(POOL, "default", 0, 10)
     assert [step.receipt.step for step in steps] == [1, 2]
-    assert [step.receipt.step for step in await here.use.read_history(POOL, "default", 0, 10)] == [1, 2, 3, 4]
+    assert [step.receipt.step for step in await here.use.insight.steps(POOL, "default", 0, 10)] == [1, 2, 3, 4]

@@ -16,33 +16,33 @@ async def train(world: World) -> None:
 
 
 async def test_a_curve_has_as_many_points_as_wanted_and_the_last_may_hold_fewer_steps(world: World):
-    assert await world.use.read_curve(POOL, "default", 10) == []
+    assert await world.use.insight.curve(POOL, "default", 10) == []
     await train(world)
-    points = await world.use.read_curve(POOL, "default", 3)
+    points = await world.use.insight.curve(POOL, "default", 3)
     assert [(point.first_step, point.last_step) for point in points] == [(1, 2), (3, 4), (5, 5)]
     assert [(point.reported, point.effective) for point in points] == [(4, 1), (4, 1), (2, 0)]
-    assert len(await world.use.read_curve(POOL, "default", 10)) == len(SOLVED)
+    assert len(await world.use.insight.curve(POOL, "default", 10)) == len(SOLVED)
 
 
 async def test_a_calibration_is_the_sum_over_the_last_steps_with_outcomes(world: World):
-    assert (await world.use.read_calibration(POOL, "default", 5))[0] == 0
+    assert (await world.use.insight.calibration(POOL, "default", 5))[0] == 0
     await train(world)
     await world.report(close_step=True)
-    shown, sums = await world.use.read_calibration(POOL, "default", 4)
+    shown, sums = await world.use.insight.calibration(POOL, "default", 4)
     assert shown == 3  # the newest step has no outcome
     assert sum(sums.rollouts) == 3 * 2 * 16.0
     assert sum(sums.solved) == sum(SOLVED[2:]) + 3 * 16.0
-    history = await world.use.read_history(POOL, "default", 2, 3)
+    history = await world.use.insight.steps(POOL, "default", 2, 3)
     kept = [one.receipt.calibration for one in history]
     assert sums.predicted == pytest.approx(np.sum([one.predicted for one in kept if one], axis=0))
 
 
 async def test_tags_are_read_over_the_last_steps_and_compared_with_those_before(world: World):
-    empty = await world.use.read_tags(POOL, "default", 2)
+    empty = await world.use.insight.tags(POOL, "default", 2)
     assert (empty.first_step, empty.last_step) == (0, 0)
     assert {row.tag: row.tasks for row in empty.tags} == {"even": TASKS // 2, "odd": TASKS // 2, "rare": 4}
     await train(world)
-    table = await world.use.read_tags(POOL, "default", 2)
+    table = await world.use.insight.tags(POOL, "default", 2)
     assert (table.first_step, table.last_step) == (4, 5)
     rows = {row.tag: row for row in table.tags}
     assert (rows["odd"].reported, rows["odd"].effective, rows["odd"].mean_pass_rate) == (2, 1, 0.75)

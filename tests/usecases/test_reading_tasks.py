@@ -10,7 +10,7 @@ from bots_service.errors import (
     InvalidInputError,
     InvalidTasksError,
 )
-from bots_service.usecases.read_tasks import Query
+from bots_service.insight import TaskQuery as Query
 from tests.core.pools import beta_parameters
 from tests.usecases.world import POOL, TASKS, World, outcome
 
@@ -19,7 +19,7 @@ async def all_pages(world: World, query: dict, limit: int) -> list[int]:
     tasks: list[int] = []
     after = None
     while True:
-        page = await world.use.read_tasks(POOL, "default", Query(**query, after=after, limit=limit))
+        page = await world.use.insight.tasks(POOL, "default", Query(**query, after=after, limit=limit))
         assert len(page.table.tasks) <= limit
         tasks += page.table.tasks.tolist()
         if page.next is None:
@@ -34,7 +34,7 @@ async def test_walking_all_pages_visits_each_task_once_in_order(world: World, be
     await world.put_run("default", belief=belief)
     for step in range(3):  # most tasks stay tied with the others of their profile
         await world.report(*(outcome(f"t{task}", 8) for task in range(step, 12, 3)))
-    await world.use.retire_tasks(POOL, ["t2", "t30"], None)
+    await world.use.datasets.retire(POOL, ["t2", "t30"], None)
     state, pool = await world.state(), (await world.opened()).dataset.pool
     everyone = np.setdiff1d(np.arange(TASKS, dtype=np.int32), pool.retired)
     believed = state.belief.distributions(pool, everyone)
@@ -58,11 +58,11 @@ async def test_walking_all_pages_visits_each_task_once_in_order(world: World, be
 
 
 async def test_tasks_are_found_by_tag_and_by_id(world: World):
-    await world.use.retire_tasks(POOL, ["t11"], None)
+    await world.use.datasets.retire(POOL, ["t11"], None)
     assert await all_pages(world, {"tag": "rare"}, 2) == [1, 21, 31]
     assert await all_pages(world, {"ids": ("t21", "t2", "t11", "t21")}, 10) == [2, 21]
     assert await all_pages(world, {"ids": ("t21", "t2"), "tag": "rare"}, 10) == [21]
-    await world.use.retire_tasks(POOL, ["t1", "t21", "t31"], None)
+    await world.use.datasets.retire(POOL, ["t1", "t21", "t31"], None)
     assert await all_pages(world, {"tag": "rare"}, 2) == []
     for wrong, where in (
         (Query(sort="--mean"), ("query", "sort")),
@@ -70,15 +70,15 @@ async def test_tasks_are_found_by_tag_and_by_id(world: World):
         (Query(tag="none"), ("query", "tag")),
     ):
         with pytest.raises(InvalidInputError) as refused:
-            await world.use.read_tasks(POOL, "default", wrong)
+            await world.use.insight.tasks(POOL, "default", wrong)
         assert refused.value.flaws[0].where == where
     with pytest.raises(InvalidTasksError) as refused:
-        await world.use.read_tasks(POOL, "default", Query(ids=("t1", "x", "y")))
+        await world.use.insight.tasks(POOL, "default", Query(ids=("t1", "x", "y")))
     assert [flaw.where for flaw in refused.value.flaws] == [("query", "ids", 1), ("query", "ids", 2)]
 
 
 async def test_tasks_are_found_by_a_part_of_their_id_and_counted_before_they_are_paged(world: World):
-    await world.use.retire_tasks(POOL, ["t11"], None)
+    await world.use.datasets.retire(POOL, ["t11"], None)
     teens = [task for task in range(TASKS) if "1" in str(task) and task != 11]
     assert await all_pages(world, {"search": "T1", "sort": "-index"}, 3) == [
         task for task in reversed(teens) if str(task).startswith("1")
@@ -87,16 +87,16 @@ async def test_tasks_are_found_by_a_part_of_their_id_and_counted_before_they_are
     assert await all_pages(world, {"search": "1", "ids": ("t21", "t2")}, 2) == [21]
     assert await all_pages(world, {"search": "t1t"}, 2) == []
     for limit, after in ((3, None), (100, None), (3, (float(teens[4]), teens[4]))):
-        page = await world.use.read_tasks(POOL, "default", Query(search="1", limit=limit, after=after))
+        page = await world.use.insight.tasks(POOL, "default", Query(search="1", limit=limit, after=after))
         assert page.matching == len(teens)
 
 
 async def test_the_whole_pool_comes_in_pieces_of_one_state(world: World):
     await world.put_run("default", belief="bots")
-    await world.use.retire_tasks(POOL, [f"t{task}" for task in (3, *range(16, 32))], None)
+    await world.use.datasets.retire(POOL, [f"t{task}" for task in (3, *range(16, 32))], None)
     await world.report(outcome("t1"))
     state = await world.state()
-    dataset, pieces = await world.use.read_tasks.whole(POOL, "default", Query(), piece=16)
+    dataset, pieces = await world.use.insight.every_task(POOL, "default", Query(), piece=16)
     seen = []
     async for piece in pieces:
         await world.report(outcome("t1"))  # what comes meanwhile is not seen
@@ -113,5 +113,5 @@ async def test_the_whole_of_a_query_is_all_its_pages(world: World, sort: str):
         await world.report(outcome(f"t{step}", step), outcome(f"t{step + 12}", 16))
     query: dict[str, Any] = {"search": "1", "segment": "untried" if sort == "-index" else None, "sort": sort}
     paged = await all_pages(world, query, 3)
-    _, pieces = await world.use.read_tasks.whole(POOL, "default", Query(**query, limit=3), piece=4)
+    _, pieces = await world.use.insight.every_task(POOL, "default", Query(**query, limit=3), piece=4)
     assert [task async for piece in pieces for task in piece.tasks.tolist()] == paged

@@ -3,26 +3,26 @@
 import pytest
 
 from bots_service.errors import Flaw, InvalidInputError, UnknownRunError
-from bots_service.ports.courses import RunNotes
+from bots_service.records import RunNotes
 from bots_service.usecases.refused_reports import LONGEST_REASON, reason_of
 from tests.usecases.world import POOL, World
 
 
 async def notes(world: World) -> RunNotes:
     run = (await world.row()).id
-    return (await world.parts.courses.notes([run]))[run]
+    return (await world.use.store.courses.notes([run]))[run]
 
 
 async def test_a_report_of_a_run_that_another_replica_replaced_is_counted_with_the_new_one(world: World):
     other = world.beside()
     await other.opened()  # it remembers the run as it is
     await world.put_run("default", seed=3)
-    await other.use.count_refused_report(POOL, "default", InvalidInputError("it can't be true"))
+    await other.runs.count_refused_report(POOL, "default", InvalidInputError("it can't be true"))
     refused = (await notes(world)).refused
     assert refused is not None
     assert (refused.count, refused.reason) == (1, "it can't be true")
     with pytest.raises(UnknownRunError):
-        await other.use.count_refused_report(POOL, "nobody", InvalidInputError("it can't be true"))
+        await other.runs.count_refused_report(POOL, "nobody", InvalidInputError("it can't be true"))
 
 
 def test_the_reason_is_the_first_flaw_with_its_field_and_never_long():

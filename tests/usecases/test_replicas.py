@@ -10,17 +10,17 @@ from bots_service.core.codec import encode_state
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.entries import Report
 from bots_service.core.evidence import Evidence
-from bots_service.engine.open_runs import OpenRun
+from bots_service.datasets import OpenRun
 from bots_service.engine.replicas import FollowReplicas
 from bots_service.errors import (
     DamagedStateError,
     StorageUnavailableError,
     UnknownRunError,
 )
-from bots_service.ports.hot import PublishedState
-from bots_service.ports.records import Head, IdempotencyKey, NewEntry, RunRow
+from bots_service.records import PublishedState
+from bots_service.records import Head, IdempotencyKey, NewEntry, RunRow
 from bots_service.stores import memory_stores
-from bots_service.usecases.report_outcomes import Outcome
+from bots_service.outcomes import Outcome
 from tests.servers import RedisServer
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, block, never, outcome, stream
@@ -42,7 +42,7 @@ async def test_what_was_reported_here_is_selected_from_there(replicas: tuple[Rep
 async def test_rewards_are_read_by_the_range_that_was_set_elsewhere(replicas: tuple[Replica, Replica]):
     here, there = replicas
     await here.report(outcome("t1"))  # so it knows a state, with the old range
-    await there.use.change_settings(POOL, "default", {"reward_range": (-1.0, 3.0)}, None)
+    await there.runs.change_settings(POOL, "default", {"reward_range": (-1.0, 3.0)}, None)
     receipt = await here.report(Outcome("t2", rewards=[1.0, 3.0]))
     assert (receipt.seq, receipt.tally.successes) == (3, 1.5)
 
@@ -75,7 +75,7 @@ async def test_the_same_key_gives_the_same_selection_on_both(replicas: tuple[Rep
 
 async def test_settings_changed_on_both_at_once_are_both_changed(replicas: tuple[Replica, Replica]):
     changes: list[dict[str, Any]] = [{"lease_seconds": 60.0}, {"target": 0.7}, {"reward_range": (-1.0, 1.0)}]
-    calls = [replicas[n % 2].use.change_settings(POOL, "default", values, None) for n, values in enumerate(changes)]
+    calls = [replicas[n % 2].runs.change_settings(POOL, "default", values, None) for n, values in enumerate(changes)]
     await asyncio.gather(*calls)
     for replica in replicas:
         settings = (await replica.state()).settings
@@ -92,8 +92,8 @@ async def test_tasks_reported_there_before_this_one_heard_of_them_are_folded_her
     await here.state()
     grown = block(40, 2)
     grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
-    await there.use.append_tasks(POOL, stream(grown), never)
-    entry = (await there.parts.journal.append(before.row, _draft(there, await there.opened(), 41))).entry
+    await there.use.datasets.append(POOL, stream(grown), never)
+    entry = (await there.use.store.journal.append(before.row, _draft(there, await there.opened(), 41))).entry
     known = await here.parts.catch_up.through(before, entry.seq)
     assert known.state.seq == 1
     await there.assert_is_a_replay()
@@ -109,14 +109,14 @@ def _draft(replica: Replica, run, task: int) -> NewEntry:
 async def test_a_run_deleted_or_replaced_here_is_the_new_one_there(replicas: tuple[Replica, Replica]):
     here, there = replicas
     await there.report(outcome("t1"))
-    await here.use.delete_run(POOL, "default", None)
+    await here.runs.delete(POOL, "default", None)
     assert (await there.select(3)).seq == 0
     await here.put_run("default", target=0.9)
     assert (await there.state()).settings.target == 0.9
     assert (await there.report(outcome("t1"))).seq == 1
     await here.put_run("side")
     await there.select(1, "side")
-    await here.use.delete_run(POOL, "side", None)
+    await here.runs.delete(POOL, "side", None)
     with pytest.raises(UnknownRunError):
         await there.report(outcome("t1"), run="side")
 
@@ -126,7 +126,7 @@ async def test_what_a_replica_committed_before_it_died_is_followed(replicas: tup
     await there.select(1)
     await there.follow()
     run = await here.opened()
-    await here.parts.journal.append(run.row, _draft(here, run, 3))
+    await here.use.store.journal.append(run.row, _draft(here, run, 3))
     await there.select(1)
     await there.follow()
     assert (await there.select(1)).seq == 1
@@ -142,7 +142,7 @@ async def test_what_a_replica_committed_before_it_died_is_followed(replicas: tup
 async def test_a_replica_follows_what_was_changed_without_telling_it(replicas: tuple[Replica, Replica], world: World):
     _, there = replicas
     await there.select(1)
-    await world.use.retire_tasks(POOL, [f"t{number}" for number in range(39)], None)  # this one has no Redis
+    await world.use.datasets.retire(POOL, [f"t{number}" for number in range(39)], None)  # this one has no Redis
     await there.follow()
     assert (await there.select(1)).tasks.tolist() == [39]
     await world.put_run("default", target=0.9)
@@ -177,8 +177,8 @@ async def test_with_neither_sql_nor_a_shared_state_an_older_belief_goes_on(
         raise StorageUnavailableError("the database did not answer")
 
     for replica in replicas:
-        monkeypatch.setattr(replica.parts.journal, "head", away)
-        monkeypatch.setattr(replica.parts.journal, "heads", away)
+        monkeypatch.setattr(replica.use.store.journal, "head", away)
+        monkeypatch.setattr(replica.use.store.journal, "heads", away)
         monkeypatch.setattr(replica.parts.catch_up.replay.snapshots, "newest", away)
     assert not (await here.select(1)).degraded
     with redis_server.client() as client:
@@ -198,11 +198,11 @@ async def test_a_selection_made_there_of_tasks_appended_since_is_given_again_her
     here, there = replicas
     await here.report(outcome("t1"))
     await there.state()
-    await here.use.append_tasks(POOL, stream(block(40, 20)), never)
+    await here.use.datasets.append(POOL, stream(block(40, 20)), never)
     await here.select(1)  # publishes again what the change put in doubt, before the other looked
     first = await here.select(45, key="again")
     assert first.tasks.max() >= 40
-    selection, dataset, again = await there.use.select_tasks(
+    selection, dataset, again = await there.runs.select(
         SelectRequest(POOL, 45), IdempotencyKey("again", _asked(45))
     )
     assert again
@@ -241,7 +241,7 @@ async def test_a_run_that_sql_says_is_gone_and_there_at_once_is_refused(world: W
         raise UnknownRunError("gone")
 
     with pytest.raises(UnknownRunError):
-        await world.parts.open_runs.using(POOL, "default", gone)
+        await world.runs.using(POOL, "default", gone)
 
 
 async def test_a_report_counts_although_the_state_after_it_can_not_be_stored(
@@ -250,7 +250,7 @@ async def test_a_report_counts_although_the_state_after_it_can_not_be_stored(
     async def away(*_: object, **__: object) -> None:
         raise StorageUnavailableError("the database did not answer")
 
-    monkeypatch.setattr(world.parts.snapshots, "save", away)
+    monkeypatch.setattr(world.use.store.snapshots, "save", away)
     for number in range(world.settings.snapshot_every + 1):
         assert (await world.report(outcome(f"t{number}"))).seq == number + 1
     await world.assert_is_a_replay()
@@ -260,7 +260,7 @@ async def test_replicas_are_followed_in_the_background_whatever_goes_wrong(
     replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
 ):
     here, there = replicas
-    journal = there.parts.journal
+    journal = there.use.store.journal
     heads, wrong = journal.heads, [StorageUnavailableError("away"), RuntimeError("a bug"), None, None]
 
     async def faulty(run_ids: list[int]) -> dict[int, Head]:
@@ -270,10 +270,10 @@ async def test_replicas_are_followed_in_the_background_whatever_goes_wrong(
         return await heads(run_ids)
 
     monkeypatch.setattr(journal, "heads", faulty)
-    select, runs = there.use.select_tasks, there.parts.at_work
+    select, runs = there.use.select_tasks, there.use.at_work
     follow = FollowReplicas(journal, select.catch_up, select.open_runs, runs, is_needed=True, every_s=0.001)
     run = await here.opened()
-    await here.parts.journal.append(run.row, _draft(here, run, 3))
+    await here.use.store.journal.append(run.row, _draft(here, run, 3))
     async with follow.in_background():
         while wrong:
             await there.opened()
@@ -289,7 +289,7 @@ async def test_a_run_that_can_not_be_followed_keeps_no_other_from_being_followed
     for name in ("default", "side"):
         await there.select(1, name)
         run = await here.opened(name)
-        await here.parts.journal.append(run.row, _draft(here, run, 3))
+        await here.use.store.journal.append(run.row, _draft(here, run, 3))
     newest = there.parts.states.newest
 
     async def damaged(run: RunRow) -> PublishedState:

@@ -21,8 +21,8 @@ from bots_service.errors import (
     UnknownDatasetError,
     UnknownRunError,
 )
-from bots_service.ports.records import IdempotencyKey
-from bots_service.usecases.report_outcomes import Outcome, ReportRequest, read_evidence
+from bots_service.records import IdempotencyKey
+from bots_service.outcomes import Outcome, ReportRequest, read_evidence
 from tests.usecases.ports import Outage
 from tests.usecases.world import POOL, TASKS, World, evidence_bytes, outcome
 
@@ -262,27 +262,27 @@ async def test_a_report_sent_several_times_by_8_callers_counts_once(world: World
     news = ReportRequest(POOL, [outcome("t1", 3)])
 
     async def send() -> list[tuple[int, bool]]:
-        answers = [await world.use.report_outcomes(news, IdempotencyKey("key", "same")) for _ in range(times)]
+        answers = [await world.runs.report(news, IdempotencyKey("key", "same")) for _ in range(times)]
         return [(told.receipt.seq, told.duplicate) for told in answers]
 
     told = [answer for several in await asyncio.gather(*(send() for _ in range(8))) for answer in several]
     assert sorted(told) == [(1, False)] + [(1, True)] * (8 * times - 1)
     with pytest.raises(KeyReusedError):
-        await world.use.report_outcomes(news, IdempotencyKey("key", "other"))
+        await world.runs.report(news, IdempotencyKey("key", "other"))
     assert (await world.assert_is_a_replay()).totals.rollouts == 16
 
 
 async def test_a_report_that_would_be_refused_by_now_gets_its_first_receipt(world: World):
     await world.put_run("wide", reward_range=[0, 10])
     told = ReportRequest(POOL, [Outcome("t1", rewards=[0, 10, 5])], "wide")
-    first = await world.use.report_outcomes(told, IdempotencyKey("key", "same"))
-    await world.use.change_settings(POOL, "wide", {"reward_range": [0, 1]}, None)
-    again = await world.use.report_outcomes(told, IdempotencyKey("key", "same"))
+    first = await world.runs.report(told, IdempotencyKey("key", "same"))
+    await world.runs.change_settings(POOL, "wide", {"reward_range": [0, 1]}, None)
+    again = await world.runs.report(told, IdempotencyKey("key", "same"))
     assert (again.receipt, again.duplicate) == (first.receipt, True)
     with pytest.raises(KeyReusedError):
-        await world.use.report_outcomes(told, IdempotencyKey("key", "other"))
+        await world.runs.report(told, IdempotencyKey("key", "other"))
     with pytest.raises(InvalidOutcomesError):
-        await world.use.report_outcomes(told, IdempotencyKey("another key", "same"))
+        await world.runs.report(told, IdempotencyKey("another key", "same"))
 
 
 async def test_a_reports_retry_ends_no_lease_of_a_later_selection(world: World):

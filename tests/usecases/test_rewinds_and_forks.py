@@ -10,9 +10,9 @@ from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.state import RunState
 from bots_service.errors import BusyError, InvalidSettingsError, RunHasHistoryError, StaleEpochError, UnknownStepError
-from bots_service.ports.records import IdempotencyKey, RunPut
-from bots_service.usecases.begin_run import ForkFrom
-from bots_service.usecases.change_run import ATTEMPTS
+from bots_service.records import IdempotencyKey, RunPut
+from bots_service.runs import ForkFrom
+from bots_service.runs import ATTEMPTS
 from tests.core.pools import bots_belief
 from tests.sizes import size
 from tests.usecases.ports import Port
@@ -30,7 +30,7 @@ async def one_step(world: World, chance: random.Random, run: str = "default", *,
     if chance.random() < 0.3:
         is_bots = (await world.row(run)).settings.belief == "bots"
         learning = {"forgetting": chance.choice([0.0, 0.1, 0.5])} if is_bots else {}
-        await world.use.change_settings(POOL, run, {**learning, "target": chance.random()}, None)
+        await world.runs.change_settings(POOL, run, {**learning, "target": chance.random()}, None)
     selection = await world.select(4, run)
     selected.append(selection.id)
     late = chance.choice(selected[-5:])
@@ -126,10 +126,10 @@ async def test_a_rewind_under_one_key_happens_once(world: World):
     for _ in range(3):
         await world.report(outcome("t1"))
     once = IdempotencyKey("key", "rewind 1")
-    answers = [await world.use.rewind_run(POOL, "default", 1, once) for _ in range(3)]
+    answers = [await world.runs.rewind(POOL, "default", 1, once) for _ in range(3)]
     assert [(run.epoch, again) for run, again in answers] == [(1, False), (1, True), (1, True)]
     await world.rewind(0)  # there is no step 1 any more
-    assert (await world.use.rewind_run(POOL, "default", 1, once))[1]
+    assert (await world.runs.rewind(POOL, "default", 1, once))[1]
     assert (await world.state()).epoch == 2
 
 
@@ -142,8 +142,8 @@ async def test_of_two_processes_that_rewind_under_one_key_at_once_one_does(world
             return None
 
     once, other = IdempotencyKey("key", "rewind 1"), world.beside(journal=NothingYet)
-    await world.use.rewind_run(POOL, "default", 1, once)
-    run, again = await other.use.rewind_run(POOL, "default", 1, once)
+    await world.runs.rewind(POOL, "default", 1, once)
+    run, again = await other.runs.rewind(POOL, "default", 1, once)
     assert (run.epoch, again) == (1, True)
 
 
@@ -179,7 +179,7 @@ async def test_a_fork_equals_its_parent_at_every_step_and_then_diverges(world: W
     parent_bytes = encode_state(await world.state())
     for step in [*range(0, STEPS + 1, 6), None]:
         wanted = states[-1 if step is None else step]
-        run, put = await world.use.put_run(POOL, f"fork-{step}", {}, ForkFrom("default", step), None)
+        run, put = await world.runs.put(POOL, f"fork-{step}", {}, ForkFrom("default", step), None)
         assert put is RunPut.CREATED
         assert (run.seq, run.epoch, run.step) == (1, 0, wanted.step)
         assert evidence_bytes(await world.state(run.row.name)) == evidence_bytes(wanted)
@@ -195,10 +195,10 @@ async def test_a_fork_lives_on_when_its_parent_is_deleted(world: World):
     await world.put_run("parent", seed=5, lease_seconds=30.0)
     for step in range(8):
         await world.report(outcome(f"t{step}", step), run="parent")
-    child, _ = await world.use.put_run(POOL, "child", {"target": 0.7}, ForkFrom("parent", 4), None)
+    child, _ = await world.runs.put(POOL, "child", {"target": 0.7}, ForkFrom("parent", 4), None)
     assert (child.settings.seed, child.settings.lease_seconds, child.settings.target) == (5, 30.0, 0.7)
     begun = encode_state(await world.state("child"))
-    await world.use.delete_run(POOL, "parent", None)
+    await world.runs.delete(POOL, "parent", None)
     again = await world.reopened()
     assert encode_state(await again.state("child")) == begun
     for step in range(4):
@@ -214,35 +214,35 @@ async def test_a_fork_lives_on_when_its_parent_is_deleted(world: World):
 async def test_a_fork_leaves_the_open_steps_evidence_behind(world: World):
     await world.report(outcome("t1"))
     await world.report(outcome("t2"), close_step=False)
-    run, _ = await world.use.put_run(POOL, "fork", {}, ForkFrom("default"), None)
+    run, _ = await world.runs.put(POOL, "fork", {}, ForkFrom("default"), None)
     assert (run.pending, run.step) == (0, 1)
     assert (await world.state()).open_step.tasks == 1
 
 
 async def test_forks_of_forks_and_of_empty_runs_start_where_they_should(world: World):
-    empty, _ = await world.use.put_run(POOL, "a", {}, ForkFrom("default", 0), None)
+    empty, _ = await world.runs.put(POOL, "a", {}, ForkFrom("default", 0), None)
     assert (empty.step, empty.seq) == (0, 1)
     await world.report(outcome("t1"), run="a")
-    await world.use.put_run(POOL, "b", {}, ForkFrom("a", 1), None)
+    await world.runs.put(POOL, "b", {}, ForkFrom("a", 1), None)
     await world.report(outcome("t2"), run="b")
-    await world.use.put_run(POOL, "c", {}, ForkFrom("b", 1), None)
+    await world.runs.put(POOL, "c", {}, ForkFrom("b", 1), None)
     assert evidence_bytes(await world.state("c")) == evidence_bytes((await world.replay("a"))[0][-1])
     with pytest.raises(UnknownStepError):
-        await world.use.put_run(POOL, "d", {}, ForkFrom("b", 0), None)
+        await world.runs.put(POOL, "d", {}, ForkFrom("b", 0), None)
     with pytest.raises(RunHasHistoryError):
-        await world.use.put_run(POOL, "c", {}, ForkFrom("b", 1), None)
+        await world.runs.put(POOL, "c", {}, ForkFrom("b", 1), None)
     for wrong in ({"belief": "bots"}, {"prior": [2, 2]}):
         with pytest.raises(InvalidSettingsError):
-            await world.use.put_run(POOL, "e", wrong, ForkFrom("b"), None)
+            await world.runs.put(POOL, "e", wrong, ForkFrom("b"), None)
 
 
 async def test_a_forks_profiles_grow_with_the_pool(world: World):
     await world.put_run("default", belief="bots")
     await world.report(outcome("t1"), outcome("t2"))
-    await world.use.put_run(POOL, "fork", {}, ForkFrom("default"), None)
+    await world.runs.put(POOL, "fork", {}, ForkFrom("default"), None)
     grown = block(40, 3)
     grown.references[:] = [[0.01, 0.99], [0.02, 0.5], [0.03, 0.6]]
-    await world.use.append_tasks(POOL, stream(grown), never)
+    await world.use.datasets.append(POOL, stream(grown), never)
     await world.report(outcome("t40"), outcome("t3"))
     await world.report(outcome("t40"), outcome("t3"), run="fork")
     assert evidence_bytes(await world.assert_is_a_replay("fork")) == evidence_bytes(await world.assert_is_a_replay())

@@ -12,21 +12,21 @@ import pytest
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.engine import open_runs as open_run_module
-from bots_service.engine.dataset_builder import DatasetHeader
-from bots_service.engine.replay import superfluous
+from bots_service.dataset_builder import DatasetHeader
+from bots_service.replay import superfluous
 from bots_service.errors import (
     InvalidSettingsError,
     KeyReusedError,
     RunHasHistoryError,
     UnknownRunError,
 )
-from bots_service.ports.keys import Scope
-from bots_service.ports.records import IdempotencyKey, RunPut, SnapshotRow
+from bots_service.keys import Scope
+from bots_service.records import IdempotencyKey, RunPut, SnapshotRow
 from bots_service.retention import NEWEST_SNAPSHOTS
-from bots_service.usecases.authenticate import Caller
-from bots_service.usecases.begin_run import ForkFrom
-from bots_service.usecases.change_run import ChangeRunResult
-from bots_service.usecases.put_run import PutRunResult
+from bots_service.access import Caller
+from bots_service.runs import ForkFrom
+from bots_service.runs import ChangeRunResult
+from bots_service.runs import PutRunResult
 from tests.usecases.ports import Port
 from tests.usecases.world import POOL, World, block, never, outcome, stream
 
@@ -34,30 +34,30 @@ from tests.usecases.world import POOL, World, block, never, outcome, stream
 
 
 async def test_putting_a_run_makes_it_and_later_replaces_the_settings_of_an_empty_one(world: World):
-    first, put = await world.use.put_run(POOL, "run", {"seed": 1}, None, None)
+    first, put = await world.runs.put(POOL, "run", {"seed": 1}, None, None)
     assert (put, first.settings.seed, first.row.name) == (RunPut.CREATED, 1, "run")
-    second, put = await world.use.put_run(POOL, "run", {"target": 0.7}, None, None)
+    second, put = await world.runs.put(POOL, "run", {"target": 0.7}, None, None)
     assert (put, second.settings.seed, second.settings.target) == (RunPut.REPLACED, 0, 0.7)
     assert second.row.uid != first.row.uid
-    same, put = await world.use.put_run(POOL, "run", {"target": 0.7}, None, None)
+    same, put = await world.runs.put(POOL, "run", {"target": 0.7}, None, None)
     assert (put, same.row) == (RunPut.UNCHANGED, second.row)
     await world.report(outcome("t1"), run="run")
-    same, put = await world.use.put_run(POOL, "run", {"target": 0.7}, None, None)
+    same, put = await world.runs.put(POOL, "run", {"target": 0.7}, None, None)
     assert (put, same.step) == (RunPut.UNCHANGED, 1)
     for values, fork in (({}, None), ({"target": 0.7}, ForkFrom("default"))):
         with pytest.raises(RunHasHistoryError):
-            await world.use.put_run(POOL, "run", values, fork, None)
+            await world.runs.put(POOL, "run", values, fork, None)
     with pytest.raises(InvalidSettingsError):
-        await world.use.put_run(POOL, "wrong", {"target": 2}, None, None)
+        await world.runs.put(POOL, "wrong", {"target": 2}, None, None)
 
 
 async def test_a_stored_state_of_replaced_settings_is_not_taken_for_the_new_ones(world: World):
     await world.put_run("run", seed=1)
-    await world.use.take_snapshot(POOL, "run", None)
+    await world.runs.take_snapshot(POOL, "run", None)
     replaced = await world.put_run("run", seed=2)
     assert replaced.settings.seed == 2
     assert (await world.beside().state("run")).settings.seed == 2
-    assert await world.use.take_snapshot.page(POOL, "run", -1, 10) == []
+    assert await world.runs.snapshots(POOL, "run", -1, 10) == []
 
 
 async def test_what_a_put_came_to_is_kept_and_tells_of_the_run_as_it_stands(world: World):
@@ -65,46 +65,46 @@ async def test_what_a_put_came_to_is_kept_and_tells_of_the_run_as_it_stands(worl
     puts = [("a", {"seed": 3}, None), ("b", {"seed": 3}, ForkFrom("default", 1)), ("a", {"seed": 4}, None)]
     done = (RunPut.CREATED, RunPut.CREATED, RunPut.REPLACED, RunPut.UNCHANGED)
     for number, (name, values, fork) in enumerate([*puts, puts[-1]]):
-        result = await world.use.put_run(POOL, name, values, fork, IdempotencyKey(str(number), "f", "PUT"))
-        kept = await world.parts.answers.find("PUT", str(number), PutRunResult)
+        result = await world.runs.put(POOL, name, values, fork, IdempotencyKey(str(number), "f", "PUT"))
+        kept = await world.use.store.answers.find("PUT", str(number), PutRunResult)
         assert kept is not None
         assert kept.result == result == (await world.describe(name), done[number])
     with pytest.raises(KeyReusedError):
-        await world.use.put_run(POOL, "a", {"seed": 4}, None, IdempotencyKey("0", "g", "PUT"))
+        await world.runs.put(POOL, "a", {"seed": 4}, None, IdempotencyKey("0", "g", "PUT"))
 
 
 async def test_settings_change_from_the_next_step_on_and_are_journalled(world: World):
     await world.report(outcome("t1"))
     once = IdempotencyKey("key", "f")
-    first, again = await world.use.change_settings(POOL, "default", {"target": 0.25}, once)
-    second, repeated = await world.use.change_settings(POOL, "default", {"target": 0.25}, once)
+    first, again = await world.runs.change_settings(POOL, "default", {"target": 0.25}, once)
+    second, repeated = await world.runs.change_settings(POOL, "default", {"target": 0.25}, once)
     assert (again, repeated) == (False, True)
     assert (first.seq, second.seq, second.settings.target) == (2, 2, 0.25)
-    kept = await world.parts.answers.find("", "key", ChangeRunResult)
+    kept = await world.use.store.answers.find("", "key", ChangeRunResult)
     assert kept is not None
     assert kept.result == (first, False)
     with pytest.raises(KeyReusedError):
-        await world.use.change_settings(POOL, "default", {"target": 0.75}, IdempotencyKey("key", "g"))
+        await world.runs.change_settings(POOL, "default", {"target": 0.75}, IdempotencyKey("key", "g"))
     for wrong in ({"belief": "bots"}, {"prior": [2, 2]}, {"target": float("nan")}, {"none": 1}):
         with pytest.raises(InvalidSettingsError):
-            await world.use.change_settings(POOL, "default", wrong, None)
+            await world.runs.change_settings(POOL, "default", wrong, None)
     await world.report(outcome("t1"))
     assert (await world.assert_is_a_replay()).settings.target == 0.25
 
 
 async def test_a_mix_may_change_to_tags_that_tasks_carry(world: World):
     mix = {"even": 1.0, "odd": 2.0}
-    changed, _ = await world.use.change_settings(POOL, "default", {"mix": mix}, None)
+    changed, _ = await world.runs.change_settings(POOL, "default", {"mix": mix}, None)
     assert changed.settings.mix == mix
     with pytest.raises(InvalidSettingsError) as refused:
-        await world.use.change_settings(POOL, "default", {"mix": {"even": 1.0, "none": 2.0}}, None)
+        await world.runs.change_settings(POOL, "default", {"mix": {"even": 1.0, "none": 2.0}}, None)
     assert [flaw.where for flaw in refused.value.flaws] == [("mix", "none")]
 
 
 async def test_a_fork_keeps_its_kind_of_belief(world: World):
     await world.report(outcome("t1"))
     with pytest.raises(InvalidSettingsError) as refused:
-        await world.use.put_run(POOL, "fork", {"belief": "bots"}, ForkFrom("default"), None)
+        await world.runs.put(POOL, "fork", {"belief": "bots"}, ForkFrom("default"), None)
     assert [flaw.where for flaw in refused.value.flaws] == [("belief",)]
 
 
@@ -114,7 +114,7 @@ async def test_changes_at_once_undo_each_other_nowhere(world: World):
         {"target": 0.7},
         {"lease_seconds": 7},
     ]
-    await asyncio.gather(*(world.use.change_settings(POOL, "default", values, None) for values in changes))
+    await asyncio.gather(*(world.runs.change_settings(POOL, "default", values, None) for values in changes))
     settings = (await world.state()).settings
     assert {name: getattr(settings, name) for values in changes for name in values} == {
         name: value for values in changes for name, value in values.items()
@@ -123,8 +123,8 @@ async def test_changes_at_once_undo_each_other_nowhere(world: World):
 
 async def test_a_change_starts_from_one_that_this_process_did_not_fold(world: World):
     await world.state()
-    await world.beside().use.change_settings(POOL, "default", {"seed": 5}, None)
-    await world.use.change_settings(POOL, "default", {"target": 0.7}, None)
+    await world.beside().runs.change_settings(POOL, "default", {"seed": 5}, None)
+    await world.runs.change_settings(POOL, "default", {"target": 0.7}, None)
     settings = (await world.state()).settings
     assert (settings.seed, settings.target) == (5, 0.7)
 
@@ -138,11 +138,11 @@ async def test_runs_are_listed_by_name_as_they_stand(world: World):
     await world.report(outcome("t1"), run="b")
     await world.select(3, "c")
     pages, after = [], ""
-    while page := await world.beside().use.describe_run.page(POOL, after, 3):
+    while page := await world.beside().runs.page(POOL, after, 3):
         pages.append([one.row.name for one in page])
         after = page[-1].row.name
     assert pages == [["a", "b", "c"], ["default"]]
-    told = {one.row.name: (one.step, one.leased) for one in await world.use.describe_run.page(POOL, "", 10)}
+    told = {one.row.name: (one.step, one.leased) for one in await world.runs.page(POOL, "", 10)}
     assert told == {"a": (0, 0), "b": (1, 0), "c": (0, 3), "default": (0, 0)}
 
 
@@ -150,7 +150,7 @@ async def test_a_list_of_runs_holds_only_those_that_the_caller_reaches(world: Wo
     for name in ("alice-1", "bob-1", "bob-2", "alice-2"):
         await world.put_run(name)
     alice = Caller("k", frozenset({Scope.READ}), (f"{POOL}/alice-*",))
-    page = await world.use.describe_run.page(POOL, "", 3, alice)
+    page = await world.runs.page(POOL, "", 3, alice)
     assert [one.row.name for one in page] == ["alice-1", "alice-2"]
 
 
@@ -164,12 +164,12 @@ async def test_a_run_that_is_deleted_while_runs_are_listed_is_left_out(world: Wo
         async def after(self, *where: Any) -> Any:
             rows = await self.real.after(*where)
             if rows[0].name == "a":
-                await other.use.delete_run(POOL, "a", None)
+                await other.runs.delete(POOL, "a", None)
                 if is_replaced:
                     await other.put_run("a", seed=5)
             return rows
 
-    found = await world.beside(runs=DeletedMeanwhile).use.describe_run.page(POOL, "", 2)
+    found = await world.beside(runs=DeletedMeanwhile).runs.page(POOL, "", 2)
     assert [one.row.name for one in found] == listed
     assert [one.row.settings.seed for one in found] == [5 if is_replaced else 0, 0]
     with pytest.raises(UnknownRunError):
@@ -181,7 +181,7 @@ async def test_a_deleted_run_is_gone_and_default_is_there_again_empty(world: Wor
     for run in ("run", "default"):
         await world.report(outcome("t1"), run=run)
         await world.select(3, run)
-        await world.use.delete_run(POOL, run, None)
+        await world.runs.delete(POOL, run, None)
     with pytest.raises(UnknownRunError):
         await world.report(outcome("t1"), run="run")
     described = await world.describe()
@@ -233,7 +233,7 @@ async def test_history_pages_follow_the_present_history(world: World):
     await world.report(outcome("t9"), close_step=False)
     await world.report(outcome("t8"))
     seen, after = [], 0
-    while page := await world.use.read_history(POOL, "default", after, 2):
+    while page := await world.use.insight.steps(POOL, "default", after, 2):
         seen += [(one.receipt.step, one.receipt.seq, one.receipt.epoch) for one in page]
         after = page[-1].receipt.step
     assert seen == [(1, 1, 0), (2, 2, 0), (3, 3, 0), (4, 4, 0), (5, 10, 1)]
@@ -246,8 +246,8 @@ async def test_history_pages_follow_the_present_history(world: World):
 async def test_a_snapshot_on_demand_stays_and_is_listed(world: World):
     for step in range(3):
         await world.report(outcome(f"t{step}"))
-    taken = await world.use.take_snapshot(POOL, "default", None)
-    again = await world.use.take_snapshot(POOL, "default", None)
+    taken = await world.runs.take_snapshot(POOL, "default", None)
+    again = await world.runs.take_snapshot(POOL, "default", None)
     assert taken == again
     assert (taken.seq, taken.step, taken.epoch, taken.wanted) == (3, 3, 0, True)
     [(blob,)] = world.sql("SELECT blob FROM snapshots WHERE seq = 3")
@@ -256,7 +256,7 @@ async def test_a_snapshot_on_demand_stays_and_is_listed(world: World):
     for step in range(120):
         await world.report(outcome(f"t{step % 40}"))
     seqs, after = [], 0
-    while page := await world.use.take_snapshot.page(POOL, "default", after, 2):
+    while page := await world.runs.snapshots(POOL, "default", after, 2):
         seqs += [row.seq for row in page]
         after = page[-1].seq
     assert seqs[0] == 3
@@ -267,7 +267,7 @@ async def test_a_snapshot_of_a_run_that_was_deleted_meanwhile_is_refused(world: 
     await world.put_run("gone")
     await world.report(outcome("t1"), run="gone")
     opened, state = await world.opened("gone"), await world.state("gone")
-    await world.use.delete_run(POOL, "gone", None)
+    await world.runs.delete(POOL, "gone", None)
     with pytest.raises(UnknownRunError):
         await world.use.take_snapshot.save(opened.row, state, wanted=True)
 
@@ -314,7 +314,7 @@ async def test_rewinding_a_long_run_folds_no_more_than_was_promised(world: World
 async def test_tasks_without_reference_models_can_be_a_pool(empty: World, belief: str):
     plain = block(0, 5)
     plain = type(plain)(plain.ids, np.empty((5, 0)), plain.tags)
-    row, _ = await empty.use.import_dataset(POOL, DatasetHeader(), stream(plain), never)
+    row, _ = await empty.use.datasets.create(POOL, DatasetHeader(), stream(plain), never)
     assert row.facts.profiles == 1
     await empty.put_run("default", belief=belief)
     await empty.report(outcome("t1", 16), outcome("t2", 0))

@@ -13,7 +13,7 @@ from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName, settings_from
 from bots_service.core.state import fresh_state
-from bots_service.engine.dataset_builder import DatasetHeader
+from bots_service.dataset_builder import DatasetHeader
 from bots_service.errors import (
     InvalidSelectionError,
     KeyReusedError,
@@ -21,12 +21,12 @@ from bots_service.errors import (
     StaleEpochError,
     UnknownRunError,
 )
-from bots_service.ports.records import IdempotencyKey, Selection, TaskBlock
+from bots_service.records import IdempotencyKey, Selection, TaskBlock
 from bots_service.storage.memory import MemoryLeases
 from bots_service.usecases import select_tasks as module
-from bots_service.usecases.report_outcomes import Outcome
-from bots_service.usecases.select_tasks import QUICK_NUMBERS, is_quick
-from bots_service.usecases.selection_id import Origin, read_id, write_id
+from bots_service.outcomes import Outcome
+from bots_service.selections import QUICK_NUMBERS, is_quick
+from bots_service.selections import Origin, read_id, write_id
 from tests.core.journals import pool_of, replay, report_of
 from tests.core.pools import beta_parameters
 from tests.usecases.ports import Port
@@ -193,7 +193,7 @@ async def test_a_lease_ends_with_the_report_of_its_task_aborted_ones_too(world: 
 async def test_a_lease_ends_with_its_time(world: World):
     clock = Clock()
     world = world.beside(leases=lambda _: MemoryLeases(clock=clock))
-    await world.use.change_settings(POOL, "default", {"lease_seconds": 10}, None)
+    await world.runs.change_settings(POOL, "default", {"lease_seconds": 10}, None)
     await world.select(4)
     clock.now += 9.9
     assert await in_flight(world) == 4
@@ -226,14 +226,14 @@ async def test_a_rewind_ends_the_leases_of_draws_before_it_and_not_of_those_afte
 
 async def test_the_same_key_gives_the_same_selection_and_another_request_is_refused(world: World):
     request, once = SelectRequest(POOL, 4), IdempotencyKey("key", "four")
-    first, dataset, again = await world.use.select_tasks(request, once)
-    second, _, repeated = await world.use.select_tasks(request, once)
+    first, dataset, again = await world.runs.select(request, once)
+    second, _, repeated = await world.runs.select(request, once)
     assert (again, repeated) == (False, True)
     assert second is first
     assert dataset.row.name == POOL
     assert await in_flight(world) == 4
     with pytest.raises(KeyReusedError):
-        await world.use.select_tasks(SelectRequest(POOL, 5), IdempotencyKey("key", "five"))
+        await world.runs.select(SelectRequest(POOL, 5), IdempotencyKey("key", "five"))
     other = await world.select(4)
     assert not set(other.tasks.tolist()) & set(first.tasks.tolist())
     alike = await asyncio.gather(*(world.select(3, key="at once") for _ in range(5)))
@@ -293,7 +293,7 @@ async def test_ids_of_other_runs_remade_runs_and_mangled_ids_are_refused(world: 
         with pytest.raises(InvalidSelectionError):
             await world.report(outcome("t1"), run="a", selection_id=wrong)
     assert (await world.state("b")) is before
-    await world.use.delete_run(POOL, "a", None)
+    await world.runs.delete(POOL, "a", None)
     await world.put_run("a")
     with pytest.raises(InvalidSelectionError):
         await world.report(outcome("t1"), run="a", selection_id=mine.id)
@@ -349,13 +349,13 @@ async def test_a_selection_goes_on_for_a_while_where_others_keep_taking_then_is_
 async def test_a_selection_that_waited_while_tasks_were_appended_knows_them(world: World, belief: str):
     await world.put_run("default", belief=belief)
     await world.state()
-    live = world.parts.live((await world.row()).id)
+    live = world.use.live((await world.row()).id)
     async with live.selecting:
         waiting = asyncio.create_task(world.select(44, exclude=()))
         await asyncio.sleep(0)
         grown = block(40, 4)
         grown.references[:] = [[0.01, 0.99], [0.02, 0.5], [0.03, 0.6], [0.04, 0.7]]
-        await world.use.append_tasks(POOL, stream(grown), never)
+        await world.use.datasets.append(POOL, stream(grown), never)
         await world.report(outcome("t43"), outcome("t2"))
     assert sorted((await waiting).tasks.tolist()) == list(range(44))
 
@@ -363,7 +363,7 @@ async def test_a_selection_that_waited_while_tasks_were_appended_knows_them(worl
 async def wish(world: World, key: str | None = None, **wanted: Any) -> Selection:
     request = SelectRequest(POOL, **wanted)
     once = None if key is None else IdempotencyKey(key, repr(request))
-    return (await world.use.select_tasks(request, once))[0]
+    return (await world.runs.select(request, once))[0]
 
 
 async def test_as_few_tasks_come_as_are_expected_to_give_the_wanted_groups(world: World):
@@ -396,7 +396,7 @@ async def test_a_request_says_either_a_count_or_a_wish(world: World, both: int |
 async def test_repeatable_tasks_are_never_leased_and_count_as_usual(empty: World):
     header = DatasetHeader(repeatable=True)
     tasks = TaskBlock(["a", "b", "c"], np.empty((3, 0)), [()] * 3)
-    await empty.use.import_dataset(POOL, header, stream(tasks), never)
+    await empty.use.datasets.create(POOL, header, stream(tasks), never)
     first = await empty.select(8, key="once")
     assert sorted(np.bincount(first.tasks).tolist()) == [2, 3, 3]
     again, second = await empty.select(8, key="once"), await empty.select(3)

@@ -13,15 +13,15 @@ from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.pool import Pool
 from bots_service.engine import open_runs
 from bots_service.errors import InvalidSelectionError, InvalidTasksError, PoolTooSmallError, UnknownDatasetError
-from bots_service.ports.records import IdempotencyKey, PredictionBlock, Subset
-from bots_service.usecases.select_tasks import is_quick
+from bots_service.records import IdempotencyKey, PredictionBlock, Subset
+from bots_service.selections import is_quick
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, block, never, outcome, stream
 
 
 async def make(world: World, numbers, key: IdempotencyKey | None = None) -> Subset:
     one = block(0, len(numbers), ids=[f"t{number}" for number in numbers])
-    return await world.use.make_subset(POOL, stream(one), lambda: key)
+    return await world.use.datasets.keep_subset(POOL, stream(one), lambda: key)
 
 
 async def made(world: World, numbers) -> str:
@@ -68,16 +68,16 @@ async def test_the_same_tasks_are_the_same_subset_in_any_order(world: World):
 async def test_a_subset_with_tasks_that_the_dataset_lacks_is_not_kept(world: World):
     subset = await make(world, [1, 77, 2, 78])
     assert subset == Subset(None, 2, 0, 38, (1, 3))
-    await world.use.append_tasks(POOL, stream(block(77, 2)), never)
+    await world.use.datasets.append(POOL, stream(block(77, 2)), never)
     name = await made(world, [1, 77, 2, 78])
     assert sorted((await world.select(4, subset=name)).tasks.tolist()) == [1, 2, 40, 41]
 
 
 async def test_a_subset_without_tasks_or_without_a_dataset_is_refused(world: World):
     with pytest.raises(InvalidTasksError):
-        await world.use.make_subset(POOL, stream(), never)
+        await world.use.datasets.keep_subset(POOL, stream(), never)
     with pytest.raises(UnknownDatasetError):
-        await world.use.make_subset("other", stream(block()), never)
+        await world.use.datasets.keep_subset("other", stream(block()), never)
 
 
 async def test_a_subset_that_nobody_made_is_refused(world: World):
@@ -88,18 +88,18 @@ async def test_a_subset_that_nobody_made_is_refused(world: World):
 
 
 async def test_retired_tasks_of_a_subset_are_counted_and_not_selected(world: World):
-    await world.use.retire_tasks(POOL, ["t2", "t30"], None)
+    await world.use.datasets.retire(POOL, ["t2", "t30"], None)
     subset = await make(world, [1, 2, 3])
     assert (subset.tasks, subset.retired, subset.others) == (3, 1, 37)
     assert sorted((await world.select(2, subset=subset.name)).tasks.tolist()) == [1, 3]
     await world.rewind(0)
-    await world.use.restore_tasks(POOL, ["t2"], None)
+    await world.use.datasets.restore(POOL, ["t2"], None)
     assert sorted((await world.select(3, subset=subset.name)).tasks.tolist()) == [1, 2, 3]
 
 
 async def test_a_subset_stays_what_it_is_when_tasks_are_appended(world: World):
     name = await made(world, range(40))
-    await world.use.append_tasks(POOL, stream(block(40, 10)), never)
+    await world.use.datasets.append(POOL, stream(block(40, 10)), never)
     assert sorted((await world.select(40, subset=name)).tasks.tolist()) == list(range(40))
 
 
@@ -107,7 +107,7 @@ async def test_a_run_that_knows_predictions_selects_in_a_subset(world: World):
     async def predictions():
         yield PredictionBlock([f"t{number}" for number in range(40)], np.linspace(0, 1, 40))
 
-    await world.use.put_predictions(POOL, "probe", predictions(), never)
+    await world.use.datasets.put_predictions(POOL, "probe", predictions(), never)
     await world.put_run("seeing")
     name = await made(world, range(5))
     assert sorted((await world.select(5, "seeing", subset=name)).tasks.tolist()) == list(range(5))
@@ -156,14 +156,14 @@ async def test_a_draw_in_a_subset_is_as_quick_as_one_in_the_whole_pool(world: Wo
 async def test_a_subset_made_here_is_known_there(replicas: tuple[Replica, Replica]):
     here, there = replicas
     await there.select(1)
-    await here.use.append_tasks(POOL, stream(block(40, 4)), never)
+    await here.use.datasets.append(POOL, stream(block(40, 4)), never)
     name = await made(here, range(38, 44))
     assert sorted((await there.select(6, subset=name)).tasks.tolist()) == list(range(38, 44))
 
 
 async def test_a_dataset_made_anew_has_no_subsets(world: World):
     name = await made(world, range(4))
-    await world.use.delete_dataset(POOL, None)
+    await world.use.datasets.delete(POOL, None)
     await world.import_pool()
     with pytest.raises(InvalidSelectionError):
         await world.select(1, subset=name)
@@ -182,7 +182,7 @@ def test_only_some_tasks_of_a_pool_are_those_that_are_not_retired(mine, retired)
 
 async def test_a_subset_of_retired_tasks_has_none_to_select(world: World):
     name = await made(world, [1, 2])
-    await world.use.retire_tasks(POOL, ["t1", "t2"], None)
+    await world.use.datasets.retire(POOL, ["t1", "t2"], None)
     for _ in range(2):  # the second time the subset is ready
         with pytest.raises(PoolTooSmallError):
             await world.select(1, subset=name)

@@ -8,15 +8,15 @@ from sqlalchemy import insert
 
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary.verdict import RUNNING_S
-from bots_service.engine.run_courses import ENTRIES_AT_ONCE, SETTLES_S, RunCourses
-from bots_service.engine.run_gains import CompareWithUniform
+from bots_service.overview import ENTRIES_AT_ONCE, SETTLES_S, RunCourses
+from bots_service.overview import CompareWithUniform
 from bots_service.errors import StorageUnavailableError
-from bots_service.ports.courses import WantedCourse
+from bots_service.records import WantedCourse
 from bots_service.storage.sql.runs import settings_text
 from bots_service.storage.sql.tables import journal, judgements, receipts, runs
-from bots_service.usecases.authenticate import Caller
-from bots_service.usecases.begin_run import ForkFrom
-from bots_service.usecases.summarize_runs import OverviewPage, OverviewQuery, SummarizeRuns, SummedRun
+from bots_service.access import Caller
+from bots_service.runs import ForkFrom
+from bots_service.overview import OverviewPage, OverviewQuery, SummarizeRuns, SummedRun
 from tests.sizes import size
 from tests.usecases.ports import Outage, Port
 from tests.usecases.world import POOL, World, outcome
@@ -57,17 +57,17 @@ class Summarizing:
 
     def __init__(self, world: World) -> None:
         self.world, self.clock, self.now, self.repaired = world, Clock(), Clock(), list[tuple[str, str]]()
-        stores = world.parts.courses
+        stores = world.use.store.courses
         self.watch = Watch(stores)
         self.courses = RunCourses(
             self.watch,
-            world.parts.live,
+            world.use.live,
             self.repair,
             CompareWithUniform(self.watch),
             clock=self.clock,
             now=self.now,
         )
-        self.use = SummarizeRuns(world.parts.datasets, self.courses, world.parts.leases, world.parts.judging, self.now)
+        self.use = SummarizeRuns(world.use.store.datasets, self.courses, world.parts.leases, world.use.judging, self.now)
         self.now.time, self.cannot_repair = 1e10, False
 
     async def repair(self, dataset: str, run: str) -> None:
@@ -99,7 +99,7 @@ def summarizing(world: World) -> Summarizing:
 async def close(world: World, steps: int, run: str = "default", *, effective: bool = True) -> None:
     for _ in range(steps):
         await world.report(outcome("t1", 4 if effective else 16), outcome("t2", 16), run=run)
-    await world.parts.live.settled([(await world.row(run)).id])
+    await world.use.live.settled([(await world.row(run)).id])
 
 
 async def assert_is_as_read_at_first(summarizing: Summarizing) -> None:
@@ -146,7 +146,7 @@ async def test_what_another_replica_did_is_seen(world: World, summarizing: Summa
     other = world.beside()
     await close(other, 2)
     assert (await summarizing.one()).known.step == 4
-    await other.use.delete_run(POOL, "default", None)
+    await other.runs.delete(POOL, "default", None)
     assert (await summarizing.one()).known.step == 0
     await assert_is_as_read_at_first(summarizing)
 
@@ -159,7 +159,7 @@ async def test_an_outlook_that_comes_after_its_step_is_found_for_a_while(watched
     assert found is not None
     assert (found.source, found.factor) == ("estimated", None)
     await watched.use.observe_runs.once()
-    (look,) = await watched.use.read_outlooks(POOL, "default", 10)
+    (look,) = await watched.use.insight.outlooks(POOL, "default", 10)
     later = (await summarizing.one()).gain
     assert later is not None
     assert later.uniform_effective_task_ratio == look.uniform_effective_task_ratio
@@ -267,7 +267,7 @@ async def test_a_deleted_baseline_leaves_an_estimate_and_another_takes_its_place
     gain = (await summarizing.one()).gain
     assert gain is not None
     assert gain.baseline == "even"
-    await world.use.delete_run(POOL, "even", None)
+    await world.runs.delete(POOL, "even", None)
     gain = (await summarizing.one()).gain
     assert gain is not None
     assert (gain.source, gain.baseline) == ("estimated", None)
@@ -275,7 +275,7 @@ async def test_a_deleted_baseline_leaves_an_estimate_and_another_takes_its_place
 
 async def test_a_fork_of_a_run_has_its_own_steps_only(world: World, summarizing: Summarizing):
     await close(world, 4)
-    await world.use.put_run(POOL, "child", {}, ForkFrom("default", 3), None)
+    await world.runs.put(POOL, "child", {}, ForkFrom("default", 3), None)
     await close(world, 2, "child")
     found = await summarizing.one("child")
     assert (found.known.step, found.known.newest.course.steps) == (5, 2)
@@ -287,7 +287,7 @@ async def test_a_run_that_is_deleted_while_it_is_read_is_left_out(world: World):
 
     class Deleting(Port):
         async def rows(self, ids: list[int]) -> Any:
-            await world.use.delete_run(POOL, "gone", None)
+            await world.runs.delete(POOL, "gone", None)
             return await self.real.rows(ids)
 
     summarizing = Summarizing(world)

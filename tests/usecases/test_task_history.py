@@ -3,13 +3,13 @@
 import pytest
 
 from bots_service.errors import UnknownDatasetError, UnknownRunError, UnknownTaskError
-from bots_service.ports.journal import VisitsPage
+from bots_service.records import VisitsPage
 from tests.usecases.test_pruning import pruner, reports
 from tests.usecases.world import POOL, World, block, never, outcome, stream
 
 
 async def history(world: World, task: str, before: int | None = None, limit: int = 100) -> VisitsPage:
-    return await world.use.read_task_history(POOL, "default", task, before, limit)
+    return await world.use.insight.task_history(POOL, "default", task, before, limit)
 
 
 async def test_each_report_of_a_task_is_told_with_its_step_newest_first(world: World):
@@ -52,12 +52,12 @@ async def test_an_unknown_task_is_refused_with_ids_that_contain_what_was_asked(w
     with pytest.raises(UnknownTaskError):
         await history(world, "nothing")
     with pytest.raises(UnknownRunError):
-        await world.use.read_task_history(POOL, "none", "t1", None, 1)
+        await world.use.insight.task_history(POOL, "none", "t1", None, 1)
     with pytest.raises(UnknownDatasetError):
-        await world.use.read_task_history("none", "default", "t1", None, 1)
+        await world.use.insight.task_history("none", "default", "t1", None, 1)
 
 
 async def test_a_task_that_another_process_appended_is_known(world: World, watched: World):
     await history(watched, "t1")
-    await world.use.append_tasks(POOL, stream(block(40, 1)), never)
+    await world.use.datasets.append(POOL, stream(block(40, 1)), never)
     assert await history(watched, "t40") == VisitsPage([], None, 0)

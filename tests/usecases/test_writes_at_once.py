@@ -12,10 +12,10 @@ from bots_service.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from bots_service.ports.journal import LoggedEntry
-from bots_service.ports.records import NewEntry, Selection
-from bots_service.usecases.begin_run import ForkFrom
-from bots_service.usecases.report_outcomes import Outcome
+from bots_service.records import LoggedEntry
+from bots_service.records import NewEntry, Selection
+from bots_service.runs import ForkFrom
+from bots_service.outcomes import Outcome
 from tests.usecases.moving import exported
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
 
@@ -44,23 +44,23 @@ def a_write(rng: np.random.Generator) -> tuple[str, Write]:
         await world.report(*await rows_of(world, selection, successes), run=run, selection_id=selection.id)
 
     async def fork(world: World, run: str) -> None:
-        await world.use.put_run(POOL, f"{run}-fork", {}, ForkFrom(run), None)
-        await world.use.delete_run(POOL, f"{run}-fork", None)
+        await world.runs.put(POOL, f"{run}-fork", {}, ForkFrom(run), None)
+        await world.runs.delete(POOL, f"{run}-fork", None)
 
     name = str(rng.choice(["mix", *VALUES]))
     values = {name: VALUES[name][rng.integers(len(VALUES[name]))]}
     step, task, successes = int(rng.integers(6, 10)), int(rng.integers(TASKS)), float(rng.integers(3) * 8)
     rows = [outcome(f"t{one}", successes) for one in rng.integers(TASKS, size=4)]
     writes: list[tuple[str, Write]] = [
-        (f"settings {values}", lambda world, run: world.use.change_settings(POOL, run, values, None)),
-        (f"settings {values}", lambda world, run: world.use.change_settings(POOL, run, values, None)),
+        (f"settings {values}", lambda world, run: world.runs.change_settings(POOL, run, values, None)),
+        (f"settings {values}", lambda world, run: world.runs.change_settings(POOL, run, values, None)),
         ("report", lambda world, run: world.report(*rows, run=run)),
         ("select and report", select_and_report),
         (f"rewind to {step}", lambda world, run: world.rewind(step, run)),
         ("fork", fork),
-        ("tasks", lambda world, _: world.use.append_tasks(POOL, stream(block(40 + task, 1)), never)),
-        ("retire", lambda world, _: world.use.retire_tasks(POOL, [f"t{task}"], None)),
-        ("snapshot", lambda world, run: world.use.take_snapshot(POOL, run, None)),
+        ("tasks", lambda world, _: world.use.datasets.append(POOL, stream(block(40 + task, 1)), never)),
+        ("retire", lambda world, _: world.use.datasets.retire(POOL, [f"t{task}"], None)),
+        ("snapshot", lambda world, run: world.runs.take_snapshot(POOL, run, None)),
     ]
     return writes[rng.integers(len(writes))]
 
@@ -73,13 +73,13 @@ async def six_steps(world: World) -> None:
 
 
 async def logged(world: World, run: str) -> list[LoggedEntry]:
-    return await world.use.read_journal(POOL, run, None, 1000, [])
+    return await world.use.insight.entries(POOL, run, None, 1000, [])
 
 
 async def assert_goes_on(world: World, run: str) -> None:
     """Select, report, change, rewind, export, replay."""
     step = (await world.describe(run)).step
-    await world.use.change_settings(POOL, run, {"target": 0.4, "tasks_per_step": None}, None)
+    await world.runs.change_settings(POOL, run, {"target": 0.4, "tasks_per_step": None}, None)
     selection = await world.select(2, run)
     rows = await rows_of(world, selection)
     assert (await world.report(*rows, run=run, selection_id=selection.id)).step == step + 1
@@ -91,7 +91,7 @@ async def test_any_two_writes_at_once_leave_a_run_that_goes_on(services: tuple[W
     rng = np.random.default_rng(5)
     await six_steps(services[0])
     for run in (f"run-{number}" for number in range(20)):
-        await services[0].use.put_run(POOL, run, {}, ForkFrom("default"), None)
+        await services[0].runs.put(POOL, run, {}, ForkFrom("default"), None)
         refusals = 0
         for turn in range(10):
             (first, one), (second, other) = a_write(rng), a_write(rng)
@@ -111,7 +111,7 @@ async def test_a_journal_that_holds_a_change_which_does_not_fold_is_mended_by_sk
     await world.report(outcome("t1"))
     row = await world.row()
     for values in ({"target": 0.4}, {"prior": [3.0, 1.0]}, {"prior": [2.0, 1.0]}):
-        await world.parts.journal.append(row, NewEntry(SettingsChange(values), 0))  # the service appends none such
+        await world.use.store.journal.append(row, NewEntry(SettingsChange(values), 0))  # the service appends none such
     settings = (await world.state()).settings
     assert (await world.report(outcome("t2"))).step == 2
     settings = (await world.state()).settings
@@ -125,7 +125,7 @@ async def test_a_journal_that_holds_a_change_which_does_not_fold_is_mended_by_sk
 async def test_a_rewind_is_checked_again_when_another_came_first(services: tuple[World, World]):
     await six_steps(services[0])
     for turn in range(20):
-        await services[0].use.put_run(POOL, f"run-{turn}", {}, None, None)
+        await services[0].runs.put(POOL, f"run-{turn}", {}, None, None)
         for task in range(4):
             await services[0].report(outcome(f"t{task}"), run=f"run-{turn}")
         told = await asyncio.gather(

@@ -8,8 +8,8 @@ import pytest
 
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import LimitReachedError
-from bots_service.ports.records import Capacity, DatasetRow, RunPut
-from bots_service.ports.transfer import Moved
+from bots_service.records import Capacity, DatasetRow, RunPut
+from bots_service.storage.sql.transfer import Moved
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.storage.sql.runs import SqlRuns
 from bots_service.storage.sql.transfer import SqlTransfers

@@ -18,7 +18,7 @@ from bots_service.errors import (
     UnknownDatasetError,
     UnknownRunError,
 )
-from bots_service.ports.records import (
+from bots_service.records import (
     Answer,
     CreateDatasetResult,
     DatasetRow,

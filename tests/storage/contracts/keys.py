@@ -6,8 +6,8 @@ from types import NoneType
 import pytest
 
 from bots_service.errors import BusyError, KeyReusedError, LimitReachedError, UnauthenticatedError, UnknownApiKeyError
-from bots_service.ports.keys import KeyRow, KeysInUse, Scope
-from bots_service.ports.records import Answer
+from bots_service.keys import KeyRow, KeysInUse, Scope
+from bots_service.records import Answer
 from bots_service.storage.sql.keys import SqlKeys
 from tests.storage.made import Stores, once
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bots_service.core.entries import Fork, Rewind
 from bots_service.core.run_settings import RunSettings
-from bots_service.ports.records import CurvePoint, NewEntry, Parent, RunRow, StoredReceipt
+from bots_service.records import CurvePoint, NewEntry, Parent, RunRow, StoredReceipt
 from tests.sizes import examples
 from tests.storage import made
 from tests.storage.made import Stores

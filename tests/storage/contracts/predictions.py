@@ -10,7 +10,7 @@ from bots_service.core.entries import Fork
 from bots_service.core.predictions import Predictions
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, UnknownRunError
-from bots_service.ports.records import DatasetRow, Parent, PredictionsFacts
+from bots_service.records import DatasetRow, Parent, PredictionsFacts
 from tests.storage import made
 from tests.storage.made import Stores
 

@@ -6,7 +6,7 @@ import pytest
 from bots_service.core.arrays import Tasks, frozen
 from bots_service.errors import UnknownDatasetError
 from bots_service.ports.catalog import MOST_SUBSETS
-from bots_service.ports.records import DatasetRow, Subset
+from bots_service.records import DatasetRow, Subset
 from tests.storage import made
 from tests.storage.made import Stores
 

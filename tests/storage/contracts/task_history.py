@@ -5,8 +5,8 @@ from sqlalchemy import insert, update
 
 from bots_service.core.entries import Body, Rewind, SettingsChange
 from bots_service.errors import DamagedStateError
-from bots_service.ports.journal import VisitsPage
-from bots_service.ports.records import NewEntry, RunRow
+from bots_service.records import VisitsPage
+from bots_service.records import NewEntry, RunRow
 from bots_service.storage.sql.codecs import encode_body
 from bots_service.storage.sql.tables import journal, runs
 from bots_service.storage.sql.task_history import BODY_CHARACTERS, CHUNK, ENTRIES
