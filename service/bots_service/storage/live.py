@@ -228,8 +228,9 @@ class ProcessLive:
         now = self._clock()
         in_flight.lease(wanted, now + lease_s)
         if key is not None:
+            older, _ = self._kept.pop((run.uid, key), (None, 0.0))
+            self._bytes += _nbytes(selection) - (0 if older is None else _nbytes(older.selection))
             self._kept[run.uid, key] = Previous(fingerprint, selection), now + SELECTIONS_S
-            self._bytes += _nbytes(selection)
             self._forget_selections()
         return True
 
