@@ -149,6 +149,8 @@ RECEIPT: dict[str, Any] = {
     "new_tasks": 5,
     "distinct_tasks": 300,
     "duplicate": True,
+    "tokens": 9000.0,
+    "seconds": 4.5,
 }
 BELIEF: dict[str, Any] = {
     "id": "math-17",
@@ -238,6 +240,36 @@ WHOAMI: dict[str, Any] = {
 }
 NEW_API_KEY: dict[str, Any] = {**API_KEY, "key": "bots_0123456789abcdef_secret"}
 VERSION: dict[str, Any] = {"version": "0.1.0", "python": "3.11.7", "numpy": "2.4.0", "schema": 3}
+
+POINT: dict[str, Any] = {
+    "first_step": 1,
+    "last_step": 4,
+    "reported": 8,
+    "effective": 4,
+    "effective_task_ratio": 0.5,
+    "all_solved": 3,
+    "none_solved": 1,
+    "rollouts": 64,
+    "success_rate": 0.75,
+    "capability": None,
+    "brier": 0.125,
+    "log_loss": 0.5,
+    "late": 2,
+    "expired": 1,
+    "new_tasks": 6,
+    "distinct_tasks": 6,
+    "time": "2026-01-02T03:04:05Z",
+}
+BIN: dict[str, Any] = {"low": 0.1, "high": 0.2, "rollouts": 16, "mean_prediction": 0.125, "success_rate": None}
+OUTLOOK: dict[str, Any] = {
+    "step": 3,
+    "uniform_effective_task_ratio": 0.5,
+    "distribution": [0.25, 0.75],
+    "distinct_tasks": 7,
+    "reached_share": 0.5,
+    "narrow": True,
+    "time": "2026-01-02T03:04:05Z",
+}
 
 
 def page(name, *items, cursor=None):

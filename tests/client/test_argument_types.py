@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bots_client import InvalidRequestError, Outcome, ResilientClient, Selector, Task
-from bots_client._calls import dataset_calls, run_calls, step_calls
+from tests.client.answers import RECEIPT, RUN, SELECTION
+from tests.client.scripted_server import answer
 
 NOWHERE = "http://127.0.0.1:1"
 ONE = Outcome.counts("t1", 7, 16)
@@ -14,10 +15,6 @@ ONE = Outcome.counts("t1", 7, 16)
 AnyOutcome: Any = Outcome
 AnySelector: Any = Selector
 AnyTask: Any = Task
-
-
-def body_of(call: Any) -> bytes:
-    return call.body
 
 
 @pytest.mark.parametrize(
@@ -141,17 +138,20 @@ def test_a_resilient_client_refuses_a_mistake_of_the_program_at_the_first_call(m
     assert list(tmp_path.glob("*.db")) == []
 
 
-def test_what_numpy_and_generators_give_is_taken():
+def test_what_numpy_and_generators_give_is_taken(serve, connect):
     two: Any = np.int64(2)
-    pool = (Task(id_) for id_ in ["t1"])
-    outcomes = (Outcome.rewards("t1", np.array([1, 0.5])) for _ in range(1))
+    server = serve(answer(SELECTION), answer(RUN), answer({"dataset": "pool", "tasks": 1}), answer(RECEIPT))
+    bots = connect(server)
 
-    assert b'"count":2,"tags":["math"]' in body_of(step_calls.select("pool", two, tags=np.array(["math"])))
-    assert b'"step":2' in body_of(run_calls.rewind("pool", two))
-    assert b'[{"id":"t1"}]' in body_of(dataset_calls.append_tasks("pool", pool))
-    assert b'"rewards":[1,0.5]' in body_of(step_calls.report("pool", outcomes))
+    bots.select("pool", two, tags=np.array(["math"]))
+    bots.rewind("pool", two)
+    bots.append_tasks("pool", (Task(id_) for id_ in ["t1"]))
+    bots.report("pool", (Outcome.rewards("t1", np.array([1, 0.5])) for _ in range(1)))
+
+    sent = [b'"count":2,"tags":["math"]', b'"step":2', b'[{"id":"t1"}]', b'"rewards":[1,0.5]']
+    assert [part in request.body for part, request in zip(sent, server.received, strict=True)] == [True] * 4
 
 
-def test_content_that_cannot_be_true_stays_an_invalid_request():
+def test_content_that_cannot_be_true_stays_an_invalid_request(connect):
     with pytest.raises(InvalidRequestError):
-        step_calls.select("pool", float("nan"))  # type: ignore[arg-type]  # on purpose
+        connect(NOWHERE).select("pool", float("nan"))

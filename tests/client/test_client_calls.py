@@ -1,22 +1,28 @@
-"""What each call sends, and what it makes of the answer."""
+"""What each call sends, and what it makes of the answer: values, and lists followed from page to page."""
 
-import inspect
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from datetime import datetime
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
 
-from bots_client import ConflictError, InvalidRequestError, Outcome, Selection, Task
-from bots_client._call import Call
-from bots_client._calls import admin_calls, dataset_calls, run_calls, step_calls, summary_calls
+from bots_client import Client, InvalidRequestError, Outcome, Selection, ServiceError, Task
 from tests.client.answers import (
     API_KEY,
     BELIEF,
+    BIN,
     COUNTS,
     DATASET,
+    HISTORY_STEP,
     JOURNAL_ENTRY,
     LEASES,
     NEW_API_KEY,
+    OUTLOOK,
+    OVERVIEW_TOTALS,
+    POINT,
     RECEIPT,
     RUN,
     SELECTION,
@@ -28,7 +34,7 @@ from tests.client.answers import (
     WHOAMI,
     page,
 )
-from tests.client.scripted_server import answer, problem
+from tests.client.scripted_server import answer, drop, problem
 
 NOWHERE = "http://127.0.0.1:1"
 RUN_PATH = "/datasets/guru/runs/r1"
@@ -127,7 +133,15 @@ CALLS = [
         None,
         {**page("history", TASK_VISIT), "pruned": 0},
     ),
-    ("history", ("guru", "r1"), {"after_step": 0}, "GET", f"{RUN_PATH}/history?after_step=0", None, page("history")),
+    (
+        "history",
+        ("guru", "r1"),
+        {"after_step": 0},
+        "GET",
+        f"{RUN_PATH}/history?after_step=0",
+        None,
+        page("history", HISTORY_STEP),
+    ),
     ("leases", ("guru", "r1"), {"ids": 9}, "GET", f"{RUN_PATH}/leases?limit=100&ids=9", None, LEASES),
     ("journal", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/journal", None, page("entries", JOURNAL_ENTRY)),
     (
@@ -139,9 +153,9 @@ CALLS = [
         None,
         page("entries", JOURNAL_ENTRY),
     ),
-    ("curve", ("guru", "r1"), {"points": 50}, "GET", f"{RUN_PATH}/curve?points=50", None, {"points": []}),
-    ("calibration", ("guru",), {}, "GET", "/datasets/guru/runs/default/calibration", None, {"steps": 0, "bins": []}),
-    ("outlooks", ("guru", "r1"), {"points": 1}, "GET", f"{RUN_PATH}/outlooks?points=1", None, {"outlooks": []}),
+    ("curve", ("guru", "r1"), {"points": 50}, "GET", f"{RUN_PATH}/curve?points=50", None, {"points": [POINT]}),
+    ("calibration", ("guru",), {}, "GET", "/datasets/guru/runs/default/calibration", None, {"steps": 3, "bins": [BIN]}),
+    ("outlooks", ("guru", "r1"), {"points": 1}, "GET", f"{RUN_PATH}/outlooks?points=1", None, {"outlooks": [OUTLOOK]}),
     (
         "prune",
         (),
@@ -149,7 +163,7 @@ CALLS = [
         "POST",
         "/prune",
         {"keep_journal_days": 1.5, "dry_run": False},
-        {"dry_run": False, "runs": []},
+        {"dry_run": False, "runs": [{"dataset": "guru", "run": "r1", "entries": 3, "seq": 4}]},
     ),
     ("forget_tasks", ("guru", ["t1"], "r1"), {}, "POST", f"{RUN_PATH}/forget", {"tasks": ["t1"]}, RUN),
     ("rewind", ("guru", 400, "r1"), {}, "POST", f"{RUN_PATH}/rewind", {"step": 400}, RUN),
@@ -237,7 +251,7 @@ CALLS = [
         NEW_API_KEY,
     ),
     ("keys", (), {"limit": 5}, "GET", "/keys?limit=5", None, page("keys", API_KEY)),
-    ("overview", (), {}, "GET", "/overview", None, page("runs", SUMMARY)),
+    ("overview", (), {}, "GET", "/overview", None, {**page("runs", SUMMARY), "matching": 7, "totals": OVERVIEW_TOTALS}),
     (
         "overview",
         (),
@@ -248,8 +262,16 @@ CALLS = [
         page("runs", SUMMARY),
     ),
     ("summary", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/summary", None, SUMMARY),
-    ("tags", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/tags", None, {"tags": [TAG]}),
-    ("tags", ("guru", "r1"), {"steps": 7}, "GET", f"{RUN_PATH}/tags?steps=7", None, {"tags": [TAG]}),
+    ("tags", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/tags", None, {"first_step": 3, "last_step": 9, "tags": [TAG]}),
+    (
+        "tags",
+        ("guru", "r1"),
+        {"steps": 7},
+        "GET",
+        f"{RUN_PATH}/tags?steps=7",
+        None,
+        {"first_step": 3, "last_step": 9, "tags": [TAG]},
+    ),
     ("whoami", (), {}, "GET", "/whoami", None, WHOAMI),
     ("revoke_key", ("0123456789abcdef",), {}, "DELETE", "/keys/0123456789abcdef", None, None),
     ("version", (), {}, "GET", "/version", None, VERSION),
@@ -258,33 +280,50 @@ CALLS = [
 ]
 
 
+STREAMED = {"tasks_arrow", "tasks_csv", "export_run", "download_tasks"}
+UPLOADS = {"upload_dataset", "upload_tasks", "upload_predictions", "make_subset", "import_run"}
+LISTS = {"datasets", "runs", "tasks", "task_history", "history", "journal", "snapshots", "keys"}
+
+
+def says(value: Any, said: Any) -> bool:
+    """Whether a value is what a JSON answer says; fields of the answer that no dataclass has are passed over."""
+    if is_dataclass(value):
+        return all(says(getattr(value, name), of_it) for name, of_it in said.items() if hasattr(value, name))
+    if isinstance(said, dict):
+        return value.keys() == said.keys() and all(says(value[name], said[name]) for name in said)
+    if isinstance(said, list):
+        return isinstance(value, tuple) and len(value) == len(said) and all(map(says, value, said))
+    if isinstance(value, datetime):
+        return value == datetime.fromisoformat(said)
+    return value == said and isinstance(value, bool) == isinstance(said, bool)
+
+
 @pytest.mark.parametrize("call", CALLS, ids=[call[0] for call in CALLS])
-def test_a_call_sends_what_the_contract_says(serve, connect, call):
+def test_a_call_sends_what_the_contract_says_and_reads_the_answer_in_full(serve, connect, call):
     name, args, kwargs, method, target, body, said = call
     server = serve(answer(said, 204 if said is None else 200))
 
-    getattr(connect(server), name)(*args, **kwargs)
+    found = getattr(connect(server), name)(*args, **kwargs)
+    if name in LISTS:
+        (said,) = next(value for value in said.values() if isinstance(value, list))
+        (found,) = found
+    elif name == "count_tasks":
+        said = said["segments"]
 
     (request,) = server.received
     assert (request.method, request.target) == (method, target)
     assert (request.json if request.body else None) == body
     assert ("content-type" in request.headers) == (body is not None)
-    assert (request.key is None) == (method == "GET")
+    assert len(request.key or "") == (0 if method == "GET" else 32)
     assert request.headers["accept"] == "application/json"
     assert request.headers["user-agent"].startswith("bots-client/")
+    assert found is True if name in ("is_ready", "is_live") else found is said is None or says(found, said)
 
 
 def test_every_call_is_in_the_table():
-    modules = (admin_calls, dataset_calls, run_calls, step_calls, summary_calls)
-    described = {
-        name
-        for module in modules
-        for name, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__module__ == module.__name__ and not name.startswith("_")
-    }
-    uploads = {"upload_dataset", "upload_tasks", "upload_predictions", "make_subset", "import_run"}
-    streamed = {*uploads, "tasks_arrow", "tasks_csv", "export_run", "download_tasks"}
-    assert described - {call[0] for call in CALLS} == streamed
+    calls = {name for name, method in vars(Client).items() if callable(method) and not name.startswith("_")}
+
+    assert calls - {call[0] for call in CALLS} == STREAMED | UPLOADS
 
 
 def test_names_cannot_lead_to_another_path(serve, connect):
@@ -313,39 +352,73 @@ def test_a_slip_of_the_caller_is_told_before_anything_is_sent(connect, mistake):
         mistake(connect(NOWHERE))
 
 
-def test_a_probe_tells_how_things_are(serve, connect):
-    bots = connect(serve(problem(503), answer({"status": "ready"}), problem(404)))
+def test_a_probe_asks_once_how_things_are(serve, connect):
+    server = serve(problem(503), answer({"status": "ready"}), problem(404))
+    bots = connect(server)
 
     assert bots.is_ready() is False
     assert bots.is_ready() is True
     with pytest.raises(Exception, match="404"):  # something else listens there: not an answer to the question
         bots.is_live()
+    assert len(server.received) == 3
     assert connect(NOWHERE).is_live() is False
 
 
-def test_a_conflict_is_told(serve, connect):
-    with pytest.raises(ConflictError):
-        connect(serve(problem(409, "dataset-exists"))).create_dataset("guru", [Task("a")])
+def test_a_new_key_does_not_show(serve, connect):
+    made = connect(serve(answer(NEW_API_KEY, 201))).create_key("trainer 7", scopes=["select"], datasets=["guru*"])
+
+    assert made.key == "bots_0123456789abcdef_secret"
+    assert "secret" not in repr(made)
 
 
-def test_every_call_reads_or_carries_a_key():
-    task, guru = [Task("a")], "guru"
-    described: list[Call[Any]] = [
-        dataset_calls.create_dataset(guru, task),
-        dataset_calls.upload_dataset(guru, lambda: [], media_type="application/x-ndjson"),
-        dataset_calls.append_tasks(guru, task),
-        dataset_calls.retire_tasks(guru, ["a"]),
-        dataset_calls.delete_dataset(guru),
-        run_calls.create_run(guru, "r"),
-        run_calls.update_run(guru),
-        run_calls.delete_run(guru, "r"),
-        run_calls.rewind(guru, 3),
-        run_calls.snapshot(guru),
-        admin_calls.create_key("k", scopes=["read"], datasets=["*"]),
-        admin_calls.revoke_key("0123456789abcdef"),
-        step_calls.select(guru, 1),
-        step_calls.report(guru, []),
-    ]
+def test_cursors_are_followed_to_the_end_and_a_page_is_asked_for_when_it_is_needed(serve, connect):
+    server = serve(
+        answer(page("tasks", {**BELIEF, "id": "a"}, {**BELIEF, "id": "b"}, cursor="c/1=")),
+        answer(page("tasks", cursor="c2")),  # an empty page may come before the last
+        answer(page("tasks", {**BELIEF, "id": "c"})),
+    )
 
-    assert all(len(call.headers["Idempotency-Key"]) == 32 for call in described)
-    assert len({call.headers["Idempotency-Key"] for call in described}) == len(described)
+    found: Iterator[Any] = connect(server).tasks("guru", tag="math")
+    assert server.received == []
+
+    assert [belief.id for belief in found] == ["a", "b", "c"]
+    where = "/datasets/guru/runs/default/tasks?tag=math"
+    assert [one.target for one in server.received] == [where, f"{where}&cursor=c%2F1%3D", f"{where}&cursor=c2"]
+
+
+@pytest.mark.parametrize(("limit", "requests"), [(0, 0), (1, 1), (2, 1), (3, 2)])
+def test_a_limit_ends_the_list_and_no_page_is_asked_in_vain(serve, connect, limit, requests):
+    server = serve(
+        answer(page("snapshots", SNAPSHOT, SNAPSHOT, cursor="c1")), answer(page("snapshots", SNAPSHOT, SNAPSHOT))
+    )
+
+    assert len(list(connect(server).snapshots("guru", limit=limit))) == limit
+    assert len(server.received) == requests
+
+
+def test_a_cursor_that_leads_to_itself_ends_in_an_error(serve, connect):
+    server = serve(answer(page("datasets", DATASET, cursor="c1")))
+
+    with pytest.raises(ServiceError):
+        list(connect(server).datasets())
+
+
+@pytest.mark.parametrize("said", [[], {"next_cursor": None}, {"datasets": 3}, {"datasets": [], "next_cursor": 3}])
+def test_a_page_that_makes_no_sense_is_the_services_fault(serve, connect, said):
+    with pytest.raises(ServiceError, match="invalid body"):
+        list(connect(serve(answer(said))).datasets())
+
+
+@pytest.mark.parametrize("name", ["a/b", "a b", "ü", "a%2Fb", "a\r\nb", "", ".."])
+def test_selects_and_reports_name_their_run_for_balancers_and_other_calls_do_not(serve, connect, name):
+    server = serve(answer(SELECTION), drop, answer(RECEIPT), answer(RUN))
+    bots = connect(server)
+
+    bots.select(name, 2, run=name)
+    bots.report(name, [], run=name)
+    bots.rewind("guru", 3)
+
+    *named, other = server.received
+    assert [[unquote(part) for part in one.headers["bots-run"].split("/")] for one in named] == [[name, name]] * 3
+    assert (named[0].json["dataset"], named[0].json["run"]) == (name, name)
+    assert "bots-run" not in other.headers

@@ -22,7 +22,7 @@ from bots_client import (
     StaleEpochError,
     UnreachableError,
 )
-from bots_client._call import ANSWER_BYTES, LISTING_BYTES
+from bots_client._http import ANSWER_BYTES, LISTING_BYTES
 from tests.client.answers import RUN, SELECTION, VERSION
 from tests.client.scripted_server import answer, pour, problem
 
@@ -192,7 +192,7 @@ def test_a_compressed_answer_is_refused_before_it_is_unpacked(serve, connect):
         (lambda bots: bots.select("guru", 2), ANSWER_BYTES),
         (lambda bots: bots.report("guru", []), ANSWER_BYTES),
         (lambda bots: bots.run("guru"), ANSWER_BYTES),
-        (lambda bots: bots.tasks("guru"), LISTING_BYTES),
+        (lambda bots: list(bots.tasks("guru")), LISTING_BYTES),
     ],
     ids=["select", "report", "run", "a listing"],
 )

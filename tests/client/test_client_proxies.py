@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from bots_client._config import is_loopback, trust_of
+from bots_client._http import is_loopback, trust_of
 from tests.client.answers import VERSION
 from tests.client.scripted_server import answer
 

@@ -1,6 +1,5 @@
 """What users see: names, signatures, where the service is looked for, and that a key never shows."""
 
-import inspect
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
@@ -10,7 +9,7 @@ import httpx
 import pytest
 
 import bots_client
-from bots_client import AsyncClient, BotsClientError, Client, GivenSettings, Retries, Settings
+from bots_client import BotsClientError, Client, GivenSettings, Retries, Settings
 from bots_client._decode import into
 from tests.client.answers import SELECTION, VERSION
 from tests.client.scripted_server import answer, drop, problem
@@ -18,19 +17,8 @@ from tests.client.scripted_server import answer, drop, problem
 SECRET = "sk-never-show-this"
 
 
-def public(of) -> set[str]:
-    return {name for name in dir(of) if not name.startswith("_")}
-
-
 def test_the_package_is_typed():
     assert files(bots_client).joinpath("py.typed").is_file()
-
-
-def test_both_clients_have_the_same_calls_with_the_same_arguments():
-    assert public(Client) - {"close"} == public(AsyncClient) - {"aclose"}
-    for name in public(Client) - {"close"}:
-        one, other = (inspect.signature(getattr(kind, name)) for kind in (Client, AsyncClient))
-        assert one.parameters == other.parameters, name
 
 
 def test_the_settings_that_can_be_given_are_those_that_are_answered():
@@ -51,10 +39,9 @@ def test_the_service_is_looked_for_where_the_argument_or_the_environment_says(mo
     "url",
     ["localhost:8000", "ftp://host", "http://", "//host", "http://host:port", "http://h/?a=b", "http://h/#x", "bots"],
 )
-@pytest.mark.parametrize("kind", [Client, AsyncClient])
-def test_a_url_that_is_none_is_refused(kind, url):
+def test_a_url_that_is_none_is_refused(url):
     with pytest.raises(ValueError, match="url"):
-        kind(url)
+        Client(url)
 
 
 def test_a_password_in_the_url_is_refused_without_being_shown():
@@ -102,9 +89,9 @@ def test_the_key_never_shows(serve, connect, caplog, act):
     with pytest.raises(BotsClientError) as caught:
         bots.version()
 
-    shown = [repr(bots.client), repr(vars(bots.client)), str(caught.value), repr(caught.value), caplog.text]
+    shown = [repr(bots), repr(vars(bots)), str(caught.value), repr(caught.value), caplog.text]
     assert [text for text in shown if SECRET in text] == []
-    assert "127.0.0.1" in repr(bots.client)
+    assert "127.0.0.1" in repr(bots)
 
 
 @pytest.mark.parametrize(
@@ -137,10 +124,3 @@ def test_a_transport_takes_the_place_of_the_network():
 def test_a_result_of_a_kind_that_nothing_reads_is_our_own_mistake():
     with pytest.raises(TypeError, match="no decoder"):
         into(set)
-
-
-async def test_a_transport_takes_the_place_of_the_network_on_asyncio():
-    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=VERSION))
-
-    async with AsyncClient(transport=transport) as bots:
-        assert (await bots.version()).schema == VERSION["schema"]

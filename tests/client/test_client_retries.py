@@ -14,7 +14,7 @@ from bots_client import (
     ServiceError,
     UnreachableError,
 )
-from bots_client._retry import Deadline, TimeLeft
+from bots_client._http import Deadline, TimeLeft
 from tests.client.answers import RECEIPT, SELECTION, VERSION
 from tests.client.scripted_server import ScriptedServer, answer, cut_short, drop, problem, stay_silent, trickle
 

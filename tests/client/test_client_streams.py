@@ -1,6 +1,5 @@
 """Bodies too large for memory, in both directions."""
 
-import asyncio
 import contextlib
 import os
 from urllib.parse import parse_qs
@@ -8,7 +7,6 @@ from urllib.parse import parse_qs
 import pytest
 
 from bots_client import (
-    AsyncClient,
     Client,
     DeadlineExceededError,
     InvalidRequestError,
@@ -16,7 +14,7 @@ from bots_client import (
     ServiceError,
     UnreachableError,
 )
-from bots_client._call import CHUNK_BYTES
+from bots_client._http import CHUNK_BYTES
 from tests.client.answers import DATASET
 from tests.client.scripted_server import answer, cut_short, drop, problem, stay_silent
 
@@ -197,19 +195,19 @@ def test_a_stream_that_breaks_off_is_not_begun_anew(serve, connect):
     server = serve(cut_short(b"ARROW"), answer(b"ARROW"))
 
     with pytest.raises(UnreachableError, match="lost the connection"):
-        connect(server, retries=AT_ONCE).tasks_arrow("guru")
+        list(connect(server, retries=AT_ONCE).tasks_arrow("guru"))
 
     assert len(server.received) == 1
 
 
 def test_a_stream_that_never_begins_ends_at_its_deadline(serve, connect):
     with pytest.raises(DeadlineExceededError):
-        connect(serve(stay_silent)).tasks_arrow("guru", deadline_s=0.2)
+        list(connect(serve(stay_silent)).tasks_arrow("guru", deadline_s=0.2))
 
 
 def test_a_refused_stream_is_an_error_like_any_other(serve, connect):
     with pytest.raises(ServiceError, match="500"):
-        connect(serve(problem(500))).tasks_arrow("guru")
+        list(connect(serve(problem(500))).tasks_arrow("guru"))
 
 
 def test_a_stream_may_be_left_in_the_middle(serve):
@@ -217,24 +215,3 @@ def test_a_stream_may_be_left_in_the_middle(serve):
 
     with Client(server.url) as bots, contextlib.closing(bots.tasks_arrow("guru")) as chunks:
         assert next(chunks).startswith(b"ARROW")
-
-
-async def test_a_stream_may_be_left_in_the_middle_on_asyncio(serve):
-    server = serve(answer(b"ARROW" * 100_000))
-
-    async with AsyncClient(server.url) as bots, contextlib.aclosing(bots.tasks_arrow("guru")) as chunks:
-        assert (await anext(chunks)).startswith(b"ARROW")
-
-
-async def test_a_cancelled_call_ends_at_once_and_the_client_goes_on(serve):
-    server = serve(stay_silent, answer(DATASET))
-
-    async with AsyncClient(server.url) as bots:
-        waiting = asyncio.create_task(bots.dataset("guru"))
-        while not server.received:  # noqa: ASYNC110 - a thread fills it
-            await asyncio.sleep(0.01)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-
-        assert (await bots.dataset("guru")).name == "guru"

@@ -10,7 +10,6 @@ import pyarrow
 import pytest
 
 from bots_client import (
-    AsyncClient,
     Client,
     Curve,
     CurvePoint,
@@ -23,7 +22,7 @@ from bots_client import (
     Selection,
 )
 from bots_client._tables import arrow_of, columns_of, pandas_of
-from tests.client.answers import API_KEY, BELIEF, HISTORY_STEP, JOURNAL_ENTRY, RUN, page
+from tests.client.answers import BELIEF, HISTORY_STEP, JOURNAL_ENTRY, RUN, page
 from tests.client.scripted_server import answer
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)  # noqa: UP017 - the client runs on Python 3.10
@@ -65,16 +64,6 @@ def test_what_was_read_before_is_not_in_the_table(serve):
         left = steps.to_pandas()
 
     assert (first.step, list(left["step"])) == (1, [2])
-
-
-async def test_the_async_client_awaits_its_tables(serve):
-    server = serve(answer(page("keys", API_KEY)))
-
-    async with AsyncClient(server.url) as bots:
-        frame = await bots.keys().to_pandas()
-        table = await bots.keys().to_arrow()
-
-    assert list(frame["name"]) == table["name"].to_pylist() == ["trainer 7"]
 
 
 def test_a_run_has_a_column_for_each_setting(serve):

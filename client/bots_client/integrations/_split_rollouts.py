@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Callable, Sequence
 
+from bots_client._inputs import reward_of
 from bots_client._resilience.connection import Reminder
-from bots_client._rewards import reward_of
 
 EQUAL = 1e-9  # rewards that differ by no more are equal; the service's value
 WAYS: dict[str, Callable[[Sequence[float]], float]] = {"sum": sum, "last": lambda values: values[-1], "max": max}
