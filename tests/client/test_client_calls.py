@@ -11,42 +11,29 @@ import pytest
 
 from bots_client import Client, InvalidRequestError, Outcome, Selection, ServiceError, Task
 from tests.client.answers import (
-    API_KEY,
     BELIEF,
-    BIN,
-    COUNTS,
     DATASET,
-    HISTORY_STEP,
-    JOURNAL_ENTRY,
-    LEASES,
     NEW_API_KEY,
-    OUTLOOK,
-    OVERVIEW_TOTALS,
-    POINT,
     RECEIPT,
     RUN,
+    RUN_PATH,
     SELECTION,
     SNAPSHOT,
-    SUMMARY,
-    TAG,
-    TASK_VISIT,
-    VERSION,
-    WHOAMI,
+    example,
     page,
 )
 from tests.client.scripted_server import answer, drop, problem
 
 NOWHERE = "http://127.0.0.1:1"
-RUN_PATH = "/datasets/guru/runs/r1"
 MIX = {"a": 1, "b": [(0, 3), (9, 1)]}
 TASK = Task("math-17", [0.25, None], ["math"])
 TASK_JSON = {"id": "math-17", "reference_pass_rates": [0.25, None], "tags": ["math"]}
 MADE = Selection(selection_id="s-1", dataset="guru", run="default", tasks=())
 
-# name, arguments, keyword arguments, method, target, JSON body, answer
+# name, arguments, keyword arguments, method, target, JSON body
 PREDICTED = {"predictions": [{"id": "a", "pass_rate": 0.25}]}
 CALLS = [
-    ("create_dataset", ("guru", [TASK]), {}, "PUT", "/datasets/guru", {"tasks": [TASK_JSON]}, DATASET),
+    ("create_dataset", ("guru", [TASK]), {}, "PUT", "/datasets/guru", {"tasks": [TASK_JSON]}),
     (
         "create_dataset",
         ("guru", [Task("a")], ["small"], "maths"),
@@ -54,7 +41,6 @@ CALLS = [
         "PUT",
         "/datasets/guru",
         {"reference_models": ["small"], "description": "maths", "tasks": [{"id": "a"}]},
-        DATASET,
     ),
     (
         "create_dataset",
@@ -63,42 +49,17 @@ CALLS = [
         "PUT",
         "/datasets/guru",
         {"repeatable": True, "tasks": [TASK_JSON]},
-        DATASET,
     ),
-    (
-        "append_tasks",
-        ("guru", [TASK]),
-        {},
-        "POST",
-        "/datasets/guru/tasks",
-        {"tasks": [TASK_JSON]},
-        {"dataset": "guru", "added": 1, "tasks": 4},
-    ),
-    ("put_predictions", ("guru", "p", {"a": 0.25}), {}, "PUT", "/datasets/guru/predictions/p", PREDICTED, DATASET),
-    ("predict_from_run", ("guru", "r1", "e"), {}, "POST", f"{RUN_PATH}/predictions", {"name": "e"}, DATASET),
-    ("remove_predictions", ("guru", "p"), {}, "DELETE", "/datasets/guru/predictions/p", None, DATASET),
-    (
-        "retire_tasks",
-        ("guru", ["a"]),
-        {},
-        "DELETE",
-        "/datasets/guru/tasks",
-        {"ids": ["a"]},
-        {"dataset": "guru", "retired": 1, "tasks": 2},
-    ),
-    (
-        "restore_tasks",
-        ("guru", ["a"]),
-        {},
-        "POST",
-        "/datasets/guru/tasks/restore",
-        {"ids": ["a"]},
-        {"dataset": "guru", "retired": 0, "tasks": 3},
-    ),
-    ("dataset", ("guru",), {}, "GET", "/datasets/guru", None, DATASET),
-    ("datasets", (), {}, "GET", "/datasets", None, page("datasets", DATASET)),
-    ("delete_dataset", ("guru",), {}, "DELETE", "/datasets/guru", None, None),
-    ("create_run", ("guru", "r1"), {}, "PUT", RUN_PATH, {}, RUN),
+    ("append_tasks", ("guru", [TASK]), {}, "POST", "/datasets/guru/tasks", {"tasks": [TASK_JSON]}),
+    ("put_predictions", ("guru", "p", {"a": 0.25}), {}, "PUT", "/datasets/guru/predictions/p", PREDICTED),
+    ("predict_from_run", ("guru", "r1", "e"), {}, "POST", f"{RUN_PATH}/predictions", {"name": "e"}),
+    ("remove_predictions", ("guru", "p"), {}, "DELETE", "/datasets/guru/predictions/p", None),
+    ("retire_tasks", ("guru", ["a"]), {}, "DELETE", "/datasets/guru/tasks", {"ids": ["a"]}),
+    ("restore_tasks", ("guru", ["a"]), {}, "POST", "/datasets/guru/tasks/restore", {"ids": ["a"]}),
+    ("dataset", ("guru",), {}, "GET", "/datasets/guru", None),
+    ("datasets", (), {}, "GET", "/datasets", None),
+    ("delete_dataset", ("guru",), {}, "DELETE", "/datasets/guru", None),
+    ("create_run", ("guru", "r1"), {}, "PUT", RUN_PATH, {}),
     (
         "create_run",
         ("guru", "r1"),
@@ -106,14 +67,13 @@ CALLS = [
         "PUT",
         RUN_PATH,
         {"seed": 7, "reward_range": [-1, 1], "tasks_per_step": None, "fork": {"run": "r0", "step": 3}},
-        RUN,
     ),
-    ("create_run", ("guru", "r1"), {"fork_run": "r0"}, "PUT", RUN_PATH, {"fork": {"run": "r0"}}, RUN),
-    ("update_run", ("guru", "r1"), {"target": 0.6}, "PATCH", RUN_PATH, {"target": 0.6}, RUN),
-    ("update_run", ("guru", "r1"), {"mix": MIX}, "PATCH", RUN_PATH, {"mix": {"a": 1, "b": [[0, 3], [9, 1]]}}, RUN),
-    ("run", ("guru",), {}, "GET", "/datasets/guru/runs/default", None, RUN),
-    ("runs", ("guru",), {"limit": 5}, "GET", "/datasets/guru/runs?limit=5", None, page("runs", RUN)),
-    ("delete_run", ("guru", "r1"), {}, "DELETE", RUN_PATH, None, None),
+    ("create_run", ("guru", "r1"), {"fork_run": "r0"}, "PUT", RUN_PATH, {"fork": {"run": "r0"}}),
+    ("update_run", ("guru", "r1"), {"target": 0.6}, "PATCH", RUN_PATH, {"target": 0.6}),
+    ("update_run", ("guru", "r1"), {"mix": MIX}, "PATCH", RUN_PATH, {"mix": {"a": 1, "b": [[0, 3], [9, 1]]}}),
+    ("run", ("guru",), {}, "GET", "/datasets/guru/runs/default", None),
+    ("runs", ("guru",), {"limit": 5}, "GET", "/datasets/guru/runs?limit=5", None),
+    ("delete_run", ("guru", "r1"), {}, "DELETE", RUN_PATH, None),
     (
         "tasks",
         ("guru", "r1"),
@@ -121,29 +81,12 @@ CALLS = [
         "GET",
         f"{RUN_PATH}/tasks?ids=a&ids=b&tag=math&search=%C3%A9%2F1&segment=stuck&sort=-mean&limit=7",
         None,
-        page("tasks", BELIEF),
     ),
-    ("count_tasks", ("guru", "r1"), {"tag": "a"}, "GET", f"{RUN_PATH}/tasks?tag=a&limit=1", None, COUNTS),
-    (
-        "task_history",
-        ("guru", "a/b c", "r1"),
-        {"limit": 3},
-        "GET",
-        f"{RUN_PATH}/tasks/a%2Fb%20c/history?limit=3",
-        None,
-        {**page("history", TASK_VISIT), "pruned": 0},
-    ),
-    (
-        "history",
-        ("guru", "r1"),
-        {"after_step": 0},
-        "GET",
-        f"{RUN_PATH}/history?after_step=0",
-        None,
-        page("history", HISTORY_STEP),
-    ),
-    ("leases", ("guru", "r1"), {"ids": 9}, "GET", f"{RUN_PATH}/leases?limit=100&ids=9", None, LEASES),
-    ("journal", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/journal", None, page("entries", JOURNAL_ENTRY)),
+    ("count_tasks", ("guru", "r1"), {"tag": "a"}, "GET", f"{RUN_PATH}/tasks?tag=a&limit=1", None),
+    ("task_history", ("guru", "a/b c", "r1"), {"limit": 3}, "GET", f"{RUN_PATH}/tasks/a%2Fb%20c/history?limit=3", None),
+    ("history", ("guru", "r1"), {"after_step": 0}, "GET", f"{RUN_PATH}/history?after_step=0", None),
+    ("leases", ("guru", "r1"), {"ids": 9}, "GET", f"{RUN_PATH}/leases?limit=100&ids=9", None),
+    ("journal", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/journal", None),
     (
         "journal",
         ("guru", "r1"),
@@ -151,40 +94,23 @@ CALLS = [
         "GET",
         f"{RUN_PATH}/journal?kind=rewind&kind=settings&limit=5",
         None,
-        page("entries", JOURNAL_ENTRY),
     ),
-    ("curve", ("guru", "r1"), {"points": 50}, "GET", f"{RUN_PATH}/curve?points=50", None, {"points": [POINT]}),
-    ("calibration", ("guru",), {}, "GET", "/datasets/guru/runs/default/calibration", None, {"steps": 3, "bins": [BIN]}),
-    ("outlooks", ("guru", "r1"), {"points": 1}, "GET", f"{RUN_PATH}/outlooks?points=1", None, {"outlooks": [OUTLOOK]}),
-    (
-        "prune",
-        (),
-        {"keep_journal_days": 1.5},
-        "POST",
-        "/prune",
-        {"keep_journal_days": 1.5, "dry_run": False},
-        {"dry_run": False, "runs": [{"dataset": "guru", "run": "r1", "entries": 3, "seq": 4}]},
-    ),
-    ("forget_tasks", ("guru", ["t1"], "r1"), {}, "POST", f"{RUN_PATH}/forget", {"tasks": ["t1"]}, RUN),
-    ("rewind", ("guru", 400, "r1"), {}, "POST", f"{RUN_PATH}/rewind", {"step": 400}, RUN),
-    ("snapshot", ("guru", "r1"), {}, "POST", f"{RUN_PATH}/snapshots", None, SNAPSHOT),
-    ("snapshots", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/snapshots", None, page("snapshots", SNAPSHOT)),
-    ("select", ("guru", 2), {}, "POST", "/select", {"dataset": "guru", "run": "default", "count": 2}, SELECTION),
+    ("curve", ("guru", "r1"), {"points": 50}, "GET", f"{RUN_PATH}/curve?points=50", None),
+    ("calibration", ("guru",), {}, "GET", "/datasets/guru/runs/default/calibration", None),
+    ("outlooks", ("guru", "r1"), {"points": 1}, "GET", f"{RUN_PATH}/outlooks?points=1", None),
+    ("prune", (), {"keep_journal_days": 1.5}, "POST", "/prune", {"keep_journal_days": 1.5, "dry_run": False}),
+    ("forget_tasks", ("guru", ["t1"], "r1"), {}, "POST", f"{RUN_PATH}/forget", {"tasks": ["t1"]}),
+    ("rewind", ("guru", 400, "r1"), {}, "POST", f"{RUN_PATH}/rewind", {"step": 400}),
+    ("snapshot", ("guru", "r1"), {}, "POST", f"{RUN_PATH}/snapshots", None),
+    ("snapshots", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/snapshots", None),
+    ("select", ("guru", 2), {}, "POST", "/select", {"dataset": "guru", "run": "default", "count": 2}),
     (
         "select",
         ("guru", np.int64(2)),
         {"run": "r1", "subset": "s1", "tags": ["math"], "exclude": []},
         "POST",
         "/select",
-        {
-            "dataset": "guru",
-            "run": "r1",
-            "count": 2,
-            "subset": "s1",
-            "tags": ["math"],
-            "exclude": [],
-        },
-        SELECTION,
+        {"dataset": "guru", "run": "r1", "count": 2, "subset": "s1", "tags": ["math"], "exclude": []},
     ),
     (
         "report",
@@ -195,7 +121,7 @@ CALLS = [
                 Outcome.rewards("b", np.array([0, 1, 0.5], np.float32)),
                 Outcome.aborted("c"),
                 Outcome.counts("d", 1, 2, rewards=np.array([1.5, 0.25], np.float32)),
-                Outcome.counts("e", 2, 2, effective=np.True_),  # type: ignore[arg-type]  # as numpy compares
+                Outcome.counts("e", 2, 2, effective=np.True_),
                 Outcome.rewards("f", [np.True_, False], effective=False),
             ],
         ),
@@ -216,7 +142,6 @@ CALLS = [
                 {"task": "f", "rewards": [1, 0], "effective": False},
             ],
         },
-        RECEIPT,
     ),
     (
         "report",
@@ -225,7 +150,6 @@ CALLS = [
         "POST",
         "/report",
         {"dataset": "guru", "run": "default", "selection_id": "s-2", "outcomes": []},
-        RECEIPT,
     ),
     (
         "report",
@@ -234,7 +158,6 @@ CALLS = [
         "POST",
         "/report",
         {"dataset": "guru", "run": "default", "age": 3, "outcomes": []},
-        RECEIPT,
     ),
     (
         "create_key",
@@ -242,16 +165,10 @@ CALLS = [
         {"scopes": ["select", "report"], "datasets": ["guru*"], "expires_in_s": 60},
         "POST",
         "/keys",
-        {
-            "name": "trainer 7",
-            "scopes": ["select", "report"],
-            "datasets": ["guru*"],
-            "expires_in_seconds": 60,
-        },
-        NEW_API_KEY,
+        {"name": "trainer 7", "scopes": ["select", "report"], "datasets": ["guru*"], "expires_in_seconds": 60},
     ),
-    ("keys", (), {"limit": 5}, "GET", "/keys?limit=5", None, page("keys", API_KEY)),
-    ("overview", (), {}, "GET", "/overview", None, {**page("runs", SUMMARY), "matching": 7, "totals": OVERVIEW_TOTALS}),
+    ("keys", (), {"limit": 5}, "GET", "/keys?limit=5", None),
+    ("overview", (), {}, "GET", "/overview", None),
     (
         "overview",
         (),
@@ -259,24 +176,15 @@ CALLS = [
         "GET",
         "/overview?search=a%2Fb&dataset=guru&status=idle&sort=-step&limit=5&cursor=c",
         None,
-        page("runs", SUMMARY),
     ),
-    ("summary", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/summary", None, SUMMARY),
-    ("tags", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/tags", None, {"first_step": 3, "last_step": 9, "tags": [TAG]}),
-    (
-        "tags",
-        ("guru", "r1"),
-        {"steps": 7},
-        "GET",
-        f"{RUN_PATH}/tags?steps=7",
-        None,
-        {"first_step": 3, "last_step": 9, "tags": [TAG]},
-    ),
-    ("whoami", (), {}, "GET", "/whoami", None, WHOAMI),
-    ("revoke_key", ("0123456789abcdef",), {}, "DELETE", "/keys/0123456789abcdef", None, None),
-    ("version", (), {}, "GET", "/version", None, VERSION),
-    ("is_ready", (), {}, "GET", "/readyz", None, {"status": "ready"}),
-    ("is_live", (), {}, "GET", "/livez", None, {"status": "ok"}),
+    ("summary", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/summary", None),
+    ("tags", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/tags", None),
+    ("tags", ("guru", "r1"), {"steps": 7}, "GET", f"{RUN_PATH}/tags?steps=7", None),
+    ("whoami", (), {}, "GET", "/whoami", None),
+    ("revoke_key", ("0123456789abcdef",), {}, "DELETE", "/keys/0123456789abcdef", None),
+    ("version", (), {}, "GET", "/version", None),
+    ("is_ready", (), {}, "GET", "/readyz", None),
+    ("is_live", (), {}, "GET", "/livez", None),
 ]
 
 
@@ -286,9 +194,9 @@ LISTS = {"datasets", "runs", "tasks", "task_history", "history", "journal", "sna
 
 
 def says(value: Any, said: Any) -> bool:
-    """Whether a value is what a JSON answer says; fields of the answer that no dataclass has are passed over."""
+    """Whether a value is all that a JSON answer says."""
     if is_dataclass(value):
-        return all(says(getattr(value, name), of_it) for name, of_it in said.items() if hasattr(value, name))
+        return all(says(getattr(value, name), of_it) for name, of_it in said.items())
     if isinstance(said, dict):
         return value.keys() == said.keys() and all(says(value[name], said[name]) for name in said)
     if isinstance(said, list):
@@ -300,13 +208,13 @@ def says(value: Any, said: Any) -> bool:
 
 @pytest.mark.parametrize("call", CALLS, ids=[call[0] for call in CALLS])
 def test_a_call_sends_what_the_contract_says_and_reads_the_answer_in_full(serve, connect, call):
-    name, args, kwargs, method, target, body, said = call
+    name, args, kwargs, method, target, body = call
+    said = example(method, target)
     server = serve(answer(said, 204 if said is None else 200))
 
     found = getattr(connect(server), name)(*args, **kwargs)
     if name in LISTS:
-        (said,) = next(value for value in said.values() if isinstance(value, list))
-        (found,) = found
+        said, found = next(value for value in said.values() if isinstance(value, list)), tuple(found)
     elif name == "count_tasks":
         said = said["segments"]
 
@@ -365,9 +273,10 @@ def test_a_probe_asks_once_how_things_are(serve, connect):
 
 
 def test_a_new_key_does_not_show(serve, connect):
-    made = connect(serve(answer(NEW_API_KEY, 201))).create_key("trainer 7", scopes=["select"], datasets=["guru*"])
+    told = {**NEW_API_KEY, "key": "bots_id_secret"}
+    made = connect(serve(answer(told, 201))).create_key("trainer 7", scopes=["select"], datasets=["guru*"])
 
-    assert made.key == "bots_0123456789abcdef_secret"
+    assert made.key == "bots_id_secret"
     assert "secret" not in repr(made)
 
 

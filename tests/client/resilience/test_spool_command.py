@@ -50,12 +50,6 @@ def test_a_damaged_file_is_named_and_left_where_it_is(connect, tmp_path, capsys)
     assert file.read_bytes().startswith(b"no database")
 
 
-def test_a_folder_without_any_says_so(tmp_path, capsys):
-    assert main(["spool", "--folder", str(tmp_path)]) == 0
-
-    assert "holds no reports" in capsys.readouterr().out
-
-
 def test_a_folder_that_is_none_is_said_and_not_made(tmp_path, capsys):
     (tmp_path / "file").touch()
 
