@@ -121,7 +121,7 @@ CALLS = [
                 Outcome.rewards("b", np.array([0, 1, 0.5], np.float32)),
                 Outcome.aborted("c"),
                 Outcome.counts("d", 1, 2, rewards=np.array([1.5, 0.25], np.float32)),
-                Outcome.counts("e", 2, 2, effective=np.True_),
+                Outcome.counts("e", 2, 2, effective=np.True_),  # type: ignore[arg-type]  # as numpy compares
                 Outcome.rewards("f", [np.True_, False], effective=False),
             ],
         ),
