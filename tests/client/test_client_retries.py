@@ -96,14 +96,6 @@ def test_waits_double_up_to_the_longest(serve, connect, waits, patient):
     assert len(server.received) == patient.attempts
 
 
-@pytest.mark.parametrize(("rng", "expected"), [(0.0, [0, 0, 0, 0]), (0.75, [0.75, 1.5, 3.0, 3.75])])
-def test_each_wait_is_a_share_of_its_bound(rng, expected):
-    retries = Retries(first_wait_s=1, longest_wait_s=5, rng=lambda: rng)
-
-    assert [retries.wait_s(attempt, None) for attempt in (1, 2, 3, 4)] == expected
-    assert retries.wait_s(10**9, None) <= 5
-
-
 def test_retry_after_may_be_a_date():
     now = 1_750_000_000.0
     retries = Retries(wall_clock=lambda: now)

@@ -95,22 +95,6 @@ def test_training_waits_once_for_a_service_that_goes_away(own_service, connect, 
     assert run.totals.rollouts == 8 * bots.health.reports
 
 
-def test_closing_a_step_waits_once_for_a_service_that_hangs(own_service, connect):
-    bots = connect(own_service, report_deadline_s=3.0)
-    selector = Selector(bots, "guru", ids=IDS)
-    bots.report("guru", [Outcome.counts("t1", 1, 2)], close_step=False)
-    own_service.process.send_signal(signal.SIGSTOP)
-    took = []
-    for _ in range(3):
-        begun = time.monotonic()
-        assert selector.close_step() is None
-        took.append(time.monotonic() - begun)
-
-    assert bots.health.is_away
-    assert took[0] < 9, "less than the plain client's deadline, 10 s"
-    assert max(took[1:]) < 2.5, "less than its own, which the first call waited for"
-
-
 @pytest.mark.usefixtures("quick_looks")
 def test_a_client_that_is_closed_or_dropped_looks_for_nothing(tmp_path):
     before = set(watchers())

@@ -85,16 +85,6 @@ def test_the_ability_is_what_the_tracker_estimates_and_the_belief_bots_has_none(
     assert not ABILITY & known(papers)
 
 
-def test_a_pool_in_which_uniform_choice_expects_nothing_is_no_division_by_0(connect, serve, service, dataset):
-    nothing = answer({"outlooks": [{"step": 0, "uniform_effective_task_ratio": 0.0}]})
-    selector = Selector(connect(serve(before(service, nothing))), dataset, ids=IDS)
-
-    train(selector)
-
-    assert selector.metrics()["bots/uniform_effective_task_ratio"] == 0
-    assert "bots/times_uniform" not in known(selector)
-
-
 def test_it_is_asked_for_once_in_ten_steps_and_the_newest_alone(connect, serve, service, dataset):
     server = serve(before(service))
     selector = Selector(connect(server), dataset, ids=IDS)

@@ -1,8 +1,6 @@
 """What is wrong with the trainer's own code raises at once; what is wrong with the world never does."""
 
 import logging
-import math
-from itertools import count
 
 import pytest
 
@@ -321,14 +319,3 @@ def test_with_several_ranks_a_step_raises_in_the_next_selection_so_that_no_rank_
         with pytest.raises(RequestError):
             rank.next(2)
     assert [rank.client.health.refused for rank in (ranks.zero, ranks.one)] == [1, 1]
-
-
-def test_an_outage_raises_nothing_at_the_start_either(connect, serve):
-    statuses = [problem(500), problem(503), problem(429), answer(b"<html>", 404, {"Content-Type": "text/html"}), drop]
-    for server, number in zip([*map(serve, statuses)], count(), strict=False):
-        selector = Selector(connect(server, select_deadline_s=0.2, report_deadline_s=0.2), f"guru-{number}", ids=IDS)
-        selector.register()
-        train(selector, 2)
-        assert selector.client.health.local_selects == 2
-        assert selector.client.health.kept == 2
-        assert math.isnan(selector.metrics()["bots/effective_task_ratio"])
