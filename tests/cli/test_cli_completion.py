@@ -56,16 +56,6 @@ def test_without_a_service_nothing_is_offered_and_nothing_said(tmp_path, url):
     assert completed(bots, "runs", "show", "tab-maths", "f") == []
 
 
-@pytest.mark.parametrize(
-    ("shell", "says"),
-    [("bash", "complete -o default -F _bots_completion bots"), ("zsh", "#compdef bots"), ("fish", "--command bots")],
-)
-def test_a_script_for_each_shell_is_printed(bots, shell, says):
-    done = bots(_BOTS_COMPLETE=f"source_{shell}")
-    assert done.code == 0
-    assert says in done.out
-
-
 def test_bash_itself_takes_the_script_and_completes_a_dataset(bots, pools, tmp_path):
     (tmp_path / "bots").write_text(f'#!/bin/sh\nexec {" ".join(BOTS)} "$@"\n')
     (tmp_path / "bots").chmod(0o755)

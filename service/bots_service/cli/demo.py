@@ -1,11 +1,11 @@
-"""`bots demo`: replay a recorded training run with BOTS and with uniform sampling."""
+"""`bots demo`: replay a recorded training run, and compare ways to select tasks."""
 
 import math
 import os
 import sys
 import time
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated
@@ -13,22 +13,29 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bots_service.cli.connection import AsJson, connected
-from bots_service.cli.output import console, show
+from bots_service.cli.output import TextTable, console, count, number, show, table, times
 
 if TYPE_CHECKING:
-    from bots_client import Client
+    from rich.console import RenderableType
+
+    from bots_client import Client, RunSummary
     from bots_service.demo.recording import Recording
     from bots_service.demo.replay import Plan, ReplayedRun
 
-REDRAW_EVERY_S = 0.1  # smooth to the eye
 LOOK_EVERY_S = 1.0  # at the summaries: the service must compute each again
 LOG_EVERY_STEPS = 100  # without a terminal
+COLUMNS = "run  >effective\ntask ratio  >last 50\nsteps  >vs\nuniform  >rollouts\nsaved  >tasks\nmet  >log\nloss"
+EXPLANATION = (
+    "Tasks met: different problems that the run selected. Log loss: of the success rates predicted for all problems, "
+    "before every 10th step.",
+    "The names of the runs are their belief and their strategy. Uniform sampling looks at no belief.",
+)
 
 
 def demo(
     *,
     steps: Annotated[int, typer.Option(help="Number of steps to replay.", min=1, max=500)] = 500,
-    count: Annotated[int, typer.Option(help="Tasks per step.", min=1, max=600)] = 32,
+    tasks: Annotated[int, typer.Option("--count", help="Tasks per step.", min=1, max=600)] = 32,
     seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
     both_references: Annotated[
         bool, typer.Option("--both-references", help="Use only the problems with both references.")
@@ -46,32 +53,25 @@ def demo(
 
     Then the page stays open until you press Ctrl-C, if stdout is a terminal and the demo started its own service.
     """
-    from bots_service.cli.replay_display import closing_table, headline
     from bots_service.demo.recording import recorded_run
     from bots_service.demo.replay import Plan, results
 
     whole, is_watched = recorded_run(), sys.stdout.isatty() and not as_json
     recordings = [whole.with_both_references()] if both_references else [whole, whole.with_both_references()]
-    plan = Plan(steps, count, seed, suffix=f"-{token_hex(3)}" if url else "")
+    plan = Plan(steps, tasks, seed, suffix=f"-{token_hex(3)}" if url else "")
     browse = webbrowser.open if is_watched and not no_browser and has_browser() else None
     with service_address(url) as address, connected(address) as client:
         replays = [replay_with_display(client, recordings[0], plan, browse)]
         replays += [replay_with_display(client, recording, plan) for recording in recordings[1:]]
-        show({"replays": [results(replay) for replay in replays]}, lambda: closing_table(replays), as_json=as_json)
+        show({"replays": [results(replay) for replay in replays]}, closing_table(replays), as_json=as_json)
         if as_json:
             return
         stays = is_watched and not exit_ and url is None
         page = f" The page is still open at {address} (press Ctrl-C to stop)." if stays else ""
         console().print("", f"{headline(replays[0])}{page}", sep="\n")
-        if stays:
-            wait_until_ended()
-
-
-def wait_until_ended() -> None:
-    """Return once the person presses Ctrl-C, or somebody else ends this process."""
-    with suppress(KeyboardInterrupt, SystemExit):
-        while True:
-            time.sleep(3600)
+        with suppress(KeyboardInterrupt, SystemExit):
+            while stays:
+                time.sleep(3600)
 
 
 def has_browser() -> bool:
@@ -81,10 +81,9 @@ def has_browser() -> bool:
     if sys.platform not in ("darwin", "win32") and not any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))):
         return False
     try:
-        browser = webbrowser.get()
+        return type(webbrowser.get()) is not webbrowser.GenericBrowser  # it would take over this terminal
     except webbrowser.Error:
         return False
-    return type(browser) is not webbrowser.GenericBrowser  # it would take over this terminal
 
 
 @contextmanager
@@ -92,13 +91,10 @@ def service_address(url: str | None) -> Iterator[str]:
     """Yield the given address; without one, start a service, yield its address and stop it at the end."""
     from bots_service.demo.own_service import own_service
 
-    if url is not None:
-        yield url
-        return
     terminal = console(stderr=True)
     with ExitStack() as stack:
-        with terminal.status("starting a service") if terminal.is_terminal else nullcontext():
-            address = stack.enter_context(own_service())
+        with terminal.status("starting a service") if terminal.is_terminal and url is None else nullcontext():
+            address = stack.enter_context(own_service()) if url is None else url
         yield address
 
 
@@ -108,14 +104,17 @@ def replay_with_display(
     """Replay a recording and show its progress: live on a terminal, otherwise one line every 100 steps.
 
     Args:
+        client: of the service.
+        recording: what is replayed.
+        plan: how.
         browse: opens the page at its address once there is something to see; None: nothing does.
     """
+    from rich.console import Group
     from rich.live import Live
 
-    from bots_service.cli.replay_display import LivePanel, progress_line
     from bots_service.demo.replay import name_of, replayed
 
-    terminal, drawn_at, looked_at = console(stderr=True), -math.inf, -math.inf
+    terminal, looked_at = console(stderr=True), -math.inf
     page = f"{client.url}/#/datasets/{name_of(recording)}"
     terminal.print(f"Follow it at {page}", highlight=False, soft_wrap=True)
     with Live(console=terminal, auto_refresh=False, transient=True) if terminal.is_terminal else nullcontext() as live:
@@ -123,13 +122,79 @@ def replay_with_display(
             if browse is not None and replay.steps_done == 1:
                 browse(page)
             is_last, now = replay.steps_done == plan.steps, time.monotonic()
-            logs = live is None and replay.steps_done % LOG_EVERY_STEPS == 0
-            if is_last or logs or (live is not None and now - looked_at > LOOK_EVERY_S):
+            if live is None and (is_last or replay.steps_done % LOG_EVERY_STEPS == 0):
                 replay.look(client)
+                ratios = (f"{label} {number(overall(summary))}" for label, summary in replay.summaries.items())
+                terminal.print(f"{progress_of(replay)}: {', '.join(ratios)}")
+            elif live is not None and (is_last or now - looked_at > LOOK_EVERY_S):
+                replay.look(client)
+                live.update(Group(progress_of(replay), table_of(replay)), refresh=True)
                 looked_at = now
-            if live is None and (is_last or logs):
-                terminal.print(progress_line(replay))
-            elif live is not None and (is_last or now - drawn_at > REDRAW_EVERY_S):
-                live.update(LivePanel(replay), refresh=True)
-                drawn_at = now
     return replay
+
+
+def progress_of(replay: "ReplayedRun") -> str:
+    """Return how far a replay is."""
+    return f"{title_of(replay)}, step {replay.steps_done} of {replay.plan.steps}"
+
+
+def closing_table(replays: Iterable["ReplayedRun"]) -> "RenderableType":
+    """Return the results: a table for each replay, with a row for each run."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from bots_service.demo.replay import ROLLOUTS
+
+    replays = list(replays)
+    plan = replays[0].plan
+    head = f"{plan.steps} steps of a real GRPO run, {plan.count} tasks a step, {ROLLOUTS} rollouts each"
+    parts: list[RenderableType] = [Text(head, style="bold")]
+    for replay in replays:
+        parts += ["", Text(title_of(replay), style="bold"), table_of(replay)]
+    return Group(*parts, "", *EXPLANATION)
+
+
+def table_of(replay: "ReplayedRun") -> TextTable:
+    """Return the results of a replay so far, which are the service's summaries."""
+    rows = []
+    for label, summary in replay.summaries.items():
+        gain, course = summary.gain, replay.courses[label]
+        saved = None if gain is None or gain.rollouts_saved is None else round(gain.rollouts_saved)
+        factor = "baseline" if gain is None else times(gain.factor)
+        ratios = number(overall(summary)), number(summary.effective_task_ratio)
+        rows.append((label, *ratios, factor, count(saved), count(len(course.met)), number(course.log_loss)))
+    return table(COLUMNS, rows)
+
+
+def headline(replay: "ReplayedRun") -> str:
+    """Return the gain of the default, and why a larger one is no better training."""
+    from bots_service.demo.replay import DEFAULT
+
+    gains = {label: summary.gain for label, summary in replay.summaries.items()}
+    changes = {label: gain.factor - 1 for label, gain in gains.items() if gain is not None and gain.factor is not None}
+    default = gains.get(DEFAULT)
+    if default is None or DEFAULT not in changes:
+        return "Uniform sampling found no effective task."
+    said = (
+        f"{DEFAULT}, which new runs get, found {changes[DEFAULT]:+.0%} effective tasks for the same"
+        f" {count(default.rollouts_spent)} rollouts, compared with uniform sampling."
+    )
+    larger = [f"{label} ({change:+.0%})" for label, change in changes.items() if change > changes[DEFAULT]]
+    if not larger:
+        return said
+    return (
+        f"{said} {' and '.join(larger)} found more, but that is no better training: thompson returns to the same few"
+        " tasks near 50% success, and a model that trains on few tasks may unlearn the others (docs/tracker.md)."
+    )
+
+
+def title_of(replay: "ReplayedRun") -> str:
+    """Return which problems are replayed."""
+    if replay.referenced == replay.problems:
+        return f"{replay.problems} with both references"
+    return f"all {replay.problems} problems"
+
+
+def overall(summary: "RunSummary") -> float | None:
+    """Return a run's effective task ratio over all its steps; None if nothing was reported."""
+    return summary.effective / summary.reported if summary.reported else None

@@ -20,8 +20,8 @@ HINTS = {
     "run-has-history": "change the settings of a run with history with `bots runs set`",
     "stale-epoch": "select again",
     "unknown-api-key": "list the keys with `bots keys list`",
-    "not-bots": "check the address in --url or BOTS_URL: is it a BOTS service?",
 }
+NO_SERVICE_OF_OURS = "check the address in --url or BOTS_URL: is it a BOTS service?"
 KEY_HINTS = {
     401: "set BOTS_API_KEY to a valid key",
     403: "set BOTS_API_KEY to a key with this permission",
@@ -92,7 +92,6 @@ def client_message(error: Any) -> str:
     """Return the message of an error of the client, with a hint what to do."""
     if error.status is None:
         return str(error)
-    kind = error.type.rpartition(":")[2]
     message = error.detail or error.title
     if error.errors:
         shown = [str(each).removeprefix("body.") for each in error.errors[:ERRORS_SHOWN]]
@@ -102,7 +101,7 @@ def client_message(error: Any) -> str:
         message = f"the service failed with status {error.status}: {message}" + (
             f" (see request {error.request_id} in its log)" if error.request_id else ""
         )
+    hint = KEY_HINTS.get(error.status) or HINTS.get(error.type.rpartition(":")[2])
     if not error.type.startswith("urn:bots:"):
-        kind = "not-bots"
-    hint = KEY_HINTS.get(error.status) or HINTS.get(kind)
+        hint = NO_SERVICE_OF_OURS
     return f"{message.rstrip('.')}; {hint}" if hint else message
