@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from math import log
 from pathlib import Path
 from statistics import fmean
@@ -13,10 +14,11 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from bots_client import Client
+from bots_client import Client, Gain, RunSummary
+from bots_service.cli.demo import headline
 from bots_service.core.rounding import half_up
 from bots_service.demo.recording import recorded_run
-from bots_service.demo.replay import DEFAULT, RECENT, ROLLOUTS, RUNS, log_loss
+from bots_service.demo.replay import DEFAULT, RECENT, ROLLOUTS, RUNS, Plan, ReplayedRun, log_loss
 from tests.cli.running import BOTS, CommandLine, clean_environment
 from tests.demo.closing_tables import closing_table_in
 from tests.serving import running_service
@@ -227,3 +229,29 @@ def test_the_log_loss_is_the_expected_one_of_a_rollout_and_one_certain_mistake_i
     predicted, probabilities = np.array([0.25, 0.5, 0.0]), np.array([0.5, 1.0, 1.0])
     expected = -fmean([0.5 * log(0.25) + 0.5 * log(0.75), log(0.5), log(0.001)])
     assert log_loss(predicted, probabilities) == pytest.approx(expected)
+
+
+def headline_of(*factors):
+    """The headline of a replay in which the runs found so many times the effective tasks of uniform sampling."""
+    now = datetime.now(UTC)
+    summaries = {
+        label: RunSummary(
+            dataset="d",
+            run=label,
+            created_at=now,
+            status="running",
+            gain=Gain(source="measured", factor=factor, rollouts_saved=0.0, rollouts_spent=12800.0),
+        )
+        for label, factor in zip(("tracker-thompson", "tracker-pass"), factors, strict=True)
+    }
+    return headline(ReplayedRun(Plan(100, 8, 0), "d", 890, 678, {}, summaries=summaries))
+
+
+def test_the_headline_is_the_gain_of_the_default_and_says_why_a_larger_one_is_no_better():
+    found = headline_of(2.0, 1.75)
+    assert found.startswith("tracker-pass")
+    assert "+75% effective tasks for the same 12,800 rollouts" in found.partition(".")[0]
+    assert "tracker-thompson (+100%)" in found
+    assert "no better training" in found
+    assert "thompson" not in headline_of(0.8, 0.9)
+    assert "no effective task" in headline_of(None, None)

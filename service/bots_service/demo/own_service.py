@@ -37,20 +37,13 @@ def own_service(kept_in: Path | None = None) -> Iterator[str]:
     with ended_by_signals(), nullcontext(kept_in) if kept_in else TemporaryDirectory(prefix="bots-demo-") as folder:
         log = Path(folder).absolute() / "service.log"
         database = Path(folder).absolute() / "bots.db"
-        command = [
-            sys.executable,
-            "-m",
-            "bots_service",
-            "serve",
-            "--port",
-            "0",
-            "--database-url",
-            f"sqlite:///{database}",
-        ]
+        serve = ["-m", "bots_service", "serve", "--port", "0", "--database-url", f"sqlite:///{database}"]
         # Not the settings of the user's own service: they could change the numbers.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("BOTS_")}
         with log.open("wb") as output:
-            process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            process = subprocess.Popen(
+                [sys.executable, *serve], env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
         try:
             yield ready_url(process, log)
         finally:
