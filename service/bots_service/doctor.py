@@ -16,7 +16,7 @@ from sqlalchemy import URL
 
 from bots_service.errors import StorageUnavailableError
 from bots_service.retention import PROBES_S
-from bots_service.serving.listening import is_guarded, is_loopback
+from bots_service.serving.starting import is_guarded, is_loopback
 from bots_service.settings import Settings, unknown_variables
 from bots_service.storage.redis.client import refusal, require_files
 from bots_service.storage.redis.connection import MIN_VERSION, PROBE, PROBE_KEY
@@ -182,9 +182,7 @@ def sqlite_file(path: Path) -> Finding:
         said = f"{path} can't be read and written"
         return judge("database file", said, "change its owner or its permissions", problem=True)
     with path.open("rb") as opened:
-        header = opened.read(20)
-    if not header:
-        return judge("database file", f"{path} is empty")
+        header = opened.read(20) or SQLITE_HEADER  # an empty file becomes a database
     if not header.startswith(SQLITE_HEADER):
         said = f"{path} is not a SQLite database"
         return judge("database file", said, "name another file, or restore a backup", problem=True)
@@ -288,8 +286,8 @@ def judge_postgres(facts: dict[str, Any], *, needed: int) -> Iterator[Finding]:
 
 def tables(url: str, *, migrate_on_start: bool) -> Finding:
     """Judge whether the tables are those that this version works with, or will be once the service has started."""
+    parsed, through_pooler, found = sql_url(url), False, None
     try:
-        parsed, through_pooler, found = sql_url(url), False, None
         # Looking into a SQLite file that isn't there would make it.
         if parsed.get_backend_name() != "sqlite" or Path(parsed.database or "").exists():
             with connected(url) as connection:

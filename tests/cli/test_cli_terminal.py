@@ -92,15 +92,6 @@ def words(text):
     return [word for word in text.split() if word[0].isalpha()]
 
 
-def test_an_error_is_wrapped_at_words_on_a_terminal(bots, on_terminal):
-    terminal = on_terminal("datasets", "show", "no-such-dataset", columns=40)
-    assert terminal.end() == 1
-    lines = terminal.shown.splitlines()
-    assert len(lines) > 1
-    assert max(map(len, lines)) <= 40
-    assert " ".join(lines) == bots("datasets", "show", "no-such-dataset").assert_one_line(1).strip()
-
-
 def test_a_closed_pipe_ends_a_command_quietly(bots, pool):
     reader, writer = os.pipe()
     os.close(reader)

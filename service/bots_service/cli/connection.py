@@ -48,16 +48,12 @@ def _beginning_with(text: str, ctx: typer.Context, names_of: "Callable[[Client],
 Url = Annotated[
     str | None,
     typer.Option(
-        "--url",
-        envvar="BOTS_URL",
-        help="Address of the service; default http://127.0.0.1:8000.",
-        metavar="URL",
-        show_default=False,
+        "--url", envvar="BOTS_URL", help="Address of the service; default http://127.0.0.1:8000.", metavar="URL"
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")]
-Dataset = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False, autocompletion=dataset_names)]
+Dataset = Annotated[str, typer.Argument(help="Name of the dataset.", autocompletion=dataset_names)]
 RunName = Annotated[str, typer.Option("--run", help="Name of the run.", metavar="NAME", autocompletion=run_names)]
 
 
@@ -82,23 +78,21 @@ def connected(url: str | None, *, attempts: int = ATTEMPTS) -> Iterator["Client"
             raise CommandError(f"{problem}; start one with `bots serve`, or pass its address with --url") from error
 
 
-Function = TypeVar("Function", bound="Callable[..., Result | None]")
+Function = TypeVar("Function", bound="Callable[..., Result]")
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], Function]:
     """Add a function as a command that speaks to the service, with the options --url and --json.
 
     The function gets the connected client before its own arguments. It returns its result twice: as dataclasses and
-    plain values, which --json prints, and as text for people; None if it has written its result itself.
+    plain values, which --json prints, and as text for people.
     """
 
     def add(function: Function) -> Function:
         @wraps(function)
         def run(*, url: str | None, as_json: bool, **arguments: Any) -> None:
             with connected(url) as client:
-                result = function(client, **arguments)
-            if result is not None:
-                show(*result, as_json=as_json)
+                show(*function(client, **arguments), as_json=as_json)
 
         _, *parameters = inspect.signature(function).parameters.values()
         parameters.append(inspect.Parameter("url", KEYWORD, annotation=Url, default=None))

@@ -3,9 +3,8 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,21 +21,13 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete datasets.")
 
 
-class IdSource(StrEnum):
-    """What task ids are built from: `id_from` of the client's `TaskColumns`."""
-
-    COLUMNS = "columns"
-    CONTENT = "content"
-    ROW = "row"
-
-
+IdSource = Literal["columns", "content", "row"]  # as the client's `TaskColumns` has it
 Files = Annotated[
     list[Path],
     typer.Argument(
         help="CSV, JSON, JSON Lines or Parquet; a folder means all its files, in name order.",
         metavar="FILE...",
         exists=True,
-        show_default=False,
     ),
 ]
 Id = Annotated[
@@ -81,13 +72,13 @@ def import_(
     files: Files,
     name: Annotated[str | None, typer.Option(help="Name of the dataset.", show_default="the file's name")] = None,
     id_: Id = None,
-    id_from: IdFrom = IdSource.COLUMNS,
+    id_from: IdFrom = "columns",
     *,
     file_in_id: FileInId = False,
     skip_repeats: SkipRepeats = False,
     reference: References = None,
     tag: Tags = None,
-    description: Annotated[str, typer.Option(help="Description for readers.", show_default=False)] = "",
+    description: Annotated[str, typer.Option(help="Description for readers.")] = "",
     repeatable: Annotated[
         bool, typer.Option("--repeatable", help="Tasks are handed out again without waiting: nothing is leased.")
     ] = False,
@@ -118,7 +109,7 @@ def append(
     dataset: Dataset,
     files: Files,
     id_: Id = None,
-    id_from: IdFrom = IdSource.COLUMNS,
+    id_from: IdFrom = "columns",
     *,
     file_in_id: FileInId = False,
     skip_repeats: SkipRepeats = False,
@@ -151,14 +142,11 @@ def show_(client: "Client", dataset: Dataset) -> "Result":
     return found, sheet(described(found))
 
 
-PredictionsName = Annotated[str, typer.Argument(help="Name of the predictions.", metavar="NAME", show_default=False)]
+PredictionsName = Annotated[str, typer.Argument(help="Name of the predictions.", metavar="NAME")]
 PredictionsFile = Annotated[
     Path,
     typer.Argument(
-        help="CSV, JSON, JSON Lines or Parquet with the columns id and pass_rate.",
-        exists=True,
-        dir_okay=False,
-        show_default=False,
+        help="CSV, JSON, JSON Lines or Parquet with the columns id and pass_rate.", exists=True, dir_okay=False
     ),
 ]
 
@@ -166,10 +154,9 @@ PredictionsFile = Annotated[
 @command(app)
 def predict(client: "Client", dataset: Dataset, name: PredictionsName, file: PredictionsFile) -> "Result":
     """Put predicted pass rates of tasks, or replace those of the same name; new runs learn how far to trust them."""
-    from bots_service.cli.task_files import predictions_upload
-
+    reader = reader_of([file], None, "columns", ["pass_rate"], None, file_in_id=False, skip_repeats=False)
     with progress_line() as advance:
-        found = client.upload_predictions(dataset, name, **predictions_upload(file, advance))
+        found = client.upload_predictions(dataset, name, **reader.upload_as_predictions(advance))
     return found, predicted(found, name)
 
 
@@ -186,9 +173,7 @@ def predicted(dataset: "Described", name: str) -> str:
     return f"new runs of {dataset.name} see the predictions {name} of {counted(tasks, 'task')}"
 
 
-TaskIds = Annotated[
-    list[str], typer.Argument(help='Task IDs; "-" reads them from stdin, one per line.', show_default=False)
-]
+TaskIds = Annotated[list[str], typer.Argument(help='Task IDs; "-" reads them from stdin, one per line.')]
 
 
 @command(app)
@@ -233,7 +218,7 @@ def reader_of(
     from bots_client import TaskColumns
     from bots_service.cli.task_files import TaskReader
 
-    columns = TaskColumns(id_ or "id", id_from.value, references or (), tags or ())
+    columns = TaskColumns(id_ or "id", id_from, references or (), tags or ())
     return TaskReader(files, columns, file_in_id=file_in_id, skip_repeats=skip_repeats)
 
 

@@ -1,19 +1,17 @@
 """`bots demo`: replay a recorded training run, and compare ways to select tasks."""
 
 import math
-import os
 import sys
 import time
-import webbrowser
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Iterable
+from contextlib import nullcontext, suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bots_service.cli.connection import AsJson, connected
-from bots_service.cli.output import TextTable, console, count, number, show, table, times
+from bots_service.cli.output import TextTable, console, count, number, progress_line, show, table, times
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from bots_service.demo.replay import Plan, ReplayedRun
 
 LOOK_EVERY_S = 1.0  # at the summaries: the service must compute each again
-LOG_EVERY_STEPS = 100  # without a terminal
 COLUMNS = "run  >effective\ntask ratio  >last 50\nsteps  >vs\nuniform  >rollouts\nsaved  >tasks\nmet  >log\nloss"
 EXPLANATION = (
     "Tasks met: different problems that the run selected. Log loss: of the success rates predicted for all problems, "
@@ -44,7 +41,6 @@ def demo(
         str | None, typer.Option(help="Address of a service; by default the demo starts its own.", metavar="URL")
     ] = None,
     exit_: Annotated[bool, typer.Option("--exit", help="End after the replay; don't keep the page open.")] = False,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Don't open the page in a browser.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Replay a real GRPO run and compare ways to select tasks: uniform sampling, two beliefs, two strategies.
@@ -53,16 +49,15 @@ def demo(
 
     Then the page stays open until you press Ctrl-C, if stdout is a terminal and the demo started its own service.
     """
+    from bots_service.demo.own_service import own_service
     from bots_service.demo.recording import recorded_run
     from bots_service.demo.replay import Plan, results
 
     whole, is_watched = recorded_run(), sys.stdout.isatty() and not as_json
     recordings = [whole.with_both_references()] if both_references else [whole, whole.with_both_references()]
     plan = Plan(steps, tasks, seed, suffix=f"-{token_hex(3)}" if url else "")
-    browse = webbrowser.open if is_watched and not no_browser and has_browser() else None
-    with service_address(url) as address, connected(address) as client:
-        replays = [replay_with_display(client, recordings[0], plan, browse)]
-        replays += [replay_with_display(client, recording, plan) for recording in recordings[1:]]
+    with nullcontext(url) if url else own_service() as address, connected(address) as client:
+        replays = [replay_with_progress(client, recording, plan) for recording in recordings]
         show({"replays": [results(replay) for replay in replays]}, closing_table(replays), as_json=as_json)
         if as_json:
             return
@@ -74,68 +69,23 @@ def demo(
                 time.sleep(3600)
 
 
-def has_browser() -> bool:
-    """Say whether a page can be opened where the person sits: not over ssh, not without a display."""
-    if any(os.environ.get(name) for name in ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")):
-        return False
-    if sys.platform not in ("darwin", "win32") and not any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))):
-        return False
-    try:
-        return type(webbrowser.get()) is not webbrowser.GenericBrowser  # it would take over this terminal
-    except webbrowser.Error:
-        return False
-
-
-@contextmanager
-def service_address(url: str | None) -> Iterator[str]:
-    """Yield the given address; without one, start a service, yield its address and stop it at the end."""
-    from bots_service.demo.own_service import own_service
-
-    terminal = console(stderr=True)
-    with ExitStack() as stack:
-        with terminal.status("starting a service") if terminal.is_terminal and url is None else nullcontext():
-            address = stack.enter_context(own_service()) if url is None else url
-        yield address
-
-
-def replay_with_display(
-    client: "Client", recording: "Recording", plan: "Plan", browse: Callable[[str], object] | None = None
-) -> "ReplayedRun":
-    """Replay a recording and show its progress: live on a terminal, otherwise one line every 100 steps.
-
-    Args:
-        client: of the service.
-        recording: what is replayed.
-        plan: how.
-        browse: opens the page at its address once there is something to see; None: nothing does.
-    """
-    from rich.console import Group
-    from rich.live import Live
-
+def replay_with_progress(client: "Client", recording: "Recording", plan: "Plan") -> "ReplayedRun":
+    """Replay a recording and show on stderr how far it is; without a terminal, only how it ended."""
     from bots_service.demo.replay import name_of, replayed
 
-    terminal, looked_at = console(stderr=True), -math.inf
-    page = f"{client.url}/#/datasets/{name_of(recording)}"
-    terminal.print(f"Follow it at {page}", highlight=False, soft_wrap=True)
-    with Live(console=terminal, auto_refresh=False, transient=True) if terminal.is_terminal else nullcontext() as live:
+    terminal, looked_at, said = console(stderr=True), -math.inf, ""
+    terminal.print(f"Follow it at {client.url}/#/datasets/{name_of(recording)}", soft_wrap=True)
+    with progress_line() as advance:
         for replay in replayed(client, recording, plan):
-            if browse is not None and replay.steps_done == 1:
-                browse(page)
-            is_last, now = replay.steps_done == plan.steps, time.monotonic()
-            if live is None and (is_last or replay.steps_done % LOG_EVERY_STEPS == 0):
+            if replay.steps_done == plan.steps or time.monotonic() - looked_at > LOOK_EVERY_S:
                 replay.look(client)
+                looked_at = time.monotonic()
                 ratios = (f"{label} {number(overall(summary))}" for label, summary in replay.summaries.items())
-                terminal.print(f"{progress_of(replay)}: {', '.join(ratios)}")
-            elif live is not None and (is_last or now - looked_at > LOOK_EVERY_S):
-                replay.look(client)
-                live.update(Group(progress_of(replay), table_of(replay)), refresh=True)
-                looked_at = now
+                said = f"step {replay.steps_done} of {plan.steps}: {', '.join(ratios)}"
+            advance(replay.steps_done / plan.steps, said)
+    if not terminal.is_terminal:
+        terminal.print(f"{title_of(replay)}, {said}")
     return replay
-
-
-def progress_of(replay: "ReplayedRun") -> str:
-    """Return how far a replay is."""
-    return f"{title_of(replay)}, step {replay.steps_done} of {replay.plan.steps}"
 
 
 def closing_table(replays: Iterable["ReplayedRun"]) -> "RenderableType":

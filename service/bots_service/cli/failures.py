@@ -3,8 +3,6 @@
 import os
 import sys
 from collections.abc import Callable
-from shutil import get_terminal_size
-from textwrap import fill
 from typing import Any
 
 import typer
@@ -22,10 +20,7 @@ HINTS = {
     "unknown-api-key": "list the keys with `bots keys list`",
 }
 NO_SERVICE_OF_OURS = "check the address in --url or BOTS_URL: is it a BOTS service?"
-KEY_HINTS = {
-    401: "set BOTS_API_KEY to a valid key",
-    403: "set BOTS_API_KEY to a key with this permission",
-}
+KEY_HINTS = {401: "set BOTS_API_KEY to a valid key", 403: "set BOTS_API_KEY to a key with this permission"}
 
 
 class CommandError(Exception):
@@ -56,11 +51,8 @@ def exit_code_of(command: Callable[[], Any]) -> int:
 
 
 def print_error(message: str, code: int) -> int:
-    """Print the message on one line of stderr, wrapped at words on a terminal, and return the exit code."""
-    line = f"bots: {' '.join(message.split())}"
-    if sys.stderr.isatty():
-        line = fill(line, get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
-    sys.stderr.write(f"{line}\n")
+    """Print the message on one line of stderr, and return the exit code."""
+    sys.stderr.write(f"bots: {' '.join(message.split())}\n")
     return code
 
 

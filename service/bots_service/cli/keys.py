@@ -2,8 +2,7 @@
 
 import re
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,15 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
 
 
-class KeyScope(StrEnum):
-    """What a key may do; the same values as in `ports.keys`, whose import would load numpy."""
-
-    READ = "read"
-    SELECT = "select"
-    REPORT = "report"
-    ADMIN = "admin"
-
-
+KeyScope = Literal["read", "select", "report", "admin"]  # as in `ports.keys`, whose import would load numpy
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
 
@@ -46,10 +37,8 @@ def parse_duration(text: str) -> float:
 @command(app)
 def create(
     client: "Client",
-    name: Annotated[str, typer.Argument(help="Name of the key.", show_default=False)],
-    scope: Annotated[
-        list[KeyScope], typer.Option("--scope", help="Scope of the key; may be repeated.", show_default=False)
-    ],
+    name: Annotated[str, typer.Argument(help="Name of the key.")],
+    scope: Annotated[list[KeyScope], typer.Option("--scope", help="Scope of the key; may be repeated.")],
     dataset: Annotated[
         list[str],
         typer.Option(
@@ -83,10 +72,7 @@ def list_(client: "Client") -> "Result":
 
 @command(app)
 def revoke(
-    client: "Client",
-    key_id: Annotated[
-        str, typer.Argument(metavar="ID", help="Key ID, as shown by `bots keys list`.", show_default=False)
-    ],
+    client: "Client", key_id: Annotated[str, typer.Argument(metavar="ID", help="Key ID, as shown by `bots keys list`.")]
 ) -> "Result":
     """Revoke an API key; it stops working within 5 seconds."""
     client.revoke_key(key_id)

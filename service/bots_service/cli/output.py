@@ -130,15 +130,6 @@ def count(value: float | None) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 
-UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-
-
-def short(value: float) -> str:
-    """Format a number of any size with three digits, such as "0.0512", "914" or "5.53M"; "-" for 0."""
-    size, unit = next(((size, unit) for size, unit in UNITS if abs(value) >= size), (1.0, ""))
-    return f"{float(f'{value / size:.3g}'):g}{unit}" if value else "-"
-
-
 def percent(value: float | None) -> str:
     """Format a share as a whole percentage; "-" for None."""
     return "-" if value is None else f"{value:.0%}"

@@ -8,19 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bots_service.cli.connection import Dataset, Yes, command, give_typer_parameters, run_names
-from bots_service.cli.output import (
-    confirm,
-    count,
-    counted,
-    moment,
-    number,
-    percent,
-    plain,
-    sheet,
-    short,
-    table,
-    times,
-)
+from bots_service.cli.output import confirm, count, counted, moment, number, percent, plain, sheet, table, times
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
@@ -159,7 +147,7 @@ def mix_of(options: list[str]) -> dict[str, float]:
 def create(
     client: "Client",
     dataset: Dataset,
-    run: Annotated[str, typer.Argument(help="Name of the run.", show_default=False)],
+    run: Annotated[str, typer.Argument(help="Name of the run.")],
     fork: Annotated[
         str | None, typer.Option(help="Continue this run.", metavar="RUN", autocompletion=run_names)
     ] = None,
@@ -183,9 +171,7 @@ def set_(client: "Client", dataset: Dataset, run: Name = "default", **settings: 
     return changed, described(changed)
 
 
-Deleted = Annotated[
-    str, typer.Argument(help='Name of the run; "default" is emptied.', show_default=False, autocompletion=run_names)
-]
+Deleted = Annotated[str, typer.Argument(help='Name of the run; "default" is emptied.', autocompletion=run_names)]
 
 
 @command(app)
@@ -231,8 +217,6 @@ def written(value: Any) -> str:
     """Format the value of a setting; "-" if there is none."""
     if isinstance(value, dict):
         return ", ".join(f"{tag} {weight:g}" for tag, weight in value.items()) or "-"
-    if isinstance(value, list):
-        return " ".join(map(str, value))
     return "-" if value is None else str(value)
 
 
@@ -248,15 +232,12 @@ def state_of(run: "Run") -> dict[str, str]:
         **{name.replace("_", " "): f"{value:.4g}" for name, value in run.estimates.items()},
         "reported": f"{counted(totals.reported, 'task')}, {count(totals.effective)} effective (ETR {ratio})",
         "coverage": f"{count(found.distinct_tasks)} different ones of {counted(found.available_tasks, 'task')}",
-        "visits": f"{number(found.mean_visits, 1)} a task, at most {count(found.most_visits)};"
-        f" {percent(found.top_tenth_share)} of all for a tenth of the tasks",
-        "not met": f"{percent(found.unmet_share)} of the tasks in the last {count(found.pass_steps)} steps",
-        "passes": f"{count(found.passes_done)}, and {percent(found.pass_share)} of the next",
+        "visits": f"{number(found.mean_visits, 1)} a task, at most {count(found.most_visits)}",
         "narrow": found.reason or "",
         "rollouts": f"{count(totals.rollouts)}, {count(totals.successes)} successes",
         "per task": f"{number(run.rollouts_per_task)} rollouts",
-        "tokens": short(totals.tokens),
-        "GPU hours": short(totals.seconds / 3600),
+        "tokens": count(totals.tokens),
+        "GPU hours": number(totals.seconds / 3600),
         "late": f"{count(totals.late)} outcomes, {count(totals.expired)} more too late to count",
         "leased": counted(run.leased, "task"),
         "in parts": f"{count(run.unfinished_groups)} groups wait for rollouts",
@@ -273,8 +254,6 @@ def state_of(run: "Run") -> dict[str, str]:
     }
     is_there = {
         "visits": found.most_visits is not None,
-        "not met": found.unmet_share is not None,
-        "passes": found.passes_done is not None,
         "tokens": totals.tokens,
         "GPU hours": totals.seconds,
         "in parts": run.unfinished_groups,

@@ -106,8 +106,7 @@ def version(url: Url = None, as_json: AsJson = False) -> None:
     rows = {"this program": __version__, "the service": f"no answer at {address}"}
     if service is not None:
         rows["the service"] = f"{service.version} at {address}"
-        rows["runs on"] = f"Python {service.python}, numpy {service.numpy}"
-        rows["tables"] = f"revision {service.schema}"
+        rows["runs on"] = f"Python {service.python}, numpy {service.numpy}, tables at revision {service.schema}"
     show({"client": __version__, "url": address, "service": service}, sheet(rows), as_json=as_json)
 
 

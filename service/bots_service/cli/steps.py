@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from bots_service.cli.connection import Dataset, RunName
-from bots_service.cli.output import count, counted, moment, number, plain, short, table
+from bots_service.cli.output import count, counted, moment, number, plain, table
 
 if TYPE_CHECKING:
     from bots_client import Client, Outcome, Receipt, TaskBelief
@@ -18,13 +17,9 @@ if TYPE_CHECKING:
     from bots_service.core.comparison import BeliefComparison
 
 TaskCount = Annotated[
-    int | None,
-    typer.Argument(
-        metavar="COUNT", help="Number of tasks; leave it out with --want-effective.", min=1, show_default=False
-    ),
+    int | None, typer.Argument(metavar="COUNT", help="Number of tasks; leave it out with --want-effective.", min=1)
 ]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="Only tasks with one of these tags.")]
-Excluded = Annotated[list[str] | None, typer.Option(help="Task ID to exclude.", metavar="TASK")]
 Wanted = Annotated[
     int | None, typer.Option(help="Select enough tasks for so many effective groups, in place of COUNT.", min=1)
 ]
@@ -36,7 +31,6 @@ def select(
     number_of_tasks: TaskCount = None,
     run: RunName = "default",
     tag: Tags = None,
-    exclude: Excluded = None,
     want_effective: Wanted = None,
 ) -> "Result":
     """Select the tasks to train on next."""
@@ -44,7 +38,7 @@ def select(
 
     if (number_of_tasks is None) == (want_effective is None):
         raise typer.BadParameter("pass either COUNT or --want-effective")
-    found = client.select(dataset, number_of_tasks, run=run, tags=tag, exclude=exclude, want_effective=want_effective)
+    found = client.select(dataset, number_of_tasks, run=run, tags=tag, want_effective=want_effective)
     rows = ((task.id, number(task.draw), number(task.mean), number(task.effective)) for task in found.tasks)
     line = f"selection {found.selection_id} at step {count(found.step)}"
     if found.expected_effective is not None:
@@ -57,12 +51,9 @@ def select(
 FORMS = "TASK=SUCCESSES/TRIALS, TASK=REWARD,REWARD,..., TASK=SUCCESSES/TRIALS:REWARD,REWARD,... or TASK=aborted"
 FLAGS = {":effective": True, ":ineffective": False}
 Outcomes = Annotated[
-    list[str] | None,
-    typer.Argument(help="math-17=7/16, math-4=0,1,0.5, math-5=1/3:1.2,0.2,0 or math-9=aborted", show_default=False),
+    list[str] | None, typer.Argument(help="math-17=7/16, math-4=0,1,0.5, math-5=1/3:1.2,0.2,0 or math-9=aborted")
 ]
-OfSelection = Annotated[
-    str | None, typer.Option(help="ID of the selection that these tasks belong to.", show_default=False)
-]
+OfSelection = Annotated[str | None, typer.Option(help="ID of the selection that these tasks belong to.")]
 Close = Annotated[
     bool | None,
     typer.Option(
@@ -127,21 +118,15 @@ def receipt_text(receipt: "Receipt") -> str:
     """Describe a receipt in words."""
     if receipt.duplicate:
         return f"already counted as entry {receipt.seq}; nothing changed"
-    after = count(receipt.step)
-    line = f"step {after} is closed: " if receipt.closed else f"the step after {after} is open: "
-    line += f"{counted(receipt.reported, 'task')}, {count(receipt.new_tasks)} new, {count(receipt.effective)} effective"
-    line += f" (ETR {number(receipt.effective_task_ratio)})"
-    line += "" if receipt.capability is None else f", capability {number(receipt.capability)}"
-    if receipt.late or receipt.expired:
-        line += f"; {count(receipt.late)} late, {count(receipt.expired)} too late to count"
-    return line
+    which = f"step {receipt.step} is closed" if receipt.closed else f"the step after {receipt.step} is open"
+    tasks = f"{counted(receipt.reported, 'task')}, {receipt.new_tasks} new, {receipt.effective} effective"
+    late = f"; {receipt.late} late, {receipt.expired} too late to count" if receipt.late or receipt.expired else ""
+    return f"{which}: {tasks} (ETR {number(receipt.effective_task_ratio)}){late}"
 
 
-Ids = Annotated[list[str] | None, typer.Argument(help="Task IDs; all tasks if there are none.", show_default=False)]
-Tag = Annotated[str | None, typer.Option(help="Only tasks with this tag.", show_default=False)]
-Search = Annotated[
-    str | None, typer.Option(help="Only tasks whose ID contains this text, ignoring case.", show_default=False)
-]
+Ids = Annotated[list[str] | None, typer.Argument(help="Task IDs; all tasks if there are none.")]
+Tag = Annotated[str | None, typer.Option(help="Only tasks with this tag.")]
+Search = Annotated[str | None, typer.Option(help="Only tasks whose ID contains this text, ignoring case.")]
 # As in `core.segments`, whose import would load numpy.
 OneSegment = Annotated[
     Literal["untried", "aborting", "stuck", "teaching", "solved", "retired"] | None,
@@ -158,9 +143,6 @@ Sort = Annotated[
         show_default="index",
     ),
 ]
-Csv = Annotated[
-    bool, typer.Option("--csv", help="Write all matching tasks as CSV to stdout, whatever --limit and --json say.")
-]
 
 
 def tasks(
@@ -174,14 +156,9 @@ def tasks(
     segment: OneSegment = None,
     sort: Sort = None,
     limit: Annotated[int, typer.Option(help="Maximum number of tasks.", min=1)] = 100,
-    as_csv: Csv = False,
-) -> "Result | None":
+) -> "Result":
     """Show a run's predicted success rate for each task, and how many tasks each segment has."""
     ids = ids or []
-    if as_csv:
-        chunks = client.tasks_csv(dataset, run, ids=ids, tag=tag, search=search, segment=segment, sort=sort)
-        sys.stdout.buffer.writelines(chunks)
-        return None
     found = list(client.tasks(dataset, run, ids=ids, tag=tag, search=search, segment=segment, sort=sort, limit=limit))
     counts = client.count_tasks(dataset, run, ids=ids, tag=tag, search=search)
     matching = counts.available if segment is None else getattr(counts, segment)
@@ -211,15 +188,10 @@ def history(
     client: "Client",
     dataset: Dataset,
     run: RunName = "default",
-    after_step: Annotated[
-        int | None, typer.Option(help="Only steps after this one.", min=0, show_default=False)
-    ] = None,
     limit: Annotated[int, typer.Option(help="Maximum number of steps.", min=1)] = 20,
 ) -> "Result":
-    """Show the last closed steps of a run, or the steps after --after-step."""
-    if after_step is None:
-        after_step = max(client.run(dataset, run).step - limit, 0)
-    found = list(client.history(dataset, run, after_step=after_step, limit=limit))
+    """Show the last closed steps of a run."""
+    found = list(client.history(dataset, run, after_step=max(client.run(dataset, run).step - limit, 0), limit=limit))
     rows = (
         (
             count(one.step),
@@ -229,21 +201,20 @@ def history(
             number(one.mean_pass_rate),
             number(one.capability),
             number(one.brier),
-            short(one.tokens),
-            short(one.seconds / 3600),
+            count(one.tokens or None),
+            number(one.seconds / 3600 or None),
             moment(one.time),
         )
         for one in found
     )
     columns = ">step  >tasks  >new  >ETR  >pass rate  >capability?  >Brier  >tokens?  >GPU hours?  time"
-    nothing = f"run {run} has no closed steps after step {after_step}"
-    return {"history": found}, table(columns, rows) if found else nothing
+    return {"history": found}, table(columns, rows) if found else f"run {run} has no closed steps"
 
 
 def rewind(
     client: "Client",
     dataset: Dataset,
-    step: Annotated[int, typer.Argument(help="Step to go back to.", min=0, show_default=False)],
+    step: Annotated[int, typer.Argument(help="Step to go back to.", min=0)],
     run: RunName = "default",
 ) -> "Result":
     """Rewind a run to a step, for example to a trainer's checkpoint.

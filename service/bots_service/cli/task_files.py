@@ -52,9 +52,8 @@ class TaskReader:
         for file in self.files:
             if columns.id_from == "content" and kind_of(file) == ".csv":
                 raise CommandError(
-                    f"{file}: can't hash the content of CSV: its values have no types, so your trainer may compute "
-                    "other ids; convert the file to Parquet or JSON Lines with the library that your trainer uses, "
-                    "and use the converted file here and in the trainer"
+                    f"{file}: can't hash the content of CSV, whose values have no types; convert the file to Parquet "
+                    "or JSON Lines with the library that your trainer uses, and use that file here and in the trainer"
                 )
 
     def upload(self, advance: Advance) -> dict[str, Any]:
@@ -65,7 +64,15 @@ class TaskReader:
         """
         if self._is_service_format():
             return {"source": self.files[0], "on_progress": partial(show_sent, advance)}
-        return {"source": lambda: self._ndjson(advance), "media_type": NDJSON}
+        return {"source": lambda: self._ndjson(advance, lambda task: task.as_wire()), "media_type": NDJSON}
+
+    def upload_as_predictions(self, advance: Advance) -> dict[str, Any]:
+        """Return the arguments of the client's upload of predictions: the one reference is what is predicted."""
+
+        def prediction(task: "Task") -> dict[str, Any]:
+            return {"id": task.id, "pass_rate": task.reference_pass_rates[0]}
+
+        return {"source": lambda: self._ndjson(advance, prediction), "media_type": NDJSON}
 
     def _is_service_format(self) -> bool:
         """Say whether this is one file that the service reads as it is, and no option changes its tasks."""
@@ -84,12 +91,12 @@ class TaskReader:
         tasks = [row for row in first if not HEADER_FIELDS.issuperset(row)]
         return bool(tasks) and all(SERVICE_COLUMNS.issuperset(row) for row in tasks)
 
-    def _ndjson(self, advance: Advance) -> Iterator[bytes]:
+    def _ndjson(self, advance: Advance, line_of: Callable[["Task"], object]) -> Iterator[bytes]:
         import msgspec
 
         encoder = msgspec.json.Encoder()
         for tasks in self.tasks(advance):
-            yield encoder.encode_lines([task.as_wire() for task in tasks])
+            yield encoder.encode_lines(map(line_of, tasks))
         advance(None, f"{counted(self.rows, 'row')} {STORING}")
 
     def tasks(self, advance: Advance = lambda _share, _doing: None) -> Iterator[list["Task"]]:
@@ -138,28 +145,6 @@ class TaskReader:
                 f"{file}: the column reference_pass_rates would be dropped; name the columns of pass rates with "
                 f"--reference, or pass one file that has only {', '.join(sorted(SERVICE_COLUMNS))}, without options"
             )
-
-
-def predictions_upload(file: Path, advance: Advance) -> dict[str, Any]:
-    """Return the arguments `source` and `media_type` of the client's upload of predictions.
-
-    Raises:
-        CommandError: the file's format is not supported.
-    """
-    import msgspec
-
-    files_of([file])
-    wanted = ("id", "pass_rate")
-
-    def ndjson() -> Iterator[bytes]:
-        encoder, rows = msgspec.json.Encoder(), 0
-        for batch in read_rows(file, wanted, {"pass_rate"}):
-            rows += len(batch.rows)
-            yield encoder.encode_lines([{name: row.get(name) for name in wanted} for row in batch.rows])
-            advance(batch.share, counted(rows, "row"))
-        advance(None, f"{counted(rows, 'row')} {STORING}")
-
-    return {"source": ndjson, "media_type": NDJSON}
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

@@ -28,12 +28,11 @@ def export(
         Path | None,
         typer.Option("-o", "--output", help="Output file.", show_default="DATASET.RUN.ndjson", dir_okay=False),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> "Result":
     """Export a run to a file: its journal, one entry a line."""
     file = output or Path(f"{dataset}.{run}.ndjson")
-    if file.exists() and not force:
-        raise CommandError(f"{file} already exists; choose another file with -o, or overwrite it with --force")
+    if file.exists():
+        raise CommandError(f"{file} already exists; remove it, or choose another file with -o")
     size, part = 0, file.with_name(f".{file.name}.{os.getpid()}.part")  # never a truncated file under the real name
     try:
         with part.open("xb") as opened, progress_line() as advance:
@@ -48,9 +47,7 @@ def export(
     return {"file": str(file), "bytes": size}, f"{file}: {count(size)} bytes"
 
 
-ImportedFile = Annotated[
-    Path, typer.Argument(help="File written by `bots export`.", exists=True, dir_okay=False, show_default=False)
-]
+ImportedFile = Annotated[Path, typer.Argument(help="File written by `bots export`.", exists=True, dir_okay=False)]
 IntoDataset = Annotated[
     str | None, typer.Option(help="Dataset to import it into.", show_default="as in the file", metavar="NAME")
 ]

@@ -47,7 +47,12 @@ def own_service(kept_in: Path | None = None) -> Iterator[str]:
         try:
             yield ready_url(process, log)
         finally:
-            stop(process)
+            process.terminate()
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def ready_url(process: subprocess.Popen[bytes], log: Path) -> str:
@@ -55,29 +60,15 @@ def ready_url(process: subprocess.Popen[bytes], log: Path) -> str:
     give_up = time.monotonic() + START_S
     while time.monotonic() < give_up and process.poll() is None:
         said = ADDRESS.search(log.read_text("utf-8", "replace"))
-        if said and is_ready(said[1]):
-            return said[1]
+        if said:
+            with Client(said[1], retries=Retries(attempts=1), deadline_s=5) as client:
+                if client.is_ready():
+                    return said[1]
         time.sleep(POLL_S)
     lines = log.read_text("utf-8", "replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
     happened = f"was not ready within {START_S:g} s" if process.returncode is None else f"ended ({process.returncode})"
     raise OwnServiceError(f"the demo's own service {happened}: {last}")
-
-
-def is_ready(url: str) -> bool:
-    """Say whether a service answers there and is ready."""
-    with Client(url, retries=Retries(attempts=1), deadline_s=5) as client:
-        return client.is_ready()
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End the service, by force if it does not go."""
-    process.terminate()
-    try:
-        process.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 from prometheus_client import (
+    CONTENT_TYPE_PLAIN_0_0_4,
     CollectorRegistry,
     Counter,
     Gauge,
@@ -18,6 +19,7 @@ from prometheus_client import (
 from bots_service import __version__
 from bots_service.metrics.training import TrainingMetrics
 
+MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 BUCKETS_S = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 NO_ROUTE = "(none)"
 METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
