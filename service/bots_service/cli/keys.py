@@ -2,7 +2,8 @@
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +18,15 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
 
 
-KeyScope = Literal["read", "select", "report", "admin"]  # as in `ports.keys`, whose import would load numpy
+class KeyScope(StrEnum):
+    """What a key may do; the same values as in `ports.keys`, whose import would load numpy."""
+
+    READ = "read"
+    SELECT = "select"
+    REPORT = "report"
+    ADMIN = "admin"
+
+
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
 
