@@ -225,9 +225,10 @@ def postgres(url: URL, *, timeout_s: float, connections: int) -> Iterator[Findin
     """Yield what is found at PostgreSQL. connections: how many the processes of one machine may open."""
     import psycopg
 
-    arguments = url.set(drivername="postgresql+psycopg").get_dialect()().create_connect_args(url)[1]
+    driver = url.set(drivername="postgresql+psycopg").get_dialect()()
     # libpq waits 2 s at least. Whatever the database's encoding is, it answers in UTF8.
-    arguments |= {"client_encoding": ENCODING, "connect_timeout": max(2, round(timeout_s))}
+    waits = {"client_encoding": ENCODING, "connect_timeout": max(2, round(timeout_s))}
+    arguments = {**driver.create_connect_args(url)[1], **waits}
     hosts = url.query.get("host") or f"{url.host or 'localhost'}:{url.port or 5432}"
     where = f"{hosts if isinstance(hosts, str) else ','.join(hosts)}/{url.database or ''}"
     before = time.time()

@@ -34,8 +34,8 @@ app.command()(service.serve)
 app.command()(demo)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(runs.app, name="runs")
-for training in (steps.select, steps.report, steps.tasks, steps.history, steps.rewind, steps.compare_beliefs):
-    command(app)(training)
+for function in (steps.select, steps.report, steps.tasks, steps.history, steps.rewind, steps.compare_beliefs):
+    command(app)(function)
 command(app)(transfer.export)
 command(app, "import")(transfer.import_)
 command(app)(transfer.prune)

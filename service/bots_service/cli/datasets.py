@@ -97,9 +97,14 @@ def import_(
     name = name or dataset_name_of(files)
     if dry_run:
         return dry_run_of(reader)
-    about = {"reference_models": reference or (), "description": description, "repeatable": repeatable}
     with progress_line() as advance, told_what_was_left_out(reader):
-        dataset = client.upload_dataset(name, **reader.upload(advance), **about)
+        dataset = client.upload_dataset(
+            name,
+            reference_models=reference or (),
+            description=description,
+            repeatable=repeatable,
+            **reader.upload(advance),
+        )
     return dataset, sheet(described(dataset))
 
 

@@ -3,7 +3,6 @@
 import math
 import sys
 import time
-from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bots_service.cli.connection import AsJson, connected
-from bots_service.cli.output import TextTable, console, count, number, progress_line, show, table, times
+from bots_service.cli.output import console, count, number, progress_line, show, table, times
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,8 +23,7 @@ LOOK_EVERY_S = 1.0  # at the summaries: the service must compute each again
 COLUMNS = "run  >effective\ntask ratio  >last 50\nsteps  >vs\nuniform  >rollouts\nsaved  >tasks\nmet  >log\nloss"
 EXPLANATION = (
     "Tasks met: different problems that the run selected. Log loss: of the success rates predicted for all problems, "
-    "before every 10th step.",
-    "The names of the runs are their belief and their strategy. Uniform sampling looks at no belief.",
+    "before every 10th step. Each run is named by its belief and its strategy; uniform sampling looks at no belief."
 )
 
 
@@ -88,32 +86,26 @@ def replay_with_progress(client: "Client", recording: "Recording", plan: "Plan")
     return replay
 
 
-def closing_table(replays: Iterable["ReplayedRun"]) -> "RenderableType":
+def closing_table(replays: list["ReplayedRun"]) -> "RenderableType":
     """Return the results: a table for each replay, with a row for each run."""
     from rich.console import Group
     from rich.text import Text
 
     from bots_service.demo.replay import ROLLOUTS
 
-    replays = list(replays)
     plan = replays[0].plan
     head = f"{plan.steps} steps of a real GRPO run, {plan.count} tasks a step, {ROLLOUTS} rollouts each"
     parts: list[RenderableType] = [Text(head, style="bold")]
     for replay in replays:
-        parts += ["", Text(title_of(replay), style="bold"), table_of(replay)]
-    return Group(*parts, "", *EXPLANATION)
-
-
-def table_of(replay: "ReplayedRun") -> TextTable:
-    """Return the results of a replay so far, which are the service's summaries."""
-    rows = []
-    for label, summary in replay.summaries.items():
-        gain, course = summary.gain, replay.courses[label]
-        saved = None if gain is None or gain.rollouts_saved is None else round(gain.rollouts_saved)
-        factor = "baseline" if gain is None else times(gain.factor)
-        ratios = number(overall(summary)), number(summary.effective_task_ratio)
-        rows.append((label, *ratios, factor, count(saved), count(len(course.met)), number(course.log_loss)))
-    return table(COLUMNS, rows)
+        rows = []
+        for label, summary in replay.summaries.items():
+            gain, course = summary.gain, replay.courses[label]
+            saved = None if gain is None or gain.rollouts_saved is None else round(gain.rollouts_saved)
+            factor = "baseline" if gain is None else times(gain.factor)
+            ratios = number(overall(summary)), number(summary.effective_task_ratio)
+            rows.append((label, *ratios, factor, count(saved), count(len(course.met)), number(course.log_loss)))
+        parts += ["", Text(title_of(replay), style="bold"), table(COLUMNS, rows)]
+    return Group(*parts, "", EXPLANATION)
 
 
 def headline(replay: "ReplayedRun") -> str:

@@ -24,13 +24,7 @@ UNBOUNDED = 10_000  # columns: pipes and files have no width at which to wrap
 
 
 def show(document: object, readable: "RenderableType", *, as_json: bool) -> None:
-    """Write a result to stdout.
-
-    Args:
-        document: the result as dataclasses and plain values.
-        readable: the result as text for people.
-        as_json: write the document as JSON instead.
-    """
+    """Write a result to stdout: as text for people, or its dataclasses and plain values as JSON."""
     if as_json:
         sys.stdout.write(json.dumps(plain(document), ensure_ascii=False, indent=2) + "\n")
     else:

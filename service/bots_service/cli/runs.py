@@ -232,16 +232,16 @@ def state_of(run: "Run") -> dict[str, str]:
         **{name.replace("_", " "): f"{value:.4g}" for name, value in run.estimates.items()},
         "reported": f"{counted(totals.reported, 'task')}, {count(totals.effective)} effective (ETR {ratio})",
         "coverage": f"{count(found.distinct_tasks)} different ones of {counted(found.available_tasks, 'task')}",
-        "visits": f"{number(found.mean_visits, 1)} a task, at most {count(found.most_visits)}",
+        "visits": f"{number(found.mean_visits, 1)} a task, at most {count(found.most_visits)}" if run.step else "",
         "narrow": found.reason or "",
         "rollouts": f"{count(totals.rollouts)}, {count(totals.successes)} successes",
         "per task": f"{number(run.rollouts_per_task)} rollouts",
-        "tokens": count(totals.tokens),
-        "GPU hours": number(totals.seconds / 3600),
+        "tokens": count(totals.tokens) if totals.tokens else "",
+        "GPU hours": number(totals.seconds / 3600) if totals.seconds else "",
         "late": f"{count(totals.late)} outcomes, {count(totals.expired)} more too late to count",
         "leased": counted(run.leased, "task"),
-        "in parts": f"{count(run.unfinished_groups)} groups wait for rollouts",
-        "aborting": f"{counted(run.aborting_tasks, 'task')} always abort",
+        "in parts": f"{count(run.unfinished_groups)} groups wait for rollouts" if run.unfinished_groups else "",
+        "aborting": f"{counted(run.aborting_tasks, 'task')} always abort" if run.aborting_tasks else "",
         "alarms": "; ".join(
             f"all rollouts{f' of {one.tag}' if one.tag else ''} {one.outcome} since step {count(one.since_step)}"
             f" ({count(one.groups)} groups)"
@@ -252,11 +252,4 @@ def state_of(run: "Run") -> dict[str, str]:
         ),
         "advice": " ".join(run.advice),
     }
-    is_there = {
-        "visits": found.most_visits is not None,
-        "tokens": totals.tokens,
-        "GPU hours": totals.seconds,
-        "in parts": run.unfinished_groups,
-        "aborting": run.aborting_tasks,
-    }
-    return {name: text for name, text in rows.items() if text and is_there.get(name, True)}
+    return {name: text for name, text in rows.items() if text}

@@ -66,7 +66,7 @@ def serve(
         log_level=log_level,
     )
     database_file(settings)
-    from bots_service.serving import serve as serve_with
+    from bots_service.serving.starting import serve as serve_with
 
     serve_with(settings)
 

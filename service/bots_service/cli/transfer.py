@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +17,6 @@ from bots_service.cli.output import count, progress_line, show_sent, table
 if TYPE_CHECKING:
     from bots_client import Client
     from bots_service.cli.output import Result
-
-MEGABYTE = 1e6
 
 
 def export(
@@ -38,7 +37,7 @@ def export(
         with part.open("xb") as opened, progress_line() as advance:
             for chunk in client.export_run(dataset, run):
                 size += opened.write(chunk)
-                advance(None, f"{size / MEGABYTE:,.1f} MB")
+                advance(None, f"{size / 1e6:,.1f} MB")
             opened.flush()
             os.fsync(opened.fileno())
         part.replace(file)
@@ -72,13 +71,10 @@ def import_(
 
 def header_of(file: Path) -> dict[str, Any]:
     """Return the first line of an exported journal."""
-    try:
-        with file.open("rb") as opened:
-            header: dict[str, Any] = json.loads(opened.readline())
-        if {"dataset", "run", "settings"} <= header.keys():
+    with file.open("rb") as opened, suppress(ValueError):
+        header = json.loads(opened.readline())
+        if isinstance(header, dict) and {"dataset", "run", "settings"} <= header.keys():
             return header
-    except (ValueError, AttributeError):
-        pass
     raise CommandError(f"{file} is no exported run: its first line is no header")
 
 

@@ -69,7 +69,8 @@ class Metrics:
     """All that one process counts. registry: what it stands on."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # when each series began: as many samples again, which nobody looks at
+        # When each series began: as many samples again, which nobody looks at.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # its authors left the type out
         self.registry = CollectorRegistry()
         self.training = TrainingMetrics(self.registry)
         self.requests = RequestMetrics(self.registry)

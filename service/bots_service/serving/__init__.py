@@ -1,5 +1,1 @@
 """Runs the application until a signal ends it: in this process, or in several that share one socket."""
-
-from bots_service.serving.starting import serve
-
-__all__ = ["serve"]

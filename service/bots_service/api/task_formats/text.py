@@ -119,9 +119,13 @@ async def read_json(body: Body, *, append: bool) -> TaskFile:
     Raises:
         MalformedBodyError, InvalidInputError: it is not JSON, or of another shape.
     """
-    said = await asyncio.to_thread(decode, _APPEND if append else _DATASET, await body.whole())
-    header = Header(said.reference_models, said.description, said.repeatable) if not append else Header()
-    return TaskFile(header, lambda models: blocks_of_document(said.tasks, partial(block_of, models=models)))
+    text, header = await body.whole(), Header()
+    if append:
+        tasks = (await asyncio.to_thread(decode, _APPEND, text)).tasks
+    else:
+        dataset = await asyncio.to_thread(decode, _DATASET, text)
+        tasks, header = dataset.tasks, Header(dataset.reference_models, dataset.description, dataset.repeatable)
+    return TaskFile(header, lambda models: blocks_of_document(tasks, partial(block_of, models=models)))
 
 
 Row = TypeVar("Row")
