@@ -44,11 +44,6 @@ def test_names_of_datasets_and_of_their_runs_are_completed(bots, pools):
     assert completed(bots, "runs", "create", "tab-maths", "third", "--fork", "sec") == ["second"]
 
 
-def test_the_service_that_the_line_names_is_asked(bots, pools, tmp_path):
-    known = completed(CommandLine(NOWHERE, tmp_path), "datasets", "show", "--url", bots.url, "tab-c")
-    assert known == ["tab-code"]
-
-
 @pytest.mark.parametrize("url", [NOWHERE, "ftp://nonsense"])
 def test_without_a_service_nothing_is_offered_and_nothing_said(tmp_path, url):
     bots = CommandLine(url, tmp_path)

@@ -87,12 +87,6 @@ def test_a_long_file_comes_in_pieces_in_order(tmp_path):
         ]
 
 
-def test_numbers_are_ids_and_lists_are_tags(tmp_path):
-    file = tmp_path / "pool.parquet"
-    parquet.write_table(pyarrow.table({"id": [1, 2], "tags": [["a", "b"], []]}), file)
-    assert tasks_in(file, columns=TaskColumns(tags=["tags"])) == [Task("1", [], ["a", "b"]), Task("2", [], [])]
-
-
 def guru(count, source):
     """A table as the paper's data has it: LLM360/guru-RL-92k."""
     message = pyarrow.struct([("content", pyarrow.string()), ("role", pyarrow.string())])
@@ -189,19 +183,6 @@ def test_tasks_as_the_service_reads_them_are_appended_with_all_they_have(bots, t
     bots.ok("datasets", "import", "grown.jsonl")
     assert bots("datasets", "append", "grown", "more.jsonl", "--json").json["added"] == 1
     assert bots("datasets", "show", "grown", "--json").json["tags"] == {"t": 1}
-
-
-def test_tasks_without_pass_rates_are_appended_to_a_dataset_that_has_references(bots, tmp_path):
-    (tmp_path / "measured.csv").write_text("problem,weak,strong\na,0.25,0.5\n")
-    (tmp_path / "more.csv").write_text("problem\nb\nc\n")
-    bots.ok("datasets", "import", "measured.csv", "--id", "problem", "--reference", "weak", "--reference", "strong")
-    assert bots("datasets", "append", "measured", "more.csv", "--id", "problem", "--json").json["added"] == 2
-    assert bots("datasets", "show", "measured", "--json").json["tasks"] == 3
-
-
-def test_rows_of_a_csv_file_count_where_no_column_is_wanted(tmp_path):
-    (tmp_path / "a.csv").write_text("problem,weak\nx,0.5\n,often\n")
-    assert tasks_in(tmp_path / "a.csv", columns=TaskColumns(id_from="row")) == [Task("0", [], []), Task("1", [], [])]
 
 
 @pytest.mark.parametrize(

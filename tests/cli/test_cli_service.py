@@ -13,7 +13,6 @@ from bots_client import Client, Version
 from bots_service import __version__
 from bots_service.cli.service import version_findings
 from tests.cli.running import BOTS, CommandLine, clean_environment
-from tests.servers import wait_until
 from tests.serving import free_port, running_service
 
 SOON_S = 60.0
@@ -59,14 +58,6 @@ def test_the_service_takes_a_free_port_tells_it_and_keeps_its_data_in_the_folder
     assert (process.returncode, out) == (130, b"")
 
 
-def test_a_misspelt_variable_is_named_when_the_service_starts(serving, tmp_path):
-    serving("--port", "0", BOTS_PROT="4711", BOTS_SPOOL="spool")
-    told = (tmp_path / "said").read_text()
-    assert [line for line in told.splitlines() if "BOTS_PROT" in line and "BOTS_PORT" in line]
-    assert "4711" not in told  # it may be a secret
-    assert "BOTS_SPOOL" not in told
-
-
 def test_the_tables_are_brought_up_to_date_once(tmp_path):
     bots = CommandLine("", tmp_path)
     assert "run `bots migrate`" in bots("migrate", "--check").assert_one_line(1)
@@ -84,17 +75,6 @@ def test_help_comes_quickly_as_it_loads_nothing_heavy(tmp_path):
     code = "import sys; from bots_service.cli import app; print(*sys.modules)"
     loaded = subprocess.run([BOTS[0], "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numpy", "scipy", "pyarrow", "fastapi", "sqlalchemy", "pydantic", "httpx"} & set(loaded)
-
-
-def test_the_log_is_json_or_for_people_as_an_option_says(serving, tmp_path):
-    _, url = serving("--port", "0", "--log-format", "json", "--log-level", "debug")
-    with Client(url) as client:
-        client.version()
-    wait_until(lambda: '"request"' in (tmp_path / "said").read_text())  # it is written once the answer is on its way
-    greeting, *lines = (tmp_path / "said").read_text().splitlines()
-    assert greeting.startswith("BOTS listens on ")
-    told = [json.loads(line) for line in lines]
-    assert [line["route"] for line in told if line["event"] == "request"] == ["/version"]
 
 
 # --- doctor ----------------------------------------------------------------------------------------------------------

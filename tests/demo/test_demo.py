@@ -17,7 +17,6 @@ import pytest
 from bots_client import Client, Gain, RunSummary
 from bots_service.cli.demo import headline
 from bots_service.core.rounding import half_up
-from bots_service.demo.recording import recorded_run
 from bots_service.demo.replay import DEFAULT, RECENT, ROLLOUTS, RUNS, Plan, ReplayedRun, log_loss
 from tests.cli.running import BOTS, CommandLine, clean_environment
 from tests.demo.closing_tables import closing_table_in
@@ -71,41 +70,6 @@ def test_bots_finds_more_effective_tasks_than_uniform_the_tracker_still_more_and
         assert all(step.capability is not None and -1 <= step.capability <= 2 for step in uniform + bots)
         assert all(step.capability is None for step in tracker + by_pass)
     assert f"step {STEPS} of {STEPS}" in said
-
-
-def test_the_table_shows_what_the_histories_and_beliefs_of_the_service_show(tmp_path):
-    with running_service(tmp_path / "service") as service, Client(service.url) as client:
-        (replay,), _ = demo(tmp_path, "--steps", "60", "--both-references", "--url", service.url)
-        assert [(run["belief"], run["strategy"]) for run in of_runs(replay)] == [
-            ("bots", "uniform"),
-            ("bots", "thompson"),
-            ("tracker", "thompson"),
-            ("tracker", "pass"),
-        ]
-        for run in of_runs(replay):
-            settings = client.run(replay["dataset"], run["run"]).settings
-            assert (settings.belief, settings.strategy) == (run["belief"], run["strategy"])
-            steps = list(client.history(replay["dataset"], run["run"]))
-            assert len(steps) == replay["steps"] == 60
-            assert run["reported"] == sum(step.reported for step in steps) == 60 * 32
-            assert run["effective"] == sum(step.effective for step in steps)
-            recent = sum(step.effective for step in steps[-RECENT:]) / (RECENT * 32)
-            assert run[f"effective_task_ratio_last_{RECENT}"] == pytest.approx(recent)
-            tried = [task.id for task in client.tasks(replay["dataset"], run["run"]) if task.attempts]
-            assert run["distinct_tasks"] == len(tried)
-            losses = [loss_before(client, replay["dataset"], run["run"], step) for step in (5, 15, 25, 35, 45, 55)]
-            assert run["log_loss"] == pytest.approx(fmean(losses))
-
-
-def loss_before(client, dataset, run, step):
-    """Return the log loss on all problems before a step, from a fork of the run as it was then."""
-    fork = client.create_run(dataset, f"{run}-{step}", fork_run=run, fork_step=step)
-    assert fork.step == step
-    recording = recorded_run().with_both_references()
-    solved = dict(zip(recording.ids, recording.success_probabilities(step).tolist(), strict=True))
-    predicted = {task.id: min(max(task.mean, 0.001), 0.999) for task in client.tasks(dataset, fork.run)}
-    assert predicted.keys() == solved.keys()
-    return -fmean(p * log(predicted[task]) + (1 - p) * log(1 - predicted[task]) for task, p in solved.items())
 
 
 FEW = ("--steps", "8")  # enough for two seeds to differ

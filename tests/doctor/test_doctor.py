@@ -256,15 +256,6 @@ def test_a_database_that_is_not_there_is_told_without_its_password(look, postgre
     assert 'database "no_such_database" does not exist' in found.said
 
 
-def test_a_database_of_another_encoding_is_a_problem(look, postgres):
-    with psycopg.connect(postgres.url(), autocommit=True) as connection:
-        connection.execute("CREATE DATABASE doctor_ascii ENCODING 'SQL_ASCII' TEMPLATE template0")
-    found = look(database_url=postgres.url("doctor_ascii"))
-    postgres.drop_database(postgres.url("doctor_ascii"))
-    assert (found["encoding"].grade, found["encoding"].said) == (PROBLEM, "SQL_ASCII")
-    assert (found["tables"].grade, "SQL_ASCII" in found["tables"].said) == (PROBLEM, True)
-
-
 def test_servers_that_hang_are_given_up(look, postgres, redis_server):
     hanging = (postgres, redis_server)
     for server in hanging:
