@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots_service.api.task_formats import parquet as parquet_bounds
-from bots_service.api.task_formats.parquet import block_of_batch
 from bots_service.api.task_formats.text import read_ndjson
 from tests.api.conftest import serving
 from tests.api.pools import MODELS, report, require_problem, solved, tasks
@@ -181,17 +180,6 @@ async def test_truncated_ndjson_is_malformed_and_says_where(http):
     answer = await http.put("/datasets/guru", content=whole[:-9], headers=NDJSON)
     assert "tasks.29" in require_problem(answer, 400, "malformed-body")["detail"]
     require_problem(await http.put("/datasets/guru", content=b"", headers=NDJSON), 422, "invalid-tasks")
-
-
-def test_a_batch_becomes_a_block_with_nan_for_what_is_unknown():
-    rows: list[dict[str, Any]] = [
-        {"id": "a", "reference_pass_rates": [0.5, None], "tags": ["y", "x", "y"]},
-        {"id": "b"},
-    ]
-    block = block_of_batch(table_of(rows).to_batches()[0], 2, 0)
-    assert block.ids == ["a", "b"]
-    assert block.tags == [("x", "y"), ()]
-    np.testing.assert_array_equal(block.references, [[0.5, np.nan], [np.nan, np.nan]])
 
 
 LINES: list[dict[str, Any]] = [

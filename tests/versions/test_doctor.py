@@ -1,7 +1,6 @@
 """What the doctor finds at servers that take over from each other."""
 
-from bots_service.doctor import examine
-from bots_service.doctor.finding import Finding, Grade
+from bots_service.doctor import Finding, Grade, examine
 from bots_service.settings import Settings
 from tests.versions.postgres_pairs import pair
 
