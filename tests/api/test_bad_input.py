@@ -134,8 +134,8 @@ async def test_bodies_that_are_not_whole_json_of_the_right_type_are_refused(busy
         require_problem(answer, answer.status_code, kind)
     for shape in (b"[]", b"null", b"3", b'"text"'):
         require_problem(await busy.request(method, path, content=shape, headers=JSON), 422, "invalid-request")
-    for kind in ({"Content-Type": "text/plain"}, {"Content-Type": ""}, {**JSON, "Content-Encoding": "gzip"}):
-        answer = await busy.request(method, path, content=b"{}", headers=kind)
+    for headers in ({"Content-Type": "text/plain"}, {"Content-Type": ""}, {**JSON, "Content-Encoding": "gzip"}):
+        answer = await busy.request(method, path, content=b"{}", headers=headers)
         require_problem(answer, 415, "unsupported-media-type")
     assert await standing(busy) == before
 

@@ -1,7 +1,5 @@
 """What the finetuning command runs, in which order, and what it says before it trains."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,6 @@ from examples.finetune.__main__ import seeds_named
 from examples.finetune.jobs import Job, runs_of
 from examples.finetune.kinds import KINDS
 from examples.finetune.plan import ARMS, BASE, COMPARISONS
-from tests.serving import NOWHERE
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
@@ -48,13 +45,3 @@ def test_seeds_are_numbers_and_ranges(text: str, seeds: list[int]) -> None:
 
 
 ROOT = Path(__file__).parents[2]
-
-
-def test_a_service_that_is_not_there_is_said_before_anything_is_trained(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "examples.finetune", "--url", NOWHERE, "--output", str(tmp_path / "out")]
-
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-
-    assert done.returncode == 1
-    assert f"no BOTS service is ready at {NOWHERE}" in " ".join(done.stderr.split())
-    assert not (tmp_path / "out").exists()

@@ -70,7 +70,7 @@ def test_every_case_has_probabilities_for_each_task(pool, case):
 
 
 STEPS = np.arange(101.0)
-POOLS = {"recorded run": 678, "reasoning gym": 4490}
+TASKS_OF = {"recorded run": 678, "reasoning gym": 4490}
 
 
 def test_steps_are_saved_where_the_same_groups_come_earlier():
@@ -89,15 +89,15 @@ def test_references_are_paid_once_the_run_is_ahead_by_their_cost():
     assert paid_after(slow, fast, 0) == 0
 
 
-@pytest.mark.parametrize("pool", list(POOLS))
+@pytest.mark.parametrize("pool", list(TASKS_OF))
 def test_each_case_has_its_references_weakest_first_and_their_cost(pool):
     for name in case_names(pool):
         case = reference_case(pool, name)
-        assert case.pool.references.shape == (POOLS[pool], len(case.pool.reference_models))
+        assert case.pool.references.shape == (TASKS_OF[pool], len(case.pool.reference_models))
         means = case.pool.references.mean(axis=0)
         if name != "inverted":
             assert np.all(np.diff(means) >= 0), name
-        assert case.rollouts % POOLS[pool] == 0
+        assert case.rollouts % TASKS_OF[pool] == 0
         assert (case.rollouts == 0) == (name == NONE)
 
 

@@ -7,12 +7,24 @@ from bots_service.core.arrays import Floats
 from studies.environment import batch_of
 from studies.learners import SharedAbility
 from studies.method import Served
-from studies.published import DenseBOTS, KalmanFilter, PassOracle
+from studies.published import DenseBOTS, KalmanFilter, MoPPS, PassOracle
 
 
 def batch(tasks: list[int], successes: list[float], rollouts: float = 16.0):
     solved = np.array(successes)
     return batch_of(np.array(tasks, np.int32), solved, rollouts - solved, (solved > 0) & (solved < rollouts))
+
+
+def test_mopps_discounts_chosen_tasks_alone():
+    method = MoPPS(3, seed=0, kept=0.5)
+    method.report(batch([0, 2], [4, 16]))
+    method.report(batch([0], [8]))
+    alpha, beta_ = 1.0, 1.0
+    for solved in (4, 8):
+        alpha, beta_ = 0.5 * alpha + 0.5 + solved, 0.5 * beta_ + 0.5 + 16 - solved
+    assert method.alpha.tolist() == [alpha, 1, 17]
+    assert method.beta.tolist() == [beta_, 1, 1]
+    assert method.means() == pytest.approx([alpha / (alpha + beta_), 1 / 2, 17 / 18])
 
 
 def posterior_moments(prior_mean: float, prior_variance: float, shown: float, noise: float) -> tuple[float, float]:

@@ -1,13 +1,10 @@
 """Results survive being kept, and trials are made once."""
 
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
-from time import sleep
 
-import psutil
 import pytest
 
 from studies.__main__ import finished
@@ -59,20 +56,3 @@ def test_the_command_shows_tables_and_then_the_same_trials_as_json(tmp_path):
         assert rendered(study, table, found) in shown.stdout
     assert "left:" in shown.stderr
     assert len(list(tmp_path.glob("*.ndjson"))) == 1
-
-
-def test_a_command_that_is_told_to_end_leaves_no_process_and_keeps_what_is_done(tmp_path):
-    arguments = [sys.executable, "-m", "studies", "settings", "--quick", "--output", str(tmp_path)]
-    started = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not any(path.stat().st_size for path in tmp_path.glob("*.ndjson")):
-        assert started.poll() is None
-        sleep(0.05)
-    workers = psutil.Process(started.pid).children(recursive=True)
-    assert workers
-    started.terminate()
-    assert started.wait(60) == 128 + signal.SIGTERM
-    _, alive = psutil.wait_procs(workers, timeout=60)
-    assert alive == []
-    (path,) = tmp_path.glob("*.ndjson")
-    assert path.read_text().endswith("\n")
-    assert 0 < len(list(read_results([path]))) < len(STUDIES["settings"].cells)

@@ -54,6 +54,29 @@ def test_a_sampler_that_could_not_work_is_refused(selector, arguments, complaint
         SelectorSampler(selector, **arguments)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stateful_loader_goes_on_where_it_was_and_asks_for_nothing_again(selector, workers):
+    def loader():
+        return StatefulDataLoader(
+            IDS, batch_size=4, sampler=SelectorSampler(selector, count=8, length=24), num_workers=workers
+        )
+
+    before = loader()
+    batches = iter(before)
+    next(batches)
+    state = before.state_dict()
+    second = next(batches)
+    given = asked(selector)
+    del batches
+
+    after = loader()
+    after.load_state_dict(state)
+    batches = list(after)
+    assert batches[0] == second, "what was left of the chunk"
+    assert len(batches) == 5
+    assert asked(selector) - given == 2
+
+
 def test_a_stream_gives_rows_with_their_task_and_selection(selector):
     rows = list(SelectedTasks(selector, ROWS, count=4, length=8))
     assert all(row["question"] == ROWS[IDS.index(row["task_id"])]["question"] for row in rows)

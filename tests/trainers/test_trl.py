@@ -5,6 +5,7 @@ import shutil
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from datasets import Dataset, IterableDataset
@@ -67,7 +68,8 @@ def named(name, function):
 
 ALTERNATING, LAST_ALTERNATING = always(lambda place: place % 2), always(lambda place: 1 - place % 2)
 ALL = CHUNK * GENERATIONS
-REWARDED = {  # what the functions give -> the tasks that were reported, those with a gradient, the successes
+# What the functions give, settings; then the tasks that were reported, those with a gradient, the successes.
+REWARDED: dict[str, tuple[list[Any], dict[str, Any], tuple[float, float, float]]] = {
     "equal sums": ([ALTERNATING, LAST_ALTERNATING], {}, (CHUNK, 0, ALL / 2)),
     "weights": ([always(1.0), ALTERNATING], {"reward_weights": [0.6, 0.4]}, (CHUNK, CHUNK, ALL)),
     "another success": (
