@@ -97,8 +97,8 @@ test-image: $(VENV)/.dev container-tools ## Build the image, and run it with Pos
 	$(BIN)/python -m pytest -rs $(if $(ARGS),$(ARGS),-s --timeout 1800 tests/image)
 
 # The tests of stores, doctor and faults once more, with Debian 12's servers; then what needs several of them.
-VERSIONS_TESTS := tests/storage tests/doctor tests/system/faults tests/system/test_hung_servers.py tests/system/test_mixing.py \
-	tests/system/test_pass.py tests/system/test_replicas.py tests/system/test_workers.py tests/versions
+VERSIONS_TESTS := tests/storage tests/doctor tests/system/faults tests/system/test_mixing.py tests/system/test_pass.py \
+	tests/system/test_replicas.py tests/system/test_workers.py tests/versions
 
 test-versions: $(VENV)/.dev build/debian/.unpacked ## Run the tests of stores and faults with PostgreSQL 15 and Redis 7.0, PgBouncer, TLS, failovers: minutes
 	TEST_DEBIAN=build/debian $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(VERSIONS_TESTS))
@@ -188,7 +188,7 @@ soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for mos
 	SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist worksteal tests/core tests/usecases \
 		tests/deploy tests/demo)
 	$(if $(ARGS),,SOAK=1 $(BIN)/python -m pytest tests/system tests/api/test_overload.py tests/trainers/test_ms_swift.py \
-		tests/trainers/test_newcomer.py tests/trainers/test_trl_outage.py)
+		tests/trainers/test_pages.py tests/trainers/test_trl_outage.py)
 	$(if $(ARGS),,SOAK=1 $(MAKE) test-versions)
 
 soak-memory: $(VENV)/.dev ## Watch a service's memory under a steady load, for 30 minutes

@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,8 +95,3 @@ def test_the_client_alone_selects_in_an_empty_environment(tmp_path, version, whe
     installed = set(done.stdout.split())
     needed = {"bots-client", "httpx", "httpcore", "h11", "anyio", "idna", "certifi", "typing_extensions"}
     assert installed - {"exceptiongroup"} == needed  # which anyio takes before Python 3.11
-
-
-def test_the_oldest_python_is_the_one_that_is_promised():
-    promised = tomllib.loads((ROOT / "client/pyproject.toml").read_text("utf-8"))["project"]["requires-python"]
-    assert promised == f">={OLDEST}"

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     path
     for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), ROOT / "client/README.md")
-    if path.name != "tutorial.md"  # it needs TRL: tests/trainers/test_newcomer.py
+    if path.name != "tutorial.md"  # it needs TRL: tests/trainers/test_pages.py
 ]
 BLOCKS = {path.relative_to(ROOT).as_posix(): blocks_of(path.read_text("utf-8"), path.name) for path in PAGES}
 WITH_EXAMPLES = [page for page, blocks in BLOCKS.items() if any(block.runs for block in blocks)]

@@ -14,10 +14,18 @@ from bots_service.core.outlook import Outlook
 from bots_service.core.receipt import BINS, Calibration, Receipt, Tally
 from bots_service.core.run_settings import RunSettings
 from bots_service.ports.catalog import Answers, Datasets, Health, Runs
-from bots_service.records import Courses
-from bots_service.records import Outlooks
-from bots_service.records import Journal, Snapshots
-from bots_service.records import DatasetFacts, DatasetRow, IdempotencyKey, NewEntry, RunRow, TaskBlock
+from bots_service.records import (
+    Courses,
+    DatasetFacts,
+    DatasetRow,
+    IdempotencyKey,
+    Journal,
+    NewEntry,
+    Outlooks,
+    RunRow,
+    Snapshots,
+    TaskBlock,
+)
 from bots_service.storage.sql.answers import SqlAnswers
 from bots_service.storage.sql.courses import SqlCourses
 from bots_service.storage.sql.database import Database

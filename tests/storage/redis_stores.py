@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import redis
 
-from bots_service.records import KnownState
-from bots_service.records import RunRow
+from bots_service.records import KnownState, RunRow
 from bots_service.storage.redis.cache import LeaseCache
 from bots_service.storage.redis.connection import RedisConnection
 from bots_service.storage.redis.leases import RedisLeases

@@ -11,8 +11,7 @@ from bots_service.core.receipt import Tally
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary.gain import StepRange
 from bots_service.core.summary.verdict import RunFindings
-from bots_service.records import Judgement, RunHead, SeqRange, WantedCourse, WantedSums
-from bots_service.records import NewEntry, RunRow, SnapshotRow
+from bots_service.records import Judgement, NewEntry, RunHead, RunRow, SeqRange, SnapshotRow, WantedCourse, WantedSums
 from bots_service.storage.sql.codecs import encode_body
 from bots_service.storage.sql.database import Database, Job, Result
 from bots_service.storage.sql.datasets import facts_text

@@ -9,7 +9,12 @@ from tests.usecases.world import POOL, TASKS, World, outcome
 def reported(*worlds: World) -> float:
     """Return how many reported tasks were counted, in all processes together."""
     found = [world.parts.metrics.runs.series(POOL, "default") for world in worlds]
-    return sum(series.counts.reported_tasks for series in found if series is not None)
+    return sum(sample.value for series in found if series for sample in samples_of(series.reported_tasks))
+
+
+def samples_of(counter):
+    """Return the samples of one child of a counter."""
+    return counter.collect()[0].samples
 
 
 async def test_tasks_count_when_their_step_closes(world: World):

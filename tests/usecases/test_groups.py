@@ -10,9 +10,9 @@ import pytest
 
 from bots_service.core.receipt import Receipt
 from bots_service.errors import InvalidOutcomesError, StaleEpochError
+from bots_service.outcomes import Outcome
 from bots_service.records import Selection
 from bots_service.runs import ForkFrom
-from bots_service.outcomes import Outcome
 from tests.sizes import size
 from tests.usecases.world import POOL, World, evidence_bytes
 

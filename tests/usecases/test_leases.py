@@ -11,10 +11,9 @@ from bots_service.core.arrays import frozen
 from bots_service.core.pool import Pool
 from bots_service.core.task_ids import TaskIds
 from bots_service.errors import UnknownRunError
-from bots_service.records import LeaseTtls
-from bots_service.records import DatasetFacts, DatasetRow, OpenDataset
-from bots_service.retention import LEASE_S
 from bots_service.insight import IDS_PER_LEASE, LeaseGroup, grouped
+from bots_service.records import DatasetFacts, DatasetRow, LeaseTtls, OpenDataset
+from bots_service.retention import LEASE_S
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, block, never, outcome, stream
 

@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 from bots_service.core.coverage import coverage
 from bots_service.core.outlook import outlook
 from bots_service.errors import StorageUnavailableError
+from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
 from bots_service.records import KnownState
 from bots_service.usecases import observe_runs as look_at_run
-from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
 from tests.usecases.world import POOL, Later, World, outcome
 
 

@@ -8,9 +8,9 @@ from structlog.testing import capture_logs
 
 from bots_service.core.outlook import outlook, rollouts_of
 from bots_service.errors import StorageUnavailableError, UnknownRunError
-from bots_service.usecases import observe_runs as look_at_run
-from bots_service.runs import ForkFrom
 from bots_service.observing import SPACING, is_due
+from bots_service.runs import ForkFrom
+from bots_service.usecases import observe_runs as look_at_run
 from tests.usecases.world import POOL, World, outcome
 
 

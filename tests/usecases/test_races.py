@@ -10,14 +10,13 @@ from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import NO_EVIDENCE
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
+from bots_service.datasets import OpenRun
 from bots_service.engine import live_runs as live_module
 from bots_service.engine.catch_up import CatchUp
-from bots_service.datasets import OpenRun
 from bots_service.errors import UnknownStepError
-from bots_service.records import LeaseResult, PublishedState, PublishResult
-from bots_service.records import NewEntry, RunRow
-from bots_service.usecases import select_tasks as select_module
 from bots_service.outcomes import ReportRequest
+from bots_service.records import LeaseResult, NewEntry, PublishedState, PublishResult, RunRow
+from bots_service.usecases import select_tasks as select_module
 from tests.servers import RedisServer
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, outcome

@@ -17,10 +17,9 @@ from bots_service.errors import (
     StorageUnavailableError,
     UnknownRunError,
 )
-from bots_service.records import PublishedState
-from bots_service.records import Head, IdempotencyKey, NewEntry, RunRow
-from bots_service.stores import memory_stores
 from bots_service.outcomes import Outcome
+from bots_service.records import Head, IdempotencyKey, NewEntry, PublishedState, RunRow
+from bots_service.stores import memory_stores
 from tests.servers import RedisServer
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, block, never, outcome, stream
@@ -202,9 +201,7 @@ async def test_a_selection_made_there_of_tasks_appended_since_is_given_again_her
     await here.select(1)  # publishes again what the change put in doubt, before the other looked
     first = await here.select(45, key="again")
     assert first.tasks.max() >= 40
-    selection, dataset, again = await there.runs.select(
-        SelectRequest(POOL, 45), IdempotencyKey("again", _asked(45))
-    )
+    selection, dataset, again = await there.runs.select(SelectRequest(POOL, 45), IdempotencyKey("again", _asked(45)))
     assert again
     assert dataset.ids.take(selection.tasks) == [f"t{task}" for task in first.tasks.tolist()]
 

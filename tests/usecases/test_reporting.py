@@ -21,8 +21,8 @@ from bots_service.errors import (
     UnknownDatasetError,
     UnknownRunError,
 )
-from bots_service.records import IdempotencyKey
 from bots_service.outcomes import Outcome, ReportRequest, read_evidence
+from bots_service.records import IdempotencyKey
 from tests.usecases.ports import Outage
 from tests.usecases.world import POOL, TASKS, World, evidence_bytes, outcome
 

@@ -21,12 +21,11 @@ from bots_service.errors import (
     StaleEpochError,
     UnknownRunError,
 )
+from bots_service.outcomes import Outcome
 from bots_service.records import IdempotencyKey, Selection, TaskBlock
+from bots_service.selections import QUICK_NUMBERS, Origin, is_quick, read_id, write_id
 from bots_service.storage.memory import MemoryLeases
 from bots_service.usecases import select_tasks as module
-from bots_service.outcomes import Outcome
-from bots_service.selections import QUICK_NUMBERS, is_quick
-from bots_service.selections import Origin, read_id, write_id
 from tests.core.journals import pool_of, replay, report_of
 from tests.core.pools import beta_parameters
 from tests.usecases.ports import Port

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bots_service.doctor import examine
-from bots_service.doctor.finding import Grade
+from bots_service.doctor import Grade, examine
 from bots_service.errors import StorageUnavailableError
 from bots_service.settings import Settings
 from bots_service.storage.redis.connection import RedisConnection

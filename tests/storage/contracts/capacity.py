@@ -9,10 +9,9 @@ import pytest
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import LimitReachedError
 from bots_service.records import Capacity, DatasetRow, RunPut
-from bots_service.storage.sql.transfer import Moved
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.storage.sql.runs import SqlRuns
-from bots_service.storage.sql.transfer import SqlTransfers
+from bots_service.storage.sql.transfer import Moved, SqlTransfers
 from tests.storage import made
 from tests.storage.made import Stores
 

@@ -15,8 +15,17 @@ from bots_service.core.summary.course import TIMED, StepSums
 from bots_service.core.summary.gain import StepRange
 from bots_service.core.summary.verdict import RunFindings, RunVerdict
 from bots_service.errors import UnknownRunError
-from bots_service.records import NO_NOTES, CoursePart, Judgement, RunHead, SeqRange, WantedCourse, WantedSums
-from bots_service.records import NewEntry, RunRow
+from bots_service.records import (
+    NO_NOTES,
+    CoursePart,
+    Judgement,
+    NewEntry,
+    RunHead,
+    RunRow,
+    SeqRange,
+    WantedCourse,
+    WantedSums,
+)
 from tests.sizes import examples
 from tests.storage import made
 from tests.storage.made import Stores

@@ -9,8 +9,7 @@ from sqlalchemy import insert, update
 from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BotsError, DamagedStateError, KeyReusedError, StaleEpochError, UnknownRunError
-from bots_service.records import EntryKind
-from bots_service.records import IdempotencyKey, NewEntry, SnapshotRow
+from bots_service.records import EntryKind, IdempotencyKey, NewEntry, SnapshotRow
 from bots_service.storage.sql.codecs import encode_body
 from bots_service.storage.sql.tables import journal
 from tests.storage import made

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from bots_service.core.entries import Fork, Rewind
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import UnknownRunError
-from bots_service.records import StoredOutlook
-from bots_service.records import NewEntry, Parent, RunRow
+from bots_service.records import NewEntry, Parent, RunRow, StoredOutlook
 from tests.sizes import examples
 from tests.storage import made
 from tests.storage.made import Stores

@@ -5,8 +5,7 @@ from sqlalchemy import insert, update
 
 from bots_service.core.entries import Body, Rewind, SettingsChange
 from bots_service.errors import DamagedStateError
-from bots_service.records import VisitsPage
-from bots_service.records import NewEntry, RunRow
+from bots_service.records import NewEntry, RunRow, VisitsPage
 from bots_service.storage.sql.codecs import encode_body
 from bots_service.storage.sql.tables import journal, runs
 from bots_service.storage.sql.task_history import BODY_CHARACTERS, CHUNK, ENTRIES
