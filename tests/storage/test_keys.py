@@ -1,0 +1,98 @@
+"""API keys as stores keep them."""
+
+from dataclasses import replace
+from types import NoneType
+
+import pytest
+
+from bots_service.errors import (
+    BusyError,
+    KeyReusedError,
+    LimitReachedError,
+    UnauthenticatedError,
+    UnknownApiKeyError,
+)
+from bots_service.keys import KeyRow, KeysInUse, Scope
+from bots_service.records import Answer
+from bots_service.storage.sql.keys import SqlKeys
+from bots_service.storage.sql.stores import SqlStores
+from tests.storage.made import once
+
+NOW = 1_800_000_000.25
+
+
+def key(number: int = 0) -> KeyRow:
+    """A key with everything that a key can have."""
+    return KeyRow(
+        id=f"{number:016x}",
+        name=f"trainer {number} ü",
+        digest=bytes([number]) * 32,
+        scopes=frozenset({Scope.SELECT, Scope.REPORT}),
+        datasets=("guru*", "b.?"),
+        created_at=NOW + number,
+        expires_at=NOW + 60,
+    )
+
+
+def keys_over(stores: SqlStores) -> SqlKeys:
+    return SqlKeys(stores.database, clock=lambda: NOW, most_keys=3)
+
+
+async def test_a_key_comes_back_as_it_was(stores: SqlStores):
+    keys = keys_over(stores)
+    plain = replace(key(1), scopes=frozenset({Scope.ADMIN}), datasets=("*",), expires_at=None)
+
+    assert await keys.in_use() == KeysInUse(exist=False, rows=())
+    assert await keys.add(key(0), first=True) == key(0)
+    await keys.add(plain, first=False)
+
+    assert await keys.after("", 10) == [key(0), plain]
+    found = await keys.in_use()
+    assert (found.exist, sorted(found.rows, key=lambda row: row.id)) == (True, [key(0), plain])
+
+
+async def test_a_revoked_key_is_listed_and_not_in_use_and_counts_as_having_existed(stores: SqlStores):
+    keys = keys_over(stores)
+    await keys.add(key(0), first=True)
+
+    await keys.revoke(key(0).id)
+    await SqlKeys(stores.database, clock=lambda: NOW + 99).revoke(key(0).id)  # changes nothing
+
+    assert await keys.in_use() == KeysInUse(exist=True, rows=())
+    assert await keys.after("", 10) == [replace(key(0), revoked_at=NOW)]
+    with pytest.raises(UnauthenticatedError):
+        await keys.add(key(1), first=True)
+
+
+async def test_a_key_that_never_was_can_not_be_revoked(stores: SqlStores):
+    with pytest.raises(UnknownApiKeyError, match="no key"):
+        await keys_over(stores).revoke(key(0).id)
+
+
+async def test_only_so_many_are_in_use_and_pages_go_by_id(stores: SqlStores):
+    keys = keys_over(stores)
+    for number in (2, 0, 1):
+        await keys.add(key(number), first=False)
+    assert await keys.after("", 2) == [key(0), key(1)]
+    assert await keys.after(key(1).id, 2) == [key(2)]
+    with pytest.raises(LimitReachedError, match="3 keys exist"):
+        await keys.add(key(3), first=False)
+    await keys.revoke(key(1).id)
+    await keys.add(key(3), first=False)
+    assert [row.id for row in (await keys.in_use()).rows] == [key(0).id, key(2).id, key(3).id]
+
+
+async def test_an_answer_is_kept_with_its_key(stores: SqlStores):
+    keys = keys_over(stores)
+    await keys.add(key(0), first=True, idempotency_key=once("k", scope="POST /keys"))
+
+    with pytest.raises(BusyError):
+        await keys.add(key(1), first=False, idempotency_key=once("k", scope="POST /keys"))
+    with pytest.raises(KeyReusedError):
+        await keys.add(key(1), first=False, idempotency_key=once("k", scope="POST /keys", fingerprint="other"))
+    await keys.revoke(key(0).id, once("k", scope="DELETE /keys"))
+    assert await stores.answers.find("POST /keys", "k", KeyRow) == Answer("same", key(0))
+    answer = await stores.answers.find("DELETE /keys", "k", NoneType)
+
+    assert answer is not None
+    assert len(await keys.after("", 10)) == 1
