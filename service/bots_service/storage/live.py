@@ -26,6 +26,7 @@ SELECTION_BYTES = 1024  # of a selection without its arrays, about
 
 Version = tuple[int, int]
 """(epoch, seq) of a state, which grows with each state of a run."""
+BEGIN: Version = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ class Live(Protocol):
 
         Args:
             run: the run.
-            head: version of its newest state; an older one changes nothing.
+            head: version of its newest state; an older one changes nothing. If the store knows nothing of a run whose
+                head is not BEGIN, its leases were lost; so one that begins with entries is told at BEGIN first.
             done: tasks whose leases end.
             kept: for replicas that have no state; it need not be the newest.
         """
