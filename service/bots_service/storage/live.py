@@ -224,12 +224,15 @@ class ProcessLive:
         reuse: bool,
     ) -> Previous | bool:
         """Lease a selection's tasks, all or none, and keep it under its key."""
+        if (previous := self._previous(run, key, selection.epoch)) is not None:
+            return previous
         in_flight, wanted = self._in_flight(run), selection.leased
         if contained(without(wanted, look.leased) if reuse else wanted, (in_flight.tasks,)).any():
             return False
         now = self._clock()
         in_flight.lease(wanted, now + lease_s)
         if key is not None:
+            self._forget(run.uid, key)  # one from before a rewind
             self._kept[run.uid, key] = Previous(fingerprint, selection), now + SELECTIONS_S
             self._bytes += _nbytes(selection)
             self._forget_selections()
@@ -278,11 +281,16 @@ class ProcessLive:
     def _forget_selections(self) -> None:
         """Forget expired selections, and the oldest ones beyond the memory limit."""
         while self._kept:
-            place, (oldest, until) = next(iter(self._kept.items()))
+            place, (_, until) = next(iter(self._kept.items()))
             if until > self._clock() and self._bytes <= REMEMBERED_BYTES:
                 return
-            del self._kept[place]
-            self._bytes -= _nbytes(oldest.selection)
+            self._forget(*place)
+
+    def _forget(self, uid: str, key: str) -> None:
+        """Forget the selection under a key, if there is one."""
+        forgotten, _ = self._kept.pop((uid, key), (None, 0.0))
+        if forgotten is not None:
+            self._bytes -= _nbytes(forgotten.selection)
 
 
 def _nbytes(selection: Selection) -> int:
