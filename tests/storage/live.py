@@ -69,12 +69,17 @@ class Clock:
 
 @dataclass
 class Caller:
-    """What one process does with a run. version: of the state that it draws from."""
+    """What one process does with a run. version: of the state that it draws from. server: its connections to Redis."""
 
     live: Live
     clock: Clock
     version: Version = (0, 1)
     run: RunRow = field(default_factory=run_row)
+    server: RedisServer | None = None
+
+    @property
+    def is_away(self) -> bool:
+        return self.server is not None and self.server.is_away
 
     async def moved(self, seq: int, epoch: int = 0, *done: int, kept: KeptState | None = None) -> bool:
         self.version = epoch, seq
@@ -116,23 +121,11 @@ def in_memory() -> Caller:
     return Caller(ProcessLive(is_exact=True, clock=clock), clock)
 
 
-@dataclass
-class Replica(Caller):
-    """A process with connections to Redis of its own."""
-
-    server: RedisServer | None = None
-
-    @property
-    def is_away(self) -> bool:
-        assert self.server is not None
-        return self.server.is_away
-
-
 @asynccontextmanager
-async def replica(url: str, clock: Clock | None = None, *, timeout_s: float = PATIENT_S) -> AsyncIterator[Replica]:
+async def replica(url: str, clock: Clock | None = None, *, timeout_s: float = PATIENT_S) -> AsyncIterator[Caller]:
     clock, server = clock or Clock(), RedisServer(url, timeout_s=timeout_s)
     try:
-        yield Replica(RedisLive(server, clock=clock), clock, server=server)
+        yield Caller(RedisLive(server, clock=clock), clock, server=server)
     finally:
         await server.close()
 

@@ -4,7 +4,6 @@ import time
 
 import pytest
 
-from bots_service.core.entries import Rewind
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary.course import StepSums
 from bots_service.core.summary.gain import StepRange
@@ -18,21 +17,6 @@ from tests.storage import made
 
 async def head_of(stores: SqlStores, run: RunRow) -> RunHead:
     return next(head for head in await stores.courses.heads() if head.run_id == run.id)
-
-
-async def test_heads_say_where_the_runs_of_each_dataset_stand(stores: SqlStores):
-    dataset, other = await made.dataset(stores), await made.dataset(stores)
-    run = await made.run(stores, dataset)
-    await stores.datasets.stage()  # no dataset yet, and without a run
-    for body in (None, Rewind(0, 0)):
-        await made.append(stores, run, body)
-    of_dataset = await stores.courses.heads(dataset.name)
-    assert RunHead(run.id, run.uid, dataset.name, 2, 1, dataset.version) in of_dataset
-    assert len(of_dataset) == 2  # and its run `default`
-    found = await stores.courses.heads()
-    assert {head.dataset for head in found} >= {dataset.name, other.name}
-    assert [head for head in found if head.dataset == dataset.name] == of_dataset
-    assert await stores.courses.heads("none") == []
 
 
 async def test_notes_are_the_newest_judgement_and_the_refused_reports(stores: SqlStores):
@@ -56,18 +40,7 @@ async def test_notes_are_the_newest_judgement_and_the_refused_reports(stores: Sq
     assert await stores.courses.notes([]) == {}
 
 
-async def test_a_run_that_is_gone_gets_no_notes(stores: SqlStores):
-    run = await made.run(stores)
-    await stores.runs.delete(run)
-    await stores.courses.keep_judgement(run, Judgement(0, 1, 1, RunFindings()))
-    with pytest.raises(UnknownRunError):
-        await stores.runs.note_refused_report(run, "why")
-    with pytest.raises(UnknownRunError, match=run.name):
-        await stores.outlooks.keep(run, 0, 0, made.outlook(), made.coverage())
-    assert await stores.courses.notes([run.id]) == {}
-
-
-async def test_an_empty_run_with_other_settings_has_neither_notes_nor_outlooks(stores: SqlStores):
+async def test_a_run_that_is_gone_or_has_other_settings_has_neither_notes_nor_outlooks(stores: SqlStores):
     run = await made.run(stores)
     await stores.courses.keep_judgement(run, Judgement(0, 0, 1, RunFindings()))
     await stores.runs.note_refused_report(run, "why")
@@ -75,8 +48,14 @@ async def test_an_empty_run_with_other_settings_has_neither_notes_nor_outlooks(s
     replaced, _ = await stores.runs.put(run.dataset_id, run.name, RunSettings(seed=99))
     assert (await stores.courses.notes([run.id]))[run.id] == NO_NOTES
     assert await stores.outlooks.read(replaced, 10, 10) == []
-    with pytest.raises(UnknownRunError, match=run.name):
-        await stores.outlooks.keep(run, 0, 0, made.outlook(), made.coverage())
+    await stores.runs.delete(replaced)
+    for gone in (run, replaced):
+        await stores.courses.keep_judgement(gone, Judgement(0, 1, 1, RunFindings()))
+        with pytest.raises(UnknownRunError):
+            await stores.runs.note_refused_report(gone, "why")
+        with pytest.raises(UnknownRunError, match=run.name):
+            await stores.outlooks.keep(gone, 0, 0, made.outlook(), made.coverage())
+    assert await stores.courses.notes([run.id]) == {}
 
 
 async def test_more_runs_than_one_statement_takes_are_read_whole(stores: SqlStores):
@@ -104,23 +83,3 @@ async def test_an_outlook_comes_back_as_it_was_and_the_first_of_an_entry_stays(s
     assert found == StoredOutlook(
         0, 0, kept.effective_task_ratio, kept.distribution, made.coverage(5), found.created_at
     )
-
-
-async def test_an_outlook_from_before_the_first_entry_is_found(stores: SqlStores):
-    run = await made.run(stores)
-    await stores.outlooks.keep(run, 0, 0, made.outlook(3), made.coverage())
-    for first, seqs in ((-1, [0]), (0, [])):
-        part = (await stores.courses.read([WantedCourse(run.id, (), (SeqRange(first, 5),))]))[run.id]
-        assert part.estimates.seqs.tolist() == seqs
-
-
-async def test_outlooks_go_with_their_run_and_a_fork_has_its_own(stores: SqlStores):
-    run = await made.run(stores)
-    await stores.outlooks.keep(run, 0, 0, made.outlook(), made.coverage())
-    forked, _ = await stores.runs.put(run.dataset_id, run.name, run.settings, fork=made.fork())
-    assert await stores.outlooks.read(forked, 1, 10) == []
-    await stores.outlooks.keep(forked, 1, 12, made.outlook(2), made.coverage(2))
-    assert [(one.seq, one.step) for one in await stores.outlooks.read(forked, 1, 10)] == [(1, 12)]
-    await stores.runs.delete(forked)
-    again, _ = await stores.runs.put(run.dataset_id, run.name, run.settings)
-    assert [await stores.outlooks.read(row, 10, 10) for row in (again, forked)] == [[], []]

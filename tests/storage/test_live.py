@@ -70,21 +70,15 @@ async def test_a_selection_leases_all_of_its_tasks_or_none(caller: Caller):
     assert await caller.lease(second, 3, 4) is True  # nobody has these
 
 
-async def test_leased_tasks_are_leased_anew_where_that_is_allowed(caller: Caller):
+async def test_leased_tasks_are_leased_anew_where_that_is_allowed_if_the_draw_knew_of_them(caller: Caller):
     await caller.select(1, 2)
     caller.clock.advance(800)
     assert await caller.select(2, 3) is False
+    before = replace(await caller.look(), leased=np.array([1], np.int32))  # as it stood before another leased 2
+    assert await caller.lease(before, 1, 2, reuse=True) is False
     assert await caller.select(2, 3, reuse=True) is True
     caller.clock.advance(400)
     assert await caller.leased() == [2, 3]
-
-
-async def test_only_leases_that_the_draw_knew_of_are_leased_anew(caller: Caller):
-    await caller.select(1, 2)
-    before = replace(await caller.look(), leased=np.array([1], np.int32))  # as it stood before another leased 2
-    assert await caller.lease(before, 1, 2, reuse=True) is False
-    assert await caller.lease(before, 1, 3, reuse=True) is True
-    assert await caller.leased() == [1, 2, 3]
 
 
 async def test_a_selection_is_kept_under_its_key_for_its_run(caller: Caller):

@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import Connection, Engine, event, insert, select, text
 
 from bots_service.core.entries import Rewind, SettingsChange
-from bots_service.core.receipt import Tally
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary.gain import StepRange
 from bots_service.core.summary.verdict import RunFindings
@@ -16,7 +15,7 @@ from bots_service.records import RunRow, SeqRange, SnapshotRow
 from bots_service.storage.sql.codecs import encode_body
 from bots_service.storage.sql.courses import Judgement, RunHead, WantedCourse, WantedSums
 from bots_service.storage.sql.datasets import facts_text
-from bots_service.storage.sql.journal import receipt_under
+from bots_service.storage.sql.journal import receipt_row, receipt_under
 from bots_service.storage.sql.runs import settings_text
 from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.tables import (
@@ -38,8 +37,6 @@ ENTRIES = 400  # of one run of each dataset that has several: 20,000 rows of the
 # What a plan may go through from end to end: the values of a statement, and what it found by an index before.
 SCANS = ("SCAN ", "Seq Scan on ")
 HARMLESS = ("wanted", "CONSTANT ROW", "CONSTANT ROWS")
-
-tally = {name: getattr(made.receipt(1, 1).tally, name) for name in Tally.__slots__}
 
 
 @contextmanager
@@ -77,8 +74,8 @@ def fill(connection: Connection) -> None:
     rows = [{"run_id": run, "seq": seq, "epoch": 0} for run in busy for seq in range(1, ENTRIES + 1)]
     entry = {"kind": "report", "profiles": 3, "body": encode_body(made.report(tasks=32)), "created_at": 0.0}
     connection.execute(insert(journal), [{**row, **entry, "key": f"key-{row['seq']}"} for row in rows])
-    kept = {"closed": True, "late": 0, "expired": 0, "new_tasks": 0, "distinct_tasks": 3, **tally}
-    connection.execute(insert(receipts), [{**row, **kept, "step": row["seq"]} for row in rows])
+    kept = [receipt_row(row["run_id"], made.receipt(row["seq"], row["seq"])) for row in rows]
+    connection.execute(insert(receipts), kept)
     look = {"uniform_effective_task_ratio": 0.5, "distribution": b"", "coverage": "{}", "created_at": 0.0}
     kept_looks = [{"run_id": row["run_id"], "seq": row["seq"], "step": row["seq"], **look} for row in rows]
     connection.execute(insert(outlooks), kept_looks)

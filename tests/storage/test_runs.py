@@ -107,21 +107,12 @@ async def test_what_a_write_came_to_is_kept_with_it(stores: SqlStores):
 
 
 async def test_of_results_kept_afterwards_the_first_stays(stores: SqlStores):
-    once = made.once("k")
-    first, second = (
-        KeptPut(await made.run(stores), RunPut.UNCHANGED),
-        KeptPut(await made.run(stores), RunPut.CREATED),
-    )
-    assert await stores.answers.keep(once, first) == first
-    assert await stores.answers.keep(once, second) == first
-    assert await stores.answers.find("PUT /it", "k", KeptPut) == Answer("same", first)
-    assert await stores.answers.keep(made.once("k", scope="PUT /other"), second) == second
+    results = [KeptPut(await made.run(stores), put) for put in (RunPut.UNCHANGED, RunPut.CREATED)]
+    for result in results:
+        assert await stores.answers.keep(made.once("k"), result) == results[0]
+    assert await stores.answers.keep(made.once("k", scope="PUT /other"), results[1]) == results[1]
     with pytest.raises(KeyReusedError):
-        await stores.answers.keep(made.once("k", fingerprint="other"), first)
-
-
-async def test_a_kept_result_of_another_kind_is_refused_as_damaged(stores: SqlStores):
-    await stores.answers.keep(made.once("k"), await made.run(stores))
+        await stores.answers.keep(made.once("k", fingerprint="other"), results[0])
     with pytest.raises(DamagedStateError):
         await stores.answers.find("PUT /it", "k", DatasetRow)
 
