@@ -18,7 +18,7 @@ from bots_service.errors import (
     UnknownDatasetError,
     UnknownRunError,
 )
-from bots_service.records import Capacity, DatasetRow, PredictionsFacts, RunPut, Subset, TaskBlock
+from bots_service.records import Capacity, CreateDatasetResult, DatasetRow, PredictionsFacts, RunPut, Subset, TaskBlock
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.storage.sql.runs import SqlRuns
 from bots_service.storage.sql.stores import SqlStores
@@ -68,7 +68,8 @@ async def test_of_callers_that_create_one_dataset_at_once_one_does_and_those_wit
     creates = (stores.datasets.create("guru", stage, made.facts(stage % 2)) for stage in stages)
     results = await asyncio.gather(*creates, return_exceptions=True)
     row = await stores.datasets.get("guru")
-    same = [result for result in results if not isinstance(result, DatasetExistsError)]
+    same = [result for result in results if isinstance(result, CreateDatasetResult)]
+    assert {type(result) for result in results} <= {CreateDatasetResult, DatasetExistsError}
     assert sorted(same, key=lambda result: result.created) == [(row, False)] * (len(same) - 1) + [(row, True)]
     assert len(same) == sum(stage % 2 == row.facts.size for stage in stages)
 
