@@ -229,10 +229,9 @@ check-imports: $(VENV)/.dev
 check-migrations: $(VENV)/.dev
 	$(BIN)/python -m tools.check_migrations
 
-# Are the API's document and the client's methods up to date?
+# Is the API's document up to date?
 check-api: $(VENV)/.dev
 	$(BIN)/python -m tools.openapi --check
-	$(BIN)/python -m tools.client_methods --check
 
 # The environment, in layers, so that `make serve` fetches only what running needs.
 # Each stamp is newer than what it was made from; a failed install leaves none, and the next `make` tries again.

@@ -362,32 +362,27 @@ class Runs:
 
         An older belief is better than a job that waits: where SQL is away, the newest state in this process will do.
         """
+        known = self.states.get(run.row) or await self.state_of(run)
         for _ in range(LEAST_ATTEMPTS):
-            known = self.states.get(run.row)
-            if known is None:
-                known = await self.state_of(run)
             look = await self.live.look(run.row, version_of(known), key, lease_s=known.settings.lease_seconds)
-            if self.live.is_exact:
+            if self.live.is_exact or (look.head, look.dataset_version) == (
+                version_of(known),
+                run.dataset.row.version,
+            ):
                 break
-            if look.head == version_of(known) and look.dataset_version == run.dataset.row.version:
-                break
+            # The store knows other versions, or none: SQL decides.
             try:
-                run = await self.datasets.current(run)
-                state = await self.state_of(run)
+                known = await self.state_of(run)
+                run = await self.datasets.matching(run, known)
             except StorageUnavailableError:
                 look = replace(look, local=True, degraded=True)
                 break
             if look.local:
-                known = state
                 break
-            if look.head is not None and look.head > version_of(state):
+            if look.head is not None and look.head > version_of(known):
                 await self.live.delete(run.row)  # the database was restored to an earlier time
-            if look.dataset_version != run.dataset.row.version:
-                await self.live.dataset_changed(run.row.dataset_id, run.dataset.row.version)
-            known = state
-            if look.head == version_of(state):
-                break
-            await self.live.moved(run.row, version_of(state))
+            await self.live.dataset_changed(run.row.dataset_id, run.dataset.row.version)
+            await self.live.moved(run.row, version_of(known))
         else:
             look = replace(look, local=True, degraded=True)
         return await self.datasets.matching(run, known), known, look

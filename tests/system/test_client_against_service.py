@@ -1,6 +1,5 @@
-"""Every call of the client against the real service, by both kinds of client."""
+"""Every call of the client against the real service."""
 
-import contextlib
 import io
 import json
 
@@ -10,6 +9,7 @@ import pytest
 
 import bots_client
 from bots_client import (
+    Client,
     ConflictError,
     DeadlineExceededError,
     InvalidRequestError,
@@ -20,7 +20,6 @@ from bots_client import (
     Task,
     UnreachableError,
 )
-from tests.client.callers import AsyncCaller, SyncCaller, Waits
 from tests.serving import free_port, running_service
 
 POOL = [
@@ -35,16 +34,16 @@ def service(tmp_path_factory):
         yield running
 
 
-@pytest.fixture(params=[SyncCaller, AsyncCaller], ids=["sync", "async"])
-def client(service, request):
-    with contextlib.closing(request.param(service.url, Waits())) as caller:
-        yield caller
+@pytest.fixture
+def client(service):
+    with Client(service.url) as client:
+        yield client
 
 
 @pytest.fixture
 def pool(client, request):
     """Make a dataset of its own for the test."""
-    name = f"{request.node.callspec.id}-{request.node.originalname}"[:128]
+    name = request.node.name[:128]
     client.create_dataset(name, POOL, reference_models=["weak", "strong"], description="of a test")
     return name
 
@@ -97,12 +96,12 @@ def test_a_key_makes_a_call_happen_once(client, pool):
 def test_beliefs_come_by_page_and_as_a_whole(client, pool):
     client.create_run(pool, "default", belief="bots")
     client.report(pool, [Outcome.rewards("t5", [1, 0, 0.5, 1])])
-    listed = client.tasks(pool, sort="-attempts", limit=7)
+    listed = list(client.tasks(pool, sort="-attempts", limit=7))
     assert len(listed) == 7
     assert (listed[0].id, listed[0].attempts, listed[0].last_step) == ("t5", 4, 1)
     assert listed[0].alpha == pytest.approx(1 + 2.5)
     table = pa.ipc.open_stream(io.BytesIO(b"".join(client.tasks_arrow(pool)))).read_all()
-    every = client.tasks(pool)
+    every = list(client.tasks(pool))
     assert table.column("alpha").to_pylist() == [belief.alpha for belief in every]
     assert [belief.id for belief in client.tasks(pool, ids=["t3", "t4"])] == ["t3", "t4"]
 
@@ -127,7 +126,7 @@ def test_runs_are_forked_changed_rewound_and_stored(client, pool):
     assert [run.run for run in client.runs(pool)] == ["default"]
 
 
-def test_pools_are_uploaded_from_ndjson_and_parquet_alike(client, request, tmp_path):
+def test_pools_are_uploaded_from_ndjson_and_parquet_alike(client, tmp_path):
     rows = [
         {"id": task.id, "reference_pass_rates": list(task.reference_pass_rates), "tags": list(task.tags)}
         for task in POOL
@@ -136,8 +135,7 @@ def test_pools_are_uploaded_from_ndjson_and_parquet_alike(client, request, tmp_p
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "pool.parquet")
     digests = set()
     for kind in ("ndjson", "parquet"):
-        name = f"{kind}-{request.node.callspec.id}"
-        made = client.upload_dataset(name, tmp_path / f"pool.{kind}", reference_models=["weak", "strong"])
+        made = client.upload_dataset(kind, tmp_path / f"pool.{kind}", reference_models=["weak", "strong"])
         digests.add(made.digest)
         assert made.tasks == len(POOL)
     assert len(digests) == 1
@@ -151,7 +149,7 @@ def test_the_service_tells_what_it_is(client):
 
 def test_nobody_at_home_is_an_error_that_says_where():
     url = f"http://127.0.0.1:{free_port()}"
-    with contextlib.closing(SyncCaller(url, Waits(), retries=Retries(attempts=2))) as client:
+    with Client(url, retries=Retries(attempts=2, first_wait_s=0)) as client:
         with pytest.raises(UnreachableError, match=url) as caught:
             client.dataset("guru")
         assert not isinstance(caught.value, DeadlineExceededError)

@@ -1,12 +1,11 @@
 """Runs move between real clients and services, which may end at any moment."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bots_client import AsyncClient, Client, ConflictError, InvalidRequestError, Outcome, Task, UnreachableError
+from bots_client import Client, ConflictError, InvalidRequestError, Outcome, Task, UnreachableError
 from tests.serving import ServiceProcess, running_service
 
 TASKS = [Task(f"t{number}", (number % 16 / 16, 1.0)) for number in range(500)]
@@ -41,20 +40,15 @@ def test_a_training_job_goes_on_at_another_service(filled: ServiceProcess, tmp_p
         assert new.report("pool", outcomes, selection=selection).step == 21
 
 
-def test_the_other_client_moves_a_run(filled: ServiceProcess):
-    async def move() -> str:
-        async with AsyncClient(filled.url) as bots:
-            chunks = [chunk async for chunk in bots.export_run("pool")]
-            made = await bots.import_run(lambda: chunks, "pool", "moved")
-            with pytest.raises(ConflictError):
-                await bots.import_run(lambda: chunks, "pool", "moved")
-            with pytest.raises(InvalidRequestError, match="line 21 is no entry"):
-                await bots.import_run(lambda: [b"".join(chunks)[:-9]], "pool", "other")
-            assert (await bots.prune(keep_journal_days=30.0, dry_run=True)).runs == ()
-            return made.run
-
-    assert asyncio.run(move()) == "moved"
+def test_a_run_moves_to_another_name_and_only_whole(filled: ServiceProcess):
     with Client(filled.url) as bots:
+        chunks = list(bots.export_run("pool"))
+        assert bots.import_run(lambda: chunks, "pool", "moved").run == "moved"
+        with pytest.raises(ConflictError):
+            bots.import_run(lambda: chunks, "pool", "moved")
+        with pytest.raises(InvalidRequestError, match="line 21 is no entry"):
+            bots.import_run(lambda: [b"".join(chunks)[:-9]], "pool", "other")
+        assert bots.prune(keep_journal_days=30.0, dry_run=True).runs == ()
         assert list(bots.tasks("pool", "moved")) == list(bots.tasks("pool"))
         bots.delete_run("pool", "moved")
 
