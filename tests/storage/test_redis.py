@@ -20,7 +20,7 @@ from bots_service.errors import DamagedStateError, StorageUnavailableError
 from bots_service.runs import KEEP_EVERY, ForkFrom
 from bots_service.settings import Settings
 from bots_service.storage import redis as redis_store
-from bots_service.storage.live import KeptState
+from bots_service.storage.live import KeptState, Look
 from bots_service.storage.redis import decode_selection, encode_selection, refusal
 from bots_service.storage.sqlite import SqliteDatabase
 from tests.core.pools import bots_belief, with_belief
@@ -408,6 +408,7 @@ async def test_cancelled_calls_leave_no_answer_to_others(server: RedisServer):
             for number in rng.sample(range(8), 4):
                 asked[number].cancel()
             for number, look in enumerate(await asyncio.gather(*asked, return_exceptions=True)):
+                assert isinstance(look, asyncio.CancelledError | Look)
                 assert isinstance(look, asyncio.CancelledError) or look.head == (0, number + 10)
         assert not patient.is_away
 
