@@ -26,6 +26,7 @@ from bots_service.errors import (
 )
 from bots_service.records import DatasetFacts, DatasetRow, RunRow
 from bots_service.runs import Runs
+from bots_service.storage.live import BEGIN
 from bots_service.storage.sql.transfer import Moved, SavedEntry
 
 PAGE = 1000  # entries stored at a time
@@ -307,6 +308,7 @@ class MoveRuns:
         if moved.replaced is not None:
             self.runs.invalidate(moved.replaced.dataset_id, name)
             await self.runs.live.delete(moved.replaced)
+        await self.runs.live.moved(moved.run, BEGIN)
         return moved
 
 

@@ -68,7 +68,7 @@ from bots_service.records import (
 )
 from bots_service.replay import Replay, is_start, largest_task
 from bots_service.selections import drawn, named_tasks
-from bots_service.storage.live import KeptState, Live, Look, Previous, version_of
+from bots_service.storage.live import BEGIN, KeptState, Live, Look, Previous, version_of
 from bots_service.storage.sql.journal import FoldedEntry, append, entries_between, locked_head, receipt_under
 from bots_service.storage.sql.stores import SqlStores
 
@@ -548,6 +548,8 @@ class Runs:
         self.states.keep(run.row, state)
         degraded = False
         if folded:
+            if folded[0].entry.seq == 1:
+                await self.live.moved(run.row, BEGIN)
             done = [_done(one.entry.body, state) for one in folded]
             kept = KeptState(state, now) if before.seq // KEEP_EVERY != state.seq // KEEP_EVERY else None
             degraded = not await self.live.moved(run.row, version_of(state), done=united(*done), kept=kept)
@@ -845,6 +847,8 @@ class Runs:
         self.invalidate(opened.row.id, name)
         if before is not None and before.uid != row.uid:  # replicas must not continue with the run that was replaced
             await self.live.delete(before)
+        if begun.start is not None:
+            await self.live.moved(row, BEGIN)
         return row, put
 
     async def describe(self, dataset: str, run: str) -> RunDescription:

@@ -54,7 +54,7 @@ def test_the_sum_over_replicas_is_what_the_journal_says(
 
 
 def test_all_replicas_tell_the_same_of_where_a_run_stands(prometheus: Prometheus):
-    for name in ("step", "uniform_effective_task_ratio", "leased_tasks", "unfolded_entries"):
+    for name in ("step", "uniform_effective_task_ratio", "leased_tasks"):
         found = prometheus.query(f"count by (run) (count by (run, __name__) (bots_{name}{{{OF_POOL}}} >= 0))")
         assert len(found) == len((*RUNS, ASTRAY)), name
         spread = prometheus.query(f"max by (run) (bots_{name}{{{OF_POOL}}}) - min by (run) (bots_{name}{{{OF_POOL}}})")
