@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import structlog
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from bots_service.access import ANYBODY, Caller
 from bots_service.background import repeating
@@ -595,6 +596,8 @@ class Runs:
                         state, one = _folded(run, state, change, head, pool)
                         folded.append(one)
                     outcomes.append((folded[-1].receipt, False) if first is None else (first, True))
+                except SQLAlchemyError:  # concerns the whole transaction
+                    raise
                 except Exception as error:
                     outcomes.append(error)
         append(connection, row.id, folded, now)

@@ -6,16 +6,21 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from sqlalchemy import Connection, text
 
+from bots_service.core.entries import SettingsChange
 from bots_service.errors import StorageUnavailableError
+from bots_service.records import IdempotencyKey
+from bots_service.settings import Settings
 from bots_service.storage.postgres import MOST_WAITING, PostgresDatabase
 from bots_service.storage.sql.migrate import current, upgrade
 from tests.servers import PostgresServer, running, wait_until
+from tests.usecases.world import World
 
 POOL = 3
 TIMEOUT_S = 2.0
@@ -224,6 +229,28 @@ async def test_a_connection_that_breaks_before_commit_is_tried_once_more(patient
 
     assert "terminating connection" in await fate(patient.write(job))
     assert len(runs) == 2
+    await all_slots_work(patient)
+
+
+async def test_changes_of_a_run_whose_connection_breaks_before_commit_are_tried_once_more(
+    patient: PostgresDatabase, url: str, tmp_path: Path
+):
+    world, tries = World.over(tmp_path, Settings(database_url=url), patient), list[int]()
+    await world.import_pool()
+    run = await world.opened()
+
+    def make(*_: object) -> SettingsChange:
+        if not tries:
+            with psycopg.connect(url, autocommit=True) as other:
+                others = "datname = current_database() AND pid <> pg_backend_pid()"
+                other.execute(f"SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE {others}")  # noqa: S608
+        tries.append(1)
+        return SettingsChange({"seed": len(tries)})
+
+    keys = (IdempotencyKey(key, "same") for key in "ab")
+    done = await asyncio.gather(*(world.runs._append(run, make, key) for key in keys))
+    assert sorted(one.receipt.seq for one in done) == [1, 2]
+    assert len(tries) == 3
     await all_slots_work(patient)
 
 
