@@ -547,7 +547,7 @@ class Runs:
         else:
             raise BusyError(f"run {run.row.name!r} is changed by others all the time; try again")
         self.states.keep(run.row, state)
-        degraded = False
+        degraded = not self.live.is_exact and not self.live.is_shared
         if folded:
             if folded[0].entry.seq == 1:
                 await self.live.moved(run.row, BEGIN)

@@ -96,12 +96,17 @@ def shown(answer: httpx.Response) -> tuple[int, Any]:
     return answer.status_code, {name: value for name, value in body.items() if name not in ("duplicate", "key")}
 
 
+CHANGES = [("PATCH", RUN), ("POST", f"{RUN}/rewind")]
+
+
 async def require_first_answers(http: httpx.AsyncClient, first: dict[str, tuple[Sent, httpx.Response]]) -> None:
     before = await standing(http)
     again = {key: await send(http, sent, key) for key, (sent, _) in first.items()}
-    assert {key: shown(answer) for key, answer in again.items()} == {key: shown(at) for key, (_, at) in first.items()}
     assert {answer.headers.get("Idempotent-Replayed") for answer in again.values()} == {"true"}
-    for key, (_, at) in first.items():
+    # A change that is in the journal is told the run as it stands now.
+    kept = {key: at for key, (sent, at) in first.items() if sent[:2] not in CHANGES}
+    assert {key: shown(again[key]) for key in kept} == {key: shown(at) for key, at in kept.items()}
+    for key, at in kept.items():
         if not at.content or at.json().keys().isdisjoint(("duplicate", "key")):
             assert again[key].content == at.content
     for key, (sent, _) in first.items():

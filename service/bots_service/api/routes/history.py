@@ -197,7 +197,8 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     @classmethod
     def from_logged(cls, logged: LoggedEntry) -> "JournalEntry":
         """Return the answer for an entry."""
-        return filled(cls, logged, hidden=logged.is_hidden, time=moment(logged.created_at))
+        closed = logged.closed if logged.kind == "report" else None
+        return filled(cls, logged, closed=closed, hidden=logged.is_hidden, time=moment(logged.created_at))
 
 
 class JournalPage(Struct, frozen=True):
