@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.attempts import no_attempts
+from bots_service.core.attempts import NO_ATTEMPTS
 from bots_service.core.coverage import MOST_OF_VISITS, MOST_VISITS_PER_MET_TASK, SMALLEST_POOL, coverage
 from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.entries import Entry, Report
 from bots_service.core.permutation import places_of_pass
-from bots_service.core.pool import WHOLE, Pool
+from bots_service.core.pool import Pool
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, advance, fresh_state
-from bots_service.core.walks import Walk
+from bots_service.core.walks import WHOLE, Walk
 from bots_service.usecases.select_tasks import context_of
 from tests.core.journals import evidence_of, pool_of, replay, report_of
 from tests.core.pools import tasks
@@ -74,7 +74,7 @@ def test_it_is_what_a_plain_count_gives(data):
 
 
 def test_rows_that_are_settled_and_reported_again_count_once():
-    rng, attempts, size = np.random.default_rng(8), no_attempts(), 20_000
+    rng, attempts, size = np.random.default_rng(8), NO_ATTEMPTS, 20_000
     visits = np.zeros(size, np.int64)
     for step in range(1, 60):
         chosen = np.sort(rng.choice(size, 400, replace=False))

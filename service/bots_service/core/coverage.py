@@ -98,7 +98,7 @@ Column = NDArray[np.int32]
 
 def _rows(attempts: Attempts) -> tuple[Tasks, Column, Column]:
     """Return tasks, visits and last steps, in no order: putting them in one would take most of the time."""
-    settled, newest = attempts.settled, attempts.newest
+    settled, newest = attempts.settled, attempts.recent
     outdated = places_of(newest.tasks, settled.tasks)
     pairs = (
         (settled.tasks, newest.tasks),

@@ -23,31 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Flags, Floats, frozen
+from bots_service.core.belief.logit_normals import NODES, WEIGHTS
 from bots_service.core.portable_math import exp, inverse, log, sigmoid, summed, summed_rows
 
-# The positive half of 15-point Gauss-Hermite quadrature for N(0, 1). Literals: computed ones differ in the last bits.
-HALF_NODES = (
-    0.79912906832455,
-    1.60671006902873,
-    2.43243682700976,
-    3.28908242439877,
-    4.19620771126902,
-    5.19009359130478,
-    6.36394788882984,
-)
-HALF_WEIGHTS = (
-    0.23246229360973225,
-    0.08941779539984437,
-    0.01736577449213762,
-    0.00156735750354996,
-    5.642146405189e-05,
-    5.9754195979e-07,
-    8.5896499e-10,
-)
-NODES = frozen(np.array([*(-x for x in reversed(HALF_NODES)), 0.0, *HALF_NODES]))
-WEIGHTS = frozen(np.array([*reversed(HALF_WEIGHTS), 0.31825951825951815, *HALF_WEIGHTS]))
 HALF_SQUARES = frozen(0.5 * NODES * NODES)
-MIDDLE = len(HALF_NODES)  # the place of node 0
+MIDDLE = len(NODES) // 2  # the place of node 0
 LN2 = 0.6931471805599453
 
 ABILITY_VARIANCE = UNKNOWN_VARIANCE = 4.0  # of logits, before any evidence
