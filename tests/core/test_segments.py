@@ -9,7 +9,6 @@ from hypothesis import given
 from bots_service.core.attempts import NO_ROWS, Attempts
 from bots_service.core.run_settings import settings_from
 from bots_service.core.segments import SEGMENTS, SOLVED_MEAN, segments_of_pool
-from bots_service.core.state import fresh_state
 from tests.core.journals import Story, pool_of, replay, report_of, stories
 
 
@@ -49,9 +48,3 @@ def test_a_success_of_long_ago_counts_more_than_failures_since():
     bodies = [report_of((0, 0.25, 3.75)), *[report_of((0, 0.0, 4.0))] * 20]
     state = replay(pool, bodies, settings_from({"belief": "bots"}))
     assert SEGMENTS[segments_of_pool(state, pool)[0]] == "teaching"
-
-
-def test_tasks_of_a_fresh_run_are_untried_although_their_means_may_be_high():
-    pool = pool_of((1.0, 1.0), (0.0, 0.0))
-    state = fresh_state(settings_from({"belief": "tracker"}), pool)
-    assert [SEGMENTS[place] for place in segments_of_pool(state, pool)] == ["untried", "untried"]

@@ -45,11 +45,13 @@ SCENARIOS = {
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_windows_draw_like_one_draw_per_task(name, monkeypatch):
     always_windows(monkeypatch)
+    if "heaps" in name:  # the smallest doubles, which are no nearer than others
+        monkeypatch.setattr(thompson, "PLAIN_SHARE", 1 / 30)
     assert_draws_like_dense(SCENARIOS[name], seed=11)
 
 
 @pytest.mark.parametrize("plain_share", [0.02, 0.9])
-@pytest.mark.parametrize("name", ["fresh", "some alone", "heaps at zero", "some normals alone", "normals, target one"])
+@pytest.mark.parametrize("name", ["fresh", "some alone", "far tails", "some normals alone", "normals, target one"])
 def test_a_window_that_holds_too_few_does_not_change_the_draw(name, plain_share, monkeypatch):
     always_windows(monkeypatch)
     monkeypatch.setattr(thompson, "MARGIN", -1.0)

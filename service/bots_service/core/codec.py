@@ -40,6 +40,7 @@ _NARROW = {"|u1": 255, "<u2": 65_535}  # narrower types, and the largest number 
 _TYPES = ("<f8", "<i4", "<i8", "<u8", "|b1", *_NARROW)
 _FEW = 1024  # numbers: narrowing fewer takes longer than the checksums of the bytes that it saves
 _ALIGNED = 8  # bytes of the largest number
+_UNREADABLE = (LookupError, TypeError, ValueError, msgspec.MsgspecError)
 
 
 def encode_state(state: RunState) -> bytes:
@@ -75,7 +76,7 @@ def decode_state(blob: bytes) -> RunState:
         values = {name: msgspec.convert(header[name], kind, dec_hook=array_of) for name, kind in types.items()}
         state = RunState(**values)
         _require_shapes(state)
-    except (LookupError, TypeError, ValueError, msgspec.MsgspecError) as error:
+    except _UNREADABLE as error:
         raise DamagedStateError(f"the state does not hold together: {error}") from error
     return state
 
@@ -145,7 +146,7 @@ def unpack(blob: bytes) -> tuple[dict[str, Any], Arrays]:
             array = np.frombuffer(blob, stored, count=math.prod(shape), offset=end).reshape(shape)
             arrays[name] = frozen(array if stored == kind else array.astype(kind))
             end += array.nbytes + -array.nbytes % _ALIGNED
-    except (AttributeError, OverflowError, TypeError, ValueError, LookupError, msgspec.MsgspecError) as error:
+    except (*_UNREADABLE, AttributeError, OverflowError, RecursionError) as error:
         raise DamagedStateError(f"the header can't be read: {error}") from error
     if end != len(blob) - _CRC.size:
         raise DamagedStateError(f"{len(blob) - _CRC.size - end} bytes are left over")
