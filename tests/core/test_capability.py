@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.belief.capability import LEAST_GAP, TINY, Capability, no_capability, quotient
+from bots_service.core.belief.capability import LEAST_GAP, NO_CAPABILITY, TINY, Capability, quotient
 
 sixteenths = st.integers(0, 16).map(lambda k: k / 16)
 batches = st.integers(2, 5).flatmap(
@@ -22,7 +22,7 @@ def references(*rows):
 
 def fitted(*batches, momentum=0.9, rule: Any = "least_squares") -> Capability:
     """The estimate after some batches, each a list of (references, pass rate)."""
-    estimate = no_capability()
+    estimate = NO_CAPABILITY
     for batch in batches:
         rows, rates = zip(*batch, strict=True)
         estimate = estimate.after(references(*rows), np.array(rates), rule=rule, momentum=momentum)
@@ -110,7 +110,7 @@ def test_tasks_without_known_references_say_nothing(rule):
 
 @pytest.mark.parametrize("rule", ["least_squares", "paper"])
 def test_without_reference_models_or_tasks_nothing_is_estimated(rule):
-    nothing = no_capability()
+    nothing = NO_CAPABILITY
     assert nothing.after(np.empty((3, 0)), np.array([0.1, 0.2, 0.3]), rule=rule, momentum=0.9) is nothing
     assert nothing.after(np.empty((0, 2)), np.empty(0), rule=rule, momentum=0.9) is nothing
 

@@ -84,9 +84,9 @@ def test_a_batch_leaves_the_joint_gaussian_posterior_of_its_observations(models:
     prior[:size, :size], prior[size:, size:] = effects.covariance, np.diag(variance)
     sees = np.concatenate([phi, np.eye(tasks)], axis=1)
     before = np.concatenate([effects.mean, residual])
-    seen = observed(sees @ before, np.diag(sees @ prior @ sees.T) + moved, solved, failed)
-    gain = prior @ sees.T @ np.linalg.inv(sees @ prior @ sees.T + np.diag(seen.variance + moved))
-    mean, covariance = before + gain @ seen.excess, prior - gain @ sees @ prior
+    excess, unsure = observed(sees @ before, np.diag(sees @ prior @ sees.T) + moved, solved, failed)
+    gain = prior @ sees.T @ np.linalg.inv(sees @ prior @ sees.T + np.diag(unsure + moved))
+    mean, covariance = before + gain @ excess, prior - gain @ sees @ prior
 
     left = absorb(effects, variances, batch)
     found = [*left.effects.mean, *left.residual, *left.effects.covariance.ravel(), *left.variance]

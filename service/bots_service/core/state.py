@@ -63,7 +63,8 @@ class RunState:
     @property
     def rollouts_per_task(self) -> float | None:
         """M in use: the setting, otherwise the average of the reports; None before the first report."""
-        return _rollouts_per_task(self.settings, self.totals)
+        setting = self.settings.rollouts_per_task
+        return self.totals.rollouts_per_task if setting is None else setting
 
     @property
     def group_size(self) -> float:
@@ -195,7 +196,7 @@ def with_report(
         number=before.step + 1,
         batches=tuple((before.step - made_at, evidence) for made_at, evidence in closes.by_step(whole)),
         whole=whole,
-        rollouts=_rollouts_per_task(settings, totals) or 0.0,
+        rollouts=replace(state, totals=totals).rollouts_per_task or 0.0,
     )
     belief = state.belief.fold(pool, step, settings)
     closed = replace(
@@ -268,12 +269,6 @@ def _guarded(
     drawn = reported if is_drawn else NO_TASKS
     seen = SeenGroups(step.whole, believed, before.attempts, drawn, is_drawn and report.walks[0].turn == 0)
     return before.guard.after_step(pool, seen, step=step.number)
-
-
-def _rollouts_per_task(settings: RunSettings, totals: Totals) -> float | None:
-    """M in use: the setting, otherwise the average of the reports; None before the first report."""
-    setting = settings.rollouts_per_task
-    return totals.rollouts_per_task if setting is None else setting
 
 
 def _receipt(state: RunState, step_tally: Tally, *, closed: bool = False, **more: Any) -> Receipt:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, Tasks, frozen
 from bots_service.core.belief.betas import Betas
-from bots_service.core.belief.capability import Capability, implied_counts, no_capability, with_implied
+from bots_service.core.belief.capability import NO_CAPABILITY, Capability, implied_counts, with_implied
 from bots_service.core.belief.protocol import Belief, ClosingStep
 from bots_service.core.belief.tried import NO_TRIES, NOTHING_PAST, Past, Tried
 from bots_service.core.evidence import NO_EVIDENCE, Evidence
@@ -36,7 +36,7 @@ class BotsBelief(Belief):
     def fresh(cls, settings: RunSettings, pool: Pool) -> "BotsBelief":  # noqa: ARG003 - other kinds need it
         """Return the belief before any evidence: every task at the prior."""
         nothing = frozen(np.zeros((2, 0)))
-        return cls(settings.prior, nothing, NO_TRIES, no_capability(), NOTHING_PAST)
+        return cls(settings.prior, nothing, NO_TRIES, NO_CAPABILITY, NOTHING_PAST)
 
     @property
     def capability(self) -> float | None:

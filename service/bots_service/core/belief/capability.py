@@ -129,9 +129,7 @@ def _of_known(references: Floats, pass_rates: Floats) -> tuple[Floats, Floats]:
     return references, pass_rates
 
 
-def no_capability() -> Capability:
-    """Return the estimate before any batch."""
-    return Capability(None, frozen(np.zeros((2, 0))))
+NO_CAPABILITY = Capability(None, frozen(np.zeros((2, 0))))
 
 
 def _batch_sums(references: Floats, pass_rates: Floats) -> NDArray[np.float64]:

@@ -184,20 +184,20 @@ def absorb(effects: Effects, variances: Variances, batch: LaggedEvidence, undrif
     moved, noise = _moved(effects, phi, batch.lag, kappa, q)
     shared = summed(effects.covariance.reshape(-1, 1) * squares)
     mean = summed(effects.mean[:, None] * phi) + batch.residual
-    seen = observed(mean, shared + batch.variance + noise, batch.successes, batch.failures)
-    unexplained = shared + moved + seen.variance
+    excess, unsure = observed(mean, shared + batch.variance + noise, batch.successes, batch.failures)
+    unexplained = shared + moved + unsure
     unexplained += np.where(batch.tried, batch.variance - kappa * batch.age, batch.lag * kappa)
-    untried, residual = _likelihoods(batch, unexplained, seen.excess)
-    blur = seen.variance + noise
+    untried, residual = _likelihoods(batch, unexplained, excess)
+    blur = unsure + noise
     total = batch.variance + blur
     information = summed_rows(squares / total).reshape(effects.covariance.shape)
-    score = summed_rows(phi * (seen.excess / total))
+    score = summed_rows(phi * (excess / total))
     posterior, shift, ability = _updated(effects, information, score, undrifted)
     share = batch.variance / total
     return Absorbed(
         effects=Effects(frozen(effects.mean + shift), frozen(posterior), effects.drift),
         variances=variances.plus(untried, residual, ability),
-        residual=batch.residual + share * (seen.excess - summed(shift[:, None] * phi)),
+        residual=batch.residual + share * (excess - summed(shift[:, None] * phi)),
         variance=share * (blur + share * summed(posterior.reshape(-1, 1) * squares)),
     )
 
@@ -260,23 +260,17 @@ def _priors(effects: Effects, undrifted: Effects | None) -> NDArray[np.float64]:
 LEAST_GAIN = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """Gaussian observations z of logits: excess: [n] z less what was expected; variance: [n] of z."""
+def observed(mean: Floats, variance: Floats, successes: Floats, failures: Floats) -> tuple[Floats, Floats]:
+    """Return the Gaussian observations z of theta ~ N(mean, variance) that lead to the posterior's means and variances.
 
-    excess: Floats
-    variance: Floats
-
-
-def observed(mean: Floats, variance: Floats, successes: Floats, failures: Floats) -> Observation:
-    """Return the observation of theta ~ N(mean, variance) that leads to the posterior's mean and variance.
+    [n] z less what was expected, and [n] the variance of z.
 
     The likelihood is log-concave, so the posterior is never wider than the prior, except by rounding.
     """
     posterior_mean, posterior_variance = moments(mean, variance, successes, failures)
     precision = 1 / variance
     gain = np.maximum(1 / posterior_variance - precision, LEAST_GAIN * precision)
-    return Observation((posterior_mean - mean) / (posterior_variance * gain), 1 / gain)
+    return (posterior_mean - mean) / (posterior_variance * gain), 1 / gain
 
 
 def moments(mean: Floats, variance: Floats, successes: Floats, failures: Floats) -> tuple[Floats, Floats]:
