@@ -121,7 +121,7 @@ def test_late_evidence_counts_as_on_time_but_for_what_capability_would_have_impl
     np.testing.assert_allclose(difference[:, 0], 0.75 * wanted[0] + wanted[1], rtol=1e-9)
 
 
-def test_late_evidence_beside_evidence_on_time_moves_NO_CAPABILITY:
+def test_late_evidence_beside_evidence_on_time_moves_no_capability():
     on_time, late = report_of((0, 3.0, 1.0)), report_of((4, 0.0, 9.0), made_at=0, close=False)
     with_late = replay(POOL, [on_time, late, on_time], settings_from({"belief": "bots"}))
     without = replay(POOL, [on_time, on_time], settings_from({"belief": "bots"}))
