@@ -55,11 +55,10 @@ def compared(
     errors, steps, rollouts = np.zeros((1 + len(others), 2)), 0, 0.0
     for entry in present(entries):
         rivals = {name: belief.extended(pool, entry.profiles) for name, belief in rivals.items()}
-        step = None
+        own_belief, step = state.belief.extended(pool, entry.profiles), None
         if isinstance(entry.body, Rewind):  # what it went back to is where the fold stands
             state, _ = advance(replace(state, seq=entry.seq - 1), entry, pool, base=state)
         elif isinstance(entry.body, Report):
-            own_belief = state.belief.extended(pool, entry.profiles)
             state, _, step = with_report(state, entry, entry.body, pool)
         else:
             state, _ = advance(state, entry, pool)

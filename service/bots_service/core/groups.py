@@ -91,7 +91,7 @@ class UnfinishedGroups:
         ends, aborts = contained(report.evidence.tasks, (own,)), contained(report.aborted, (own,))
         new = GroupParts.joined([report.parts, _endings(report.evidence.where(ends), report.aborted[aborts])])
         until = np.full(len(new), report.at + lease_s)
-        waiting = WaitingParts(*new, np.repeat(name, len(new), axis=1), until)
+        waiting = WaitingParts(*(*new, np.repeat(name, len(new), axis=1), until))
         whole, over, rest = UnfinishedGroups(WaitingParts.joined([self.parts, waiting]))._sorted_out(report.at)
         evidence, aborted = _counted(whole)
         own_report = replace(
@@ -113,7 +113,7 @@ class UnfinishedGroups:
         return parts.where(is_whole), parts.where(is_over), parts.where(~(is_whole | is_over))
 
 
-NOTHING_UNFINISHED = UnfinishedGroups(WaitingParts(*NO_PARTS, frozen(np.empty((3, 0), np.int64)), _NO_NUMBERS))
+NOTHING_UNFINISHED = UnfinishedGroups(WaitingParts(*(*NO_PARTS, frozen(np.empty((3, 0), np.int64)), _NO_NUMBERS)))
 
 
 def _as_reports(parts: WaitingParts, report: "Report") -> list["Report"]:

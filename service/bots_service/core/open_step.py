@@ -40,7 +40,7 @@ class OpenStep:
         """Return the open step with the evidence of one report, all of it selected at one step."""
         if len(evidence) == 0:
             return self
-        dated = DatedEvidence(*evidence, np.full(len(evidence), made_at, np.int32))
+        dated = DatedEvidence(*(*evidence, np.full(len(evidence), made_at, np.int32)))
         whole = DatedEvidence.joined([self.evidence, dated])
         return replace(self, evidence=whole, late=self.late + late * len(evidence))
 
@@ -77,4 +77,4 @@ class OpenStep:
             yield step, whole if len(steps) == 1 else sum_by_task(self.evidence.where(made_at == step))
 
 
-NOTHING_OPEN = OpenStep(DatedEvidence(*NO_EVIDENCE, frozen(np.empty(0, np.int32))))
+NOTHING_OPEN = OpenStep(DatedEvidence(*(*NO_EVIDENCE, frozen(np.empty(0, np.int32)))))

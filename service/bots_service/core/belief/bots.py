@@ -159,7 +159,7 @@ class BotsBelief(Belief):
 
     def fits(self, pool: Pool) -> bool:
         """Return whether the pool has every profile that the belief knows."""
-        return self.implied.shape[1] <= pool.profiles
+        return bool(self.implied.shape[1] <= pool.profiles)
 
 
 def _references(pool: Pool, tasks: Tasks) -> Floats:

@@ -42,7 +42,7 @@ class Past:
     steps: NDArray[np.float64]
 
     def __len__(self) -> int:
-        return self.steps.shape[1]
+        return int(self.steps.shape[1])
 
     def then(self, capability: float | None, booked: float, kept: float) -> "Past":
         """Return the past with one more closed step."""

@@ -142,9 +142,8 @@ def _window(
     # At first as if densities were constant around the target.
     per_distance = 2 * float(sizes @ np.exp(np.minimum(beliefs.log_density(target), 600.0)))
     tight, wide, reach = 0.0, limit, min(limit, aim / max(per_distance, TINY))
+    low, share = _within(beliefs, target, reach)
     for _ in range(TRIES):
-        low = beliefs.below(max(target - reach, 0.0))
-        share = np.clip(beliefs.below(min(target + reach, 1.0)) - low, 0.0, 1.0)
         expected = float(sizes @ share)
         if fewest <= expected <= SLACK * fewest or not tight < wide:
             break
@@ -154,7 +153,14 @@ def _window(
             reach = math.sqrt(max(tight, TINY)) * math.sqrt(wide)
         if not tight < reach < wide:
             tight = reach = wide
+        low, share = _within(beliefs, target, reach)
     return reach, low, share
+
+
+def _within(beliefs: Distributions, target: float, reach: float) -> tuple[Floats, Floats]:
+    """[g] P(X below a window), and [g] P(X within it)."""
+    low = beliefs.below(max(target - reach, 0.0))
+    return low, np.clip(beliefs.below(min(target + reach, 1.0)) - low, 0.0, 1.0)
 
 
 def _outside(beliefs: Distributions, target: float, reach: float, rng: np.random.Generator) -> Floats:

@@ -187,7 +187,7 @@ class VerifierGuard:
         found = {one.tag: one for one in self.streaks if not sizes.get(one.tag)}  # without groups here they go on
         for outcome, places in zip(OUTCOMES, (failed, succeeded), strict=True):
             ongoing = {one.tag: one for one in self.streaks if one.outcome == outcome}
-            is_alike = ~(carries & ~places).any(axis=1)
+            is_alike: Flags = np.logical_not((carries & ~places).any(axis=1))
             alike = [
                 (tag, carries[row])
                 for row, tag in enumerate(names)

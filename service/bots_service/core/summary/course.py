@@ -69,16 +69,16 @@ class CourseSteps:
     def followed_by(self, steps: "CourseSteps") -> "CourseSteps":
         """Return these steps and the next ones."""
         pairs = zip(self._columns, steps._columns, strict=True)
-        return CourseSteps(*map(np.concatenate, pairs), np.concatenate([self.times, steps.times])[-TIMED:])
+        return CourseSteps(*(*map(np.concatenate, pairs), np.concatenate([self.times, steps.times])[-TIMED:]))
 
     def before(self, place: int) -> "CourseSteps":
         """Return the first steps, so many, without their times."""
-        return CourseSteps(*(column[:place] for column in self._columns), _NO_NUMBER)
+        return CourseSteps(*(*(column[:place] for column in self._columns), _NO_NUMBER))
 
     def last(self, count: int) -> "CourseSteps":
         """Return the last steps, at most so many, in memory of their own."""
         columns = (frozen(column[-count:].copy()) for column in self._columns)
-        return CourseSteps(*columns, frozen(self.times.copy()))
+        return CourseSteps(*(*columns, frozen(self.times.copy())))
 
 
 @dataclass(frozen=True, slots=True)
