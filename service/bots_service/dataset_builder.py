@@ -96,10 +96,10 @@ class DatasetBuilder:
         """Add the next tasks.
 
         Raises:
-            InvalidTasksError: a task is invalid, or an id is repeated; repeats may also be found only by `ids`.
+            InvalidTasksError: a task is invalid; `ids` finds repeated ids.
         """
         check_block(block, models=len(self.header.reference_models), first=self.size)
-        _require_distinct(self._ids.add(block.ids), self._ids)
+        self._ids.add(block.ids)
         self._references.append(block.references)
         self._add_tags(block.tags)
         self._ids_hash.update(("\0".join(block.ids) + "\0").encode() if block.ids else b"")
@@ -124,7 +124,9 @@ class DatasetBuilder:
             InvalidTasksError: two tasks have the same id.
         """
         ids = self._ids.packed()
-        _require_distinct(ids.first_repeat(), ids)
+        if repeat := ids.first_repeat():
+            flaw = Flaw(("tasks", repeat[1], "id"), f"{ids[repeat[1]]!r} is the id of task {repeat[0]} already")
+            raise InvalidTasksError("task ids must differ", (flaw,))
         return ids
 
     def digest(self) -> str:
@@ -174,12 +176,6 @@ class DatasetBuilder:
             predictions=() if earlier is None else earlier.predictions,
         )
         return facts, ids, pool
-
-
-def _require_distinct(repeat: tuple[int, int] | None, ids: GrowingTaskIds | TaskIds) -> None:
-    if repeat is not None:
-        flaw = Flaw(("tasks", repeat[1], "id"), f"{ids[repeat[1]]!r} is the id of task {repeat[0]} already")
-        raise InvalidTasksError("task ids must differ", (flaw,))
 
 
 def weakest_first(references: Floats) -> tuple[int, ...]:

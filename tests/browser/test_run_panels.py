@@ -7,8 +7,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from bots_service.core.belief.kinds import KINDS
-from bots_service.core.run_settings import RunSettings, settings_from
+from bots_service.core.run_settings import BELIEFS, RunSettings, settings_from
 from tests.browser.chromium import PERCENT, Visit, visiting
 from tests.serving import ServiceProcess, running_service
 
@@ -116,7 +115,7 @@ def test_settings_that_differ_come_first_and_those_that_mean_nothing_are_left_ou
         assert names(page, "div > .settings") == names(page, "")
         shown = names(page, "")
         assert shown[: len(changed)] == changed
-        ignored = {name for kind in KINDS.values() for name in kind.own_settings} - {*KINDS[used.belief].own_settings}
+        ignored = {name for kind in BELIEFS.values() for name in kind.own} - {*BELIEFS[used.belief].own}
         assert set(shown) == set(RunSettings.__slots__) - ignored
         assert summary.inner_text().startswith(str(len(shown) - len(changed)))
         assert not visit.barriers()
@@ -134,11 +133,11 @@ def test_the_page_knows_each_setting_with_the_service_s_default(visit: Visit):
     }
     assert {name: one["usual"] for name, one in known.items()} == defaults
     assert all(one["meaning"] for one in known.values())
-    own = {name for kind in KINDS.values() for name in kind.own_settings}
+    own = {name for kind in BELIEFS.values() for name in kind.own}
     assert {name for name, one in known.items() if "belief" in one.get("only", {})} == own
-    strategies = {kind: settings_from({"belief": kind}).strategy for kind in KINDS}
+    strategies = {kind: settings_from({"belief": kind}).strategy for kind in BELIEFS}
     usual = known["strategy"]
-    assert {kind: usual.get("usualOf", {}).get(kind, usual["usual"]) for kind in KINDS} == strategies
+    assert {kind: usual.get("usualOf", {}).get(kind, usual["usual"]) for kind in BELIEFS} == strategies
 
 
 def test_a_mix_shows_among_the_settings_and_as_the_share_that_each_tag_is_owed(

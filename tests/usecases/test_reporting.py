@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.aborts import NO_ABORTS
+from bots_service.core.attempts import NO_ABORTS
 from bots_service.core.codec import encode_state
 from bots_service.core.evidence import NO_COSTS, Costs
 from bots_service.core.walks import Walks
