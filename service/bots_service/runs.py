@@ -247,7 +247,7 @@ class RunDescription:
             coverage=coverage(state, run.dataset.pool),
             advice=advice(state, run.dataset.pool),
             mix=mix_shares(state.settings.mix, state.mix),
-            alarms=state.guard.described(),
+            alarms=state.guard.alarms,
         )
 
 
