@@ -8,9 +8,9 @@ import numpy as np
 
 from bots_service.core.codec import encode_state
 from bots_service.engine.replicas import all_runs
+from bots_service.outcomes import Outcome, ReportRequest
 from bots_service.records import IdempotencyKey, RunRow, StoredReceipt
 from bots_service.runs import ForkFrom
-from bots_service.outcomes import Outcome, ReportRequest
 from tests.usecases.world import POOL, World, block, never, stream
 
 TASKS = 60

@@ -5,12 +5,12 @@ import random
 
 import pytest
 
+from bots_service import replay as module
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Report
 from bots_service.core.evidence import NO_EVIDENCE
 from bots_service.core.receipt import Receipt
 from bots_service.engine import live_runs as live_module
-from bots_service import replay as module
 from bots_service.errors import DamagedStateError, UnknownRunError
 from bots_service.records import NewEntry
 from bots_service.storage.memory import MemoryStates

@@ -49,7 +49,8 @@ async def test_changes_at_once_give_one_change_and_refusals_and_later_ones_start
         yield tasks
 
     appends = [
-        asyncio.ensure_future(world.use.datasets.append(POOL, once_changed(block(start, 1)), never)) for start in (40, 50)
+        asyncio.ensure_future(world.use.datasets.append(POOL, once_changed(block(start, 1)), never))
+        for start in (40, 50)
     ]
     for _ in appends:
         await begun.acquire()

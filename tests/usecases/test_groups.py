@@ -1,7 +1,7 @@
 """Groups whose rollouts come in parts: however they are cut, delayed and ordered, they count as whole ones do."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,9 +10,9 @@ import pytest
 
 from bots_service.core.receipt import Receipt
 from bots_service.errors import InvalidOutcomesError, StaleEpochError
+from bots_service.outcomes import Outcome
 from bots_service.records import Selection
 from bots_service.runs import ForkFrom
-from bots_service.outcomes import Outcome
 from tests.sizes import size
 from tests.usecases.world import POOL, World, evidence_bytes
 
@@ -314,8 +314,8 @@ async def task_ids(world: World, selection: Selection) -> list[str]:
 
 
 @pytest.fixture
-def at(world: World) -> Iterator[list[float]]:
+def at(world: World) -> list[float]:
     """The time that reports are taken at, which a test can put forward."""
     now = [1e9]
-    world.use.report_outcomes = replace(world.use.report_outcomes, clock=lambda: now[0])
-    return now  # type: ignore[return-value]
+    world.runs._clock = lambda: now[0]
+    return now

@@ -102,10 +102,10 @@ async def test_a_change_of_the_dataset_has_its_runs_judged_again(world: World):
     await world.report(outcome("t1"))
     before = await world.use.judging.judge(POOL, "default")
     await world.use.datasets.retire(POOL, ["t9"], None)
-    (known,) = await world.parts.run_courses.of(POOL)
+    (known,) = await world.use.overview.courses.of(POOL)
     assert not known.is_judged
     await listed_when_judged(world)
-    (known,) = await world.parts.run_courses.of(POOL)
+    (known,) = await world.use.overview.courses.of(POOL)
     assert known.is_judged
     assert known.notes.judgement is not None
     assert known.notes.judgement.dataset_version > before.dataset_version
@@ -124,7 +124,7 @@ async def test_a_list_does_not_wait_for_judgements_that_take_long_and_says_that_
 
     await close(world, 1)
     other = world.beside(journal=Slow)
-    async with other.use.summarize_runs.in_background():
+    async with other.use.judging.in_background():
         for _ in range(2):  # another list waits for the same work
             page = await other.use.overview.page(EVERYONE, OverviewQuery())
             assert (page.runs[0].verdict, page.totals.unjudged, page.totals.attention) == (None, 1, 0)

@@ -6,9 +6,7 @@ import pytest
 
 from bots_service.errors import StorageUnavailableError
 from bots_service.records import IdempotencyKey, RunPut
-from bots_service.runs import ForkFrom
-from bots_service.runs import ChangeRunResult
-from bots_service.runs import PutRunResult
+from bots_service.runs import ChangeRunResult, ForkFrom, PutRunResult
 from tests.usecases.ports import Outage, Port
 from tests.usecases.world import POOL, World, outcome
 

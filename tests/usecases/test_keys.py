@@ -8,6 +8,18 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from bots_service.access import (
+    ANYBODY,
+    OPERATOR,
+    REFRESH_S,
+    Authenticate,
+    Caller,
+    CreateKey,
+    KnownKeys,
+    NewKey,
+    RevokeKey,
+    digest_of,
+)
 from bots_service.errors import (
     ForbiddenError,
     InvalidInputError,
@@ -17,8 +29,6 @@ from bots_service.errors import (
 )
 from bots_service.keys import KeyRow, KeysInUse, Scope
 from bots_service.storage.sql.keys import SqlKeys
-from bots_service.access import ANYBODY, OPERATOR, REFRESH_S, Authenticate, Caller, KnownKeys, digest_of
-from bots_service.access import CreateKey, NewKey, RevokeKey
 from tests.usecases.world import World, until
 
 ADMIN = NewKey("root", frozenset({Scope.ADMIN}), ("*",))

@@ -18,9 +18,9 @@ from bots_service.errors import (
     UnknownDatasetError,
     UnknownRunError,
 )
+from bots_service.outcomes import Outcome, ReportRequest
 from bots_service.records import IdempotencyKey, RunRow
 from bots_service.runs import ForkFrom
-from bots_service.outcomes import Outcome, ReportRequest
 from tests.usecases.moving import copied, exported, imported, in_batches, live, rows, states
 from tests.usecases.test_predictions import predict
 from tests.usecases.test_pruning import pruner, reports

@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 from bots_service.core.coverage import coverage
 from bots_service.core.outlook import outlook
 from bots_service.errors import StorageUnavailableError
+from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
 from bots_service.records import KnownState
 from bots_service.usecases import observe_runs as look_at_run
-from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
 from tests.usecases.world import POOL, Later, World, outcome
 
 
@@ -21,7 +21,7 @@ async def test_it_shows_where_the_run_stands(watched: World):
     await watched.report(outcome("t3", 8))
     await watched.select(5)
     assert math.isnan(watched.shown("step") or 0.0)
-    await watched.use.observe_runs.once()
+    await watched.observe.once()
     state, pool = await watched.state(), (await watched.opened()).dataset.pool
     assert watched.shown("step") == state.step == 2
     assert watched.shown("leased_tasks") == 5
@@ -36,7 +36,7 @@ async def test_it_shows_where_the_run_stands(watched: World):
 async def test_the_rollouts_are_those_that_tasks_got_and_before_any_those_of_the_settings(watched: World):
     await watched.select(1)
     for rollouts in (16.0, 4.0):
-        await watched.use.observe_runs.once()
+        await watched.observe.once()
         state, pool = await watched.state(), (await watched.opened()).dataset.pool
         expected = outlook(state.belief, pool, rollouts)
         assert expected is not None
@@ -58,7 +58,7 @@ async def test_it_looks_at_the_pool_again_only_after_something_happened(
     for wanted in (1, 1, 2):
         if wanted > 1 or not looks:
             await watched.report(outcome("t1"))
-        await watched.use.observe_runs.once()
+        await watched.observe.once()
         assert looks == wanted
 
 
@@ -80,7 +80,7 @@ async def test_entries_that_the_newest_state_lacks_are_counted(watched: World, m
     await watched.report(outcome("t1"))
     other = watched.beside()
     await other.report(outcome("t2"))
-    await watched.use.observe_runs.once()
+    await watched.observe.once()
     assert watched.shown("unfolded_entries") == 1
 
 
@@ -103,7 +103,7 @@ async def test_a_run_that_is_deleted_during_a_look_leaves_nothing(
     watched: World, monkeypatch: pytest.MonkeyPatch, moment: str
 ):
     await watched.report(outcome("t1"))
-    leases = watched.parts.leases
+    leases = watched.use.live
     leased, loop = leases.leased, asyncio.get_running_loop()
 
     async def deleted_before(run):
@@ -118,14 +118,14 @@ async def test_a_run_that_is_deleted_during_a_look_leaves_nothing(
         monkeypatch.setattr(leases, "leased", deleted_before)
     else:
         monkeypatch.setattr(look_at_run, "outlook", deleted_during)
-    await watched.use.observe_runs.once()
+    await watched.observe.once()
     samples = [sample for family in watched.registry.collect() for sample in family.samples]
     assert [sample for sample in samples if sample.labels.get("run")] == []
 
 
 async def test_what_can_not_be_seen_stays_as_it_was(watched: World, monkeypatch: pytest.MonkeyPatch):
     await watched.report(outcome("t1"))
-    await watched.use.observe_runs.once()
+    await watched.observe.once()
 
     async def away(_):
         raise StorageUnavailableError("gone")
@@ -133,9 +133,9 @@ async def test_what_can_not_be_seen_stays_as_it_was(watched: World, monkeypatch:
     await watched.report(outcome("t1"))
     with monkeypatch.context() as without_sql:
         without_sql.setattr(watched.use.store.journal, "head", away)
-        await watched.use.observe_runs.once()
+        await watched.observe.once()
     assert watched.shown("step") == 1
-    await watched.use.observe_runs.once()  # it tries again at once
+    await watched.observe.once()  # it tries again at once
     assert watched.shown("step") == 2
 
 
@@ -143,7 +143,7 @@ async def test_a_pool_whose_tasks_are_all_retired_has_no_outlook(watched: World)
     await watched.report(outcome("t1"))
     ids = (await watched.opened()).dataset.ids
     await watched.use.datasets.retire(POOL, [ids[number] for number in range(len(ids))], None)
-    await watched.use.observe_runs.once()
+    await watched.observe.once()
     assert math.isnan(watched.shown("uniform_effective_task_ratio") or 0.0)
 
 
@@ -152,7 +152,7 @@ async def test_it_tells_how_a_run_chooses_and_no_longer_how_it_did(watched: Worl
     for strategy, before in (("thompson", "uniform"), ("uniform", "thompson")):
         await watched.runs.change_settings(POOL, "default", {"strategy": strategy}, None)
         await watched.report(outcome("t1"))
-        await watched.use.observe_runs.once()
+        await watched.observe.once()
         assert watched.shown("run_info", strategy=strategy) == 1
         assert watched.shown("run_info", strategy=before) is None
 
@@ -161,7 +161,7 @@ async def test_a_run_that_comes_back_is_shown_whole_again(watched: World):
     await watched.report(outcome("t1"))
     at_work = watched.use.at_work
     for _ in range(2):
-        await watched.use.observe_runs.once()
+        await watched.observe.once()
         for name in ("step", "uniform_effective_task_ratio"):
             assert (watched.shown(name) or 0.0) > 0, name
         at_work.forget(POOL, "default")
@@ -172,7 +172,7 @@ async def test_a_run_that_goes_while_another_is_looked_at_is_left_out(watched: W
     await watched.put_run("other")
     for run in ("default", "other"):
         await watched.report(outcome("t1"), run=run)
-    leases = watched.parts.leases
+    leases = watched.use.live
     leased, looks = leases.leased, []
 
     async def deleting(run):
@@ -181,7 +181,7 @@ async def test_a_run_that_goes_while_another_is_looked_at_is_left_out(watched: W
         return await leased(run)
 
     monkeypatch.setattr(leases, "leased", deleting)
-    await watched.use.observe_runs.once()
+    await watched.observe.once()
     assert looks == ["default"]
     assert watched.registry.get_sample_value("bots_reports_total", {"dataset": POOL, "run": "other"}) is None
 

@@ -8,9 +8,9 @@ from structlog.testing import capture_logs
 
 from bots_service.core.outlook import outlook, rollouts_of
 from bots_service.errors import StorageUnavailableError, UnknownRunError
-from bots_service.usecases import observe_runs as look_at_run
-from bots_service.runs import ForkFrom
 from bots_service.observing import SPACING, is_due
+from bots_service.runs import ForkFrom
+from bots_service.usecases import observe_runs as look_at_run
 from tests.usecases.world import POOL, World, outcome
 
 
@@ -22,7 +22,7 @@ async def test_an_outlook_is_kept_for_each_step_that_is_seen(watched: World):
     expected = []
     await watched.select(1)
     for step in range(4):
-        await watched.use.observe_runs.once()
+        await watched.observe.once()
         state, pool = await watched.state(), (await watched.opened()).dataset.pool
         assert state.step == step
         expected.append(outlook(state.belief, pool, rollouts_of(state)))
@@ -38,7 +38,7 @@ async def test_an_outlook_is_kept_for_each_step_that_is_seen(watched: World):
 async def test_a_step_is_kept_once_however_often_it_is_looked_at(watched: World):
     for _ in range(3):
         await watched.report(outcome("t1"), close_step=False)
-        await watched.use.observe_runs.once()
+        await watched.observe.once()
     assert watched.sql("SELECT seq, step FROM outlooks") == [(1, 0)]
 
 
@@ -46,18 +46,18 @@ async def test_two_replicas_that_look_at_one_state_keep_one(watched: World):
     await watched.report(outcome("t1"))
     for world in (watched, watched.beside()):
         await world.select(1)
-        await world.use.observe_runs.once()
+        await world.observe.once()
     assert watched.sql("SELECT seq, step FROM outlooks") == [(1, 1)]
 
 
 async def test_a_rewind_hides_what_came_after_its_step_and_nothing_is_removed(watched: World):
     for _ in range(3):
         await watched.report(outcome("t1"))
-        await watched.use.observe_runs.once()
+        await watched.observe.once()
     assert await steps(watched) == [1, 2, 3]
     await watched.rewind(1)
     await watched.report(outcome("t1"))
-    await watched.use.observe_runs.once()
+    await watched.observe.once()
     kept = await watched.use.insight.outlooks(POOL, "default", 2000)
     assert [(one.seq, one.step) for one in kept] == [(1, 1), (5, 2)]
     assert watched.sql("SELECT seq FROM outlooks ORDER BY seq") == [(1,), (2,), (3,), (5,)]
@@ -66,10 +66,10 @@ async def test_a_rewind_hides_what_came_after_its_step_and_nothing_is_removed(wa
 async def test_a_step_that_is_reached_anew_after_a_rewind_is_kept_anew(watched: World):
     for _ in range(2):
         await watched.report(outcome("t1"))
-    await watched.use.observe_runs.once()
+    await watched.observe.once()
     await watched.rewind(1)
     await watched.report(outcome("t1"))
-    await watched.use.observe_runs.once()
+    await watched.observe.once()
     kept = await watched.use.insight.outlooks(POOL, "default", 2000)
     assert [(one.seq, one.step) for one in kept] == [(4, 2)]
 
@@ -77,18 +77,18 @@ async def test_a_step_that_is_reached_anew_after_a_rewind_is_kept_anew(watched: 
 async def test_few_points_are_the_first_the_last_and_some_between(watched: World):
     for _ in range(7):
         await watched.report(outcome("t1"))
-        await watched.use.observe_runs.once()
+        await watched.observe.once()
     assert [await steps(watched, points) for points in (1, 2, 3, 7)] == [[7], [1, 7], [1, 4, 7], list(range(1, 8))]
 
 
 async def test_a_forked_run_has_none_from_before_it(watched: World):
     for _ in range(2):
         await watched.report(outcome("t1"))
-        await watched.use.observe_runs.once()
+        await watched.observe.once()
     await watched.runs.put(POOL, "child", {}, ForkFrom("default", 2), None)
     assert await steps(watched, run="child") == []
     await watched.select(1, "child")
-    await watched.use.observe_runs.once()
+    await watched.observe.once()
     assert await steps(watched, run="child") == [2]
 
 
@@ -99,10 +99,10 @@ async def test_what_could_not_be_kept_is_kept_at_the_next_look(watched: World, m
     await watched.report(outcome("t1"))
     with monkeypatch.context() as without_sql:
         without_sql.setattr(watched.use.store.outlooks, "keep", away)
-        await watched.use.observe_runs.once()
+        await watched.observe.once()
     assert watched.shown("step") == 1
     assert await steps(watched) == []
-    await watched.use.observe_runs.once()
+    await watched.observe.once()
     assert await steps(watched) == [1]
 
 
@@ -137,6 +137,6 @@ async def test_a_run_that_can_not_be_looked_at_hides_no_other(watched: World, mo
     monkeypatch.setattr(look_at_run, "outlook", broken)
     with capture_logs() as logs:
         for _ in range(2):
-            await watched.use.observe_runs.once()
+            await watched.observe.once()
     assert [line["event"] for line in logs if line["log_level"] == "error"] == ["run_not_observed"]
     assert await steps(watched) == [1]

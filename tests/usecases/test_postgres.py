@@ -8,11 +8,11 @@ import pytest
 
 from bots_service.core.codec import encode_state
 from bots_service.errors import BusyError
+from bots_service.outcomes import ReportRequest
+from bots_service.prune import PrunedRun
 from bots_service.records import IdempotencyKey
 from bots_service.settings import Settings
 from bots_service.storage.postgres import PostgresDatabase
-from bots_service.prune import PrunedRun
-from bots_service.outcomes import ReportRequest
 from tests.usecases.moving import exported, histories, imported, live, rows, states
 from tests.usecases.test_pruning import pruner, reports
 from tests.usecases.world import POOL, World, outcome

@@ -12,9 +12,9 @@ from bots_service.core.codec import encode_state
 from bots_service.core.entries import Rewind
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, StorageUnavailableError, UnknownStepError
+from bots_service.prune import Prune, PrunedRun
 from bots_service.records import NewEntry, RunRow
 from bots_service.runs import ForkFrom
-from bots_service.prune import Prune, PrunedRun
 from tests.sizes import size
 from tests.usecases.moving import copied, histories, live, rows, states
 from tests.usecases.ports import Port

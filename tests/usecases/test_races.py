@@ -10,21 +10,19 @@ from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import NO_EVIDENCE
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
+from bots_service.datasets import OpenRun
 from bots_service.engine import live_runs as live_module
 from bots_service.engine.catch_up import CatchUp
-from bots_service.datasets import OpenRun
 from bots_service.errors import UnknownStepError
-from bots_service.records import LeaseResult, PublishedState, PublishResult
-from bots_service.records import NewEntry, RunRow
-from bots_service.usecases import select_tasks as select_module
 from bots_service.outcomes import ReportRequest
+from bots_service.records import LeaseResult, NewEntry, PublishedState, PublishResult, RunRow
+from bots_service.usecases import select_tasks as select_module
 from tests.servers import RedisServer
-from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, outcome
 
 
 async def test_a_rewind_to_a_step_that_is_abandoned_meanwhile_is_refused(
-    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+    replicas: tuple[World, World], monkeypatch: pytest.MonkeyPatch
 ):
     here, there = replicas
     for task in range(3):
@@ -45,11 +43,11 @@ async def test_a_rewind_to_a_step_that_is_abandoned_meanwhile_is_refused(
 
 
 async def test_a_report_that_others_can_not_see_says_so_whatever_other_requests_find_meanwhile(
-    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+    replicas: tuple[World, World], monkeypatch: pytest.MonkeyPatch
 ):
     here, _ = replicas
     await here.report(outcome("t1"))
-    states, leases = here.parts.states, here.parts.leases
+    states, leases = here.parts.states, here.use.live
     publish, release = states.publish, leases.release
 
     async def cut_off(run: RunRow, state: RunState, token: str) -> PublishResult:
@@ -68,7 +66,7 @@ async def test_a_report_that_others_can_not_see_says_so_whatever_other_requests_
 
 
 async def test_reports_are_acknowledged_although_the_shared_store_is_wiped_before_every_publication(
-    replicas: tuple[Replica, Replica], redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    replicas: tuple[World, World], redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ):
     here, there = replicas
     await here.report(outcome("t0"))
@@ -106,11 +104,11 @@ async def test_reports_are_acknowledged_although_the_shared_store_is_wiped_befor
 
 
 async def test_a_selection_is_made_alone_where_the_shared_store_is_wiped_before_every_lease(
-    replicas: tuple[Replica, Replica], redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    replicas: tuple[World, World], redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ):
     here, _ = replicas
     receipt = await here.report(outcome("t0"))
-    take = here.parts.leases.acquire
+    take = here.use.live.acquire
 
     async def wiped_before(*arguments: Any, **options: Any) -> LeaseResult:
         with redis_server.client() as client:
@@ -119,7 +117,7 @@ async def test_a_selection_is_made_alone_where_the_shared_store_is_wiped_before_
 
     monkeypatch.setattr(select_module, "PATIENCE_S", 0.1)
     with monkeypatch.context() as wiping:
-        wiping.setattr(here.parts.leases, "acquire", wiped_before)
+        wiping.setattr(here.use.live, "acquire", wiped_before)
         async with asyncio.timeout(30):
             made = await asyncio.gather(*(here.select(4) for _ in range(3)))
     assert [(selection.seq, selection.degraded) for selection in made] == [(receipt.seq, True)] * 3
@@ -151,7 +149,7 @@ async def test_a_fold_goes_on_with_what_is_wanted_where_many_other_runs_are_at_w
 
 
 async def test_a_history_has_no_hole_while_another_replica_keeps_what_it_folded(
-    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+    replicas: tuple[World, World], monkeypatch: pytest.MonkeyPatch
 ):
     here, there = replicas
     for task in range(2):

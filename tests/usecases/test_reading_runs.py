@@ -53,7 +53,7 @@ async def test_tags_are_read_over_the_last_steps_and_compared_with_those_before(
 @pytest.mark.parametrize("steps", range(1, len(SOLVED) + 2))
 async def test_each_of_the_last_steps_has_its_own_outcomes_wherever_they_begin(world: World, steps: int):
     await train(world)
-    found = await world.parts.step_evidence(await world.opened(), await world.state(), steps)
+    found = await world.use.insight.step_evidence(await world.opened(), await world.state(), steps)
     solved = {step.step: step.evidence.successes.tolist() for step in found}
     every = {step: [count, 16.0] for step, count in enumerate(SOLVED, 1)}
     assert solved == dict(list(every.items())[-steps:])

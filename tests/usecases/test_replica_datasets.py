@@ -19,14 +19,13 @@ from bots_service.errors import (
 from bots_service.records import DatasetRow
 from tests.servers import RedisServer
 from tests.usecases.moving import exported, imported
-from tests.usecases.replicas import Replica
 from tests.usecases.world import HEADER, POOL, block, never, outcome, stream
 
 Retire = Callable[..., Awaitable[DatasetRow]]
 
 
 @pytest.mark.parametrize("belief", sorted(KINDS))
-async def test_tasks_appended_here_are_known_there(replicas: tuple[Replica, Replica], belief: str):
+async def test_tasks_appended_here_are_known_there(replicas: tuple[World, World], belief: str):
     here, there = replicas
     await here.put_run("default", belief=belief)
     await there.select(1)
@@ -41,14 +40,14 @@ async def test_tasks_appended_here_are_known_there(replicas: tuple[Replica, Repl
         await there.report(outcome("t99"))
 
 
-async def test_tasks_retired_here_are_no_longer_selected_there(replicas: tuple[Replica, Replica]):
+async def test_tasks_retired_here_are_no_longer_selected_there(replicas: tuple[World, World]):
     here, there = replicas
     await there.select(1)
     await here.use.datasets.retire(POOL, [f"t{number}" for number in range(35)], None)
     assert set((await there.select(5)).tasks.tolist()) <= set(range(35, 40))
 
 
-async def test_tasks_restored_here_are_selected_again_there(replicas: tuple[Replica, Replica]):
+async def test_tasks_restored_here_are_selected_again_there(replicas: tuple[World, World]):
     here, there = replicas
     await here.use.datasets.retire(POOL, [f"t{number}" for number in range(35)], None)
     with pytest.raises(PoolTooSmallError):
@@ -57,7 +56,7 @@ async def test_tasks_restored_here_are_selected_again_there(replicas: tuple[Repl
     assert set((await there.select(7)).tasks.tolist()) == {4, 30, *range(35, 40)}
 
 
-async def test_a_dataset_deleted_and_made_anew_here_is_the_new_one_there(replicas: tuple[Replica, Replica]):
+async def test_a_dataset_deleted_and_made_anew_here_is_the_new_one_there(replicas: tuple[World, World]):
     here, there = replicas
     await there.report(outcome("t1"))
     await here.use.datasets.delete(POOL, None)
@@ -68,19 +67,19 @@ async def test_a_dataset_deleted_and_made_anew_here_is_the_new_one_there(replica
     assert (await there.report(outcome("t1"))).seq == 1
 
 
-async def test_a_dataset_made_anew_here_is_the_new_one_where_its_run_was_forgotten(replicas: tuple[Replica, Replica]):
+async def test_a_dataset_made_anew_here_is_the_new_one_where_its_run_was_forgotten(replicas: tuple[World, World]):
     here, there = replicas
     await there.select(1)
     await here.use.datasets.delete(POOL, None)
     await there.opened()
-    await there.follow()  # so it knows that the run is gone, and has the dataset still open
+    await there.runs.follow_once()  # so it knows that the run is gone, and has the dataset still open
     await here.use.datasets.create(POOL, DatasetHeader(HEADER.reference_models, "other"), stream(block(0, 9)), never)
     assert len((await there.select(9)).tasks) == 9
 
 
 @pytest.mark.parametrize("belief", sorted(KINDS))
 async def test_a_state_that_knows_newer_tasks_than_this_replica_opens_the_dataset_anew(
-    replicas: tuple[Replica, Replica], redis_server: RedisServer, belief: str
+    replicas: tuple[World, World], redis_server: RedisServer, belief: str
 ):
     here, there = replicas
     await here.put_run("default", belief=belief)
@@ -96,7 +95,7 @@ async def test_a_state_that_knows_newer_tasks_than_this_replica_opens_the_datase
 
 
 async def test_a_published_state_that_knows_newer_tasks_serves_where_sql_can_not_say_whether_it_is_the_newest(
-    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+    replicas: tuple[World, World], monkeypatch: pytest.MonkeyPatch
 ):
     here, there = replicas
     await there.opened()
@@ -113,7 +112,7 @@ async def test_a_published_state_that_knows_newer_tasks_serves_where_sql_can_not
 
 
 async def test_tasks_retired_at_once_by_two_are_refused_once(
-    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+    replicas: tuple[World, World], monkeypatch: pytest.MonkeyPatch
 ):
     both_know_the_dataset = asyncio.Barrier(2)
     for replica in replicas:
@@ -134,7 +133,7 @@ async def test_tasks_retired_at_once_by_two_are_refused_once(
 
 @pytest.mark.parametrize("select_between", [True, False])
 async def test_a_selection_is_given_again_under_its_key_where_too_few_tasks_are_left_for_another(
-    replicas: tuple[Replica, Replica], *, select_between: bool
+    replicas: tuple[World, World], *, select_between: bool
 ):
     here, _ = replicas
     first = await here.select(10, key="once")
@@ -148,7 +147,7 @@ async def test_a_selection_is_given_again_under_its_key_where_too_few_tasks_are_
         await here.select(10, key="another")
 
 
-async def test_a_run_that_an_import_makes_has_lost_nothing(replicas: tuple[Replica, Replica]):
+async def test_a_run_that_an_import_makes_has_lost_nothing(replicas: tuple[World, World]):
     here, there = replicas
     await here.put_run("side")
     await here.report(outcome("t1"), run="side")

@@ -17,17 +17,15 @@ from bots_service.errors import (
     StorageUnavailableError,
     UnknownRunError,
 )
-from bots_service.records import PublishedState
-from bots_service.records import Head, IdempotencyKey, NewEntry, RunRow
-from bots_service.stores import memory_stores
 from bots_service.outcomes import Outcome
+from bots_service.records import Head, IdempotencyKey, NewEntry, PublishedState, RunRow
+from bots_service.stores import memory_stores
 from tests.servers import RedisServer
-from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, block, never, outcome, stream
 
 
 @pytest.mark.parametrize("belief", sorted(KINDS))
-async def test_what_was_reported_here_is_selected_from_there(replicas: tuple[Replica, Replica], belief: str):
+async def test_what_was_reported_here_is_selected_from_there(replicas: tuple[World, World], belief: str):
     await replicas[0].put_run("default", belief=belief)
     for step in range(6):
         here, there = replicas[step % 2], replicas[1 - step % 2]
@@ -39,7 +37,7 @@ async def test_what_was_reported_here_is_selected_from_there(replicas: tuple[Rep
     await replicas[0].assert_is_a_replay()
 
 
-async def test_rewards_are_read_by_the_range_that_was_set_elsewhere(replicas: tuple[Replica, Replica]):
+async def test_rewards_are_read_by_the_range_that_was_set_elsewhere(replicas: tuple[World, World]):
     here, there = replicas
     await here.report(outcome("t1"))  # so it knows a state, with the old range
     await there.runs.change_settings(POOL, "default", {"reward_range": (-1.0, 3.0)}, None)
@@ -48,7 +46,7 @@ async def test_rewards_are_read_by_the_range_that_was_set_elsewhere(replicas: tu
 
 
 async def test_a_selection_of_a_later_step_is_reported_where_only_an_older_one_is_known(
-    replicas: tuple[Replica, Replica],
+    replicas: tuple[World, World],
 ):
     here, there = replicas
     await here.report(outcome("t1"))
@@ -59,7 +57,7 @@ async def test_a_selection_of_a_later_step_is_reported_where_only_an_older_one_i
     assert (receipt.seq, receipt.step, receipt.late, receipt.expired) == (3, 3, 0, 0)
 
 
-async def test_selections_at_once_on_both_share_no_task_while_others_are_free(replicas: tuple[Replica, Replica]):
+async def test_selections_at_once_on_both_share_no_task_while_others_are_free(replicas: tuple[World, World]):
     selections = await asyncio.gather(*(replicas[place % 2].select(4) for place in range(10)))
     assert len({task for selection in selections for task in selection.tasks.tolist()}) == 40
     assert {selection.reused for selection in selections} == {0}
@@ -67,13 +65,13 @@ async def test_selections_at_once_on_both_share_no_task_while_others_are_free(re
     assert (await replicas[0].select(2)).reused == 2
 
 
-async def test_the_same_key_gives_the_same_selection_on_both(replicas: tuple[Replica, Replica]):
+async def test_the_same_key_gives_the_same_selection_on_both(replicas: tuple[World, World]):
     first = await replicas[0].select(4, key="once")
     assert (await replicas[1].select(4, key="once")).tasks.tolist() == first.tasks.tolist()
     assert (await replicas[1].describe()).leased == 4
 
 
-async def test_settings_changed_on_both_at_once_are_both_changed(replicas: tuple[Replica, Replica]):
+async def test_settings_changed_on_both_at_once_are_both_changed(replicas: tuple[World, World]):
     changes: list[dict[str, Any]] = [{"lease_seconds": 60.0}, {"target": 0.7}, {"reward_range": (-1.0, 1.0)}]
     calls = [replicas[n % 2].runs.change_settings(POOL, "default", values, None) for n, values in enumerate(changes)]
     await asyncio.gather(*calls)
@@ -84,7 +82,7 @@ async def test_settings_changed_on_both_at_once_are_both_changed(replicas: tuple
 
 @pytest.mark.parametrize("belief", sorted(KINDS))
 async def test_tasks_reported_there_before_this_one_heard_of_them_are_folded_here(
-    replicas: tuple[Replica, Replica], belief: str
+    replicas: tuple[World, World], belief: str
 ):
     here, there = replicas
     await here.put_run("default", belief=belief)
@@ -99,14 +97,14 @@ async def test_tasks_reported_there_before_this_one_heard_of_them_are_folded_her
     await there.assert_is_a_replay()
 
 
-def _draft(replica: Replica, run, task: int) -> NewEntry:
+def _draft(replica: World, run, task: int) -> NewEntry:
     import numpy as np
 
     evidence = Evidence(np.array([task], np.int32), np.array([1.0]), np.array([3.0]), np.array([True]))
     return NewEntry(Report(evidence, None, None), run.dataset.pool.profiles)
 
 
-async def test_a_run_deleted_or_replaced_here_is_the_new_one_there(replicas: tuple[Replica, Replica]):
+async def test_a_run_deleted_or_replaced_here_is_the_new_one_there(replicas: tuple[World, World]):
     here, there = replicas
     await there.report(outcome("t1"))
     await here.runs.delete(POOL, "default", None)
@@ -121,39 +119,39 @@ async def test_a_run_deleted_or_replaced_here_is_the_new_one_there(replicas: tup
         await there.report(outcome("t1"), run="side")
 
 
-async def test_what_a_replica_committed_before_it_died_is_followed(replicas: tuple[Replica, Replica], world: World):
+async def test_what_a_replica_committed_before_it_died_is_followed(replicas: tuple[World, World], world: World):
     here, there = replicas
     await there.select(1)
-    await there.follow()
+    await there.runs.follow_once()
     run = await here.opened()
     await here.use.store.journal.append(run.row, _draft(here, run, 3))
     await there.select(1)
-    await there.follow()
+    await there.runs.follow_once()
     assert (await there.select(1)).seq == 1
     assert (await here.select(1)).seq == 1
     await there.assert_is_a_replay()
     await here.report(outcome("t1"))
     await there.opened()
-    await there.follow()  # finds it published
+    await there.runs.follow_once()  # finds it published
     async with world.use.follow_replicas.in_background():
         assert (await world.select(1)).seq == 2  # one without a shared store follows nobody: it asks SQL each time
 
 
-async def test_a_replica_follows_what_was_changed_without_telling_it(replicas: tuple[Replica, Replica], world: World):
+async def test_a_replica_follows_what_was_changed_without_telling_it(replicas: tuple[World, World], world: World):
     _, there = replicas
     await there.select(1)
     await world.use.datasets.retire(POOL, [f"t{number}" for number in range(39)], None)  # this one has no Redis
-    await there.follow()
+    await there.runs.follow_once()
     assert (await there.select(1)).tasks.tolist() == [39]
     await world.put_run("default", target=0.9)
     await there.select(1)
-    await there.follow()
+    await there.runs.follow_once()
     assert (await there.state()).settings.target == 0.9
-    await there.follow()
-    await there.follow()
+    await there.runs.follow_once()
+    await there.runs.follow_once()
 
 
-async def test_a_wipe_at_any_moment_loses_nothing(replicas: tuple[Replica, Replica], redis_server: RedisServer):
+async def test_a_wipe_at_any_moment_loses_nothing(replicas: tuple[World, World], redis_server: RedisServer):
     with redis_server.client() as client:
         for step in range(12):
             here, there = replicas[step % 2], replicas[1 - step % 2]
@@ -167,7 +165,7 @@ async def test_a_wipe_at_any_moment_loses_nothing(replicas: tuple[Replica, Repli
 
 
 async def test_with_neither_sql_nor_a_shared_state_an_older_belief_goes_on(
-    replicas: tuple[Replica, Replica], redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    replicas: tuple[World, World], redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ):
     here, there = replicas
     await here.report(outcome("t1"))
@@ -191,10 +189,10 @@ async def test_with_neither_sql_nor_a_shared_state_an_older_belief_goes_on(
     with pytest.raises(StorageUnavailableError):
         await there.select(1)
     with pytest.raises(StorageUnavailableError):
-        await here.follow()
+        await here.runs.follow_once()
 
 
-async def test_a_selection_made_there_of_tasks_appended_since_is_given_again_here(replicas: tuple[Replica, Replica]):
+async def test_a_selection_made_there_of_tasks_appended_since_is_given_again_here(replicas: tuple[World, World]):
     here, there = replicas
     await here.report(outcome("t1"))
     await there.state()
@@ -202,9 +200,7 @@ async def test_a_selection_made_there_of_tasks_appended_since_is_given_again_her
     await here.select(1)  # publishes again what the change put in doubt, before the other looked
     first = await here.select(45, key="again")
     assert first.tasks.max() >= 40
-    selection, dataset, again = await there.runs.select(
-        SelectRequest(POOL, 45), IdempotencyKey("again", _asked(45))
-    )
+    selection, dataset, again = await there.runs.select(SelectRequest(POOL, 45), IdempotencyKey("again", _asked(45)))
     assert again
     assert dataset.ids.take(selection.tasks) == [f"t{task}" for task in first.tasks.tolist()]
 
@@ -214,9 +210,7 @@ def _asked(count: int) -> str:
     return repr(SelectRequest(POOL, count))
 
 
-async def test_evidence_of_a_replica_that_could_not_publish_is_taken_here(
-    replicas: tuple[Replica, Replica], world: World
-):
+async def test_evidence_of_a_replica_that_could_not_publish_is_taken_here(replicas: tuple[World, World], world: World):
     here, _ = replicas
     await here.select(1)
     await world.report(outcome("t1"))  # this one has no Redis
@@ -257,7 +251,7 @@ async def test_a_report_counts_although_the_state_after_it_can_not_be_stored(
 
 
 async def test_replicas_are_followed_in_the_background_whatever_goes_wrong(
-    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+    replicas: tuple[World, World], monkeypatch: pytest.MonkeyPatch
 ):
     here, there = replicas
     journal = there.use.store.journal
@@ -282,7 +276,7 @@ async def test_replicas_are_followed_in_the_background_whatever_goes_wrong(
 
 
 async def test_a_run_that_can_not_be_followed_keeps_no_other_from_being_followed(
-    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+    replicas: tuple[World, World], monkeypatch: pytest.MonkeyPatch
 ):
     here, there = replicas
     await here.put_run("side")
@@ -298,5 +292,5 @@ async def test_a_run_that_can_not_be_followed_keeps_no_other_from_being_followed
         return await newest(run)
 
     monkeypatch.setattr(there.parts.states, "newest", damaged)
-    await there.follow()
+    await there.runs.follow_once()
     assert (await there.state("side")).seq == 1

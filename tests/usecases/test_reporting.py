@@ -21,10 +21,9 @@ from bots_service.errors import (
     UnknownDatasetError,
     UnknownRunError,
 )
-from bots_service.records import IdempotencyKey
 from bots_service.outcomes import Outcome, ReportRequest, read_evidence
-from tests.usecases.ports import Outage
-from tests.usecases.world import POOL, TASKS, World, evidence_bytes, outcome
+from bots_service.records import IdempotencyKey
+from tests.usecases.world import POOL, TASKS, World, evidence_bytes, outage, outcome
 
 REFUSED = {
     "nothing": Outcome("t1"),
@@ -293,13 +292,13 @@ async def test_a_reports_retry_ends_no_lease_of_a_later_selection(world: World):
 
 
 async def test_a_report_while_sql_is_away_is_refused_and_comes_later_under_its_key(world: World):
-    outage = Outage("append")
-    world = world.beside(journal=outage)
     await world.state()
-    with pytest.raises(StorageUnavailableError):
-        await world.report(outcome("t1"), key="key")
-    assert len((await world.select(3)).tasks) == 3  # selections go on
-    outage.lasts = False
+    with outage(world.database, "write"):
+        with pytest.raises(StorageUnavailableError):
+            await world.report(outcome("t1"), key="key")
+        world = world.beside()
+        await world.state()
+        assert len((await world.select(3)).tasks) == 3  # selections go on
     assert (await world.report(outcome("t1"), key="key")).seq == 1
 
 
@@ -331,3 +330,30 @@ async def test_an_age_that_cannot_be_is_refused(world: World):
         with pytest.raises(InvalidOutcomesError) as error:
             await world.report(outcome("t1", 4), **wrong)
         assert what in error.value.flaws[0].what
+
+
+# --- what is counted -------------------------------------------------------------------------------------------------
+
+
+def reported(*worlds: World) -> float:
+    """Return how many reported tasks were counted, in all processes together."""
+    found = [world.use.at_work.series(POOL, "default") for world in worlds]
+    return sum(series.counts.reported_tasks for series in found if series is not None)
+
+
+async def test_tasks_count_when_their_step_closes(world: World):
+    await world.report(outcome("t0"), outcome("t1"), close_step=False)
+    assert reported(world) == 0
+    for _ in range(2):
+        await world.report(outcome("t2"), key="once")
+    assert reported(world) == 3
+
+
+async def test_what_replicas_report_at_once_counts_once(replicas: tuple[World, World]):
+    await replicas[0].runs.change_settings(POOL, "default", {"tasks_per_step": 4}, None)
+    pairs = [(f"t{number}", f"t{number + 1}") for number in range(0, TASKS, 2)]
+    await asyncio.gather(
+        *(replicas[place % 2].report(*map(outcome, pair)) for place, pair in enumerate(pairs)),
+    )
+    assert (await replicas[0].state()).totals.reported == TASKS
+    assert reported(*replicas) == TASKS

@@ -11,8 +11,7 @@ from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.state import RunState
 from bots_service.errors import BusyError, InvalidSettingsError, RunHasHistoryError, StaleEpochError, UnknownStepError
 from bots_service.records import IdempotencyKey, RunPut
-from bots_service.runs import ForkFrom
-from bots_service.runs import ATTEMPTS
+from bots_service.runs import ATTEMPTS, ForkFrom
 from tests.core.pools import bots_belief
 from tests.sizes import size
 from tests.usecases.ports import Port

@@ -3,14 +3,13 @@
 import redis
 
 from tests.servers import RedisServer
-from tests.usecases.replicas import Replica
 from tests.usecases.world import outcome
 
 
 async def test_a_run_that_stays_with_one_replica_asks_redis_three_times_a_step(
-    replicas: tuple[Replica, Replica], redis_server: RedisServer
+    replicas: tuple[World, World], redis_server: RedisServer
 ):
-    async def step(replica: Replica) -> None:
+    async def step(replica: World) -> None:
         selection = await replica.select(3)
         ids = (await replica.opened()).dataset.ids
         told = [outcome(ids[task]) for task in selection.tasks]

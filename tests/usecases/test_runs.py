@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bots_service.access import Caller
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.engine import open_runs as open_run_module
 from bots_service.dataset_builder import DatasetHeader
-from bots_service.replay import superfluous
+from bots_service.engine import open_runs as open_run_module
 from bots_service.errors import (
     InvalidSettingsError,
     KeyReusedError,
@@ -22,11 +22,9 @@ from bots_service.errors import (
 )
 from bots_service.keys import Scope
 from bots_service.records import IdempotencyKey, RunPut, SnapshotRow
+from bots_service.replay import superfluous
 from bots_service.retention import NEWEST_SNAPSHOTS
-from bots_service.access import Caller
-from bots_service.runs import ForkFrom
-from bots_service.runs import ChangeRunResult
-from bots_service.runs import PutRunResult
+from bots_service.runs import ChangeRunResult, ForkFrom, PutRunResult
 from tests.usecases.ports import Port
 from tests.usecases.world import POOL, World, block, never, outcome, stream
 

@@ -6,13 +6,17 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import betabinom
 
+from bots_service.core.arrays import frozen
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName, settings_from
 from bots_service.core.state import fresh_state
+from bots_service.core.task_ids import TaskIds
 from bots_service.dataset_builder import DatasetHeader
 from bots_service.errors import (
     InvalidSelectionError,
@@ -21,25 +25,24 @@ from bots_service.errors import (
     StaleEpochError,
     UnknownRunError,
 )
-from bots_service.records import IdempotencyKey, Selection, TaskBlock
-from bots_service.storage.memory import MemoryLeases
-from bots_service.usecases import select_tasks as module
+from bots_service.insight import IDS_PER_LEASE, Insight, LeaseGroup, grouped
 from bots_service.outcomes import Outcome
-from bots_service.selections import QUICK_NUMBERS, is_quick
-from bots_service.selections import Origin, read_id, write_id
+from bots_service.records import (
+    DatasetFacts,
+    DatasetRow,
+    IdempotencyKey,
+    LeaseTtls,
+    OpenDataset,
+    RunRow,
+    Selection,
+    TaskBlock,
+)
+from bots_service.retention import LEASE_S
+from bots_service.selections import QUICK_NUMBERS, Origin, is_quick, read_id, write_id
+from bots_service.storage.live import Look, Previous, ProcessLive
 from tests.core.journals import pool_of, replay, report_of
 from tests.core.pools import beta_parameters
-from tests.usecases.ports import Port
-from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
-
-
-class Clock:
-    """Seconds that pass when told to."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.usecases.world import POOL, TASKS, Later, World, block, meanwhile, never, outcome, stream
 
 
 async def in_flight(world: World) -> int:
@@ -112,7 +115,7 @@ async def test_a_draw_in_a_thread_is_the_same_draw(world: World, monkeypatch: py
         await world.put_run(run, strategy=strategy)
         await world.report(outcome("t1"), outcome("t2", 16), run=run)
     quick = await world.select(5)
-    monkeypatch.setattr(module, "QUICK_NUMBERS", 0)
+    monkeypatch.setattr("bots_service.selections.QUICK_NUMBERS", 0)
     slow = await world.select(5, run="again")
     for name in ("tasks", "draws", "means", "effective"):
         np.testing.assert_array_equal(getattr(quick, name), getattr(slow, name))
@@ -191,36 +194,34 @@ async def test_a_lease_ends_with_the_report_of_its_task_aborted_ones_too(world: 
 
 
 async def test_a_lease_ends_with_its_time(world: World):
-    clock = Clock()
-    world = world.beside(leases=lambda _: MemoryLeases(clock=clock))
+    clock = Later()
+    world = world.beside(ProcessLive(is_exact=True, clock=clock))
     await world.runs.change_settings(POOL, "default", {"lease_seconds": 10}, None)
     await world.select(4)
-    clock.now += 9.9
+    clock.later_s = 9.0
     assert await in_flight(world) == 4
     await world.select(3)
-    clock.now += 0.2
+    clock.later_s = 10.2
     assert await in_flight(world) == 3
 
 
 async def test_a_rewind_ends_the_leases_of_draws_before_it_and_not_of_those_after(world: World):
     await world.report(outcome("t1"))
-    drawn = asyncio.Event()
+    drawn, work = asyncio.Event(), world.runs._work_of(await world.row())
 
-    class Slow(Port):
-        async def acquire(self, run, selection, ticket, **terms):
-            drawn.set()
-            await asyncio.sleep(0.02)
-            return await self.real.acquire(run, selection, ticket, **terms)
+    async def until_the_rewind_waits() -> None:
+        drawn.set()
+        while not work.selecting._waiters:  # type: ignore[attr-defined]
+            await asyncio.sleep(0.001)
+        later.append(asyncio.create_task(world.select(7)))
 
-    world = world.beside(leases=Slow)
+    later: list[asyncio.Task[Selection]] = []
     await world.select(3)
-    drawn.clear()
+    meanwhile(world.use.live, "lease", until_the_rewind_waits)
     before = asyncio.create_task(world.select(5))
     await drawn.wait()
     rewinding = asyncio.create_task(world.rewind(0))
-    await asyncio.sleep(0)
-    after = asyncio.create_task(world.select(7))
-    assert [(await before).epoch, (await rewinding).epoch, (await after).epoch] == [0, 1, 1]
+    assert [(await before).epoch, (await rewinding).epoch, (await later[0]).epoch] == [0, 1, 1]
     assert await in_flight(world) == 7
 
 
@@ -322,23 +323,23 @@ async def test_a_selection_goes_on_for_a_while_where_others_keep_taking_then_is_
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
     taken: list[np.ndarray] = []
+    lease = world.use.live.lease
 
-    class Contested(Port):
-        async def acquire(self, run, selection, ticket, **terms):
-            """Another replica leases the same tasks just before."""
-            if len(taken) < rivals and not ticket.local:
-                taken.append(selection.tasks)
-                await self.real.acquire(run, selection, ticket, **{**terms, "key": None})
-            return await self.real.acquire(run, selection, ticket, **terms)
+    async def contested(run: RunRow, selection: Selection, look: Look, **terms: Any) -> Previous | bool:
+        """Another replica leases the same tasks just before."""
+        if len(taken) < rivals and not look.local:
+            taken.append(selection.tasks)
+            await lease(run, selection, look, **{**terms, "key": None})
+        return await lease(run, selection, look, **terms)
 
-    world = world.beside(leases=Contested)
+    monkeypatch.setattr(world.use.live, "lease", contested)
     rivals = 30  # 12 draws were too few once, where reports kept coming and Redis was wiped ten times a second
     selection = await world.select(1)
     assert not set(selection.tasks.tolist()) & set(np.concatenate(taken).tolist())
     assert not selection.degraded
     taken.clear()
     rivals = TASKS
-    monkeypatch.setattr(module, "PATIENCE_S", 0.05)
+    monkeypatch.setattr("bots_service.runs.PATIENCE_S", 0.05)
     selection = await world.select(1)
     assert selection.degraded
     assert 1 < len(taken) < TASKS
@@ -349,8 +350,8 @@ async def test_a_selection_goes_on_for_a_while_where_others_keep_taking_then_is_
 async def test_a_selection_that_waited_while_tasks_were_appended_knows_them(world: World, belief: str):
     await world.put_run("default", belief=belief)
     await world.state()
-    live = world.use.live((await world.row()).id)
-    async with live.selecting:
+    work = world.runs._work_of(await world.row())
+    async with work.selecting:
         waiting = asyncio.create_task(world.select(44, exclude=()))
         await asyncio.sleep(0)
         grown = block(40, 4)
@@ -381,7 +382,7 @@ async def test_a_wish_is_the_same_under_its_key_and_in_a_thread(world: World, mo
     await world.put_run("again")
     first, again = await wish(world, key="k", want_effective=2), await wish(world, key="k", want_effective=2)
     assert (first.id, first.tasks.tolist()) == (again.id, again.tasks.tolist())
-    monkeypatch.setattr(module, "QUICK_NUMBERS", 0)
+    monkeypatch.setattr("bots_service.selections.QUICK_NUMBERS", 0)
     assert (await wish(world, want_effective=2, run="again")).tasks.tolist() == first.tasks.tolist()
 
 
@@ -405,3 +406,73 @@ async def test_repeatable_tasks_are_never_leased_and_count_as_usual(empty: World
     receipt = await empty.report(*(outcome(task, 4) for task in ("a", "a", "b")), selection_id=first.id)
     assert (receipt.tally.reported, receipt.tally.rollouts) == (2, 48.0)
     await empty.assert_is_a_replay()
+
+
+# --- tasks in flight -------------------------------------------------------------------------------------------------
+
+NOW = 1_700_000_000.0
+SIZE = 30
+DATASET = OpenDataset(
+    DatasetRow(1, POOL, 1, 0, 0.0, DatasetFacts("", (), (), (), SIZE, 1, {}, "")),
+    TaskIds.of(f"t{task}" for task in range(SIZE)),
+    Pool(np.empty((1, 0)), np.zeros(SIZE, np.int32)),
+)
+
+
+async def leased(world: World, limit: int = 100, run: str = "default") -> tuple[int, list[LeaseGroup]]:
+    return await Insight(world.runs, clock=lambda: NOW).leases(POOL, run, limit)
+
+
+@given(st.dictionaries(st.integers(0, SIZE - 1), st.sampled_from([0.5, 30.0, 1800.0, 3600.0])), st.integers(1, 5))
+def test_tasks_are_grouped_by_when_their_leases_end(ends: dict[int, float], limit: int):
+    tasks = sorted(ends)
+    ttls = LeaseTtls(frozen(np.array(tasks, np.int32)), frozen(np.array([ends[task] for task in tasks], float)))
+    expected = []
+    for left_s in sorted(set(ends.values())):
+        together = [task for task in tasks if ends[task] == left_s]
+        expected.append(LeaseGroup(NOW + left_s, len(together), [f"t{task}" for task in together[:IDS_PER_LEASE]]))
+    assert grouped(ttls, DATASET, NOW, limit) == expected[:limit]
+
+
+async def test_the_tasks_of_a_selection_are_in_flight_until_its_lease_ends_or_they_are_reported(world: World):
+    assert await leased(world) == (0, [])
+    await world.put_run("slow", lease_seconds=7200)
+    first, second = await world.select(7), await world.select(3)
+    await world.select(2, "slow")
+
+    count, groups = await leased(world)
+    assert (count, [group.tasks for group in groups]) == (10, [7, 3])
+    chosen = [sorted(selection.tasks.tolist()) for selection in (first, second)]
+    assert [group.first for group in groups] == [[f"t{task}" for task in tasks[:IDS_PER_LEASE]] for tasks in chosen]
+    assert [group.expires_at for group in groups] == pytest.approx([NOW + LEASE_S] * 2, abs=60)
+    assert groups[0].expires_at < groups[1].expires_at
+    count, groups = await leased(world, 1)
+    assert (count, [group.tasks for group in groups]) == (10, [7])
+    _, (slow,) = await leased(world, run="slow")
+    assert slow.expires_at == pytest.approx(NOW + 7200, abs=60)
+
+    await world.report(*(outcome(f"t{task}") for task in first.tasks))
+    assert [group.tasks for group in (await leased(world))[1]] == [3]
+
+
+async def test_what_another_replica_leased_is_told_here(replicas: tuple[World, World]):
+    one, other = replicas
+    await leased(other)
+    await one.use.datasets.append(POOL, stream(block(40, 2)), never)
+    await one.use.datasets.retire(POOL, [f"t{task}" for task in range(40)], None)
+    await one.select(2)
+
+    count, (group,) = await leased(other)
+
+    assert (count, group.tasks, group.first) == (2, 2, ["t40", "t41"])
+    assert group.expires_at == pytest.approx(NOW + LEASE_S, abs=60)
+
+
+async def test_a_run_that_another_replica_replaced_has_its_new_leases_only(replicas: tuple[World, World]):
+    one, other = replicas
+    await one.select(3)
+    assert (await leased(other))[0] == 3
+    await one.put_run("default", lease_seconds=600)
+    assert await leased(other) == (0, [])
+    with pytest.raises(UnknownRunError):
+        await leased(other, run="none")

@@ -15,7 +15,6 @@ from bots_service.engine import open_runs
 from bots_service.errors import InvalidSelectionError, InvalidTasksError, PoolTooSmallError, UnknownDatasetError
 from bots_service.records import IdempotencyKey, PredictionBlock, Subset
 from bots_service.selections import is_quick
-from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, block, never, outcome, stream
 
 
@@ -127,20 +126,20 @@ async def test_a_subset_of_the_whole_dataset_is_the_dataset(world: World):
     name = await made(world, range(40))
     await world.select(1, subset=name)
     opened = await world.opened()
-    assert (await world.parts.open_runs.within(opened, name)).dataset.pool is opened.dataset.pool
+    assert (await world.use.datasets.within(opened, name)).dataset.pool is opened.dataset.pool
 
 
 async def test_a_subset_that_two_select_in_at_once_is_read_once(world: World):
     name = await made(world, range(10))
     opened = await world.opened()
-    both = await asyncio.gather(*(world.parts.open_runs.within(opened, name) for _ in range(2)))
+    both = await asyncio.gather(*(world.use.datasets.within(opened, name) for _ in range(2)))
     assert both[0].dataset.pool is both[1].dataset.pool
 
 
 async def test_a_retry_gets_the_first_answer(world: World):
     key = IdempotencyKey("k", "print", "scope")
     subset = await make(world, [1, 2], key)
-    kept = await world.use.answers.find("scope", "k", Subset)
+    kept = await world.use.store.answers.find("scope", "k", Subset)
     assert kept is not None
     assert kept.result == subset
 
@@ -149,11 +148,11 @@ async def test_a_draw_in_a_subset_is_as_quick_as_one_in_the_whole_pool(world: Wo
     name = await made(world, range(0, 40, 2))
     wish, state = SelectRequest(POOL, 4, subset=name), await world.state()
     await world.select(4, subset=name)
-    run = await world.parts.open_runs.within(await world.opened(), name)
+    run = await world.use.datasets.within(await world.opened(), name)
     assert is_quick(wish, state, run.dataset.pool, np.empty(0, np.int32))
 
 
-async def test_a_subset_made_here_is_known_there(replicas: tuple[Replica, Replica]):
+async def test_a_subset_made_here_is_known_there(replicas: tuple[World, World]):
     here, there = replicas
     await there.select(1)
     await here.use.datasets.append(POOL, stream(block(40, 4)), never)

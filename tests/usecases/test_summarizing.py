@@ -6,17 +6,24 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
+from bots_service.access import Caller
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary.verdict import RUNNING_S
-from bots_service.overview import ENTRIES_AT_ONCE, SETTLES_S, RunCourses
-from bots_service.overview import CompareWithUniform
 from bots_service.errors import StorageUnavailableError
+from bots_service.overview import (
+    ENTRIES_AT_ONCE,
+    SETTLES_S,
+    CompareWithUniform,
+    OverviewPage,
+    OverviewQuery,
+    RunCourses,
+    SummarizeRuns,
+    SummedRun,
+)
 from bots_service.records import WantedCourse
+from bots_service.runs import ForkFrom
 from bots_service.storage.sql.runs import settings_text
 from bots_service.storage.sql.tables import journal, judgements, receipts, runs
-from bots_service.access import Caller
-from bots_service.runs import ForkFrom
-from bots_service.overview import OverviewPage, OverviewQuery, SummarizeRuns, SummedRun
 from tests.sizes import size
 from tests.usecases.ports import Outage, Port
 from tests.usecases.world import POOL, World, outcome
@@ -67,7 +74,7 @@ class Summarizing:
             clock=self.clock,
             now=self.now,
         )
-        self.use = SummarizeRuns(world.use.store.datasets, self.courses, world.parts.leases, world.use.judging, self.now)
+        self.use = SummarizeRuns(world.use.store.datasets, self.courses, world.use.live, world.use.judging, self.now)
         self.now.time, self.cannot_repair = 1e10, False
 
     async def repair(self, dataset: str, run: str) -> None:
@@ -158,7 +165,7 @@ async def test_an_outlook_that_comes_after_its_step_is_found_for_a_while(watched
     found = (await summarizing.one()).gain
     assert found is not None
     assert (found.source, found.factor) == ("estimated", None)
-    await watched.use.observe_runs.once()
+    await watched.observe.once()
     (look,) = await watched.use.insight.outlooks(POOL, "default", 10)
     later = (await summarizing.one()).gain
     assert later is not None

@@ -12,10 +12,9 @@ from bots_service.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from bots_service.records import LoggedEntry
-from bots_service.records import NewEntry, Selection
-from bots_service.runs import ForkFrom
 from bots_service.outcomes import Outcome
+from bots_service.records import LoggedEntry, NewEntry, Selection
+from bots_service.runs import ForkFrom
 from tests.usecases.moving import exported
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
 
