@@ -697,6 +697,9 @@ class Runs:
         """Return the run as this process knows it; another replica may have changed, replaced or deleted it."""
         dataset = await self.datasets.open(dataset_name)
         key = (dataset.row.id, run_name)
+        known = self._rows.get(key)
+        if known is not None and known.head == 0 and known.predictions != dataset.row.facts.prediction_keys:
+            del self._rows[key]  # new predictions replace the runs whose journal is empty
         while key not in self._rows:
             invalidations = self._invalidations
             row = await self.store.runs.get(*key)

@@ -101,7 +101,7 @@ async def test_a_fork_keeps_what_its_run_knows(world: World):
 
 async def test_what_a_run_believes_of_tried_tasks_becomes_predictions(world: World):
     await world.report(outcome("t0", 16.0), outcome("t1", 0.0))
-    await world.runs.put_predictions(POOL, "default", "first", None, None)
+    await world.runs.put_predictions(POOL, "default", "first", None, never)
     await world.put_run("next")
     pool, state = (await world.opened("next")).dataset.pool, await world.state()
     rates = pool.predictions[pool.profile_of, 0]
@@ -111,7 +111,7 @@ async def test_what_a_run_believes_of_tried_tasks_becomes_predictions(world: Wor
     np.testing.assert_array_equal(rates[:2], np.rint(means * 16) / 16)
     await world.put_run("untried")
     with pytest.raises(InvalidTasksError):
-        await world.runs.put_predictions(POOL, "untried", "nothing", None, None)
+        await world.runs.put_predictions(POOL, "untried", "nothing", None, never)
 
 
 async def test_appended_and_retired_tasks_change_nothing_of_what_is_known(world: World):
@@ -174,14 +174,13 @@ async def test_of_two_changes_at_once_one_is_refused(world: World):
 
 
 async def test_views_of_a_dataset_are_few_and_counted(world: World):
-    open_datasets = world.use.datasets
     for number in range(9):
         await predict(world, "probe", {"t1": 0.5, "t2": number / 16})
         await world.put_run(f"r{number}")
         await world.report(outcome("t1"), run=f"r{number}")
     for number in range(9):
         await world.opened(f"r{number}")
-    dataset = await open_datasets(POOL)
+    dataset = await world.use.datasets.open(POOL)
     assert len(dataset.views) == 8
     assert dataset.nbytes > max(view.nbytes for view in dataset.views.values())
 
