@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,19 +12,16 @@ from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Distributions
 from bots_service.dataset_builder import DatasetHeader
 from bots_service.errors import (
+    BusyError,
     DatasetExistsError,
     InvalidOutcomesError,
     InvalidTasksError,
-    StorageUnavailableError,
+    PoolTooSmallError,
     TaskExistsError,
     UnknownDatasetError,
 )
 from bots_service.records import CreateDatasetResult, IdempotencyKey, TaskBlock
-from bots_service.storage.sql.datasets import SqlDatasets
-from bots_service.usecases.append_tasks import AppendTasks
-from bots_service.usecases.import_dataset import ImportDataset
-from tests.usecases.ports import Port
-from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
+from tests.usecases.world import HEADER, POOL, World, block, meanwhile, never, outage, outcome, stream
 
 
 def cut(whole: TaskBlock, *ends: int) -> list[TaskBlock]:
@@ -58,49 +54,30 @@ def hidden(world: World) -> int:
     return int(count + stages)
 
 
-class UndroppableStages(SqlDatasets):
-    """SQL that goes away just before a stage is dropped."""
-
-    async def drop_stage(self, stage: int) -> None:
-        raise StorageUnavailableError(f"stage {stage} can't be dropped")
-
-
-def undroppable(world: World) -> tuple[ImportDataset, AppendTasks]:
-    """Return the uploads of a service that can't drop a stage."""
-    datasets = UndroppableStages(world.database)
-    return replace(world.use.import_dataset, datasets=datasets), replace(world.use.append_tasks, datasets=datasets)
-
-
-async def test_an_upload_is_refused_with_its_own_error_where_its_stage_can_not_be_dropped(world: World):
-    import_dataset, append_tasks = undroppable(world)
-    wrong = changed(block(50, 3), 1, rate=2.0)
-    with pytest.raises(InvalidTasksError, match="invalid tasks"):
-        await import_dataset("other", HEADER, stream(wrong), never)
-    with pytest.raises(InvalidTasksError, match="invalid tasks"):
-        await append_tasks(POOL, stream(wrong), never)
-
-
-async def test_an_upload_that_is_done_counts_where_its_stage_can_not_be_dropped(world: World):
-    import_dataset, append_tasks = undroppable(world)
-    assert await import_dataset(POOL, HEADER, stream(block()), never) == ((await world.opened()).dataset.row, False)
-    assert (await import_dataset("other", HEADER, stream(block(0, 3)), never))[1]
-    assert (await append_tasks("other", stream(block(3, 2)), never)).row.live == 5
-
-
-async def test_an_upload_whose_caller_gives_up_ends_as_given_up_where_its_stage_can_not_be_dropped(world: World):
-    import_dataset, _ = undroppable(world)
+async def test_an_upload_ends_as_it_would_where_its_stage_can_not_be_dropped(world: World):
+    wrong, datasets, arrived = changed(block(50, 3), 1, rate=2.0), world.use.datasets, asyncio.Event()
 
     async def endless() -> AsyncIterator[TaskBlock]:
         yield block()
         arrived.set()
         await asyncio.Event().wait()
 
-    arrived = asyncio.Event()
-    upload = asyncio.create_task(import_dataset("other", HEADER, endless(), never))
-    await arrived.wait()
-    upload.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await upload
+    with outage(world.use.store.datasets, "drop_stage"):
+        for refused in (
+            datasets.create("other", HEADER, stream(wrong), never),
+            datasets.append(POOL, stream(wrong), never),
+        ):
+            with pytest.raises(InvalidTasksError, match="invalid tasks"):
+                await refused
+        row = (await world.opened()).dataset.row
+        assert await datasets.create(POOL, HEADER, stream(block()), never) == (row, False)
+        assert (await datasets.create("other", HEADER, stream(block(0, 3)), never)).created
+        assert (await datasets.append("other", stream(block(3, 2)), never)).row.live == 5
+        upload = asyncio.create_task(datasets.create("given up", HEADER, endless(), never))
+        await arrived.wait()
+        upload.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await upload
 
 
 async def test_the_digest_knows_the_content_and_not_its_blocks(empty: World):
@@ -300,23 +277,95 @@ async def test_appended_ids_must_be_new(world: World):
 
 
 async def test_a_dataset_that_changes_while_it_is_loaded_is_loaded_again(world: World):
+    cold = world.beside()
 
-    class Slow(Port):
-        async def retired(self, dataset_id):
-            found = await self.real.retired(dataset_id)
-            if len(changes):
-                await changes.pop()
-            return found
+    async def appended() -> None:
+        await world.use.datasets.append(POOL, stream(block(40, 2)), never)
+        cold.use.datasets.invalidate(POOL)
 
-    cold = world.beside(datasets=Slow)
-    open_datasets = cold.use.datasets
-
-    async def meanwhile():
-        row, _ = await world.use.datasets.append(POOL, stream(block(40, 2)), never)
-        open_datasets.invalidate(row.name)
-
-    changes = [meanwhile()]
+    meanwhile(cold.use.store.datasets, "retired", appended, after=True)
     assert len((await cold.opened()).dataset.ids) == 42
+
+
+async def test_an_append_that_is_overtaken_while_it_reads_the_dataset_is_refused_as_busy(world: World):
+    other = world.beside()
+    await other.opened()
+    overtake = world.use.datasets.append(POOL, stream(block(40, 2)), never)
+    meanwhile(other.use.store.datasets, "get", lambda: overtake, after=True)
+    with pytest.raises(BusyError):
+        await other.use.datasets.append(POOL, stream(block(40, 2)), never)
+    assert hidden(world) == 0
+    assert (await other.opened()).dataset.row.live == 42
+    row, _ = await other.use.datasets.append(POOL, stream(block(50, 1)), never)
+    assert row.live == 43
+
+
+async def test_changes_at_once_give_one_change_and_refusals_and_later_ones_start_from_it(world: World):
+    begun, changed = asyncio.Semaphore(0), asyncio.Event()
+
+    async def once_changed(tasks: TaskBlock) -> AsyncIterator[TaskBlock]:
+        begun.release()
+        await changed.wait()
+        yield tasks
+
+    datasets = world.use.datasets
+    appends = [asyncio.create_task(datasets.append(POOL, once_changed(block(at, 1)), never)) for at in (40, 50)]
+    for _ in appends:
+        await begun.acquire()
+    await datasets.retire(POOL, ["t3"], None)
+    changed.set()
+    done = await asyncio.gather(*appends, return_exceptions=True)
+    assert [type(one) for one in done] == [BusyError, BusyError]
+    assert hidden(world) == 0
+    assert (await world.opened()).dataset.row.version == 2
+    other = world.beside()
+    await other.use.datasets.retire(POOL, ["t4"], None)
+    row, _ = await datasets.append(POOL, stream(block(60, 1)), never)
+    assert row.version == 4
+    assert (await other.use.datasets.retire(POOL, ["t5"], None)).version == 5
+
+
+# --- retire and restore ----------------------------------------------------------------------------------------------
+
+
+async def test_retired_tasks_are_not_selected_but_can_be_reported(world: World):
+    row = await world.use.datasets.retire(POOL, ["t3", "t5", "t3"], None)
+    assert (row.live, row.retired) == (38, 2)
+    row = await world.use.datasets.retire(POOL, ["t5", "t0"], None)
+    assert (row.live, row.retired, row.version) == (37, 3, 3)
+    for one in (world, world.beside()):
+        with pytest.raises(PoolTooSmallError):
+            await one.select(38)
+        assert not {0, 3, 5} & set((await one.select(37)).tasks.tolist())
+    assert (await world.report(outcome("t3"))).tally.reported == 1
+    with pytest.raises(InvalidTasksError) as refused:
+        await world.use.datasets.retire(POOL, ["t1", "x"], None)
+    assert [flaw.where for flaw in refused.value.flaws] == [("ids", 1)]
+
+
+async def test_restored_tasks_are_selected_again_with_what_is_known_of_them(world: World):
+    await world.report(outcome("t3"))
+    await world.use.datasets.retire(POOL, ["t3", "t5", "t0"], None)
+    row = await world.use.datasets.restore(POOL, ["t5", "t3", "t3", "t1"], None)
+    assert (row.live, row.retired, row.version) == (39, 1, 3)
+    for one in (world, world.beside()):
+        selection = await one.select(39)
+        assert set(selection.tasks.tolist()) == set(range(40)) - {0}
+        assert (await one.state()).attempts.of(np.array([3], np.int32)).visits.tolist() == [1]
+        await one.runs.rewind(POOL, "default", 1, None)  # ends the leases
+    with pytest.raises(InvalidTasksError) as refused:
+        await world.use.datasets.restore(POOL, ["t0", "x"], None)
+    assert [flaw.where for flaw in refused.value.flaws] == [("ids", 1)]
+    assert (await world.opened()).dataset.pool.retired.tolist() == [0]
+
+
+async def test_a_run_that_walks_passes_selects_a_restored_task_again(world: World):
+    await world.put_run("passes", belief="tracker", strategy="pass")
+    await world.use.datasets.retire(POOL, ["t3"], None)
+    before = set((await world.select(20, "passes")).tasks.tolist())
+    await world.use.datasets.restore(POOL, ["t3"], None)
+    after = (await world.select(20, "passes")).tasks.tolist()
+    assert before | set(after) == set(range(40))
 
 
 # --- delete ----------------------------------------------------------------------------------------------------------
