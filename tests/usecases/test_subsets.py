@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.pool import Pool
-from bots_service.engine import open_runs
 from bots_service.errors import InvalidSelectionError, InvalidTasksError, PoolTooSmallError, UnknownDatasetError
 from bots_service.records import IdempotencyKey, PredictionBlock, Subset
 from bots_service.selections import is_quick
@@ -113,7 +112,7 @@ async def test_a_run_that_knows_predictions_selects_in_a_subset(world: World):
 
 
 async def test_more_subsets_than_are_kept_open_are_selected_in(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(open_runs, "SUBSET_TASKS", 3 * 40)
+    monkeypatch.setattr("bots_service.datasets.SUBSET_TASKS", 3 * 40)
     names = [await made(world, range(first, first + 2)) for first in range(0, 38, 2)]
     for name in [*names, *names]:
         first = 2 * names.index(name)
