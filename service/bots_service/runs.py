@@ -580,7 +580,7 @@ class Runs:
         """
         row, pool = run.row, run.dataset.pool
         head = locked_head(connection, row)
-        if head.dataset_version != run.dataset.row.version or head.seq - state.seq > TAIL or head.seq < state.seq:
+        if head.dataset_version != run.dataset.row.version or state.seq < max(head.pruned, head.seq - TAIL):
             raise _OutdatedError
         for entry in entries_between(connection, row.id, state.seq, head.seq, TAIL) if head.seq > state.seq else ():
             if is_start(entry.body) or entry.profiles > pool.profiles or largest_task(entry) >= len(pool):
