@@ -2,7 +2,6 @@
 
 import hashlib
 import hmac
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,12 +11,9 @@ from bots_service.access import (
     ANYBODY,
     OPERATOR,
     REFRESH_S,
-    Authenticate,
+    Access,
     Caller,
-    CreateKey,
-    KnownKeys,
     NewKey,
-    RevokeKey,
     digest_of,
 )
 from bots_service.errors import (
@@ -46,27 +42,19 @@ class CountedKeys(SqlKeys):
         return await super().in_use()
 
 
-@dataclass
-class Clock:
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Process:
-    """What one process knows of the keys in a world's database."""
+class Process(Access):
+    """What one process knows of the keys in a world's database, at a time that a test sets."""
 
     def __init__(self, world: World, *, admin_key: str | None = None, every_s: float = 3600.0) -> None:
-        self.clock = Clock()
-        self.keys = CountedKeys(world.database, clock=self.clock)
-        self.known = KnownKeys(self.keys, every_s=every_s, clock=self.clock)
+        self.now, self.keys = 1000.0, CountedKeys(world.database, clock=self.time)
         digest = None if admin_key is None else digest_of(admin_key)
-        self.authenticate = Authenticate(self.known, digest, self.clock)
-        self.revoke = RevokeKey(self.keys, self.known)
+        super().__init__(self.keys, digest, every_s=every_s, monotonic=self.time, clock=self.time)
+
+    def time(self) -> float:
+        return self.now
 
     async def make(self, wish: NewKey, *, by_anybody: bool = False) -> tuple[KeyRow, str]:
-        return await CreateKey(self.keys, self.known, self.clock)(wish, None, by_anybody=by_anybody)
+        return await self.create(wish, None, by_anybody=by_anybody)
 
     async def refuses(self, key: str | None) -> bool:
         try:
@@ -80,7 +68,7 @@ class Process:
 async def open_service(empty: World) -> Process:
     """A process over a database without keys."""
     process = Process(empty)
-    await process.known.load()
+    await process.load()
     return process
 
 
@@ -94,7 +82,7 @@ async def process(open_service: Process) -> Process:
 async def test_nobody_is_let_in_before_it_is_known_whether_there_are_keys(empty):
     process = Process(empty)
 
-    assert not process.authenticate.is_open
+    assert not process.is_open
     assert await process.refuses(None)
     assert process.keys.looks == 0
 
@@ -115,13 +103,13 @@ async def test_the_first_key_must_be_able_to_make_others_for_ever(open_service, 
         await open_service.make(NewKey(**facts), by_anybody=True)
 
     assert empty.sql("SELECT count(*) FROM api_keys") == [(0,)]
-    assert open_service.authenticate.is_open
+    assert open_service.is_open
 
 
 async def test_the_first_key_closes_the_service_at_once(open_service):
     row, key = await open_service.make(ADMIN, by_anybody=True)
 
-    assert not open_service.authenticate.is_open
+    assert not open_service.is_open
     assert await open_service.refuses(None)
     caller = await open_service.authenticate(key)
     assert caller == Caller(row.id, frozenset({Scope.ADMIN}), ("*",), ADMIN.name, None)
@@ -179,7 +167,7 @@ async def test_a_key_that_is_not_quite_right_is_refused(process):
 async def test_a_malformed_key_costs_no_look_into_sql(process):
     looks = process.keys.looks
     for key in (None, "", "nonsense", "bots_1_2", NOBODYS + "0", NOBODYS[:-1] + "g"):
-        process.clock.now += 10
+        process.now += 10
         assert await process.refuses(key)
 
     assert process.keys.looks == looks
@@ -188,7 +176,7 @@ async def test_a_malformed_key_costs_no_look_into_sql(process):
 async def test_unknown_ids_cost_one_look_a_second(process):
     looks = process.keys.looks
     for tenths in range(30):
-        process.clock.now = 2000.0 + tenths * 0.125
+        process.now = 2000.0 + tenths * 0.125
         assert await process.refuses(f"bots_{tenths:016x}_{'0' * 64}")
 
     assert process.keys.looks - looks == 4  # at 0, 1, 2 and 3 s
@@ -213,9 +201,9 @@ async def test_every_answer_compares_in_constant_time(process, monkeypatch):
 
 async def test_a_key_expires_to_the_second(process):
     _, key = await process.make(NewKey("brief", READER.scopes, READER.datasets, expires_in_s=60.0))
-    process.clock.now += 59.5
+    process.now += 59.5
     assert not await process.refuses(key)
-    process.clock.now += 0.5
+    process.now += 0.5
     assert await process.refuses(key)
 
 
@@ -229,8 +217,8 @@ async def test_a_revoked_key_is_refused_at_once_and_revoking_all_opens_nothing(p
     assert await process.refuses(key)
     assert await process.refuses(None)
     later = Process(empty)
-    await later.known.load()
-    assert not later.authenticate.is_open
+    await later.load()
+    assert not later.is_open
     assert await later.refuses(key)
     with pytest.raises(UnknownApiKeyError, match="no key"):
         await process.revoke("f" * 16, None)
@@ -238,7 +226,7 @@ async def test_a_revoked_key_is_refused_at_once_and_revoking_all_opens_nothing(p
 
 async def test_a_key_made_elsewhere_works_at_once(process, empty):
     elsewhere = Process(empty)
-    await elsewhere.known.load()
+    await elsewhere.load()
 
     row, key = await elsewhere.make(READER)
 
@@ -248,14 +236,14 @@ async def test_a_key_made_elsewhere_works_at_once(process, empty):
 async def test_a_key_revoked_elsewhere_is_refused_within_five_seconds(process, empty):
     _, key = await process.make(READER)
     replica = empty.beside()
-    async with replica.use.known_keys.in_background():
-        caller = await replica.use.authenticate(key)
+    async with replica.use.access.in_background():
+        caller = await replica.use.access.authenticate(key)
         assert caller.key is not None
         await process.revoke(caller.key, None)
 
         async def is_refused() -> bool:
             try:
-                await replica.use.authenticate(key)
+                await replica.use.access.authenticate(key)
             except UnauthenticatedError:
                 return True
             return False
@@ -266,12 +254,12 @@ async def test_a_key_revoked_elsewhere_is_refused_within_five_seconds(process, e
 
 async def test_the_first_key_made_elsewhere_closes_this_process_too(open_service, empty):
     replica = Process(empty, every_s=0.01)
-    async with replica.known.in_background():
-        assert replica.authenticate.is_open
+    async with replica.in_background():
+        assert replica.is_open
         await open_service.make(ADMIN, by_anybody=True)
 
         async def is_closed() -> bool:
-            return not replica.authenticate.is_open
+            return not replica.is_open
 
         await until(is_closed)
 
@@ -280,7 +268,7 @@ async def test_while_sql_is_away_the_last_known_keys_go_on(process, empty):
     row, key = await process.make(READER)
     replica = Process(empty, every_s=0.001)
     with capture_logs() as said:
-        async with replica.known.in_background():
+        async with replica.in_background():
             await empty.database.close()
             looks = replica.keys.looks
 
@@ -293,20 +281,20 @@ async def test_while_sql_is_away_the_last_known_keys_go_on(process, empty):
             assert await replica.refuses(None)
     assert [line["event"] for line in said] == ["keys_not_refreshed"]
     with pytest.raises(StorageUnavailableError):
-        async with replica.known.in_background():
+        async with replica.in_background():
             pass
 
 
 async def test_the_operators_key_opens_everything_and_closes_the_service(empty):
     process = Process(empty, admin_key="operator's own key")
-    await process.known.load()
+    await process.load()
 
-    assert not process.authenticate.is_open
+    assert not process.is_open
     assert await process.authenticate("operator's own key") == OPERATOR
     assert await process.refuses(None)
     assert await process.refuses("operator's own kex")
-    assert process.authenticate.is_operators("operator's own key")
-    assert not process.authenticate.is_operators("operator's own kex")
+    assert process.is_operators("operator's own key")
+    assert not process.is_operators("operator's own kex")
     row, key = await process.make(READER)
     assert (await process.authenticate(key)).key == row.id
 
