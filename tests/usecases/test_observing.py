@@ -2,17 +2,19 @@
 
 import asyncio
 import math
+from itertools import pairwise
 
+import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from bots_service import observing as module
 from bots_service.core.coverage import coverage
-from bots_service.core.outlook import outlook
-from bots_service.errors import StorageUnavailableError
-from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
-from bots_service.records import KnownState
-from bots_service.usecases import observe_runs as look_at_run
-from tests.usecases.world import POOL, Later, World, outcome
+from bots_service.core.outlook import outlook, rollouts_of
+from bots_service.errors import UnknownRunError
+from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, SPACING, is_due
+from bots_service.runs import ForkFrom
+from tests.usecases.world import POOL, Clock, Later, World, meanwhile, outage, outcome
 
 
 async def test_it_shows_where_the_run_stands(watched: World):
@@ -25,7 +27,6 @@ async def test_it_shows_where_the_run_stands(watched: World):
     state, pool = await watched.state(), (await watched.opened()).dataset.pool
     assert watched.shown("step") == state.step == 2
     assert watched.shown("leased_tasks") == 5
-    assert watched.shown("unfolded_entries") == 0
     expected = outlook(state.belief, pool, 16.0)
     assert expected is not None
     assert watched.shown("uniform_effective_task_ratio") == expected.effective_task_ratio
@@ -54,7 +55,7 @@ async def test_it_looks_at_the_pool_again_only_after_something_happened(
         looks += 1
         return outlook(*arguments)
 
-    monkeypatch.setattr(look_at_run, "outlook", counted)
+    monkeypatch.setattr(module, "outlook", counted)
     for wanted in (1, 1, 2):
         if wanted > 1 or not looks:
             await watched.report(outcome("t1"))
@@ -69,19 +70,11 @@ async def test_a_run_that_is_idle_here_is_looked_at_once_a_minute(watched: World
     await watched.report(outcome("t1"))
     await observing.once()
     await watched.select(1)
-    for later_s, lacking in ((0.0, 1), (IDLE_EVERY_S / 2, 1), (IDLE_EVERY_S + 1, 3)):
+    for later_s, step in ((0.0, 2), (IDLE_EVERY_S / 2, 2), (IDLE_EVERY_S + 1, 4)):
         clock.later_s = later_s
         await other.report(outcome("t2"))
         await observing.once()
-        assert watched.shown("unfolded_entries") == lacking
-
-
-async def test_entries_that_the_newest_state_lacks_are_counted(watched: World, monkeypatch: pytest.MonkeyPatch):
-    await watched.report(outcome("t1"))
-    other = watched.beside()
-    await other.report(outcome("t2"))
-    await watched.observe.once()
-    assert watched.shown("unfolded_entries") == 1
+        assert watched.shown("step") == step
 
 
 @pytest.mark.parametrize("what", ["run", "dataset"])
@@ -93,7 +86,7 @@ async def test_a_run_that_another_replica_deleted_is_shown_no_longer(watched: Wo
     assert watched.shown("reports_total") == 1
     clock.later_s = IDLE_EVERY_S
     other = watched.beside().use
-    await (other.delete_run(POOL, "default", None) if what == "run" else other.delete_dataset(POOL, None))
+    await (other.runs.delete(POOL, "default", None) if what == "run" else other.datasets.delete(POOL, None))
     await observing.once()
     assert watched.shown("reports_total") is None
 
@@ -103,40 +96,19 @@ async def test_a_run_that_is_deleted_during_a_look_leaves_nothing(
     watched: World, monkeypatch: pytest.MonkeyPatch, moment: str
 ):
     await watched.report(outcome("t1"))
-    leases = watched.use.live
-    leased, loop = leases.leased, asyncio.get_running_loop()
-
-    async def deleted_before(run):
-        await watched.runs.delete(POOL, "default", None)
-        return await leased(run)
+    loop = asyncio.get_running_loop()
 
     def deleted_during(*arguments):
         asyncio.run_coroutine_threadsafe(watched.runs.delete(POOL, "default", None), loop).result(30)
         return outlook(*arguments)
 
     if moment.startswith("before"):
-        monkeypatch.setattr(leases, "leased", deleted_before)
+        meanwhile(watched.use.live, "leases", lambda: watched.runs.delete(POOL, "default", None))
     else:
-        monkeypatch.setattr(look_at_run, "outlook", deleted_during)
+        monkeypatch.setattr(module, "outlook", deleted_during)
     await watched.observe.once()
     samples = [sample for family in watched.registry.collect() for sample in family.samples]
     assert [sample for sample in samples if sample.labels.get("run")] == []
-
-
-async def test_what_can_not_be_seen_stays_as_it_was(watched: World, monkeypatch: pytest.MonkeyPatch):
-    await watched.report(outcome("t1"))
-    await watched.observe.once()
-
-    async def away(_):
-        raise StorageUnavailableError("gone")
-
-    await watched.report(outcome("t1"))
-    with monkeypatch.context() as without_sql:
-        without_sql.setattr(watched.use.store.journal, "head", away)
-        await watched.observe.once()
-    assert watched.shown("step") == 1
-    await watched.observe.once()  # it tries again at once
-    assert watched.shown("step") == 2
 
 
 async def test_a_pool_whose_tasks_are_all_retired_has_no_outlook(watched: World):
@@ -168,36 +140,21 @@ async def test_a_run_that_comes_back_is_shown_whole_again(watched: World):
         await watched.select(1)
 
 
-async def test_a_run_that_goes_while_another_is_looked_at_is_left_out(watched: World, monkeypatch: pytest.MonkeyPatch):
+async def test_a_run_that_goes_while_another_is_looked_at_is_left_out(watched: World):
     await watched.put_run("other")
     for run in ("default", "other"):
         await watched.report(outcome("t1"), run=run)
-    leases = watched.use.live
-    leased, looks = leases.leased, []
-
-    async def deleting(run):
-        looks.append(run.name)
-        await watched.runs.delete(POOL, "other", None)
-        return await leased(run)
-
-    monkeypatch.setattr(leases, "leased", deleting)
+    meanwhile(watched.use.live, "leases", lambda: watched.runs.delete(POOL, "other", None))
     await watched.observe.once()
-    assert looks == ["default"]
+    assert watched.shown("step") == 1
     assert watched.registry.get_sample_value("bots_reports_total", {"dataset": POOL, "run": "other"}) is None
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.mark.parametrize("took_s", [0.0, 0.5, 30.0])
 async def test_looking_takes_no_more_than_a_twentieth_of_the_time(watched: World, took_s: float):
     clock, rounds = Clock(), []
     at_work = watched.use.at_work
-    observing = ObserveRuns(watched.use.look_at_run, at_work, clock=clock)
+    observing = watched.observing(clock)
 
     def last_used() -> dict[tuple[str, str], float]:
         rounds.append(clock.now)
@@ -214,18 +171,13 @@ async def test_looking_takes_no_more_than_a_twentieth_of_the_time(watched: World
     assert rounds[1:2] == [max(rounds[0] + took_s, rounds[0] + pause_s)]
 
 
-async def test_it_goes_on_whatever_happens(watched: World, monkeypatch: pytest.MonkeyPatch):
-    parts = watched.parts
-    known = parts.catch_up.newest_or_known
-    observing = ObserveRuns(watched.use.look_at_run, parts.at_work, every_s=0.001)
-    wrong = [RuntimeError("a bug")]
+async def test_it_goes_on_whatever_happens(watched: World):
+    observing, wrong = watched.observing(every_s=0.001), ["a bug"]
 
-    async def faulty(self, run) -> KnownState:
-        if wrong:
-            raise wrong.pop()
-        return await known(run)
+    async def faulty() -> None:
+        raise RuntimeError(wrong.pop())
 
-    monkeypatch.setattr(type(parts.catch_up), "newest_or_known", faulty)
+    meanwhile(watched.runs, "newest_or_known", faulty)
     await watched.report(outcome("t1"))
     # Drawing a traceback for people takes a second, and the observer pauses for twenty times as long as it took.
     with capture_logs():
@@ -235,3 +187,130 @@ async def test_it_goes_on_whatever_happens(watched: World, monkeypatch: pytest.M
             await watched.report(outcome("t1"))
             while watched.shown("step") != 2:  # noqa: ASYNC110 - the same
                 await asyncio.sleep(0.001)
+
+
+# --- outlooks, which become a part of the run's history --------------------------------------------------------------
+
+
+async def steps(world: World, points: int = 2000, run: str = "default") -> list[int]:
+    return [one.step for one in await world.use.insight.outlooks(POOL, run, points)]
+
+
+async def test_an_outlook_is_kept_for_each_step_that_is_seen(watched: World):
+    expected = []
+    await watched.select(1)
+    for step in range(4):
+        await watched.observe.once()
+        state, pool = await watched.state(), (await watched.opened()).dataset.pool
+        assert state.step == step
+        expected.append(outlook(state.belief, pool, rollouts_of(state)))
+        await watched.report(outcome("t1", step), outcome("t2", 16 - step))
+    kept = await watched.use.insight.outlooks(POOL, "default", 2000)
+    assert [(one.seq, one.step) for one in kept] == [(step, step) for step in range(4)]
+    for one, then in zip(kept, expected, strict=True):
+        assert then is not None
+        assert one.uniform_effective_task_ratio == then.effective_task_ratio
+        np.testing.assert_array_equal(np.array(one.distribution), np.array(then.distribution, np.float32))
+
+
+async def test_a_step_is_kept_once_however_often_it_is_looked_at(watched: World):
+    for _ in range(3):
+        await watched.report(outcome("t1"), close_step=False)
+        await watched.observe.once()
+    assert watched.sql("SELECT seq, step FROM outlooks") == [(1, 0)]
+
+
+async def test_two_replicas_that_look_at_one_state_keep_one(watched: World):
+    await watched.report(outcome("t1"))
+    for world in (watched, watched.beside()):
+        await world.select(1)
+        await world.observe.once()
+    assert watched.sql("SELECT seq, step FROM outlooks") == [(1, 1)]
+
+
+async def test_a_rewind_hides_what_came_after_its_step_and_nothing_is_removed(watched: World):
+    for _ in range(3):
+        await watched.report(outcome("t1"))
+        await watched.observe.once()
+    assert await steps(watched) == [1, 2, 3]
+    await watched.rewind(1)
+    await watched.report(outcome("t1"))
+    await watched.observe.once()
+    kept = await watched.use.insight.outlooks(POOL, "default", 2000)
+    assert [(one.seq, one.step) for one in kept] == [(1, 1), (5, 2)]
+    assert watched.sql("SELECT seq FROM outlooks ORDER BY seq") == [(1,), (2,), (3,), (5,)]
+
+
+async def test_a_step_that_is_reached_anew_after_a_rewind_is_kept_anew(watched: World):
+    for _ in range(2):
+        await watched.report(outcome("t1"))
+    await watched.observe.once()
+    await watched.rewind(1)
+    await watched.report(outcome("t1"))
+    await watched.observe.once()
+    kept = await watched.use.insight.outlooks(POOL, "default", 2000)
+    assert [(one.seq, one.step) for one in kept] == [(4, 2)]
+
+
+async def test_few_points_are_the_first_the_last_and_some_between(watched: World):
+    for _ in range(7):
+        await watched.report(outcome("t1"))
+        await watched.observe.once()
+    assert [await steps(watched, points) for points in (1, 2, 3, 7)] == [[7], [1, 7], [1, 4, 7], list(range(1, 8))]
+
+
+async def test_a_forked_run_has_none_from_before_it(watched: World):
+    for _ in range(2):
+        await watched.report(outcome("t1"))
+        await watched.observe.once()
+    await watched.runs.put(POOL, "child", {}, ForkFrom("default", 2), None)
+    assert await steps(watched, run="child") == []
+    await watched.select(1, "child")
+    await watched.observe.once()
+    assert await steps(watched, run="child") == [2]
+
+
+async def test_what_could_not_be_kept_is_kept_at_the_next_look(watched: World):
+    await watched.report(outcome("t1"))
+    with outage(watched.use.store.outlooks, "keep"):
+        await watched.observe.once()
+    assert watched.shown("step") == 1
+    assert await steps(watched) == []
+    await watched.observe.once()
+    assert await steps(watched) == [1]
+
+
+async def test_outlooks_of_an_unknown_run_are_refused(watched: World):
+    with pytest.raises(UnknownRunError):
+        await watched.use.insight.outlooks(POOL, "nobody", 10)
+
+
+def test_a_long_run_keeps_fewer_and_a_young_one_or_a_rewound_one_each():
+    kept: tuple[str, int, int] | None = None
+    steps: list[int] = []
+    for step in range(20 * SPACING):
+        if is_due(("a", 0, step), kept):
+            kept = ("a", 0, step)
+            steps.append(step)
+    assert steps[: 2 * SPACING] == list(range(2 * SPACING))
+    assert all(later - earlier == earlier // SPACING for earlier, later in pairwise(steps[2 * SPACING :]))
+    assert is_due(("a", 1, steps[-1]), kept)
+    assert is_due(("b", 0, steps[-1]), kept)
+
+
+async def test_a_run_that_can_not_be_looked_at_hides_no_other(watched: World, monkeypatch: pytest.MonkeyPatch):
+    await watched.put_run("other")
+    await watched.report(outcome("t1"))
+    await watched.select(1, run="other")
+
+    def broken(belief, *arguments):
+        if belief.capability is None and not belief.own_tasks.size:
+            raise ValueError("a defect")
+        return outlook(belief, *arguments)
+
+    monkeypatch.setattr(module, "outlook", broken)
+    with capture_logs() as logs:
+        for _ in range(2):
+            await watched.observe.once()
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["run_not_observed"]
+    assert await steps(watched) == [1]

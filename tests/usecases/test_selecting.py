@@ -42,7 +42,7 @@ from bots_service.selections import QUICK_NUMBERS, Origin, is_quick, read_id, wr
 from bots_service.storage.live import Look, Previous, ProcessLive
 from tests.core.journals import pool_of, replay, report_of
 from tests.core.pools import beta_parameters
-from tests.usecases.world import POOL, TASKS, Later, World, block, meanwhile, never, outcome, stream
+from tests.usecases.world import POOL, TASKS, Clock, World, block, meanwhile, never, outcome, stream
 
 
 async def in_flight(world: World) -> int:
@@ -194,14 +194,14 @@ async def test_a_lease_ends_with_the_report_of_its_task_aborted_ones_too(world: 
 
 
 async def test_a_lease_ends_with_its_time(world: World):
-    clock = Later()
+    clock = Clock()
     world = world.beside(ProcessLive(is_exact=True, clock=clock))
     await world.runs.change_settings(POOL, "default", {"lease_seconds": 10}, None)
     await world.select(4)
-    clock.later_s = 9.0
+    clock.now += 9.0
     assert await in_flight(world) == 4
     await world.select(3)
-    clock.later_s = 10.2
+    clock.now += 1.2
     assert await in_flight(world) == 3
 
 
@@ -211,7 +211,7 @@ async def test_a_rewind_ends_the_leases_of_draws_before_it_and_not_of_those_afte
 
     async def until_the_rewind_waits() -> None:
         drawn.set()
-        while not work.selecting._waiters:  # type: ignore[attr-defined]
+        while not work.selecting._waiters:  # type: ignore[attr-defined]  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.001)
         later.append(asyncio.create_task(world.select(7)))
 

@@ -106,6 +106,16 @@ def outcome(task: str, successes: float = 4.0, trials: float = 16.0) -> Outcome:
 
 
 @dataclass
+class Clock:
+    """Seconds that a test puts forward."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
 class Later:
     """A clock that a test can put forward. later_s: by how much."""
 
