@@ -86,6 +86,7 @@ ATTEMPTS = 10  # at a change; each fails only if another replica changed the run
 # process alone. Clients give up after 10 s by default, some after 5 s.
 PATIENCE_S, LEAST_ATTEMPTS = 2.0, 3
 PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.03  # longer each time, so that replicas that collide draw apart
+NOTHING_YET = (0, 0)  # told first of a run that begins: otherwise it would seem to have lost its leases
 FOLLOW_EVERY_S = 1.0
 BATCH = 500  # rows looked through at once where most may belong to others
 LONGEST_REASON = 300  # characters of why a report was refused; a longer one is cut
@@ -554,6 +555,8 @@ class Runs:
         degraded = False
         if folded:
             done = [_done(one.entry.body, state) for one in folded]
+            if before.seq == 0:
+                await self.live.moved(run.row, NOTHING_YET)
             kept = KeptState(state, now) if before.seq // KEEP_EVERY != state.seq // KEEP_EVERY else None
             degraded = not await self.live.moved(run.row, version_of(state), done=united(*done), kept=kept)
             if state.epoch != before.epoch:
@@ -853,6 +856,8 @@ class Runs:
         self.invalidate(opened.row.id, name)
         if before is not None and before.uid != row.uid:  # replicas must not continue with the run that was replaced
             await self.live.delete(before)
+        if begun.start is not None:
+            await self.live.moved(row, NOTHING_YET)
         return row, put
 
     async def describe(self, dataset: str, run: str) -> RunDescription:
