@@ -159,10 +159,14 @@ class World:
     def registry(self) -> CollectorRegistry:
         return self.metrics.registry
 
-    async def close(self) -> None:
+    async def settled(self) -> None:
+        """Wait until what was committed is stored as a state too, where that is due."""
         for work in list(self.runs._work.values()):
             if work.writer is not None:
                 await asyncio.wait([work.writer])
+
+    async def close(self) -> None:
+        await self.settled()
         await self.database.close()
 
     async def reopened(self, **values: Any) -> Self:
