@@ -11,56 +11,38 @@ from structlog.testing import capture_logs
 from bots_service import observing as module
 from bots_service.core.coverage import coverage
 from bots_service.core.outlook import outlook, rollouts_of
-from bots_service.errors import UnknownRunError
 from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, SPACING, is_due
-from bots_service.runs import ForkFrom
-from tests.usecases.world import POOL, Clock, Later, World, meanwhile, outage, outcome
+from tests.usecases.world import POOL, TASKS, Clock, Later, World, meanwhile, outage, outcome
 
 
-async def test_it_shows_where_the_run_stands(watched: World):
+async def test_it_shows_where_the_run_stands_and_how_it_chooses(watched: World):
     await watched.put_run("default", belief="bots")
-    await watched.report(outcome("t1", 3), outcome("t2", 16))
-    await watched.report(outcome("t3", 8))
     await watched.select(5)
     assert math.isnan(watched.shown("step") or 0.0)
-    await watched.observe.once()
-    state, pool = await watched.state(), (await watched.opened()).dataset.pool
-    assert watched.shown("step") == state.step == 2
-    assert watched.shown("leased_tasks") == 5
-    expected = outlook(state.belief, pool, 16.0)
-    assert expected is not None
-    assert watched.shown("uniform_effective_task_ratio") == expected.effective_task_ratio
-    covered = coverage(state, pool)
-    assert (watched.shown("reached_share"), watched.shown("narrow")) == (covered.reached_share, covered.narrow)
-
-
-async def test_the_rollouts_are_those_that_tasks_got_and_before_any_those_of_the_settings(watched: World):
-    await watched.select(1)
-    for rollouts in (16.0, 4.0):
+    for step, rollouts in ((0, 16.0), (1, 4.0)):  # before any, those of the settings
         await watched.observe.once()
         state, pool = await watched.state(), (await watched.opened()).dataset.pool
-        expected = outlook(state.belief, pool, rollouts)
+        expected, covered = outlook(state.belief, pool, rollouts), coverage(state, pool)
         assert expected is not None
         assert watched.shown("uniform_effective_task_ratio") == expected.effective_task_ratio
+        assert (watched.shown("step"), watched.shown("leased_tasks")) == (step, 5)
+        assert watched.shown("narrow") == covered.narrow
         await watched.report(outcome("t1", 1, 4))
+    await watched.runs.change_settings(POOL, "default", {"strategy": "uniform"}, None)
+    await watched.observe.once()
+    assert (watched.shown("run_info", strategy="uniform"), watched.shown("run_info", strategy="thompson")) == (1, None)
 
 
 async def test_it_looks_at_the_pool_again_only_after_something_happened(
     watched: World, monkeypatch: pytest.MonkeyPatch
 ):
-    looks = 0
-
-    def counted(*arguments):
-        nonlocal looks
-        looks += 1
-        return outlook(*arguments)
-
-    monkeypatch.setattr(module, "outlook", counted)
-    for wanted in (1, 1, 2):
-        if wanted > 1 or not looks:
-            await watched.report(outcome("t1"))
-        await watched.observe.once()
-        assert looks == wanted
+    looks: list[object] = []
+    monkeypatch.setattr(module, "outlook", lambda *arguments: looks.append(arguments) or outlook(*arguments))
+    for wanted in (1, 2):
+        await watched.report(outcome("t1"))
+        for _ in range(2):
+            await watched.observe.once()
+            assert len(looks) == wanted
 
 
 async def test_a_run_that_is_idle_here_is_looked_at_once_a_minute(watched: World):
@@ -113,30 +95,18 @@ async def test_a_run_that_is_deleted_during_a_look_leaves_nothing(
 
 async def test_a_pool_whose_tasks_are_all_retired_has_no_outlook(watched: World):
     await watched.report(outcome("t1"))
-    ids = (await watched.opened()).dataset.ids
-    await watched.use.datasets.retire(POOL, [ids[number] for number in range(len(ids))], None)
+    await watched.use.datasets.retire(POOL, [f"t{number}" for number in range(TASKS)], None)
     await watched.observe.once()
     assert math.isnan(watched.shown("uniform_effective_task_ratio") or 0.0)
 
 
-async def test_it_tells_how_a_run_chooses_and_no_longer_how_it_did(watched: World):
-    await watched.report(outcome("t1"))
-    for strategy, before in (("thompson", "uniform"), ("uniform", "thompson")):
-        await watched.runs.change_settings(POOL, "default", {"strategy": strategy}, None)
-        await watched.report(outcome("t1"))
-        await watched.observe.once()
-        assert watched.shown("run_info", strategy=strategy) == 1
-        assert watched.shown("run_info", strategy=before) is None
-
-
 async def test_a_run_that_comes_back_is_shown_whole_again(watched: World):
     await watched.report(outcome("t1"))
-    at_work = watched.use.at_work
     for _ in range(2):
         await watched.observe.once()
         for name in ("step", "uniform_effective_task_ratio"):
             assert (watched.shown(name) or 0.0) > 0, name
-        at_work.forget(POOL, "default")
+        watched.use.at_work.forget(POOL, "default")
         await watched.select(1)
 
 
@@ -192,8 +162,8 @@ async def test_it_goes_on_whatever_happens(watched: World):
 # --- outlooks, which become a part of the run's history --------------------------------------------------------------
 
 
-async def steps(world: World, points: int = 2000, run: str = "default") -> list[int]:
-    return [one.step for one in await world.use.insight.outlooks(POOL, run, points)]
+async def steps(world: World) -> list[int]:
+    return [one.step for one in await world.use.insight.outlooks(POOL, "default", 2000)]
 
 
 async def test_an_outlook_is_kept_for_each_step_that_is_seen(watched: World):
@@ -214,18 +184,14 @@ async def test_an_outlook_is_kept_for_each_step_that_is_seen(watched: World):
 
 
 async def test_a_step_is_kept_once_however_often_it_is_looked_at(watched: World):
-    for _ in range(3):
+    await watched.report(outcome("t1"), close_step=False)
+    with outage(watched.use.store.outlooks, "keep"):
+        await watched.observe.once()
+    assert await steps(watched) == []
+    for _ in range(2):
         await watched.report(outcome("t1"), close_step=False)
         await watched.observe.once()
-    assert watched.sql("SELECT seq, step FROM outlooks") == [(1, 0)]
-
-
-async def test_two_replicas_that_look_at_one_state_keep_one(watched: World):
-    await watched.report(outcome("t1"))
-    for world in (watched, watched.beside()):
-        await world.select(1)
-        await world.observe.once()
-    assert watched.sql("SELECT seq, step FROM outlooks") == [(1, 1)]
+    assert await steps(watched) == [0]
 
 
 async def test_a_rewind_hides_what_came_after_its_step_and_nothing_is_removed(watched: World):
@@ -239,50 +205,6 @@ async def test_a_rewind_hides_what_came_after_its_step_and_nothing_is_removed(wa
     kept = await watched.use.insight.outlooks(POOL, "default", 2000)
     assert [(one.seq, one.step) for one in kept] == [(1, 1), (5, 2)]
     assert watched.sql("SELECT seq FROM outlooks ORDER BY seq") == [(1,), (2,), (3,), (5,)]
-
-
-async def test_a_step_that_is_reached_anew_after_a_rewind_is_kept_anew(watched: World):
-    for _ in range(2):
-        await watched.report(outcome("t1"))
-    await watched.observe.once()
-    await watched.rewind(1)
-    await watched.report(outcome("t1"))
-    await watched.observe.once()
-    kept = await watched.use.insight.outlooks(POOL, "default", 2000)
-    assert [(one.seq, one.step) for one in kept] == [(4, 2)]
-
-
-async def test_few_points_are_the_first_the_last_and_some_between(watched: World):
-    for _ in range(7):
-        await watched.report(outcome("t1"))
-        await watched.observe.once()
-    assert [await steps(watched, points) for points in (1, 2, 3, 7)] == [[7], [1, 7], [1, 4, 7], list(range(1, 8))]
-
-
-async def test_a_forked_run_has_none_from_before_it(watched: World):
-    for _ in range(2):
-        await watched.report(outcome("t1"))
-        await watched.observe.once()
-    await watched.runs.put(POOL, "child", {}, ForkFrom("default", 2), None)
-    assert await steps(watched, run="child") == []
-    await watched.select(1, "child")
-    await watched.observe.once()
-    assert await steps(watched, run="child") == [2]
-
-
-async def test_what_could_not_be_kept_is_kept_at_the_next_look(watched: World):
-    await watched.report(outcome("t1"))
-    with outage(watched.use.store.outlooks, "keep"):
-        await watched.observe.once()
-    assert watched.shown("step") == 1
-    assert await steps(watched) == []
-    await watched.observe.once()
-    assert await steps(watched) == [1]
-
-
-async def test_outlooks_of_an_unknown_run_are_refused(watched: World):
-    with pytest.raises(UnknownRunError):
-        await watched.use.insight.outlooks(POOL, "nobody", 10)
 
 
 def test_a_long_run_keeps_fewer_and_a_young_one_or_a_rewound_one_each():

@@ -7,6 +7,7 @@ import pytest
 
 from bots_service.access import Caller
 from bots_service.core.summary.course import StepSums
+from bots_service.core.summary.gain import Gain
 from bots_service.core.summary.verdict import RUNNING_S
 from bots_service.errors import DamagedStateError, StorageUnavailableError, UnknownRunError
 from bots_service.observing import IDLE_EVERY_S
@@ -19,7 +20,6 @@ from bots_service.overview import (
     SummedRun,
 )
 from bots_service.records import RunRow, StoredReceipt
-from bots_service.runs import ForkFrom
 from bots_service.storage.sql.courses import CoursePart, RunHead, SqlCourses, WantedCourse, WantedSums
 from tests.usecases.world import POOL, Clock, Later, World, meanwhile, outage, outcome
 
@@ -69,6 +69,11 @@ class Summarizing:
         assert (stands, alone.gain, alone.status) == (listed, found.gain, found.status)
         return found
 
+    async def gain(self) -> Gain:
+        found = (await self.one()).gain
+        assert found is not None
+        return found
+
 
 @pytest.fixture
 def summarizing(world: World) -> Summarizing:
@@ -85,13 +90,9 @@ async def assert_is_as_read_at_first(summarizing: Summarizing) -> None:
     known = (await summarizing.overview(limit=1000)).runs
     fresh = (await Summarizing(summarizing.world).overview(limit=1000)).runs
     for one, other in zip(known, fresh, strict=True):
-        assert one.known.newest.course.trend == pytest.approx(other.known.newest.course.trend)
-        assert one.known.newest.course.sums == other.known.newest.course.sums
-        assert (one.known.step, one.known.newest.strategy, one.gain) == (
-            other.known.step,
-            other.known.newest.strategy,
-            other.gain,
-        )
+        courses = [each.known.newest.course for each in (one, other)]
+        assert courses[0].trend == pytest.approx(courses[1].trend)
+        assert (courses[0].sums, one.known.step, one.gain) == (courses[1].sums, other.known.step, other.gain)
 
 
 async def test_only_what_came_since_is_read(world: World, summarizing: Summarizing):
@@ -106,40 +107,32 @@ async def test_only_what_came_since_is_read(world: World, summarizing: Summarizi
     await assert_is_as_read_at_first(summarizing)
 
 
-async def test_a_rewound_run_is_read_again_and_hides_its_steps(world: World, summarizing: Summarizing):
+async def test_a_run_that_another_process_rewinds_moves_or_deletes_is_read_again(
+    world: World, summarizing: Summarizing
+):
     await close(world, 5)
     await summarizing.overview()
-    await world.rewind(2)
-    await close(world, 1, effective=False)
+    other = world.beside()
+    await other.rewind(2)
+    await close(other, 1, effective=False)
     found = await summarizing.one()
     assert (found.known.step, found.known.newest.course.sums.effective) == (3, 2)
-    await close(world, 1)
+    await close(other, 1)
     assert (await summarizing.one()).known.step == 4
     await assert_is_as_read_at_first(summarizing)
-
-
-async def test_what_another_replica_did_is_seen(world: World, summarizing: Summarizing):
-    await close(world, 2)
-    await summarizing.overview()
-    other = world.beside()
-    await close(other, 2)
-    assert (await summarizing.one()).known.step == 4
     await other.runs.delete(POOL, "default", None)
     assert (await summarizing.one()).known.step == 0
-    await assert_is_as_read_at_first(summarizing)
 
 
 async def test_an_outlook_that_comes_after_its_step_is_found_for_a_while(watched: World):
     summarizing = Summarizing(watched)
     await close(watched, 2)
     summarizing.now.now = (await summarizing.one()).known.newest.course.last_step_at or 0.0
-    found = (await summarizing.one()).gain
-    assert found is not None
+    found = await summarizing.gain()
     assert (found.source, found.factor) == ("estimated", None)
     await watched.observe.once()
     (look,) = await watched.use.insight.outlooks(POOL, "default", 10)
-    later = (await summarizing.one()).gain
-    assert later is not None
+    later = await summarizing.gain()
     assert later.uniform_effective_task_ratio == look.uniform_effective_task_ratio
     assert later.factor == pytest.approx(2 / (4 * look.uniform_effective_task_ratio))
     reads = summarizing.watch.reads
@@ -163,8 +156,7 @@ async def test_a_measured_gain_reads_the_sums_that_no_course_has_once(world: Wor
     await close(world, 60)
     await close(world, 55, "even", effective=False)
     await close(world, 1, "even")
-    gain = (await summarizing.one()).gain
-    assert gain is not None
+    gain = await summarizing.gain()
     assert (gain.source, gain.baseline, gain.steps) == ("measured", "even", 56)
     assert (gain.factor, gain.uniform_effective_task_ratio) == (56.0, 1 / 100)
     summarizing.watch.summed.clear()
@@ -172,34 +164,12 @@ async def test_a_measured_gain_reads_the_sums_that_no_course_has_once(world: Wor
     assert (await summarizing.one()).gain == gain
     assert summarizing.watch.summed == []  # the steps that both closed are the same
     await close(world, 3, "even")
-    later = (await summarizing.one()).gain
-    assert later is not None
+    later = await summarizing.gain()
     assert later.steps == 59
     assert later.factor == pytest.approx(59 / 4)
     await assert_is_as_read_at_first(summarizing)
-
-
-async def test_a_deleted_baseline_leaves_an_estimate_and_another_takes_its_place(
-    world: World, summarizing: Summarizing
-):
-    await world.put_run("even", strategy="uniform")
-    await close(world, 2)
-    await close(world, 2, "even")
-    gain = (await summarizing.one()).gain
-    assert gain is not None
-    assert gain.baseline == "even"
     await world.runs.delete(POOL, "even", None)
-    gain = (await summarizing.one()).gain
-    assert gain is not None
-    assert (gain.source, gain.baseline) == ("estimated", None)
-
-
-async def test_a_fork_of_a_run_has_its_own_steps_only(world: World, summarizing: Summarizing):
-    await close(world, 4)
-    await world.runs.put(POOL, "child", {}, ForkFrom("default", 3), None)
-    await close(world, 2, "child")
-    found = await summarizing.one("child")
-    assert (found.known.step, found.known.newest.course.steps) == (5, 2)
+    assert ((await summarizing.gain()).source, (await summarizing.gain()).baseline) == ("estimated", None)
 
 
 async def test_a_run_that_is_deleted_while_it_is_read_is_left_out(world: World):
@@ -334,41 +304,23 @@ async def test_a_list_has_the_verdict_of_each_run_s_summary(world: World):
     assert [name for name, run in found.items() if run.urgency] == ["broken"]
 
 
-async def test_what_a_run_s_summary_found_is_in_the_list_at_once(world: World):
+async def test_what_a_run_s_summary_found_is_in_every_list_until_the_run_moves(world: World):
     await break_the_verifier(world)
-    found = await verdict_on(world, "default")
-    listed_one = (await listed(world))["default"].verdict
-    assert listed_one is not None
-    assert (listed_one.kind, listed_one.reason) == found
+    with outage(world.use.store.courses, "keep_judgement"):
+        found = await verdict_on(world, "default")
+    assert found == await verdict_on(world, "default")
+    for process in (world, world.beside()):
+        with outage(process.use.store.history, "steps"):  # it is judged once for all
+            verdict = (await listed(process))["default"].verdict
+        assert verdict is not None
+        assert (verdict.kind, verdict.reason) == found
+    assert found[0] == "verifier_suspect"
     await world.report(*(outcome(f"t{task}", 4) for task in range(20)))
-    assert (await listed_when_judged(world))["default"].verdict != listed_one  # rewards vary again
-
-
-async def test_a_judgement_outlives_the_process_and_costs_another_one_no_fold(world: World):
-    await break_the_verifier(world)
-    first = await verdict_on(world, "default")
-    other = world.beside()
-    with outage(other.use.store.journal, "between"):
-        run = (await listed(other))["default"]
-        assert run.verdict is not None
-        assert (run.verdict.kind, run.verdict.reason) == await verdict_on(other, "default") == first
-
-
-async def test_a_judgement_from_before_a_rewind_is_none(world: World):
-    await break_the_verifier(world)
-    assert (await verdict_on(world, "default"))[0] == "verifier_suspect"
+    assert (await listed_when_judged(world))["default"].verdict != verdict  # rewards vary again
+    await world.rewind(20)
+    assert await verdict_on(world, "default") == found
     await world.rewind(15)
     assert (await verdict_on(world, "default"))[0] != "verifier_suspect"
-
-
-async def test_an_older_judgement_does_not_replace_a_newer_one(world: World):
-    await world.report(outcome("t1"))
-    older = await world.use.judging.judge(POOL, "default")
-    await world.report(outcome("t2"))
-    newer = await world.use.judging.judge(POOL, "default")
-    row = await world.row()
-    await world.use.store.courses.keep_judgement(row, older)
-    assert (await world.use.store.courses.notes([row.id]))[row.id].judgement == newer
 
 
 async def test_a_change_of_the_dataset_has_its_runs_judged_again(world: World):
@@ -377,11 +329,9 @@ async def test_a_change_of_the_dataset_has_its_runs_judged_again(world: World):
     await world.use.datasets.retire(POOL, ["t9"], None)
     (known,) = await world.use.overview.courses.of(POOL)
     assert not known.is_judged
-    await listed_when_judged(world)
-    (known,) = await world.use.overview.courses.of(POOL)
-    assert known.is_judged
-    assert known.notes.judgement is not None
-    assert known.notes.judgement.dataset_version > before.dataset_version
+    judgement = (await listed_when_judged(world))["default"].known.notes.judgement
+    assert judgement is not None
+    assert judgement.dataset_version > before.dataset_version
 
 
 async def test_a_list_does_not_wait_for_judgements_that_take_long_and_says_that_there_are_none(
@@ -442,12 +392,6 @@ async def test_a_store_that_is_away_is_asked_again_by_the_next_list(world: World
     assert (await listed_when_judged(world))["default"].verdict is not None
 
 
-async def test_a_judgement_that_cannot_be_kept_is_still_told(world: World):
-    await break_the_verifier(world)
-    with outage(world.use.store.courses, "keep_judgement"):
-        assert (await verdict_on(world, "default"))[0] == "verifier_suspect"
-
-
 async def test_a_large_dataset_that_is_not_open_is_not_opened_for_a_list(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("bots_service.overview.MOST_TASKS", 10)
     await close(world, 1)
@@ -463,21 +407,8 @@ async def test_a_run_that_stands_still_is_judged_though_nobody_looks(watched: Wo
     observing = watched.observing(later)
     for later.later_s in (0.0, IDLE_EVERY_S):
         await observing.once()
-    row = await watched.row()
-    notes = (await watched.use.store.courses.notes([row.id]))[row.id]
-    assert notes.judgement is not None
-    assert notes.judgement.seq == 1
-
-
-async def test_a_run_that_goes_from_easy_tasks_to_hard_ones_has_no_suspect_verifier(world: World):
-    for run, strategy in (("rising", "easy_to_hard"), ("mixed", "uniform")):
-        await world.put_run(run, strategy=strategy)
-        for step in range(20):
-            easy = step < 12  # then others, which fail
-            tasks = range(20) if easy else range(20, 40)
-            await world.report(*(outcome(f"t{task}", 16 if easy else 0) for task in tasks), run=run)
-    assert (await verdict_on(world, "mixed"))[0] == "verifier_suspect"
-    assert (await verdict_on(world, "rising"))[0] != "verifier_suspect"
+    (known,) = await watched.use.overview.courses.of(POOL)
+    assert known.is_judged
 
 
 async def test_a_summary_of_one_run_counts_its_tasks_in_flight_and_there_is_none_of_a_run_that_is_not_there(

@@ -7,7 +7,6 @@ import pytest
 
 from bots_service.core.predictions import MOST_COLUMNS
 from bots_service.errors import (
-    BusyError,
     InvalidTasksError,
     LimitReachedError,
     UnknownPredictionsError,
@@ -128,27 +127,25 @@ async def test_appended_and_retired_tasks_change_nothing_of_what_is_known(world:
 
 
 @pytest.mark.parametrize(
-    ("parts", "message"),
+    ("rows", "message"),
     [
-        (({"t0": 0.5, "gone": 0.1},), "no task 'gone'"),
-        (({"t0": 0.5}, {"t0": 0.5}), "'t0' has a prediction already"),
-        (({"t0": 1.5},), "not in"),
-        (({"t0": np.nan},), "no task has a predicted pass rate"),
-        (({},), "no task has a predicted pass rate"),
+        ([("t0", 0.5), ("gone", 0.1)], "no task 'gone'"),
+        ([("t0", 0.5), ("t0", 0.5)], "'t0' has a prediction already"),
+        ([("t0", 1.5)], "not in"),
+        ([("t0", np.nan)], "no task has a predicted pass rate"),
+        ([], "no task has a predicted pass rate"),
     ],
 )
-async def test_predictions_that_cannot_be_are_refused(world: World, parts: tuple[dict[str, float], ...], message: str):
+@pytest.mark.parametrize("at_once", [1, 2])
+async def test_predictions_that_cannot_be_are_refused(world: World, rows, message: str, at_once: int):
+    async def some() -> AsyncIterator[PredictionBlock]:
+        for first in range(0, len(rows), at_once):
+            ids, rates = zip(*rows[first : first + at_once], strict=True)
+            yield PredictionBlock(list(ids), np.array(rates, np.float64))
+
     with pytest.raises(InvalidTasksError) as refused:
-        await predict(world, "probe", *parts)
+        await world.use.datasets.put_predictions(POOL, "probe", some(), never)
     assert message in str(refused.value) + "".join(str(flaw) for flaw in refused.value.flaws)
-
-
-async def test_an_id_twice_in_one_block_is_refused(world: World):
-    async def twice() -> AsyncIterator[PredictionBlock]:
-        yield PredictionBlock(["t0", "t0"], np.array([0.5, 0.5]))
-
-    with pytest.raises(InvalidTasksError):
-        await world.use.datasets.put_predictions(POOL, "probe", twice(), never)
 
 
 async def test_a_dataset_has_few_predictions(world: World):
@@ -158,19 +155,6 @@ async def test_a_dataset_has_few_predictions(world: World):
         await predict(world, "more")
     await predict(world, "p0", {"t1": 0.25})
     assert await names(world) == [f"p{number}" for number in range(MOST_COLUMNS)]
-
-
-async def test_of_two_changes_at_once_one_is_refused(world: World):
-    there = world.beside()
-
-    async def late() -> AsyncIterator[PredictionBlock]:
-        await predict(world)
-        yield PredictionBlock(["t0"], np.array([0.5]))
-
-    with pytest.raises(BusyError):
-        await there.use.datasets.put_predictions(POOL, "other", late(), never)
-    await predict(there, "other")
-    assert await names(world) == ["probe", "other"]
 
 
 async def test_views_of_a_dataset_are_few_and_counted(world: World):
@@ -183,10 +167,3 @@ async def test_views_of_a_dataset_are_few_and_counted(world: World):
     dataset = await world.use.datasets.open(POOL)
     assert len(dataset.views) == 8
     assert dataset.nbytes > max(view.nbytes for view in dataset.views.values())
-
-
-async def test_a_deleted_default_run_sees_the_predictions_again(world: World):
-    await predict(world)
-    await world.report(outcome("t0"))
-    await world.runs.delete(POOL, "default", None)
-    assert await names(world) == ["probe"]

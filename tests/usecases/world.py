@@ -21,7 +21,7 @@ from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.dataset_builder import DatasetHeader
 from bots_service.datasets import OpenRun
-from bots_service.errors import StorageUnavailableError
+from bots_service.errors import InvalidInputError, StorageUnavailableError
 from bots_service.metrics.process import Metrics
 from bots_service.observing import ObserveRuns
 from bots_service.outcomes import Outcome, ReportRequest
@@ -103,6 +103,17 @@ def evidence_bytes(state: RunState) -> bytes:
 
 def outcome(task: str, successes: float = 4.0, trials: float = 16.0) -> Outcome:
     return Outcome(task, successes=successes, trials=trials)
+
+
+def outcomes_of(selection: Selection, successes: float = 4.0) -> list[Outcome]:
+    return [outcome(f"t{task}", successes) for task in selection.tasks.tolist()]
+
+
+async def flaws_of(call: Awaitable[object]) -> list[tuple[str | int, ...]]:
+    """Return where the flaws are for which a call is refused."""
+    with pytest.raises(InvalidInputError) as refused:
+        await call
+    return [flaw.where for flaw in refused.value.flaws]
 
 
 @dataclass
