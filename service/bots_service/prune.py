@@ -3,14 +3,14 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 
 import structlog
 
 from bots_service.background import repeating
 from bots_service.core.codec import decode_state
-from bots_service.errors import BotsError, BusyError, DamagedStateError
+from bots_service.errors import BotsError, BusyError, DamagedStateError, UnknownRunError
 from bots_service.records import RunRow
 from bots_service.retention import ANSWERS_S, DAY_S, PRUNE_EVERY_S, SNAPSHOTS_READ, STAGES_S
 from bots_service.storage.sql.stores import SqlStores
@@ -61,10 +61,11 @@ class Prune:
         if keep_days is None:
             return pruned
         async for dataset, run in self._all_runs():
-            seq = await self._covered(run, now - keep_days * DAY_S) or (await self.store.journal.head(run)).pruned
-            entries = await (self.store.retention.count_entries(run, seq) if dry_run else self._prune(run, seq))
-            if entries:
-                pruned.append(PrunedRun(dataset, run.name, entries, seq))
+            with suppress(UnknownRunError):  # deleted meanwhile
+                seq = await self._covered(run, now - keep_days * DAY_S) or (await self.store.journal.head(run)).pruned
+                entries = await (self.store.retention.count_entries(run, seq) if dry_run else self._prune(run, seq))
+                if entries:
+                    pruned.append(PrunedRun(dataset, run.name, entries, seq))
         return pruned
 
     async def _prune(self, run: RunRow, seq: int) -> int:

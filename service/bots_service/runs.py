@@ -578,7 +578,7 @@ class Runs:
         """
         row, pool = run.row, run.dataset.pool
         head = locked_head(connection, row)
-        if head.dataset_version != run.dataset.row.version or head.seq - state.seq > TAIL or head.seq < state.seq:
+        if head.dataset_version != run.dataset.row.version or state.seq < max(head.pruned, head.seq - TAIL):
             raise _OutdatedError
         for entry in entries_between(connection, row.id, state.seq, head.seq, TAIL) if head.seq > state.seq else ():
             if is_start(entry.body) or entry.profiles > pool.profiles or largest_task(entry) >= len(pool):
@@ -697,6 +697,9 @@ class Runs:
         """Return the run as this process knows it; another replica may have changed, replaced or deleted it."""
         dataset = await self.datasets.open(dataset_name)
         key = (dataset.row.id, run_name)
+        known = self._rows.get(key)
+        if known is not None and known.head == 0 and known.predictions != dataset.row.facts.prediction_keys:
+            del self._rows[key]  # new predictions replace the runs whose journal is empty
         while key not in self._rows:
             invalidations = self._invalidations
             row = await self.store.runs.get(*key)

@@ -11,7 +11,6 @@ from bots_service.storage.postgres import PostgresDatabase
 from bots_service.wiring import open_live
 from tests.servers import RedisServer
 from tests.sqlite_files import migrated_file
-from tests.usecases.replicas import Replica
 from tests.usecases.world import World
 
 PATIENT_S = 60.0  # a Redis that is there is never taken for one that is away, however busy the machine
@@ -45,7 +44,7 @@ def watched(world: World) -> World:
 
 
 @pytest.fixture
-async def replicas(world: World, redis_server: RedisServer) -> AsyncIterator[tuple[Replica, Replica]]:
+async def replicas(world: World, redis_server: RedisServer) -> AsyncIterator[tuple[World, World]]:
     """Two services over one database and one Redis, with one dataset of 40 tasks."""
     with redis_server.client() as client:
         client.flushall()
@@ -54,7 +53,7 @@ async def replicas(world: World, redis_server: RedisServer) -> AsyncIterator[tup
         both = []
         for _ in range(2):
             live = await stack.enter_async_context(open_live(settings))
-            both.append(Replica.over(world.folder, settings, world.database, live))
+            both.append(World.over(world.folder, settings, world.database, live))
         yield both[0], both[1]
 
 
@@ -78,6 +77,6 @@ async def services(
         both = []
         for _ in range(2):
             live = await stack.enter_async_context(open_live(settings))
-            both.append(Replica.over(settings.data_dir, settings, database, live))
+            both.append(World.over(settings.data_dir, settings, database, live))
         stack.push_async_callback(both[0].close)
         yield both[0], both[1]

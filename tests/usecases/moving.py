@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from bots_service.core.codec import encode_state
-from bots_service.engine.replicas import all_runs
 from bots_service.outcomes import Outcome, ReportRequest
 from bots_service.records import IdempotencyKey, RunRow, StoredReceipt
 from bots_service.runs import ForkFrom
@@ -75,14 +74,14 @@ async def imported(world: World, journal: bytes, run: str = "default", dataset: 
 async def states(world: World, run: str, dataset: str = POOL) -> list[bytes]:
     """The state after every entry that can still be reached, by the service's own ways."""
     opened = await world.opened(run, dataset)
-    catch_up = world.parts.catch_up
-    first = await catch_up.journal.begins(opened.row)
-    head = (await catch_up.journal.head(opened.row)).seq
-    return [encode_state(await catch_up.replay.state_at(opened, seq)) for seq in range(first, head + 1)]
+    head = await world.use.store.journal.head(opened.row)
+    seqs = range(head.pruned, head.seq + 1)
+    return [encode_state(await world.use.replay.state_at(opened, seq)) for seq in seqs]
 
 
 async def rows(world: World, dataset: str = POOL) -> list[RunRow]:
-    return [row async for row in all_runs(world.use.store.runs, (await world.use.store.datasets.get(dataset)).id)]
+    stores = world.use.store
+    return [row async for row in stores.runs.all((await stores.datasets.get(dataset)).id)]
 
 
 async def histories(world: World, dataset: str = POOL) -> dict[str, list[StoredReceipt]]:

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,19 +12,16 @@ from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Distributions
 from bots_service.dataset_builder import DatasetHeader
 from bots_service.errors import (
+    BusyError,
     DatasetExistsError,
     InvalidOutcomesError,
     InvalidTasksError,
-    StorageUnavailableError,
+    PoolTooSmallError,
     TaskExistsError,
     UnknownDatasetError,
 )
 from bots_service.records import CreateDatasetResult, IdempotencyKey, TaskBlock
-from bots_service.storage.sql.datasets import SqlDatasets
-from bots_service.usecases.append_tasks import AppendTasks
-from bots_service.usecases.import_dataset import ImportDataset
-from tests.usecases.ports import Port
-from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
+from tests.usecases.world import HEADER, POOL, World, block, flaws_of, meanwhile, never, outage, outcome, stream
 
 
 def cut(whole: TaskBlock, *ends: int) -> list[TaskBlock]:
@@ -58,49 +54,30 @@ def hidden(world: World) -> int:
     return int(count + stages)
 
 
-class UndroppableStages(SqlDatasets):
-    """SQL that goes away just before a stage is dropped."""
-
-    async def drop_stage(self, stage: int) -> None:
-        raise StorageUnavailableError(f"stage {stage} can't be dropped")
-
-
-def undroppable(world: World) -> tuple[ImportDataset, AppendTasks]:
-    """Return the uploads of a service that can't drop a stage."""
-    datasets = UndroppableStages(world.database)
-    return replace(world.use.import_dataset, datasets=datasets), replace(world.use.append_tasks, datasets=datasets)
-
-
-async def test_an_upload_is_refused_with_its_own_error_where_its_stage_can_not_be_dropped(world: World):
-    import_dataset, append_tasks = undroppable(world)
-    wrong = changed(block(50, 3), 1, rate=2.0)
-    with pytest.raises(InvalidTasksError, match="invalid tasks"):
-        await import_dataset("other", HEADER, stream(wrong), never)
-    with pytest.raises(InvalidTasksError, match="invalid tasks"):
-        await append_tasks(POOL, stream(wrong), never)
-
-
-async def test_an_upload_that_is_done_counts_where_its_stage_can_not_be_dropped(world: World):
-    import_dataset, append_tasks = undroppable(world)
-    assert await import_dataset(POOL, HEADER, stream(block()), never) == ((await world.opened()).dataset.row, False)
-    assert (await import_dataset("other", HEADER, stream(block(0, 3)), never))[1]
-    assert (await append_tasks("other", stream(block(3, 2)), never)).row.live == 5
-
-
-async def test_an_upload_whose_caller_gives_up_ends_as_given_up_where_its_stage_can_not_be_dropped(world: World):
-    import_dataset, _ = undroppable(world)
+async def test_an_upload_ends_as_it_would_where_its_stage_can_not_be_dropped(world: World):
+    wrong, datasets, arrived = changed(block(50, 3), 1, rate=2.0), world.use.datasets, asyncio.Event()
 
     async def endless() -> AsyncIterator[TaskBlock]:
         yield block()
         arrived.set()
         await asyncio.Event().wait()
 
-    arrived = asyncio.Event()
-    upload = asyncio.create_task(import_dataset("other", HEADER, endless(), never))
-    await arrived.wait()
-    upload.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await upload
+    with outage(world.use.store.datasets, "drop_stage"):
+        for refused in (
+            datasets.create("other", HEADER, stream(wrong), never),
+            datasets.append(POOL, stream(wrong), never),
+        ):
+            with pytest.raises(InvalidTasksError, match="invalid tasks"):
+                await refused
+        row = (await world.opened()).dataset.row
+        assert await datasets.create(POOL, HEADER, stream(block()), never) == (row, False)
+        assert (await datasets.create("other", HEADER, stream(block(0, 3)), never)).created
+        assert (await datasets.append("other", stream(block(3, 2)), never)).row.live == 5
+        upload = asyncio.create_task(datasets.create("given up", HEADER, endless(), never))
+        await arrived.wait()
+        upload.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await upload
 
 
 async def test_the_digest_knows_the_content_and_not_its_blocks(empty: World):
@@ -129,15 +106,21 @@ async def test_the_digest_knows_the_content_and_not_its_blocks(empty: World):
     assert hidden(empty) == 0
 
 
-async def test_a_repeated_id_is_refused_while_the_tasks_still_come(empty: World):
-    async def blocks():
+async def test_an_import_that_fails_leaves_nothing(empty: World):
+    async def endless() -> AsyncIterator[TaskBlock]:
         for number in itertools.count():
             yield block(number % 5 * 10, 10)
 
-    with pytest.raises(InvalidTasksError) as refused:
-        await empty.use.datasets.create(POOL, HEADER, blocks(), never)
-    (flaw,) = refused.value.flaws
-    assert (flaw.where, flaw.what) == (("tasks", 50, "id"), "'t0' is the id of task 0 already")
+    wrong = TaskBlock([""] * 1000, np.full((1000, 2), 2.0), [()] * 1000)
+    for blocks, flaws in (
+        (endless(), [("tasks", 50, "id")]),  # while the tasks still come
+        (stream(wrong), [("tasks", place, "id") for place in range(20)]),
+        (stream(), []),
+    ):
+        assert await flaws_of(empty.use.datasets.create(POOL, HEADER, blocks, never)) == flaws
+    with pytest.raises(ConnectionError):
+        await empty.use.datasets.create(POOL, HEADER, stream(block(), fail=ConnectionError()), never)
+    assert await empty.use.store.datasets.after("", 10) == []
     assert hidden(empty) == 0
 
 
@@ -173,14 +156,8 @@ async def test_what_is_imported_is_what_is_told_and_opened(empty: World):
         (changed(block(50, 1), 0, tags=tuple(f"tag-{n:02}" for n in range(33))), ("tasks", 40, "tags")),
     ],
 )
-async def test_tasks_that_can_not_be_true_are_refused_and_nothing_is_seen_of_them(empty: World, wrong, where):
-    with pytest.raises(InvalidTasksError) as refused:
-        await empty.use.datasets.create(POOL, HEADER, stream(block(), wrong), never)
-    assert where in [flaw.where for flaw in refused.value.flaws]
-    with pytest.raises(UnknownDatasetError):
-        await empty.describe()
-    assert hidden(empty) == 0
-    await empty.import_pool()
+async def test_tasks_that_can_not_be_true_are_refused(empty: World, wrong, where):
+    assert where in await flaws_of(empty.use.datasets.create(POOL, HEADER, stream(block(), wrong), never))
 
 
 async def test_the_largest_ids_and_tags_are_taken(empty: World):
@@ -191,44 +168,20 @@ async def test_the_largest_ids_and_tags_are_taken(empty: World):
     assert (await empty.report(outcome("ü" * 256))).tally.reported == 1
 
 
-async def test_of_a_thousand_wrong_tasks_the_first_20_are_told(empty: World):
-    wrong = TaskBlock([""] * 1000, np.full((1000, 2), 2.0), [()] * 1000)
-    with pytest.raises(InvalidTasksError) as refused:
-        await empty.use.datasets.create(POOL, HEADER, stream(wrong), never)
-    assert [flaw.where[1] for flaw in refused.value.flaws] == list(range(20))
-
-
-async def test_an_import_without_tasks_or_whose_stream_breaks_leaves_nothing(empty: World):
-    with pytest.raises(InvalidTasksError):
-        await empty.use.datasets.create(POOL, HEADER, stream(), never)
-    with pytest.raises(ConnectionError):
-        await empty.use.datasets.create(POOL, HEADER, stream(block(), fail=ConnectionError()), never)
-    assert await empty.use.store.datasets.after("", 10) == []
+async def test_many_imports_at_once_make_one_dataset(empty: World):
+    calls = []
+    for number in range(9):
+        once = partial(IdempotencyKey, str(number), "f", "PUT /it")
+        calls.append(empty.use.datasets.create(POOL, HEADER, stream(block(0, 40 - number // 8)), once))
+    *same, other = await asyncio.gather(*calls, return_exceptions=True)
+    row = await empty.use.store.datasets.get(POOL)
+    if row.live == 39:  # the one of other content came first
+        same, other = [other], same[0]
+    assert isinstance(other, DatasetExistsError)
+    assert sorted(same, key=lambda one: one.created) == [(row, False)] * (len(same) - 1) + [(row, True)]
+    kept = [await empty.use.store.answers.find("PUT /it", str(key), CreateDatasetResult) for key in range(9)]
+    assert [one.result for one in kept if one is not None] == same
     assert hidden(empty) == 0
-
-
-async def test_the_same_import_by_many_workers_at_once_makes_one_dataset(empty: World):
-    done = await asyncio.gather(*(empty.use.datasets.create(POOL, HEADER, stream(block()), never) for _ in range(8)))
-    assert sorted(new for _, new in done) == [False] * 7 + [True]
-    assert {row.facts.digest for row, _ in done} == {done[0][0].facts.digest}
-    assert hidden(empty) == 0
-
-
-async def test_different_imports_of_one_name_at_once_give_one_dataset_and_refusals(empty: World):
-    pools = [block(0, count) for count in (5, 6, 7)]
-    calls = (empty.use.datasets.create(POOL, HEADER, stream(one), never) for one in pools)
-    done = await asyncio.gather(*calls, return_exceptions=True)
-    assert sorted(type(one).__name__ for one in done) == ["CreateDatasetResult"] + ["DatasetExistsError"] * 2
-    assert len((await empty.opened()).dataset.ids) == (await empty.use.store.datasets.get(POOL)).live
-
-
-async def test_what_an_import_came_to_is_kept_also_where_the_dataset_stood(empty: World):
-    for key, created in (("first", True), ("later", False)):
-        once = partial(IdempotencyKey, key, "f", "PUT /it")
-        result = await empty.use.datasets.create(POOL, HEADER, stream(block()), once)
-        kept = await empty.use.store.answers.find("PUT /it", key, CreateDatasetResult)
-        assert kept is not None
-        assert kept.result == result == (await empty.use.store.datasets.get(POOL), created)
 
 
 async def test_three_reference_models_are_put_in_the_order_of_their_means(empty: World):
@@ -284,6 +237,20 @@ async def test_appending_leaves_beliefs_and_gives_new_profiles_what_the_steps_im
     assert row.facts.digest == (await world.use.store.datasets.get("whole")).facts.digest
 
 
+async def test_a_new_dataset_chooses_its_offset_tags_and_an_append_keeps_them(empty: World):
+    await empty.import_pool(POOL, block(0, 90))
+    row, _ = await empty.use.datasets.append(POOL, stream(block(90, 310)), never)
+    assert row.facts.tags["rare"] == 40  # enough by now, and too late
+    mine, theirs = [(await world.opened()).dataset for world in (empty, empty.beside())]
+    assert mine.row.facts.offset_tags == ("even", "odd")
+    assert (theirs.row.facts, theirs.pool.offset_tags) == (mine.row.facts, mine.pool.offset_tags)
+    np.testing.assert_array_equal(theirs.pool.profile_of, mine.pool.profile_of)  # each process numbers them alike
+    np.testing.assert_array_equal(theirs.pool.carried, mine.pool.carried)
+    assert mine.pool.carried[mine.pool.profile_of].tolist() == [1, 2] * 200
+    await empty.import_pool("whole", block(0, 400))
+    assert (await empty.opened(dataset="whole")).dataset.pool.offset_tags == ("even", "odd", "rare")
+
+
 async def test_appended_ids_must_be_new(world: World):
     for blocks, error in [
         ([block(40, 2), block(12, 1)], TaskExistsError),
@@ -300,23 +267,76 @@ async def test_appended_ids_must_be_new(world: World):
 
 
 async def test_a_dataset_that_changes_while_it_is_loaded_is_loaded_again(world: World):
+    cold = world.beside()
 
-    class Slow(Port):
-        async def retired(self, dataset_id):
-            found = await self.real.retired(dataset_id)
-            if len(changes):
-                await changes.pop()
-            return found
+    async def appended() -> None:
+        await world.use.datasets.append(POOL, stream(block(40, 2)), never)
+        cold.use.datasets.invalidate(POOL)
 
-    cold = world.beside(datasets=Slow)
-    open_datasets = cold.use.datasets
-
-    async def meanwhile():
-        row, _ = await world.use.datasets.append(POOL, stream(block(40, 2)), never)
-        open_datasets.invalidate(row.name)
-
-    changes = [meanwhile()]
+    meanwhile(cold.use.store.datasets, "retired", appended, after=True)
     assert len((await cold.opened()).dataset.ids) == 42
+
+
+async def test_an_append_that_is_overtaken_while_it_reads_the_dataset_is_refused_as_busy(world: World):
+    other = world.beside()
+    await other.opened()
+    overtake = world.use.datasets.append(POOL, stream(block(40, 2)), never)
+    meanwhile(other.use.store.datasets, "get", lambda: overtake, after=True)
+    with pytest.raises(BusyError):
+        await other.use.datasets.append(POOL, stream(block(40, 2)), never)
+    assert hidden(world) == 0
+    assert (await other.opened()).dataset.row.live == 42
+    row, _ = await other.use.datasets.append(POOL, stream(block(50, 1)), never)
+    assert row.live == 43
+
+
+async def test_changes_at_once_give_one_change_and_refusals_and_later_ones_start_from_it(world: World):
+    begun, changed = asyncio.Semaphore(0), asyncio.Event()
+
+    async def once_changed(tasks: TaskBlock) -> AsyncIterator[TaskBlock]:
+        begun.release()
+        await changed.wait()
+        yield tasks
+
+    datasets = world.use.datasets
+    appends = [asyncio.create_task(datasets.append(POOL, once_changed(block(at, 1)), never)) for at in (40, 50)]
+    for _ in appends:
+        await begun.acquire()
+    await datasets.retire(POOL, ["t3"], None)
+    changed.set()
+    done = await asyncio.gather(*appends, return_exceptions=True)
+    assert [type(one) for one in done] == [BusyError, BusyError]
+    assert hidden(world) == 0
+    assert (await world.opened()).dataset.row.version == 2
+    other = world.beside()
+    await other.use.datasets.retire(POOL, ["t4"], None)
+    row, _ = await datasets.append(POOL, stream(block(60, 1)), never)
+    assert row.version == 4
+    assert (await other.use.datasets.retire(POOL, ["t5"], None)).version == 5
+
+
+# --- retire and restore ----------------------------------------------------------------------------------------------
+
+
+async def test_retired_tasks_are_not_selected_until_they_are_restored_with_what_is_known_of_them(world: World):
+    datasets = world.use.datasets
+    row = await datasets.retire(POOL, ["t3", "t5", "t3"], None)
+    assert (row.live, row.retired) == (38, 2)
+    row = await datasets.retire(POOL, ["t5", "t0"], None)
+    assert (row.live, row.retired, row.version) == (37, 3, 3)
+    assert (await world.report(outcome("t3"))).tally.reported == 1
+    for one in (world, world.beside()):
+        with pytest.raises(PoolTooSmallError):
+            await one.select(38)
+        assert not {0, 3, 5} & set((await one.select(37)).tasks.tolist())
+    row = await datasets.restore(POOL, ["t5", "t3", "t3", "t1"], None)
+    assert (row.live, row.retired, row.version) == (39, 1, 4)
+    for one in (world.beside(), world.beside()):
+        assert set((await one.select(39)).tasks.tolist()) == set(range(40)) - {0}
+        assert (await one.state()).attempts.of(np.array([3], np.int32)).visits.tolist() == [1]
+    for change in (datasets.retire, datasets.restore):
+        assert await flaws_of(change(POOL, ["t0", "x"], None)) == [("ids", 1)]
+    assert (await world.opened()).dataset.pool.retired.tolist() == [0]
 
 
 # --- delete ----------------------------------------------------------------------------------------------------------

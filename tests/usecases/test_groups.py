@@ -1,7 +1,7 @@
 """Groups whose rollouts come in parts: however they are cut, delayed and ordered, they count as whole ones do."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from bots_service.outcomes import Outcome
 from bots_service.records import Selection
 from bots_service.runs import ForkFrom
 from tests.sizes import size
-from tests.usecases.world import POOL, World, evidence_bytes
+from tests.usecases.world import POOL, World, evidence_bytes, outcomes_of
 
 SIZE = 4
 
@@ -124,7 +124,7 @@ async def test_parts_in_any_cut_delay_and_order_count_as_whole_groups(services: 
 
 async def test_a_tasks_history_lists_the_parts_that_came(world: World):
     selection = await world.select(1)
-    (task,) = await task_ids(world, selection)
+    (task,) = task_ids(selection)
     await world.report(part(task, 1.0, 1.0), selection_id=selection.id)
     await world.report(part(task, None), selection_id=selection.id)
     await world.report(part(task, 0.0), selection_id=selection.id)
@@ -140,7 +140,7 @@ async def test_a_tasks_history_lists_the_parts_that_came(world: World):
 
 async def test_a_part_is_acknowledged_closes_no_step_and_keeps_its_lease(world: World):
     selection = await world.select(2)
-    first, second = await task_ids(world, selection)
+    first, second = task_ids(selection)
     receipt = await world.report(part(first, 1.0, 0.0, 1.0), selection_id=selection.id)
     assert (receipt.step, receipt.closed, receipt.tally.reported) == (0, False, 0)
     about = await world.describe()
@@ -156,7 +156,7 @@ async def test_a_part_is_acknowledged_closes_no_step_and_keeps_its_lease(world: 
 )
 async def test_the_trainers_word_ends_a_group(world: World, last: Callable[[str], Outcome], rollouts: int):
     selection = await world.select(1)
-    (task,) = await task_ids(world, selection)
+    (task,) = task_ids(selection)
     await world.report(part(task, 1.0, 1.0, of=8), selection_id=selection.id)
     receipt = await world.report(last(task), selection_id=selection.id, close_step=True)
     state = await world.state()
@@ -167,7 +167,7 @@ async def test_the_trainers_word_ends_a_group(world: World, last: Callable[[str]
 
 async def test_the_last_word_about_the_size_of_a_group_holds(world: World):
     selection = await world.select(1)
-    (task,) = await task_ids(world, selection)
+    (task,) = task_ids(selection)
     await world.report(part(task, 1.0, 1.0, of=8), selection_id=selection.id)
     receipt = await world.report(part(task, 0.0, of=3), selection_id=selection.id)
     assert (receipt.closed, receipt.tally.rollouts) == (True, 3.0)
@@ -176,7 +176,7 @@ async def test_the_last_word_about_the_size_of_a_group_holds(world: World):
 async def test_a_group_whose_lease_ran_out_counts_as_it_is(world: World, at: list[float]):
     await world.put_run("short", lease_seconds=60.0)
     selection = await world.select(2, "short")
-    first, second = await task_ids(world, selection)
+    first, second = task_ids(selection)
     await world.report(part(first, 1.0, 0.0, of=8), run="short", selection_id=selection.id)
     at[0] += 59.0
     assert not (await world.report(part(second, 1.0), run="short", selection_id=selection.id)).closed
@@ -191,7 +191,7 @@ async def test_a_group_whose_lease_ran_out_counts_as_it_is(world: World, at: lis
 async def test_a_rewind_and_a_fork_forget_what_can_not_be_finished(world: World):
     await world.report(Outcome("t0", successes=1, trials=4))
     selection = await world.select(1)
-    (task,) = await task_ids(world, selection)
+    (task,) = task_ids(selection)
     await world.report(part(task, 1.0), selection_id=selection.id)
     await world.runs.put(POOL, "fork", {}, ForkFrom("default"), None)
     assert len((await world.state("fork")).unfinished) == 0
@@ -204,7 +204,7 @@ async def test_a_rewind_and_a_fork_forget_what_can_not_be_finished(world: World)
 
 async def test_the_pass_goes_on_when_the_first_of_its_groups_is_whole(world: World):
     selection = await world.select(1)
-    (task,) = await task_ids(world, selection)
+    (task,) = task_ids(selection)
     before = (await world.state()).walks
     for _ in range(SIZE - 1):
         await world.report(part(task, 1.0), selection_id=selection.id)
@@ -260,7 +260,7 @@ async def test_aborts_are_counted_and_a_task_that_always_aborts_rests(world: Wor
     met = []
     for _ in range(60):
         selection = await world.select(8, "run")
-        tasks = await task_ids(world, selection)
+        tasks = task_ids(selection)
         met.append(len(dead & set(tasks)))
         await world.report(
             *(aborted(task) if task in dead else Outcome(task, successes=1, trials=4) for task in tasks),
@@ -277,12 +277,12 @@ async def test_aborts_are_counted_and_a_task_that_always_aborts_rests(world: Wor
 async def test_tasks_that_rest_are_selected_where_others_are_too_few(world: World):
     for _ in range(3):
         await world.report(aborted("t3"))
-    assert len(set(await task_ids(world, await world.select(40)))) == 40
+    assert len(set(task_ids(await world.select(40)))) == 40
     await world.rewind(0)
     for _ in range(3):
         await world.report(aborted("t3"))
     others = tuple(f"t{number}" for number in range(40) if number != 3)
-    assert await task_ids(world, await world.select(1, exclude=others)) == ["t3"]
+    assert task_ids(await world.select(1, exclude=others)) == ["t3"]
 
 
 async def test_a_task_that_aborted_by_chance_begins_anew(world: World):
@@ -297,7 +297,7 @@ async def test_a_task_that_aborted_by_chance_begins_anew(world: World):
 
 async def test_a_group_in_parts_all_of_which_were_aborted_is_one_abort(world: World):
     selection = await world.select(1)
-    (task,) = await task_ids(world, selection)
+    (task,) = task_ids(selection)
     for _ in range(SIZE):
         await world.report(part(task, None), selection_id=selection.id)
     state = await world.state()
@@ -308,14 +308,13 @@ async def test_a_group_in_parts_all_of_which_were_aborted_is_one_abort(world: Wo
 # --- helpers ---------------------------------------------------------------------------------------------------------
 
 
-async def task_ids(world: World, selection: Selection) -> list[str]:
-    ids = (await world.opened()).dataset.ids
-    return [ids[task] for task in selection.tasks.tolist()]
+def task_ids(selection: Selection) -> list[str]:
+    return [one.task for one in outcomes_of(selection)]
 
 
 @pytest.fixture
-def at(world: World) -> Iterator[list[float]]:
+def at(world: World) -> list[float]:
     """The time that reports are taken at, which a test can put forward."""
     now = [1e9]
-    world.use.report_outcomes = replace(world.use.report_outcomes, clock=lambda: now[0])
-    return now  # type: ignore[return-value]
+    world.runs._clock = lambda: now[0]
+    return now

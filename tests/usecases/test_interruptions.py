@@ -229,13 +229,13 @@ async def test_a_change_stopped_at_any_wait_leaves_memory_and_sql_at_one(world: 
 async def test_a_rewind_that_its_caller_left_alone_does_not_keep_others_from_going_on(world: World):
     for step in range(3):
         await world.report(outcome(f"t{step}"))
-    old = await world.select(2)
-    other = world.beside()
-    await other.rewind(1)  # this process has not heard of it, as after a caller was cut off between append and fold
+    here, other = world.beside(), world.beside()
+    old = await here.select(2)
+    await other.rewind(1)  # this process has not heard of it
     with pytest.raises(StaleEpochError):
-        await world.report(outcome("t1"), selection_id=old.id)
-    new = await world.select(2)
+        await here.report(outcome("t1"), selection_id=old.id)
+    new = await here.select(2)
     assert (new.epoch, new.step) == (1, 1)
-    await world.report(outcome("t1"), selection_id=new.id)
+    await here.report(outcome("t1"), selection_id=new.id)
     await other.rewind(1)
-    assert (await world.rewind(0)).epoch == 3
+    assert (await here.rewind(0)).epoch == 3

@@ -187,6 +187,11 @@ async def test_a_run_of_other_tasks_is_refused_by_what_differs(world: World, fol
     await other.import_pool(POOL, block(0, 39))
     with pytest.raises(DatasetExistsError, match=r"digest is .* here and .* in the journal"):
         await imported(other, await exported(world))
+    await world.import_pool("tagged", block(0, 90))
+    await other.import_pool("tagged", block(0, 10))  # too few tasks for any offset tag
+    await other.use.datasets.append("tagged", stream(block(10, 80)), never)
+    with pytest.raises(DatasetExistsError, match=r"offset_tags is"):
+        await imported(other, await exported(world, dataset="tagged"), dataset="tagged")
     await other.close()
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from bots_service.core.predictions import MOST_COLUMNS
 from bots_service.errors import (
-    BusyError,
     InvalidTasksError,
     LimitReachedError,
     UnknownPredictionsError,
@@ -101,7 +100,7 @@ async def test_a_fork_keeps_what_its_run_knows(world: World):
 
 async def test_what_a_run_believes_of_tried_tasks_becomes_predictions(world: World):
     await world.report(outcome("t0", 16.0), outcome("t1", 0.0))
-    await world.runs.put_predictions(POOL, "default", "first", None, None)
+    await world.runs.put_predictions(POOL, "default", "first", None, never)
     await world.put_run("next")
     pool, state = (await world.opened("next")).dataset.pool, await world.state()
     rates = pool.predictions[pool.profile_of, 0]
@@ -111,7 +110,7 @@ async def test_what_a_run_believes_of_tried_tasks_becomes_predictions(world: Wor
     np.testing.assert_array_equal(rates[:2], np.rint(means * 16) / 16)
     await world.put_run("untried")
     with pytest.raises(InvalidTasksError):
-        await world.runs.put_predictions(POOL, "untried", "nothing", None, None)
+        await world.runs.put_predictions(POOL, "untried", "nothing", None, never)
 
 
 async def test_appended_and_retired_tasks_change_nothing_of_what_is_known(world: World):
@@ -128,27 +127,25 @@ async def test_appended_and_retired_tasks_change_nothing_of_what_is_known(world:
 
 
 @pytest.mark.parametrize(
-    ("parts", "message"),
+    ("rows", "message"),
     [
-        (({"t0": 0.5, "gone": 0.1},), "no task 'gone'"),
-        (({"t0": 0.5}, {"t0": 0.5}), "'t0' has a prediction already"),
-        (({"t0": 1.5},), "not in"),
-        (({"t0": np.nan},), "no task has a predicted pass rate"),
-        (({},), "no task has a predicted pass rate"),
+        ([("t0", 0.5), ("gone", 0.1)], "no task 'gone'"),
+        ([("t0", 0.5), ("t0", 0.5)], "'t0' has a prediction already"),
+        ([("t0", 1.5)], "not in"),
+        ([("t0", np.nan)], "no task has a predicted pass rate"),
+        ([], "no task has a predicted pass rate"),
     ],
 )
-async def test_predictions_that_cannot_be_are_refused(world: World, parts: tuple[dict[str, float], ...], message: str):
+@pytest.mark.parametrize("at_once", [1, 2])
+async def test_predictions_that_cannot_be_are_refused(world: World, rows, message: str, at_once: int):
+    async def some() -> AsyncIterator[PredictionBlock]:
+        for first in range(0, len(rows), at_once):
+            ids, rates = zip(*rows[first : first + at_once], strict=True)
+            yield PredictionBlock(list(ids), np.array(rates, np.float64))
+
     with pytest.raises(InvalidTasksError) as refused:
-        await predict(world, "probe", *parts)
+        await world.use.datasets.put_predictions(POOL, "probe", some(), never)
     assert message in str(refused.value) + "".join(str(flaw) for flaw in refused.value.flaws)
-
-
-async def test_an_id_twice_in_one_block_is_refused(world: World):
-    async def twice() -> AsyncIterator[PredictionBlock]:
-        yield PredictionBlock(["t0", "t0"], np.array([0.5, 0.5]))
-
-    with pytest.raises(InvalidTasksError):
-        await world.use.datasets.put_predictions(POOL, "probe", twice(), never)
 
 
 async def test_a_dataset_has_few_predictions(world: World):
@@ -160,34 +157,13 @@ async def test_a_dataset_has_few_predictions(world: World):
     assert await names(world) == [f"p{number}" for number in range(MOST_COLUMNS)]
 
 
-async def test_of_two_changes_at_once_one_is_refused(world: World):
-    there = world.beside()
-
-    async def late() -> AsyncIterator[PredictionBlock]:
-        await predict(world)
-        yield PredictionBlock(["t0"], np.array([0.5]))
-
-    with pytest.raises(BusyError):
-        await there.use.datasets.put_predictions(POOL, "other", late(), never)
-    await predict(there, "other")
-    assert await names(world) == ["probe", "other"]
-
-
 async def test_views_of_a_dataset_are_few_and_counted(world: World):
-    open_datasets = world.use.datasets
     for number in range(9):
         await predict(world, "probe", {"t1": 0.5, "t2": number / 16})
         await world.put_run(f"r{number}")
         await world.report(outcome("t1"), run=f"r{number}")
     for number in range(9):
         await world.opened(f"r{number}")
-    dataset = await open_datasets(POOL)
+    dataset = await world.use.datasets.open(POOL)
     assert len(dataset.views) == 8
     assert dataset.nbytes > max(view.nbytes for view in dataset.views.values())
-
-
-async def test_a_deleted_default_run_sees_the_predictions_again(world: World):
-    await predict(world)
-    await world.report(outcome("t0"))
-    await world.runs.delete(POOL, "default", None)
-    assert await names(world) == ["probe"]

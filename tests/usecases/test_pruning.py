@@ -9,16 +9,13 @@ from pathlib import Path
 import pytest
 
 from bots_service.core.codec import encode_state
-from bots_service.core.entries import Rewind
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, StorageUnavailableError, UnknownStepError
 from bots_service.prune import Prune, PrunedRun
-from bots_service.records import NewEntry, RunRow
 from bots_service.runs import ForkFrom
 from tests.sizes import size
 from tests.usecases.moving import copied, histories, live, rows, states
-from tests.usecases.ports import Port
-from tests.usecases.world import POOL, World, evidence_bytes, outcome, until
+from tests.usecases.world import POOL, World, evidence_bytes, meanwhile, outcome, until
 
 DAY_S = 24 * 3600.0
 
@@ -71,7 +68,7 @@ async def test_states_histories_and_later_reports_are_the_same_as_without(
     empty = await empty.reopened()
     assert await histories(empty) == await histories(whole)
     for row in await rows(empty):
-        begins = await empty.use.store.journal.begins(row)
+        begins = (await empty.use.store.journal.head(row)).pruned
         assert await states(empty, row.name) == (await states(whole, row.name))[begins:]
         for world in (empty, whole):
             await reports(world, 8, first=900, run=row.name)
@@ -206,19 +203,12 @@ async def test_a_process_that_slept_through_pruning_goes_on_from_a_stored_state(
     assert (await sleeper.state()).seq == 24
 
 
-async def test_missing_receipts_are_made_before_their_entries_go(world: World):
-    await reports(world, 23)
-    before = await histories(world)
-    world.sql("DELETE FROM receipts WHERE seq IN (2, 7)")
-    assert await pruner(world)() == [PrunedRun(POOL, "default", 15, 15)]
-    assert await histories(world) == before
-
-
 async def test_a_rewind_that_was_asked_for_before_pruning_is_refused_after(world: World):
     await reports(world, 23)
-    await pruner(world)()
-    with pytest.raises(BusyError, match="pruned meanwhile"):
-        await world.use.store.journal.append(await world.row(), NewEntry(Rewind(4, 4), 3))
+    meanwhile(world.database, "write", pruner(world))
+    with pytest.raises(UnknownStepError, match="begins at step 15"):
+        await world.rewind(4)
+    assert (await world.state()).seq == 23
 
 
 async def test_what_changed_since_it_was_looked_at_is_not_covered(world: World):
@@ -227,21 +217,14 @@ async def test_what_changed_since_it_was_looked_at_is_not_covered(world: World):
     assert not await retention.truncate(row, 14)  # no state is stored there
     assert not await retention.truncate(replace(row, uid="0" * 16), 15)
     assert not await retention.truncate(replace(row, id=99), 15)
-    world.sql("DELETE FROM receipts WHERE seq = 2")
-    assert not await retention.truncate(row, 15)
 
 
 async def test_a_run_that_is_deleted_meanwhile_is_left_alone(world: World):
     await reports(world, 23)
 
-    class Deleted(Port):
-        async def begins(self, run: RunRow) -> int:
-            await world.runs.delete(POOL, run.name, None)
-            begins: int = await self.real.begins(run)
-            return begins
-
-    job = pruner(world)
-    assert await replace(job, journal=Deleted(job.journal))() == []
+    store = world.beside().use.store
+    meanwhile(store.journal, "head", lambda: world.runs.delete(POOL, "default", None))
+    assert await replace(pruner(world), store=store)() == []
     assert entries(world) == []
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from bots_service import readiness as module
 from bots_service.background import ended
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
 from bots_service.readiness import Readiness, Ready
-from bots_service.usecases import readiness as module
 
 SOON_S = 30.0
 HANGS = "hangs"

@@ -1,32 +1,47 @@
 """Two replicas over one database and one Redis: whatever one does, the other goes on from it."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import encode_state
 from bots_service.core.draw.selection import SelectRequest
-from bots_service.core.entries import Report
-from bots_service.core.evidence import Evidence
+from bots_service.dataset_builder import DatasetHeader
 from bots_service.datasets import OpenRun
-from bots_service.engine.replicas import FollowReplicas
 from bots_service.errors import (
+    BusyError,
     DamagedStateError,
+    InvalidOutcomesError,
+    KeyReusedError,
+    PoolTooSmallError,
+    StaleEpochError,
     StorageUnavailableError,
+    UnknownDatasetError,
     UnknownRunError,
 )
-from bots_service.outcomes import Outcome
-from bots_service.records import Head, IdempotencyKey, NewEntry, PublishedState, RunRow
-from bots_service.stores import memory_stores
+from bots_service.outcomes import ReportRequest
+from bots_service.records import DatasetRow, Head, IdempotencyKey
+from bots_service.runs import KEEP_EVERY
 from tests.servers import RedisServer
-from tests.usecases.replicas import Replica
-from tests.usecases.world import POOL, World, block, never, outcome, stream
+from tests.usecases.moving import exported, imported
+from tests.usecases.world import HEADER, POOL, World, block, never, outage, outcome, stream
+
+Retire = Callable[..., Awaitable[DatasetRow]]
+Both = tuple[World, World]
+
+
+@pytest.fixture
+def alone(world: World) -> World:
+    """A process over the same database, without a Redis."""
+    return world.beside()
 
 
 @pytest.mark.parametrize("belief", sorted(KINDS))
-async def test_what_was_reported_here_is_selected_from_there(replicas: tuple[Replica, Replica], belief: str):
+async def test_what_was_reported_here_is_selected_from_there(replicas: Both, belief: str):
     await replicas[0].put_run("default", belief=belief)
     for step in range(6):
         here, there = replicas[step % 2], replicas[1 - step % 2]
@@ -38,16 +53,8 @@ async def test_what_was_reported_here_is_selected_from_there(replicas: tuple[Rep
     await replicas[0].assert_is_a_replay()
 
 
-async def test_rewards_are_read_by_the_range_that_was_set_elsewhere(replicas: tuple[Replica, Replica]):
-    here, there = replicas
-    await here.report(outcome("t1"))  # so it knows a state, with the old range
-    await there.runs.change_settings(POOL, "default", {"reward_range": (-1.0, 3.0)}, None)
-    receipt = await here.report(Outcome("t2", rewards=[1.0, 3.0]))
-    assert (receipt.seq, receipt.tally.successes) == (3, 1.5)
-
-
 async def test_a_selection_of_a_later_step_is_reported_where_only_an_older_one_is_known(
-    replicas: tuple[Replica, Replica],
+    replicas: Both,
 ):
     here, there = replicas
     await here.report(outcome("t1"))
@@ -58,7 +65,7 @@ async def test_a_selection_of_a_later_step_is_reported_where_only_an_older_one_i
     assert (receipt.seq, receipt.step, receipt.late, receipt.expired) == (3, 3, 0, 0)
 
 
-async def test_selections_at_once_on_both_share_no_task_while_others_are_free(replicas: tuple[Replica, Replica]):
+async def test_selections_at_once_on_both_share_no_task_while_others_are_free(replicas: Both):
     selections = await asyncio.gather(*(replicas[place % 2].select(4) for place in range(10)))
     assert len({task for selection in selections for task in selection.tasks.tolist()}) == 40
     assert {selection.reused for selection in selections} == {0}
@@ -66,13 +73,13 @@ async def test_selections_at_once_on_both_share_no_task_while_others_are_free(re
     assert (await replicas[0].select(2)).reused == 2
 
 
-async def test_the_same_key_gives_the_same_selection_on_both(replicas: tuple[Replica, Replica]):
+async def test_the_same_key_gives_the_same_selection_on_both(replicas: Both):
     first = await replicas[0].select(4, key="once")
     assert (await replicas[1].select(4, key="once")).tasks.tolist() == first.tasks.tolist()
     assert (await replicas[1].describe()).leased == 4
 
 
-async def test_settings_changed_on_both_at_once_are_both_changed(replicas: tuple[Replica, Replica]):
+async def test_settings_changed_on_both_at_once_are_both_changed(replicas: Both):
     changes: list[dict[str, Any]] = [{"lease_seconds": 60.0}, {"target": 0.7}, {"reward_range": (-1.0, 1.0)}]
     calls = [replicas[n % 2].runs.change_settings(POOL, "default", values, None) for n, values in enumerate(changes)]
     await asyncio.gather(*calls)
@@ -81,31 +88,7 @@ async def test_settings_changed_on_both_at_once_are_both_changed(replicas: tuple
         assert (settings.lease_seconds, settings.target, settings.reward_range) == (60.0, 0.7, (-1.0, 1.0))
 
 
-@pytest.mark.parametrize("belief", sorted(KINDS))
-async def test_tasks_reported_there_before_this_one_heard_of_them_are_folded_here(
-    replicas: tuple[Replica, Replica], belief: str
-):
-    here, there = replicas
-    await here.put_run("default", belief=belief)
-    before = await here.opened()
-    await here.state()
-    grown = block(40, 2)
-    grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
-    await there.use.datasets.append(POOL, stream(grown), never)
-    entry = (await there.use.store.journal.append(before.row, _draft(there, await there.opened(), 41))).entry
-    known = await here.parts.catch_up.through(before, entry.seq)
-    assert known.state.seq == 1
-    await there.assert_is_a_replay()
-
-
-def _draft(replica: Replica, run, task: int) -> NewEntry:
-    import numpy as np
-
-    evidence = Evidence(np.array([task], np.int32), np.array([1.0]), np.array([3.0]), np.array([True]))
-    return NewEntry(Report(evidence, None, None), run.dataset.pool.profiles)
-
-
-async def test_a_run_deleted_or_replaced_here_is_the_new_one_there(replicas: tuple[Replica, Replica]):
+async def test_a_run_deleted_or_replaced_here_is_the_new_one_there(replicas: Both):
     here, there = replicas
     await there.report(outcome("t1"))
     await here.runs.delete(POOL, "default", None)
@@ -120,39 +103,161 @@ async def test_a_run_deleted_or_replaced_here_is_the_new_one_there(replicas: tup
         await there.report(outcome("t1"), run="side")
 
 
-async def test_what_a_replica_committed_before_it_died_is_followed(replicas: tuple[Replica, Replica], world: World):
+async def test_a_step_asks_redis_three_times_whichever_replica_makes_it(replicas: Both, redis_server: RedisServer):
+    async def step(replica: World) -> None:
+        selection = await replica.select(3)
+        ids = (await replica.opened()).dataset.ids
+        await replica.report(*(outcome(ids[task]) for task in selection.tasks), selection_id=selection.id)
+
+    def scripts() -> int:
+        with redis_server.client() as client:
+            stats = client.info("commandstats")
+        return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha"))
+
+    for replica in replicas:
+        await step(replica)
+    before = scripts()
+    for turn in range(10):
+        await step(replicas[turn % 2])
+    assert scripts() - before == 30  # to look, to lease, and to tell what was reported
+    await replicas[1].assert_is_a_replay()
+
+
+async def test_a_selection_made_there_of_tasks_appended_since_is_given_again_here(replicas: Both):
     here, there = replicas
     await there.select(1)
-    await there.follow()
-    run = await here.opened()
-    await here.use.store.journal.append(run.row, _draft(here, run, 3))
+    await here.use.datasets.append(POOL, stream(block(40, 20)), never)
+    first = await here.select(45, key="again")
+    assert first.tasks.max() >= 40
+    once = IdempotencyKey("again", repr(SelectRequest(POOL, 45)))
+    selection, dataset, again = await there.runs.select(SelectRequest(POOL, 45), once)
+    assert again
+    assert dataset.ids.take(selection.tasks) == [f"t{task}" for task in first.tasks.tolist()]
+
+
+async def test_a_run_that_sql_says_is_gone_and_there_at_once_is_refused(world: World):
+    async def gone(_run: OpenRun) -> None:
+        raise UnknownRunError("gone")
+
+    with pytest.raises(UnknownRunError):
+        await world.runs.using(POOL, "default", gone)
+
+
+# --- datasets --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("belief", sorted(KINDS))
+async def test_tasks_appended_here_are_known_there(replicas: Both, belief: str):
+    here, there = replicas
+    await here.put_run("default", belief=belief)
     await there.select(1)
-    await there.follow()
-    assert (await there.select(1)).seq == 1
-    assert (await here.select(1)).seq == 1
-    await there.assert_is_a_replay()
-    await here.report(outcome("t1"))
+    grown = block(40, 2)
+    grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
+    grown.tags[:] = [("new",), ("new",)]
+    await here.use.datasets.append(POOL, stream(grown), never)
+    assert sorted((await there.select(2, tags=("new",))).tasks.tolist()) == [40, 41]
+    assert (await there.report(outcome("t40"))).tally.reported == 1
+    await here.assert_is_a_replay()
+    with pytest.raises(InvalidOutcomesError):
+        await there.report(outcome("t99"))
+
+
+async def test_tasks_retired_and_restored_here_are_so_there(replicas: Both):
+    here, there = replicas
+    await there.select(1)
+    await here.use.datasets.retire(POOL, [f"t{number}" for number in range(35)], None)
+    assert set((await there.select(5)).tasks.tolist()) <= set(range(35, 40))
+    with pytest.raises(PoolTooSmallError):
+        await there.select(6)
+    await here.use.datasets.restore(POOL, ["t4", "t30"], None)
+    assert set((await there.select(7)).tasks.tolist()) == {4, 30, *range(35, 40)}
+
+
+async def test_a_dataset_deleted_and_made_anew_here_is_the_new_one_there(replicas: Both):
+    here, there = replicas
+    await there.report(outcome("t1"))
+    await here.use.datasets.delete(POOL, None)
+    with pytest.raises(UnknownDatasetError):
+        await there.select(1)
+    await here.use.datasets.create(POOL, DatasetHeader(HEADER.reference_models, "other"), stream(block(0, 9)), never)
+    assert len((await there.select(9)).tasks) == 9
+    assert (await there.report(outcome("t1"))).seq == 1
+
+
+async def test_a_dataset_made_anew_here_is_the_new_one_where_its_run_was_forgotten(replicas: Both):
+    here, there = replicas
+    await there.select(1)
+    await here.use.datasets.delete(POOL, None)
     await there.opened()
-    await there.follow()  # finds it published
-    async with world.use.follow_replicas.in_background():
-        assert (await world.select(1)).seq == 2  # one without a shared store follows nobody: it asks SQL each time
+    await there.runs.follow_once()  # so it knows that the run is gone, and has the dataset still open
+    await here.use.datasets.create(POOL, DatasetHeader(HEADER.reference_models, "other"), stream(block(0, 9)), never)
+    assert len((await there.select(9)).tasks) == 9
 
 
-async def test_a_replica_follows_what_was_changed_without_telling_it(replicas: tuple[Replica, Replica], world: World):
-    _, there = replicas
-    await there.select(1)
-    await world.use.datasets.retire(POOL, [f"t{number}" for number in range(39)], None)  # this one has no Redis
-    await there.follow()
-    assert (await there.select(1)).tasks.tolist() == [39]
-    await world.put_run("default", target=0.9)
-    await there.select(1)
-    await there.follow()
-    assert (await there.state()).settings.target == 0.9
-    await there.follow()
-    await there.follow()
+@pytest.mark.parametrize("belief", sorted(KINDS))
+async def test_a_state_that_knows_newer_tasks_than_this_replica_opens_the_dataset_anew(
+    replicas: Both, redis_server: RedisServer, belief: str
+):
+    here, there = replicas
+    await here.put_run("default", belief=belief)
+    await there.opened()  # with the tasks of now, and not used until others reported more
+    grown = block(40, 2)
+    grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
+    await here.use.datasets.append(POOL, stream(grown), never)
+    await here.report(outcome("t41"), outcome("t2"))
+    assert sorted((await there.select(42)).tasks.tolist()) == list(range(42))
+    repeated = await here.select(3, key="again")
+    assert repeated.reused == 3
+    await there.assert_is_a_replay()
 
 
-async def test_a_wipe_at_any_moment_loses_nothing(replicas: tuple[Replica, Replica], redis_server: RedisServer):
+async def test_tasks_retired_at_once_by_two_are_refused_once(replicas: Both, monkeypatch: pytest.MonkeyPatch):
+    both_know_the_dataset = asyncio.Barrier(2)
+    for replica in replicas:
+        datasets = replica.use.store.datasets
+
+        async def retire(*arguments: Any, retire: Retire = datasets.retire) -> DatasetRow:
+            await both_know_the_dataset.wait()
+            return await retire(*arguments)
+
+        monkeypatch.setattr(datasets, "retire", retire)
+    calls = [replica.use.datasets.retire(POOL, [f"t{place}"], None) for place, replica in enumerate(replicas)]
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    assert [isinstance(one, BusyError) for one in done].count(True) == 1
+    monkeypatch.undo()
+    await replicas[0].use.datasets.retire(POOL, ["t0", "t1"], None)
+    assert (await replicas[1].select(38)).reused == 0
+
+
+@pytest.mark.parametrize("select_between", [True, False])
+async def test_a_selection_is_given_again_under_its_key_where_too_few_tasks_are_left_for_another(
+    replicas: Both, *, select_between: bool
+):
+    here, _ = replicas
+    first = await here.select(10, key="once")
+    await here.use.datasets.retire(POOL, [f"t{place}" for place in range(35)], None)
+    if select_between:
+        await here.select(1)
+    assert (await here.select(10, key="once")).id == first.id
+    with pytest.raises(KeyReusedError):
+        await here.select(11, key="once")
+    with pytest.raises(PoolTooSmallError):
+        await here.select(10, key="another")
+
+
+async def test_a_run_that_an_import_makes_has_lost_nothing(replicas: Both):
+    here, there = replicas
+    await here.put_run("side")
+    await here.report(outcome("t1"), run="side")
+    await imported(here, await exported(here, "side"), run="copied")
+    selection = await there.select(1, "copied")
+    assert (selection.seq, selection.degraded) == (1, False)
+
+
+# --- without Redis ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_wipe_at_any_moment_loses_nothing(replicas: Both, redis_server: RedisServer):
     with redis_server.client() as client:
         for step in range(12):
             here, there = replicas[step % 2], replicas[1 - step % 2]
@@ -165,66 +270,77 @@ async def test_a_wipe_at_any_moment_loses_nothing(replicas: tuple[Replica, Repli
     await replicas[0].assert_is_a_replay()
 
 
-async def test_with_neither_sql_nor_a_shared_state_an_older_belief_goes_on(
-    replicas: tuple[Replica, Replica], redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+async def test_where_redis_is_wiped_before_every_call_reports_count_and_selections_are_made_alone(
+    replicas: Both, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ):
     here, there = replicas
+    for call in ("moved", "lease"):
+        real = getattr(here.use.live, call)
+
+        async def wiped_before(*arguments: Any, real: Any = real, **named: Any) -> Any:
+            with redis_server.client() as client:
+                client.flushall()
+            return await real(*arguments, **named)
+
+        monkeypatch.setattr(here.use.live, call, wiped_before)
+    monkeypatch.setattr("bots_service.runs.PATIENCE_S", 0.1)
+    reported = await asyncio.gather(*(here.report(outcome(f"t{task}")) for task in range(8)))
+    assert sorted(receipt.seq for receipt in reported) == list(range(1, 9))
+    made = await asyncio.gather(*(here.select(4) for _ in range(3)))
+    assert [(selection.seq, selection.degraded) for selection in made] == [(8, True)] * 3
+    assert len({task for selection in made for task in selection.tasks.tolist()}) == 12
+    monkeypatch.undo()
+    assert (await there.select(1)).seq == 8
+    await here.assert_is_a_replay()
+
+
+async def test_a_report_that_others_can_not_see_says_so_and_is_followed(replicas: Both):
+    here, there = replicas
     await here.report(outcome("t1"))
+    await there.select(1)
+
+    async def unheard(*_: object, **__: object) -> bool:
+        return False
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(here.use.live, "moved", unheard)
+        assert (await here.runs.report(ReportRequest(POOL, [outcome("t2")]), None)).degraded
+    await there.runs.follow_once()
+    assert (await there.select(1)).seq == 2
+
+
+async def test_what_a_process_without_redis_does_is_followed(replicas: Both, alone: World):
+    here, there = replicas
+    await there.select(1)
+    await alone.report(outcome("t1"))
+    await there.runs.follow_once()
+    assert (await there.select(1)).seq == (await here.select(1)).seq == 1
+    await alone.use.datasets.retire(POOL, [f"t{number}" for number in range(39)], None)
+    await there.select(1)
+    await there.runs.follow_once()
+    assert (await there.select(1)).tasks.tolist() == [39]
+    await alone.runs.delete(POOL, "default", None)
+    await alone.put_run("default", target=0.9)
     await there.opened()
-
-    async def away(*_: object) -> None:
-        raise StorageUnavailableError("the database did not answer")
-
-    for replica in replicas:
-        monkeypatch.setattr(replica.use.store.journal, "head", away)
-        monkeypatch.setattr(replica.use.store.journal, "heads", away)
-        monkeypatch.setattr(replica.parts.catch_up.replay.snapshots, "newest", away)
-    assert not (await here.select(1)).degraded
-    with redis_server.client() as client:
-        client.flushall()
-    selection = await here.select(2)
-    assert (selection.seq, selection.degraded, len(selection.tasks)) == (1, True, 2)
-    assert (await here.describe()).degraded
-    with pytest.raises(StorageUnavailableError):  # whether that task was appended, nobody can say now
-        await here.select(1, exclude=("t40",))
-    with pytest.raises(StorageUnavailableError):
-        await there.select(1)
-    with pytest.raises(StorageUnavailableError):
-        await here.follow()
+    await there.runs.follow_once()
+    assert (await there.state()).settings.target == 0.9
+    await there.runs.follow_once()
+    await there.runs.follow_once()
+    async with alone.runs.follow_replicas():
+        assert (await alone.select(1)).degraded  # it follows nobody, and asks SQL each time
 
 
-async def test_a_selection_made_there_of_tasks_appended_since_is_given_again_here(replicas: tuple[Replica, Replica]):
-    here, there = replicas
-    await here.report(outcome("t1"))
-    await there.state()
-    await here.use.datasets.append(POOL, stream(block(40, 20)), never)
-    await here.select(1)  # publishes again what the change put in doubt, before the other looked
-    first = await here.select(45, key="again")
-    assert first.tasks.max() >= 40
-    selection, dataset, again = await there.runs.select(SelectRequest(POOL, 45), IdempotencyKey("again", _asked(45)))
-    assert again
-    assert dataset.ids.take(selection.tasks) == [f"t{task}" for task in first.tasks.tolist()]
-
-
-def _asked(count: int) -> str:
-    """The fingerprint that `World.select` gives."""
-    return repr(SelectRequest(POOL, count))
-
-
-async def test_evidence_of_a_replica_that_could_not_publish_is_taken_here(
-    replicas: tuple[Replica, Replica], world: World
-):
+async def test_evidence_of_a_process_without_redis_is_taken_here(replicas: Both, alone: World):
     here, _ = replicas
     await here.select(1)
-    await world.report(outcome("t1"))  # this one has no Redis
-    selection = await world.select(2)
+    await alone.report(outcome("t1"))
+    selection = await alone.select(2)
     assert (await here.report(outcome("t2"), selection_id=selection.id)).step == 2
     await here.assert_is_a_replay()
 
 
-async def test_without_a_shared_store_every_replica_asks_sql_and_says_that_it_is_alone(world: World):
-    settings = world.settings.model_copy(update={"database_url": "postgresql://not-asked/"})
-    both = [World.over(world.folder, settings, world.database, hot=memory_stores(settings)) for _ in range(2)]
+async def test_processes_without_redis_ask_sql_and_say_that_they_are_alone(world: World):
+    both = world.beside(), world.beside()
     for step in range(4):
         here, there = both[step % 2], both[1 - step % 2]
         await here.report(outcome(f"t{step}"))
@@ -233,31 +349,12 @@ async def test_without_a_shared_store_every_replica_asks_sql_and_says_that_it_is
         assert (await here.describe()).degraded
 
 
-async def test_a_run_that_sql_says_is_gone_and_there_at_once_is_refused(world: World):
-    async def gone(_run: OpenRun) -> None:
-        raise UnknownRunError("gone")
-
-    with pytest.raises(UnknownRunError):
-        await world.runs.using(POOL, "default", gone)
-
-
-async def test_a_report_counts_although_the_state_after_it_can_not_be_stored(
-    world: World, monkeypatch: pytest.MonkeyPatch
-):
-    async def away(*_: object, **__: object) -> None:
-        raise StorageUnavailableError("the database did not answer")
-
-    monkeypatch.setattr(world.use.store.snapshots, "save", away)
-    for number in range(world.settings.snapshot_every + 1):
-        assert (await world.report(outcome(f"t{number}"))).seq == number + 1
-    await world.assert_is_a_replay()
-
-
 async def test_replicas_are_followed_in_the_background_whatever_goes_wrong(
-    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+    replicas: Both, alone: World, monkeypatch: pytest.MonkeyPatch
 ):
-    here, there = replicas
-    journal = there.use.store.journal
+    _, there = replicas
+    await there.put_run("side")
+    journal, follow = there.use.store.journal, there.runs._follow
     heads, wrong = journal.heads, [StorageUnavailableError("away"), RuntimeError("a bug"), None, None]
 
     async def faulty(run_ids: list[int]) -> dict[int, Head]:
@@ -266,34 +363,90 @@ async def test_replicas_are_followed_in_the_background_whatever_goes_wrong(
             raise error
         return await heads(run_ids)
 
+    async def damaged(dataset: Any, row: Any, head: Any) -> None:
+        if row.name == "side":
+            raise DamagedStateError("damaged")
+        await follow(dataset, row, head)
+
     monkeypatch.setattr(journal, "heads", faulty)
-    select, runs = there.use.select_tasks, there.use.at_work
-    follow = FollowReplicas(journal, select.catch_up, select.open_runs, runs, is_needed=True, every_s=0.001)
-    run = await here.opened()
-    await here.use.store.journal.append(run.row, _draft(here, run, 3))
-    async with follow.in_background():
-        while wrong:
-            await there.opened()
-            await asyncio.sleep(0.001)
+    monkeypatch.setattr(there.runs, "_follow", damaged)
+    monkeypatch.setattr("bots_service.runs.FOLLOW_EVERY_S", 0.001)
+    await alone.report(outcome("t1"))
+    with capture_logs() as logs:
+        async with there.runs.follow_replicas():
+            while wrong:
+                for run in ("side", "default"):
+                    await there.opened(run)
+                await asyncio.sleep(0.001)
     assert (await there.select(1)).seq == 1
+    assert {"replicas_not_followed", "run_not_followed"} <= {line["event"] for line in logs}
 
 
-async def test_a_run_that_can_not_be_followed_keeps_no_other_from_being_followed(
-    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+# --- without SQL, and where it was restored --------------------------------------------------------------------------
+
+
+async def test_an_older_belief_goes_on_while_sql_is_away(replicas: Both, redis_server: RedisServer):
+    here, there = replicas
+    await here.report(outcome("t1"))
+    await here.select(1)
+    await there.opened()
+    with outage(here.database, "read", "write"):
+        assert not (await here.select(1)).degraded  # Redis tells that it is the newest
+        with redis_server.client() as client:
+            client.flushall()
+        selection = await here.select(2)
+        assert (selection.seq, selection.degraded, len(selection.tasks)) == (1, True, 2)
+        assert (await here.describe()).degraded
+        for refused in (
+            here.select(1, exclude=("t40",)),  # whether that task was appended, nobody can say now
+            there.select(1),
+            here.runs.follow_once(),
+        ):
+            with pytest.raises(StorageUnavailableError):
+                await refused
+    assert not (await here.describe()).degraded
+
+
+async def test_where_the_database_was_restored_to_an_earlier_time_replicas_go_on_from_there(replicas: Both):
+    here, there = replicas
+    for task in range(4):
+        await here.report(outcome(f"t{task}"), key=f"key-{task}")
+    selection = await there.select(1)
+    for table in ("journal", "receipts", "snapshots"):
+        here.sql(f"DELETE FROM {table} WHERE seq > 2")  # noqa: S608 - names of tables
+    here.sql("UPDATE runs SET head = 2")
+    await there.opened()
+    await there.runs.follow_once()
+    assert (await here.report(outcome("t2"), key="key-2")).seq == 3
+    with pytest.raises(StaleEpochError, match="restored"):
+        await here.report(outcome("t9"), selection_id=selection.id)
+    for replica in replicas:
+        assert (await replica.select(1)).seq == 3
+        await replica.assert_is_a_replay()
+
+
+@pytest.mark.parametrize("damage", ["none", "bytes", "time"])
+async def test_a_replica_that_starts_takes_the_state_that_is_kept_if_it_is_of_this_journal(
+    replicas: Both, redis_server: RedisServer, damage: str
 ):
     here, there = replicas
-    await here.put_run("side")
-    for name in ("default", "side"):
-        await there.select(1, name)
-        run = await here.opened(name)
-        await here.use.store.journal.append(run.row, _draft(here, run, 3))
-    newest = there.parts.states.newest
+    for task in range(KEEP_EVERY + 3):
+        await here.report(outcome(f"t{task % 40}"))
+    await here.settled()
+    here.sql("DELETE FROM snapshots")
+    if damage == "bytes":
+        with redis_server.client() as client:
+            client.hset(f"bots:{(await here.row()).uid}:run", "state", b"12345678 damaged")
+    if damage == "time":  # a database that was restored has another entry of that seq
+        here.sql("UPDATE journal SET created_at = created_at + 1")
+    read, between = list[int](), there.use.store.journal.between
 
-    async def damaged(run: RunRow) -> PublishedState:
-        if run.name == "default":
-            raise DamagedStateError("damaged")
-        return await newest(run)
+    async def watched(run: Any, after: int, *rest: Any) -> Any:
+        read.append(after)
+        return await between(run, after, *rest)
 
-    monkeypatch.setattr(there.parts.states, "newest", damaged)
-    await there.follow()
-    assert (await there.state("side")).seq == 1
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(there.use.store.journal, "between", watched)
+        assert encode_state(await there.state()) == encode_state(await here.state())
+    assert read == [KEEP_EVERY if damage == "none" else 0]
+    await there.assert_is_a_replay()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.attempts import NO_ABORTS
+from bots_service.core.aborts import NO_ABORTS
 from bots_service.core.codec import encode_state
 from bots_service.core.evidence import NO_COSTS, Costs
 from bots_service.core.walks import Walks
@@ -23,61 +23,35 @@ from bots_service.errors import (
 )
 from bots_service.outcomes import Outcome, ReportRequest, read_evidence
 from bots_service.records import IdempotencyKey
-from tests.usecases.ports import Outage
-from tests.usecases.world import POOL, TASKS, World, evidence_bytes, outcome
+from tests.usecases.world import POOL, TASKS, World, evidence_bytes, flaws_of, outage, outcome, outcomes_of
 
-REFUSED = {
-    "nothing": Outcome("t1"),
-    "fewer rewards than trials": Outcome("t1", successes=1, trials=2, rewards=[1.0]),
-    "more rewards than trials": Outcome("t1", successes=1, trials=2, rewards=[1.0, 0.0, 0.0]),
-    "half a trial": Outcome("t1", successes=1, trials=1.5, rewards=[1.0]),
-    "counts and no rewards": Outcome("t1", successes=0, trials=0, rewards=[]),
-    "counts and a reward that is no number": Outcome("t1", successes=1, trials=2, rewards=[1.0, math.nan]),
-    "counts and an endless reward": Outcome("t1", successes=1, trials=2, rewards=[1.0, math.inf], effective=True),
-    "successes and rewards": Outcome("t1", successes=1, rewards=[1.0]),
-    "effective alone": Outcome("t1", effective=True),
-    "effective and aborted": Outcome("t1", effective=False, status="aborted"),
-    "counts and aborted": Outcome("t1", successes=1, trials=2, status="aborted"),
-    "rewards and aborted": Outcome("t1", rewards=[1.0], status="aborted"),
-    "tokens alone": Outcome("t1", tokens=5.0),
-    "successes alone": Outcome("t1", successes=1),
-    "trials alone": Outcome("t1", trials=1),
-    "more successes than trials": outcome("t1", 17, 16),
-    "negative successes": outcome("t1", -1, 16),
-    "no trials": outcome("t1", 0, 0),
-    "negative trials": outcome("t1", 0, -1),
-    "too many trials": outcome("t1", 0, 4097),
-    "infinite trials": outcome("t1", 0, math.inf),
-    "successes that are no number": outcome("t1", math.nan, 16),
-    "trials that are no number": outcome("t1", 0, math.nan),
-    "no rewards": Outcome("t1", rewards=[]),
-    "a reward below": Outcome("t1", rewards=[0.5, -0.1]),
-    "a reward above": Outcome("t1", rewards=[1.1]),
-    "a reward that is no number": Outcome("t1", rewards=[math.nan]),
-    "an unknown task": outcome("t40"),
-    "an empty task": outcome(""),
-    "half a surrogate": outcome("\ud800"),
-    "10 kB of task": outcome("t" * 10_000),
-}
+REFUSED = [
+    Outcome("t1"),
+    Outcome("t1", successes=1, trials=2, rewards=[1.0]),
+    Outcome("t1", successes=1, trials=2, rewards=[1.0, math.nan]),
+    Outcome("t1", successes=1, rewards=[1.0]),
+    Outcome("t1", successes=1, trials=2, status="aborted"),
+    Outcome("t1", rewards=[0.5, -0.1]),
+    outcome("t1", 17, 16),
+    outcome("t1", 0, 4097),
+    outcome("t40"),
+    outcome(""),
+    outcome("\ud800"),
+    outcome("t" * 10_000),
+]
 
 
-@pytest.mark.parametrize("wrong", REFUSED)
-async def test_a_refused_outcome_says_where_it_stands_and_changes_nothing(world: World, wrong: str):
+async def test_a_refused_outcome_says_where_it_stands_and_changes_nothing(world: World):
     await world.report(outcome("t1"), outcome("t2"))
     await world.report(outcome("t3"), close_step=False)
     before = encode_state(await world.state())
-    with pytest.raises(InvalidOutcomesError) as refused:
-        await world.report(outcome("t5"), REFUSED[wrong], outcome("t6"), key="key")
-    assert [flaw.where[:3] for flaw in refused.value.flaws] == [("body", "outcomes", 1)]
+    for wrong in REFUSED:
+        (where,) = await flaws_of(world.report(outcome("t5"), wrong, outcome("t6"), key="key"))
+        assert where[:3] == ("body", "outcomes", 1)
+    for wrong in (outcome("none"), outcome("t1", 17, 16)):
+        assert [where[2] for where in await flaws_of(world.report(*[wrong] * 30))] == list(range(20))
     assert encode_state(await world.state()) == before
     assert (await world.report(outcome("t5"), key="key")).seq == 3  # the key was not used up
-
-
-async def test_of_many_flaws_the_first_20_are_told(world: World):
-    for wrong in (outcome("none"), outcome("t1", 17, 16)):
-        with pytest.raises(InvalidOutcomesError) as refused:
-            await world.report(*[wrong] * 30)
-        assert [flaw.where[2] for flaw in refused.value.flaws] == list(range(20))
 
 
 async def test_unknown_names_are_refused(world: World):
@@ -99,33 +73,24 @@ async def test_rewards_are_mapped_from_the_runs_range(world: World):
         await world.report(Outcome("t1", rewards=[3.1]), run="signed")
 
 
-EFFECTIVE = {
-    "rewards that differ": (Outcome("t1", rewards=[0, 1, 0.5, 0.5]), "effective"),
-    "equal rewards below the middle": (Outcome("t1", rewards=[0.25] * 4), "none_solved"),
-    "equal rewards in the middle": (Outcome("t1", rewards=[0.5] * 4), "all_solved"),
-    "one reward": (Outcome("t1", rewards=[1]), "all_solved"),
-    "counts in between": (outcome("t1", 7, 16), "effective"),
-    "all successes": (outcome("t1", 16, 16), "all_solved"),
-    "no successes": (outcome("t1", 0, 16), "none_solved"),
-    "solved always, shaped differently": (Outcome("t1", successes=2, trials=2, rewards=[1.2, 1.0]), "effective"),
-    "solved never, shaped differently": (Outcome("t1", successes=0, trials=2, rewards=[0.2, 0.0]), "effective"),
-    "solved always, shaped alike": (Outcome("t1", successes=2, trials=2, rewards=[1.2, 1.2]), "all_solved"),
-    "solved at times, rewarded alike": (Outcome("t1", successes=1, trials=3, rewards=[9, 9, 9]), "none_solved"),
-    "told that it teaches": (Outcome("t1", successes=2, trials=2, effective=True), "effective"),
-    "told that it does not": (Outcome("t1", successes=3, trials=4, effective=False), "all_solved"),
-    "told against its rewards": (Outcome("t1", rewards=[0, 0, 1], effective=False), "none_solved"),
-    "told against counts and rewards": (Outcome("t1", None, None, [0.0], True), "effective"),
-}
+EFFECTIVE = [
+    (Outcome("t1", rewards=[0, 1, 0.5, 0.5]), "effective"),
+    (Outcome("t1", rewards=[0.25] * 4), "none_solved"),
+    (Outcome("t1", rewards=[0.5] * 4), "all_solved"),
+    (outcome("t1", 7, 16), "effective"),
+    (outcome("t1", 0, 16), "none_solved"),
+    (Outcome("t1", successes=2, trials=2, rewards=[1.2, 1.0]), "effective"),
+    (Outcome("t1", successes=1, trials=3, rewards=[9, 9, 9]), "none_solved"),
+    (Outcome("t1", successes=2, trials=2, effective=True), "effective"),
+    (Outcome("t1", successes=3, trials=4, effective=False), "all_solved"),
+]
 
 
-@pytest.mark.no_cover
-@pytest.mark.parametrize("case", EFFECTIVE)
-async def test_a_task_is_effective_if_its_group_has_a_gradient(world: World, case: str):
-    shown, name = EFFECTIVE[case]
-    tally = (await world.report(shown)).tally
-    assert {each: getattr(tally, each) for each in ("effective", "all_solved", "none_solved")} == {
-        "effective": 0, "all_solved": 0, "none_solved": 0, name: 1
-    }  # fmt: skip
+async def test_a_task_is_effective_if_its_group_has_a_gradient(world: World):
+    for shown, name in EFFECTIVE:
+        tally = (await world.report(shown)).tally
+        counted = {each: getattr(tally, each) for each in ("effective", "all_solved", "none_solved")}
+        assert counted == {"effective": 0, "all_solved": 0, "none_solved": 0, name: 1}, shown
 
 
 numbers = st.sampled_from([0, 1, 2, 2.5, -1, 1.2, math.nan, math.inf])
@@ -172,13 +137,6 @@ def test_every_form_of_an_outcome_is_read_as_documented_or_refused(form: dict[st
     columns = (evidence.tasks, evidence.successes, evidence.failures, evidence.effective)
     assert [tuple(row) for row in zip(*columns, strict=True)] == ([] if wanted == "aborted" else [(7, *wanted)])
     assert not any(column.flags.writeable for column in columns)  # the journal shares them with its readers
-
-
-async def test_rewards_beside_counts_teach_the_belief_nothing(world: World):
-    await world.put_run("plain")
-    await world.report(Outcome("t1", successes=1, trials=3, rewards=[1.2, 0.2, 0.0]), outcome("t2", 3, 4))
-    await world.report(outcome("t1", 1, 3), outcome("t2", 3, 4), run="plain")
-    assert evidence_bytes(await world.state()) == evidence_bytes(await world.state("plain"))
 
 
 async def test_aborted_tasks_count_for_nothing_but_aborts(world: World):
@@ -228,45 +186,31 @@ async def test_a_step_closes_by_itself_once_enough_tasks_are_pending(world: Worl
     assert (more.closed, more.tally.reported, (await world.describe("run")).pending) == (True, 6, 1)
 
 
-@pytest.mark.no_cover
-@pytest.mark.parametrize("lag", [0, 1, 5, 64, 65, 70])
-async def test_late_evidence_of_a_selection_is_told_apart(world: World, lag: int):
-    await world.put_run("default", belief="bots")
+@pytest.mark.parametrize(("lag", "belief"), [(0, "bots"), (1, "bots"), (64, "bots"), (65, "bots"), (70, "tracker")])
+async def test_late_evidence_counts_as_late_and_bots_takes_none_that_is_too_old(world: World, lag: int, belief: str):
+    await world.put_run("default", belief=belief)
     selection = await world.select(3)
-    ids = [(await world.opened()).dataset.ids[task] for task in selection.tasks]
     for _ in range(lag):
         await world.report(outcome("t1"))
-    receipt = await world.report(*map(outcome, ids), selection_id=selection.id)
-    late, expired = (3, 0) if 0 < lag <= 64 else (0, 3 * (lag > 64))
-    assert (receipt.late, receipt.expired) == (late, expired)
-    assert receipt.closed is (lag <= 64)
+    receipt = await world.report(*outcomes_of(selection), selection_id=selection.id)
+    is_expired = lag > 64 and belief == "bots"
+    late, expired = 3 * (lag > 0 and not is_expired), 3 * is_expired
+    assert (receipt.late, receipt.expired, receipt.closed) == (late, expired, not is_expired)
     closing = await world.report(close_step=True)
     totals = (await world.state()).totals
-    assert (totals.late, totals.expired, totals.reported) == (late, expired, lag + (0 if lag > 64 else 3))
-    assert closing.step == lag + 1 + (lag <= 64)
+    assert (totals.late, totals.expired, totals.reported) == (late, expired, lag + 3 - expired)
+    assert closing.step == lag + 1 + (not is_expired)
 
 
-async def test_the_tracker_counts_late_evidence_of_any_age(world: World):
-    selection = await world.select(3)
-    ids = [(await world.opened()).dataset.ids[task] for task in selection.tasks]
-    for _ in range(70):
-        await world.report(outcome("t1"))
-    receipt = await world.report(*map(outcome, ids), selection_id=selection.id)
-    assert (receipt.late, receipt.expired, receipt.closed, receipt.step) == (3, 0, True, 71)
-    totals = (await world.state()).totals
-    assert (totals.late, totals.expired, totals.reported) == (3, 0, 73)
-
-
-@pytest.mark.parametrize("times", [1, 2, 3, 4, 5])
-async def test_a_report_sent_several_times_by_8_callers_counts_once(world: World, times: int):
+async def test_a_report_sent_several_times_by_8_callers_counts_once(world: World):
     news = ReportRequest(POOL, [outcome("t1", 3)])
 
     async def send() -> list[tuple[int, bool]]:
-        answers = [await world.runs.report(news, IdempotencyKey("key", "same")) for _ in range(times)]
+        answers = [await world.runs.report(news, IdempotencyKey("key", "same")) for _ in range(3)]
         return [(told.receipt.seq, told.duplicate) for told in answers]
 
     told = [answer for several in await asyncio.gather(*(send() for _ in range(8))) for answer in several]
-    assert sorted(told) == [(1, False)] + [(1, True)] * (8 * times - 1)
+    assert sorted(told) == [(1, False)] + [(1, True)] * 23
     with pytest.raises(KeyReusedError):
         await world.runs.report(news, IdempotencyKey("key", "other"))
     assert (await world.assert_is_a_replay()).totals.rollouts == 16
@@ -293,13 +237,13 @@ async def test_a_reports_retry_ends_no_lease_of_a_later_selection(world: World):
 
 
 async def test_a_report_while_sql_is_away_is_refused_and_comes_later_under_its_key(world: World):
-    outage = Outage("append")
-    world = world.beside(journal=outage)
     await world.state()
-    with pytest.raises(StorageUnavailableError):
-        await world.report(outcome("t1"), key="key")
-    assert len((await world.select(3)).tasks) == 3  # selections go on
-    outage.lasts = False
+    with outage(world.database, "write"):
+        with pytest.raises(StorageUnavailableError):
+            await world.report(outcome("t1"), key="key")
+        world = world.beside()
+        await world.state()
+        assert len((await world.select(3)).tasks) == 3  # selections go on
     assert (await world.report(outcome("t1"), key="key")).seq == 1
 
 
@@ -309,12 +253,11 @@ async def test_a_report_while_sql_is_away_is_refused_and_comes_later_under_its_k
 async def test_evidence_of_an_age_counts_as_that_of_a_selection_so_many_steps_ago(world: World):
     await world.put_run("selected")
     selection = await world.select(1, "selected")
-    task = (await world.opened()).dataset.ids[int(selection.tasks[0])]
     for number in range(1, 4):
         for run in ("default", "selected"):
             await world.report(outcome(f"t{number}", 4), run=run)
-    await world.report(outcome(task, 9), run="selected", selection_id=selection.id)
-    receipt = await world.report(outcome(task, 9), age=3)
+    await world.report(*outcomes_of(selection, 9), run="selected", selection_id=selection.id)
+    receipt = await world.report(*outcomes_of(selection, 9), age=3)
     assert (receipt.late, receipt.closed) == (1, True)
     beliefs = [(await world.state(run)).belief.encoded() for run in ("default", "selected")]
     assert [array.tobytes() for array in beliefs[0][1].values()] == [one.tobytes() for one in beliefs[1][1].values()]
@@ -331,3 +274,30 @@ async def test_an_age_that_cannot_be_is_refused(world: World):
         with pytest.raises(InvalidOutcomesError) as error:
             await world.report(outcome("t1", 4), **wrong)
         assert what in error.value.flaws[0].what
+
+
+# --- what is counted -------------------------------------------------------------------------------------------------
+
+
+def reported(*worlds: World) -> float:
+    """Return how many reported tasks were counted, in all processes together."""
+    found = [world.use.at_work.series(POOL, "default") for world in worlds]
+    return sum(series.counts.reported_tasks for series in found if series is not None)
+
+
+async def test_tasks_count_when_their_step_closes(world: World):
+    await world.report(outcome("t0"), outcome("t1"), close_step=False)
+    assert reported(world) == 0
+    for _ in range(2):
+        await world.report(outcome("t2"), key="once")
+    assert reported(world) == 3
+
+
+async def test_what_replicas_report_at_once_counts_once(replicas: tuple[World, World]):
+    await replicas[0].runs.change_settings(POOL, "default", {"tasks_per_step": 4}, None)
+    pairs = [(f"t{number}", f"t{number + 1}") for number in range(0, TASKS, 2)]
+    await asyncio.gather(
+        *(replicas[place % 2].report(*map(outcome, pair)) for place, pair in enumerate(pairs)),
+    )
+    assert (await replicas[0].state()).totals.reported == TASKS
+    assert reported(*replicas) == TASKS

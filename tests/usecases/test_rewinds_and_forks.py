@@ -10,12 +10,11 @@ from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.state import RunState
 from bots_service.errors import BusyError, InvalidSettingsError, RunHasHistoryError, StaleEpochError, UnknownStepError
-from bots_service.records import IdempotencyKey, RunPut
+from bots_service.records import IdempotencyKey, RunPut, RunRow
 from bots_service.runs import ATTEMPTS, ForkFrom
 from tests.core.pools import bots_belief
 from tests.sizes import size
-from tests.usecases.ports import Port
-from tests.usecases.world import POOL, World, block, evidence_bytes, never, outcome, stream
+from tests.usecases.world import POOL, World, block, evidence_bytes, meanwhile, never, outcome, stream
 
 STEPS = size(36, 60)
 
@@ -97,14 +96,12 @@ async def test_a_chain_of_rewinds_folds_quickly_without_any_stored_state(world: 
         await world.rewind(step + 1)
     state = await world.state()
     world.sql("DELETE FROM snapshots")
-    world.sql("DELETE FROM receipts")
     again = await world.reopened(snapshot_every=1000)
     assert encode_state(await again.state()) == encode_state(state)
     again.sql("DELETE FROM snapshots")
-    catch_up, opened = again.parts.catch_up, await again.opened()
-    states, _ = await again.replay()
+    opened, (states, _) = await again.opened(), await again.replay()
     for seq in (60, 59, 31, 2, 1, 0):
-        assert encode_state(await catch_up.replay.state_at(opened, seq)) == encode_state(states[seq])
+        assert encode_state(await again.use.replay.state_at(opened, seq)) == encode_state(states[seq])
     await again.close()
 
 
@@ -135,13 +132,8 @@ async def test_a_rewind_under_one_key_happens_once(world: World):
 async def test_of_two_processes_that_rewind_under_one_key_at_once_one_does(world: World):
     for _ in range(2):
         await world.report(outcome("t1"))
-
-    class NothingYet(Port):
-        async def find(self, _run, _once):  # it looks just before the first one commits
-            return None
-
-    once, other = IdempotencyKey("key", "rewind 1"), world.beside(journal=NothingYet)
-    await world.runs.rewind(POOL, "default", 1, once)
+    once, other = IdempotencyKey("key", "rewind 1"), world.beside()
+    meanwhile(other.use.store.history, "closing", lambda: world.runs.rewind(POOL, "default", 1, once))
     run, again = await other.runs.rewind(POOL, "default", 1, once)
     assert (run.epoch, again) == (1, True)
 
@@ -150,22 +142,37 @@ async def test_rewinds_at_once_happen_one_after_the_other(world: World):
     for _ in range(3):
         await world.report(outcome("t1"))
     done = await asyncio.gather(*(world.rewind(step) for step in (2, 1, 1, 2)), return_exceptions=True)
-    assert [type(one).__name__ for one in done] == ["RunDescription"] * 3 + ["UnknownStepError"]
-    assert (await world.assert_is_a_replay()).epoch == 3
+    refused = [isinstance(one, UnknownStepError) for one in done]
+    assert refused[1:3] == [False, False]
+    assert (await world.assert_is_a_replay()).epoch == refused.count(False)
 
 
 async def test_a_rewind_that_others_overtake_again_and_again_is_refused_as_busy(world: World):
     for _ in range(3):
         await world.report(outcome("t1"))
+    other = world.beside()
+    closing = other.use.store.history.closing
 
-    class Second(Port):
-        async def append(self, run, draft):
-            await world.rewind(2)
-            return await self.real.append(run, draft)
+    async def overtaken(run: RunRow, step: int) -> int | None:
+        await world.rewind(2)
+        return await closing(run, step)
 
-    with pytest.raises(BusyError):
-        await world.beside(journal=Second).rewind(1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(other.use.store.history, "closing", overtaken)
+        with pytest.raises(BusyError):
+            await other.rewind(1)
     assert (await world.rewind(1)).epoch == ATTEMPTS + 1
+
+
+async def test_a_rewind_to_a_step_that_another_process_abandons_meanwhile_is_refused(world: World):
+    for task in range(3):
+        await world.report(outcome(f"t{task}"))
+    other = world.beside()
+    meanwhile(other.use.store.history, "closing", lambda: world.rewind(1), after=True)
+    with pytest.raises(UnknownStepError):
+        await other.rewind(2)
+    assert ((await other.state()).step, (await other.state()).epoch) == (1, 1)
+    await other.assert_is_a_replay()
 
 
 # --- forks -----------------------------------------------------------------------------------------------------------

@@ -1,10 +1,8 @@
 """Runs: settings, descriptions, pages of tasks and of history, and stored states."""
 
-import asyncio
 import random
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,20 +11,22 @@ from bots_service.access import Caller
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.dataset_builder import DatasetHeader
-from bots_service.engine import open_runs as open_run_module
 from bots_service.errors import (
+    Flaw,
+    InvalidInputError,
     InvalidSettingsError,
     KeyReusedError,
     RunHasHistoryError,
+    StorageUnavailableError,
     UnknownRunError,
 )
 from bots_service.keys import Scope
-from bots_service.records import IdempotencyKey, RunPut, SnapshotRow
+from bots_service.outcomes import Outcome
+from bots_service.records import IdempotencyKey, RunPut, RunRow, SnapshotRow
 from bots_service.replay import superfluous
 from bots_service.retention import NEWEST_SNAPSHOTS
-from bots_service.runs import ChangeRunResult, ForkFrom, PutRunResult
-from tests.usecases.ports import Port
-from tests.usecases.world import POOL, World, block, never, outcome, stream
+from bots_service.runs import LONGEST_REASON, ChangeRunResult, ForkFrom, PutRunResult, reason_of
+from tests.usecases.world import POOL, World, away, block, flaws_of, meanwhile, never, outcome, stream
 
 # --- PUT and PATCH ---------------------------------------------------------------------------------------------------
 
@@ -58,15 +58,21 @@ async def test_a_stored_state_of_replaced_settings_is_not_taken_for_the_new_ones
     assert await world.runs.snapshots(POOL, "run", -1, 10) == []
 
 
-async def test_what_a_put_came_to_is_kept_and_tells_of_the_run_as_it_stands(world: World):
+async def test_what_a_put_came_to_is_kept_even_if_its_sender_was_not_told(world: World):
     await world.report(outcome("t1"))
     puts = [("a", {"seed": 3}, None), ("b", {"seed": 3}, ForkFrom("default", 1)), ("a", {"seed": 4}, None)]
     done = (RunPut.CREATED, RunPut.CREATED, RunPut.REPLACED, RunPut.UNCHANGED)
     for number, (name, values, fork) in enumerate([*puts, puts[-1]]):
-        result = await world.runs.put(POOL, name, values, fork, IdempotencyKey(str(number), "f", "PUT"))
+        once = IdempotencyKey(str(number), "f", "PUT")
+        if number == 1:
+            meanwhile(world.use.store.runs, "put", away, after=True)
+            with pytest.raises(StorageUnavailableError):
+                await world.runs.put(POOL, name, values, fork, once)
+        else:
+            await world.runs.put(POOL, name, values, fork, once)
         kept = await world.use.store.answers.find("PUT", str(number), PutRunResult)
         assert kept is not None
-        assert kept.result == result == (await world.describe(name), done[number])
+        assert kept.result == (await world.describe(name), done[number])
     with pytest.raises(KeyReusedError):
         await world.runs.put(POOL, "a", {"seed": 4}, None, IdempotencyKey("0", "g", "PUT"))
 
@@ -78,53 +84,42 @@ async def test_settings_change_from_the_next_step_on_and_are_journalled(world: W
     second, repeated = await world.runs.change_settings(POOL, "default", {"target": 0.25}, once)
     assert (again, repeated) == (False, True)
     assert (first.seq, second.seq, second.settings.target) == (2, 2, 0.25)
-    kept = await world.use.store.answers.find("", "key", ChangeRunResult)
-    assert kept is not None
-    assert kept.result == (first, False)
     with pytest.raises(KeyReusedError):
         await world.runs.change_settings(POOL, "default", {"target": 0.75}, IdempotencyKey("key", "g"))
     for wrong in ({"belief": "bots"}, {"prior": [2, 2]}, {"target": float("nan")}, {"none": 1}):
         with pytest.raises(InvalidSettingsError):
             await world.runs.change_settings(POOL, "default", wrong, None)
+    mix = {"even": 1.0, "odd": 2.0}
+    changed, _ = await world.runs.change_settings(POOL, "default", {"mix": mix}, None)
+    assert (changed.settings.mix, changed.settings.target) == (mix, 0.25)
+    wrong_mix = world.runs.change_settings(POOL, "default", {"mix": {"even": 1.0, "none": 2.0}}, None)
+    assert await flaws_of(wrong_mix) == [("mix", "none")]
     await world.report(outcome("t1"))
     assert (await world.assert_is_a_replay()).settings.target == 0.25
 
 
-async def test_a_mix_may_change_to_tags_that_tasks_carry(world: World):
-    mix = {"even": 1.0, "odd": 2.0}
-    changed, _ = await world.runs.change_settings(POOL, "default", {"mix": mix}, None)
-    assert changed.settings.mix == mix
-    with pytest.raises(InvalidSettingsError) as refused:
-        await world.runs.change_settings(POOL, "default", {"mix": {"even": 1.0, "none": 2.0}}, None)
-    assert [flaw.where for flaw in refused.value.flaws] == [("mix", "none")]
+ONCE = IdempotencyKey("key", "fingerprint", "POST /it")
+CHANGES: dict[str, Callable[[World], Awaitable[ChangeRunResult]]] = {
+    "settings": lambda world: world.runs.change_settings(POOL, "default", {"target": 0.25}, ONCE),
+    "forget": lambda world: world.runs.forget_tasks(POOL, "default", ["t1"], ONCE),
+    "rewind": lambda world: world.runs.rewind(POOL, "default", 1, ONCE),
+}
 
 
-async def test_a_fork_keeps_its_kind_of_belief(world: World):
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+async def test_a_change_whose_reply_was_lost_is_told_by_its_retry_as_the_run_stands(world: World, change):
+    for _ in range(2):
+        await world.report(outcome("t1"))
+    meanwhile(world.database, "write", away, after=True)
+    with pytest.raises(StorageUnavailableError):
+        await change(world)
+    retried = await change(world)
+    assert retried == (await world.describe(), True)
+    assert retried.run.seq == 3
     await world.report(outcome("t1"))
-    with pytest.raises(InvalidSettingsError) as refused:
-        await world.runs.put(POOL, "fork", {"belief": "bots"}, ForkFrom("default"), None)
-    assert [flaw.where for flaw in refused.value.flaws] == [("belief",)]
-
-
-async def test_changes_at_once_undo_each_other_nowhere(world: World):
-    changes: list[dict[str, Any]] = [
-        {"seed": 5},
-        {"target": 0.7},
-        {"lease_seconds": 7},
-    ]
-    await asyncio.gather(*(world.runs.change_settings(POOL, "default", values, None) for values in changes))
-    settings = (await world.state()).settings
-    assert {name: getattr(settings, name) for values in changes for name in values} == {
-        name: value for values in changes for name, value in values.items()
-    }
-
-
-async def test_a_change_starts_from_one_that_this_process_did_not_fold(world: World):
-    await world.state()
-    await world.beside().runs.change_settings(POOL, "default", {"seed": 5}, None)
-    await world.runs.change_settings(POOL, "default", {"target": 0.7}, None)
-    settings = (await world.state()).settings
-    assert (settings.seed, settings.target) == (5, 0.7)
+    run, again = await change(world.beside())
+    assert (run.seq, again) == (4, True)
+    assert (await world.assert_is_a_replay()).seq == 4
 
 
 # --- describing ------------------------------------------------------------------------------------------------------
@@ -142,32 +137,23 @@ async def test_runs_are_listed_by_name_as_they_stand(world: World):
     assert pages == [["a", "b", "c"], ["default"]]
     told = {one.row.name: (one.step, one.leased) for one in await world.runs.page(POOL, "", 10)}
     assert told == {"a": (0, 0), "b": (1, 0), "c": (0, 3), "default": (0, 0)}
-
-
-async def test_a_list_of_runs_holds_only_those_that_the_caller_reaches(world: World):
-    for name in ("alice-1", "bob-1", "bob-2", "alice-2"):
-        await world.put_run(name)
-    alice = Caller("k", frozenset({Scope.READ}), (f"{POOL}/alice-*",))
-    page = await world.runs.page(POOL, "", 3, alice)
-    assert [one.row.name for one in page] == ["alice-1", "alice-2"]
+    caller = Caller("k", frozenset({Scope.READ}), (f"{POOL}/c*", f"{POOL}/d*"))
+    assert [one.row.name for one in await world.runs.page(POOL, "", 2, caller)] == ["c", "default"]
 
 
 @pytest.mark.parametrize(("is_replaced", "listed"), [(False, ["b", "c"]), (True, ["a", "b"])])
 async def test_a_run_that_is_deleted_while_runs_are_listed_is_left_out(world: World, is_replaced, listed):
     for name in ("a", "b", "c"):
         await world.put_run(name)
-    other = world.beside()
+    reader = world.beside()
 
-    class DeletedMeanwhile(Port):
-        async def after(self, *where: Any) -> Any:
-            rows = await self.real.after(*where)
-            if rows[0].name == "a":
-                await other.runs.delete(POOL, "a", None)
-                if is_replaced:
-                    await other.put_run("a", seed=5)
-            return rows
+    async def deleted() -> None:
+        await world.runs.delete(POOL, "a", None)
+        if is_replaced:
+            await world.put_run("a", seed=5)
 
-    found = await world.beside(runs=DeletedMeanwhile).runs.page(POOL, "", 2)
+    meanwhile(reader.use.store.runs, "after", deleted, after=True)
+    found = await reader.runs.page(POOL, "", 2)
     assert [one.row.name for one in found] == listed
     assert [one.row.settings.seed for one in found] == [5 if is_replaced else 0, 0]
     with pytest.raises(UnknownRunError):
@@ -187,31 +173,20 @@ async def test_a_deleted_run_is_gone_and_default_is_there_again_empty(world: Wor
 
 
 async def test_a_run_that_is_replaced_while_it_is_looked_up_is_looked_up_again(world: World):
-    changes: list[Coroutine[Any, Any, object]] = []
-
-    class Slow(Port):
-        async def get(self, dataset_id, name):
-            row = await self.real.get(dataset_id, name)
-            if changes:
-                await changes.pop()
-            return row
-
-    world = world.beside(runs=Slow)
-    changes.append(world.put_run("default", seed=9))
+    meanwhile(world.use.store.runs, "get", lambda: world.put_run("default", seed=9), after=True)
     assert (await world.row()).settings.seed == 9
     assert (await world.report(outcome("t1"))).seq == 1
 
 
 async def test_rows_of_many_runs_are_kept_within_bounds(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(open_run_module, "KEPT_ROWS", 2)
-    asked = []
+    monkeypatch.setattr("bots_service.runs.KEPT_ROWS", 2)
+    asked, get = list[str](), world.use.store.runs.get
 
-    class Counted(Port):
-        async def get(self, dataset_id, name):
-            asked.append(name)
-            return await self.real.get(dataset_id, name)
+    async def counted(dataset_id: int, name: str) -> RunRow:
+        asked.append(name)
+        return await get(dataset_id, name)
 
-    world = world.beside(runs=Counted)
+    monkeypatch.setattr(world.use.store.runs, "get", counted)
     for name in ("a", "b", "c"):
         await world.put_run(name)
     assert [(await world.row(name)).name for name in ("a", "b", "c")] == ["a", "b", "c"]
@@ -267,7 +242,7 @@ async def test_a_snapshot_of_a_run_that_was_deleted_meanwhile_is_refused(world: 
     opened, state = await world.opened("gone"), await world.state("gone")
     await world.runs.delete(POOL, "gone", None)
     with pytest.raises(UnknownRunError):
-        await world.use.take_snapshot.save(opened.row, state, wanted=True)
+        await world.use.replay.save(opened.row, state, wanted=True)
 
 
 @pytest.mark.parametrize("every", [1, 10, 500])
@@ -288,26 +263,6 @@ def test_thinned_snapshots_are_few_and_a_rewind_folds_about_as_many_entries_as_l
     assert sum(row.wanted for row in rows) == 6
 
 
-@pytest.mark.no_cover
-async def test_rewinding_a_long_run_folds_no_more_than_was_promised(world: World):
-    for turn in range(150):
-        await world.report(outcome(f"t{turn % 40}", turn % 17))
-    folded = []
-
-    class Counted(Port):
-        async def after(self, run, seq, up_to=None, limit=1000):
-            folded.append(up_to - seq)
-            return await self.real.after(run, seq, up_to, limit)
-
-    states, _ = await world.replay()
-    counted = world.beside(journal=Counted)
-    catch_up, opened = counted.parts.catch_up, await counted.opened()
-    for seq in range(0, 151, 7):
-        folded.clear()
-        assert encode_state(await catch_up.replay.state_at(opened, seq)) == encode_state(states[seq])
-        assert sum(folded) // 2 <= (150 - seq) + 5 * (NEWEST_SNAPSHOTS + 1)  # looked at once for rewinds, folded once
-
-
 @pytest.mark.parametrize("belief", sorted(KINDS))
 async def test_tasks_without_reference_models_can_be_a_pool(empty: World, belief: str):
     plain = block(0, 5)
@@ -318,3 +273,60 @@ async def test_tasks_without_reference_models_can_be_a_pool(empty: World, belief
     await empty.report(outcome("t1", 16), outcome("t2", 0))
     assert (await empty.state()).belief.capability is None
     assert len((await empty.select(5)).tasks) == 5
+
+
+# --- forgetting tasks ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("belief", ["tracker", "bots"])
+async def test_a_forgotten_task_is_believed_as_one_that_was_never_tried_and_all_else_stays(world: World, belief: str):
+    await world.put_run("run", belief=belief, reward_range=(0.0, 1.0))
+    for step in range(6):
+        await world.report(*(outcome(f"t{task}", 0.0 if task == 3 else step % 16) for task in range(8)), run="run")
+    await world.report(Outcome("t3", status="aborted"), run="run")
+    before, opened = await world.state("run"), await world.opened("run")
+    told = await world.runs.forget_tasks(POOL, "run", ["t3"], None)
+    after, pool = await world.state("run"), opened.dataset.pool
+    everyone = np.arange(len(pool), dtype=np.int32)
+    now, then = (state.belief.distributions(pool, everyone).mean for state in (after, before))
+    profile = after.belief.profile_distributions(pool).mean[pool.profile_of[3]]
+    assert now[3] == profile > then[3]
+    assert np.delete(now, 3).tolist() == np.delete(then, 3).tolist()
+    assert 3 not in after.belief.own_tasks
+    assert (len(after.aborts), told.run.totals) == (0, (await world.describe("run")).totals)
+    assert after.attempts.of(np.array([3], np.int32)).visits.tolist() == [6]
+    await world.report(outcome("t3", 16.0), run="run")
+    await world.assert_is_a_replay("run")
+    entries = await world.use.insight.entries(POOL, "run", None, 10, ["forget"])
+    assert [(entry.kind, entry.tasks) for entry in entries] == [("forget", 1)]
+    unknown = world.runs.forget_tasks(POOL, "run", ["t3", "nobody"], None)
+    assert await flaws_of(unknown) == [("body", "tasks", 1)]
+    await world.rewind(6, "run")
+    assert (await world.state("run")).belief.distributions(pool, everyone).mean.tolist() == then.tolist()
+
+
+# --- refused reports -------------------------------------------------------------------------------------------------
+
+
+async def test_a_report_of_a_run_that_another_replica_replaced_is_counted_with_the_new_one(world: World):
+    other = world.beside()
+    await other.opened()  # it remembers the run as it is
+    await world.put_run("default", seed=3)
+    await other.runs.count_refused_report(POOL, "default", InvalidInputError("it can't be true"))
+    run = (await world.row()).id
+    refused = (await world.use.store.courses.notes([run]))[run].refused
+    assert refused is not None
+    assert (refused.count, refused.reason) == (1, "it can't be true")
+    with pytest.raises(UnknownRunError):
+        await other.runs.count_refused_report(POOL, "nobody", InvalidInputError("it can't be true"))
+
+
+def test_the_reason_is_the_first_flaw_with_its_field_and_never_long():
+    flaws = (Flaw(("body", "outcomes", 3, "trials"), "first"), Flaw(("body",), "second"))
+    assert reason_of(InvalidInputError("invalid outcomes", flaws)) == "outcomes.3.trials: first"
+    assert reason_of(InvalidInputError("alone")) == "alone"
+    of_a_task = Flaw(("body", "outcomes", 3), "task 't1': 5 successes of 4 trials")
+    assert reason_of(InvalidInputError("invalid outcomes", (of_a_task,))) == of_a_task.what
+    assert reason_of(InvalidInputError("whole", (Flaw(("body",), "no object"),))) == "no object"
+    for error in (InvalidInputError("x" * 999), InvalidInputError("y", (Flaw(("body", "z"), "x" * 999),))):
+        assert len(reason_of(error)) == LONGEST_REASON

@@ -18,27 +18,34 @@ from bots_service.errors import (
     InvalidSelectionError,
     KeyReusedError,
     PoolTooSmallError,
-    StaleEpochError,
     UnknownRunError,
 )
+from bots_service.insight import IDS_PER_LEASE, Insight, LeaseGroup
 from bots_service.outcomes import Outcome
-from bots_service.records import IdempotencyKey, Selection, TaskBlock
-from bots_service.selections import QUICK_NUMBERS, Origin, is_quick, read_id, write_id
-from bots_service.storage.memory import MemoryLeases
-from bots_service.usecases import select_tasks as module
+from bots_service.records import (
+    IdempotencyKey,
+    RunRow,
+    Selection,
+    TaskBlock,
+)
+from bots_service.retention import LEASE_S
+from bots_service.selections import QUICK_NUMBERS, Origin, is_quick, read_id
+from bots_service.storage.live import Look, Previous, ProcessLive
 from tests.core.journals import pool_of, replay, report_of
 from tests.core.pools import beta_parameters
-from tests.usecases.ports import Port
-from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
-
-
-class Clock:
-    """Seconds that pass when told to."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.usecases.world import (
+    POOL,
+    TASKS,
+    Clock,
+    World,
+    block,
+    flaws_of,
+    meanwhile,
+    never,
+    outcome,
+    outcomes_of,
+    stream,
+)
 
 
 async def in_flight(world: World) -> int:
@@ -47,46 +54,21 @@ async def in_flight(world: World) -> int:
 
 @pytest.mark.parametrize("strategy", get_args(StrategyName))
 async def test_the_same_calls_give_the_same_tasks_in_two_databases(folder, strategy: StrategyName):
-    told = []
+    told: list[list[list[Any]]] = []
     for name in ("one", "other"):
         world = World.open(folder(name))
         await world.import_pool()
         await world.put_run("run", strategy=strategy, seed=7)
-        said = []
+        told.append([])
         for turn in range(6):
             first = await world.select(5, "run", tags=("odd", "even"))
             second = await world.select(5, "run", exclude=("t3",))
-            said += [first, second]
-            ids = (await world.opened("run")).dataset.ids
-            await world.report(
-                *(outcome(ids[task], turn * 3 % 17) for task in first.tasks), run="run", selection_id=first.id
-            )
-        told.append(
-            [
-                (
-                    one.tasks.tolist(),
-                    one.draws.tolist(),
-                    one.means.tolist(),
-                    one.effective.tolist(),
-                    one.reused,
-                    one.epoch,
-                    one.step,
-                    one.seq,
-                    one.id.rsplit("-", 1)[0],
-                )
-                for one in said
-            ]
-        )
+            for one in (first, second):
+                arrays = (one.tasks, one.draws, one.means, one.effective)
+                told[-1].append([each.tolist() for each in arrays] + [one.reused, one.id.rsplit("-", 1)[0]])
+            await world.report(*outcomes_of(first, turn * 3 % 17), run="run", selection_id=first.id)
         await world.close()
     assert repr(told[0]) == repr(told[1])  # repr: NaN stands where nothing was drawn
-
-
-async def test_another_seed_gives_other_tasks(world: World):
-    chosen = []
-    for seed in range(3):
-        await world.put_run(f"run-{seed}", seed=seed)
-        chosen.append(tuple((await world.select(8, f"run-{seed}")).tasks.tolist()))
-    assert len(set(chosen)) == 3
 
 
 async def test_what_is_told_of_each_task_is_what_is_believed_of_it(world: World):
@@ -111,7 +93,7 @@ async def test_a_draw_in_a_thread_is_the_same_draw(world: World, monkeypatch: py
         await world.put_run(run, strategy=strategy)
         await world.report(outcome("t1"), outcome("t2", 16), run=run)
     quick = await world.select(5)
-    monkeypatch.setattr(module, "QUICK_NUMBERS", 0)
+    monkeypatch.setattr("bots_service.selections.QUICK_NUMBERS", 0)
     slow = await world.select(5, run="again")
     for name in ("tasks", "draws", "means", "effective"):
         np.testing.assert_array_equal(getattr(quick, name), getattr(slow, name))
@@ -182,44 +164,42 @@ async def test_reuse_is_counted_when_too_few_tasks_are_free(world: World):
 
 async def test_a_lease_ends_with_the_report_of_its_task_aborted_ones_too(world: World):
     selection = await world.select(4)
-    ids = [(await world.opened()).dataset.ids[task] for task in selection.tasks]
-    await world.report(outcome(ids[0]), Outcome(ids[1], status="aborted"), selection_id=selection.id)
+    first, second, third, _ = outcomes_of(selection)
+    await world.report(first, Outcome(second.task, status="aborted"), selection_id=selection.id)
     assert await in_flight(world) == 2
-    await world.report(outcome(ids[2]), selection_id=selection.id)
+    await world.report(third, selection_id=selection.id)
     assert await in_flight(world) == 1
 
 
 async def test_a_lease_ends_with_its_time(world: World):
     clock = Clock()
-    world = world.beside(leases=lambda _: MemoryLeases(clock=clock))
+    world = world.beside(ProcessLive(is_exact=True, clock=clock))
     await world.runs.change_settings(POOL, "default", {"lease_seconds": 10}, None)
     await world.select(4)
-    clock.now += 9.9
+    clock.now += 9.0
     assert await in_flight(world) == 4
     await world.select(3)
-    clock.now += 0.2
+    clock.now += 1.2
     assert await in_flight(world) == 3
 
 
 async def test_a_rewind_ends_the_leases_of_draws_before_it_and_not_of_those_after(world: World):
     await world.report(outcome("t1"))
-    drawn = asyncio.Event()
+    drawn, work = asyncio.Event(), world.runs._work_of(await world.row())
 
-    class Slow(Port):
-        async def acquire(self, run, selection, ticket, **terms):
-            drawn.set()
-            await asyncio.sleep(0.02)
-            return await self.real.acquire(run, selection, ticket, **terms)
+    async def until_the_rewind_waits() -> None:
+        drawn.set()
+        while not work.selecting._waiters:  # type: ignore[attr-defined]  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.001)
+        later.append(asyncio.create_task(world.select(7)))
 
-    world = world.beside(leases=Slow)
+    later: list[asyncio.Task[Selection]] = []
     await world.select(3)
-    drawn.clear()
+    meanwhile(world.use.live, "lease", until_the_rewind_waits)
     before = asyncio.create_task(world.select(5))
     await drawn.wait()
     rewinding = asyncio.create_task(world.rewind(0))
-    await asyncio.sleep(0)
-    after = asyncio.create_task(world.select(7))
-    assert [(await before).epoch, (await rewinding).epoch, (await after).epoch] == [0, 1, 1]
+    assert [(await before).epoch, (await rewinding).epoch, (await later[0]).epoch] == [0, 1, 1]
     assert await in_flight(world) == 7
 
 
@@ -242,25 +222,20 @@ async def test_the_same_key_gives_the_same_selection_and_another_request_is_refu
 @pytest.mark.parametrize(
     ("asked", "places"),
     [
-        ({"tags": ("odd", "none")}, [("body", "tags", 1)]),
-        ({"exclude": ("t1", "x", "t2", "y")}, [("body", "exclude", 1), ("body", "exclude", 3)]),
-        ({"first": ("t1", "x", "t1", "y")}, [("body", "first", 1), ("body", "first", 2)]),
+        ({"count": 4, "tags": ("odd", "none")}, [("body", "tags", 1)]),
+        ({"count": 4, "exclude": ("t1", "x", "t2", "y")}, [("body", "exclude", 1), ("body", "exclude", 3)]),
+        ({"count": 4, "first": ("t1", "x", "t1", "y")}, [("body", "first", 1), ("body", "first", 2)]),
+        ({}, [("body", "count")]),
+        ({"count": 2, "want_effective": 2}, [("body", "count")]),
     ],
 )
 async def test_a_request_that_can_not_be_is_refused_and_leases_nothing(world: World, asked, places):
-    with pytest.raises(InvalidSelectionError) as refused:
-        await world.select(4, **asked)
-    assert [flaw.where for flaw in refused.value.flaws] == places
+    assert await flaws_of(wish(world, **asked)) == places
     assert await in_flight(world) == 0
 
 
 async def test_more_tasks_than_there_are_is_refused(world: World):
-    wishes: list[tuple[int, dict[str, Any]]]
-    wishes = [
-        (41, {}),
-        (5, {"tags": ("rare",)}),
-        (40, {"exclude": ("t1",)}),
-    ]
+    wishes: list[tuple[int, dict[str, Any]]] = [(41, {}), (5, {"tags": ("rare",)}), (40, {"exclude": ("t1",)})]
     for count, request in wishes:
         with pytest.raises(PoolTooSmallError):
             await world.select(count, **request)
@@ -270,11 +245,9 @@ async def test_more_tasks_than_there_are_is_refused(world: World):
 
 
 async def test_tags_and_exclude_are_kept(world: World):
-    ids = (await world.opened()).dataset.ids
-    selection = await world.select(8, tags=("odd",), exclude=("t1", "t11"))
-    chosen = {ids[task] for task in selection.tasks}
-    assert all(int(task[1:]) % 2 == 1 for task in chosen)
-    assert not chosen & {"t1", "t11"}
+    chosen = set((await world.select(8, tags=("odd",), exclude=("t1", "t11"))).tasks.tolist())
+    assert {task % 2 for task in chosen} == {1}
+    assert not chosen & {1, 11}
 
 
 async def test_ids_of_other_runs_remade_runs_and_mangled_ids_are_refused(world: World):
@@ -282,9 +255,7 @@ async def test_ids_of_other_runs_remade_runs_and_mangled_ids_are_refused(world: 
     await world.put_run("b")
     mine = await world.select(2, "a")
     before = await world.state("b")
-    with pytest.raises(InvalidSelectionError) as refused:
-        await world.report(outcome("t1"), run="b", selection_id=mine.id)
-    assert [flaw.where for flaw in refused.value.flaws] == [("body", "selection_id")]
+    assert await flaws_of(world.report(outcome("t1"), run="b", selection_id=mine.id)) == [("body", "selection_id")]
     numbers, token = mine.id.rsplit("-", 1)
     mangled = ["", "-", "a-b", numbers, token, f"0-0-0-1-{token}", f"{numbers}-{token}0", f" {mine.id}", f"{mine.id} "]
     mangled += ["\ud800-0-0-0-0", f"\u0660-0-0-0-{token}", "9" * 5000, f"{mine.id}-{token}", "0-0-0-" + token]
@@ -310,34 +281,27 @@ async def test_an_id_carries_where_its_selection_was_made(world: World):
     assert read_id(await world.row(), selection.id) == Origin(epoch=1, step=1, seq=4, ordinal=1)
 
 
-async def test_a_selection_from_later_than_the_database_knows_is_refused(world: World):
-    later = write_id(await world.row(), Origin(0, 3, 3, 0))
-    with pytest.raises(StaleEpochError, match="restored"):
-        await world.report(outcome("t1"), selection_id=later)
-    assert (await world.state()).seq == 0
-
-
 async def test_a_selection_goes_on_for_a_while_where_others_keep_taking_then_is_made_alone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
     taken: list[np.ndarray] = []
+    lease = world.use.live.lease
 
-    class Contested(Port):
-        async def acquire(self, run, selection, ticket, **terms):
-            """Another replica leases the same tasks just before."""
-            if len(taken) < rivals and not ticket.local:
-                taken.append(selection.tasks)
-                await self.real.acquire(run, selection, ticket, **{**terms, "key": None})
-            return await self.real.acquire(run, selection, ticket, **terms)
+    async def contested(run: RunRow, selection: Selection, look: Look, **terms: Any) -> Previous | bool:
+        """Another replica leases the same tasks just before."""
+        if len(taken) < rivals and not look.local:
+            taken.append(selection.tasks)
+            await lease(run, selection, look, **{**terms, "key": None})
+        return await lease(run, selection, look, **terms)
 
-    world = world.beside(leases=Contested)
+    monkeypatch.setattr(world.use.live, "lease", contested)
     rivals = 30  # 12 draws were too few once, where reports kept coming and Redis was wiped ten times a second
     selection = await world.select(1)
     assert not set(selection.tasks.tolist()) & set(np.concatenate(taken).tolist())
     assert not selection.degraded
     taken.clear()
     rivals = TASKS
-    monkeypatch.setattr(module, "PATIENCE_S", 0.05)
+    monkeypatch.setattr("bots_service.runs.PATIENCE_S", 0.05)
     selection = await world.select(1)
     assert selection.degraded
     assert 1 < len(taken) < TASKS
@@ -348,8 +312,8 @@ async def test_a_selection_goes_on_for_a_while_where_others_keep_taking_then_is_
 async def test_a_selection_that_waited_while_tasks_were_appended_knows_them(world: World, belief: str):
     await world.put_run("default", belief=belief)
     await world.state()
-    live = world.use.live((await world.row()).id)
-    async with live.selecting:
+    work = world.runs._work_of(await world.row())
+    async with work.selecting:
         waiting = asyncio.create_task(world.select(44, exclude=()))
         await asyncio.sleep(0)
         grown = block(40, 4)
@@ -380,16 +344,8 @@ async def test_a_wish_is_the_same_under_its_key_and_in_a_thread(world: World, mo
     await world.put_run("again")
     first, again = await wish(world, key="k", want_effective=2), await wish(world, key="k", want_effective=2)
     assert (first.id, first.tasks.tolist()) == (again.id, again.tasks.tolist())
-    monkeypatch.setattr(module, "QUICK_NUMBERS", 0)
+    monkeypatch.setattr("bots_service.selections.QUICK_NUMBERS", 0)
     assert (await wish(world, want_effective=2, run="again")).tasks.tolist() == first.tasks.tolist()
-
-
-@pytest.mark.parametrize("both", [None, 2])
-async def test_a_request_says_either_a_count_or_a_wish(world: World, both: int | None):
-    with pytest.raises(InvalidSelectionError) as refused:
-        await wish(world, count=both, want_effective=both)
-    assert [flaw.where for flaw in refused.value.flaws] == [("body", "count")]
-    assert await in_flight(world) == 0
 
 
 async def test_repeatable_tasks_are_never_leased_and_count_as_usual(empty: World):
@@ -404,3 +360,49 @@ async def test_repeatable_tasks_are_never_leased_and_count_as_usual(empty: World
     receipt = await empty.report(*(outcome(task, 4) for task in ("a", "a", "b")), selection_id=first.id)
     assert (receipt.tally.reported, receipt.tally.rollouts) == (2, 48.0)
     await empty.assert_is_a_replay()
+
+
+# --- tasks in flight -------------------------------------------------------------------------------------------------
+
+NOW = 1_700_000_000.0
+
+
+async def leased(world: World, limit: int = 100, run: str = "default") -> tuple[int, list[LeaseGroup]]:
+    return await Insight(world.runs, clock=lambda: NOW).leases(POOL, run, limit)
+
+
+async def test_the_tasks_of_a_selection_are_in_flight_until_its_lease_ends_or_they_are_reported(world: World):
+    assert await leased(world) == (0, [])
+    await world.put_run("slow", lease_seconds=7200)
+    first, second = await world.select(7), await world.select(3)
+    await world.select(2, "slow")
+
+    count, groups = await leased(world)
+    assert (count, [group.tasks for group in groups]) == (10, [7, 3])
+    chosen = [sorted(selection.tasks.tolist()) for selection in (first, second)]
+    assert [group.first for group in groups] == [[f"t{task}" for task in tasks[:IDS_PER_LEASE]] for tasks in chosen]
+    assert [group.expires_at for group in groups] == pytest.approx([NOW + LEASE_S] * 2, abs=60)
+    assert groups[0].expires_at < groups[1].expires_at
+    count, groups = await leased(world, 1)
+    assert (count, [group.tasks for group in groups]) == (10, [7])
+    _, (slow,) = await leased(world, run="slow")
+    assert slow.expires_at == pytest.approx(NOW + 7200, abs=60)
+
+    await world.report(*(outcome(f"t{task}") for task in first.tasks))
+    assert [group.tasks for group in (await leased(world))[1]] == [3]
+
+
+async def test_what_another_replica_leased_is_told_here(replicas: tuple[World, World]):
+    one, other = replicas
+    await one.select(3)
+    assert (await leased(other))[0] == 3
+    await one.put_run("default", lease_seconds=LEASE_S)
+    assert await leased(other) == (0, [])
+    await one.use.datasets.append(POOL, stream(block(40, 2)), never)
+    await one.use.datasets.retire(POOL, [f"t{task}" for task in range(40)], None)
+    await one.select(2)
+
+    count, (group,) = await leased(other)
+
+    assert (count, group.tasks, group.first) == (2, 2, ["t40", "t41"])
+    assert group.expires_at == pytest.approx(NOW + LEASE_S, abs=60)

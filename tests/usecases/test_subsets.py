@@ -1,6 +1,5 @@
 """Subsets of a dataset: made once, selected in, and known to every replica."""
 
-import asyncio
 from dataclasses import replace
 
 import numpy as np
@@ -9,14 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots_service.core.belief.kinds import KINDS
-from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.pool import Pool
-from bots_service.engine import open_runs
-from bots_service.errors import InvalidSelectionError, InvalidTasksError, PoolTooSmallError, UnknownDatasetError
+from bots_service.errors import InvalidTasksError, PoolTooSmallError
 from bots_service.records import IdempotencyKey, PredictionBlock, Subset
-from bots_service.selections import is_quick
-from tests.usecases.replicas import Replica
-from tests.usecases.world import POOL, World, block, never, outcome, stream
+from tests.usecases.world import POOL, World, block, flaws_of, never, outcome, stream
 
 
 async def make(world: World, numbers, key: IdempotencyKey | None = None) -> Subset:
@@ -59,32 +54,26 @@ async def test_tags_and_first_tasks_count_within_a_subset(world: World):
 
 
 async def test_the_same_tasks_are_the_same_subset_in_any_order(world: World):
-    first = await make(world, [3, 1, 2])
+    key = IdempotencyKey("k", "print", "scope")
+    first = await make(world, [3, 1, 2], key)
     assert first == await make(world, [2, 2, 3, 1])
     assert (first.tasks, first.retired, first.others, first.missing) == (3, 0, 37, ())
     assert first.name != (await make(world, [1, 2])).name
+    kept = await world.use.store.answers.find("scope", "k", Subset)
+    assert kept is not None
+    assert kept.result == first
+    with pytest.raises(InvalidTasksError):
+        await world.use.datasets.keep_subset(POOL, stream(), never)
 
 
 async def test_a_subset_with_tasks_that_the_dataset_lacks_is_not_kept(world: World):
     subset = await make(world, [1, 77, 2, 78])
     assert subset == Subset(None, 2, 0, 38, (1, 3))
     await world.use.datasets.append(POOL, stream(block(77, 2)), never)
-    name = await made(world, [1, 77, 2, 78])
+    name, whole = await made(world, [1, 77, 2, 78]), await made(world, range(40))
     assert sorted((await world.select(4, subset=name)).tasks.tolist()) == [1, 2, 40, 41]
-
-
-async def test_a_subset_without_tasks_or_without_a_dataset_is_refused(world: World):
-    with pytest.raises(InvalidTasksError):
-        await world.use.datasets.keep_subset(POOL, stream(), never)
-    with pytest.raises(UnknownDatasetError):
-        await world.use.datasets.keep_subset("other", stream(block()), never)
-
-
-async def test_a_subset_that_nobody_made_is_refused(world: World):
-    for one in (world, world.beside()):
-        with pytest.raises(InvalidSelectionError) as refused:
-            await one.select(1, subset="nobodys")
-        assert [flaw.where for flaw in refused.value.flaws] == [("body", "subset")]
+    await world.use.datasets.append(POOL, stream(block(100, 10)), never)
+    assert set((await world.select(36, subset=whole)).tasks.tolist()) < set(range(40))  # it stays what it is
 
 
 async def test_retired_tasks_of_a_subset_are_counted_and_not_selected(world: World):
@@ -95,12 +84,10 @@ async def test_retired_tasks_of_a_subset_are_counted_and_not_selected(world: Wor
     await world.rewind(0)
     await world.use.datasets.restore(POOL, ["t2"], None)
     assert sorted((await world.select(3, subset=subset.name)).tasks.tolist()) == [1, 2, 3]
-
-
-async def test_a_subset_stays_what_it_is_when_tasks_are_appended(world: World):
-    name = await made(world, range(40))
-    await world.use.datasets.append(POOL, stream(block(40, 10)), never)
-    assert sorted((await world.select(40, subset=name)).tasks.tolist()) == list(range(40))
+    await world.use.datasets.retire(POOL, ["t1", "t2", "t3"], None)
+    for _ in range(2):  # the second time the subset is ready
+        with pytest.raises(PoolTooSmallError):
+            await world.select(1, subset=subset.name)
 
 
 async def test_a_run_that_knows_predictions_selects_in_a_subset(world: World):
@@ -114,7 +101,7 @@ async def test_a_run_that_knows_predictions_selects_in_a_subset(world: World):
 
 
 async def test_more_subsets_than_are_kept_open_are_selected_in(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(open_runs, "SUBSET_TASKS", 3 * 40)
+    monkeypatch.setattr("bots_service.datasets.SUBSET_TASKS", 3 * 40)
     names = [await made(world, range(first, first + 2)) for first in range(0, 38, 2)]
     for name in [*names, *names]:
         first = 2 * names.index(name)
@@ -127,33 +114,10 @@ async def test_a_subset_of_the_whole_dataset_is_the_dataset(world: World):
     name = await made(world, range(40))
     await world.select(1, subset=name)
     opened = await world.opened()
-    assert (await world.parts.open_runs.within(opened, name)).dataset.pool is opened.dataset.pool
+    assert (await world.use.datasets.within(opened, name)).dataset.pool is opened.dataset.pool
 
 
-async def test_a_subset_that_two_select_in_at_once_is_read_once(world: World):
-    name = await made(world, range(10))
-    opened = await world.opened()
-    both = await asyncio.gather(*(world.parts.open_runs.within(opened, name) for _ in range(2)))
-    assert both[0].dataset.pool is both[1].dataset.pool
-
-
-async def test_a_retry_gets_the_first_answer(world: World):
-    key = IdempotencyKey("k", "print", "scope")
-    subset = await make(world, [1, 2], key)
-    kept = await world.use.answers.find("scope", "k", Subset)
-    assert kept is not None
-    assert kept.result == subset
-
-
-async def test_a_draw_in_a_subset_is_as_quick_as_one_in_the_whole_pool(world: World):
-    name = await made(world, range(0, 40, 2))
-    wish, state = SelectRequest(POOL, 4, subset=name), await world.state()
-    await world.select(4, subset=name)
-    run = await world.parts.open_runs.within(await world.opened(), name)
-    assert is_quick(wish, state, run.dataset.pool, np.empty(0, np.int32))
-
-
-async def test_a_subset_made_here_is_known_there(replicas: tuple[Replica, Replica]):
+async def test_a_subset_made_here_is_known_there(replicas: tuple[World, World]):
     here, there = replicas
     await there.select(1)
     await here.use.datasets.append(POOL, stream(block(40, 4)), never)
@@ -165,8 +129,8 @@ async def test_a_dataset_made_anew_has_no_subsets(world: World):
     name = await made(world, range(4))
     await world.use.datasets.delete(POOL, None)
     await world.import_pool()
-    with pytest.raises(InvalidSelectionError):
-        await world.select(1, subset=name)
+    for one in (world, world.beside()):
+        assert await flaws_of(one.select(1, subset=name)) == [("body", "subset")]
 
 
 @given(st.sets(st.integers(0, 39), min_size=1), st.sets(st.integers(0, 39)))
@@ -178,14 +142,6 @@ def test_only_some_tasks_of_a_pool_are_those_that_are_not_retired(mine, retired)
     tagged = part.part(("even",)).members.order.tolist()
     assert sorted(tagged) == sorted(task for task in mine - retired if task % 2 == 0)
     assert len(part) == len(pool)
-
-
-async def test_a_subset_of_retired_tasks_has_none_to_select(world: World):
-    name = await made(world, [1, 2])
-    await world.use.datasets.retire(POOL, ["t1", "t2"], None)
-    for _ in range(2):  # the second time the subset is ready
-        with pytest.raises(PoolTooSmallError):
-            await world.select(1, subset=name)
 
 
 async def test_coverage_says_how_far_the_pass_through_a_subset_is(world: World):

@@ -2,13 +2,16 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self
 
 import numpy as np
+import pytest
 from prometheus_client import CollectorRegistry
 
 from bots_service.core.codec import decode_state, encode_state
@@ -18,6 +21,7 @@ from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.dataset_builder import DatasetHeader
 from bots_service.datasets import OpenRun
+from bots_service.errors import InvalidInputError, StorageUnavailableError
 from bots_service.metrics.process import Metrics
 from bots_service.observing import ObserveRuns
 from bots_service.outcomes import Outcome, ReportRequest
@@ -63,6 +67,35 @@ async def until(happened: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.001)
 
 
+async def away(*_: object, **__: object) -> None:
+    raise StorageUnavailableError("the database did not answer")
+
+
+@contextmanager
+def outage(store: object, *calls: str) -> Iterator[None]:
+    """Let calls of a store fail until the block ends."""
+    with pytest.MonkeyPatch.context() as patched:
+        for call in calls:
+            patched.setattr(store, call, away)
+        yield
+
+
+def meanwhile(store: object, call: str, act: Callable[[], Awaitable[object]], *, after: bool = False) -> None:
+    """Do something just before a store is called the next time, or just after it answered."""
+    real = getattr(store, call)
+
+    async def overtaken(*arguments: Any, **named: Any) -> Any:
+        setattr(store, call, real)
+        if not after:
+            await act()
+        answer = await real(*arguments, **named)
+        if after:
+            await act()
+        return answer
+
+    setattr(store, call, overtaken)
+
+
 def evidence_bytes(state: RunState) -> bytes:
     """All that a rewind brings back: everything but epoch and seq."""
     return encode_state(replace(state, epoch=0, seq=0))
@@ -70,6 +103,27 @@ def evidence_bytes(state: RunState) -> bytes:
 
 def outcome(task: str, successes: float = 4.0, trials: float = 16.0) -> Outcome:
     return Outcome(task, successes=successes, trials=trials)
+
+
+def outcomes_of(selection: Selection, successes: float = 4.0) -> list[Outcome]:
+    return [outcome(f"t{task}", successes) for task in selection.tasks.tolist()]
+
+
+async def flaws_of(call: Awaitable[object]) -> list[tuple[str | int, ...]]:
+    """Return where the flaws are for which a call is refused."""
+    with pytest.raises(InvalidInputError) as refused:
+        await call
+    return [flaw.where for flaw in refused.value.flaws]
+
+
+@dataclass
+class Clock:
+    """Seconds that a test puts forward."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @dataclass
@@ -116,19 +170,28 @@ class World:
     def registry(self) -> CollectorRegistry:
         return self.metrics.registry
 
-    async def close(self) -> None:
+    async def settled(self) -> None:
+        """Wait until what was committed is stored as a state too, where that is due."""
         for work in list(self.runs._work.values()):
             if work.writer is not None:
                 await asyncio.wait([work.writer])
+
+    async def close(self) -> None:
+        await self.settled()
         await self.database.close()
 
     async def reopened(self, **values: Any) -> Self:
         await self.close()
         return self.open(self.folder, **{"snapshot_every": self.settings.snapshot_every, **values})
 
-    def observing(self, clock: Callable[[], float]) -> ObserveRuns:
-        """Return what observes the runs, by a clock of the test's own."""
-        return ObserveRuns(self.use.look_at_run, self.use.at_work, clock=clock)
+    def observing(self, clock: Callable[[], float] = monotonic, **named: Any) -> ObserveRuns:
+        """Return what observes the runs."""
+        return ObserveRuns(self.use.look_at_run, self.use.at_work, clock=clock, **named)
+
+    @cached_property
+    def observe(self) -> ObserveRuns:
+        """What observes the runs, by the machine's clock."""
+        return self.observing()
 
     def shown(self, name: str, **labels: str) -> float | None:
         """Return the value of a series of the run `default`, None if there is none."""

@@ -1,0 +1,421 @@
+"""Summaries of many runs: read once, continued, right whichever replica moved a run, and judged once for all."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bots_service.access import Caller
+from bots_service.core.summary.course import StepSums
+from bots_service.core.summary.gain import Gain
+from bots_service.core.summary.verdict import RUNNING_S
+from bots_service.errors import DamagedStateError, StorageUnavailableError, UnknownRunError
+from bots_service.observing import IDLE_EVERY_S
+from bots_service.overview import (
+    SETTLES_S,
+    Overview,
+    OverviewPage,
+    OverviewQuery,
+    RunCourses,
+    SummedRun,
+)
+from bots_service.records import RunRow, StoredReceipt
+from bots_service.storage.sql.courses import CoursePart, RunHead, SqlCourses, WantedCourse, WantedSums
+from tests.usecases.world import POOL, Clock, Later, World, meanwhile, outage, outcome
+
+EVERYONE = Caller(None, frozenset(), ("*",))
+
+
+class Watch(SqlCourses):
+    """Courses, with what was asked for."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.database)
+        self.entries, self.heads_read, self.reads, self.summed = 0, 0, 0, list[WantedSums]()
+
+    async def heads(self, dataset: str | None = None) -> list[RunHead]:
+        self.heads_read += 1
+        return await super().heads(dataset)
+
+    async def read(self, wanted: list[WantedCourse]) -> dict[int, CoursePart]:
+        self.reads += 1
+        self.entries += sum(part.last - part.after for one in wanted for part in one.entries)
+        return await super().read(wanted)
+
+    async def sums(self, wanted: list[WantedSums]) -> list[StepSums]:
+        self.summed += wanted
+        return await super().sums(wanted)
+
+
+class Summarizing:
+    """A process that summarizes runs. watch: what it read; clock: seconds that only grow; now: since 1970."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.clock, self.now, self.watch = world, Clock(), Clock(1e10), Watch(world)
+        courses = RunCourses(self.watch, clock=self.clock, now=self.now)
+        self.use = Overview(world.runs, courses, world.use.judging, self.now)
+
+    async def overview(self, **query: Any) -> OverviewPage:
+        return await self.use.page(EVERYONE, OverviewQuery(**{"sort": "name", **query}))
+
+    async def listed(self, run: str = "default") -> SummedRun:
+        (found,) = [one for one in (await self.overview(limit=1000)).runs if one.known.row.name == run]
+        return found
+
+    async def one(self, run: str = "default") -> SummedRun:
+        found = await self.listed(run)
+        alone = await self.use.one(POOL, run)
+        stands, listed = alone.known.head[:5], found.known.head[:5]  # its judgement may have come between the two
+        assert (stands, alone.gain, alone.status) == (listed, found.gain, found.status)
+        return found
+
+    async def gain(self) -> Gain:
+        found = (await self.one()).gain
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def summarizing(world: World) -> Summarizing:
+    return Summarizing(world)
+
+
+async def close(world: World, steps: int, run: str = "default", *, effective: bool = True) -> None:
+    for _ in range(steps):
+        await world.report(outcome("t1", 4 if effective else 16), outcome("t2", 16), run=run)
+
+
+async def assert_is_as_read_at_first(summarizing: Summarizing) -> None:
+    """Check that what is known of each run is what a process that knows nothing reads."""
+    known = (await summarizing.overview(limit=1000)).runs
+    fresh = (await Summarizing(summarizing.world).overview(limit=1000)).runs
+    for one, other in zip(known, fresh, strict=True):
+        courses = [each.known.newest.course for each in (one, other)]
+        assert courses[0].trend == pytest.approx(courses[1].trend)
+        assert (courses[0].sums, one.known.step, one.gain) == (courses[1].sums, other.known.step, other.gain)
+
+
+async def test_only_what_came_since_is_read(world: World, summarizing: Summarizing):
+    await world.put_run("other")
+    await close(world, 5)
+    await close(world, 3, "other")
+    await summarizing.overview()
+    assert summarizing.watch.entries == 8
+    await close(world, 2)
+    assert (await summarizing.one()).known.step == 7
+    assert summarizing.watch.entries == 10
+    await assert_is_as_read_at_first(summarizing)
+
+
+async def test_a_run_that_another_process_rewinds_moves_or_deletes_is_read_again(
+    world: World, summarizing: Summarizing
+):
+    await close(world, 5)
+    await summarizing.overview()
+    other = world.beside()
+    await other.rewind(2)
+    await close(other, 1, effective=False)
+    found = await summarizing.one()
+    assert (found.known.step, found.known.newest.course.sums.effective) == (3, 2)
+    await close(other, 1)
+    assert (await summarizing.one()).known.step == 4
+    await assert_is_as_read_at_first(summarizing)
+    await other.runs.delete(POOL, "default", None)
+    assert (await summarizing.one()).known.step == 0
+
+
+async def test_an_outlook_that_comes_after_its_step_is_found_for_a_while(watched: World):
+    summarizing = Summarizing(watched)
+    await close(watched, 2)
+    summarizing.now.now = (await summarizing.one()).known.newest.course.last_step_at or 0.0
+    found = await summarizing.gain()
+    assert (found.source, found.factor) == ("estimated", None)
+    await watched.observe.once()
+    (look,) = await watched.use.insight.outlooks(POOL, "default", 10)
+    later = await summarizing.gain()
+    assert later.uniform_effective_task_ratio == look.uniform_effective_task_ratio
+    assert later.factor == pytest.approx(2 / (4 * look.uniform_effective_task_ratio))
+    reads = summarizing.watch.reads
+    summarizing.clock.now += SETTLES_S
+    await summarizing.overview()
+    assert summarizing.watch.reads == reads
+
+
+async def test_a_long_run_is_read_in_parts(world: World, summarizing: Summarizing, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bots_service.overview.ENTRIES_AT_ONCE", 4)
+    await close(world, 9)
+    found = await summarizing.listed()
+    assert (found.known.step, found.known.newest.course.sums.effective) == (9, 9)
+    assert summarizing.watch.reads >= 3
+    assert summarizing.watch.entries == 9
+    assert set(found.known.newest.course.trend) == {0.5}
+
+
+async def test_a_measured_gain_reads_the_sums_that_no_course_has_once(world: World, summarizing: Summarizing):
+    await world.put_run("even", strategy="uniform")
+    await close(world, 60)
+    await close(world, 55, "even", effective=False)
+    await close(world, 1, "even")
+    gain = await summarizing.gain()
+    assert (gain.source, gain.baseline, gain.steps) == ("measured", "even", 56)
+    assert (gain.factor, gain.uniform_effective_task_ratio) == (56.0, 1 / 100)
+    summarizing.watch.summed.clear()
+    await close(world, 2)
+    assert (await summarizing.one()).gain == gain
+    assert summarizing.watch.summed == []  # the steps that both closed are the same
+    await close(world, 3, "even")
+    later = await summarizing.gain()
+    assert later.steps == 59
+    assert later.factor == pytest.approx(59 / 4)
+    await assert_is_as_read_at_first(summarizing)
+    await world.runs.delete(POOL, "even", None)
+    assert ((await summarizing.gain()).source, (await summarizing.gain()).baseline) == ("estimated", None)
+
+
+async def test_a_run_that_is_deleted_while_it_is_read_is_left_out(world: World):
+    await world.put_run("gone")
+    await close(world, 1, "gone")
+    summarizing = Summarizing(world)
+    meanwhile(summarizing.watch, "rows", lambda: world.runs.delete(POOL, "gone", None))
+    assert [one.known.row.name for one in (await summarizing.overview()).runs] == ["default"]
+
+
+async def test_a_database_that_is_away_is_said_and_what_was_read_stays(world: World, summarizing: Summarizing):
+    await close(world, 2)
+    await summarizing.overview()
+    await close(world, 1)
+    with outage(summarizing.watch, "read"), pytest.raises(StorageUnavailableError):
+        await summarizing.overview()
+    summarizing.watch.entries = 0
+    assert (await summarizing.one()).known.step == 3
+    assert summarizing.watch.entries == 1
+
+
+async def test_runs_that_stand_still_are_not_read_again(world: World, summarizing: Summarizing):
+    for number in range(20):
+        await world.put_run(f"run-{number}")
+        await close(world, 2, f"run-{number}")
+    await listed_when_judged(world)
+    page = await summarizing.overview(limit=5)
+    assert (page.matching, page.totals.reported, page.totals.unjudged) == (21, 80, 0)
+    assert summarizing.watch.entries == 40
+    summarizing.watch.heads_read = summarizing.watch.reads = 0
+    for _ in range(3):
+        assert await summarizing.overview(limit=5) == page
+    assert (summarizing.watch.heads_read, summarizing.watch.reads) == (3, 0)
+    await close(world, 1)
+    later = await summarizing.overview(limit=5)
+    assert later.totals.reported == page.totals.reported + 2
+    assert summarizing.watch.entries == 41
+
+
+async def test_pages_in_any_order_hold_each_run_once_those_without_a_value_last(world: World, summarizing: Summarizing):
+    for name, steps in (("few", 1), ("many", 3), ("none", 0)):
+        await world.put_run(name)
+        await close(world, steps, name)
+    names = ["default", "few", "many", "none"]
+    ordered = {
+        "attention": ["few", "many", "default", "none"],  # nothing is wrong with any: by their last step
+        "-attention": ["many", "few", "default", "none"],
+        "name": names,
+        "-name": names[::-1],
+        "step": ["default", "none", "few", "many"],
+        "-step": ["many", "few", "default", "none"],
+        "-rollouts": ["many", "few", "default", "none"],
+        "created": ["default", "few", "many", "none"],
+        "last_step": ["few", "many", "default", "none"],
+        "-last_step": ["many", "few", "default", "none"],
+        "effective_task_ratio": ["few", "many", "default", "none"],
+        "vs_uniform": names,  # no outlook was stored, so none has a factor
+    }
+    for sort, expected in ordered.items():
+        first = await summarizing.overview(sort=sort, limit=3)
+        rest = await summarizing.overview(sort=sort, limit=3, after=first.next)
+        assert [one.known.row.name for one in (*first.runs, *rest.runs)] == expected, sort
+        assert (len(first.runs), first.matching, rest.next) == (3, 4, None)
+
+
+async def test_a_query_finds_runs_by_part_of_their_names_by_dataset_and_by_status(
+    world: World, summarizing: Summarizing
+):
+    await world.put_run("Qwen")
+    await close(world, 1, "Qwen")
+    summarizing.now.now = (await summarizing.one("Qwen")).known.newest.course.last_step_at or 0.0
+
+    async def found(**query: Any) -> list[str]:
+        page = await summarizing.overview(**query)
+        assert (page.matching, page.totals.runs, page.totals.datasets) == (len(page.runs), 2, 1)
+        return [one.known.row.name for one in page.runs]
+
+    assert await found(search="OOL/QWE") == await found(status="running") == ["Qwen"]
+    assert await found(status="new", dataset=POOL) == ["default"]
+    assert await found(dataset="other") == await found(search="llama") == []
+
+
+async def test_a_run_whose_next_step_is_overdue_stalls_while_tasks_are_in_flight(
+    world: World, summarizing: Summarizing
+):
+    await close(world, 1)
+    last = (await summarizing.one()).known.newest.course.last_step_at
+    assert last is not None
+    summarizing.now.now = last + 2 * RUNNING_S
+    assert (await summarizing.one()).status == "idle"
+    await world.select(2)
+    assert (await summarizing.one()).status == "stalled"
+    totals = (await summarizing.overview()).totals
+    assert (totals.stalled, totals.idle, totals.reported, totals.effective, totals.rollouts) == (1, 0, 2, 1, 32.0)
+
+
+# --- judgements -------------------------------------------------------------------------------------------------------
+
+
+async def verdict_on(world: World, run: str) -> tuple[str, str]:
+    found = await world.use.overview.one(POOL, run)
+    assert found.verdict is not None
+    return found.verdict.kind, found.verdict.reason
+
+
+async def listed(world: World) -> dict[str, SummedRun]:
+    page = await world.use.overview.page(EVERYONE, OverviewQuery(limit=1000))
+    return {one.known.row.name: one for one in page.runs}
+
+
+async def listed_when_judged(world: World) -> dict[str, SummedRun]:
+    while True:
+        found = await listed(world)
+        if all(run.known.is_judged for run in found.values()):
+            return found
+
+
+async def break_the_verifier(world: World, run: str = "default") -> None:
+    """Close steps whose groups differ, and then, at once, fail."""
+    await world.put_run(run, strategy="uniform")
+    for step in range(20):
+        await world.report(*(outcome(f"t{task}", 4 if step < 15 else 0) for task in range(20)), run=run)
+
+
+async def test_a_list_has_the_verdict_of_each_run_s_summary(world: World):
+    await break_the_verifier(world, "broken")
+    await world.put_run("early")
+    await world.report(outcome("t1"), run="early")
+    found = await listed_when_judged(world)
+    alone = {name: await world.use.overview.one(POOL, name) for name in ("broken", "early", "default")}
+    assert {name: run.verdict for name, run in found.items()} == {name: run.verdict for name, run in alone.items()}
+    assert [name for name, run in found.items() if run.urgency] == ["broken"]
+
+
+async def test_what_a_run_s_summary_found_is_in_every_list_until_the_run_moves(world: World):
+    await break_the_verifier(world)
+    with outage(world.use.store.courses, "keep_judgement"):
+        found = await verdict_on(world, "default")
+    assert found == await verdict_on(world, "default")
+    for process in (world, world.beside()):
+        with outage(process.use.store.history, "steps"):  # it is judged once for all
+            verdict = (await listed(process))["default"].verdict
+        assert verdict is not None
+        assert (verdict.kind, verdict.reason) == found
+    assert found[0] == "verifier_suspect"
+    await world.report(*(outcome(f"t{task}", 4) for task in range(20)))
+    assert (await listed_when_judged(world))["default"].verdict != verdict  # rewards vary again
+    await world.rewind(20)
+    assert await verdict_on(world, "default") == found
+    await world.rewind(15)
+    assert (await verdict_on(world, "default"))[0] != "verifier_suspect"
+
+
+async def test_a_change_of_the_dataset_has_its_runs_judged_again(world: World):
+    await world.report(outcome("t1"))
+    before = await world.use.judging.judge(POOL, "default")
+    await world.use.datasets.retire(POOL, ["t9"], None)
+    (known,) = await world.use.overview.courses.of(POOL)
+    assert not known.is_judged
+    judgement = (await listed_when_judged(world))["default"].known.notes.judgement
+    assert judgement is not None
+    assert judgement.dataset_version > before.dataset_version
+
+
+async def test_a_list_does_not_wait_for_judgements_that_take_long_and_says_that_there_are_none(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("bots_service.overview.PATIENCE_S", 0.01)
+    go_on = asyncio.Event()
+    await close(world, 1)
+    other = world.beside()
+    steps = other.use.store.history.steps
+
+    async def slow(*arguments: Any) -> list[StoredReceipt]:
+        await go_on.wait()
+        return await steps(*arguments)
+
+    monkeypatch.setattr(other.use.store.history, "steps", slow)
+    async with other.use.judging.in_background():
+        for _ in range(2):  # another list waits for the same work
+            page = await other.use.overview.page(EVERYONE, OverviewQuery())
+            assert (page.runs[0].verdict, page.totals.unjudged, page.totals.attention) == (None, 1, 0)
+        go_on.set()
+        assert (await listed_when_judged(other))["default"].verdict is not None
+        go_on.clear()
+        await other.report(outcome("t1"))
+        await listed(other)  # and what is under way at the end is stopped
+
+
+async def test_a_run_that_cannot_be_judged_is_not_tried_again_until_it_moves_and_hides_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    tried, refusal = list[str](), [DamagedStateError("damaged"), ValueError("a defect"), DamagedStateError("damaged")]
+    other = world.beside()
+    steps = other.use.store.history.steps
+
+    async def failing(run: RunRow, *arguments: Any) -> list[StoredReceipt]:
+        tried.append(run.name)
+        if run.name == "default":
+            raise refusal[tried.count("default") - 1]
+        return await steps(run, *arguments)
+
+    monkeypatch.setattr(other.use.store.history, "steps", failing)
+    await world.put_run("other")
+    for name in ("default", "other"):
+        await close(other, 1, name)
+    while (found := await listed(other))["other"].verdict is None:
+        pass
+    await listed(other)
+    assert (found["default"].verdict, tried.count("default")) == (None, 1)
+    await close(other, 1)
+    while tried.count("default") < 2:
+        await listed(other)
+
+
+async def test_a_store_that_is_away_is_asked_again_by_the_next_list(world: World):
+    await close(world, 1)
+    with outage(world.use.store.history, "steps"):
+        assert (await listed(world))["default"].verdict is None
+    assert (await listed_when_judged(world))["default"].verdict is not None
+
+
+async def test_a_large_dataset_that_is_not_open_is_not_opened_for_a_list(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bots_service.overview.MOST_TASKS", 10)
+    await close(world, 1)
+    other = world.beside()
+    assert (await listed(other))["default"].verdict is None
+    assert other.use.datasets.known(POOL) is None
+    assert (await listed_when_judged(world))["default"].verdict is not None  # it is open there
+
+
+async def test_a_run_that_stands_still_is_judged_though_nobody_looks(watched: World):
+    await watched.report(outcome("t1"))
+    later = Later()
+    observing = watched.observing(later)
+    for later.later_s in (0.0, IDLE_EVERY_S):
+        await observing.once()
+    (known,) = await watched.use.overview.courses.of(POOL)
+    assert known.is_judged
+
+
+async def test_a_summary_of_one_run_counts_its_tasks_in_flight_and_there_is_none_of_a_run_that_is_not_there(
+    world: World,
+):
+    await world.select(5)
+    found, leased = await world.use.overview.with_leases(POOL, "default")
+    assert (found.known.row.name, leased) == ("default", 5)
+    with pytest.raises(UnknownRunError):
+        await world.use.overview.with_leases(POOL, "nobody")
