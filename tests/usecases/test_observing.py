@@ -3,6 +3,7 @@
 import asyncio
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,12 @@ async def test_it_looks_at_the_pool_again_only_after_something_happened(
     watched: World, monkeypatch: pytest.MonkeyPatch
 ):
     looks: list[object] = []
-    monkeypatch.setattr(module, "outlook", lambda *arguments: looks.append(arguments) or outlook(*arguments))
+
+    def looked(*arguments: Any) -> object:
+        looks.append(arguments)
+        return outlook(*arguments)
+
+    monkeypatch.setattr(module, "outlook", looked)
     for wanted in (1, 2):
         await watched.report(outcome("t1"))
         for _ in range(2):

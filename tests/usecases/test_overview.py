@@ -309,6 +309,7 @@ async def test_what_a_run_s_summary_found_is_in_every_list_until_the_run_moves(w
     with outage(world.use.store.courses, "keep_judgement"):
         found = await verdict_on(world, "default")
     assert found == await verdict_on(world, "default")
+    verdict = None
     for process in (world, world.beside()):
         with outage(process.use.store.history, "steps"):  # it is judged once for all
             verdict = (await listed(process))["default"].verdict

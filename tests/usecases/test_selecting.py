@@ -189,7 +189,7 @@ async def test_a_rewind_ends_the_leases_of_draws_before_it_and_not_of_those_afte
 
     async def until_the_rewind_waits() -> None:
         drawn.set()
-        while not work.selecting._waiters:  # type: ignore[attr-defined]  # noqa: ASYNC110 - there is no event
+        while not work.selecting._waiters:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.001)
         later.append(asyncio.create_task(world.select(7)))
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bots_service.doctor import examine
-from bots_service.doctor.finding import Finding, Grade
+from bots_service.doctor import Finding, Grade, examine
 from bots_service.settings import Settings
 from tests.servers import RedisServer, wait_until
 from tests.system.faults.oracle import Account
