@@ -77,7 +77,7 @@ class TaskReader:
     def _is_service_format(self) -> bool:
         """Say whether this is one file that the service reads as it is, and no option changes its tasks."""
         columns, (file, *more) = self.columns, self.files
-        is_plain = (columns.id, columns.id_from, columns.references, columns.tags) == ("id", "columns", (), ())
+        is_plain = columns.named == ("id",) and columns.id_from == "columns"
         if more or self.file_in_id or self.skip_repeats or not is_plain:
             return False
         if file.suffix.lower() == ".parquet":
