@@ -180,7 +180,7 @@ def test_a_dry_run_shows_tasks_and_sends_none(bots, train):
 def test_tasks_as_the_service_reads_them_are_appended_with_all_they_have(bots, tmp_path):
     (tmp_path / "grown.jsonl").write_text('{"reference_models": ["w"]}\n{"id": "a", "reference_pass_rates": [0.5]}\n')
     (tmp_path / "more.jsonl").write_text('{"id": "b", "reference_pass_rates": [0.25], "tags": ["t"]}\n')
-    bots.ok("datasets", "import", "grown.jsonl")
+    bots.ok("datasets", "import", "grown.jsonl", "--id", "id")
     assert bots("datasets", "append", "grown", "more.jsonl", "--json").json["added"] == 1
     assert bots("datasets", "show", "grown", "--json").json["tags"] == {"t": 1}
 
@@ -218,7 +218,7 @@ def test_tasks_as_the_service_reads_them_are_appended_with_all_they_have(bots, t
         ("a.csv", "id,weak\nx,0.5\ny,inf\n", ["--reference", "weak"], "row 2: weak is inf, not a finite number"),
         ("a.csv", "id,level\nx,3\n", ["--id-from", "content"], "convert the file to Parquet or JSON Lines"),
         ("a.csv.gz", "", ["--id-from", "content"], "a.csv.gz: can't hash the content of CSV"),
-        ("a.parquet", "PAR1", ["--tag", "id"], "a.parquet: "),
+        ("a.parquet", "PAR1", [], "a.parquet: "),
         ("a.txt", "id\n", [], "end with one of .csv, .json, .jsonl, .ndjson, .parquet, optionally with .gz or .zst"),
     ],
 )

@@ -77,18 +77,14 @@ class TaskReader:
     def _is_service_format(self) -> bool:
         """Say whether this is one file that the service reads as it is, and no option changes its tasks."""
         columns, (file, *more) = self.columns, self.files
-        is_plain = (columns.id, columns.id_from, columns.references, columns.tags) == ("id", "columns", (), ())
-        if more or self.file_in_id or self.skip_repeats or not is_plain:
+        is_plain = columns.id_columns == ("id",) and columns.id_from == "columns"
+        is_changed = more or self.file_in_id or self.skip_repeats or columns.references or columns.tags or not is_plain
+        if is_changed or file.suffix.lower() not in (".jsonl", ".ndjson", ".parquet"):
             return False
+        first = next(read_rows(file, ()), Batch([], 1.0, set()))
         if file.suffix.lower() == ".parquet":
-            from pyarrow import parquet
-
-            with parquet.ParquetFile(file) as opened:
-                return "id" in opened.schema_arrow.names and SERVICE_COLUMNS.issuperset(opened.schema_arrow.names)
-        if file.suffix.lower() not in (".jsonl", ".ndjson"):
-            return False
-        first = next((batch.rows for batch in read_rows(file, ())), [])
-        tasks = [row for row in first if not HEADER_FIELDS.issuperset(row)]
+            return "id" in first.unused and SERVICE_COLUMNS.issuperset(first.unused)
+        tasks = [row for row in first.rows if not HEADER_FIELDS.issuperset(row)]
         return bool(tasks) and all(SERVICE_COLUMNS.issuperset(row) for row in tasks)
 
     def _ndjson(self, advance: Advance, line_of: Callable[["Task"], object]) -> Iterator[bytes]:
