@@ -88,13 +88,7 @@ async def test_another_versions_files_are_missing_and_that_is_not_kept(http: htt
 async def test_the_page_comes_in_few_files(http: httpx.AsyncClient):
     page = Tags((await http.get("/")).text)
     named = [one.get("src") or one["href"] or "" for tag, one in page.elements if tag in ("script", "link")]
-    assert [name.removeprefix(f"{FOLDER}/") for name in named] == [
-        "boot.js",
-        "theme.js",
-        "icon.svg",
-        "style.css",
-        "main.js",
-    ]
+    assert [name.removeprefix(f"{FOLDER}/") for name in named] == ["icon.svg", "style.css", "main.js"]
     assert not re.findall(r"^import ", (await http.get(f"/{FOLDER}/main.js")).text, re.MULTILINE)
 
 

@@ -6,13 +6,8 @@ from bots_service.api.page.bundle import bundle, modules_of
 
 MODULES = {
     "main.js": 'import { view } from "./view.js";\nimport { say as tell } from "./dom.js";\ntell(view());\n',
-    "view.js": 'import { say } from "./dom.js";\n\nexport function view() {\n  return import("./later.js");\n}\n',
+    "view.js": 'import {\n  say,\n  own,\n} from "./dom.js";\n\nexport function view() {\n  return own;\n}\n',
     "dom.js": "export const say = console.log;\nconst own = 1;\nexport { own };\n",
-    "later.js": (
-        'import Library from "./library.js";\nimport { say } from "./dom.js";\n'
-        'import {\n  part,\n  other,\n} from "./part.js";\n'
-        "export const draw = () => say(part, Library);\n"
-    ),
     "part.js": (
         "export const part = 1;\nexport class other {}\nexport async function wait() {}\nexport function* rows() {}\n"
     ),
@@ -26,23 +21,19 @@ def test_a_module_comes_after_those_that_it_needs_and_once():
 def test_a_module_becomes_a_function_that_returns_what_it_exports():
     assert bundle("main.js", MODULES.__getitem__) == (
         "const dom_js = (() => {\nconst say = console.log;\nconst own = 1;\nreturn { say, own };\n})();\n"
-        "const view_js = (() => {\nconst { say } = dom_js;\n\n"
-        'function view() {\n  return import("./later.js");\n}\nreturn { view };\n})();\n'
+        "const view_js = (() => {\nconst {\n  say,\n  own,\n} = dom_js;\n\n"
+        "function view() {\n  return own;\n}\nreturn { view };\n})();\n"
         "const main_js = (() => {\nconst { view } = view_js;\nconst { say: tell } = dom_js;\ntell(view());\n"
         "return {  };\n})();\n"
         "export { dom_js, view_js, main_js };\nexport const {  } = main_js;\n"
     )
 
 
-def test_what_is_loaded_later_takes_the_modules_that_are_there_from_the_first_bundle():
-    assert bundle("later.js", MODULES.__getitem__, after="main.js") == (
-        'import Library from "./library.js";\n'
-        'import { dom_js } from "./main.js";\n'
+def test_classes_and_generators_are_exported_too():
+    assert bundle("part.js", MODULES.__getitem__) == (
         "const part_js = (() => {\nconst part = 1;\nclass other {}\n"
         "async function wait() {}\nfunction* rows() {}\nreturn { part, other, wait, rows };\n})();\n"
-        "const later_js = (() => {\nconst { say } = dom_js;\nconst {\n  part,\n  other,\n} = part_js;\n"
-        "const draw = () => say(part, Library);\nreturn { draw };\n})();\n"
-        "export { part_js, later_js };\nexport const { draw } = later_js;\n"
+        "export { part_js };\nexport const { part, other, wait, rows } = part_js;\n"
     )
 
 
