@@ -137,7 +137,7 @@ newcomer: $(VENV)/.dev ## Run every block of README and tutorial in a fresh clon
 newcomer-packages: $(PACKAGES)/.installed ## The same with the packages of `make dist` in an empty environment, and not the clone's files
 	$(BIN)/python -m tests.docs.newcomer --environment $(PACKAGES)
 
-screenshots: $(VENV)/.dev browsers ## Photograph every view of the page, from the real replay, and make the README's pictures
+screenshots: $(VENV)/.dev browsers ## Make the README's pictures of the page, from the real replay
 	$(BIN)/python -m tests.browser.screenshots
 
 # They have too many libraries to be unpacked into a folder of ours. Without root the tests take what there is: see open_chromium.
