@@ -28,7 +28,7 @@ from bots_service.records import DatasetRow, Head, IdempotencyKey
 from bots_service.runs import KEEP_EVERY
 from tests.servers import RedisServer
 from tests.usecases.moving import exported, imported
-from tests.usecases.world import HEADER, POOL, World, block, never, outage, outcome, stream
+from tests.usecases.world import HEADER, POOL, World, block, meanwhile, never, new_profiles, outage, outcome, stream
 
 Retire = Callable[..., Awaitable[DatasetRow]]
 Both = tuple[World, World]
@@ -134,6 +134,15 @@ async def test_a_selection_made_there_of_tasks_appended_since_is_given_again_her
     assert again
     assert dataset.ids.take(selection.tasks) == [f"t{task}" for task in first.tasks.tolist()]
 
+    async def the_other_comes_first() -> None:
+        await here.use.datasets.append(POOL, stream(block(60, 20)), never)
+        await here.select(65, key="at once")
+
+    meanwhile(there.use.live, "lease", the_other_comes_first)
+    once = IdempotencyKey("at once", repr(SelectRequest(POOL, 65)))
+    selection, dataset, again = await there.runs.select(SelectRequest(POOL, 1), once)
+    assert (again, len(selection.tasks), len(dataset.ids)) == (True, 65, 80)
+
 
 async def test_a_run_that_sql_says_is_gone_and_there_at_once_is_refused(world: World):
     async def gone(_run: OpenRun) -> None:
@@ -151,8 +160,7 @@ async def test_tasks_appended_here_are_known_there(replicas: Both, belief: str):
     here, there = replicas
     await here.put_run("default", belief=belief)
     await there.select(1)
-    grown = block(40, 2)
-    grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
+    grown = new_profiles()
     grown.tags[:] = [("new",), ("new",)]
     await here.use.datasets.append(POOL, stream(grown), never)
     assert sorted((await there.select(2, tags=("new",))).tasks.tolist()) == [40, 41]
@@ -201,9 +209,7 @@ async def test_a_state_that_knows_newer_tasks_than_this_replica_opens_the_datase
     here, there = replicas
     await here.put_run("default", belief=belief)
     await there.opened()  # with the tasks of now, and not used until others reported more
-    grown = block(40, 2)
-    grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
-    await here.use.datasets.append(POOL, stream(grown), never)
+    await here.use.datasets.append(POOL, stream(new_profiles()), never)
     await here.report(outcome("t41"), outcome("t2"))
     assert sorted((await there.select(42)).tasks.tolist()) == list(range(42))
     repeated = await here.select(3, key="again")
@@ -274,7 +280,7 @@ async def test_where_redis_is_wiped_before_every_call_reports_count_and_selectio
     replicas: Both, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ):
     here, there = replicas
-    for call in ("moved", "lease"):
+    for call in ("look", "lease", "moved"):
         real = getattr(here.use.live, call)
 
         async def wiped_before(*arguments: Any, real: Any = real, **named: Any) -> Any:
@@ -400,6 +406,7 @@ async def test_an_older_belief_goes_on_while_sql_is_away(replicas: Both, redis_s
         for refused in (
             here.select(1, exclude=("t40",)),  # whether that task was appended, nobody can say now
             there.select(1),
+            there.describe(),
             here.runs.follow_once(),
         ):
             with pytest.raises(StorageUnavailableError):

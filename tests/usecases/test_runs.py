@@ -26,7 +26,7 @@ from bots_service.records import IdempotencyKey, RunPut, RunRow, SnapshotRow
 from bots_service.replay import superfluous
 from bots_service.retention import NEWEST_SNAPSHOTS
 from bots_service.runs import LONGEST_REASON, ChangeRunResult, ForkFrom, PutRunResult, reason_of
-from tests.usecases.world import POOL, World, away, block, flaws_of, meanwhile, never, outcome, stream
+from tests.usecases.world import POOL, World, away, block, flaws_of, meanwhile, never, outcome, reports, stream
 
 # --- PUT and PATCH ---------------------------------------------------------------------------------------------------
 
@@ -108,8 +108,7 @@ CHANGES: dict[str, Callable[[World], Awaitable[ChangeRunResult]]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_a_change_whose_reply_was_lost_is_told_by_its_retry_as_the_run_stands(world: World, change):
-    for _ in range(2):
-        await world.report(outcome("t1"))
+    await reports(world, 2)
     meanwhile(world.database, "write", away, after=True)
     with pytest.raises(StorageUnavailableError):
         await change(world)
@@ -200,8 +199,7 @@ async def test_rows_of_many_runs_are_kept_within_bounds(world: World, monkeypatc
 
 
 async def test_history_pages_follow_the_present_history(world: World):
-    for step in range(7):
-        await world.report(outcome(f"t{step}", step))
+    await reports(world, 7)
     await world.rewind(4)
     await world.report(outcome("t9"), close_step=False)
     await world.report(outcome("t8"))
@@ -217,8 +215,7 @@ async def test_history_pages_follow_the_present_history(world: World):
 
 
 async def test_a_snapshot_on_demand_stays_and_is_listed(world: World):
-    for step in range(3):
-        await world.report(outcome(f"t{step}"))
+    await reports(world, 3)
     taken = await world.runs.take_snapshot(POOL, "default", None)
     again = await world.runs.take_snapshot(POOL, "default", None)
     assert taken == again

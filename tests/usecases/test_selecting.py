@@ -42,6 +42,7 @@ from tests.usecases.world import (
     flaws_of,
     meanwhile,
     never,
+    new_profiles,
     outcome,
     outcomes_of,
     stream,
@@ -295,6 +296,7 @@ async def test_a_selection_goes_on_for_a_while_where_others_keep_taking_then_is_
         return await lease(run, selection, look, **terms)
 
     monkeypatch.setattr(world.use.live, "lease", contested)
+    monkeypatch.setattr("bots_service.runs.PATIENCE_S", 60)
     rivals = 30  # 12 draws were too few once, where reports kept coming and Redis was wiped ten times a second
     selection = await world.select(1)
     assert not set(selection.tasks.tolist()) & set(np.concatenate(taken).tolist())
@@ -316,9 +318,7 @@ async def test_a_selection_that_waited_while_tasks_were_appended_knows_them(worl
     async with work.selecting:
         waiting = asyncio.create_task(world.select(44, exclude=()))
         await asyncio.sleep(0)
-        grown = block(40, 4)
-        grown.references[:] = [[0.01, 0.99], [0.02, 0.5], [0.03, 0.6], [0.04, 0.7]]
-        await world.use.datasets.append(POOL, stream(grown), never)
+        await world.use.datasets.append(POOL, stream(new_profiles(4)), never)
         await world.report(outcome("t43"), outcome("t2"))
     assert sorted((await waiting).tasks.tolist()) == list(range(44))
 
@@ -396,7 +396,7 @@ async def test_what_another_replica_leased_is_told_here(replicas: tuple[World, W
     one, other = replicas
     await one.select(3)
     assert (await leased(other))[0] == 3
-    await one.put_run("default", lease_seconds=LEASE_S)
+    await one.put_run("default", lease_seconds=LEASE_S + 1)
     assert await leased(other) == (0, [])
     await one.use.datasets.append(POOL, stream(block(40, 2)), never)
     await one.use.datasets.retire(POOL, [f"t{task}" for task in range(40)], None)
