@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from bots_service.core.task_table import SORTS
-from bots_service.errors import (
-    UnknownTaskError,
-)
+from bots_service.errors import UnknownTaskError
 from bots_service.insight import TaskQuery as Query
 from bots_service.records import VisitsPage
 from tests.core.pools import beta_parameters

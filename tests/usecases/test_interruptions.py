@@ -16,7 +16,6 @@ from bots_service.errors import (
     ConflictError,
     InvalidInputError,
     NotFoundError,
-    StaleEpochError,
     UnknownDatasetError,
     UnknownRunError,
 )
@@ -203,21 +202,6 @@ async def test_a_change_stopped_at_any_wait_leaves_memory_and_sql_at_one(world: 
             await warm.opened()
 
 
-async def test_a_rewind_that_its_caller_left_alone_does_not_keep_others_from_going_on(world: World):
-    for step in range(3):
-        await world.report(outcome(f"t{step}"))
-    here, other = world.beside(), world.beside()
-    old = await here.select(2)
-    await other.rewind(1)  # this process has not heard of it
-    with pytest.raises(StaleEpochError):
-        await here.report(outcome("t1"), selection_id=old.id)
-    new = await here.select(2)
-    assert (new.epoch, new.step) == (1, 1)
-    await here.report(outcome("t1"), selection_id=new.id)
-    await other.rewind(1)
-    assert (await here.rewind(0)).epoch == 3
-
-
 # --- two writes at once ----------------------------------------------------------------------------------------------
 
 
@@ -299,18 +283,3 @@ async def test_any_two_writes_at_once_leave_a_run_that_goes_on(services: tuple[W
         for world in services:
             await assert_goes_on(world, run)
         await services[0].assert_is_a_replay(run)
-
-
-async def test_a_rewind_is_checked_again_when_another_came_first(services: tuple[World, World]):
-    await six_steps(services[0])
-    for turn in range(20):
-        await services[0].runs.put(POOL, f"run-{turn}", {}, None, None)
-        for task in range(4):
-            await services[0].report(outcome(f"t{task}"), run=f"run-{turn}")
-        told = await asyncio.gather(
-            services[0].rewind(1, f"run-{turn}"), services[1].rewind(3, f"run-{turn}"), return_exceptions=True
-        )
-        assert not isinstance(told[0], BaseException)
-        entries = await logged(services[0], f"run-{turn}")
-        rewinds = [entry.to_step for entry in entries if entry.kind == "rewind"]
-        assert rewinds == ([1] if isinstance(told[1], NotFoundError) else [1, 3]), told  # the newest first

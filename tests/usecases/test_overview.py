@@ -16,16 +16,9 @@ from bots_service.core.outlook import outlook, rollouts_of
 from bots_service.core.summary.course import StepSums
 from bots_service.core.summary.gain import Gain
 from bots_service.core.summary.verdict import RUNNING_S
-from bots_service.errors import DamagedStateError, StorageUnavailableError, UnknownRunError
+from bots_service.errors import DamagedStateError, UnknownRunError
 from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, SPACING, is_due
-from bots_service.overview import (
-    SETTLES_S,
-    Overview,
-    OverviewPage,
-    OverviewQuery,
-    RunCourses,
-    SummedRun,
-)
+from bots_service.overview import SETTLES_S, Overview, OverviewPage, OverviewQuery, RunCourses, SummedRun
 from bots_service.records import RunRow, StoredReceipt
 from bots_service.storage.sql.courses import CoursePart, RunHead, SqlCourses, WantedCourse, WantedSums
 from tests.usecases.world import POOL, TASKS, Clock, Later, World, meanwhile, outage, outcome
@@ -187,17 +180,6 @@ async def test_a_run_that_is_deleted_while_it_is_read_is_left_out(world: World):
     assert [one.known.row.name for one in (await summarizing.overview()).runs] == ["default"]
 
 
-async def test_a_database_that_is_away_is_said_and_what_was_read_stays(world: World, summarizing: Summarizing):
-    await close(world, 2)
-    await summarizing.overview()
-    await close(world, 1)
-    with outage(summarizing.watch, "read"), pytest.raises(StorageUnavailableError):
-        await summarizing.overview()
-    summarizing.watch.entries = 0
-    assert (await summarizing.one()).known.step == 3
-    assert summarizing.watch.entries == 1
-
-
 async def test_runs_that_stand_still_are_not_read_again(world: World, summarizing: Summarizing):
     for number in range(20):
         await world.put_run(f"run-{number}")
@@ -299,16 +281,6 @@ async def break_the_verifier(world: World, run: str = "default") -> None:
     await world.put_run(run, strategy="uniform")
     for step in range(20):
         await world.report(*(outcome(f"t{task}", 4 if step < 15 else 0) for task in range(20)), run=run)
-
-
-async def test_a_list_has_the_verdict_of_each_run_s_summary(world: World):
-    await break_the_verifier(world, "broken")
-    await world.put_run("early")
-    await world.report(outcome("t1"), run="early")
-    found = await listed_when_judged(world)
-    alone = {name: await world.use.overview.one(POOL, name) for name in ("broken", "early", "default")}
-    assert {name: run.verdict for name, run in found.items()} == {name: run.verdict for name, run in alone.items()}
-    assert [name for name, run in found.items() if run.urgency] == ["broken"]
 
 
 async def test_what_a_run_s_summary_found_is_in_every_list_until_the_run_moves(world: World):

@@ -176,14 +176,6 @@ async def test_a_rewind_that_was_asked_for_before_pruning_is_refused_after(world
     assert (await world.state()).seq == 23
 
 
-async def test_what_changed_since_it_was_looked_at_is_not_covered(world: World):
-    await reports(world, 23)
-    row, retention = await world.row(), world.use.store.retention
-    assert not await retention.truncate(row, 14)  # no state is stored there
-    assert not await retention.truncate(replace(row, uid="0" * 16), 15)
-    assert not await retention.truncate(replace(row, id=99), 15)
-
-
 async def test_a_run_that_is_deleted_meanwhile_is_left_alone(world: World):
     await reports(world, 23)
     store = world.beside().use.store
@@ -205,8 +197,6 @@ async def test_stored_states_that_were_asked_for_stay(world: World):
     await reports(world, 16, first=7)
     await pruner(world)()
     assert [row.seq for row in await world.runs.snapshots(POOL, "default", 0, 100)] == [7, 15, 20]
-    await world.use.store.snapshots.drop(await world.row(), [15, 20])
-    assert [row.seq for row in await world.runs.snapshots(POOL, "default", 0, 100)] == [7, 15]
 
 
 async def test_old_answers_and_dead_uploads_go(world: World):

@@ -180,21 +180,13 @@ async def test_processes_that_see_nothing_of_each_other_fold_what_the_other_appe
     await here.report(outcome("t1"))
     await some_reports(there, 130)
     await here.report(outcome("t1"))
+    old = await here.select(2)
     await there.rewind(5)
+    with pytest.raises(StaleEpochError):
+        await here.report(outcome("t1"), selection_id=old.id)
     assert (await here.report(outcome("t1"))).step == 6
     for world_ in (here, there):
         assert (await world_.assert_is_a_replay()).seq == 139
-
-
-async def test_tasks_that_another_process_appended_and_reported_are_folded(world: World):
-    here, there = world.beside(), world.beside()
-    await here.put_run("default", belief="bots")
-    await here.state()
-    await there.use.datasets.append(POOL, stream(new_profiles()), never)
-    await there.report(outcome("t41"), outcome("t3"))
-    await here.report(outcome("t40"))
-    assert bots_belief(await here.state()).implied.shape[1] == (await there.opened()).dataset.pool.profiles
-    await here.assert_is_a_replay()
 
 
 # --- rewinds ---------------------------------------------------------------------------------------------------------
@@ -304,20 +296,14 @@ async def test_a_report_from_before_a_rewind_is_refused_and_changes_nothing(worl
 
 async def test_a_rewind_under_one_key_happens_once(world: World):
     await reports(world, 3)
-    once = IdempotencyKey("key", "rewind 1")
-    answers = [await world.runs.rewind(POOL, "default", 1, once) for _ in range(3)]
-    assert [(run.epoch, again) for run, again in answers] == [(1, False), (1, True), (1, True)]
+    once, other = IdempotencyKey("key", "rewind 1"), world.beside()
+    meanwhile(other.use.store.history, "closing", lambda: world.runs.rewind(POOL, "default", 1, once))
+    for process in (other, world, other):
+        run, again = await process.runs.rewind(POOL, "default", 1, once)
+        assert (run.epoch, again) == (1, True)
     await world.rewind(0)  # there is no step 1 any more
     assert (await world.runs.rewind(POOL, "default", 1, once))[1]
     assert (await world.state()).epoch == 2
-
-
-async def test_of_two_processes_that_rewind_under_one_key_at_once_one_does(world: World):
-    await reports(world, 2)
-    once, other = IdempotencyKey("key", "rewind 1"), world.beside()
-    meanwhile(other.use.store.history, "closing", lambda: world.runs.rewind(POOL, "default", 1, once))
-    run, again = await other.runs.rewind(POOL, "default", 1, once)
-    assert (run.epoch, again) == (1, True)
 
 
 async def test_rewinds_at_once_happen_one_after_the_other(world: World):
@@ -394,17 +380,12 @@ async def test_a_fork_lives_on_when_its_parent_is_deleted(world: World):
     await again.close()
 
 
-async def test_a_fork_leaves_the_open_steps_evidence_behind(world: World):
-    await world.report(outcome("t1"))
-    await world.report(outcome("t2"), close_step=False)
-    run, _ = await world.runs.put(POOL, "fork", {}, ForkFrom("default"), None)
-    assert (run.pending, run.step) == (0, 1)
-    assert (await world.state()).open_step.tasks == 1
-
-
 async def test_forks_of_forks_and_of_empty_runs_start_where_they_should(world: World):
     empty, _ = await world.runs.put(POOL, "a", {}, ForkFrom("default", 0), None)
     assert (empty.step, empty.seq) == (0, 1)
+    await world.report(outcome("t2"), close_step=False)
+    begun, _ = await world.runs.put(POOL, "without-open-step", {}, ForkFrom("default"), None)
+    assert (begun.pending, (await world.state()).open_step.tasks) == (0, 1)
     await world.report(outcome("t1"), run="a")
     await world.runs.put(POOL, "b", {}, ForkFrom("a", 1), None)
     await world.report(outcome("t2"), run="b")

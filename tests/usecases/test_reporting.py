@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from bots_service.core.aborts import NO_ABORTS
 from bots_service.core.codec import encode_state
-from bots_service.core.evidence import NO_COSTS, Costs
 from bots_service.core.receipt import Receipt
 from bots_service.core.walks import Walks
 from bots_service.errors import (
@@ -21,8 +20,6 @@ from bots_service.errors import (
     KeyReusedError,
     StaleEpochError,
     StorageUnavailableError,
-    UnknownDatasetError,
-    UnknownRunError,
 )
 from bots_service.outcomes import Outcome, ReportRequest, read_evidence
 from bots_service.records import IdempotencyKey, Selection
@@ -57,13 +54,6 @@ async def test_a_refused_outcome_says_where_it_stands_and_changes_nothing(world:
         assert [where[2] for where in await flaws_of(world.report(*[wrong] * 30))] == list(range(20))
     assert encode_state(await world.state()) == before
     assert (await world.report(outcome("t5"), key="key")).seq == 3  # the key was not used up
-
-
-async def test_unknown_names_are_refused(world: World):
-    with pytest.raises(UnknownRunError):
-        await world.report(outcome("t1"), run="none")
-    with pytest.raises(UnknownDatasetError):
-        await world.report(outcome("t1"), dataset="none")
 
 
 async def test_rewards_are_mapped_from_the_runs_range(world: World):
@@ -156,15 +146,6 @@ async def test_aborted_tasks_count_for_nothing_but_aborts(world: World):
     assert evidence_bytes(replace(state, aborts=NO_ABORTS)) == evidence_bytes(await world.state("plain"))
 
 
-async def test_what_rollouts_cost_is_summed_aborted_ones_too(world: World):
-    assert (await world.report(outcome("t1", 4))).costs == NO_COSTS
-    counted = Outcome("t1", successes=4, trials=16, tokens=100.0)
-    rewarded = Outcome("t2", rewards=[1.0, 0.0], tokens=20.0, seconds=3.0)
-    aborted = Outcome("t3", status="aborted", tokens=7.0)
-    receipt = await world.report(counted, rewarded, aborted)
-    assert receipt.costs == Costs(127.0, 3.0)
-
-
 async def test_evidence_in_parts_comes_to_the_same_as_at_once(world: World):
     await world.put_run("whole")
     for task in ("t1", "t2", "t1"):
@@ -180,15 +161,6 @@ async def test_evidence_in_parts_comes_to_the_same_as_at_once(world: World):
     assert evidence_bytes(in_parts) == evidence_bytes(whole)
     nothing = await world.report(close_step=True)
     assert (nothing.closed, nothing.step, nothing.tally.reported, nothing.brier) == (True, 2, 0, None)
-
-
-async def test_a_step_closes_by_itself_once_enough_tasks_are_pending(world: World):
-    await world.put_run("run", tasks_per_step=3)
-    closed = [(await world.report(outcome(task), run="run")).closed for task in ("t1", "t1", "t2", "t3", "t4")]
-    assert closed == [False, False, False, True, False]
-    assert (await world.report(outcome("t5"), run="run", close_step=True)).step == 2
-    more = await world.report(*(outcome(f"t{task}") for task in range(7)), run="run", close_step=False)
-    assert (more.closed, more.tally.reported, (await world.describe("run")).pending) == (True, 6, 1)
 
 
 @pytest.mark.parametrize(("lag", "belief"), [(0, "bots"), (1, "bots"), (64, "bots"), (65, "bots"), (70, "tracker")])
@@ -301,9 +273,7 @@ async def test_tasks_count_when_their_step_closes(world: World):
 async def test_what_replicas_report_at_once_counts_once(replicas: tuple[World, World]):
     await replicas[0].runs.change_settings(POOL, "default", {"tasks_per_step": 4}, None)
     pairs = [(f"t{number}", f"t{number + 1}") for number in range(0, TASKS, 2)]
-    await asyncio.gather(
-        *(replicas[place % 2].report(*map(outcome, pair)) for place, pair in enumerate(pairs)),
-    )
+    await asyncio.gather(*(replicas[place % 2].report(*map(outcome, pair)) for place, pair in enumerate(pairs)))
     assert (await replicas[0].state()).totals.reported == TASKS
     assert reported(*replicas) == TASKS
 
@@ -506,16 +476,6 @@ async def test_a_rewind_and_a_fork_forget_what_can_not_be_finished(world: World)
     await world.assert_is_a_replay()
 
 
-async def test_the_pass_goes_on_when_the_first_of_its_groups_is_whole(world: World, selected: tuple[str, str]):
-    task, selection_id = selected
-    before = (await world.state()).walks
-    for _ in range(SIZE - 1):
-        await world.report(part(task, 1.0), selection_id=selection_id)
-        assert (await world.state()).walks == before
-    await world.report(part(task, 0.0), selection_id=selection_id)
-    assert [walk.place > 0 for walk in (await world.state()).walks.walks] == [True]
-
-
 async def test_without_a_selection_the_parts_of_a_task_are_one_group_after_the_other(world: World):
     parts = [part("t1", reward, of=2, tokens=100.0) for reward in (1.0, 0.0, 1.0, 1.0, 1.0)]
     receipts = [await world.report(one) for one in parts]
@@ -582,12 +542,3 @@ async def test_tasks_that_rest_are_selected_where_others_are_too_few(world: Worl
         await world.report(aborted("t3"))
     others = tuple(f"t{number}" for number in range(40) if number != 3)
     assert task_ids(await world.select(1, exclude=others)) == ["t3"]
-
-
-async def test_a_group_in_parts_all_of_which_were_aborted_is_one_abort(world: World, selected: tuple[str, str]):
-    task, selection_id = selected
-    for _ in range(SIZE):
-        await world.report(part(task, None), selection_id=selection_id)
-    state = await world.state()
-    assert (state.step, state.aborts.aborts.tolist(), len(state.unfinished)) == (0, [1], 0)
-    assert (await world.describe()).leased == 0

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from bots_service.access import Caller
-from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.dataset_builder import DatasetHeader
 from bots_service.errors import (
     Flaw,
     InvalidInputError,
@@ -26,7 +24,7 @@ from bots_service.records import IdempotencyKey, RunPut, RunRow, SnapshotRow
 from bots_service.replay import superfluous
 from bots_service.retention import NEWEST_SNAPSHOTS
 from bots_service.runs import LONGEST_REASON, ChangeRunResult, ForkFrom, PutRunResult, reason_of
-from tests.usecases.world import POOL, World, away, block, flaws_of, meanwhile, never, outcome, reports, stream
+from tests.usecases.world import POOL, World, away, flaws_of, meanwhile, outcome, reports
 
 # --- PUT and PATCH ---------------------------------------------------------------------------------------------------
 
@@ -233,15 +231,6 @@ async def test_a_snapshot_on_demand_stays_and_is_listed(world: World):
     assert seqs[-NEWEST_SNAPSHOTS:] == [120 - 5 * back for back in reversed(range(NEWEST_SNAPSHOTS))]
 
 
-async def test_a_snapshot_of_a_run_that_was_deleted_meanwhile_is_refused(world: World):
-    await world.put_run("gone")
-    await world.report(outcome("t1"), run="gone")
-    opened, state = await world.opened("gone"), await world.state("gone")
-    await world.runs.delete(POOL, "gone", None)
-    with pytest.raises(UnknownRunError):
-        await world.use.replay.save(opened.row, state, wanted=True)
-
-
 @pytest.mark.parametrize("every", [1, 10, 500])
 def test_thinned_snapshots_are_few_and_a_rewind_folds_about_as_many_entries_as_lie_behind_it(every: int):
     chance = random.Random(every)
@@ -258,18 +247,6 @@ def test_thinned_snapshots_are_few_and_a_rewind_folds_about_as_many_entries_as_l
             folded, behind = after - 1 - before, head - (after - 1)
             assert folded <= behind + (NEWEST_SNAPSHOTS + 1) * every
     assert sum(row.wanted for row in rows) == 6
-
-
-@pytest.mark.parametrize("belief", sorted(KINDS))
-async def test_tasks_without_reference_models_can_be_a_pool(empty: World, belief: str):
-    plain = block(0, 5)
-    plain = type(plain)(plain.ids, np.empty((5, 0)), plain.tags)
-    row, _ = await empty.use.datasets.create(POOL, DatasetHeader(), stream(plain), never)
-    assert row.facts.profiles == 1
-    await empty.put_run("default", belief=belief)
-    await empty.report(outcome("t1", 16), outcome("t2", 0))
-    assert (await empty.state()).belief.capability is None
-    assert len((await empty.select(5)).tasks) == 5
 
 
 # --- forgetting tasks ------------------------------------------------------------------------------------------------
