@@ -159,8 +159,6 @@ class DatasetBuilder:
         tags = {tag: frozen(np.concatenate(parts)) for tag, parts in sorted(self._tags.items())}
         pool = Pool.of_tasks(references[:, list(order)], tags)
         offset_tags = choose_offset_tags(tags, pool.profile_of) if earlier is None else earlier.offset_tags
-        if missing := sorted(set(offset_tags) - tags.keys()):
-            raise InvalidTasksError(f"no task has the offset tags {missing}")
         if offset_tags:
             pool = Pool.of_tasks(references[:, list(order)], tags, offset_tags)
         facts = DatasetFacts(

@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 from math import nan
@@ -631,10 +631,6 @@ class Overview:
         """
         found = await self.one(dataset, run)
         return found, len((await self.runs.live.leases(found.known.row)).tasks)
-
-    def in_background(self) -> AbstractAsyncContextManager[None]:
-        """Stop at the end what is judged for lists."""
-        return self.judging.in_background()
 
     async def _known(self, dataset: str, run: str) -> KnownCourse:
         await self.runs.store.datasets.get(dataset)

@@ -156,9 +156,8 @@ class _Change:
     done: asyncio.Future[Committed]
 
     def fail(self, error: Exception) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
-            self.done.exception()  # its caller may have stopped waiting
+        self.done.set_exception(error)
+        self.done.exception()  # its caller may have stopped waiting
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -474,7 +473,8 @@ class Runs:
         return await self.using(dataset, run, lambda opened: self._rewind(opened, step, key))
 
     async def _rewind(self, run: OpenRun, step: int, key: IdempotencyKey | None) -> ChangeRunResult:
-        for attempt in range(1, ATTEMPTS + 1):
+        attempts = 0
+        while True:
             if key is not None and await self._receipt_under(run.row, key) is not None:
                 return ChangeRunResult(await self.describe_open(run), duplicate=True)
             state = await self.state_of(run)
@@ -491,9 +491,9 @@ class Runs:
                 async with self._work_of(run.row).selecting:
                     return await self._changed(run, make, key, base=base)
             except BusyError:
-                if attempt == ATTEMPTS:
+                attempts += 1
+                if attempts == ATTEMPTS:
                     raise
-        raise AssertionError
 
     async def _changed(
         self, run: OpenRun, make: Make, key: IdempotencyKey | None, *, base: RunState | None = None
@@ -559,7 +559,7 @@ class Runs:
         for change, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 change.fail(outcome)
-            elif not change.done.done():
+            else:
                 change.done.set_result(Committed(*outcome, state, degraded))
         return before, state
 

@@ -80,3 +80,12 @@ async def services(
             both.append(World.over(settings.data_dir, settings, database, live))
         stack.push_async_callback(both[0].close)
         yield both[0], both[1]
+
+
+@pytest.fixture
+async def on_postgres(postgres_url: str, tmp_path: Path) -> AsyncIterator[World]:
+    """A service without datasets on PostgreSQL."""
+    database = PostgresDatabase(postgres_url, pool_size=4, timeout_s=30)
+    world = World.over(tmp_path, Settings(data_dir=tmp_path, snapshot_every=5), database)
+    yield world
+    await world.close()

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from bots_service.core.codec import encode_state
+from bots_service.core.receipt import Receipt
 from bots_service.outcomes import Outcome, ReportRequest
-from bots_service.records import IdempotencyKey, RunRow, StoredReceipt
+from bots_service.records import IdempotencyKey, RunRow
 from bots_service.runs import ForkFrom
 from tests.usecases.world import POOL, World, block, never, stream
 
@@ -79,13 +80,13 @@ async def states(world: World, run: str, dataset: str = POOL) -> list[bytes]:
     return [encode_state(await world.use.replay.state_at(opened, seq)) for seq in seqs]
 
 
-async def rows(world: World, dataset: str = POOL) -> list[RunRow]:
-    stores = world.use.store
-    return [row async for row in stores.runs.all((await stores.datasets.get(dataset)).id)]
+async def rows(world: World) -> list[RunRow]:
+    return [row async for row in world.use.store.runs.all((await world.row()).dataset_id)]
 
 
-async def histories(world: World, dataset: str = POOL) -> dict[str, list[StoredReceipt]]:
-    return {row.name: await world.use.insight.steps(dataset, row.name, 0, 1000) for row in await rows(world, dataset)}
+async def histories(world: World) -> dict[str, list[Receipt]]:
+    steps = {row.name: await world.use.insight.steps(POOL, row.name, 0, 1000) for row in await rows(world)}
+    return {run: [one.receipt for one in found] for run, found in steps.items()}
 
 
 def copied(world: World, folder: Path) -> World:

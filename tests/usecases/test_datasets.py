@@ -1,4 +1,4 @@
-"""Datasets: nothing half-imported is ever seen, and changes leave what was believed as it was."""
+"""Datasets, with their predictions and subsets: nothing half-imported is seen, and changes leave what was believed."""
 
 import asyncio
 import itertools
@@ -10,18 +10,23 @@ import pytest
 
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Distributions
+from bots_service.core.predictions import MOST_COLUMNS
 from bots_service.dataset_builder import DatasetHeader
 from bots_service.errors import (
     BusyError,
     DatasetExistsError,
     InvalidOutcomesError,
     InvalidTasksError,
+    LimitReachedError,
     PoolTooSmallError,
     TaskExistsError,
     UnknownDatasetError,
+    UnknownPredictionsError,
+    UnknownRunError,
 )
-from bots_service.records import CreateDatasetResult, IdempotencyKey, TaskBlock
-from tests.usecases.world import HEADER, POOL, World, block, flaws_of, meanwhile, never, outage, outcome, stream
+from bots_service.records import CreateDatasetResult, IdempotencyKey, PredictionBlock, Subset, TaskBlock
+from bots_service.runs import ForkFrom
+from tests.usecases.world import HEADER, POOL, TASKS, World, block, flaws_of, meanwhile, never, outage, outcome, stream
 
 
 def cut(whole: TaskBlock, *ends: int) -> list[TaskBlock]:
@@ -198,9 +203,6 @@ async def test_three_reference_models_are_put_in_the_order_of_their_means(empty:
         np.testing.assert_array_equal(pool_now.references[0], [0.1, 0.5, 0.9])
         np.testing.assert_array_equal(pool_now.references[3], [1.0, 1.0, 0.0])
         assert pool_now.profile_of.tolist() == [0, 1, 2, 3, 0]
-    unknown = TaskBlock(["a"], np.full((1, 3), np.nan), [()])
-    row, _ = await empty.use.datasets.create("unknown", DatasetHeader(("x", "y", "z")), stream(unknown), never)
-    assert row.facts.reference_order == (0, 1, 2)
 
 
 # --- append ----------------------------------------------------------------------------------------------------------
@@ -292,29 +294,23 @@ async def test_an_append_that_is_overtaken_while_it_reads_the_dataset_is_refused
     assert row.live == 43
 
 
-async def test_changes_at_once_give_one_change_and_refusals_and_later_ones_start_from_it(world: World):
-    begun, changed = asyncio.Semaphore(0), asyncio.Event()
+async def test_changes_at_once_give_one_change_and_refusals(world: World):
+    begun, changed, datasets = asyncio.Semaphore(0), asyncio.Event(), world.use.datasets
 
     async def once_changed(tasks: TaskBlock) -> AsyncIterator[TaskBlock]:
         begun.release()
         await changed.wait()
         yield tasks
 
-    datasets = world.use.datasets
     appends = [asyncio.create_task(datasets.append(POOL, once_changed(block(at, 1)), never)) for at in (40, 50)]
     for _ in appends:
         await begun.acquire()
-    await datasets.retire(POOL, ["t3"], None)
+    await world.beside().use.datasets.retire(POOL, ["t3"], None)
     changed.set()
     done = await asyncio.gather(*appends, return_exceptions=True)
     assert [type(one) for one in done] == [BusyError, BusyError]
     assert hidden(world) == 0
-    assert (await world.opened()).dataset.row.version == 2
-    other = world.beside()
-    await other.use.datasets.retire(POOL, ["t4"], None)
-    row, _ = await datasets.append(POOL, stream(block(60, 1)), never)
-    assert row.version == 4
-    assert (await other.use.datasets.retire(POOL, ["t5"], None)).version == 5
+    assert (await datasets.append(POOL, stream(block(60, 1)), never)).row.version == 3
 
 
 # --- retire and restore ----------------------------------------------------------------------------------------------
@@ -374,7 +370,279 @@ async def test_many_datasets_in_a_tiny_cache_are_still_right(folder):
 
     await asyncio.gather(*map(work, range(6)))
     kept = [world.use.datasets.known(f"pool-{number}") for number in range(6)]
-    assert sum(dataset is not None for dataset in kept) == 1
+    assert sum(dataset is not None for dataset in kept) == len(world.runs.states._states) == 1
     for number in range(6):
         assert (await world.assert_is_a_replay("default", f"pool-{number}")).seq == 6
     await world.close()
+
+
+# --- predictions -----------------------------------------------------------------------------------------------------
+
+
+RATES = {f"t{number}": number % 5 / 4 for number in range(30)}  # the last ten tasks have none
+
+
+async def blocks(*parts: dict[str, float]) -> AsyncIterator[PredictionBlock]:
+    for part in parts:
+        yield PredictionBlock(list(part), np.array(list(part.values()), np.float64))
+
+
+async def predict(world: World, name: str = "probe", *parts: dict[str, float]) -> None:
+    await world.use.datasets.put_predictions(POOL, name, blocks(*(parts or (RATES,))), never)
+
+
+async def names(world: World, run: str = "default") -> list[str]:
+    return [key.name for key in (await world.row(run)).predictions]
+
+
+async def test_a_run_without_a_journal_sees_predictions_that_come_and_one_with_a_journal_does_not(world: World):
+    await world.put_run("live")
+    await world.report(outcome("t0"), run="live")
+    before = (await world.row()).uid
+    await predict(world)
+    assert (await names(world), await names(world, "live")) == (["probe"], [])
+    assert (await world.row()).uid != before
+    seen = (await world.opened()).dataset.pool
+    expected = [RATES.get(f"t{number}", np.nan) for number in range(TASKS)]
+    np.testing.assert_array_equal(seen.predictions[seen.profile_of, 0], expected)
+    assert (await world.opened("live")).dataset.pool.prediction_names == ()
+    await world.put_run("late")
+    assert await names(world, "late") == ["probe"]
+    await world.report(outcome("t3"), run="live")
+    await world.report(outcome("t3"), run="late")
+    for run in ("live", "late"):
+        await world.assert_is_a_replay(run)
+
+
+async def test_replaced_predictions_stay_with_the_runs_that_know_them(world: World):
+    await predict(world)
+    await world.report(outcome("t1"))
+    await predict(world, "probe", {"t1": 0.5})
+    old = (await world.opened()).dataset.pool
+    assert old.predictions[old.profile_of[0], 0] == RATES["t0"]
+    await world.put_run("next")
+    new = (await world.opened("next")).dataset.pool
+    assert np.isnan(new.predictions[new.profile_of[0], 0])
+    await world.assert_is_a_replay()
+    cold = world.beside()
+    assert (await cold.opened()).dataset.pool.predictions.tolist() == pytest.approx(old.predictions, nan_ok=True)
+
+
+async def test_predictions_that_nobody_knows_any_more_are_dropped(world: World):
+    await predict(world)
+    await predict(world, "probe", {"t1": 0.5})
+    assert len(world.sql("SELECT digest FROM predictions")) == 1
+    row = await world.use.datasets.drop_predictions(POOL, "probe", None)
+    assert row.facts.predictions == ()
+    assert (world.sql("SELECT digest FROM predictions"), await names(world)) == ([], [])
+    with pytest.raises(UnknownPredictionsError, match="no predictions 'probe'"):
+        await world.use.datasets.drop_predictions(POOL, "probe", None)
+
+
+async def test_a_replica_that_knew_an_empty_run_sees_its_new_predictions(world: World):
+    await predict(world)
+    there = world.beside()
+    stale = await there.opened()
+    await predict(world, "probe", {"t1": 0.5})
+    there.use.datasets.invalidate(POOL)
+    await there.select(2)
+    assert (await there.opened()).row.predictions != stale.row.predictions
+    with pytest.raises(UnknownRunError):
+        await there.use.store.datasets.predictions(stale.row.dataset_id, stale.row.predictions)
+
+
+async def test_a_fork_keeps_what_its_run_knows(world: World):
+    await world.report(outcome("t0"), outcome("t1", 16.0))
+    await world.report(outcome("t2", 0.0))
+    await predict(world)
+    await world.runs.put(POOL, "fork", {}, ForkFrom("default"), None)
+    assert await names(world, "fork") == []
+    await world.report(outcome("t5"), run="fork")
+    await world.assert_is_a_replay("fork")
+
+
+async def test_what_a_run_believes_of_tried_tasks_becomes_predictions(world: World):
+    await world.report(outcome("t0", 16.0), outcome("t1", 0.0))
+    await world.runs.put_predictions(POOL, "default", "first", None, never)
+    await world.put_run("next")
+    pool, state = (await world.opened("next")).dataset.pool, await world.state()
+    rates = pool.predictions[pool.profile_of, 0]
+    assert np.flatnonzero(~np.isnan(rates)).tolist() == [0, 1]
+    own = (await world.opened()).dataset.pool
+    means = state.belief.distributions(own, np.array([0, 1], np.int32)).mean
+    np.testing.assert_array_equal(rates[:2], np.rint(means * 16) / 16)
+    await world.put_run("untried")
+    with pytest.raises(InvalidTasksError):
+        await world.runs.put_predictions(POOL, "untried", "nothing", None, never)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("t0", 0.5), ("gone", 0.1)], "no task 'gone'"),
+        ([("t0", 0.5), ("t0", 0.5)], "'t0' has a prediction already"),
+        ([("t0", 1.5)], "not in"),
+        ([("t0", np.nan)], "no task has a predicted pass rate"),
+        ([], "no task has a predicted pass rate"),
+    ],
+)
+@pytest.mark.parametrize("at_once", [1, 2])
+async def test_predictions_that_cannot_be_are_refused(world: World, rows, message: str, at_once: int):
+    async def some() -> AsyncIterator[PredictionBlock]:
+        for first in range(0, len(rows), at_once):
+            ids, rates = zip(*rows[first : first + at_once], strict=True)
+            yield PredictionBlock(list(ids), np.array(rates, np.float64))
+
+    with pytest.raises(InvalidTasksError) as refused:
+        await world.use.datasets.put_predictions(POOL, "probe", some(), never)
+    assert message in str(refused.value) + "".join(str(flaw) for flaw in refused.value.flaws)
+
+
+async def test_a_dataset_has_few_predictions(world: World):
+    for number in range(MOST_COLUMNS):
+        await predict(world, f"p{number}")
+    with pytest.raises(LimitReachedError, match="remove one"):
+        await predict(world, "more")
+    await predict(world, "p0", {"t1": 0.25})
+    assert await names(world) == [f"p{number}" for number in range(MOST_COLUMNS)]
+
+
+async def test_views_of_a_dataset_are_few_and_counted(world: World):
+    for number in range(9):
+        await predict(world, "probe", {"t1": 0.5, "t2": number / 16})
+        await world.put_run(f"r{number}")
+        await world.report(outcome("t1"), run=f"r{number}")
+    for number in range(9):
+        await world.opened(f"r{number}")
+    dataset = await world.use.datasets.open(POOL)
+    assert len(dataset.views) == 8
+    assert dataset.nbytes > max(view.nbytes for view in dataset.views.values())
+
+
+# --- subsets ---------------------------------------------------------------------------------------------------------
+
+
+async def make(world: World, numbers, key: IdempotencyKey | None = None) -> Subset:
+    one = block(0, len(numbers), ids=[f"t{number}" for number in numbers])
+    return await world.use.datasets.keep_subset(POOL, stream(one), lambda: key)
+
+
+async def made(world: World, numbers) -> str:
+    subset = await make(world, numbers)
+    assert subset.name is not None
+    return subset.name
+
+
+@pytest.mark.parametrize("belief", sorted(KINDS))
+@pytest.mark.parametrize("strategy", ["pass", "thompson", "uniform", "shuffle"])
+async def test_selections_stay_in_their_subset(world: World, belief: str, strategy: str):
+    await world.put_run("default", belief=belief, strategy=strategy)
+    mine = set(range(5, 20))
+    name = await made(world, sorted(mine))
+    chosen: list[int] = []
+    for _ in range(3):
+        selection = await world.select(5, subset=name)
+        assert selection.reused == 0
+        chosen += selection.tasks.tolist()
+    assert sorted(chosen) == sorted(mine)
+    with pytest.raises(PoolTooSmallError, match=f"of subset {name}"):
+        await world.select(16, subset=name)
+    assert len((await world.select(25)).tasks) == 25, "others select as if it were not there"
+
+
+async def test_tags_and_first_tasks_count_within_a_subset(world: World):
+    name = await made(world, range(10))
+    tagged = await world.select(5, subset=name, tags=("even",), key="k")
+    assert sorted(tagged.tasks.tolist()) == [0, 2, 4, 6, 8]
+    first = await world.select(3, subset=name, first=("t30", "t1"))
+    assert first.tasks[0] == 1
+    assert set(first.tasks.tolist()) <= set(range(10))
+    with pytest.raises(PoolTooSmallError):
+        await world.select(6, subset=name, tags=("even",))
+
+
+async def test_the_same_tasks_are_the_same_subset_in_any_order(world: World):
+    key = IdempotencyKey("k", "print", "scope")
+    first = await make(world, [3, 1, 2], key)
+    assert first == await make(world, [2, 2, 3, 1])
+    assert (first.tasks, first.retired, first.others, first.missing) == (3, 0, 37, ())
+    assert first.name != (await make(world, [1, 2])).name
+    kept = await world.use.store.answers.find("scope", "k", Subset)
+    assert kept is not None
+    assert kept.result == first
+    with pytest.raises(InvalidTasksError):
+        await world.use.datasets.keep_subset(POOL, stream(), never)
+
+
+async def test_a_subset_with_tasks_that_the_dataset_lacks_is_not_kept(world: World):
+    subset = await make(world, [1, 77, 2, 78])
+    assert subset == Subset(None, 2, 0, 38, (1, 3))
+    await world.use.datasets.append(POOL, stream(block(77, 2)), never)
+    name, whole = await made(world, [1, 77, 2, 78]), await made(world, range(40))
+    assert sorted((await world.select(4, subset=name)).tasks.tolist()) == [1, 2, 40, 41]
+    await world.use.datasets.append(POOL, stream(block(100, 10)), never)
+    assert set((await world.select(36, subset=whole)).tasks.tolist()) < set(range(40))  # it stays what it is
+
+
+async def test_retired_tasks_of_a_subset_are_counted_and_not_selected(world: World):
+    await world.use.datasets.retire(POOL, ["t2", "t30"], None)
+    subset = await make(world, [1, 2, 3])
+    assert (subset.tasks, subset.retired, subset.others) == (3, 1, 37)
+    assert sorted((await world.select(2, subset=subset.name)).tasks.tolist()) == [1, 3]
+    await world.rewind(0)
+    await world.use.datasets.restore(POOL, ["t2"], None)
+    assert sorted((await world.select(3, subset=subset.name)).tasks.tolist()) == [1, 2, 3]
+    await world.use.datasets.retire(POOL, ["t1", "t2", "t3"], None)
+    for _ in range(2):  # the second time the subset is ready
+        with pytest.raises(PoolTooSmallError):
+            await world.select(1, subset=subset.name)
+
+
+async def test_a_run_that_knows_predictions_selects_in_a_subset(world: World):
+    async def predictions():
+        yield PredictionBlock([f"t{number}" for number in range(40)], np.linspace(0, 1, 40))
+
+    await world.use.datasets.put_predictions(POOL, "probe", predictions(), never)
+    await world.put_run("seeing")
+    name = await made(world, range(5))
+    assert sorted((await world.select(5, "seeing", subset=name)).tasks.tolist()) == list(range(5))
+
+
+async def test_more_subsets_than_are_kept_open_are_selected_in(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bots_service.datasets.SUBSET_TASKS", 3 * 40)
+    names = [await made(world, range(first, first + 2)) for first in range(0, 38, 2)]
+    for name in [*names, *names]:
+        first = 2 * names.index(name)
+        assert sorted((await world.select(2, subset=name)).tasks.tolist()) == [first, first + 1]
+        await world.report(*(outcome(f"t{number}") for number in (first, first + 1)))
+        assert len((await world.opened()).dataset.subsets) <= 3
+
+
+async def test_a_subset_made_here_is_known_there(replicas: tuple[World, World]):
+    here, there = replicas
+    await there.select(1)
+    await here.use.datasets.append(POOL, stream(block(40, 4)), never)
+    name = await made(here, range(38, 44))
+    assert sorted((await there.select(6, subset=name)).tasks.tolist()) == list(range(38, 44))
+
+
+async def test_a_dataset_made_anew_has_no_subsets(world: World):
+    name = await made(world, range(4))
+    await world.use.datasets.delete(POOL, None)
+    await world.import_pool()
+    for one in (world, world.beside()):
+        assert await flaws_of(one.select(1, subset=name)) == [("body", "subset")]
+
+
+async def test_coverage_says_how_far_the_pass_through_a_subset_is(world: World):
+    name = await made(world, range(0, 40, 2))
+    reached: list[float] = []
+    for _ in range(6):
+        selection = await world.select(5, subset=name)
+        await world.report(*(outcome(f"t{task}") for task in selection.tasks), selection_id=selection.id)
+        shown = (await world.describe()).coverage
+        assert shown.passes_done is not None
+        assert shown.pass_share is not None
+        reached.append(shown.passes_done + shown.pass_share)
+    assert reached == sorted(set(reached))
+    assert reached[-1] > 1, "30 of 20 tasks"

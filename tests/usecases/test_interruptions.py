@@ -1,4 +1,4 @@
-"""Callers that stop at any await: what was appended counts once, what was not counts never, memory equals SQL."""
+"""Callers that stop at any await, and writes at once: what was appended counts once, and the run goes on."""
 
 import asyncio
 import contextlib
@@ -7,14 +7,23 @@ import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bots_service.core.codec import encode_state
-from bots_service.errors import BotsError, StaleEpochError, UnknownDatasetError, UnknownRunError
-from bots_service.records import IdempotencyKey
+from bots_service.errors import (
+    BotsError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    UnknownDatasetError,
+    UnknownRunError,
+)
+from bots_service.records import IdempotencyKey, LoggedEntry
 from bots_service.runs import ForkFrom
 from tests.sizes import size
-from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
+from tests.usecases.moving import exported
+from tests.usecases.world import HEADER, POOL, TASKS, World, block, never, outcome, outcomes_of, stream
 
 
 def cancelled_at(waiting: asyncio.Future[Any]) -> Generator[Any, Any, None]:
@@ -48,17 +57,6 @@ def stopped_at(call: Coroutine[Any, Any, Any], place: int, error: type[BaseExcep
     return waits >= place
 
 
-async def at_every_wait(
-    call: Callable[[int], Coroutine[Any, Any, Any]], check: Callable[[int], Awaitable[None]], error: type[BaseException]
-) -> int:
-    """Stop a call at its first wait, its second, and so on until it comes to its end; return how often it waits."""
-    place = 1
-    while await stopped_at(call(place), place, error):
-        await check(place)
-        place += 1
-    return place - 1
-
-
 async def settle(world: World) -> None:
     """Let everything in line be committed, and everything that was shielded come to its end."""
     for _ in range(3):
@@ -69,39 +67,22 @@ async def settle(world: World) -> None:
 @pytest.mark.no_cover
 @pytest.mark.parametrize("error", [asyncio.CancelledError, RuntimeError])
 async def test_a_report_stopped_at_any_wait_counts_once_or_never(world: World, error: type[BaseException]):
-    standing, seq = world, 0
-
-    def call(place: int) -> Coroutine[Any, Any, Any]:
-        return standing.report(outcome(f"t{place}", place % 17), key=f"key-{place}")
-
-    async def check(place: int) -> None:
-        nonlocal standing, seq
+    standing, place, stopped = world, 0, True
+    while stopped:
+        place += 1
         standing = await standing.reopened()
-        state = await standing.assert_is_a_replay()
+        stopped = await stopped_at(standing.report(outcome("t1", place), key=f"key-{place}"), place, error)
+        if place % 2:
+            standing = await standing.reopened()
+        else:
+            await settle(standing)
         [(kept,)] = standing.sql("SELECT count(*) FROM journal WHERE key = ?", f"key-{place}")
         assert kept <= 1
-        assert state.seq == seq + kept
-        await standing.report(outcome("t0"))
-        seq = state.seq + 1
-        standing = await standing.reopened()  # the next one starts cold
-
-    waits = await at_every_wait(call, check, error)
-    assert waits >= 6  # a cold report waits for the dataset, its blocks, the run, the head, a stored state, the journal
+        receipt = await standing.report(outcome("t1", place), key=f"key-{place}")
+        assert receipt.seq == (await standing.assert_is_a_replay()).seq == place
+        assert receipt == (await standing.replay())[1][-1]
+    assert place > 6  # a cold report waits for the dataset, its blocks, the run, the head, a stored state, the journal
     await standing.close()
-
-
-async def test_a_report_stopped_at_any_wait_is_told_again_under_its_key(world: World):
-    for place in range(1, 12):
-        key = f"key-{place}"
-        again = world.beside()
-        await stopped_at(again.report(outcome("t1", place), key=key), place, asyncio.CancelledError)
-        await settle(again)
-        receipt = await again.report(outcome("t1", place), key=key)
-        assert receipt.seq == place
-        _, replayed = await again.replay()
-        assert receipt == replayed[-1]
-        assert await again.report(outcome("t1", place), key=key) == receipt
-    await world.beside().assert_is_a_replay()
 
 
 @pytest.mark.parametrize("seed", range(size(4, 12)))
@@ -116,12 +97,7 @@ async def test_callers_cancelled_at_random_lose_and_double_nothing(world: World,
             await world.rewind(chance.randint(0, 3))
         else:
             selection = await world.select(2)
-            ids = (await world.opened()).dataset.ids
-            await world.report(
-                *(outcome(ids[task], turn % 17) for task in selection.tasks),
-                selection_id=selection.id,
-                key=f"key-{turn}",
-            )
+            await world.report(*outcomes_of(selection, turn % 17), selection_id=selection.id, key=f"key-{turn}")
 
     tasks = [asyncio.create_task(one(turn)) for turn in range(30)]
     for task in chance.sample(tasks, 15):
@@ -226,16 +202,84 @@ async def test_a_change_stopped_at_any_wait_leaves_memory_and_sql_at_one(world: 
             await warm.opened()
 
 
-async def test_a_rewind_that_its_caller_left_alone_does_not_keep_others_from_going_on(world: World):
-    for step in range(3):
-        await world.report(outcome(f"t{step}"))
-    here, other = world.beside(), world.beside()
-    old = await here.select(2)
-    await other.rewind(1)  # this process has not heard of it
-    with pytest.raises(StaleEpochError):
-        await here.report(outcome("t1"), selection_id=old.id)
-    new = await here.select(2)
-    assert (new.epoch, new.step) == (1, 1)
-    await here.report(outcome("t1"), selection_id=new.id)
-    await other.rewind(1)
-    assert (await here.rewind(0)).epoch == 3
+# --- two writes at once ----------------------------------------------------------------------------------------------
+
+
+Write = Callable[[World, str], Awaitable[object]]
+
+VALUES: dict[str, list[Any]] = {
+    "mix": [{}, {"even": 1.0}, {"even": 1.0, "odd": 2.0}, {"even": 1.0, "odd": 1.0, "rare": 1.0}],
+    "strategy": ["pass", "thompson", "uniform"],
+    "tasks_per_step": [None, 2, 5],
+    "reward_range": [(0.0, 1.0), (-1.0, 1.0)],
+    "seed": [0, 1, 2],
+    "prior": [(1.0, 1.0), (2.0, 1.0)],
+}
+
+
+def a_write(rng: np.random.Generator) -> tuple[str, Write]:
+    """Return any write of a run with what it does in words."""
+
+    async def select_and_report(world: World, run: str) -> None:
+        selection = await world.select(3, run)
+        await world.report(*outcomes_of(selection, successes), run=run, selection_id=selection.id)
+
+    async def fork(world: World, run: str) -> None:
+        await world.runs.put(POOL, f"{run}-fork", {}, ForkFrom(run), None)
+        await world.runs.delete(POOL, f"{run}-fork", None)
+
+    name = str(rng.choice(["mix", *VALUES]))
+    values = {name: VALUES[name][rng.integers(len(VALUES[name]))]}
+    step, task, successes = int(rng.integers(6, 10)), int(rng.integers(TASKS)), float(rng.integers(3) * 8)
+    rows = [outcome(f"t{one}", successes) for one in rng.integers(TASKS, size=4)]
+    writes: list[tuple[str, Write]] = [
+        (f"settings {values}", lambda world, run: world.runs.change_settings(POOL, run, values, None)),
+        (f"settings {values}", lambda world, run: world.runs.change_settings(POOL, run, values, None)),
+        ("report", lambda world, run: world.report(*rows, run=run)),
+        ("select and report", select_and_report),
+        (f"rewind to {step}", lambda world, run: world.rewind(step, run)),
+        ("fork", fork),
+        ("tasks", lambda world, _: world.use.datasets.append(POOL, stream(block(40 + task, 1)), never)),
+        ("retire", lambda world, _: world.use.datasets.retire(POOL, [f"t{task}"], None)),
+        ("snapshot", lambda world, run: world.runs.take_snapshot(POOL, run, None)),
+    ]
+    return writes[rng.integers(len(writes))]
+
+
+async def six_steps(world: World) -> None:
+    """Make a run `default` of six steps."""
+    await world.import_pool()
+    for step in range(6):
+        await world.report(*(outcome(f"t{task}", (6, 9)[(task + step) % 2]) for task in range(TASKS)))
+
+
+async def logged(world: World, run: str) -> list[LoggedEntry]:
+    return await world.use.insight.entries(POOL, run, None, 1000, [])
+
+
+async def assert_goes_on(world: World, run: str) -> None:
+    """Select, report, change, rewind, export, replay."""
+    step = (await world.describe(run)).step
+    await world.runs.change_settings(POOL, run, {"target": 0.4, "tasks_per_step": None}, None)
+    selection = await world.select(2, run)
+    assert (await world.report(*outcomes_of(selection), run=run, selection_id=selection.id)).step == step + 1
+    assert (await world.rewind(step, run)).step == step
+    assert await exported(world, run)
+
+
+async def test_any_two_writes_at_once_leave_a_run_that_goes_on(services: tuple[World, World]):
+    rng = np.random.default_rng(5)
+    await six_steps(services[0])
+    for run in (f"run-{number}" for number in range(20)):
+        await services[0].runs.put(POOL, run, {}, ForkFrom("default"), None)
+        for turn in range(10):
+            (first, one), (second, other) = a_write(rng), a_write(rng)
+            told = await asyncio.gather(one(services[0], run), other(services[1], run), return_exceptions=True)
+            refused = [each for each in told if isinstance(each, BaseException)]
+            known = all(isinstance(each, ConflictError | InvalidInputError | NotFoundError) for each in refused)
+            assert known, f"{first} beside {second}: {told}"
+            await services[turn % 2].report(outcome("t1", 9), run=run)  # what an entry that does not fold would refuse
+        assert [entry for entry in await logged(services[0], run) if entry.skipped is not None] == []
+        for world in services:
+            await assert_goes_on(world, run)
+        await services[0].assert_is_a_replay(run)

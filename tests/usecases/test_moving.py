@@ -16,15 +16,14 @@ from bots_service.errors import (
     JournalIncompleteError,
     RunHasHistoryError,
     UnknownDatasetError,
-    UnknownRunError,
 )
 from bots_service.outcomes import Outcome, ReportRequest
 from bots_service.records import IdempotencyKey, RunRow
 from bots_service.runs import ForkFrom
 from tests.usecases.moving import copied, exported, imported, in_batches, live, rows, states
 from tests.usecases.test_predictions import predict
-from tests.usecases.test_pruning import pruner, reports
-from tests.usecases.world import POOL, TASKS, World, block, evidence_bytes, never, outcome, stream, until
+from tests.usecases.test_pruning import pruner
+from tests.usecases.world import POOL, TASKS, World, block, evidence_bytes, never, outcome, reports, stream, until
 
 Folder = Callable[[str], Path]
 
@@ -74,7 +73,10 @@ async def test_every_kind_of_entry_moves(world: World, other: World):
     assert await states(other, "default") == await states(world, "default")
 
 
-async def test_a_fork_brings_the_journals_of_those_that_it_continues(world: World, other: World):
+async def test_a_fork_brings_the_journals_of_those_that_it_continues(
+    world: World, other: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("bots_service.moving.PAGE", 3)
     await reports(world, 4)
     await world.rewind(2)
     await world.runs.put(POOL, "child", {"seed": 3}, ForkFrom("default", 2), None)
@@ -96,8 +98,9 @@ async def test_a_fork_brings_the_journals_of_those_that_it_continues(world: Worl
         assert await states(other, again.name) == await states(other, name)
     await world.runs.put(POOL, "empty", {}, None, None)
     await world.runs.put(POOL, "of-nothing", {}, ForkFrom("empty"), None)
-    await imported(other, await exported(world, "of-nothing"), "of-nothing")
-    assert (await other.state("of-nothing")).step == 0
+    for name in ("empty", "of-nothing"):
+        await imported(other, await exported(world, name), name)
+        assert (await other.state(name)).step == 0
 
 
 async def test_an_export_needs_the_whole_journal(world: World, folder: Folder):
@@ -120,35 +123,33 @@ async def test_an_export_needs_the_whole_journal(world: World, folder: Folder):
         await exported(world, "of-other")
 
 
-async def test_an_export_is_as_of_its_beginning(world: World, other: World):
+async def test_an_export_is_as_of_its_beginning_and_ends_with_an_error_where_the_run_is_deleted(
+    world: World, other: World
+):
     await reports(world, 3)
-    pieces = await world.use.moves.export(POOL, "default")
+    pieces, late = [await world.use.moves.export(POOL, "default") for _ in range(2)]
     await reports(world, 2, first=3)
     await imported(other, b"".join([piece async for piece in pieces]))
     assert (await other.state()).seq == 3
-
-
-async def test_an_export_of_a_run_that_is_deleted_meanwhile_ends_with_an_error(world: World):
-    await reports(world, 3)
-    pieces = await world.use.moves.export(POOL, "default")
     await world.runs.delete(POOL, "default", None)
     with pytest.raises(BusyError, match="export again"):
-        [piece async for piece in pieces]
+        [piece async for piece in late]
 
 
-async def test_an_export_names_what_is_there(world: World):
-    with pytest.raises(UnknownDatasetError):
-        await world.use.moves.export("none", "default")
-    with pytest.raises(UnknownRunError):
-        await world.use.moves.export(POOL, "none")
-
-
-async def test_a_report_that_is_sent_again_after_the_move_counts_once(world: World, other: World):
+async def test_a_run_moves_to_postgresql_and_back_and_a_report_that_is_sent_again_counts_once(
+    world: World, on_postgres: World
+):
     news = ReportRequest(POOL, [outcome("t1"), outcome("t2")])
+    await on_postgres.import_pool()
     first = await world.runs.report(news, IdempotencyKey("key", "fingerprint"))
-    await imported(other, await exported(world))
-    again = await other.runs.report(news, IdempotencyKey("key", "fingerprint"))
+    await world.rewind(0)
+    await reports(world, 3)
+    await imported(on_postgres, await exported(world))
+    again = await on_postgres.runs.report(news, IdempotencyKey("key", "fingerprint"))
     assert (again.duplicate, again.receipt) == (True, first.receipt)
+    assert await states(on_postgres, "default") == await states(world, "default")
+    await imported(world, await exported(on_postgres), "back")
+    assert await states(world, "back") == await states(world, "default")
 
 
 async def test_a_run_is_replayed_under_another_belief(world: World, other: World):
@@ -237,9 +238,9 @@ async def test_a_journal_that_does_not_fold_is_refused_whole(
 async def test_a_journal_that_was_cut_is_refused(world: World, other: World):
     await reports(world, 3)
     whole = await exported(world)
-    for cut in (b"", whole[:9], whole[:-9], whole[: whole[:-1].rindex(b"\n")]):
+    for end in (0, 9, -9, whole[:-1].rindex(b"\n")):
         with pytest.raises(InvalidJournalError):
-            await imported(other, cut)
+            await imported(other, whole[:end])
 
 
 async def test_an_import_that_is_given_up_leaves_nothing(world: World, other: World):

@@ -13,7 +13,6 @@ from bots_service.core.draw.selection import SelectRequest
 from bots_service.dataset_builder import DatasetHeader
 from bots_service.datasets import OpenRun
 from bots_service.errors import (
-    BusyError,
     DamagedStateError,
     InvalidOutcomesError,
     KeyReusedError,
@@ -28,7 +27,19 @@ from bots_service.records import DatasetRow, Head, IdempotencyKey
 from bots_service.runs import KEEP_EVERY
 from tests.servers import RedisServer
 from tests.usecases.moving import exported, imported
-from tests.usecases.world import HEADER, POOL, World, block, never, outage, outcome, stream
+from tests.usecases.world import (
+    HEADER,
+    POOL,
+    World,
+    block,
+    meanwhile,
+    never,
+    new_profiles,
+    outage,
+    outcome,
+    outcomes_of,
+    stream,
+)
 
 Retire = Callable[..., Awaitable[DatasetRow]]
 Both = tuple[World, World]
@@ -47,22 +58,12 @@ async def test_what_was_reported_here_is_selected_from_there(replicas: Both, bel
         here, there = replicas[step % 2], replicas[1 - step % 2]
         receipt = await here.report(outcome(f"t{step}", step), outcome("t9"))
         selection = await there.select(3)
-        assert (selection.seq, selection.step) == (receipt.seq, receipt.step) == (step + 1, step + 1)
+        assert (selection.seq, selection.step) == (receipt.seq, receipt.step) == (2 * step + 1, 2 * step + 1)
         assert not selection.degraded
+        receipt = await here.report(*outcomes_of(selection), selection_id=selection.id)
+        assert (receipt.step, receipt.late, receipt.expired) == (2 * step + 2, 0, 0)
     assert encode_state(await replicas[0].state()) == encode_state(await replicas[1].state())
     await replicas[0].assert_is_a_replay()
-
-
-async def test_a_selection_of_a_later_step_is_reported_where_only_an_older_one_is_known(
-    replicas: Both,
-):
-    here, there = replicas
-    await here.report(outcome("t1"))
-    await there.report(outcome("t2"))
-    selection = await there.select(1)
-    ids = (await there.opened()).dataset.ids
-    receipt = await here.report(outcome(ids[selection.tasks[0]]), selection_id=selection.id)
-    assert (receipt.seq, receipt.step, receipt.late, receipt.expired) == (3, 3, 0, 0)
 
 
 async def test_selections_at_once_on_both_share_no_task_while_others_are_free(replicas: Both):
@@ -134,6 +135,15 @@ async def test_a_selection_made_there_of_tasks_appended_since_is_given_again_her
     assert again
     assert dataset.ids.take(selection.tasks) == [f"t{task}" for task in first.tasks.tolist()]
 
+    async def the_other_comes_first() -> None:
+        await here.use.datasets.append(POOL, stream(block(60, 20)), never)
+        await here.select(65, key="at once")
+
+    meanwhile(there.use.live, "lease", the_other_comes_first)
+    once = IdempotencyKey("at once", repr(SelectRequest(POOL, 65)))
+    selection, dataset, again = await there.runs.select(SelectRequest(POOL, 1), once)
+    assert (again, len(selection.tasks), len(dataset.ids)) == (True, 65, 80)
+
 
 async def test_a_run_that_sql_says_is_gone_and_there_at_once_is_refused(world: World):
     async def gone(_run: OpenRun) -> None:
@@ -151,12 +161,15 @@ async def test_tasks_appended_here_are_known_there(replicas: Both, belief: str):
     here, there = replicas
     await here.put_run("default", belief=belief)
     await there.select(1)
-    grown = block(40, 2)
-    grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
+    grown = new_profiles()
     grown.tags[:] = [("new",), ("new",)]
     await here.use.datasets.append(POOL, stream(grown), never)
     assert sorted((await there.select(2, tags=("new",))).tasks.tolist()) == [40, 41]
-    assert (await there.report(outcome("t40"))).tally.reported == 1
+    await here.use.datasets.append(POOL, stream(block(50, 2)), never)
+    await here.report(outcome("t51"), outcome("t2"))
+    assert sorted((await there.select(44)).tasks.tolist()) == list(range(44))
+    await here.use.datasets.append(POOL, stream(block(60, 1)), never)
+    assert (await there.report(outcome("t60"))).tally.reported == 1
     await here.assert_is_a_replay()
     with pytest.raises(InvalidOutcomesError):
         await there.report(outcome("t99"))
@@ -173,71 +186,26 @@ async def test_tasks_retired_and_restored_here_are_so_there(replicas: Both):
     assert set((await there.select(7)).tasks.tolist()) == {4, 30, *range(35, 40)}
 
 
-async def test_a_dataset_deleted_and_made_anew_here_is_the_new_one_there(replicas: Both):
+@pytest.mark.parametrize("followed", [False, True])
+async def test_a_dataset_deleted_and_made_anew_here_is_the_new_one_there(replicas: Both, *, followed: bool):
     here, there = replicas
     await there.report(outcome("t1"))
     await here.use.datasets.delete(POOL, None)
-    with pytest.raises(UnknownDatasetError):
-        await there.select(1)
+    if followed:  # it knows that the run is gone, and has the dataset still open
+        await there.opened()
+        await there.runs.follow_once()
+    else:
+        with pytest.raises(UnknownDatasetError):
+            await there.select(1)
     await here.use.datasets.create(POOL, DatasetHeader(HEADER.reference_models, "other"), stream(block(0, 9)), never)
     assert len((await there.select(9)).tasks) == 9
     assert (await there.report(outcome("t1"))).seq == 1
 
 
-async def test_a_dataset_made_anew_here_is_the_new_one_where_its_run_was_forgotten(replicas: Both):
-    here, there = replicas
-    await there.select(1)
-    await here.use.datasets.delete(POOL, None)
-    await there.opened()
-    await there.runs.follow_once()  # so it knows that the run is gone, and has the dataset still open
-    await here.use.datasets.create(POOL, DatasetHeader(HEADER.reference_models, "other"), stream(block(0, 9)), never)
-    assert len((await there.select(9)).tasks) == 9
-
-
-@pytest.mark.parametrize("belief", sorted(KINDS))
-async def test_a_state_that_knows_newer_tasks_than_this_replica_opens_the_dataset_anew(
-    replicas: Both, redis_server: RedisServer, belief: str
-):
-    here, there = replicas
-    await here.put_run("default", belief=belief)
-    await there.opened()  # with the tasks of now, and not used until others reported more
-    grown = block(40, 2)
-    grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
-    await here.use.datasets.append(POOL, stream(grown), never)
-    await here.report(outcome("t41"), outcome("t2"))
-    assert sorted((await there.select(42)).tasks.tolist()) == list(range(42))
-    repeated = await here.select(3, key="again")
-    assert repeated.reused == 3
-    await there.assert_is_a_replay()
-
-
-async def test_tasks_retired_at_once_by_two_are_refused_once(replicas: Both, monkeypatch: pytest.MonkeyPatch):
-    both_know_the_dataset = asyncio.Barrier(2)
-    for replica in replicas:
-        datasets = replica.use.store.datasets
-
-        async def retire(*arguments: Any, retire: Retire = datasets.retire) -> DatasetRow:
-            await both_know_the_dataset.wait()
-            return await retire(*arguments)
-
-        monkeypatch.setattr(datasets, "retire", retire)
-    calls = [replica.use.datasets.retire(POOL, [f"t{place}"], None) for place, replica in enumerate(replicas)]
-    done = await asyncio.gather(*calls, return_exceptions=True)
-    assert [isinstance(one, BusyError) for one in done].count(True) == 1
-    monkeypatch.undo()
-    await replicas[0].use.datasets.retire(POOL, ["t0", "t1"], None)
-    assert (await replicas[1].select(38)).reused == 0
-
-
-@pytest.mark.parametrize("select_between", [True, False])
-async def test_a_selection_is_given_again_under_its_key_where_too_few_tasks_are_left_for_another(
-    replicas: Both, *, select_between: bool
-):
+async def test_a_selection_is_given_again_under_its_key_where_too_few_tasks_are_left_for_another(replicas: Both):
     here, _ = replicas
     first = await here.select(10, key="once")
     await here.use.datasets.retire(POOL, [f"t{place}" for place in range(35)], None)
-    if select_between:
-        await here.select(1)
     assert (await here.select(10, key="once")).id == first.id
     with pytest.raises(KeyReusedError):
         await here.select(11, key="once")
@@ -274,7 +242,7 @@ async def test_where_redis_is_wiped_before_every_call_reports_count_and_selectio
     replicas: Both, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ):
     here, there = replicas
-    for call in ("moved", "lease"):
+    for call in ("look", "lease", "moved"):
         real = getattr(here.use.live, call)
 
         async def wiped_before(*arguments: Any, real: Any = real, **named: Any) -> Any:
@@ -315,6 +283,8 @@ async def test_what_a_process_without_redis_does_is_followed(replicas: Both, alo
     await alone.report(outcome("t1"))
     await there.runs.follow_once()
     assert (await there.select(1)).seq == (await here.select(1)).seq == 1
+    selection = await alone.select(2)
+    assert (await here.report(*outcomes_of(selection), selection_id=selection.id)).step == 2
     await alone.use.datasets.retire(POOL, [f"t{number}" for number in range(39)], None)
     await there.select(1)
     await there.runs.follow_once()
@@ -328,15 +298,6 @@ async def test_what_a_process_without_redis_does_is_followed(replicas: Both, alo
     await there.runs.follow_once()
     async with alone.runs.follow_replicas():
         assert (await alone.select(1)).degraded  # it follows nobody, and asks SQL each time
-
-
-async def test_evidence_of_a_process_without_redis_is_taken_here(replicas: Both, alone: World):
-    here, _ = replicas
-    await here.select(1)
-    await alone.report(outcome("t1"))
-    selection = await alone.select(2)
-    assert (await here.report(outcome("t2"), selection_id=selection.id)).step == 2
-    await here.assert_is_a_replay()
 
 
 async def test_processes_without_redis_ask_sql_and_say_that_they_are_alone(world: World):
@@ -400,6 +361,7 @@ async def test_an_older_belief_goes_on_while_sql_is_away(replicas: Both, redis_s
         for refused in (
             here.select(1, exclude=("t40",)),  # whether that task was appended, nobody can say now
             there.select(1),
+            there.describe(),
             here.runs.follow_once(),
         ):
             with pytest.raises(StorageUnavailableError):

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from bots_service.access import Caller
-from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.dataset_builder import DatasetHeader
 from bots_service.errors import (
     Flaw,
     InvalidInputError,
@@ -26,7 +24,7 @@ from bots_service.records import IdempotencyKey, RunPut, RunRow, SnapshotRow
 from bots_service.replay import superfluous
 from bots_service.retention import NEWEST_SNAPSHOTS
 from bots_service.runs import LONGEST_REASON, ChangeRunResult, ForkFrom, PutRunResult, reason_of
-from tests.usecases.world import POOL, World, away, block, flaws_of, meanwhile, never, outcome, stream
+from tests.usecases.world import POOL, World, away, flaws_of, meanwhile, outcome, reports
 
 # --- PUT and PATCH ---------------------------------------------------------------------------------------------------
 
@@ -108,8 +106,7 @@ CHANGES: dict[str, Callable[[World], Awaitable[ChangeRunResult]]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_a_change_whose_reply_was_lost_is_told_by_its_retry_as_the_run_stands(world: World, change):
-    for _ in range(2):
-        await world.report(outcome("t1"))
+    await reports(world, 2)
     meanwhile(world.database, "write", away, after=True)
     with pytest.raises(StorageUnavailableError):
         await change(world)
@@ -200,8 +197,7 @@ async def test_rows_of_many_runs_are_kept_within_bounds(world: World, monkeypatc
 
 
 async def test_history_pages_follow_the_present_history(world: World):
-    for step in range(7):
-        await world.report(outcome(f"t{step}", step))
+    await reports(world, 7)
     await world.rewind(4)
     await world.report(outcome("t9"), close_step=False)
     await world.report(outcome("t8"))
@@ -217,8 +213,7 @@ async def test_history_pages_follow_the_present_history(world: World):
 
 
 async def test_a_snapshot_on_demand_stays_and_is_listed(world: World):
-    for step in range(3):
-        await world.report(outcome(f"t{step}"))
+    await reports(world, 3)
     taken = await world.runs.take_snapshot(POOL, "default", None)
     again = await world.runs.take_snapshot(POOL, "default", None)
     assert taken == again
@@ -234,15 +229,6 @@ async def test_a_snapshot_on_demand_stays_and_is_listed(world: World):
         after = page[-1].seq
     assert seqs[0] == 3
     assert seqs[-NEWEST_SNAPSHOTS:] == [120 - 5 * back for back in reversed(range(NEWEST_SNAPSHOTS))]
-
-
-async def test_a_snapshot_of_a_run_that_was_deleted_meanwhile_is_refused(world: World):
-    await world.put_run("gone")
-    await world.report(outcome("t1"), run="gone")
-    opened, state = await world.opened("gone"), await world.state("gone")
-    await world.runs.delete(POOL, "gone", None)
-    with pytest.raises(UnknownRunError):
-        await world.use.replay.save(opened.row, state, wanted=True)
 
 
 @pytest.mark.parametrize("every", [1, 10, 500])
@@ -261,18 +247,6 @@ def test_thinned_snapshots_are_few_and_a_rewind_folds_about_as_many_entries_as_l
             folded, behind = after - 1 - before, head - (after - 1)
             assert folded <= behind + (NEWEST_SNAPSHOTS + 1) * every
     assert sum(row.wanted for row in rows) == 6
-
-
-@pytest.mark.parametrize("belief", sorted(KINDS))
-async def test_tasks_without_reference_models_can_be_a_pool(empty: World, belief: str):
-    plain = block(0, 5)
-    plain = type(plain)(plain.ids, np.empty((5, 0)), plain.tags)
-    row, _ = await empty.use.datasets.create(POOL, DatasetHeader(), stream(plain), never)
-    assert row.facts.profiles == 1
-    await empty.put_run("default", belief=belief)
-    await empty.report(outcome("t1", 16), outcome("t2", 0))
-    assert (await empty.state()).belief.capability is None
-    assert len((await empty.select(5)).tasks) == 5
 
 
 # --- forgetting tasks ------------------------------------------------------------------------------------------------

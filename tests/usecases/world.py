@@ -50,6 +50,13 @@ def block(first: int = 0, count: int = TASKS, *, ids: list[str] | None = None) -
     return TaskBlock(ids or [f"t{number}" for number in numbers], rates, tags)
 
 
+def new_profiles(count: int = 2) -> TaskBlock:
+    """Tasks to append, each with pass rates that no other task has."""
+    tasks = block(TASKS, count)
+    tasks.references[:] = [[(number + 1) / 100, 0.99] for number in range(count)]
+    return tasks
+
+
 async def stream(*blocks: TaskBlock, fail: Exception | None = None) -> AsyncIterator[TaskBlock]:
     for one in blocks:
         yield one
@@ -114,6 +121,12 @@ async def flaws_of(call: Awaitable[object]) -> list[tuple[str | int, ...]]:
     with pytest.raises(InvalidInputError) as refused:
         await call
     return [flaw.where for flaw in refused.value.flaws]
+
+
+async def reports(world: "World", count: int, *, first: int = 0, run: str = "default") -> None:
+    """Close so many steps."""
+    for number in range(first, first + count):
+        await world.report(outcome(f"t{number % TASKS}", number % 17), run=run, key=f"key-{number}")
 
 
 @dataclass
