@@ -87,6 +87,7 @@ class DatasetBuilder:
         self.header = header
         self.size = 0
         self._ids = GrowingTaskIds()
+        self._checked = 0  # of how many ids it is known that they differ
         self._references: list[Floats] = []
         self._tags: dict[str, list[Tasks]] = {}
         # Three streams, so that the digest does not depend on where blocks end.
@@ -96,7 +97,7 @@ class DatasetBuilder:
         """Add the next tasks.
 
         Raises:
-            InvalidTasksError: a task is invalid; `ids` finds repeated ids.
+            InvalidTasksError: a task is invalid, or an id is repeated; repeats may also be found only by `ids`.
         """
         check_block(block, models=len(self.header.reference_models), first=self.size)
         self._ids.add(block.ids)
@@ -108,6 +109,9 @@ class DatasetBuilder:
         self._references_hash.update(np.ascontiguousarray(rates, "<f8").tobytes())
         self._tags_hash.update("".join("\1".join(tags) + "\0" for tags in block.tags).encode())
         self.size += len(block)
+        if self.size >= 2 * self._checked:  # so all checks together sort no more than twice as much as the last one
+            self.ids()
+            self._checked = self.size
 
     def _add_tags(self, tags_of_tasks: list[tuple[str, ...]]) -> None:
         carriers: dict[str, list[int]] = {}

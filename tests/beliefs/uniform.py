@@ -92,6 +92,9 @@ class UniformBelief(Belief):
     def distributions(self, pool: Pool, tasks: Tasks) -> Uniforms:
         return Uniforms(len(tasks))
 
+    def estimates(self, pool: Pool) -> dict[str, float]:
+        return {}
+
     @property
     def fold_numbers(self) -> int:
         return len(self.reported)

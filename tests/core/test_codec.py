@@ -154,6 +154,12 @@ def test_cut_bytes_are_refused(blob, data):
         decode_state(blob[: data.draw(st.integers(0, len(blob) - 1))])
 
 
+@pytest.mark.parametrize("size", [0, 13])
+def test_fewer_bytes_than_any_state_has_are_refused(size):
+    with pytest.raises(DamagedStateError, match=f"^{size} bytes are too few"):
+        decode_state(BLOB[:size])
+
+
 def test_every_single_changed_bit_is_refused():
     for place in range(len(BLOB)):
         changed = bytearray(BLOB)

@@ -168,6 +168,14 @@ def test_tasks_in_flight_are_passed_over_and_the_rest_is_decided_as_before():
     assert second.walks == together.walks
 
 
+def test_where_too_few_are_free_those_in_flight_are_ranked_and_no_walk_moves():
+    about, of = made_up(20)
+    got = select_tasks(of, about, a_request(6), context_of(), named=NamedTasks(tasks(0)), leased=tasks(*range(1, 20)))
+    assert got.reused == 6
+    assert 0 not in got.tasks
+    assert got.walks == ()
+
+
 def test_appended_tasks_join_with_the_next_pass_and_retired_ones_are_passed_over():
     about, of = made_up(40)
     [_, (gone, walk)] = selections(about, of, 3, 2)

@@ -98,6 +98,18 @@ def test_any_beliefs_give_exactly_the_count(shared, target, count, seed):
     assert (np.bincount(drawn.owners, minlength=3) <= sizes).all()
 
 
+@pytest.mark.parametrize("tries", [1, 64])
+def test_a_window_has_a_width_even_where_it_must_jump_over_a_heap(tries, monkeypatch):
+    monkeypatch.setattr(thompson, "TRIES", tries)
+    reach, low, share = thompson._window(betas([1e-3], [1e-3]), np.array([10**6]), 5, 0.0, 1.0)
+    assert 0 < reach <= 1
+    assert 0 <= low[0] <= low[0] + share[0] <= 1
+
+
+def test_redrawing_gives_up_where_nothing_lies_outside_the_window():
+    assert len(thompson._outside(betas([2.0], [2.0]), 0.5, 0.9, np.random.default_rng(0))) == 1
+
+
 def test_which_of_equals_is_nearest_is_left_to_chance():
     rng = np.random.default_rng(3)
     chosen = [nearest(np.array([0.5, 0.1, 0.5, 0.5]), 2, rng) for _ in range(300)]

@@ -26,9 +26,9 @@ from bots_service.core.arrays import frozen
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.pool import Pool
 from bots_service.core.rows import Table
-from bots_service.core.run_settings import RunSettings
+from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import RunState, fresh_state, parts_of
-from bots_service.errors import DamagedStateError
+from bots_service.errors import DamagedStateError, InvalidSettingsError
 
 FORMAT = 1
 Arrays = dict[str, NDArray[Any]]
@@ -40,7 +40,7 @@ _NARROW = {"|u1": 255, "<u2": 65_535}  # narrower types, and the largest number 
 _TYPES = ("<f8", "<i4", "<i8", "<u8", "|b1", *_NARROW)
 _FEW = 1024  # numbers: narrowing fewer takes longer than the checksums of the bytes that it saves
 _ALIGNED = 8  # bytes of the largest number
-_UNREADABLE = (LookupError, TypeError, ValueError, msgspec.MsgspecError)
+_UNREADABLE = (LookupError, TypeError, ValueError, msgspec.MsgspecError, InvalidSettingsError)
 
 
 def encode_state(state: RunState) -> bytes:
@@ -71,10 +71,11 @@ def decode_state(blob: bytes) -> RunState:
         return array
 
     try:
-        settings = msgspec.convert(header["settings"], RunSettings)
+        settings = settings_from(dict(header.pop("settings")))
         types = get_type_hints(RunState) | {"belief": KINDS[settings.belief]}
+        types.pop("settings")
         values = {name: msgspec.convert(header[name], kind, dec_hook=array_of) for name, kind in types.items()}
-        state = RunState(**values)
+        state = RunState(settings=settings, **values)
         _require_shapes(state)
     except _UNREADABLE as error:
         raise DamagedStateError(f"the state does not hold together: {error}") from error

@@ -160,12 +160,12 @@ class Belief(ABC):
         """Where the model stands along the references (c); None if that is not known, or not estimated by this kind."""
         return None
 
-    def estimates(self, pool: Pool) -> dict[str, float]:  # noqa: ARG002 - for kinds that estimate something
+    @abstractmethod
+    def estimates(self, pool: Pool) -> dict[str, float]:
         """Return what the belief estimates about the model in training, by name; empty if it estimates nothing yet.
 
         The first one tells where the model stands.
         """
-        return {}
 
     def forgotten_share(self, settings: RunSettings) -> float:  # noqa: ARG002 - for kinds that forget
         """Return which share of a task's evidence each step drops, in [0, 1]."""
