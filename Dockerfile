@@ -5,7 +5,7 @@
 FROM python:3.11-slim AS build
 WORKDIR /source
 RUN python -m venv /opt/bots
-COPY constraints.txt pyproject.toml hatch_build.py README.md LICENSE ./
+COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY client client
 COPY migrations migrations
 COPY service service

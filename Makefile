@@ -21,7 +21,7 @@ PAGE := service/bots_service/api/page/files
 SWAGGER := service/bots_service/api/swagger
 # An environment that holds the packages of `dist` and what they need, and nothing else.
 PACKAGES := build/packages
-PINS := constraints.txt pyproject.toml hatch_build.py client/pyproject.toml
+PINS := constraints.txt pyproject.toml client/pyproject.toml
 
 # Images often set it. Python would then compile everything at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -259,8 +259,6 @@ $(VENV)/.installers: $(VENV)/.made constraints.txt
 $(VENV)/.run: $(VENV)/.installers $(PINS)
 	@echo "Installing what the service needs (the first time up to a minute)"
 	@$(INSTALL) --editable client --editable .
-	@[ -d $(PAGE)/../vendor ] || \
-		echo "The charts' library could not be fetched by npm: the page will show tables. Try again: touch hatch_build.py; make setup" >&2
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run

@@ -78,25 +78,19 @@ def in_repository(*folders: str) -> set[str]:
     return {file for file in files if file and (ROOT / file).is_file()}
 
 
-def fetched() -> set[str]:
-    """Return the files of the charts' library, which git does not have: installing this checkout fetched them."""
-    folder = ROOT / "service/bots_service/api/page/vendor"
-    return {str(file.relative_to(ROOT)) for file in folder.rglob("*") if file.is_file()}
-
-
 def moved(files: set[str], old: str, new: str) -> set[str]:
     return {new + file.removeprefix(old) for file in files}
 
 
 def test_the_wheels_hold_the_packages_and_nothing_else(built: Path):
-    service = moved(in_repository("service/bots_service") | fetched(), "service/", "")
+    service = moved(in_repository("service/bots_service"), "service/", "")
     assert members(built, "bots_service-*.whl") == service | moved(in_repository("migrations"), "", "bots_service/")
     assert members(built, "bots_client-*.whl") == moved(in_repository("client/bots_client"), "client/", "")
 
 
 def test_the_sdists_hold_what_the_wheels_are_made_of_and_nothing_else(built: Path):
     around = {"LICENSE", "README.md", "pyproject.toml", "PKG-INFO", ".gitignore"}
-    service = in_repository("service/bots_service", "migrations") | fetched()
-    assert members(built, "bots_service-*.tar.gz") == service | around | {"hatch_build.py"}
+    service = in_repository("service/bots_service", "migrations")
+    assert members(built, "bots_service-*.tar.gz") == service | around
     client = moved(in_repository("client/bots_client"), "client/", "")
     assert members(built, "bots_client-*.tar.gz") - {".gitignore"} == client | around - {".gitignore"}
