@@ -588,18 +588,18 @@ class Runs:
             raise _OutdatedError
         outcomes: list[tuple[Receipt, bool] | Exception] = []
         folded: list[FoldedEntry] = []
-        with self.metrics.fold_seconds.time():
-            for change in batch:
-                try:
-                    first = self._first(connection, row, change.key, folded)
-                    if first is None:
+        for change in batch:
+            try:
+                first = self._first(connection, row, change.key, folded)
+                if first is None:
+                    with self.metrics.fold_seconds.time():
                         state, one = _folded(run, state, change, head, pool)
-                        folded.append(one)
-                    outcomes.append((folded[-1].receipt, False) if first is None else (first, True))
-                except SQLAlchemyError:  # concerns the whole transaction
-                    raise
-                except Exception as error:
-                    outcomes.append(error)
+                    folded.append(one)
+                outcomes.append((folded[-1].receipt, False) if first is None else (first, True))
+            except SQLAlchemyError:  # concerns the whole transaction
+                raise
+            except Exception as error:
+                outcomes.append(error)
         append(connection, row.id, folded, now)
         return state, outcomes, folded
 
