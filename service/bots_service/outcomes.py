@@ -22,6 +22,7 @@ from bots_service.core.evidence import (
 from bots_service.core.groups import NO_PARTS, GroupParts
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
+from bots_service.core.walks import Walk
 from bots_service.datasets import OpenRun
 from bots_service.errors import Flaw, InvalidOutcomesError, StaleEpochError
 from bots_service.selections import LONGEST_ID, read_id
@@ -122,7 +123,9 @@ def read_report(request: ReportRequest, run: OpenRun, tasks: Tasks, state: RunSt
     """
     reward_range = state.settings.reward_range
     evidence, aborted = read_evidence(tasks, request.outcomes, reward_range)
-    made_at, walks, selection = None, (), (0, 0)
+    made_at: int | None = None
+    walks: tuple[Walk, ...] = ()
+    selection = (0, 0)
     if request.selection_id is not None:
         if request.age is not None:
             raise _invalid_age('"age" and "selection_id" exclude each other')

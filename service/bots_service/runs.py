@@ -362,10 +362,8 @@ class Runs:
 
         An older belief is better than a job that waits: where SQL is away, the newest state in this process will do.
         """
+        known = self.states.get(run.row) or await self.state_of(run)
         for _ in range(LEAST_ATTEMPTS):
-            known = self.states.get(run.row)
-            if known is None:
-                known = await self.state_of(run)
             look = await self.live.look(run.row, version_of(known), key, lease_s=known.settings.lease_seconds)
             if self.live.is_exact:
                 break

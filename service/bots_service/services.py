@@ -64,7 +64,9 @@ class Services:
         self.access = Access(store.keys, None if admin_key is None else digest_of(admin_key))
         self.prune = Prune(store, keep_journal_days)
         self.look_at_run = LookAtRun(self.runs, metrics.runs, self.judging)
-        health: dict[str, Health] = {**store.health, **({"redis": live} if live.is_shared else {})}
+        health: dict[str, Health] = {**store.health}
+        if live.is_shared:
+            health["redis"] = live
         self.readiness = Readiness(health)
 
     @asynccontextmanager

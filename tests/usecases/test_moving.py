@@ -21,7 +21,7 @@ from bots_service.outcomes import Outcome, ReportRequest
 from bots_service.records import IdempotencyKey, RunRow
 from bots_service.runs import ForkFrom
 from tests.usecases.moving import copied, exported, imported, in_batches, live, rows, states
-from tests.usecases.test_predictions import predict
+from tests.usecases.test_datasets import predict
 from tests.usecases.test_pruning import pruner
 from tests.usecases.world import POOL, TASKS, World, block, evidence_bytes, never, outcome, reports, stream, until
 

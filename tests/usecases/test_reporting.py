@@ -25,7 +25,7 @@ from bots_service.outcomes import Outcome, ReportRequest, read_evidence
 from bots_service.records import IdempotencyKey, Selection
 from bots_service.runs import ForkFrom
 from tests.sizes import size
-from tests.usecases.world import POOL, TASKS, Clock, World, evidence_bytes, flaws_of, outage, outcome, outcomes_of
+from tests.usecases.world import Clock, POOL, TASKS, World, evidence_bytes, flaws_of, outage, outcome, outcomes_of
 
 REFUSED = [
     Outcome("t1"),

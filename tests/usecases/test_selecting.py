@@ -23,20 +23,7 @@ from bots_service.selections import QUICK_NUMBERS, Origin, is_quick, read_id
 from bots_service.storage.live import Look, Previous, ProcessLive
 from tests.core.journals import pool_of, replay, report_of
 from tests.core.pools import beta_parameters
-from tests.usecases.world import (
-    POOL,
-    TASKS,
-    Clock,
-    World,
-    block,
-    flaws_of,
-    meanwhile,
-    never,
-    new_profiles,
-    outcome,
-    outcomes_of,
-    stream,
-)
+from tests.usecases.world import Clock, POOL, TASKS, World, block, flaws_of, meanwhile, never, new_profiles, outcome, outcomes_of, stream
 
 
 async def in_flight(world: World) -> int:
@@ -170,7 +157,7 @@ async def test_a_rewind_ends_the_leases_of_draws_before_it_and_not_of_those_afte
 
     async def until_the_rewind_waits() -> None:
         drawn.set()
-        while not work.selecting._waiters:  # type: ignore[attr-defined]  # noqa: ASYNC110 - there is no event
+        while not work.selecting._waiters:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.001)
         later.append(asyncio.create_task(world.select(7)))
 

@@ -119,7 +119,7 @@ class DrainingServer(uvicorn.Server):
         app, peers = self.config.loaded_app, self.config.peers
         async with app.router.lifespan_context(app), contextlib.AsyncExitStack() as stack:
             state = state_of(app)
-            self._when_draining = state.use_cases.readiness.drain
+            self._when_draining = state.services.readiness.drain
             if peers is not None:
                 await stack.enter_async_context(peers.telling(state.metrics.text))
                 state.metrics_of_all = partial(peers.all_of_them, state.metrics.text)
