@@ -97,8 +97,8 @@ test-image: $(VENV)/.dev container-tools ## Build the image, and run it with Pos
 	$(BIN)/python -m pytest -rs $(if $(ARGS),$(ARGS),-s --timeout 1800 tests/image)
 
 # The tests of stores, doctor and faults once more, with Debian 12's servers; then what needs several of them.
-VERSIONS_TESTS := tests/storage tests/doctor tests/system/faults tests/system/test_hung_servers.py tests/system/test_mixing.py \
-	tests/system/test_pass.py tests/system/test_replicas.py tests/system/test_workers.py tests/versions
+VERSIONS_TESTS := tests/storage tests/doctor tests/system/faults tests/system/test_mixing.py tests/system/test_pass.py \
+	tests/system/test_replicas.py tests/system/test_workers.py tests/versions
 
 test-versions: $(VENV)/.dev build/debian/.unpacked ## Run the tests of stores and faults with PostgreSQL 15 and Redis 7.0, PgBouncer, TLS, failovers: minutes
 	TEST_DEBIAN=build/debian $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(VERSIONS_TESTS))
@@ -137,7 +137,7 @@ newcomer: $(VENV)/.dev ## Run every block of README and tutorial in a fresh clon
 newcomer-packages: $(PACKAGES)/.installed ## The same with the packages of `make dist` in an empty environment, and not the clone's files
 	$(BIN)/python -m tests.docs.newcomer --environment $(PACKAGES)
 
-screenshots: $(VENV)/.dev browsers ## Photograph every view of the page, from the real replay, and make the README's pictures
+screenshots: $(VENV)/.dev browsers ## Make the README's pictures of the page, from the real replay
 	$(BIN)/python -m tests.browser.screenshots
 
 # They have too many libraries to be unpacked into a folder of ours. Without root the tests take what there is: see open_chromium.
@@ -188,7 +188,7 @@ soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for mos
 	SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist worksteal tests/core tests/usecases \
 		tests/deploy tests/demo)
 	$(if $(ARGS),,SOAK=1 $(BIN)/python -m pytest tests/system tests/api/test_overload.py tests/trainers/test_ms_swift.py \
-		tests/trainers/test_newcomer.py tests/trainers/test_trl_outage.py)
+		tests/trainers/test_pages.py tests/trainers/test_trl_outage.py)
 	$(if $(ARGS),,SOAK=1 $(MAKE) test-versions)
 
 soak-memory: $(VENV)/.dev ## Watch a service's memory under a steady load, for 30 minutes
@@ -229,10 +229,9 @@ check-imports: $(VENV)/.dev
 check-migrations: $(VENV)/.dev
 	$(BIN)/python -m tools.check_migrations
 
-# Are the API's document and the client's methods up to date?
+# Is the API's document up to date?
 check-api: $(VENV)/.dev
 	$(BIN)/python -m tools.openapi --check
-	$(BIN)/python -m tools.client_methods --check
 
 # The environment, in layers, so that `make serve` fetches only what running needs.
 # Each stamp is newer than what it was made from; a failed install leaves none, and the next `make` tries again.

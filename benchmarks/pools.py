@@ -1,7 +1,7 @@
 """Pools of tasks made up for timing, and training runs on them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -14,7 +14,7 @@ from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.state import RunState, advance, fresh_state, lesson_of
+from bots_service.core.state import RunState, advance, fresh_state, with_report
 from bots_service.selections import context_of
 
 References = Literal["k/16", "real"]
@@ -84,12 +84,11 @@ def entry_of(state: RunState, evidence: Evidence, grounds: Grounds) -> Entry:
 def fold_of(state: RunState, evidence: Evidence, grounds: Grounds) -> Callable[[], Belief]:
     """Return what folds one step into the belief alone: without receipt, attempts and costs."""
     pool = grounds.pool
-    step = lesson_of(state, entry_of(state, evidence, grounds), pool).step
-    belief = state.belief.extended(pool, pool.profiles)
+    entry = entry_of(state, evidence, grounds)
+    assert isinstance(entry.body, Report)
+    _, _, step = with_report(state, entry, entry.body, pool)
     assert step is not None
-    # Of tasks that somebody may write to a belief remembers no rows: each call looks for them, as theirs does.
-    batches = tuple((lag, replace(evidence, tasks=evidence.tasks.copy())) for lag, evidence in step.batches)
-    return partial(belief.fold, pool, replace(step, batches=batches), state.settings)
+    return partial(state.belief.extended(pool, pool.profiles).fold, pool, step, state.settings)
 
 
 def train(grounds: Grounds, settings: RunSettings, *, steps: int, batch: int) -> RunState:

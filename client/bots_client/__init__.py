@@ -9,22 +9,8 @@ with Client() as bots:
 
 __version__ = "0.1.0"
 
-from bots_client._admin_models import (
-    ApiKey,
-    Dataset,
-    ImportedRun,
-    NewApiKey,
-    PoolChange,
-    Predicted,
-    PrunedRun,
-    Pruning,
-    Snapshot,
-    Subset,
-    Version,
-    WhoAmI,
-)
 from bots_client._async_selector import AsyncSelector
-from bots_client._client import AsyncClient, Client
+from bots_client._client import Client
 from bots_client._errors import (
     AuthenticationError,
     BotsClientError,
@@ -40,55 +26,61 @@ from bots_client._errors import (
     StaleEpochError,
     UnreachableError,
 )
-from bots_client._history_models import (
+from bots_client._http import Retries
+from bots_client._inputs import GivenSettings, Outcome, Task
+from bots_client._models import (
+    ApiKey,
     Calibration,
     CalibrationBin,
     Coverage,
     Curve,
     CurvePoint,
-    HistoryStep,
-    JournalEntry,
-    Outlook,
-    Outlooks,
-    TaskVisit,
-)
-from bots_client._inputs import GivenSettings, Outcome, Task
-from bots_client._models import (
+    Dataset,
     Fork,
+    Gain,
+    HistoryStep,
+    ImportedRun,
+    JournalEntry,
     Lease,
     Leases,
     MixShare,
+    NewApiKey,
+    Outlook,
+    Outlooks,
+    Overview,
+    OverviewTotals,
+    PoolChange,
+    Predicted,
+    PrunedRun,
+    Pruning,
     Receipt,
+    RefusedReports,
     Run,
+    RunSummary,
+    RunVerdict,
     SelectedTask,
     Selection,
     Settings,
-    TaskBelief,
-    TaskCounts,
-    Totals,
-    VerifierAlarm,
-)
-from bots_client._resilience.health import Health
-from bots_client._resilient_client import ResilientClient
-from bots_client._retry import Retries
-from bots_client._selector import Selector
-from bots_client._summary_models import (
-    Gain,
-    Overview,
-    OverviewTotals,
-    RefusedReports,
-    RunSummary,
-    RunVerdict,
+    Snapshot,
+    Subset,
     TagComparison,
     TagSums,
+    TaskBelief,
+    TaskCounts,
+    TaskVisit,
+    Totals,
+    VerifierAlarm,
+    Version,
+    WhoAmI,
 )
-from bots_client._tables import AsyncListing, Listing
+from bots_client._resilience.connection import Health
+from bots_client._resilient_client import ResilientClient
+from bots_client._selector import Selector
+from bots_client._tables import Listing
 from bots_client._task_columns import TaskColumns
 
 __all__ = [
     "ApiKey",
-    "AsyncClient",
-    "AsyncListing",
     "AsyncSelector",
     "AuthenticationError",
     "BotsClientError",

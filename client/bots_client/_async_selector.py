@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, SupportsFloat, TypeVar
 
-from bots_client._arguments import wrong_type
 from bots_client._errors import RequestError
+from bots_client._inputs import wrong_type
 from bots_client._models import Receipt, Selection
 from bots_client._selector import Selector
 
@@ -175,7 +175,7 @@ class AsyncSelector:
         """Undo a call that nobody waits for any more; keep its mistake for the next call."""
         error = None if done.cancelled() else done.exception()
         if isinstance(error, RequestError):
-            self.selector.client._mistake(error, self.selector.dataset, self.selector.run, later=True)
+            self.selector._local.mistakes.note(error)
         elif undo is not None and error is None and not done.cancelled():
             undo(done.result())
 

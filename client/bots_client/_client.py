@@ -1,15 +1,96 @@
-"""`Client` and `AsyncClient`: every call of the service as a method."""
+"""`Client`: every call of the service as a method."""
 
-from bots_client._async_client_methods import AsyncClientMethods
-from bots_client._client_methods import ClientMethods
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from bots_client._decode import into, nothing, page_of
+from bots_client._errors import InvalidRequestError, ServiceError, UnreachableError
+from bots_client._http import (
+    ANSWER_BYTES,
+    NDJSON,
+    Call,
+    HttpClient,
+    Progress,
+    Source,
+    Upload,
+    given,
+    key_header,
+    path,
+    run_path,
+    upload_of,
+    write_call,
+)
+from bots_client._inputs import (
+    GivenSettings,
+    Outcome,
+    Task,
+    Unpack,
+    checked_number,
+    checked_outcomes,
+    checked_str,
+    checked_strings,
+    require_size,
+    wires_of_tasks,
+    wrong_type,
+)
+from bots_client._models import (
+    ApiKey,
+    Calibration,
+    Curve,
+    Dataset,
+    HistoryStep,
+    ImportedRun,
+    JournalEntry,
+    Leases,
+    NewApiKey,
+    Outlooks,
+    Overview,
+    PoolChange,
+    Pruning,
+    Receipt,
+    Run,
+    RunSummary,
+    Selection,
+    Snapshot,
+    Subset,
+    TagComparison,
+    TaskBelief,
+    TaskCounts,
+    TaskVisit,
+    Version,
+    WhoAmI,
+)
+from bots_client._tables import Listing
+
+T = TypeVar("T")
+
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+PAGE = 100  # items; the service's default, so that it never refuses it
+TASK_BYTES = 1024  # of a selected task; most have about 120, and an id has at most 256 characters
+UPLOAD_DEADLINE_S = 600.0  # a pool of a million tasks is some 100 MB, and the service checks every one
+STREAM_DEADLINE_S = 60.0  # until the first bytes; the service computes a belief for every task of the pool
+TRANSFER_DEADLINE_S = 3600.0  # a journal of a long run is some 100 MB, and is folded where it arrives
+PRUNE_DEADLINE_S = 3600.0  # a first time, of long journals
 
 
-class Client(ClientMethods):
-    """A synchronous client of the BOTS selector, safe to share between threads.
+class Client(HttpClient):
+    """A client of the BOTS selector, safe to share between threads. On asyncio, call it by `asyncio.to_thread`.
 
         with Client() as bots:
             selection = bots.select("guru", 32)
             bots.report("guru", [Outcome.counts(id, solved[id], 16) for id in selection.ids], selection=selection)
+
+    What the calls have in common:
+        dataset, run: their names.
+        limit: maximum number of items in a list; None: all.
+        deadline_s: for the whole call with its retries; of a stream until it begins, then for each further chunk.
+        source: path of a file, or a function that returns the bytes from the start (attempts are repeated).
+        media_type: application/x-ndjson or application/vnd.apache.parquet; None: by the file's suffix.
+        on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed attempt.
+        ids, tag, search: only these tasks; only tasks with this tag; only tasks whose ID contains this text, ignoring
+            case.
 
     Args:
         url: http(s) URL of the service; None: BOTS_URL, or http://127.0.0.1:8000.
@@ -24,15 +105,737 @@ class Client(ClientMethods):
         ValueError: the url or the key is invalid.
     """
 
+    def create_dataset(
+        self,
+        name: str,
+        tasks: Iterable[Task],
+        reference_models: Sequence[str] = (),
+        description: str = "",
+        *,
+        repeatable: bool = False,
+    ) -> Dataset:
+        """Create a dataset; an existing one with the same content is returned.
 
-class AsyncClient(AsyncClientMethods):
-    """The same calls as `Client` for asyncio; iterate lists and streams with `async for`.
+        Args:
+            name: letters, digits, ".", "_" and "-".
+            tasks: the pool, for example from `TaskColumns(...).tasks(rows)`; for more than 100,000 tasks use
+                `upload_dataset`.
+            reference_models: names of the reference models, in the order of the tasks' pass rates.
+            repeatable: whether tasks are handed out again without waiting: none is leased, and some come several times
+                where a selection wants more than there are.
 
-        async with AsyncClient() as bots:
-            selection = await bots.select("guru", 32)
+        Raises:
+            ConflictError: a dataset of this name has other content.
+        """
+        about = given(
+            reference_models=checked_strings(reference_models, "reference_models") or None,
+            description=description or None,
+            repeatable=repeatable or None,
+        )
+        content = {**about, "tasks": wires_of_tasks(tasks)}
+        return self._write("PUT", path("datasets", name), Dataset, content)
 
-    Takes the arguments of `Client`, with an asynchronous `transport` and `sleep`.
+    def upload_dataset(
+        self,
+        name: str,
+        source: Source,
+        *,
+        media_type: str | None = None,
+        reference_models: Sequence[str] = (),
+        description: str = "",
+        repeatable: bool = False,
+        on_progress: Progress | None = None,
+        deadline_s: float = UPLOAD_DEADLINE_S,
+    ) -> Dataset:
+        """Create a dataset from NDJSON or Parquet, streamed, so that large pools need little memory.
 
-    Raises:
-        ValueError: the url or the key is invalid.
+        Args:
+            name: letters, digits, ".", "_" and "-".
+            reference_models: names of the reference models; not needed if the file holds them.
+
+        Raises:
+            ConflictError: a dataset of this name has other content.
+            OSError: the file cannot be read.
+        """
+        params = [("reference_model", model) for model in checked_strings(reference_models, "reference_models")]
+        if description:
+            params.append(("description", description))
+        if repeatable:
+            params.append(("repeatable", "true"))
+        upload = upload_of(source, media_type, on_progress)
+        return self._upload("PUT", path("datasets", name), Dataset, upload, deadline_s, *params)
+
+    def upload_tasks(
+        self,
+        dataset: str,
+        source: Source,
+        *,
+        media_type: str | None = None,
+        on_progress: Progress | None = None,
+        deadline_s: float = UPLOAD_DEADLINE_S,
+    ) -> PoolChange:
+        """Add tasks to a dataset from NDJSON or Parquet, streamed: all of them, or none if one is invalid.
+
+        Raises:
+            ConflictError: a task ID already exists; nothing was added.
+            OSError: the file cannot be read.
+        """
+        upload = upload_of(source, media_type, on_progress)
+        return self._upload("POST", path("datasets", dataset, "tasks"), PoolChange, upload, deadline_s)
+
+    def download_tasks(self, dataset: str, *, deadline_s: float = UPLOAD_DEADLINE_S) -> Generator[bytes, None, None]:
+        """Stream all tasks of a dataset as NDJSON that `upload_dataset` reads; retired ones too."""
+        return self._download(path("datasets", dataset, "tasks"), NDJSON, deadline_s)
+
+    def append_tasks(self, dataset: str, tasks: Iterable[Task]) -> PoolChange:
+        """Add tasks to a dataset.
+
+        Raises:
+            ConflictError: a task ID already exists; nothing was added.
+        """
+        content = {"tasks": wires_of_tasks(tasks)}
+        return self._write("POST", path("datasets", dataset, "tasks"), PoolChange, content)
+
+    def make_subset(
+        self,
+        dataset: str,
+        source: Source,
+        *,
+        media_type: str | None = None,
+        on_progress: Progress | None = None,
+        deadline_s: float = UPLOAD_DEADLINE_S,
+    ) -> Subset:
+        """Make some of a dataset's tasks a subset, to select among them alone; streamed.
+
+        The same tasks, in any order, are the same subset. A dataset keeps the 1,000 that were made last.
+
+        Args:
+            source: the tasks, as of `upload_dataset`; only their ids count.
+
+        Raises:
+            InvalidRequestError: there is no task.
+            OSError: the file cannot be read.
+        """
+        upload = upload_of(source, media_type, on_progress)
+        return self._upload("POST", path("datasets", dataset, "subsets"), Subset, upload, deadline_s)
+
+    def put_predictions(self, dataset: str, name: str, pass_rates: Mapping[str, float]) -> Dataset:
+        """Put predicted pass rates of tasks, or replace those of this name; new runs learn how far to trust them.
+
+        Runs whose journal is empty see them too. All others keep what they know.
+
+        Args:
+            name: of the predictor: letters, digits, ".", "_" and "-".
+            pass_rates: by task ID, from 0 to 1; tasks that are left out have no prediction. For more than 100,000
+                tasks, use `upload_predictions`.
+
+        Raises:
+            InvalidRequestError: a task is not in the dataset, or a pass rate is out of range.
+            ConflictError: the dataset has four predictions already.
+        """
+        content = {"predictions": [{"id": task, "pass_rate": rate} for task, rate in pass_rates.items()]}
+        return self._write("PUT", path("datasets", dataset, "predictions", name), Dataset, content)
+
+    def upload_predictions(
+        self,
+        dataset: str,
+        name: str,
+        source: Source,
+        *,
+        media_type: str | None = None,
+        on_progress: Progress | None = None,
+        deadline_s: float = UPLOAD_DEADLINE_S,
+    ) -> Dataset:
+        """Put predictions from NDJSON or Parquet with the columns id and pass_rate, streamed.
+
+        Raises:
+            InvalidRequestError: a task is not in the dataset, or a pass rate is out of range.
+            OSError: the file cannot be read.
+        """
+        upload = upload_of(source, media_type, on_progress)
+        return self._upload("PUT", path("datasets", dataset, "predictions", name), Dataset, upload, deadline_s)
+
+    def predict_from_run(self, dataset: str, run: str, name: str, *, step: int | None = None) -> Dataset:
+        """Make predictions of what a run believes of the tasks that it has evidence of; all others have none.
+
+        Args:
+            step: after which the run believes so; None: after the last one.
+        """
+        content = {"name": name, **given(step=step)}
+        return self._write("POST", run_path(dataset, run, "predictions"), Dataset, content)
+
+    def remove_predictions(self, dataset: str, name: str) -> Dataset:
+        """Remove predictions: new runs no longer see them. Runs that know them keep them."""
+        return self._write("DELETE", path("datasets", dataset, "predictions", name), Dataset)
+
+    def retire_tasks(self, dataset: str, ids: Iterable[str]) -> PoolChange:
+        """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""
+        content = {"ids": checked_strings(ids, "ids")}
+        return self._write("DELETE", path("datasets", dataset, "tasks"), PoolChange, content)
+
+    def restore_tasks(self, dataset: str, ids: Iterable[str]) -> PoolChange:
+        """Restore retired tasks: they can be selected again, with what is known of them."""
+        content = {"ids": checked_strings(ids, "ids")}
+        return self._write("POST", path("datasets", dataset, "tasks", "restore"), PoolChange, content)
+
+    def dataset(self, name: str) -> Dataset:
+        """Describe a dataset."""
+        return self._get(Dataset, path("datasets", name))
+
+    def datasets(self, *, limit: int | None = None) -> Listing[Dataset]:
+        """List the datasets."""
+        return self._list(Dataset, "datasets", path("datasets"), limit)
+
+    def delete_dataset(self, name: str) -> None:
+        """Permanently delete a dataset with its runs and their journals."""
+        self.send(write_call("DELETE", path("datasets", name), nothing))
+
+    def create_run(
+        self,
+        dataset: str,
+        run: str,
+        *,
+        fork_run: str | None = None,
+        fork_step: int | None = None,
+        **settings: "Unpack[GivenSettings]",
+    ) -> Run:
+        """Create a run, or set all settings of an empty one (such as a new "default").
+
+        Args:
+            fork_run: continue this run.
+            fork_step: step of the forked run to start from; None: its current state.
+            settings: fields of `Settings`; those left out take their defaults.
+
+        Raises:
+            ConflictError: the run has a history; use `update_run`.
+        """
+        if fork_run is None and fork_step is not None:
+            raise InvalidRequestError("fork_step is of another run; pass fork_run= too")
+        fork = None if fork_run is None else given(run=fork_run, step=fork_step)
+        return self._write("PUT", run_path(dataset, run), Run, {**settings, **given(fork=fork)})
+
+    def update_run(self, dataset: str, run: str = "default", **settings: "Unpack[GivenSettings]") -> Run:
+        """Change settings of a run from the next step on; those left out keep their values."""
+        return self._write("PATCH", run_path(dataset, run), Run, settings)
+
+    def run(self, dataset: str, run: str = "default") -> Run:
+        """Describe a run: settings, step, capability, totals."""
+        return self.send(Call("GET", run_path(dataset, run), into(Run), max_bytes=ANSWER_BYTES))
+
+    def runs(self, dataset: str, *, limit: int | None = None) -> Listing[Run]:
+        """List the runs of a dataset."""
+        return self._list(Run, "runs", path("datasets", dataset, "runs"), limit)
+
+    def delete_run(self, dataset: str, run: str) -> None:
+        """Permanently delete a run and its journal; "default" is emptied instead."""
+        self.send(write_call("DELETE", run_path(dataset, run), nothing))
+
+    def export_run(
+        self, dataset: str, run: str = "default", *, deadline_s: float = TRANSFER_DEADLINE_S
+    ) -> Generator[bytes, None, None]:
+        """Export a run's journal, as the chunks of a file with one entry a line.
+
+            with open("guru.default.ndjson", "wb") as file:
+                file.writelines(bots.export_run("guru"))
+
+        Raises:
+            ConflictError: old entries were pruned, or the run forked one that was deleted.
+        """
+        return self._download(run_path(dataset, run, "export"), NDJSON, deadline_s)
+
+    def import_run(
+        self,
+        source: Source,
+        dataset: str,
+        run: str = "default",
+        *,
+        on_progress: Progress | None = None,
+        deadline_s: float = TRANSFER_DEADLINE_S,
+    ) -> ImportedRun:
+        """Import a run from `export_run`, into a dataset with the same tasks: all of it or nothing.
+
+        Args:
+            source: path of the file, or a function that returns the bytes from the start (attempts are repeated).
+
+        Raises:
+            ConflictError: the name is taken, or the run belongs to other tasks than the dataset's.
+            InvalidRequestError: a truncated or foreign file, or an entry that does not fold.
+            OSError: the file cannot be read.
+        """
+        upload = upload_of(source, NDJSON, on_progress)
+        return self._upload("POST", run_path(dataset, run, "import"), ImportedRun, upload, deadline_s)
+
+    def tasks(
+        self,
+        dataset: str,
+        run: str = "default",
+        *,
+        ids: Iterable[str] = (),
+        tag: str | None = None,
+        search: str | None = None,
+        segment: str | None = None,
+        sort: str | None = None,
+        limit: int | None = None,
+    ) -> Listing[TaskBelief]:
+        """List the tasks with the run's predicted success rates, a page at a time.
+
+        Args:
+            segment: untried, aborting, stuck, teaching, solved or retired, as in `TaskBelief`; None: all that are not
+                retired.
+            sort: index (the pool's order), mean, distance (to the target), effective, variance, attempts, successes,
+                visits or last_step; "-mean" descends.
+            limit: maximum number of tasks; None: all (for a large pool `tasks_arrow` is faster).
+        """
+        chosen = _chosen(ids, tag=tag, search=search, segment=segment, sort=sort)
+        return self._list(TaskBelief, "tasks", run_path(dataset, run, "tasks"), limit, *chosen)
+
+    def count_tasks(
+        self,
+        dataset: str,
+        run: str = "default",
+        *,
+        ids: Iterable[str] = (),
+        tag: str | None = None,
+        search: str | None = None,
+    ) -> TaskCounts:
+        """Count the tasks of each segment that `tasks` would list."""
+        chosen = _chosen(ids, tag=tag, search=search)
+        return self._get(_Counted, run_path(dataset, run, "tasks"), *chosen, ("limit", 1)).segments
+
+    def task_history(
+        self, dataset: str, task: str, run: str = "default", *, limit: int | None = None
+    ) -> Listing[TaskVisit]:
+        """List the reports of a task, newest first, including reports undone by a rewind.
+
+        Each request looks through at most 500 journal entries, so a long journal takes many requests.
+
+        Raises:
+            NotFoundError: the dataset has no such task.
+        """
+        return self._list(TaskVisit, "history", run_path(dataset, run, "tasks", task, "history"), limit)
+
+    def tasks_csv(
+        self,
+        dataset: str,
+        run: str = "default",
+        *,
+        ids: Iterable[str] = (),
+        tag: str | None = None,
+        search: str | None = None,
+        segment: str | None = None,
+        sort: str | None = None,
+        deadline_s: float = STREAM_DEADLINE_S,
+    ) -> Generator[bytes, None, None]:
+        """Stream the tasks that `tasks` would list as CSV with a header, in UTF-8.
+
+        An ID that begins with "=", "+", "-" or "@" stays as it is: a spreadsheet may take it for a formula.
+        """
+        chosen = _chosen(ids, tag=tag, search=search, segment=segment, sort=sort)
+        return self._download(run_path(dataset, run, "tasks"), "text/csv", deadline_s, *chosen)
+
+    def tasks_arrow(
+        self, dataset: str, run: str = "default", *, deadline_s: float = STREAM_DEADLINE_S
+    ) -> Generator[bytes, None, None]:
+        """Stream the belief about the whole pool in Arrow format, as chunks for `pyarrow.ipc.open_stream`."""
+        return self._download(run_path(dataset, run, "tasks"), ARROW_STREAM, deadline_s)
+
+    def history(
+        self, dataset: str, run: str = "default", *, after_step: int | None = None, limit: int | None = None
+    ) -> Listing[HistoryStep]:
+        """List the closed steps of a run, oldest first.
+
+        Args:
+            after_step: only steps after this one.
+        """
+        after = given(after_step=after_step).items()
+        return self._list(HistoryStep, "history", run_path(dataset, run, "history"), limit, *after)
+
+    def journal(
+        self, dataset: str, run: str = "default", *, kinds: Iterable[str] = (), limit: int | None = None
+    ) -> Listing[JournalEntry]:
+        """List the journal of a run, newest entry first, including entries undone by a rewind.
+
+        Args:
+            kinds: only entries of these kinds; empty: all. They are report, settings, forget, rewind and fork.
+        """
+        chosen = [("kind", kind) for kind in checked_strings(kinds, "kinds")]
+        return self._list(JournalEntry, "entries", run_path(dataset, run, "journal"), limit, *chosen)
+
+    def leases(self, dataset: str, run: str = "default", *, limit: int = PAGE, ids: int = 5) -> Leases:
+        """List the leases of a run: tasks selected and not reported yet.
+
+        Args:
+            limit: maximum number of leases, those that expire first; at most 1000.
+            ids: number of task IDs to return per lease; at most 1000.
+        """
+        return self._get(Leases, run_path(dataset, run, "leases"), ("limit", limit), ("ids", ids))
+
+    def forget_tasks(self, dataset: str, tasks: Iterable[str], run: str = "default") -> Run:
+        """Forget what a run knows of some tasks alone, because a label or a verifier was mended.
+
+        They then count as never tried. What their rollouts say about other tasks stays.
+        """
+        content = {"tasks": checked_strings(tasks, "tasks")}
+        return self._write("POST", run_path(dataset, run, "forget"), Run, content)
+
+    def rewind(self, dataset: str, step: int, run: str = "default") -> Run:
+        """Rewind a run to a step, for example when a trainer resumes from a checkpoint.
+
+        Reporting selections made before the rewind raises StaleEpochError.
+        """
+        return self.send(rewind_call(dataset, step, run))
+
+    def snapshot(self, dataset: str, run: str = "default") -> Snapshot:
+        """Store a snapshot of a run's state now, so that recovery is faster."""
+        return self._write("POST", run_path(dataset, run, "snapshots"), Snapshot)
+
+    def snapshots(self, dataset: str, run: str = "default", *, limit: int | None = None) -> Listing[Snapshot]:
+        """List the snapshots of a run."""
+        return self._list(Snapshot, "snapshots", run_path(dataset, run, "snapshots"), limit)
+
+    def curve(self, dataset: str, run: str = "default", *, points: int | None = None) -> Curve:
+        """Return a run's history in a few points, each of which aggregates consecutive steps.
+
+        Args:
+            points: maximum number of points, 1 to 2,000; None: 500.
+        """
+        return self._get(Curve, run_path(dataset, run, "curve"), *given(points=points).items())
+
+    def calibration(self, dataset: str, run: str = "default", *, steps: int | None = None) -> Calibration:
+        """Compare predicted and observed success rates over the last steps, in ten bins of the prediction.
+
+        Args:
+            steps: number of last steps to compare, 1 to 1,000; None: 200.
+        """
+        return self._get(Calibration, run_path(dataset, run, "calibration"), *given(steps=steps).items())
+
+    def outlooks(self, dataset: str, run: str = "default", *, points: int | None = None) -> Outlooks:
+        """Return the estimates for the whole pool over time, always with the newest.
+
+        Args:
+            points: maximum number of estimates, 1 to 2,000; None: 200.
+        """
+        return self._get(Outlooks, run_path(dataset, run, "outlooks"), *given(points=points).items())
+
+    def overview(
+        self,
+        *,
+        search: str | None = None,
+        dataset: str | None = None,
+        status: str | None = None,
+        attention: bool | None = None,
+        sort: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Overview:
+        """Return a page of summaries of all runs that the key reaches, and their sums.
+
+        Args:
+            search: only runs whose "dataset/run" contains this text, ignoring case.
+            dataset: only runs of this dataset.
+            status: only runs with this status: new, running, stalled or idle.
+            attention: True: only runs that need attention.
+            sort: attention, name, created, last_step, step, effective_task_ratio, vs_uniform or rollouts; "-step"
+                descends; None: "-last_step". By "-attention", runs that need attention come first, then the others by
+                their last step. By vs_uniform, healthy runs come first, whichever way.
+            limit: maximum number of runs, 1 to 1,000; None: 50.
+            cursor: `next_cursor` of the page before.
+        """
+        asked = given(
+            search=search, dataset=dataset, status=status, attention=attention, sort=sort, limit=limit, cursor=cursor
+        )
+        return self._get(Overview, path("overview"), *asked.items())
+
+    def summary(self, dataset: str, run: str = "default") -> RunSummary:
+        """Return how a run goes: its status, its gain over uniform sampling, and a verdict with advice."""
+        return self._get(RunSummary, run_path(dataset, run, "summary"))
+
+    def tags(self, dataset: str, run: str = "default", *, steps: int | None = None) -> TagComparison:
+        """Return the sums over the last steps by tag, next to the success rates of as many steps before.
+
+        Args:
+            steps: number of last steps to sum up, 1 to 200; None: 50.
+        """
+        return self._get(TagComparison, run_path(dataset, run, "tags"), *given(steps=steps).items())
+
+    def select(
+        self,
+        dataset: str,
+        count: int | None = None,
+        *,
+        run: str = "default",
+        subset: str | None = None,
+        tags: Iterable[str] | None = None,
+        exclude: Iterable[str] | None = None,
+        first: Iterable[str] | None = None,
+        want_effective: int | None = None,
+        idempotency_key: str | None = None,
+        deadline_s: float | None = None,
+    ) -> Selection:
+        """Select the tasks to train on next; the run leases them until they are reported or the lease expires.
+
+        Args:
+            count: number of tasks; leave it out with want_effective.
+            run: name of the run, whose belief ranks the tasks.
+            subset: only tasks of this subset of the dataset; `make_subset` gives it its name.
+            tags: only tasks with one of these tags.
+            exclude: task IDs never to select.
+            first: task IDs to select before any others, in flight or not, such as those in flight at a crash.
+            want_effective: select as few tasks as are expected to give so many effective groups.
+            idempotency_key: the same key returns the same tasks; None: a new key.
+
+        Raises:
+            InvalidRequestError: an argument is invalid, or fewer tasks are available.
+            TypeError: an argument has the wrong type, or neither count nor want_effective is given, or both.
+        """
+        call = select_call(
+            dataset,
+            count,
+            run=run,
+            subset=subset,
+            tags=tags,
+            exclude=exclude,
+            first=first,
+            want_effective=want_effective,
+            idempotency_key=idempotency_key,
+        )
+        return self.send(replace(call, deadline_s=deadline_s))
+
+    def report(
+        self,
+        dataset: str,
+        outcomes: Iterable[Outcome],
+        *,
+        run: str = "default",
+        selection: Selection | str | None = None,
+        age: int | None = None,
+        close_step: bool | None = None,
+        idempotency_key: str | None = None,
+        deadline_s: float | None = None,
+    ) -> Receipt:
+        """Report rollout outcomes; once it returns, they are on disk and counted once.
+
+        Args:
+            outcomes: one or more per task; counts of one task within a step are added.
+            selection: the selection of these tasks, or its ID, so that late evidence counts for its step.
+            age: of outcomes that are not of a selection: as if selected so many steps ago; None: now.
+            close_step: whether this report closes the training step; None: yes, unless the run has tasks_per_step.
+            idempotency_key: reports with the same key count once; None: a new key.
+
+        Raises:
+            InvalidRequestError: an outcome is invalid; nothing was recorded.
+            StaleEpochError: the run was rewound since the selection; nothing was recorded.
+            TypeError: an argument has the wrong type, such as a tuple in place of an `Outcome`.
+        """
+        call = report_call(
+            dataset,
+            outcomes,
+            run=run,
+            selection=selection,
+            age=age,
+            close_step=close_step,
+            idempotency_key=idempotency_key,
+        )
+        return self.send(replace(call, deadline_s=deadline_s))
+
+    def prune(self, *, keep_journal_days: float | None = None, dry_run: bool = False) -> Pruning:
+        """Remove old journal entries that snapshots cover.
+
+        Args:
+            keep_journal_days: keep entries younger than this; None: the service's setting.
+            dry_run: only report what would be removed.
+        """
+        content = given(keep_journal_days=keep_journal_days, dry_run=dry_run)
+        return self.within(PRUNE_DEADLINE_S)._write("POST", path("prune"), Pruning, content)
+
+    def create_key(
+        self, name: str, *, scopes: Iterable[str], datasets: Iterable[str], expires_in_s: float | None = None
+    ) -> NewApiKey:
+        """Create an API key. Only this response contains the secret `key`: store it safely.
+
+        Args:
+            scopes: any of read, select, report, admin.
+            datasets: patterns of dataset names; "*" matches any characters, "?" one.
+            expires_in_s: lifetime in seconds; None: it never expires.
+
+        Raises:
+            InvalidRequestError: an argument is invalid, or the first key is not an admin key.
+        """
+        content = given(
+            name=name,
+            scopes=checked_strings(scopes, "scopes"),
+            datasets=checked_strings(datasets, "datasets"),
+            expires_in_seconds=expires_in_s,
+        )
+        return self._write("POST", path("keys"), NewApiKey, content)
+
+    def keys(self, *, limit: int | None = None) -> Listing[ApiKey]:
+        """List the API keys by ID, including revoked ones."""
+        return self._list(ApiKey, "keys", path("keys"), limit)
+
+    def revoke_key(self, key_id: str) -> None:
+        """Revoke an API key; it stops working within 5 seconds.
+
+        Raises:
+            InvalidRequestError: this is a whole key; URLs are logged, so pass only its ID.
+        """
+        if "_" in key_id:
+            raise InvalidRequestError("that is a whole key; pass its id, the part between its underscores")
+        self.send(write_call("DELETE", path("keys", key_id), nothing))
+
+    def whoami(self) -> WhoAmI:
+        """Return the name, scopes and datasets of the key in use."""
+        return self._get(WhoAmI, path("whoami"))
+
+    def version(self) -> Version:
+        """Return the versions of the service and of what it runs on."""
+        return self._get(Version, path("version"))
+
+    def is_ready(self) -> bool:
+        """Return whether the service accepts requests, degraded or not; False if it is unreachable."""
+        return self._succeeds(path("readyz"))
+
+    def is_live(self) -> bool:
+        """Return whether the service's process responds; False if it is unreachable."""
+        return self._succeeds(path("livez"))
+
+    def _get(self, kind: type[T], where: str, *params: tuple[str, Any]) -> T:
+        return self.send(Call("GET", where, into(kind), _texts(params)))
+
+    def _write(self, method: str, where: str, kind: type[T], content: Mapping[str, Any] | None = None) -> T:
+        return self.send(write_call(method, where, into(kind), content))
+
+    def _upload(
+        self,
+        method: str,
+        where: str,
+        kind: type[T],
+        upload: tuple[Upload, str],
+        deadline_s: float,
+        *params: tuple[str, str],
+    ) -> T:
+        body, media_type = upload
+        headers = {**key_header(None), "Content-Type": media_type}
+        return self.send(Call(method, where, into(kind), params, body, headers, deadline_s))
+
+    def _download(
+        self, where: str, media_type: str, deadline_s: float, *params: tuple[str, str]
+    ) -> Generator[bytes, None, None]:
+        return self.stream(Call("GET", where, bytes, params, headers={"Accept": media_type}, deadline_s=deadline_s))
+
+    def _list(self, kind: type[T], name: str, where: str, limit: int | None, *params: tuple[str, Any]) -> Listing[T]:
+        """Return the items of a list, each page requested when it is needed.
+
+        Args:
+            kind: dataclass of the items.
+            name: field of a page that holds them.
+            where: path.
+            limit: maximum number of items in total; None: all.
+            params: of the query.
+        """
+        size = [("limit", limit)] if limit is not None and 0 < limit < PAGE else []
+        call = Call("GET", where, page_of(kind, name), _texts((*params, *size)))
+        return Listing(kind, self._items(call, limit))
+
+    def _items(self, first: Call[tuple[tuple[T, ...], str | None]], left: int | None) -> Generator[T, None, None]:
+        call, before = first, None
+        while left is None or left > 0:
+            items, cursor = self.send(call)
+            yield from items[:left]
+            left = None if left is None else left - len(items)
+            if cursor is None:
+                return
+            if cursor == before:
+                raise ServiceError(f"{first.asked}: the cursor {cursor!r} points to itself")
+            call, before = replace(first, params=(*first.params, ("cursor", cursor))), cursor
+
+    def _succeeds(self, where: str) -> bool:
+        """Return whether a single attempt succeeds now."""
+        try:
+            self.within(self._deadline_s, attempts=1).send(Call("GET", where, nothing))
+        except (ServiceError, UnreachableError):
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """A page of tasks, of which only the counts are read."""
+
+    segments: TaskCounts
+
+
+def select_call(
+    dataset: str,
+    count: int | None,
+    *,
+    run: str,
+    subset: str | None,
+    tags: Iterable[str] | None,
+    exclude: Iterable[str] | None,
+    first: Iterable[str] | None,
+    want_effective: int | None,
+    idempotency_key: str | None,
+) -> Call[Selection]:
+    """Return the request of `Client.select`, which describes the arguments and errors."""
+    require_size(count, want_effective)
+    content = given(
+        dataset=checked_str(dataset, "dataset", write="select(dataset, count)"),
+        run=checked_str(run, "run"),
+        count=None if count is None else checked_number(count, "count"),
+        subset=None if subset is None else checked_str(subset, "subset"),
+        tags=None if tags is None else checked_strings(tags, "tags"),
+        exclude=None if exclude is None else checked_strings(exclude, "exclude"),
+        first=None if first is None else checked_strings(first, "first"),
+        want_effective=None if want_effective is None else checked_number(want_effective, "want_effective"),
+    )
+    call = write_call("POST", path("select"), into(Selection), content, key=idempotency_key)
+    return _of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES + TASK_BYTES * int(count or 0))
+
+
+def report_call(
+    dataset: str,
+    outcomes: Iterable[Outcome],
+    *,
+    run: str,
+    selection: Selection | str | None,
+    close_step: bool | None,
+    age: int | None = None,
+    idempotency_key: str | None = None,
+) -> Call[Receipt]:
+    """Return the request of `Client.report`, which describes the arguments and errors."""
+    if not isinstance(selection, Selection | str | None):
+        raise wrong_type("selection", "a Selection or its id", selection)
+    content = given(
+        dataset=checked_str(dataset, "dataset", write="report(dataset, outcomes)"),
+        run=checked_str(run, "run"),
+        selection_id=selection.selection_id if isinstance(selection, Selection) else selection,
+        age=age,
+        close_step=close_step,
+        outcomes=[outcome.as_wire() for outcome in checked_outcomes(outcomes)],
+    )
+    call = write_call("POST", path("report"), into(Receipt), content, key=idempotency_key)
+    return _of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES)
+
+
+def rewind_call(dataset: str, step: int, run: str) -> Call[Run]:
+    """Return the request of `Client.rewind`."""
+    return write_call("POST", run_path(dataset, run, "rewind"), into(Run), {"step": checked_number(step, "step")})
+
+
+def _of_the_run(call: Call[T], dataset: str, run: str, *, max_bytes: int) -> Call[T]:
+    """Return the call with a bound for its answer, and a header by which a balancer may keep the run at one replica.
+
+    The service ignores the header, so it may hold anything: a wrong name is refused for what the body says.
     """
+    name = "/".join(quote(str(part), safe="", errors="replace") for part in (dataset, run))
+    return replace(call, headers={**call.headers, "Bots-Run": name}, max_bytes=max_bytes)
+
+
+def _chosen(ids: Iterable[str], **filters: str | None) -> list[tuple[str, str]]:
+    """Return the filters of tasks as query parameters."""
+    return [*(("ids", task) for task in checked_strings(ids, "ids")), *given(**filters).items()]
+
+
+def _texts(params: Iterable[tuple[str, Any]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, str(value)) for name, value in params)

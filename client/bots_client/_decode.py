@@ -1,4 +1,4 @@
-"""Decodes the service's responses into the dataclasses of `_models`.
+"""Decodes the service's answers into the dataclasses of `_models`.
 
 Unknown fields are ignored and fields with a default may be missing, so that an older client understands a newer
 service. A value of the wrong type raises an error that says where it is, so that it never reaches a training loop.
@@ -13,7 +13,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
-Decoder = Callable[[Any, str], Any]  # the value, its place in the response
+Decoder = Callable[[Any, str], Any]  # the value, its place in the answer
 
 
 def into(kind: type[T]) -> Callable[[bytes], T]:
@@ -21,7 +21,7 @@ def into(kind: type[T]) -> Callable[[bytes], T]:
 
     It raises ValueError if the body is not JSON, or does not match the dataclass.
     """
-    decode = _decoder(kind)
+    decode = _decoder(kind)  # type: ignore[arg-type]  # a class can be hashed
 
     def read(body: bytes) -> T:
         value: T = decode(json.loads(body), "")
@@ -37,42 +37,23 @@ def page_of(kind: type[T], name: str) -> Callable[[bytes], tuple[tuple[T, ...], 
         kind: dataclass of the items.
         name: field that holds them.
     """
-    decode, cursor = _decoder(tuple[kind, ...]), _decoder(str | None)  # type: ignore[valid-type]
+    page = dataclasses.make_dataclass("Page", [(name, tuple[kind, ...]), ("next_cursor", str | None, None)])  # type: ignore[valid-type]
+    decode = _decoder(page)
 
     def read(body: bytes) -> tuple[tuple[T, ...], str | None]:
-        page = _mapping(json.loads(body), "")
-        if name not in page:
-            raise ValueError(f"{name}: missing")
-        return decode(page[name], name), cursor(page.get("next_cursor"), "next_cursor")
-
-    return read
-
-
-def field_of(kind: type[T], name: str) -> Callable[[bytes], T]:
-    """Return a function that decodes one field of a response."""
-    decode = _decoder(kind)
-
-    def read(body: bytes) -> T:
-        answer = _mapping(json.loads(body), "")
-        if name not in answer:
-            raise ValueError(f"{name}: missing")
-        value: T = decode(answer[name], name)
-        return value
+        found = decode(json.loads(body), "")
+        return getattr(found, name), found.next_cursor
 
     return read
 
 
 def nothing(body: bytes) -> None:
-    """Ignore the body of a response whose status is its result."""
-
-
-def _decoder(kind: Any) -> Decoder:
-    """Return the decoder of a type; cached, because a selection may have thousands of tasks."""
-    return _built_decoder(kind)
+    """Ignore the body of an answer whose status is its result."""
 
 
 @cache
-def _built_decoder(kind: Any) -> Decoder:
+def _decoder(kind: Any) -> Decoder:
+    """Return the decoder of a type; made once, because a selection may have thousands of tasks."""
     if kind in _SCALARS:
         return _SCALARS[kind]
     if dataclasses.is_dataclass(kind):
@@ -80,34 +61,30 @@ def _built_decoder(kind: Any) -> Decoder:
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return _union_decoder(args)
-    if origin is tuple and args[1:] == (...,):
-        return _list_decoder(args[0])
     if origin is tuple:
-        return _row_decoder(args)
+        return _list_decoder(args)
     if origin is Mapping:
         return _mapping_decoder(args[1])
     raise TypeError(f"no decoder for {kind}")
 
 
 def _object_decoder(kind: Any) -> Decoder:
-    hints = get_type_hints(kind)
-    fields = [(field.name, _decoder(hints[field.name]), _is_required(field)) for field in dataclasses.fields(kind)]
+    hints, missing = get_type_hints(kind), dataclasses.MISSING
+    fields = [
+        (field.name, _decoder(hints[field.name]), field.default is missing and field.default_factory is missing)
+        for field in dataclasses.fields(kind)
+    ]
 
     def decode(value: Any, place: str) -> Any:
-        given = _mapping(value, place)
-        found = {}
-        for name, decode_field, required in fields:
+        given, found = _checked(value, place, dict, "an object"), {}
+        for name, decode_field, is_required in fields:
             if name in given:
                 found[name] = decode_field(given[name], f"{place}.{name}")
-            elif required:
-                raise ValueError(f"{place}.{name}: missing")
+            elif is_required:
+                raise ValueError(f"{place}.{name}: missing".lstrip("."))
         return kind(**found)
 
     return decode
-
-
-def _is_required(field: "dataclasses.Field[Any]") -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _union_decoder(kinds: tuple[Any, ...]) -> Decoder:
@@ -126,25 +103,18 @@ def _union_decoder(kinds: tuple[Any, ...]) -> Decoder:
     return decode
 
 
-def _list_decoder(kind: Any) -> Decoder:
-    decode_item = _decoder(kind)
+def _list_decoder(kinds: tuple[Any, ...]) -> Decoder:
+    """Return the decoder of a tuple: of any length if the second type is an ellipsis, otherwise of these types."""
+    decoders = [_decoder(kind) for kind in kinds if kind is not ...]
+    is_any_length = kinds[-1] is ...
 
     def decode(value: Any, place: str) -> tuple[Any, ...]:
-        return tuple(decode_item(item, f"{place}.{index}") for index, item in enumerate(_list(value, place)))
-
-    return decode
-
-
-def _row_decoder(kinds: tuple[Any, ...]) -> Decoder:
-    decoders = [_decoder(kind) for kind in kinds]
-
-    def decode(value: Any, place: str) -> tuple[Any, ...]:
-        items = _list(value, place)
-        if len(items) != len(decoders):
-            raise ValueError(f"{place}: {len(items)} values instead of {len(decoders)}")
+        items = _checked(value, place, list, "a list")
+        if not is_any_length and len(items) != len(decoders):
+            raise ValueError(f"{place.lstrip('.')}: {len(items)} values instead of {len(decoders)}")
+        each = decoders * len(items) if is_any_length else decoders
         return tuple(
-            decode_item(item, f"{place}.{index}")
-            for index, (decode_item, item) in enumerate(zip(decoders, items, strict=True))
+            decode_item(item, f"{place}.{at}") for at, (decode_item, item) in enumerate(zip(each, items, strict=True))
         )
 
     return decode
@@ -154,53 +124,34 @@ def _mapping_decoder(kind: Any) -> Decoder:
     decode_item = _decoder(kind)
 
     def decode(value: Any, place: str) -> dict[str, Any]:
-        return {name: decode_item(item, f"{place}.{name}") for name, item in _mapping(value, place).items()}
+        given = _checked(value, place, dict, "an object")
+        return {name: decode_item(item, f"{place}.{name}") for name, item in given.items()}
 
     return decode
 
 
-def _mapping(value: Any, place: str) -> dict[str, Any]:
-    if isinstance(value, dict):
+def _scalar(kind: Any, wanted: str, convert: Callable[[Any], Any] | None = None) -> Decoder:
+    """Return the decoder of a plain value; true and false are no numbers."""
+
+    def decode(value: Any, place: str) -> Any:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise _unfit(value, place, wanted)
+        try:
+            return value if convert is None else convert(value)
+        except (ValueError, OverflowError) as error:
+            raise _unfit(value, place, wanted) from error
+
+    return decode
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)  # Z: from Python 3.11
+
+
+def _checked(value: Any, place: str, kind: Any, wanted: str) -> Any:
+    if isinstance(value, kind):
         return value
-    raise _unfit(value, place, "an object")
-
-
-def _list(value: Any, place: str) -> list[Any]:
-    if isinstance(value, list):
-        return value
-    raise _unfit(value, place, "a list")
-
-
-def _text(value: Any, place: str) -> str:
-    if isinstance(value, str):
-        return value
-    raise _unfit(value, place, "a text")
-
-
-def _integer(value: Any, place: str) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise _unfit(value, place, "a whole number")
-
-
-def _number(value: Any, place: str) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    raise _unfit(value, place, "a number")
-
-
-def _boolean(value: Any, place: str) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise _unfit(value, place, "true or false")
-
-
-def _moment(value: Any, place: str) -> datetime:
-    try:
-        text = _text(value, place)
-        return datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)  # Z: from Python 3.11
-    except ValueError as error:
-        raise _unfit(value, place, "a time") from error
+    raise _unfit(value, place, wanted)
 
 
 def _unfit(value: Any, place: str, wanted: str) -> ValueError:
@@ -208,9 +159,9 @@ def _unfit(value: Any, place: str, wanted: str) -> ValueError:
 
 
 _SCALARS: dict[Any, Decoder] = {
-    str: _text,
-    int: _integer,
-    float: _number,
-    bool: _boolean,
-    datetime: _moment,
+    str: _scalar(str, "a text"),
+    int: _scalar(int, "a whole number"),
+    float: _scalar(int | float, "a number", float),
+    bool: _scalar(bool, "true or false"),
+    datetime: _scalar(str, "a time", _moment),
 }

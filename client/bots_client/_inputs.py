@@ -1,26 +1,35 @@
-"""Inputs of the client: tasks, outcomes, settings."""
+"""What a program gives: tasks, outcomes, settings and rewards, and checks that name a mistake before anything is sent.
+
+A bug in the calling program is a TypeError, raised at the first call. Invalid content, such as a reward that is
+not a number, is an InvalidRequestError.
+"""
 
 import math
+import reprlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, SupportsFloat, TypedDict
+from typing import TYPE_CHECKING, Any, SupportsFloat, TypedDict, TypeVar
 
-from bots_client._arguments import checked_list, checked_str, checked_strings, wrong_type
 from bots_client._errors import InvalidRequestError
-from bots_client._rewards import rewards_of
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack as Unpack  # noqa: PLC0414 - exported for the calls
+    from typing_extensions import Unpack as Unpack  # noqa: PLC0414 - exported for the client
 elif sys.version_info >= (3, 11):  # needed by `typing.get_type_hints`
     from typing import Unpack  # novm
 else:
     Unpack = dict
 
+T = TypeVar("T")
+
 ABORTED = (("status", "aborted"),)
 SHAPED = ["successes", "trials", "rewards"]
 ANY_OUTCOME = "{0}Outcome.counts(task, successes, trials){1} or {0}Outcome.rewards(task, rewards){1}"  # for errors
 MAX_REWARDS = 4096  # per outcome; the service's limit
+FAILURES = (TypeError, ValueError, OverflowError, RuntimeError)  # the last is torch's, of a tensor with several numbers
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,3 +322,144 @@ def plain(number: SupportsFloat, *, of: str = "") -> int | float:
     if not math.isfinite(value):
         raise InvalidRequestError(f"{where}{value} is not a finite number")
     return int(value) if value.is_integer() else value
+
+
+def reward_of(value: Any) -> float | None:
+    """Return a rollout's reward as a number; None if it has none, so that the rollout is left out.
+
+    Args:
+        value: any number, such as a tensor with one element on any device. None, NaN and infinite ones are no reward.
+
+    Raises:
+        ValueError: it is not a number.
+    """
+    if value is None:
+        return None
+    try:
+        number = float(value.item() if hasattr(value, "item") else value)
+    except FAILURES as error:
+        raise ValueError(f"{value!r:.80} is not a number") from error
+    return number if math.isfinite(number) else None
+
+
+def rewards_of(rewards: Any, name: str = "rewards") -> list[float | None]:
+    """Return the reward of each rollout, as `reward_of` does.
+
+    Args:
+        rewards: a list, an array or a tensor; a single number is that of one rollout.
+        name: what to call them in an error.
+
+    Raises:
+        TypeError: it is a str or a mapping.
+        ValueError: one is not a number.
+    """
+    values = rewards.tolist() if hasattr(rewards, "tolist") else rewards  # from an accelerator's memory at once
+    if isinstance(values, str | bytes | Mapping):
+        raise wrong_type(name, "a list of numbers", values)
+    try:
+        listed = list(values)
+    except TypeError:
+        listed = [values]
+    return [reward_of(value) for value in listed]
+
+
+def wrong_type(name: str, expected: str, value: object, *, write: str = "") -> TypeError:
+    """Return the error for an argument of the wrong type.
+
+    Args:
+        name: name of the parameter.
+        expected: the expected type, with an article.
+        value: the argument.
+        write: code to write instead.
+    """
+    got = "None" if value is None else f"the {type(value).__name__} {_short.repr(value)}"
+    return TypeError(f"{name}: expected {expected}, got {got}" + (f"; write {write}" if write else ""))
+
+
+def checked_str(value: str, name: str, *, write: str = "") -> str:
+    """Return the value.
+
+    Raises:
+        TypeError: it is not a str.
+    """
+    if not isinstance(value, str):
+        raise wrong_type(name, "a str", value, write=write)
+    return value
+
+
+def checked_number(value: Any, name: str) -> Any:
+    """Return the value; numbers of any library are accepted.
+
+    Raises:
+        TypeError: it is not a number, for example a str of digits.
+    """
+    if isinstance(value, str | bytes | bool) or not hasattr(value, "__float__"):
+        raise wrong_type(name, "a number", value)
+    return value
+
+
+def checked_list(values: Iterable[T], name: str, expected: str, *, write: str = "") -> list[T]:
+    """Return an iterable as a list.
+
+    Raises:
+        TypeError: it is not iterable, or is a single str, which would be split into its characters.
+    """
+    if isinstance(values, str | bytes):
+        raise wrong_type(name, expected, values, write=write or f"[{values!r}]")
+    try:
+        found = iter(values)
+    except TypeError:
+        raise wrong_type(name, expected, values, write=write) from None
+    return list(found)
+
+
+def checked_strings(values: Iterable[str], name: str) -> list[str]:
+    """Return an iterable of strings as a list.
+
+    Raises:
+        TypeError: it is a single str, or an item is not a str.
+    """
+    listed = checked_list(values, name, "a list of str")
+    for place, value in enumerate(listed):
+        checked_str(value, f"{name}[{place}]")
+    return listed
+
+
+def refuse_single_str(**lists: Iterable[str]) -> None:
+    """Check that no argument is a single str; the items are not checked.
+
+    Raises:
+        TypeError: an argument is a str.
+    """
+    for name, values in lists.items():
+        if isinstance(values, str):
+            raise wrong_type(name, "a list of str", values, write=f"[{values!r}]")
+
+
+def require_size(count: Any, want_effective: Any) -> None:
+    """Check that a selection says how many tasks it is for, in one of both ways.
+
+    Raises:
+        TypeError: neither count nor want_effective is given, or both.
+    """
+    if (count is None) == (want_effective is None):
+        given = "neither" if count is None else "both"
+        raise TypeError(f"select: pass either count or want_effective, got {given}")
+
+
+def checked_ids(ids: Iterable[str]) -> tuple[str, ...]:
+    """Return the ids of a trainer's tasks as a tuple.
+
+    Raises:
+        ValueError: there are none, an id is repeated, or an id is not a str.
+    """
+    checked: dict[str, None] = {}
+    for task in checked_list(ids, "ids", "a list of str"):
+        if not isinstance(task, str):
+            raise ValueError(f"ids contains {task!r}, which is not a str; pass [str(row_id) for row_id in ...]")
+        if task in checked:
+            raise ValueError(f"ids contains {task!r} twice; give each task its own id")
+        checked[task] = None
+    if not checked:
+        raise ValueError("ids is empty; pass the ids of all tasks that the trainer has")
+    return tuple(checked)

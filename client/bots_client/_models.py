@@ -1,6 +1,6 @@
-"""Responses about runs: selections, receipts, beliefs, journal and leases, as frozen dataclasses.
+"""What the service answers, as frozen dataclasses: runs, their course and summaries, datasets, keys.
 
-Unknown fields of a response are ignored. Fields with a default may be missing from it.
+Unknown fields of an answer are ignored. Fields with a default may be missing from it.
 """
 
 from collections.abc import Mapping
@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar
 
-from bots_client._history_models import Coverage, Mix
 from bots_client._tables import Table
+
+Mix = Mapping[str, float]
+Setting = bool | int | float | str | tuple[float, ...] | Mix | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +197,36 @@ class VerifierAlarm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """How a run's visits spread over its pool; a visit is a step that reported the task. None: not known yet.
+
+    available_tasks: that are not retired; distinct_tasks: different ones reported so far, retired ones included.
+    reached_share: of the available tasks, those that were reported at least once.
+    mean_visits, most_visits: of the reported tasks.
+    top_tenth_share: of all visits, those that the most visited tenth of the reported tasks took.
+    pass_steps: how many steps visit as many tasks as are available.
+    unmet_share: of the available tasks, those that so many last steps did not report.
+    visits_per_met_task: how often so many last steps reported each task that they reported, on average.
+    passes_done, pass_share: full passes over the pool, and the share of the present one; None without passes.
+    narrow: whether few tasks take most visits; reason: why, and what to do.
+    """
+
+    available_tasks: int = 0
+    distinct_tasks: int = 0
+    reached_share: float | None = None
+    mean_visits: float | None = None
+    most_visits: int | None = None
+    top_tenth_share: float | None = None
+    pass_steps: int | None = None
+    unmet_share: float | None = None
+    visits_per_met_task: float | None = None
+    passes_done: int | None = None
+    pass_share: float | None = None
+    narrow: bool = False
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One belief about one dataset, for one model in training.
 
@@ -306,3 +338,491 @@ class Leases(Table):
     _rows: ClassVar[str] = "leases"
     leased: int
     leases: tuple[Lease, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryStep:
+    """One closed step.
+
+    brier, log_loss: error of the predictions made before the step was folded; smaller is better.
+    new_tasks: those of the reported tasks that were never reported before; distinct_tasks: different tasks so far.
+    tokens, seconds: what its rollouts cost, as far as outcomes say it.
+    """
+
+    step: int
+    epoch: int = 0
+    seq: int = 0
+    reported: int = 0
+    effective: int = 0
+    effective_task_ratio: float | None = None
+    mean_pass_rate: float | None = None
+    rollouts: float = 0.0
+    capability: float | None = None
+    brier: float | None = None
+    log_loss: float | None = None
+    late: int = 0
+    new_tasks: int = 0
+    distinct_tasks: int = 0
+    tokens: float = 0.0
+    seconds: float = 0.0
+    time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """Consecutive closed steps, aggregated.
+
+    capability, distinct_tasks, time: after the last of them; success_rate, brier, log_loss: means over their rollouts.
+    """
+
+    first_step: int
+    last_step: int
+    reported: int = 0
+    effective: int = 0
+    effective_task_ratio: float | None = None
+    all_solved: int = 0
+    none_solved: int = 0
+    rollouts: float = 0.0
+    success_rate: float | None = None
+    capability: float | None = None
+    brier: float | None = None
+    log_loss: float | None = None
+    late: int = 0
+    expired: int = 0
+    new_tasks: int = 0
+    distinct_tasks: int = 0
+    time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve(Table):
+    """A run's history in a few points, oldest first, without steps undone by a rewind."""
+
+    _rows: ClassVar[str] = "points"
+    points: tuple[CurvePoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """The estimates for the whole pool after a step.
+
+    uniform_effective_task_ratio: estimate for uniform sampling, in [0, 1].
+    distribution: shares of the tasks by expected success probability, in equal bins from 0 to 1.
+    distinct_tasks, reached_share, top_tenth_share, unmet_share, visits_per_met_task, narrow: as in `Coverage`.
+    """
+
+    step: int
+    uniform_effective_task_ratio: float
+    distribution: tuple[float, ...] = ()
+    distinct_tasks: int = 0
+    reached_share: float | None = None
+    top_tenth_share: float | None = None
+    unmet_share: float | None = None
+    visits_per_met_task: float | None = None
+    narrow: bool = False
+    time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlooks(Table):
+    """The estimates for the whole pool over the course of training, oldest first."""
+
+    _rows: ClassVar[str] = "outlooks"
+    outlooks: tuple[Outlook, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationBin:
+    """Rollouts with a predicted success rate between `low` and `high`; the means are None if there are none."""
+
+    low: float
+    high: float
+    rollouts: float = 0.0
+    mean_prediction: float | None = None
+    success_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration(Table):
+    """Predicted success probabilities compared with observed rollouts. steps: how many steps had rollouts."""
+
+    _rows: ClassVar[str] = "bins"
+    steps: int
+    bins: tuple[CalibrationBin, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskVisit:
+    """What one report said of a task.
+
+    seq: of its journal entry; step: number of closed steps after it, None if it is not known yet.
+    successes, trials: of its rollouts; mean_reward: their quotient.
+    effective: whether the rollouts have a gradient; False for a part of a group.
+    group_size: number of rollouts of the group, of which these are a part; None for a whole group.
+    late: whether it came after its step had closed, so that it counts for less or for nothing; None like step.
+    hidden: undone by a rewind.
+    """
+
+    seq: int
+    step: int | None = None
+    successes: float
+    trials: float
+    mean_reward: float
+    effective: bool
+    group_size: float | None = None
+    late: bool | None = None
+    hidden: bool = False
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """One entry of a run's journal.
+
+    kind: report, settings, forget, rewind or fork.
+    step: number of closed steps after it; None if it is not known yet.
+    tasks, effective, rollouts, closed: of a report; effective: the tasks whose group has a gradient; closed: whether it
+        closed a step.
+    to_step: of a rewind.
+    changed: names and values of changed settings.
+    skipped: why it changed nothing, though it is in the journal; None for all others.
+    hidden: undone by a rewind.
+    """
+
+    seq: int
+    epoch: int
+    kind: str
+    time: datetime
+    step: int | None = None
+    tasks: int | None = None
+    effective: int | None = None
+    rollouts: float | None = None
+    closed: bool | None = None
+    to_step: int | None = None
+    changed: Mapping[str, Setting] | None = None
+    skipped: str | None = None
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """How much more a run found than uniform sampling finds with the same rollouts. None: not known.
+
+    source: "measured" by the run `baseline`, which samples uniformly, over the steps that both have closed; or
+        "estimated" from the run's own belief.
+    factor: effective tasks found, as a multiple of those of uniform sampling.
+    rollouts_saved: how many more rollouts uniform sampling needs for as many effective tasks.
+    rollouts_spent, steps: in the steps compared, and how many these are.
+    own_ratio, uniform_ratio: the effective task ratios over these steps, of the run and of uniform sampling; their
+        quotient is the factor.
+    uniform_effective_task_ratio: of uniform sampling, over the last 50 of them.
+    """
+
+    source: str
+    baseline: str | None = None
+    factor: float | None = None
+    rollouts_saved: float | None = None
+    rollouts_spent: float = 0.0
+    steps: int = 0
+    own_ratio: float | None = None
+    uniform_ratio: float | None = None
+    uniform_effective_task_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunVerdict:
+    """What to think of a run.
+
+    kind: healthy, starting, or what is wrong: reports_refused, verifier_suspect, stalled, narrow, miscalibrated,
+        aborting, pool_exhausted or learning_slowly.
+    reason: one sentence, with the numbers.
+    advice: what to do.
+    """
+
+    kind: str
+    reason: str = ""
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedReports:
+    """Reports of a run that the service refused as invalid: the run learned nothing from them.
+
+    count: how many; last_at: when the last one was; reason: of the last one.
+    """
+
+    count: int
+    last_at: datetime
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """How a run goes.
+
+    status: "new" (no step closed), "running", "stalled" (its next step is overdue) or "idle".
+    step: closed steps; a fork counts those of its parent too.
+    last_step_at: when the last step closed; None before the first.
+    reported, effective, rollouts: sums over all closed steps, without steps undone by a rewind.
+    effective_task_ratio: over the last 50 steps; None if they reported nothing.
+    trend: this ratio along all steps, the newest last.
+    gain: over uniform sampling; None for a run that samples uniformly.
+    leased: number of tasks in flight; None in an overview.
+    verdict: a judgement with advice; None if the run is not judged yet. In an overview it may be some seconds old.
+    attention: whether somebody should look at the run.
+    refused: reports that the service refused as invalid; None without any.
+    """
+
+    dataset: str
+    run: str
+    belief: str = ""
+    strategy: str = ""
+    created_at: datetime
+    status: str
+    step: int = 0
+    epoch: int = 0
+    seq: int = 0
+    last_step_at: datetime | None = None
+    reported: int = 0
+    effective: int = 0
+    rollouts: float = 0.0
+    effective_task_ratio: float | None = None
+    trend: tuple[float | None, ...] = ()
+    gain: Gain | None = None
+    leased: int | None = None
+    verdict: RunVerdict | None = None
+    attention: bool = False
+    refused: RefusedReports | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverviewTotals:
+    """Sums over all runs that the key reaches.
+
+    datasets, runs: how many there are.
+    attention: how many of the runs that are judged need attention; unjudged: how many are not judged yet.
+    new, running, stalled, idle: how many of the runs are.
+    reported, effective, rollouts: of all their closed steps.
+    """
+
+    datasets: int = 0
+    runs: int = 0
+    attention: int = 0
+    unjudged: int = 0
+    new: int = 0
+    running: int = 0
+    stalled: int = 0
+    idle: int = 0
+    reported: int = 0
+    effective: int = 0
+    rollouts: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview(Table):
+    """A page of runs, with the sums over all that the key reaches.
+
+    matching: how many runs were asked for, on all pages.
+    next_cursor: where the next page begins; None on the last page.
+    """
+
+    _rows: ClassVar[str] = "runs"
+    runs: tuple[RunSummary, ...]
+    matching: int = 0
+    totals: OverviewTotals = OverviewTotals()
+    next_cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagSums:
+    """One tag over the last steps. None: nothing was reported.
+
+    tasks: how many of the available tasks carry it; pool_share: of all available tasks.
+    reported: its tasks, each once a step; selected_share: of all reported tasks.
+    effective, effective_task_ratio: those with a gradient, and their share; rollouts: of its tasks.
+    mean_pass_rate: mean over its reported tasks of the share of successful rollouts; earlier_mean_pass_rate: the same
+        over as many steps before.
+    """
+
+    tag: str
+    tasks: int = 0
+    pool_share: float = 0.0
+    reported: int = 0
+    selected_share: float | None = None
+    effective: int = 0
+    effective_task_ratio: float | None = None
+    rollouts: float = 0.0
+    mean_pass_rate: float | None = None
+    earlier_mean_pass_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagComparison(Table):
+    """The tags with most tasks, over the steps from `first_step` to `last_step`; both 0 without a step."""
+
+    _rows: ClassVar[str] = "tags"
+    first_step: int = 0
+    last_step: int = 0
+    tags: tuple[TagSums, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """Predictions of a dataset that new runs see.
+
+    tasks: how many tasks they are about; mean: of the predicted pass rates.
+    parts: predictions are rounded to whole numbers of these parts of one.
+    """
+
+    name: str
+    tasks: int
+    mean: float
+    parts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """A pool of tasks under a name.
+
+    tasks: number of tasks without retired ones; retired: number of retired tasks.
+    offset_tags: tags that split profiles; a tracker learns an offset for each.
+    profiles: number of distinct combinations of reference pass rates and offset tags.
+    tags: number of tasks with each tag.
+    digest: hash of the tasks; equal pools have equal digests.
+    repeatable: whether tasks are handed out again without waiting.
+    predictions: those that new runs see.
+    """
+
+    name: str
+    tasks: int
+    description: str = ""
+    reference_models: tuple[str, ...] = ()
+    retired: int = 0
+    offset_tags: tuple[str, ...] = ()
+    profiles: int = 0
+    tags: Mapping[str, int] = field(default_factory=dict)
+    digest: str = ""
+    created_at: datetime | None = None
+    repeatable: bool = False
+    predictions: tuple[Predicted, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolChange:
+    """The result of appending, retiring or restoring tasks; tasks: number of tasks now, without retired ones."""
+
+    dataset: str
+    tasks: int
+    added: int = 0
+    retired: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subset:
+    """Some of a dataset's tasks.
+
+    subset: its name, for `select`; None if the dataset does not have some of the tasks, and nothing was kept.
+    tasks: how many of the tasks the dataset has, retired ones included; retired: how many of these are retired.
+    others: how many tasks the dataset has besides them.
+    missing: places of the tasks that the dataset does not have, in the order in which they were sent, from 0.
+    """
+
+    dataset: str
+    subset: str | None
+    tasks: int
+    retired: int = 0
+    others: int = 0
+    missing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A stored state of a run; recovery starts from it."""
+
+    seq: int
+    epoch: int
+    step: int
+    bytes: int = 0
+    checksum: str = ""
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedRun:
+    """An imported run. seq: last entry of its journal."""
+
+    dataset: str
+    run: str
+    seq: int
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrunedRun:
+    """Removed journal entries of one run. entries: how many; seq: the last one removed."""
+
+    dataset: str
+    run: str
+    entries: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruning:
+    """The removed journal entries of all runs; with dry_run, those that would be removed."""
+
+    dry_run: bool
+    runs: tuple[PrunedRun, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """An API key without its secret.
+
+    scopes: of read, select, report and admin; admin may do everything.
+    datasets: patterns of dataset names that it gives access to.
+    """
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    datasets: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewApiKey(ApiKey):
+    """A new API key.
+
+    key: the secret to send. The service returns it once and stores only its digest. None if that response was lost and
+        this one answers a retry: revoke the key and create another.
+    """
+
+    key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhoAmI:
+    """The caller.
+
+    guarded: whether the service has keys; without keys, anyone may do everything, and `name` is None.
+    scopes, datasets: as in `ApiKey`.
+    """
+
+    guarded: bool
+    scopes: tuple[str, ...]
+    datasets: tuple[str, ...]
+    name: str | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """The versions of the service and its parts; equal seeds give equal selections with equal versions of numpy."""
+
+    version: str
+    python: str = ""
+    numpy: str = ""
+    schema: str | int | None = None

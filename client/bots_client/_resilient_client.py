@@ -1,26 +1,21 @@
 """`ResilientClient`: select and report from a training job, which no outage blocks for long or stops."""
 
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from bots_client._arguments import refuse_single_str
-from bots_client._call import Call
-from bots_client._calls import step_calls
-from bots_client._client import Client
-from bots_client._errors import BUSY, BotsClientError, InvalidRequestError, RequestError
-from bots_client._inputs import Outcome, checked_outcomes
-from bots_client._models import Lease, Receipt, Selection
-from bots_client._resilience.health import Health
-from bots_client._resilience.local_state import ClientOptions, LocalRun, ProcessState
+from bots_client._client import Client, report_call, select_call
+from bots_client._errors import InvalidRequestError
+from bots_client._http import Deadline
+from bots_client._inputs import Outcome, checked_outcomes, refuse_single_str
+from bots_client._models import Receipt, Selection
+from bots_client._resilience.connection import Health
+from bots_client._resilience.local_run import ClientOptions, LocalRun, ProcessState
 from bots_client._resilience.registration import Registration
 from bots_client._resilience.spool import spool_folder
 from bots_client._resilience.uniform import TASKS_PER_GROUP
-from bots_client._retry import Deadline
 
-T = TypeVar("T")
 ClientT = TypeVar("ClientT", bound="ResilientClient")
 
 
@@ -74,30 +69,29 @@ class ResilientClient:
     ) -> None:
         if on_mistake not in ("raise", "warn"):
             raise ValueError(f'on_mistake must be "raise" or "warn", got {on_mistake!r}')
-        self._select_deadline_s = select_deadline_s
-        self._report_deadline_s = report_deadline_s
-        self._folder = spool_folder(spool)
         self._options = ClientOptions(
             url=url,
             api_key=api_key,
             headers=headers,
-            on_change=on_change,
-            spool_bytes=spool_bytes,
-            seed=seed,
-            probe_deadline_s=report_deadline_s,
             raises_mistakes=on_mistake == "raise",
+            select_deadline_s=select_deadline_s,
+            report_deadline_s=report_deadline_s,
+            spool=spool_folder(spool),
+            spool_bytes=spool_bytes,
+            on_change=on_change,
+            seed=seed,
         )
-        self._process = ProcessState(self._options, self._folder)
+        self._process = ProcessState(self._options)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(url={self.direct.url!r}, spool={str(self._folder)!r})"
+        return f"{type(self).__name__}(url={self.direct.url!r}, spool={str(self.spool)!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_process"}
+        return {"_options": self._options}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._process = ProcessState(self._options, self._folder)
+        self._options = state["_options"]
+        self._process = ProcessState(self._options)
 
     def __enter__(self: ClientT) -> ClientT:
         return self
@@ -113,12 +107,12 @@ class ResilientClient:
     @property
     def health(self) -> Health:
         """The health as seen by this process."""
-        return self._state.counters.health
+        return self._state.connection.counters.health
 
     @property
     def spool(self) -> Path:
         """The folder of waiting reports."""
-        return self._folder
+        return self._options.spool
 
     def flush(self, deadline_s: float = 10.0, *, runs: Iterable[tuple[str, str]] = ()) -> int:
         """Send the waiting reports; return how many still wait.
@@ -130,11 +124,11 @@ class ResilientClient:
         state = self._state
         for dataset, run in runs:
             state.run(dataset, run)
-        return state.flush(Deadline(deadline_s, time.monotonic))
+        return state.flush(Deadline(deadline_s))
 
     def close(self) -> None:
         """Send the waiting reports, within a report's deadline, then close the connections."""
-        self._state.close(Deadline(self._report_deadline_s, time.monotonic))
+        self._state.close(Deadline(self._options.report_deadline_s))
 
     def select(  # noqa: PLR0913 - two that matter, the others by keyword
         self,
@@ -170,9 +164,9 @@ class ResilientClient:
             RequestError: a mistake, such as an unknown dataset, or more tasks than the trainer has.
         """
         refuse_single_str(ids=ids, exclude=exclude, first=first)
-        local_run = self._state.run(dataset, run)
+        local_run = self._local(dataset, run)
         local_run.mistakes.raise_found()
-        call = step_calls.select(
+        call = select_call(
             dataset,
             count,
             run=run,
@@ -183,33 +177,20 @@ class ResilientClient:
             want_effective=want_effective,
             idempotency_key=idempotency_key,
         )
-        selection = self._selected(call, local_run, ids, subset)
+        counters = self._state.connection.counters
+        counters.add(selects=1)
+        with counters.timed("select_seconds"):
+            selection = local_run.select(call, ids, Deadline(self._options.select_deadline_s), subset=subset)
         if selection is None:
             local_run.mistakes.raise_found()
-        try:
-            local_run.check_count(count or 0, ids, exclude)
-        except InvalidRequestError as error:
-            self._mistake(error, dataset, run)
+        local_run.require_count(count or 0, ids, exclude)
+        local_run.mistakes.raise_found()
         if selection is not None:
             return selection
         wanted = TASKS_PER_GROUP * (want_effective or 0) if count is None else count
         if count is None and not local_run.repeatable:
             wanted = min(wanted, len(ids))
         return local_run.choose(wanted, ids, exclude, first)
-
-    def _selected(
-        self, call: Call[Selection], local_run: LocalRun, ids: Sequence[str], subset: str | None
-    ) -> Selection | None:
-        """Return the service's selection; None while it is away."""
-        state = self._state
-        state.counters.add(selects=1)
-        with state.counters.timed("select_seconds"):
-            try:
-                deadline = Deadline(self._select_deadline_s, time.monotonic)
-                return local_run.select(call, ids, deadline, subset=subset)
-            except BotsClientError as error:
-                state.connection.log(error)
-                return None
 
     def report(
         self,
@@ -237,14 +218,15 @@ class ResilientClient:
         Raises:
             RequestError: a mistake, such as a reward outside the run's range. Outcomes without one are reported.
         """
-        state = self._state
-        local_run = state.run(dataset, run)
+        local_run = self._local(dataset, run)
         outcomes = checked_outcomes(outcomes)
-        state.counters.add(reports=1)
+        counters = self._state.connection.counters
+        counters.add(reports=1)
         self._leave_out(sum(outcome.left_out for outcome in outcomes))
-        with state.counters.timed("report_seconds"):
+        receipt = None
+        with counters.timed("report_seconds"):
             try:
-                call = step_calls.report(
+                call = report_call(
                     dataset,
                     outcomes,
                     run=run,
@@ -253,11 +235,11 @@ class ResilientClient:
                     idempotency_key=idempotency_key,
                 )
             except InvalidRequestError as error:
-                state.counters.add(refused=1)
-                self._mistake(error, dataset, run)
-                return None
-            deadline = Deadline(self._report_deadline_s, time.monotonic)
-            receipt = local_run.report(call, closes=bool(close_step), deadline=deadline)
+                counters.add(refused=1)
+                local_run.mistakes.note(error)
+            else:
+                deadline = Deadline(self._options.report_deadline_s)
+                receipt = local_run.delivery.deliver(call, closes=bool(close_step), deadline=deadline)
         local_run.mistakes.raise_found()
         return receipt
 
@@ -288,22 +270,17 @@ class ResilientClient:
             ValueError: the dataset has none of these tasks.
             RequestError: a mistake, such as a key without the permission.
         """
-        local_run = self._state.run(dataset, run)
-        try:
-            return local_run.register(Registration(ids, reward_range))
-        except RequestError as error:
-            if error.type != BUSY:
-                self._mistake(error, dataset, run)
-        except BotsClientError as error:
-            self._state.connection.log(error)
-        return None
+        local_run = self._local(dataset, run)
+        subset = local_run.register(Registration(ids, reward_range))
+        local_run.mistakes.raise_found()
+        return subset
 
     def save_checkpoint(self, dataset: str, run: str = "default") -> dict[str, Any]:
         """Send the waiting reports, then return the run's position as JSON values, for the trainer's checkpoint.
 
         Takes at most as long as a report.
         """
-        return self._state.run(dataset, run).save(Deadline(self._report_deadline_s, time.monotonic))
+        return self._local(dataset, run).delivery.save(Deadline(self._options.report_deadline_s))
 
     def load_checkpoint(self, saved: Mapping[str, Any], dataset: str, run: str = "default") -> None:
         """Rewind a run to its position in the trainer's checkpoint; if the service is away, as soon as it is back.
@@ -315,86 +292,18 @@ class ResilientClient:
             dataset: name of the dataset.
             run: name of the run.
         """
-        self._state.run(dataset, run).load(saved, Deadline(self._report_deadline_s, time.monotonic))
-
-    def in_flight(self, dataset: str, run: str = "default") -> list[Lease]:
-        """Return a run's leases, newest first; an empty list if the service is away or fails.
-
-        A lease lists at most 1000 of its tasks.
-        """
-        return self._state.run(dataset, run).in_flight(self._report_deadline_s)
-
-    def uniform_effective_task_ratio(self, dataset: str, run: str = "default", *, spent_s: float = 0.0) -> float | None:
-        """Return the service's newest estimate of the effective task ratio of uniform sampling.
-
-        Training does not depend on it: it is requested once, and this never raises.
-
-        Args:
-            dataset: name of the dataset.
-            run: name of the run, whose belief is used.
-            spent_s: seconds of a report's deadline that are used up; it takes at most the rest.
-
-        Returns:
-            None if the service has no estimate yet, is away, or does not answer in time.
-        """
-        state = self._state
-        with state.counters.timed("report_seconds"):
-            return state.run(dataset, run).uniform_effective_task_ratio(self._report_deadline_s - spent_s)
-
-    def estimates(self, dataset: str, run: str = "default", *, spent_s: float = 0.0) -> Mapping[str, float]:
-        """Return what a run's belief estimates about the model, by name; see `Run.estimates`.
-
-        Training does not depend on it: it is requested once, and this never raises.
-
-        Args:
-            dataset: name of the dataset.
-            run: name of the run.
-            spent_s: seconds of a report's deadline that are used up; it takes at most the rest.
-
-        Returns:
-            nothing if the service knows nothing yet, is away, or does not answer in time.
-        """
-        state = self._state
-        with state.counters.timed("report_seconds"):
-            return state.run(dataset, run).estimates(self._report_deadline_s - spent_s)
-
-    def try_call(self, call: Call[T], dataset: str, run: str) -> T | None:
-        """Send a call about a run within a report's deadline; return None if the service is away or fails.
-
-        Raises:
-            RequestError: a mistake, such as an unknown dataset.
-        """
-        local_run = self._state.run(dataset, run)
-        answer = None
-        try:
-            answer = local_run.ask(call, self._report_deadline_s)
-        except BotsClientError as error:
-            self._state.connection.log(error)
-        local_run.mistakes.raise_found()
-        return answer
+        self._local(dataset, run).delivery.load(saved, Deadline(self._options.report_deadline_s))
 
     def _leave_out(self, rollouts: int) -> None:
         """Count rollouts that are no evidence."""
-        self._state.counters.add(left_out_rollouts=rollouts)
+        self._state.connection.counters.add(left_out_rollouts=rollouts)
 
-    def _check_rewards(self, outcome: Outcome, dataset: str, run: str) -> None:
-        """Raise InvalidRequestError if a reward is outside the run's range, as far as that is known here."""
-        if self._options.raises_mistakes:  # otherwise the service refuses it, and it stays on disk for inspection
-            self._state.run(dataset, run).check_rewards(outcome, self._report_deadline_s)
-
-    def _mistake(self, error: Exception, dataset: str, run: str, *, later: bool = False) -> None:
-        """Raise a mistake of the calling program, here or in the next selection; with on_mistake="warn", log it."""
-        mistakes = self._state.run(dataset, run).mistakes
-        mistakes.note(error)
-        if not later:
-            mistakes.raise_found()
-
-    def _raise_mistake(self, dataset: str, run: str) -> None:
-        """Raise the mistake that was found in the background since the last call, if there is one."""
-        self._state.run(dataset, run).mistakes.raise_found()
+    def _local(self, dataset: str, run: str) -> LocalRun:
+        """Return what this process knows of a run."""
+        return self._state.run(dataset, run)
 
     @property
     def _state(self) -> ProcessState:
         if self._process.process != os.getpid():  # forked: locks and sockets are the parent's
-            self._process = ProcessState(self._options, self._folder)
+            self._process = ProcessState(self._options)
         return self._process

@@ -3,23 +3,25 @@
 import logging
 import math
 import os
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, SupportsFloat
 
-from bots_client._arguments import checked_ids, checked_str, checked_strings, require_size, wrong_type
-from bots_client._calls import run_calls
+from bots_client._client import Client
 from bots_client._errors import InvalidRequestError, RequestError
-from bots_client._history_models import HistoryStep
-from bots_client._in_flight import InFlight
-from bots_client._inputs import Outcome, joined
-from bots_client._models import Receipt, Run, Selection
+from bots_client._inputs import Outcome, checked_ids, checked_str, checked_strings, joined, require_size, wrong_type
+from bots_client._models import HistoryStep, Lease, Receipt, Run, Selection
+from bots_client._resilience.local_run import LocalRun
 from bots_client._resilient_client import ResilientClient
 
 Share = Callable[[Callable[[], Any]], Any]
 ESTIMATE_EVERY = 10  # closed steps: what the service estimates changes slowly
 FORMAT = 2  # version of `Selector.state_dict`
+MAX_SELECTIONS = 1024  # in flight; the oldest is dropped beyond that, and its evidence counts for the current step
+MAX_LEASES = 1000  # of a run, and tasks per lease; the service's own maximum
 
 logger = logging.getLogger("bots_client")
 
@@ -200,7 +202,7 @@ class Selector:
         about = {"effective": effective, "tokens": tokens, "seconds": seconds, "group_size": group_size}
         try:
             outcome = _outcome(task, rewards, successes, about)
-            self.client._check_rewards(outcome, self.dataset, self.run)
+            self._local.check_rewards(outcome)
         except (InvalidRequestError, TypeError) as error:
             self._note(Outcome.aborted(task), selection)  # ends its lease
             self._mistake(error)
@@ -283,7 +285,8 @@ class Selector:
 
     def _close_step(self) -> Receipt | None:
         begun = time.monotonic()
-        run = self.client.try_call(run_calls.run(self.dataset, self.run), self.dataset, self.run)
+        run = self._local.ask(lambda bots: bots.run(self.dataset, self.run))
+        self._local.mistakes.raise_found()
         if run is None:
             if self.client.health.is_away:
                 self._closed = None
@@ -301,9 +304,13 @@ class Selector:
 
     def _last_of(self, run: Run) -> HistoryStep | None:
         """Return the run's last closed step; None if there is none, or the service is away."""
-        pages = run_calls.history(self.dataset, self.run, after_step=max(run.step - 1, 0), limit=1)
-        page = None if pages.next_call is None else self.client.try_call(pages.next_call, self.dataset, self.run)
-        return None if page is None else next(iter(pages.take(page)), None)
+
+        def last(bots: Client) -> HistoryStep | None:
+            return next(bots.history(self.dataset, self.run, after_step=max(run.step - 1, 0), limit=1), None)
+
+        step = self._local.ask(last)
+        self._local.mistakes.raise_found()
+        return step
 
     def state_dict(self, *, step: int | None = None, checkpoint: str | None = None) -> dict[str, Any]:
         """Return the run's position and the tasks in flight, as JSON values, for the trainer's checkpoint.
@@ -316,9 +323,7 @@ class Selector:
         if self.rank == 0:
             saved = self.client.save_checkpoint(self.dataset, self.run)
             flight, mine = self._in_flight, self._in_flight.tasks
-            leased = (
-                task for lease in self.client.in_flight(self.dataset, self.run) for task in flight.tasks_of(lease)
-            )
+            leased = (task for lease in self._leases() for task in flight.tasks_of(lease))
             in_flight = [task for task in dict.fromkeys(leased) if task in mine]
         about = {"format": FORMAT, "dataset": self.dataset, "run": self.run, "step": step, "checkpoint": checkpoint}
         return {**about, "saved": saved, "in_flight": in_flight}
@@ -353,11 +358,12 @@ class Selector:
                     f"the selector's state was saved with {name} {state[name]!r}, but the trainer resumes from"
                     f" {name} {now!r}: the run is not rewound. Load the state of the same checkpoint"
                 )
-                self.client._mistake(error, self.dataset, self.run)
+                self._local.mistakes.note(error)
+                self._local.mistakes.raise_found()
                 return
         if self.rank != 0 or state["saved"] is None:
             return
-        leases = self.client.in_flight(self.dataset, self.run)  # the rewind clears them
+        leases = self._leases()  # the rewind clears them
         self._still_there(state["in_flight"])
         first = dict.fromkeys([*state["in_flight"], *(task for lease in leases for task in lease.first)])
         self._process = InFlight(first=[task for task in first if task in self._known_ids])
@@ -408,9 +414,20 @@ class Selector:
         if at is not None and at <= step < at + ESTIMATE_EVERY:
             return
         self._estimated_at = step
-        about, bots = (self.dataset, self.run), self.client
-        self._uniform = bots.uniform_effective_task_ratio(*about, spent_s=time.monotonic() - begun)
-        self._ability = bots.estimates(*about, spent_s=time.monotonic() - begun).get("ability")
+        name, local = (self.dataset, self.run), self._local
+        found = local.ask_once(lambda bots: bots.outlooks(*name, points=1), spent_s=time.monotonic() - begun)
+        newest = found.outlooks[-1] if found is not None and found.outlooks else None
+        self._uniform = None if newest is None else newest.uniform_effective_task_ratio
+        run = local.ask_once(lambda bots: bots.run(*name), spent_s=time.monotonic() - begun)
+        self._ability = None if run is None else run.estimates.get("ability")
+
+    def _leases(self) -> list[Lease]:
+        """Return the run's leases, newest first, with up to 1000 tasks each; none if the service is away or fails."""
+
+        def ask(bots: Client) -> list[Lease]:
+            return list(bots.leases(self.dataset, self.run, limit=MAX_LEASES, ids=MAX_LEASES).leases)
+
+        return (self._local.ask(ask, mistakes=False) or [])[::-1]
 
     def _still_there(self, tasks: Iterable[str]) -> set[str]:
         """Return those tasks of a checkpoint that the trainer still has; rank 0 logs the others once."""
@@ -428,7 +445,7 @@ class Selector:
         return kept
 
     @property
-    def _in_flight(self) -> InFlight:
+    def _in_flight(self) -> "InFlight":
         if self._process.process != os.getpid():
             self._process = self._process.after_fork()
         return self._process
@@ -447,10 +464,15 @@ class Selector:
     def _raise_found(self) -> None:
         """Raise a mistake that was found in the background."""
         if not self._raises_in_next:
-            self.client._raise_mistake(self.dataset, self.run)
+            self._local.mistakes.raise_found()
 
     def _mistake(self, error: Exception) -> None:
-        self.client._mistake(error, self.dataset, self.run, later=self._raises_in_next)
+        self._local.mistakes.note(error)
+        self._raise_found()
+
+    @property
+    def _local(self) -> LocalRun:
+        return self.client._local(self.dataset, self.run)
 
     def _note(self, outcome: Outcome, selection: Selection | str | None) -> None:
         if outcome.task not in self._known_ids:
@@ -458,6 +480,107 @@ class Selector:
             return
         self._in_flight.add_outcome(outcome, selection.selection_id if isinstance(selection, Selection) else selection)
         self._raise_found()
+
+
+class InFlight:
+    """One process's selections in flight and unreported outcomes. Safe to share between threads."""
+
+    def __init__(self, selected: Mapping[str, set[str]] | None = None, *, first: Iterable[str] = ()) -> None:
+        self.process = os.getpid()
+        self._lock = threading.Lock()
+        self._selected: OrderedDict[str, set[str]] = OrderedDict(selected or {})
+        self._observed: defaultdict[str, list[Outcome]] = defaultdict(list)
+        self._parts: dict[tuple[str, str], float] = {}  # rollouts of groups in parts, by selection and task
+        self._first = list(first)
+
+    @property
+    def tasks(self) -> set[str]:
+        """The tasks of all selections in flight."""
+        with self._lock:
+            return set().union(*self._selected.values())
+
+    def tasks_of(self, lease: Lease) -> list[str]:
+        """Return the tasks of a lease; if it doesn't name all, add those of its selection that are in flight here."""
+        if lease.tasks == len(lease.first):
+            return list(lease.first)
+        with self._lock:
+            own = (sorted(tasks) for tasks in self._selected.values() if not tasks.isdisjoint(lease.first))
+            return [*lease.first, *(task for tasks in own for task in tasks)]
+
+    def take_first(self, count: int) -> list[str]:
+        """Remove and return up to `count` of the tasks that go first."""
+        with self._lock:
+            taken, self._first = self._first[:count], self._first[count:]
+            return taken
+
+    def drop_first(self, tasks: Collection[str]) -> None:
+        """Remove tasks from those that go first."""
+        with self._lock:
+            self._first = [task for task in self._first if task not in tasks]
+
+    def after_fork(self) -> "InFlight":
+        """Return the state for a forked process: the parent reports the outcomes; its lock may stay locked."""
+        return InFlight(self._selected)
+
+    def begin(self, selection: Selection) -> None:
+        """Add a selection."""
+        if selection.is_local:
+            return
+        with self._lock:
+            self._selected[selection.selection_id] = set(selection.ids)
+            while len(self._selected) > MAX_SELECTIONS:
+                self._selected.popitem(last=False)
+
+    def give_back(self, selection: Selection) -> None:
+        """Remove a selection; its tasks go first next time."""
+        with self._lock:
+            self._selected.pop(selection.selection_id, None)
+            self._first[:0] = selection.ids
+
+    def add_outcome(self, outcome: Outcome, selection: str | None) -> None:
+        """Add an outcome; without a selection, to the oldest one in flight that has its task."""
+        with self._lock:
+            if selection is None:
+                selection = next((key for key, tasks in self._selected.items() if outcome.task in tasks), "")
+            self._observed[selection].append(outcome)
+
+    def take_aborted(self, task: str) -> list[tuple[str, list[Outcome]]]:
+        """Remove and return a task's aborted outcomes, grouped by selection; it is no longer in flight there."""
+        with self._lock:
+            taken = []
+            for selection, outcomes in self._observed.items():
+                aborted = [outcome for outcome in outcomes if outcome.task == task and outcome.is_aborted]
+                if aborted:
+                    taken.append((selection, aborted))
+                    outcomes[:] = [outcome for outcome in outcomes if outcome not in aborted]
+                    self._drop(selection, {task})
+            self._observed = defaultdict(list, {key: kept for key, kept in self._observed.items() if kept})
+            return taken
+
+    def _drop(self, selection: str, tasks: set[str]) -> None:
+        left = self._selected.get(selection, set())
+        left -= tasks
+        if not left:
+            self._selected.pop(selection, None)
+
+    def take_outcomes(self) -> list[tuple[str, list[Outcome]]]:
+        """Remove and return the outcomes, grouped by selection, oldest first.
+
+        Their tasks are no longer in flight, unless more rollouts of their groups are to come.
+        """
+        with self._lock:
+            observed, self._observed = self._observed, defaultdict(list)
+            for selection, outcomes in observed.items():
+                self._drop(selection, {outcome.task for outcome in outcomes if self._is_whole(selection, outcome)})
+            return list(observed.items())
+
+    def _is_whole(self, selection: str, outcome: Outcome) -> bool:
+        """Return whether no more rollouts of the outcome's group are to come."""
+        came = self._parts.pop((selection, outcome.task), 0.0) + outcome.rollouts
+        if outcome.group_size is None or came >= outcome.group_size:
+            return True
+        self._parts[selection, outcome.task] = came
+        return False
 
 
 def _outcome(

@@ -6,16 +6,7 @@ names and types if there are no rows. pandas and pyarrow are imported when they 
 
 import dataclasses
 import json
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Callable,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -53,7 +44,7 @@ class Table:
         return get_args(get_type_hints(type(self))[self._rows])[0], getattr(self, self._rows)
 
 
-class Listing(Iterator[T]):
+class Listing(Table, Iterator[T]):
     """The items of a list, read a page at a time; `to_pandas` and `to_arrow` read those that are left."""
 
     def __init__(self, kind: type[T], items: Generator[T, None, None]) -> None:
@@ -67,52 +58,8 @@ class Listing(Iterator[T]):
         """Read no further pages."""
         self._items.close()
 
-    def to_pandas(self) -> "pandas.DataFrame":
-        """Return the items that are left as a pandas DataFrame.
-
-        Raises:
-            ImportError: pandas is not installed.
-        """
-        return pandas_of(self._kind, list(self))
-
-    def to_arrow(self) -> "pyarrow.Table":
-        """Return the items that are left as an Arrow table.
-
-        Raises:
-            ImportError: pyarrow is not installed.
-        """
-        return arrow_of(self._kind, list(self))
-
-
-class AsyncListing(AsyncIterator[T]):
-    """The items of a list, read a page at a time with `async for`; `to_pandas` and `to_arrow` are awaited."""
-
-    def __init__(self, kind: type[T], items: AsyncGenerator[T, None]) -> None:
-        self._kind = kind
-        self._items = items
-
-    async def __anext__(self) -> T:
-        return await self._items.__anext__()
-
-    async def aclose(self) -> None:
-        """Read no further pages."""
-        await self._items.aclose()
-
-    async def to_pandas(self) -> "pandas.DataFrame":
-        """Return the items that are left as a pandas DataFrame.
-
-        Raises:
-            ImportError: pandas is not installed.
-        """
-        return pandas_of(self._kind, [item async for item in self])
-
-    async def to_arrow(self) -> "pyarrow.Table":
-        """Return the items that are left as an Arrow table.
-
-        Raises:
-            ImportError: pyarrow is not installed.
-        """
-        return arrow_of(self._kind, [item async for item in self])
+    def _kind_and_rows(self) -> tuple[type, Sequence[Any]]:
+        return self._kind, list(self)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -87,6 +87,7 @@ class DatasetBuilder:
         self.header = header
         self.size = 0
         self._ids = GrowingTaskIds()
+        self._checked = 0  # of how many ids it is known that they differ
         self._references: list[Floats] = []
         self._tags: dict[str, list[Tasks]] = {}
         # Three streams, so that the digest does not depend on where blocks end.
@@ -99,7 +100,7 @@ class DatasetBuilder:
             InvalidTasksError: a task is invalid, or an id is repeated; repeats may also be found only by `ids`.
         """
         check_block(block, models=len(self.header.reference_models), first=self.size)
-        _require_distinct(self._ids.add(block.ids), self._ids)
+        self._ids.add(block.ids)
         self._references.append(block.references)
         self._add_tags(block.tags)
         self._ids_hash.update(("\0".join(block.ids) + "\0").encode() if block.ids else b"")
@@ -108,6 +109,9 @@ class DatasetBuilder:
         self._references_hash.update(np.ascontiguousarray(rates, "<f8").tobytes())
         self._tags_hash.update("".join("\1".join(tags) + "\0" for tags in block.tags).encode())
         self.size += len(block)
+        if self.size >= 2 * self._checked:  # so all checks together sort no more than twice as much as the last one
+            self.ids()
+            self._checked = self.size
 
     def _add_tags(self, tags_of_tasks: list[tuple[str, ...]]) -> None:
         carriers: dict[str, list[int]] = {}
@@ -124,7 +128,9 @@ class DatasetBuilder:
             InvalidTasksError: two tasks have the same id.
         """
         ids = self._ids.packed()
-        _require_distinct(ids.first_repeat(), ids)
+        if repeat := ids.first_repeat():
+            flaw = Flaw(("tasks", repeat[1], "id"), f"{ids[repeat[1]]!r} is the id of task {repeat[0]} already")
+            raise InvalidTasksError("task ids must differ", (flaw,))
         return ids
 
     def digest(self) -> str:
@@ -172,12 +178,6 @@ class DatasetBuilder:
             predictions=() if earlier is None else earlier.predictions,
         )
         return facts, ids, pool
-
-
-def _require_distinct(repeat: tuple[int, int] | None, ids: GrowingTaskIds | TaskIds) -> None:
-    if repeat is not None:
-        flaw = Flaw(("tasks", repeat[1], "id"), f"{ids[repeat[1]]!r} is the id of task {repeat[0]} already")
-        raise InvalidTasksError("task ids must differ", (flaw,))
 
 
 def weakest_first(references: Floats) -> tuple[int, ...]:

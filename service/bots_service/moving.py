@@ -25,7 +25,8 @@ from bots_service.errors import (
     UnknownRunError,
 )
 from bots_service.records import DatasetFacts, DatasetRow, RunRow
-from bots_service.runs import NOTHING_YET, Runs
+from bots_service.runs import Runs
+from bots_service.storage.live import BEGIN
 from bots_service.storage.sql.transfer import Moved, SavedEntry
 
 PAGE = 1000  # entries stored at a time
@@ -307,7 +308,7 @@ class MoveRuns:
         if moved.replaced is not None:
             self.runs.invalidate(moved.replaced.dataset_id, name)
             await self.runs.live.delete(moved.replaced)
-        await self.runs.live.moved(moved.run, NOTHING_YET)
+        await self.runs.live.moved(moved.run, BEGIN)
         return moved
 
 

@@ -176,7 +176,7 @@ class Replay:
             await self.save(run, state, wanted=False)
             rows = await self.snapshots.after(run, 0, SNAPSHOTS_READ)
             await self.snapshots.drop(run, superfluous(rows))
-        except BotsError as error:  # a snapshot only shortens replays: a later one will do
+        except Exception as error:  # a snapshot only shortens replays: a later one will do
             log.warning("snapshot_not_saved", run=run.name, seq=state.seq, reason=str(error))
 
     async def save(

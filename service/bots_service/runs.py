@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import structlog
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from bots_service.access import ANYBODY, Caller
 from bots_service.background import repeating
@@ -68,7 +69,7 @@ from bots_service.records import (
 )
 from bots_service.replay import Replay, is_start, largest_task
 from bots_service.selections import drawn, named_tasks
-from bots_service.storage.live import KeptState, Live, Look, Previous, version_of
+from bots_service.storage.live import BEGIN, KeptState, Live, Look, Previous, version_of
 from bots_service.storage.sql.journal import FoldedEntry, append, entries_between, locked_head, receipt_under
 from bots_service.storage.sql.stores import SqlStores
 
@@ -86,7 +87,6 @@ ATTEMPTS = 10  # at a change; each fails only if another replica changed the run
 # process alone. Clients give up after 10 s by default, some after 5 s.
 PATIENCE_S, LEAST_ATTEMPTS = 2.0, 3
 PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.03  # longer each time, so that replicas that collide draw apart
-NOTHING_YET = (0, 0)  # told first of a run that begins: otherwise it would seem to have lost its leases
 FOLLOW_EVERY_S = 1.0
 BATCH = 500  # rows looked through at once where most may belong to others
 LONGEST_REASON = 300  # characters of why a report was refused; a longer one is cut
@@ -246,7 +246,7 @@ class RunDescription:
             coverage=coverage(state, run.dataset.pool),
             advice=advice(state, run.dataset.pool),
             mix=mix_shares(state.settings.mix, state.mix),
-            alarms=state.guard.described(),
+            alarms=state.guard.alarms,
         )
 
 
@@ -365,27 +365,24 @@ class Runs:
         known = self.states.get(run.row) or await self.state_of(run)
         for _ in range(LEAST_ATTEMPTS):
             look = await self.live.look(run.row, version_of(known), key, lease_s=known.settings.lease_seconds)
-            if self.live.is_exact:
+            if self.live.is_exact or (look.head, look.dataset_version) == (
+                version_of(known),
+                run.dataset.row.version,
+            ):
                 break
-            if look.head == version_of(known) and look.dataset_version == run.dataset.row.version:
-                break
+            # The store knows other versions, or none: SQL decides.
             try:
-                run = await self.datasets.current(run)
-                state = await self.state_of(run)
+                known = await self.state_of(run)
+                run = await self.datasets.matching(run, known)
             except StorageUnavailableError:
                 look = replace(look, local=True, degraded=True)
                 break
             if look.local:
-                known = state
                 break
-            if look.head is not None and look.head > version_of(state):
+            if look.head is not None and look.head > version_of(known):
                 await self.live.delete(run.row)  # the database was restored to an earlier time
-            if look.dataset_version != run.dataset.row.version:
-                await self.live.dataset_changed(run.row.dataset_id, run.dataset.row.version)
-            known = state
-            if look.head == version_of(state):
-                break
-            await self.live.moved(run.row, version_of(state))
+            await self.live.dataset_changed(run.row.dataset_id, run.dataset.row.version)
+            await self.live.moved(run.row, version_of(known))
         else:
             look = replace(look, local=True, degraded=True)
         return await self.datasets.matching(run, known), known, look
@@ -550,11 +547,11 @@ class Runs:
         else:
             raise BusyError(f"run {run.row.name!r} is changed by others all the time; try again")
         self.states.keep(run.row, state)
-        degraded = False
+        degraded = not self.live.is_exact and not self.live.is_shared
         if folded:
+            if folded[0].entry.seq == 1:
+                await self.live.moved(run.row, BEGIN)
             done = [_done(one.entry.body, state) for one in folded]
-            if before.seq == 0:
-                await self.live.moved(run.row, NOTHING_YET)
             kept = KeptState(state, now) if before.seq // KEEP_EVERY != state.seq // KEEP_EVERY else None
             degraded = not await self.live.moved(run.row, version_of(state), done=united(*done), kept=kept)
             if state.epoch != before.epoch:
@@ -599,6 +596,8 @@ class Runs:
                         state, one = _folded(run, state, change, head, pool)
                         folded.append(one)
                     outcomes.append((folded[-1].receipt, False) if first is None else (first, True))
+                except SQLAlchemyError:  # concerns the whole transaction
+                    raise
                 except Exception as error:
                     outcomes.append(error)
         append(connection, row.id, folded, now)
@@ -855,7 +854,7 @@ class Runs:
         if before is not None and before.uid != row.uid:  # replicas must not continue with the run that was replaced
             await self.live.delete(before)
         if begun.start is not None:
-            await self.live.moved(row, NOTHING_YET)
+            await self.live.moved(row, BEGIN)
         return row, put
 
     async def describe(self, dataset: str, run: str) -> RunDescription:

@@ -64,10 +64,8 @@ class Services:
         self.access = Access(store.keys, None if admin_key is None else digest_of(admin_key))
         self.prune = Prune(store, keep_journal_days)
         self.look_at_run = LookAtRun(self.runs, metrics.runs, self.judging)
-        health: dict[str, Health] = {**store.health}
-        if live.is_shared:
-            health["redis"] = live
-        self.readiness = Readiness(health)
+        health: dict[str, Health] = {"sql": store.health, "sql_writes": store.write_health}
+        self.readiness = Readiness(health | ({"redis": live} if live.is_shared else {}))
 
     @asynccontextmanager
     async def in_background(self) -> AsyncIterator[None]:

@@ -12,7 +12,7 @@ from bots_service.core.belief.kinds import KINDS
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 from bots_service.keys import Scope
 from tests.api.conftest import serving
-from tests.api.pools import RUN, make_dataset, report, require_problem, select, solved, standing
+from tests.api.pools import RUN, make_dataset, report, require_problem, solved, standing
 
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -48,40 +48,19 @@ def outcome(**fields: Any) -> dict[str, Any]:
     ("body", "name"),
     [
         (outcome(successes=-1, trials=2), "invalid-outcomes"),
-        (outcome(successes=3, trials=2), "invalid-outcomes"),
-        (outcome(successes=0, trials=0), "invalid-outcomes"),
-        (outcome(successes=1, trials=-1), "invalid-outcomes"),
         (outcome(successes=1, trials=1e300), "invalid-outcomes"),
         (outcome(successes=1), "invalid-outcomes"),
-        (outcome(trials=1), "invalid-outcomes"),
-        (outcome(), "invalid-outcomes"),
-        (outcome(rewards=[]), "invalid-outcomes"),
         (outcome(rewards=[0, 1.5]), "invalid-outcomes"),
-        (outcome(rewards=[1], successes=1, trials=2), "invalid-outcomes"),
-        (outcome(rewards=[1], successes=1), "invalid-outcomes"),
-        (outcome(effective=True), "invalid-outcomes"),
         (outcome(status="aborted", rewards=[1]), "invalid-outcomes"),
-        (outcome(status="aborted", effective=False), "invalid-outcomes"),
-        (outcome(successes=1, trials=2, effective=1), "invalid-request"),
-        (outcome(successes=1, trials=2, effective="true"), "invalid-request"),
         (outcome(status="lost"), "invalid-request"),
-        (outcome(successes=True, trials=2), "invalid-request"),
-        (outcome(rewards=[True]), "invalid-request"),
+        (outcome(successes=1, trials=2, tokens=-1), "invalid-request"),
         (outcome(successes="1", trials=2), "invalid-request"),
-        (outcome(rewards=["1"]), "invalid-request"),
         (outcome(rewards=[1, None], group_size=1), "invalid-outcomes"),
-        (outcome(rewards=[1], group_size=0), "invalid-request"),
-        (outcome(rewards=[0.5] * 4097), "invalid-request"),
         (outcome(successes=1, trials=2, wins=1), "invalid-request"),
         ({"outcomes": [{"task": "nobody", "successes": 1, "trials": 1}]}, "invalid-outcomes"),
-        ({"outcomes": [{"task": "", "successes": 1, "trials": 1}]}, "invalid-request"),
         ({"outcomes": [{"task": "x" * 10_000, "successes": 1, "trials": 1}]}, "invalid-request"),
-        ({"outcomes": [{"successes": 1, "trials": 1}]}, "invalid-request"),
         ({"outcomes": [solved(1)] * 65_537}, "invalid-request"),
-        ({"outcomes": {}}, "invalid-request"),
-        ({}, "invalid-request"),
         ({"outcomes": [], "selection_id": "0-0-0-0-abcdef"}, "invalid-selection"),
-        ({"outcomes": [], "close_step": "yes"}, "invalid-request"),
         ({"outcomes": [], "run": "../x"}, "invalid-request"),
     ],
 )
@@ -93,39 +72,28 @@ async def test_impossible_evidence_is_refused_and_changes_nothing(busy, body, na
     assert await standing(busy) == before
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "nan", "1e400", "-1e400", "0x1", "01", "1."])
-@pytest.mark.parametrize("field", ['"successes": %s, "trials": 8', '"successes": 1, "trials": %s', '"rewards": [%s]'])
-async def test_numbers_that_json_has_not_are_refused(busy, number, field):
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "nan", "1e400", "-1e400", "0x1", "01", "1."])
+async def test_numbers_that_json_has_not_are_refused(busy, number):
     before = await standing(busy)
-    body = '{"dataset": "guru", "outcomes": [{"task": "task-1", %s}]}' % (field % number)
-    answer = await busy.post("/report", content=body, headers=JSON)
-    if "400" in number:
-        require_problem(answer, 422, "invalid-request")
-    else:
-        require_problem(answer, 400, "malformed-body")
+    for field in ('"successes": %s, "trials": 8', '"successes": 1, "trials": %s', '"rewards": [%s]'):
+        body = '{"dataset": "guru", "outcomes": [{"task": "task-1", %s}]}' % (field % number)
+        answer = await busy.post("/report", content=body, headers=JSON)
+        status, kind = (422, "invalid-request") if "400" in number else (400, "malformed-body")
+        require_problem(answer, status, kind)
     assert await standing(busy) == before
 
 
 @pytest.mark.parametrize(
     ("body", "name"),
     [
-        ({"count": 0}, "invalid-request"),
         ({"count": -1}, "invalid-request"),
-        ({"count": True}, "invalid-request"),
-        ({"count": 1.0}, "invalid-request"),
         ({"count": 10**9}, "invalid-request"),
-        ({"count": 10**30}, "invalid-request"),
-        ({"count": "3"}, "invalid-request"),
         ({}, "invalid-selection"),
         ({"count": 2, "want_effective": 2}, "invalid-selection"),
         ({"want_effective": 0}, "invalid-request"),
         ({"count": 21}, "pool-too-small"),
         ({"count": 1, "tags": ["nobody"]}, "invalid-selection"),
-        ({"count": 1, "exclude": ["nobody"]}, "invalid-selection"),
-        ({"count": 1, "exclude": "task-1"}, "invalid-request"),
         ({"count": 1, "tags": ["x"] * 65}, "invalid-request"),
-        ({"count": 1, "tags": [""]}, "invalid-request"),
-        ({"count": 1, "dataset": ""}, "invalid-request"),
         ({"count": 1, "colour": "red"}, "invalid-request"),
         ({"count": 20, "exclude": ["task-1"]}, "pool-too-small"),
     ],
@@ -136,79 +104,51 @@ async def test_impossible_selections_are_refused_and_lease_nothing(busy, body, n
     assert await standing(busy) == before
 
 
-async def test_a_flaw_in_one_of_many_outcomes_is_named_by_its_place(busy):
-    outcomes = [*map(solved, range(7)), {"task": "task-7", "successes": "many", "trials": 8}]
-    problem = require_problem(
-        await busy.post("/report", json={"dataset": "guru", "outcomes": outcomes}), 422, "invalid-request"
-    )
-    assert problem["errors"][0]["loc"] == ["body", "outcomes", 7, "successes"]
-    outcomes[7] = {"task": "task-7", "successes": 1, "trials": 8, "wins": 1}
-    problem = require_problem(
-        await busy.post("/report", json={"dataset": "guru", "outcomes": outcomes}), 422, "invalid-request"
-    )
-    assert problem["errors"][0]["loc"] == ["body", "outcomes", 7, "wins"]
+@pytest.mark.parametrize("field", ["successes", "wins"])
+async def test_a_flaw_in_one_of_many_outcomes_is_named_by_its_place(busy, field):
+    outcomes = [*map(solved, range(7)), {"task": "task-7", "successes": 1, "trials": 8} | {field: "many"}]
+    answer = await busy.post("/report", json={"dataset": "guru", "outcomes": outcomes})
+    problem = require_problem(answer, 422, "invalid-request")
+    assert problem["errors"][0]["loc"] == ["body", "outcomes", 7, field]
+
+
+BROKEN = (b"", b"{", b"[1,", b"\xff\xfe{}", b"{} {}", b"nothing", b'{"dataset": "\xff"}', b'{"a": ' + b"[" * 100_000)
 
 
 @pytest.mark.parametrize(
-    "method_path",
+    ("method", "path"),
     [
-        "POST /select",
-        "POST /report",
-        "PUT /datasets/x",
-        f"PATCH {RUN}",
-        f"POST {RUN}/rewind",
-        f"PUT {RUN}",
-        "POST /datasets/guru/tasks",
-        "DELETE /datasets/guru/tasks",
+        ("POST", "/select"),
+        ("POST", "/report"),
+        ("PUT", "/datasets/x"),
+        ("PATCH", RUN),
+        ("DELETE", "/datasets/guru/tasks"),
     ],
 )
-async def test_bodies_that_are_not_whole_json_of_the_right_type_are_refused(busy, method_path):
-    method, path = method_path.split()
+async def test_bodies_that_are_not_whole_json_of_the_right_type_are_refused(busy, method, path):
     before = await standing(busy)
-    for broken in (
-        b"",
-        b"{",
-        b'{"dataset": "guru',
-        b"[1,",
-        b"\xff\xfe{}",
-        b"{} {}",
-        b"nothing",
-        b'{"dataset": "\xff"}',
-        b'{"a": ' + b"[" * 100_000,
-    ):
+    for broken in BROKEN:
         answer = await busy.request(method, path, content=broken, headers=JSON)
         assert answer.status_code in (400, 422), (broken[:20], answer.text)
-        require_problem(
-            answer, answer.status_code, "malformed-body" if answer.status_code == 400 else "invalid-request"
-        )
+        kind = "malformed-body" if answer.status_code == 400 else "invalid-request"
+        require_problem(answer, answer.status_code, kind)
     for shape in (b"[]", b"null", b"3", b'"text"'):
         require_problem(await busy.request(method, path, content=shape, headers=JSON), 422, "invalid-request")
-    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/xml", ""):
-        answer = await busy.request(method, path, content=b"{}", headers={"Content-Type": kind})
+    for headers in ({"Content-Type": "text/plain"}, {"Content-Type": ""}, {**JSON, "Content-Encoding": "gzip"}):
+        answer = await busy.request(method, path, content=b"{}", headers=headers)
         require_problem(answer, 415, "unsupported-media-type")
-    answer = await busy.request(method, path, content=b"{}", headers={**JSON, "Content-Encoding": "gzip"})
-    require_problem(answer, 415, "unsupported-media-type")
     assert await standing(busy) == before
 
 
 @pytest.mark.parametrize(
     ("task", "name"),
     [
-        ({"id": ""}, "invalid-tasks"),
         ({"id": "x" * 10_000}, "invalid-tasks"),
         ({"id": "a\u0000b"}, "invalid-tasks"),
         ({"id": "task-0"}, "invalid-tasks"),
         ({"id": "a", "reference_pass_rates": [0.5]}, "invalid-tasks"),
         ({"id": "a", "reference_pass_rates": [0.5, 1.5]}, "invalid-tasks"),
-        ({"id": "a", "reference_pass_rates": [-0.5, 1]}, "invalid-tasks"),
-        ({"id": "a", "reference_pass_rates": [True, 1]}, "invalid-request"),
-        ({"id": "a", "reference_pass_rates": ["0.5", 1]}, "invalid-request"),
         ({"id": "a", "tags": ["x" * 65]}, "invalid-tasks"),
-        ({"id": "a", "tags": [""]}, "invalid-tasks"),
-        ({"id": "a", "tags": [str(tag) for tag in range(33)]}, "invalid-tasks"),
-        ({"id": "a", "tags": "math"}, "invalid-request"),
-        ({"id": 3}, "invalid-request"),
-        ({"tags": []}, "invalid-request"),
         ({"id": "a", "level": 3}, "invalid-request"),
     ],
 )
@@ -228,22 +168,16 @@ async def test_impossible_tasks_are_refused_in_json_and_ndjson_alike(http, task,
     "path",
     [
         "/datasets?limit=0",
-        "/datasets?limit=1001",
-        "/datasets?limit=many",
         "/datasets?cursor=broken",
-        "/datasets?cursor=e30",
-        "/datasets?cursor=%F0%9F%98%80",
-        "/datasets?cursor=bnVsbA",
         "/datasets/.hidden",
-        "/datasets/a%20b",
         f"/datasets/{'x' * 129}",
         f"{RUN}/tasks?sort=colour",
+        f"{RUN}/tasks?segment=lost",
+        f"{RUN}/tasks?format=xlsx",
+        f"{RUN}/leases?limit=1001",
+        f"{RUN}/journal?limit=201",
         f"{RUN}/tasks?tag=nobody",
-        f"{RUN}/tasks?ids=nobody",
-        f"{RUN}/tasks?limit=-1",
-        f"{RUN}/tasks?cursor=e30",
         f"{RUN}/tasks?{'&'.join(['ids=task-1'] * 1001)}",
-        f"{RUN}/history?after_step=-1",
         f"{RUN}/history?after_step=99999999999999999999999",
         f"{RUN}/snapshots?cursor=eyJuYW1lIjoiYSJ9",
     ],
@@ -252,17 +186,6 @@ async def test_impossible_questions_are_refused(busy, path):
     answer = await busy.get(path)
     require_problem(answer, 422, answer.json()["type"].rpartition(":")[2])
     assert answer.json()["errors"]
-
-
-@pytest.mark.parametrize("key", ["", "x" * 129, "caf\xe9", "tab\there"])
-async def test_impossible_idempotency_keys_are_refused(busy, key):
-    before = await standing(busy)
-    headers = [(b"Idempotency-Key", key.encode("latin-1"))]
-    for path in ("/select", "/report"):
-        answer = await busy.post(path, json={"dataset": "guru", "count": 1}, headers=headers)
-        problem = require_problem(answer, 422, "invalid-request")
-        assert problem["errors"][0]["loc"] == ["header", "Idempotency-Key"]
-    assert await standing(busy) == before
 
 
 async def test_bodies_beyond_their_limit_are_refused_by_header_and_by_count(tmp_path):
@@ -327,14 +250,3 @@ async def test_a_misspelled_choice_is_answered_with_all_choices_and_the_nearest(
     wrong = literal_eval(said.split(" is not one of ")[0])
     nearest = {"pas": "pass", "papers": "paper", "trackers": "tracker", "abort": "aborted", "reports": "report"}
     assert meant == f"did you mean {nearest[wrong]!r}?"
-
-
-async def test_a_cursor_of_another_order_is_refused(busy):
-    page = (await busy.get(f"{RUN}/tasks?sort=mean&limit=2")).json()
-    answer = await busy.get(f"{RUN}/tasks", params={"sort": "-mean", "limit": 2, "cursor": page["next_cursor"]})
-    assert require_problem(answer, 422, "invalid-request")["errors"][0]["loc"] == ["query", "cursor"]
-
-
-async def test_nothing_is_leased_by_a_refused_selection(busy):
-    await busy.post("/select", json={"dataset": "guru", "count": 21})
-    assert (await select(busy, 20))["reused"] == 0

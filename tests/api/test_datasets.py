@@ -1,5 +1,14 @@
+"""Datasets over HTTP: made, changed, listed, and moved with their runs to another service."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
 import pytest
 
+from bots_service.core.belief.kinds import KINDS
+from tests.api.conftest import serving
 from tests.api.pools import MODELS, RUN, make_dataset, report, require_problem, select, solved, tasks
 
 
@@ -27,18 +36,6 @@ async def test_the_same_content_again_is_200_and_other_content_is_409(http):
     assert (await http.get("/datasets/guru")).json() == described
 
 
-async def test_a_dataset_says_which_tags_tell_its_profiles_apart(http):
-    few = await make_dataset(http, 20, "few")
-    many = await make_dataset(http, 90, "many")
-    without_tags = [{**task, "tags": []} for task in tasks(90)]
-    by_rates = (await http.put("/datasets/plain", json={"reference_models": MODELS, "tasks": without_tags})).json()
-    assert (few["offset_tags"], many["offset_tags"], by_rates["offset_tags"]) == ([], ["math", "code"], [])
-    rates = [tuple(task.get("reference_pass_rates", [None])) for task in tasks(90)]
-    known = [(None,) if None in each else each for each in rates]
-    assert by_rates["profiles"] == len(set(known))
-    assert many["profiles"] == len(set(zip(known, (task["tags"][0] for task in tasks(90)), strict=True)))
-
-
 async def test_appended_tasks_are_selected_and_keep_the_others_beliefs(http):
     await make_dataset(http, 3)
     await report(http, solved(0), solved(1))
@@ -51,13 +48,6 @@ async def test_appended_tasks_are_selected_and_keep_the_others_beliefs(http):
     assert {task["id"] for task in chosen["tasks"]} == {f"task-{number}" for number in range(5)}
 
 
-async def test_appended_tasks_may_not_speak_of_other_reference_models(http):
-    await make_dataset(http, 3)
-    lines = b'{"reference_models": ["other", "strong"]}\n{"id": "new"}\n'
-    answer = await http.post("/datasets/guru/tasks", content=lines, headers={"Content-Type": "application/x-ndjson"})
-    assert require_problem(answer, 422, "invalid-tasks")["errors"][0]["loc"] == ["body", "reference_models"]
-
-
 async def test_retired_tasks_are_neither_selected_nor_listed(http):
     await make_dataset(http, 4)
     answer = await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-1", "task-2"]})
@@ -67,42 +57,6 @@ async def test_retired_tasks_are_neither_selected_nor_listed(http):
     assert {task["id"] for task in (await select(http, 2))["tasks"]} == {"task-0", "task-3"}
     listed = (await http.get(f"{RUN}/tasks")).json()["tasks"]
     assert [task["id"] for task in listed] == ["task-0", "task-3"]
-
-
-@pytest.mark.parametrize("body", [{}, {"ids": []}, {"ids": ["x"], "more": 1}, {"ids": "task-1"}])
-async def test_a_restoration_without_ids_is_refused(http, body):
-    await make_dataset(http, 4)
-    require_problem(await http.post("/datasets/guru/tasks/restore", json=body), 422, "invalid-request")
-
-
-async def test_a_deleted_dataset_is_gone_with_its_runs(http):
-    await make_dataset(http)
-    assert (await http.delete("/datasets/guru")).status_code == 204
-    require_problem(await http.get("/datasets/guru"), 404, "unknown-dataset")
-    require_problem(await http.get(RUN), 404, "unknown-dataset")
-    require_problem(await http.delete("/datasets/guru"), 404, "unknown-dataset")
-
-
-async def test_paging_walks_all_datasets_by_name(http):
-    names = [f"pool-{number}" for number in range(5)]
-    for name in reversed(names):
-        await make_dataset(http, 1, name)
-    seen, cursor = [], None
-    while True:
-        page = (await http.get("/datasets", params={"limit": 2, **({"cursor": cursor} if cursor else {})})).json()
-        assert len(page["datasets"]) <= 2
-        seen += [dataset["name"] for dataset in page["datasets"]]
-        cursor = page["next_cursor"]
-        if cursor is None:
-            break
-    assert seen == names
-
-
-async def test_query_and_body_may_not_contradict_each_other(http):
-    answer = await http.put(
-        "/datasets/guru?reference_model=a", json={"reference_models": ["b"], "tasks": [{"id": "x"}]}
-    )
-    assert require_problem(answer, 422, "invalid-tasks")["errors"][0]["loc"] == ["query", "reference_model"]
 
 
 async def test_a_dataset_may_be_repeatable(http):
@@ -118,3 +72,82 @@ async def test_a_dataset_may_be_repeatable(http):
         name = f"/datasets/lines{query}"
         sent = await http.put(name, content=lines, headers={"Content-Type": "application/x-ndjson"})
         assert sent.status_code == status, sent.text
+
+
+LINES = {"Content-Type": "application/x-ndjson"}
+
+
+@pytest.fixture
+async def other(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """Return a client of another empty service."""
+    async with serving(tmp_path / "other") as client:
+        yield client
+
+
+async def filled(http: httpx.AsyncClient, reports: int = 3, **settings: Any) -> None:
+    await make_dataset(http, **settings)
+    for number in range(reports):
+        await report(http, {"task": f"task-{number}", "successes": 3, "trials": 8})
+
+
+def problem(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["type"].rpartition(":")[2]
+
+
+@pytest.mark.parametrize("belief", sorted(KINDS))
+async def test_a_dataset_and_its_run_move_to_another_service(
+    http: httpx.AsyncClient, other: httpx.AsyncClient, belief: str
+):
+    await filled(http, belief=belief)
+    tasks = await http.get("/datasets/guru/tasks")
+    assert tasks.headers["content-type"] == "application/x-ndjson"
+    made = await other.put("/datasets/guru", content=tasks.content, headers=LINES)
+    assert made.json()["digest"] == (await http.get("/datasets/guru")).json()["digest"]
+    journal = await http.get(f"{RUN}/export")
+    assert journal.headers["content-type"] == "application/x-ndjson"
+    assert journal.headers["content-disposition"] == 'attachment; filename="guru.default.ndjson"'
+    assert len(journal.content.splitlines()) == 4
+    imported = await other.post(f"{RUN}/import", content=journal.content, headers=LINES)
+    assert (imported.status_code, imported.json()) == (201, {"dataset": "guru", "run": "default", "seq": 3, "epoch": 0})
+    for path in (f"{RUN}/history", f"{RUN}/tasks"):
+        assert (await other.get(path)).json() == (await http.get(path)).json()
+
+
+async def test_what_is_refused_is_refused_by_name(tmp_path: Path, other: httpx.AsyncClient):
+    async with serving(tmp_path / "small", max_upload_bytes=2000) as http:
+        await filled(http)
+        journal = (await http.get(f"{RUN}/export")).content
+
+        async def refused(content: bytes, service: httpx.AsyncClient, run: str = RUN) -> tuple[int, str]:
+            return problem(await service.post(f"{run}/import", content=content, headers=LINES))
+
+        assert await refused(journal, http) == (409, "run-has-history")
+        assert await refused(journal, other) == (404, "unknown-dataset")
+        assert await refused(journal * 9, http) == (413, "payload-too-large")
+        assert await refused(journal[:-9], http, "/datasets/guru/runs/new") == (422, "invalid-journal")
+        assert await refused(b"PK\3\4 is a zip", http) == (422, "invalid-journal")
+        assert problem(await http.post(f"{RUN}/import", json={})) == (415, "unsupported-media-type")
+        await make_dataset(other, 19)
+        assert await refused(journal, other) == (409, "dataset-exists")
+        for path in ("/datasets/none/tasks", "/datasets/none/runs/default/export"):
+            assert problem(await http.get(path)) == (404, "unknown-dataset")
+        assert problem(await http.get("/datasets/guru/runs/none/export")) == (404, "unknown-run")
+        assert [run["run"] for run in (await http.get("/datasets/guru/runs")).json()["runs"]] == ["default"]
+
+
+async def test_pruning_tells_what_went(tmp_path: Path):
+    async with serving(tmp_path / "pruned", snapshot_every=5) as http:
+        await filled(http, reports=12)
+        nothing = {"dry_run": False, "runs": []}
+        assert (await http.post("/prune", json={})).json() == nothing
+        assert (await http.post("/prune", json={"keep_journal_days": 1})).json() == nothing
+        told = {"dry_run": True, "runs": [{"dataset": "guru", "run": "default", "entries": 5, "seq": 5}]}
+        instantly = {"keep_journal_days": 1e-9}
+        assert (await http.post("/prune", json={**instantly, "dry_run": True})).json() == told
+        assert (await http.post("/prune", json=instantly)).json() == {**told, "dry_run": False}
+        assert (await http.post("/prune", json=instantly)).json() == nothing
+        answer = await http.post(f"{RUN}/rewind", json={"step": 2})
+        assert problem(answer) == (404, "unknown-step")
+        assert answer.json()["detail"] == "pruned: the journal of run 'default' begins at step 5"
+        assert problem(await http.get(f"{RUN}/export")) == (409, "journal-incomplete")
+        assert problem(await http.post("/prune", json={"keep_journal_days": 0})) == (422, "invalid-request")

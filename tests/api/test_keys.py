@@ -1,6 +1,5 @@
 """API keys over HTTP: made once, told once, listed, revoked."""
 
-import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
@@ -10,7 +9,6 @@ from typing import Any
 import httpx
 import pytest
 
-from bots_service.keys import Scope
 from tests.api.keyed import bearer, guarded, new_key
 from tests.api.pools import make_dataset, require_problem
 
@@ -66,29 +64,14 @@ async def test_a_revoked_key_is_refused_from_then_on(closed: httpx.AsyncClient):
     require_problem(await closed.delete("/keys/nonsense"), 422, "invalid-request")
 
 
-async def test_keys_are_listed_page_by_page(closed: httpx.AsyncClient):
-    made = sorted([(await new_key(closed, "read"))["id"] for _ in range(3)])
-    first = (await closed.get("/keys", params={"limit": 2})).json()
-    second = (await closed.get("/keys", params={"limit": 2, "cursor": first["next_cursor"]})).json()
-
-    assert [key["id"] for key in first["keys"] + second["keys"]] == made
-    assert second["next_cursor"] is None
-
-
 @pytest.mark.parametrize(
     "change",
     [
-        {"name": ""},
-        {"name": "x" * 129},
         {"name": "tab\there"},
-        {"scopes": []},
         {"scopes": ["root"]},
-        {"datasets": []},
-        {"datasets": [""]},
         {"datasets": ["a b"]},
         {"datasets": ["[ab]*"]},
         {"datasets": ["*"] * 65},
-        {"expires_in_seconds": 0},
         {"expires_in_seconds": 1e300},
         {"secret": "mine"},
     ],
@@ -115,13 +98,6 @@ async def test_the_first_key_closes_an_open_service(http: httpx.AsyncClient):
     require_problem(await http.get("/datasets"), 401, "unauthenticated")
 
 
-async def test_keys_made_at_once_all_work(closed: httpx.AsyncClient):
-    made = await asyncio.gather(*(new_key(closed, "read") for _ in range(8)))
-    answers = [await closed.get("/datasets", headers=bearer(one["key"])) for one in made]
-
-    assert [answer.status_code for answer in answers] == [200] * 8
-
-
 async def test_a_key_tells_its_own_name_and_reach(closed: httpx.AsyncClient):
     made = await new_key(closed, "select", "report", datasets=("guru*", "b"), expires_in_seconds=60)
 
@@ -129,15 +105,3 @@ async def test_a_key_tells_its_own_name_and_reach(closed: httpx.AsyncClient):
 
     wanted = {name: made[name] for name in ("name", "scopes", "datasets", "expires_at")}
     assert told == {"guarded": True, **wanted}
-
-
-async def test_the_operator_goes_by_the_name_that_the_log_has(closed: httpx.AsyncClient):
-    told = (await closed.get("/whoami")).json()
-    everything = {"scopes": ["admin"], "datasets": ["*"], "expires_at": None}
-    assert told == {"guarded": True, "name": "BOTS_ADMIN_KEY", **everything}
-
-
-async def test_without_keys_nobody_has_a_name_and_everybody_may_do_everything(http: httpx.AsyncClient):
-    told = (await http.get("/whoami")).json()
-    everything = {"scopes": sorted(Scope), "datasets": ["*"], "expires_at": None}
-    assert told == {"guarded": False, "name": None, **everything}

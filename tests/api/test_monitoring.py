@@ -1,14 +1,11 @@
-"""GET /metrics: what happened, counted once, under names that don't grow without end."""
+"""GET /metrics: what happened, counted once; and whether a group has a gradient, told everywhere alike."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.api.conftest import serving
 from tests.api.pools import RUN, make_dataset, report, require_problem, select, solved
 
 OF_RUN = {"dataset": "guru", "run": "default"}
@@ -73,28 +70,6 @@ async def test_what_counts_for_nothing_or_less_is_told_apart(http: httpx.AsyncCl
     assert await of_run(http, "bots_fenced_reports_total") == 1
 
 
-async def test_selections_count_once_however_often_they_are_asked_for(http: httpx.AsyncClient):
-    await make_dataset(http, count=20)
-    wish: dict[str, Any] = {"json": {"dataset": "guru", "count": 15}, "headers": {"Idempotency-Key": "k"}}
-    for _ in range(2):
-        assert (await http.post("/select", **wish)).status_code == 200
-    assert (await select(http, 15))["reused"] == 10
-    assert await of_run(http, "bots_selections_total") == 2
-    assert await of_run(http, "bots_degraded_answers_total") == 0
-    assert await value(http, "bots_draw_duration_seconds_count") >= 2
-
-
-async def test_times_of_the_last_report_and_selection_are_unix_times(http: httpx.AsyncClient):
-    await make_dataset(http)
-    await select(http, 1)
-    await report(http, solved(1))
-    selected = await of_run(http, "bots_last_selection_timestamp_seconds")
-    reported = await of_run(http, "bots_last_report_timestamp_seconds")
-    created = (await http.get("/datasets/guru")).json()["created_at"]
-    assert created is not None
-    assert 1.7e9 < selected <= reported
-
-
 async def test_requests_count_by_the_template_of_their_route(http: httpx.AsyncClient):
     await make_dataset(http)
     for path in (RUN, "/datasets/guru/runs/none", "/nothing/here", "/nothing/there"):
@@ -118,43 +93,70 @@ async def test_no_series_names_a_task(http: httpx.AsyncClient):
     assert "task-" not in (await http.get("/metrics")).text
 
 
-@pytest.mark.parametrize("path", [RUN, "/datasets/guru"])
-async def test_a_deleted_run_takes_its_series_along(http: httpx.AsyncClient, path: str):
+NAMES = ("reported", "effective", "all_solved", "none_solved")
+
+
+def shaped(task: int, right: list[int], formatted: list[int]) -> dict[str, Any]:
+    """Return the outcome of a group that is rewarded by 1 for what is right and by 0.2 for its format."""
+    rewards = [one + 0.2 * other for one, other in zip(right, formatted, strict=True)]
+    return {"task": f"task-{task}", "successes": sum(right), "trials": len(right), "rewards": rewards}
+
+
+FIRST = [
+    shaped(0, [1, 1, 1, 1], [1, 1, 1, 1]),  # code: no gradient, solved
+    shaped(1, [1, 1, 1, 1], [1, 0, 1, 1]),  # math: solved always, and yet a gradient
+    shaped(2, [0, 0, 0, 0], [1, 1, 1, 1]),  # math: no gradient, not solved
+    shaped(3, [0, 1, 0, 0], [1, 0, 1, 0]),  # code: a gradient
+    {"task": "task-4", "rewards": [0.5, 0.5]},  # math: no gradient, in the middle
+    {"task": "task-5", "successes": 2, "trials": 4, "effective": False},  # math: no gradient, as its trainer knows
+]
+# One task in two halves, each without a gradient, whose rates differ; another whose rates are equal.
+HALVES = [
+    [shaped(6, [1, 1], [1, 1]), shaped(7, [0, 0], [1, 1])],
+    [shaped(6, [0, 0], [1, 1]), shaped(7, [0, 0], [1, 1])],
+]
+STEPS = [
+    {"reported": 6, "effective": 2, "all_solved": 3, "none_solved": 1},
+    {"reported": 2, "effective": 1, "all_solved": 0, "none_solved": 1},
+]
+TOTALS = {name: sum(step[name] for step in STEPS) for name in NAMES}
+
+
+async def train(http: httpx.AsyncClient) -> list[dict[str, Any]]:
+    """Report two steps, the second in halves, and return their receipts."""
+    first = await report(http, *FIRST)
+    await report(http, *HALVES[0], close_step=False)
+    return [first, await report(http, *HALVES[1], close_step=True)]
+
+
+async def stored(http: httpx.AsyncClient) -> list[Any]:
+    """Return what SQL and the belief tell of the run: totals, history, curve, journal."""
+    totals = (await http.get(RUN)).json()["totals"]
+    history = (await http.get(f"{RUN}/history")).json()["history"]
+    curve = (await http.get(f"{RUN}/curve")).json()["points"]
+    journal = (await http.get(f"{RUN}/journal")).json()["entries"]
+    return [
+        {name: totals[name] for name in NAMES},
+        [(step["reported"], step["effective"], step["effective_task_ratio"]) for step in history],
+        [{name: point[name] for name in NAMES} for point in curve],
+        [(entry["tasks"], entry["effective"]) for entry in reversed(journal)],
+    ]
+
+
+SHOWN = [
+    TOTALS,
+    [(step["reported"], step["effective"], step["effective"] / step["reported"]) for step in STEPS],
+    STEPS,
+    [(len(FIRST), 2), (2, 0), (2, 0)],  # the journal tells of outcomes as they were reported: of halves
+]
+
+
+async def test_receipts_totals_history_curve_journal_and_metrics_tell_the_same(http: httpx.AsyncClient):
     await make_dataset(http)
-    await report(http, solved(1))
-    assert await of_run(http, "bots_reports_total") == 1
-    assert (await http.delete(path)).status_code == 204
-    assert [name for name, found in (await metrics(http)).items() if any("run" in labels for labels, _ in found)] == []
-
-
-async def test_a_hundred_runs_make_a_bounded_number_of_series(http: httpx.AsyncClient):
-    await make_dataset(http)
-    for number in range(100):
-        await http.put(f"/datasets/guru/runs/r{number}", json={})
-        body = {"dataset": "guru", "run": f"r{number}", "outcomes": [solved(1)]}
-        assert (await http.post("/report", json=body)).status_code == 200
-    found = await metrics(http)
-    assert len(found["bots_reports_total"]) == 32 + 1
-    assert sum(at for _, at in found["bots_reports_total"]) == 100
-    assert sum(len(samples) for samples in found.values()) < 33 * 30
-
-
-async def test_the_process_and_its_stores_are_told(tmp_path: Path):
-    async with serving(tmp_path) as http:
-        version = (await http.get("/version")).json()
-        built = {"version": version["version"], "python": version["python"], "numpy": version["numpy"]}
-        assert await value(http, "bots_build_info", **built) == 1
-        assert await value(http, "bots_store_up", store="sql") == 1
-        assert await value(http, "bots_ready") == 1
-        assert await value(http, "process_resident_memory_bytes") > 2**20
-        assert await value(http, "bots_waiting_requests") == 0
-
-
-async def test_a_refusal_for_lack_of_room_counts(tmp_path: Path):
-    async with serving(tmp_path, max_concurrent=1, max_waiting=0) as http:
-        await make_dataset(http)
-        await http.line.acquire()
-        refused = await http.post("/select", json={"dataset": "guru", "count": 1})
-        require_problem(refused, 503, "overloaded")
-        http.line.release()
-        assert await value(http, "bots_http_requests_total", route="/select", status="503") == 1
+    receipts = await train(http)
+    assert [(one["reported"], one["effective"]) for one in receipts] == [
+        (step["reported"], step["effective"]) for step in STEPS
+    ]
+    assert await stored(http) == SHOWN
+    for name in NAMES[:3]:
+        assert await value(http, f"bots_{name}_tasks_total", **OF_RUN) == TOTALS[name], name

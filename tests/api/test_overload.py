@@ -10,23 +10,18 @@ from typing import Any
 
 import httpx
 import pytest
-from prometheus_client import CollectorRegistry
 
 from bots_service.api import bodies as pace_module
-from bots_service.api import overload as line_module
 from bots_service.api.app import every_route
 from bots_service.api.overload import (
     DOWNLOADS_AT_ONCE,
     DOWNLOADS_WAITING,
     Admission,
-    Buffer,
     Limits,
     Line,
-    Refusal,
 )
 from bots_service.api.route_kinds import RouteKind, RouteKinds
 from bots_service.errors import OverloadedError
-from bots_service.metrics.process import RequestMetrics
 from tests.api.conftest import ClientInProcess, serving
 from tests.api.pools import RUN, make_dataset, require_problem, select, solved
 
@@ -78,116 +73,6 @@ async def test_who_finds_the_line_full_is_told_when_to_come_again_and_the_others
             assert (await http.get(RUN)).status_code == 200
         assert [(await answer).status_code for answer in patient] == [200, 200]
         assert (await select(http, 1))["seq"] == 2
-
-
-async def test_a_refusal_reads_no_body_and_calls_nobody():
-    line = Line(concurrent=1, waiting=0)
-    await line.acquire()
-    sent: list[Any] = []
-
-    async def never(*_: object) -> Any:
-        raise AssertionError("a refusal asks for nothing")
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    headers = [(b"content-length", b"100"), (b"x-request-id", b"abc")]
-    scope = {"type": "http", "method": "POST", "path": "/report", "query_string": b"", "headers": headers}
-    await Refusal(never, KINDS, line, RequestMetrics(CollectorRegistry()))(scope, never, send)
-    assert sent[0]["status"] == 503
-    assert (b"x-request-id", b"abc") in sent[0]["headers"]
-    assert json.loads(sent[1]["body"])["instance"] == "/report"
-    assert line.refused == 1
-
-
-async def test_turns_are_given_in_the_order_of_arrival_and_given_up_by_who_leaves():
-    line, order = Line(concurrent=1, waiting=3), []
-
-    async def visit(number: int) -> None:
-        await line.acquire()
-        order.append(number)
-        line.release()
-
-    await line.acquire()
-    visits = [asyncio.create_task(visit(number)) for number in range(3)]
-    await asyncio.sleep(0)
-    assert line.is_full
-    visits[1].cancel()
-    await asyncio.sleep(0)
-    assert (line.is_full, line.waiting) == (False, 2)
-    line.release()
-    await asyncio.gather(*visits, return_exceptions=True)
-    assert order == [0, 2]
-    assert (line.working, line.waiting, line.is_busy) == (0, 0, False)
-
-
-async def test_a_turn_that_is_being_handed_over_counts_once():
-    line = Line(concurrent=1, waiting=1)
-    await line.acquire()
-    second = asyncio.create_task(line.acquire())
-    await asyncio.sleep(0)
-    assert line.is_full
-    line.release()  # the second has been woken, but has not run yet
-    assert (line.is_full, line.is_busy) == (False, True)
-    third = asyncio.create_task(line.acquire())
-    await asyncio.gather(second)
-    assert line.is_full
-    line.release()
-    await third
-    assert (line.working, line.waiting, line.refused) == (1, 0, 0)
-
-
-async def test_the_time_to_wait_follows_from_the_line_and_the_pace_of_late(monkeypatch: pytest.MonkeyPatch):
-    now = 1000.0
-    monkeypatch.setattr(line_module, "monotonic", lambda: now)
-    line = Line(concurrent=100, waiting=0)
-    for _ in range(40):  # 40 done in 2 s
-        await line.acquire()
-    for _ in range(40):
-        line.release()
-        now += 0.05
-    assert line.retry_after_s() == pytest.approx(1.25, abs=0.25)  # nobody is ahead: the least there is, and jitter
-    for _ in range(100):
-        await line.acquire()
-    expected_s = 100 / (40 / 2.0)
-    told = [line.retry_after_s() for _ in range(100)]
-    assert expected_s <= min(told) < max(told) <= 1.5 * expected_s
-    assert len(set(told)) > 50
-    now += 60.0  # nothing was done for a minute: 100 are ahead
-    assert 20 <= line.retry_after_s() <= 30
-
-
-async def test_a_client_that_left_while_it_waited_costs_no_work():
-    asked = 0
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        nonlocal asked
-        if (await receive())["type"] == "http.disconnect":
-            return
-        asked += 1
-        await gate.wait()
-
-    async def send(message: Any) -> None:
-        raise AssertionError(message)
-
-    def receiver(*, leaves: bool) -> Any:
-        messages = [{"type": "http.request", "body": b"{}"}] + [{"type": "http.disconnect"}] * leaves
-
-        async def receive() -> Any:
-            return messages.pop(0) if messages else await asyncio.Event().wait()
-
-        return receive
-
-    gate = asyncio.Event()
-    admission = Admission(app, KINDS, Line(concurrent=1, waiting=5), Limits())
-    scope = {"type": "http", "method": "POST", "path": "/select", "headers": [(b"content-length", b"2")]}
-    first = asyncio.create_task(admission(scope, receiver(leaves=False), send))
-    await until(lambda: asked == 1)
-    others = [asyncio.create_task(admission(scope, receiver(leaves=leaves), send)) for leaves in (True, False)]
-    await asyncio.sleep(0)
-    gate.set()
-    await asyncio.gather(first, *others)
-    assert asked == 2
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -246,32 +131,6 @@ async def test_a_body_that_trickles_is_refused_however_long_it_could_go_on(
         require_problem(answer, 408, "slow-sender")
         slow_but_steady = await http.post("/report", content=trickle(10, 0.01), headers=JSON)
         assert slow_but_steady.json()["seq"] == 1
-
-
-async def endless() -> AsyncIterator[bytes]:
-    while True:
-        yield b" " * 2**20
-        await asyncio.sleep(0)
-
-
-@pytest.mark.parametrize("method_and_path", [("POST", "/report"), ("PUT", "/datasets/x"), ("PUT", RUN)])
-async def test_a_body_without_an_end_is_refused(method_and_path: tuple[str, str], tmp_path: Path):
-    async with serving(tmp_path, max_upload_bytes=2**25) as http:
-        await make_dataset(http)
-        answer = await http.request(*method_and_path, content=endless(), headers=JSON)
-        require_problem(answer, 413, "payload-too-large")
-        assert answer.headers["Connection"] == "close"
-
-
-def test_bodies_of_all_requests_together_have_a_limit():
-    bodies = Buffer(100)
-    bodies.acquire(60)
-    bodies.acquire(40)
-    with pytest.raises(OverloadedError):
-        bodies.acquire(1)
-    bodies.release(40)
-    bodies.acquire(1)
-    assert bodies.held == 61
 
 
 async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_it_took():

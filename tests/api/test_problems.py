@@ -1,17 +1,23 @@
-"""Every refusal has its status and its name, from one table, all the way to the wire."""
+"""The OpenAPI document explains itself, every refusal has its status and name, and no answer may be kept by others."""
 
 import asyncio
+import re
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
+from jsonschema import Draft202012Validator
 
 from bots_service import errors
 from bots_service.api.problems import KINDS
 from bots_service.errors import BotsError
+from bots_service.retention import DOCS_CACHED_S
+from bots_service.settings import Settings
+from bots_service.wiring import build_app
 from tests.api.conftest import serving
-from tests.api.pools import RUN, make_dataset, report, require_problem, select, solved
+from tests.api.pools import RUN, make_dataset, report, require_problem, solved
 
 SOON_S = 30.0
 
@@ -24,22 +30,6 @@ def all_errors(root: type[BotsError] = BotsError) -> set[type[BotsError]]:
 
 def test_every_error_has_exactly_one_kind_of_problem():
     assert set(KINDS) == all_errors()
-
-
-def test_names_are_unique_but_for_the_roots():
-    names = [kind.name for kind in KINDS.values()]
-    assert len(set(names)) == len(names)
-    assert all(name == name.lower().replace("_", "-").replace(" ", "-") for name in names)
-
-
-def test_statuses_follow_from_whose_fault_it_is():
-    for error, kind in KINDS.items():
-        if issubclass(error, errors.NotFoundError):
-            assert kind.status == 404
-        if issubclass(error, errors.ConflictError):
-            assert kind.status == 409
-        if issubclass(error, errors.InvalidInputError):
-            assert kind.status == 422
 
 
 async def test_an_address_that_is_not_there_is_404_and_a_method_that_is_not_there_405(http):
@@ -123,26 +113,98 @@ async def test_the_documents_page_needs_no_network(http):
     require_problem(await http.get("/docs/passwd"), 404, "not-found")
 
 
-async def test_every_reference_in_the_openapi_document_resolves(http):
-    document = (await http.get("/openapi.json")).json()
-
-    def references(node: object) -> set[str]:
-        if isinstance(node, dict):
-            own = {node["$ref"]} if isinstance(node.get("$ref"), str) else set()
-            return own.union(*map(references, node.values()))
-        return set().union(*map(references, node)) if isinstance(node, list) else set()
-
-    found = references(document)
-    assert found
-    assert found == {f"#/components/schemas/{name}" for name in document["components"]["schemas"]} & found
+DOCUMENT = build_app(Settings.model_construct()).openapi()
+SCHEMAS = DOCUMENT["components"]["schemas"]
+OPERATIONS = {operation["operationId"]: operation for path in DOCUMENT["paths"].values() for operation in path.values()}
 
 
-@pytest.mark.parametrize("path", ["/livez", "/readyz", "/version"])
-async def test_probes_answer_without_any_dataset(http: httpx.AsyncClient, path):
-    assert (await http.get(path)).status_code == 200
+def json_bodies() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each JSON body of a request and of an answer that is no problem, with its place."""
+    for name, operation in OPERATIONS.items():
+        contents = {"request": operation.get("requestBody", {}).get("content", {})}
+        contents |= {status: answer.get("content", {}) for status, answer in operation["responses"].items()}
+        for place, content in contents.items():
+            if "application/json" in content:
+                yield f"{name} {place}", content["application/json"]
 
 
-async def test_two_selections_at_once_share_no_task(http):
+BODIES = dict(json_bodies())
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_each_property_has_a_description(name: str):
+    properties = SCHEMAS[name].get("properties", {})
+    assert [key for key, schema in properties.items() if not schema.get("description", "").endswith(".")] == []
+
+
+@pytest.mark.parametrize("place", BODIES)
+def test_each_json_body_has_an_example_that_its_schema_accepts(place: str):
+    body = BODIES[place]
+    schema = {**body["schema"], "components": DOCUMENT["components"]}
+    errors = [error.message for error in Draft202012Validator(schema).iter_errors(body["example"])]
+    assert errors == []
+
+
+def test_every_route_that_answers_with_text_shows_an_example():
+    missing = []
+    for name, operation in OPERATIONS.items():
+        for answer in operation["responses"].values():
+            for media_type, content in answer.get("content", {}).items():
+                if media_type.startswith("text/") and not content.get("example"):
+                    missing.append((name, media_type))
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/livez", "/readyz", "/version", "/whoami", RUN, f"{RUN}/export", "/docs", "/metrics", "/none"]
+)
+async def test_no_answer_may_be_kept_or_taken_for_something_else(http, path):
     await make_dataset(http)
-    first, second = await select(http, 8), await select(http, 8)
-    assert not {task["id"] for task in first["tasks"]} & {task["id"] for task in second["tasks"]}
+    answer = await http.get(path)
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+async def test_what_is_the_same_for_all_may_be_kept(http):
+    for path, said in (("/", "no-cache"), ("/docs/swagger-ui.css", f"max-age={DOCS_CACHED_S:.0f}")):
+        answer = await http.get(path)
+        assert (answer.headers["Cache-Control"], answer.headers["X-Content-Type-Options"]) == (said, "nosniff")
+
+
+async def test_the_documentation_runs_its_own_scripts_only_and_in_no_frame(http):
+    answer = await http.get("/docs")
+    policy = dict(part.strip().split(" ", 1) for part in answer.headers["Content-Security-Policy"].split(";"))
+    assert policy["script-src"] == "'self'"
+    assert re.findall(r"<script[^>]*>(.*?)</script>", answer.text, re.DOTALL) == ["", ""]
+    assert (policy["default-src"], policy["frame-ancestors"]) == ("'none'", "'none'")
+
+
+NAMES_WITH_A_LINE_FEED = {
+    "a run": ("POST", "/select", {"dataset": "guru", "run": "default\n", "count": 1}),
+    "a dataset": ("POST", "/report", {"dataset": "guru\n", "outcomes": [solved(1)]}),
+    "a parent": ("PUT", "/datasets/guru/runs/new", {"fork": {"run": "default\n"}}),
+    "a key": ("POST", "/keys", {"name": "one\n", "scopes": ["admin"], "datasets": ["*"]}),
+    "a key's dataset": ("POST", "/keys", {"name": "one", "scopes": ["admin"], "datasets": ["*", "a-one\n"]}),
+}
+
+
+@pytest.mark.parametrize("what", NAMES_WITH_A_LINE_FEED)
+async def test_a_name_with_a_line_feed_at_its_end_is_refused(http, what):
+    await make_dataset(http)
+    method, path, body = NAMES_WITH_A_LINE_FEED[what]
+    require_problem(await http.request(method, path, json=body), 422, "invalid-request")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "twice"),
+    [
+        ("POST", "/report", '{"dataset": "guru", "outcomes": [{"task": "task-1", "task": "task-2"}]}', "task"),
+        ("PATCH", RUN, '{"target": 0.5, "tar\\u0067et": 0.75}', "target"),
+        ("PUT", "/datasets/guru/runs/new", '{"seed": 1, "fork": {"run": "default", "run": "other"}}', "run"),
+    ],
+)
+async def test_a_body_that_names_something_twice_is_refused(http, method, path, body, twice):
+    await make_dataset(http)
+    answer = await http.request(method, path, content=body, headers={"Content-Type": "application/json"})
+    problem = require_problem(answer, 422, "invalid-request")
+    assert problem["errors"] == [{"loc": ["body", twice], "msg": "this name occurs twice in one object"}]

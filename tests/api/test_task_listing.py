@@ -4,29 +4,19 @@ import io
 import pyarrow as pa
 import pytest
 
-from tests.api.pools import RUN, make_dataset, report, require_problem, solved, tasks
+from tests.api.pools import RUN, make_dataset, report, solved, tasks
 
 SEGMENTS = ["untried", "aborting", "stuck", "teaching", "solved", "retired"]
 
 
-@pytest.fixture(params=["bots", "tracker"])
-async def tried(http, request):
+@pytest.fixture
+async def tried(http):
     """Return a client of a service with 50 tasks, some of which were tried, some retired."""
     await make_dataset(http, 50)
-    assert (await http.put(RUN, json={"belief": request.param})).json()["settings"]["belief"] == request.param
     for task in range(12):
         await report(http, solved(task, task % 5, 8), solved(task + 20, 1, 2))
     await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-7", "task-45"]})
     return http
-
-
-async def test_ids_and_a_tag_narrow_the_list(tried):
-    listed = (await tried.get(f"{RUN}/tasks", params={"ids": ["task-3", "task-4", "task-7"]})).json()["tasks"]
-    assert [task["id"] for task in listed] == ["task-3", "task-4"]
-    listed = (await tried.get(f"{RUN}/tasks", params={"tag": "code", "limit": 1000})).json()["tasks"]
-    tagged = {task["id"] for task in tasks(50) if "code" in task["tags"]} - {"task-45"}
-    assert {task["id"] for task in listed} == tagged
-    assert all(task["tags"] == ["code"] for task in listed)
 
 
 async def test_a_search_narrows_the_list_and_tells_how_many_match(tried):
@@ -46,45 +36,6 @@ async def test_a_search_narrows_the_list_and_tells_how_many_match(tried):
     assert everyone["matching"] == 50 - 2
     none = (await tried.get(f"{RUN}/tasks", params={"search": "task-4task"})).json()
     assert none == {"tasks": [], "matching": 0, "segments": dict.fromkeys(SEGMENTS, 0), "next_cursor": None}
-
-
-async def test_the_segments_part_the_tasks_and_their_counts_follow_the_other_filters(tried):
-    await report(tried, *[solved(task, 16, 16) for task in (30, 31)] * 4)  # task 31 was solved half the time before
-    counts, listed = (await tried.get(f"{RUN}/tasks")).json()["segments"], {}
-    for segment in SEGMENTS:
-        answer = (await tried.get(f"{RUN}/tasks", params={"segment": segment, "limit": 1000})).json()
-        assert {task["segment"] for task in answer["tasks"]} <= {segment}
-        listed[segment] = {task["id"] for task in answer["tasks"]}
-        assert answer["matching"] == len(listed[segment])
-        assert answer["segments"] == counts
-    assert counts == {segment: len(ids) for segment, ids in listed.items()}
-    assert listed["retired"] == {"task-7", "task-45"}
-    assert listed["stuck"] == {f"task-{task}" for task in (0, 5, 10)}
-    attempted = {f"task-{task}" for task in (*range(12), *range(20, 32))} - listed["retired"]
-    assert listed["teaching"] | listed["solved"] == attempted - listed["stuck"]
-    assert listed["untried"] == {f"task-{task}" for task in range(50)} - attempted - listed["retired"]
-    query = {"segment": "untried", "search": "4", "tag": "math"}
-    found = (await tried.get(f"{RUN}/tasks", params=query)).json()
-    coded = {task["id"] for task in tasks(50) if "4" in task["id"] and "math" in task["tags"]}
-    assert found["segments"] == {segment: len(ids & coded) for segment, ids in listed.items()}
-    assert {task["id"] for task in found["tasks"]} == listed["untried"] & coded
-
-
-async def test_an_unknown_segment_is_refused_with_the_known_ones(tried):
-    problem = require_problem(await tried.get(f"{RUN}/tasks?segment=lost"), 422, "invalid-request")
-    assert all(segment in str(problem["errors"]) for segment in SEGMENTS)
-
-
-async def test_a_task_tells_its_interval_and_how_often_and_when_it_was_tried(tried):
-    listed = {task["id"]: task for task in (await tried.get(f"{RUN}/tasks?limit=1000")).json()["tasks"]}
-    assert (listed["task-3"]["attempts"], listed["task-3"]["last_step"]) == (8, 4)
-    assert (listed["task-23"]["attempts"], listed["task-23"]["last_step"]) == (2, 4)
-    assert (listed["task-15"]["attempts"], listed["task-15"]["last_step"]) == (0, None)
-    for task in listed.values():
-        low, high = task["interval"]
-        assert 0 <= low < task["mean"] < high <= 1
-        assert 0 <= task["effective"] <= 1
-        assert 0 < task["variance"] <= 0.25
 
 
 async def test_the_arrow_stream_equals_the_listing(tried):
@@ -119,7 +70,3 @@ async def test_csv_keeps_ids_as_they_are(http):
     assert text.count("\r\n") == text.count("\n") == 1 + len(ids)
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [(row["id"], row["tags"]) for row in rows] == [(name, "a;b") for name in ids]
-
-
-async def test_an_unknown_format_is_refused(tried):
-    require_problem(await tried.get(f"{RUN}/tasks?format=xlsx"), 422, "invalid-request")

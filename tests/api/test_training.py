@@ -1,5 +1,10 @@
-import math
+"""Selections and reports over HTTP, and what of them is in flight, mixed by tags, and paid for."""
 
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
 import pytest
 
 from tests.api.pools import RUN, make_dataset, report, require_problem, select, solved
@@ -15,29 +20,9 @@ async def test_a_selection_names_each_task_once_with_what_is_believed_of_it(http
         assert task["mean"] == listed[task["id"]]["mean"]
         assert task["effective"] == listed[task["id"]]["effective"]
         assert 0 <= task["draw"] <= 1
-    assert (chosen["dataset"], chosen["run"], chosen["step"], chosen["seq"], chosen["reused"]) == (
-        "guru",
-        "default",
-        1,
-        1,
-        0,
-    )
+    assert (chosen["dataset"], chosen["run"]) == ("guru", "default")
+    assert (chosen["step"], chosen["seq"], chosen["reused"]) == (1, 1, 0)
     assert (await http.get(RUN)).json()["leased"] == 6
-
-
-async def test_leased_tasks_are_reused_only_when_too_few_others_are_left(http):
-    await make_dataset(http)
-    first, second = await select(http, 15), await select(http, 10)
-    assert (first["reused"], second["reused"]) == (0, 5)
-    free = {f"task-{number}" for number in range(20)} - {task["id"] for task in first["tasks"]}
-    assert free <= {task["id"] for task in second["tasks"]}
-
-
-async def test_tags_and_exclude_are_kept(http):
-    await make_dataset(http)
-    math_tasks = {f"task-{number}" for number in range(20) if number % 3}
-    chosen = await select(http, 4, tags=["math"], exclude=["task-1", "task-2"])
-    assert {task["id"] for task in chosen["tasks"]} <= math_tasks - {"task-1", "task-2"}
 
 
 async def test_a_wish_for_effective_groups_gets_as_few_tasks_as_are_expected_to_give_them(http):
@@ -50,12 +35,6 @@ async def test_a_wish_for_effective_groups_gets_as_few_tasks_as_are_expected_to_
     assert first.json()["expected_effective"] == pytest.approx(sum(chosen))
     assert sum(chosen) >= 4 > sum(chosen[:-1])
     assert (await select(http, 3))["expected_effective"] > 0
-
-
-async def test_a_strategy_without_draws_answers_null_for_them(http):
-    await make_dataset(http)
-    await http.patch(RUN, json={"strategy": "uniform"})
-    assert {task["draw"] for task in (await select(http, 5))["tasks"]} == {None}
 
 
 async def test_counts_rewards_and_aborted_outcomes_add_up(http):
@@ -76,15 +55,6 @@ async def test_counts_rewards_and_aborted_outcomes_add_up(http):
     assert totals["successes"] == pytest.approx(math.fsum([4, 1.75, 8]))
 
 
-async def test_partial_reports_close_a_step_when_told_to(http):
-    await make_dataset(http)
-    first = await report(http, solved(1), close_step=False)
-    assert (first["closed"], first["step"], first["reported"]) == (False, 0, 1)
-    assert (await http.get(RUN)).json()["pending"] == 1
-    last = await report(http, close_step=True)
-    assert (last["closed"], last["step"], last["reported"]) == (True, 1, 1)
-
-
 async def test_unknown_names_are_404(http):
     await make_dataset(http)
     for path, body in (("/select", {"count": 1}), ("/report", {"outcomes": []})):
@@ -92,22 +62,83 @@ async def test_unknown_names_are_404(http):
         require_problem(await http.post(path, json={"dataset": "guru", "run": "nope", **body}), 404, "unknown-run")
 
 
-async def test_a_pool_that_is_too_small_is_422(http):
+COSTLY = [solved(0) | {"tokens": 16_000, "seconds": 8.5}, solved(1, 0) | {"tokens": 8_000}, solved(2, 4, 8)]
+CHEAPER = [
+    {"task": "task-1", "rewards": [0, 1], "tokens": 2_000},
+    {"task": "task-3", "status": "aborted", "tokens": 500},
+]
+
+
+def costs(answer: dict[str, Any]) -> tuple[Any, Any]:
+    return answer["tokens"], answer["seconds"]
+
+
+async def test_receipts_history_and_run_tell_the_same_sums_of_what_rollouts_cost(http: httpx.AsyncClient):
     await make_dataset(http)
-    answer = await http.post("/select", json={"dataset": "guru", "count": 21})
-    require_problem(answer, 422, "pool-too-small")
+    receipts = [await report(http, *COSTLY), await report(http, *CHEAPER), await report(http, solved(4))]
+    history = (await http.get(f"{RUN}/history")).json()["history"]
+    assert list(map(costs, receipts)) == list(map(costs, history)) == [(24_000, 8.5), (2_500, 0), (0, 0)]
+    assert costs((await http.get(RUN)).json()["totals"]) == (26_500, 8.5)
 
 
-# --- evidence of some age --------------------------------------------------------------------------------------------
-
-
-async def test_outcomes_of_an_age_count_as_those_of_a_selection_so_many_steps_ago(http):
+async def test_each_selection_is_listed_until_it_is_reported(http: httpx.AsyncClient):
     await make_dataset(http)
-    chosen = await select(http, 4)
-    for task in range(5, 8):
-        await report(http, solved(task))
-    late = {**solved(0), "task": chosen["tasks"][0]["id"]}
-    of_selection = await report(http, late, selection_id=chosen["selection_id"], close_step=False)
-    of_age = await report(http, solved(2), age=3, close_step=False)
-    assert (of_selection["late"], of_age["late"], of_age["reported"]) == (1, 1, 2)
-    assert (await report(http, solved(3), age=0, close_step=False))["late"] == 0
+    assert (await http.get(f"{RUN}/leases")).json() == {"leased": 0, "leases": []}
+    before = datetime.now(UTC)
+    first, second = await select(http, 8), await select(http, 3)
+
+    told = (await http.get(f"{RUN}/leases")).json()
+
+    assert (told["leased"], [lease["tasks"] for lease in told["leases"]]) == (11, [8, 3])
+    for selection, lease in zip((first, second), told["leases"], strict=True):
+        chosen = sorted(int(task["id"].removeprefix("task-")) for task in selection["tasks"])
+        assert lease["first"] == [f"task-{number}" for number in chosen[:5]]
+        ends = datetime.fromisoformat(lease["expires_at"]) - timedelta(hours=1)
+        assert before - timedelta(minutes=1) < ends < datetime.now(UTC) + timedelta(minutes=1)
+    one = (await http.get(f"{RUN}/leases", params={"limit": 1})).json()
+    assert (one["leased"], len(one["leases"])) == (11, 1)
+
+    named = (await http.get(f"{RUN}/leases", params={"ids": 1000})).json()["leases"]
+    assert [set(lease["first"]) for lease in named] == [
+        {task["id"] for task in selection["tasks"]} for selection in (first, second)
+    ]
+
+    numbers = [int(task["id"].removeprefix("task-")) for task in first["tasks"]]
+    await report(http, *map(solved, numbers), selection_id=first["selection_id"])
+    told = (await http.get(f"{RUN}/leases")).json()
+    assert (told["leased"], [lease["tasks"] for lease in told["leases"]]) == (3, [3])
+
+
+@pytest.fixture
+async def mixed(http):
+    """The run `default` of 60 tasks, mixed from three parts of math to one of code."""
+    tasks = [
+        {"id": f"{tag}-{number}", "tags": [tag]}
+        for tag, count in (("math", 60), ("code", 30))
+        for number in range(count)
+    ]
+    (await http.put("/datasets/guru", json={"tasks": tasks})).raise_for_status()
+    (await http.put(RUN, json={"mix": {"math": 3, "code": 1}})).raise_for_status()
+    return http
+
+
+async def test_a_run_shows_its_mix(mixed):
+    selection = await select(mixed, 8)
+    outcomes = [{"task": task["id"], "successes": 1, "trials": 2} for task in selection["tasks"]]
+    await report(mixed, *outcomes, selection_id=selection["selection_id"])
+    run = (await mixed.get(RUN)).json()
+    assert run["mix"] == [
+        {"tag": "code", "share": 0.25, "owed": 2.0, "given": 2},
+        {"tag": "math", "share": 0.75, "owed": 6.0, "given": 6},
+    ]
+    assert run["settings"]["mix"] == {"code": 1.0, "math": 3.0}
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+async def test_a_mix_of_tags_that_no_task_has_is_refused_by_name_until_some_have(mixed, method):
+    problem = require_problem(
+        await mixed.request(method, RUN, json={"mix": {"math": 1, "maths": 1}}), 422, "invalid-settings"
+    )
+    assert [error["loc"] for error in problem["errors"]] == [["body", "mix", "maths"]]
+    (await mixed.post("/datasets/guru/tasks", json={"tasks": [{"id": "m1", "tags": ["maths"]}]})).raise_for_status()
+    (await mixed.request(method, RUN, json={"mix": {"math": 1, "maths": 1}})).raise_for_status()

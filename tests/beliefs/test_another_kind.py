@@ -1,4 +1,4 @@
-"""A second kind of belief goes through the whole service, with no change to it but one line in `KINDS`."""
+"""A second kind of belief goes through the whole service, with no change to it but a line in each table of kinds."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,10 +11,9 @@ import pytest
 from scipy.stats import kstest
 
 from bots_service.core.belief.kinds import KINDS
-from bots_service.core.belief.protocol import Belief
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.draw.thompson import draw_nearest
-from bots_service.core.run_settings import settings_from
+from bots_service.core.run_settings import BELIEFS, BeliefSettings, settings_from
 from tests.api.conftest import serving
 from tests.api.pools import MODELS, report, require_problem, select, solved, tasks
 from tests.beliefs.uniform import UniformBelief, Uniforms
@@ -22,12 +21,12 @@ from tests.core.journals import pool_of, replay, report_of
 from tests.core.pools import LEVEL
 
 RUN = "/datasets/guru/runs/flat"
-UNIFORM: type[Belief] = UniformBelief  # mypy says whether it keeps the protocol
 
 
 @pytest.fixture(autouse=True)
 def _listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KINDS, "uniform", UNIFORM)
+    monkeypatch.setitem(KINDS, "uniform", UniformBelief)
+    monkeypatch.setitem(BELIEFS, "uniform", BeliefSettings("thompson"))
 
 
 async def train(http: httpx.AsyncClient) -> None:

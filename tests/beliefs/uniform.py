@@ -1,16 +1,13 @@
 """A second kind of belief, as small as one can be: every task's success probability is uniform on [0, 1] for ever."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks
-from bots_service.core.belief.protocol import ClosingStep
-from bots_service.core.checks import Arrays, as_count, require_arrays
+from bots_service.core.belief.protocol import Belief, ClosingStep
 from bots_service.core.pool import Pool
-from bots_service.core.run_settings import RunSettings, StrategyName
+from bots_service.core.run_settings import RunSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +62,11 @@ class Uniforms:
 
 
 @dataclass(frozen=True, slots=True)
-class UniformBelief:
+class UniformBelief(Belief):
     """Learns nothing but how many steps closed, and which tasks were ever reported (they count as tried)."""
 
-    default_strategy: ClassVar[StrategyName] = "thompson"
-    own_settings: ClassVar[tuple[str, ...]] = ()
-
     steps: int
-    own_tasks: Tasks
+    reported: Tasks
 
     @classmethod
     def fresh(cls, settings: RunSettings, pool: Pool) -> "UniformBelief":  # noqa: ARG003 - other kinds need them
@@ -82,49 +76,28 @@ class UniformBelief:
     def longest_lag(self) -> int:
         return 2**31 - 1
 
-    def extended(self, pool: Pool, profiles: int) -> "UniformBelief":
-        return self
-
     def fold(self, pool: Pool, step: ClosingStep, settings: RunSettings) -> "UniformBelief":
-        return replace(self, steps=self.steps + 1, own_tasks=np.union1d(self.own_tasks, step.whole.tasks))
+        return UniformBelief(self.steps + 1, np.union1d(self.reported, step.whole.tasks))
 
     def forgotten(self, tasks: Tasks) -> "UniformBelief":
-        return replace(self, own_tasks=np.setdiff1d(self.own_tasks, tasks))
+        return UniformBelief(self.steps, np.setdiff1d(self.reported, tasks))
+
+    @property
+    def own_tasks(self) -> Tasks:
+        return self.reported
 
     def profile_distributions(self, pool: Pool) -> Uniforms:
         return Uniforms(pool.profiles)
 
-    def own_distributions(self, pool: Pool) -> Uniforms:
-        return Uniforms(len(self.own_tasks))
-
     def distributions(self, pool: Pool, tasks: Tasks) -> Uniforms:
         return Uniforms(len(tasks))
-
-    @property
-    def capability(self) -> float | None:
-        return None
 
     def estimates(self, pool: Pool) -> dict[str, float]:
         return {}
 
-    def forgotten_share(self, settings: RunSettings) -> float:
-        return 0.0
-
     @property
     def fold_numbers(self) -> int:
-        return len(self.own_tasks)
-
-    @property
-    def nbytes(self) -> int:
-        return self.own_tasks.nbytes
+        return len(self.reported)
 
     def fits(self, pool: Pool) -> bool:
-        return bool((self.own_tasks < len(pool)).all())
-
-    def encoded(self) -> tuple[dict[str, Any], Arrays]:
-        return {"steps": self.steps}, {"own_tasks": self.own_tasks}
-
-    @classmethod
-    def decoded(cls, header: Mapping[str, Any], arrays: Arrays) -> "UniformBelief":
-        require_arrays(arrays, {"own_tasks": ("<i4", *arrays["own_tasks"].shape)})
-        return cls(as_count(header["steps"]), arrays["own_tasks"])
+        return bool((self.reported < len(pool)).all())

@@ -17,7 +17,7 @@ SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 SOON_MS = 30_000.0
 expect.set_options(timeout=SOON_MS)
 PERCENT = "\N{NO-BREAK SPACE}%"  # after a number: a line never ends between the two
-DRAWN = ".plot canvas"
+DRAWN = ".plot svg"
 WAITING = "figure:not([hidden]) .plot[aria-busy]"
 DESK = (1320, 900)
 PHONE = (390, 844)
@@ -100,12 +100,10 @@ class Visit:
             for row in lines
         ]
 
-    def keep(self, name: str, *, whole: bool = True) -> Path:
-        """Keep how the page looks as build output. whole: also below the window's edge, where no drawer reaches."""
+    def keep(self, name: str) -> None:
+        """Keep how the page looks as build output."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        path = SCREENSHOTS / f"{name}.png"
-        self.page.screenshot(path=path, full_page=whole)
-        return path
+        self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
     def in_each_scheme(self) -> Iterator[ColorScheme]:
         """Show the page as a system in light colours has it, then as one in dark colours; that needs no new visit.
@@ -117,8 +115,6 @@ class Visit:
                 self.page.emulate_media(color_scheme=scheme)
                 # Colors change over a moment, and would be judged halfway.
                 self.page.evaluate("() => Promise.all(document.getAnimations().map((one) => one.finished))")
-                ready = "(one) => (document.documentElement.dataset.theme ?? one) === one"
-                self.page.wait_for_function(ready, arg=scheme)
                 yield scheme
                 self.rules = OF_COLORS
         finally:

@@ -1,12 +1,10 @@
-"""Photographs every view of the page, from the real replay; `make screenshots` runs it.
+"""Makes the README's pictures and its animation from the real replay, in docs/images; `make screenshots` runs it.
 
-All of them go to build/screenshots, for three widths and both themes. The README's pictures and its animation go to
-docs/images.
+`make test-browser` leaves pictures of every view under build/screenshots.
 """
 
 import tempfile
 import time
-from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from threading import Event
@@ -16,38 +14,14 @@ from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from bots_service.demo.replay import RUNS
-from tests.browser import everything, given_tasks
-from tests.browser.chromium import ColorScheme, Visit, open_chromium, visiting
+from tests.browser.chromium import SCHEMES, Visit, open_chromium, visiting
 from tests.browser.replaying import DATASET, PASS, replaying
 from tests.serving import ServiceProcess, running_service
-
-Look = Callable[[Visit, str], None]
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 STEPS = 500  # the whole run
 REPLAYED_S = 600.0
-SIZES = {"1440": (1440, 900), "1920": (1920, 1080), "390": (390, 844)}
-SCHEMES: tuple[ColorScheme, ...] = ("light", "dark")
 RUN = f"datasets/{DATASET}/runs/{PASS}"
-VIEWS = {
-    "overview": "",
-    "dataset": f"datasets/{DATASET}",
-    "run": RUN,
-    "tasks": f"{RUN}/tasks",
-    "tasks-stuck": f"{RUN}/tasks?segment=stuck",
-    "task": f"{RUN}/tasks?task=dsr_sub/21",
-    "not-found": f"datasets/{DATASET}/runs/tracker-pas",
-}
-EVERYTHING_VIEWS = {
-    "everything-dataset": f"datasets/{everything.DATASET}",
-    "everything-run": f"datasets/{everything.DATASET}/runs/{everything.RUN}",
-    "everything-tasks": f"datasets/{everything.DATASET}/runs/{everything.RUN}/tasks",
-    "everything-task": f"datasets/{everything.DATASET}/runs/{everything.RUN}/tasks?task=math-0",
-}
-GIVEN_VIEWS = {
-    "predictions-dataset": f"datasets/{given_tasks.PREDICTED}",
-    "predictions-run": f"datasets/{given_tasks.PREDICTED}/runs/default",
-}
 README_SIZE = (1320, 1010)
 
 FRAMES = 24
@@ -65,20 +39,6 @@ def main() -> None:
         with running_service(Path(folder, "trained")) as service:
             animate(browser, service)
             photograph_readme(browser, service)
-            for name, view in VIEWS.items():
-                photograph_all(browser, service.url, name, view)
-        with running_service(Path(folder, "everything")) as service:
-            everything.train_on_everything(service.url)
-            for name, view in EVERYTHING_VIEWS.items():
-                photograph_all(browser, service.url, name, view)
-        with running_service(Path(folder, "given")) as service:
-            given_tasks.train_with_predictions(service.url)
-            for name, view in GIVEN_VIEWS.items():
-                photograph_all(browser, service.url, name, view)
-        with running_service(Path(folder, "empty")) as service:
-            photograph_all(browser, service.url, "empty", "")
-        with running_service(Path(folder, "guarded"), admin_key="the-operators-own-key") as service:
-            photograph_all(browser, service.url, "sign-in", "", asked_for_key)
         browser.close()
 
 
@@ -127,22 +87,6 @@ def photograph_readme(browser: Browser, service: ServiceProcess) -> None:
         with visiting(browser, service.url, size=README_SIZE, scheme=scheme) as visit:
             opened(visit, RUN)
             photograph(visit).save(IMAGES / f"run-{scheme}.png", optimize=True)
-
-
-def photograph_all(browser: Browser, url: str, name: str, view: str, look: Look = opened) -> None:
-    """Take a view's pictures at each size, in both themes. look: brings the view about."""
-    for size, pixels in SIZES.items():
-        for scheme in SCHEMES:
-            with visiting(browser, url, size=pixels, scheme=scheme, refused={401, 404}) as visit:
-                look(visit, view)
-                visit.keep(f"{name}-{size}-{scheme}", whole="?task=" not in view)
-    print(f"  {name}")
-
-
-def asked_for_key(visit: Visit, view: str) -> None:
-    """Open a view of a service that requires keys."""
-    visit.page.goto(f"{visit.url}/#/{view}")
-    visit.page.get_by_role("heading", name="Sign in").wait_for()
 
 
 if __name__ == "__main__":

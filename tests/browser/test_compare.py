@@ -8,13 +8,13 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 from scipy.stats import norm
 
-from tests.browser.chromium import PERCENT, PHONE, Visit, visiting
+from tests.browser.chromium import PERCENT, Visit, visiting
 from tests.browser.conftest import STEPS
 from tests.browser.replaying import BOTS, DATASET, PASS, TRACKER, UNIFORM
 from tests.serving import ServiceProcess, running_service
 
 VIEW = f"datasets/{DATASET}"
-TABLE, SETTINGS = "Comparison of runs", "Settings that differ"
+TABLE, SETTINGS = "Comparison of runs", "Settings of the compared runs"
 MOST = 8
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 
@@ -45,13 +45,13 @@ def table(page: Page) -> Locator:
 
 def cells(visit: Visit, run: str) -> dict[str, str]:
     """Return a row of the table, by the names of its columns."""
-    (row,) = [row for row in visit.rows(TABLE) if row["Run"].split("baseline")[0].strip() == run]
+    (row,) = [row for row in visit.rows(TABLE) if row["Run"].strip() == run]
     return row
 
 
 def compared(page: Page) -> list[str]:
-    """Return the runs of the table."""
-    return table(page).locator("tbody a").all_inner_texts()
+    """Return the runs that are chosen in the table."""
+    return [box.get_attribute("value") or "" for box in table(page).get_by_role("checkbox", checked=True).all()]
 
 
 def summaries(service: ServiceProcess, dataset: str = DATASET) -> dict[str, dict]:
@@ -62,12 +62,6 @@ def summaries(service: ServiceProcess, dataset: str = DATASET) -> dict[str, dict
         )
         if not found["totals"]["unjudged"]:
             return {run["run"]: run for run in found["runs"]}
-
-
-def line_of(page: Page, run: str) -> tuple[str | None, str | None]:
-    """Return the dash and the colour that stand next to a run in the list."""
-    line = page.locator(".choice-row", has=page.get_by_role("checkbox", name=run, exact=True)).locator(".swatch line")
-    return line.get_attribute("stroke-dasharray"), line.evaluate("(one) => one.style.stroke")
 
 
 def interval(own: dict, other: dict) -> tuple[float, float, float]:
@@ -107,13 +101,6 @@ def test_the_headline_is_the_best_measured_gain_of_a_healthy_run(visit: Visit, t
     expect(result.locator(".caution")).to_contain_text(TRACKER)  # whose gain is larger
 
 
-def test_without_a_uniform_run_no_gain_is_claimed_to_be_measured(browser: Browser, crowded: ServiceProcess):
-    with visiting(browser, crowded.url) as visit:
-        words = visit.open("datasets/pool").locator(".result").inner_text()
-        assert "No gain is measured yet" in words
-        assert "for the same" not in words
-
-
 def test_the_gain_of_a_run_that_is_not_healthy_is_grey_and_says_why(browser: Browser, trained: ServiceProcess):
     # Of 20 tasks one, all of them, and all of them at random; effective in all steps, in 3 of 4, and in 1 of 4.
     runs = {"default": (1, 4, {}), "wide": (20, 3, {}), "even": (20, 1, {"strategy": "uniform"})}
@@ -129,14 +116,14 @@ def test_the_gain_of_a_run_that_is_not_healthy_is_grey_and_says_why(browser: Bro
             page = visit.open("datasets/few")
             result = page.locator(".result")
             expect(result.locator(".headline")).to_contain_text(f"+200{PERCENT} effective tasks")
-            expect(result.locator(".headline.doubtful")).to_have_count(0)
+            expect(result.locator(".headline.soft")).to_have_count(0)
             expect(result.locator(".caution")).to_contain_text(f"default found +300{PERCENT}")
-            expect(page.locator("table .better")).to_have_count(1)  # of a healthy run
+            expect(page.locator("table .good")).to_have_count(1)  # of a healthy run
             link = result.get_by_role("link", name="What to do about default")
             expect(link).to_have_attribute("href", "#/datasets/few/runs/default")
             assert not visit.barriers()
             page.get_by_role("checkbox", name="wide", exact=True).uncheck()
-            expect(result.locator(".headline.doubtful")).to_contain_text(f"+300{PERCENT} effective tasks")
+            expect(result.locator(".headline.soft")).to_contain_text(f"+300{PERCENT} effective tasks")
             reason = summaries(trained, "few")["default"]["verdict"]["reason"].replace(" %", PERCENT)
             expect(result.locator(".caution")).to_contain_text(reason)
             assert not visit.barriers()
@@ -145,13 +132,12 @@ def test_the_gain_of_a_run_that_is_not_healthy_is_grey_and_says_why(browser: Bro
         http.delete("/datasets/few").raise_for_status()
 
 
-def test_differences_from_the_baseline_have_intervals_and_another_can_be_pinned(visit: Visit, trained: ServiceProcess):
+def test_differences_from_the_baseline_have_intervals_and_another_can_be_chosen(visit: Visit, trained: ServiceProcess):
     page, known = visit.page, summaries(trained)
     for baseline, run in ((UNIFORM, BOTS), (TRACKER, PASS)):
-        page.get_by_role("button", name=f"Baseline: {baseline}").click() if baseline != UNIFORM else None
-        page.wait_for_function(
-            "(name) => document.querySelector('.tag')?.closest('td').textContent.startsWith(name)", arg=baseline
-        )
+        chosen = page.get_by_role("radio", name=f"Baseline: {baseline}")
+        chosen.click()
+        expect(page.get_by_text(f"Difference: from {baseline}")).to_be_visible()
         mean, low, high = interval(known[run], known[baseline])
         row = cells(visit, run)
         assert row["Difference"] == f"{points(mean)} points"
@@ -159,8 +145,7 @@ def test_differences_from_the_baseline_have_intervals_and_another_can_be_pinned(
         assert cells(visit, baseline)["Difference"] == "\N{EN DASH}"
     assert f"baseline={TRACKER}" in page.url
     page.reload()
-    page.wait_for_selector(".tag")
-    assert table(page).locator("tr", has=page.locator(".tag")).locator("a").inner_text() == TRACKER
+    expect(page.get_by_role("radio", name=f"Baseline: {TRACKER}")).to_be_checked()
 
 
 def test_numbers_are_those_of_the_api(visit: Visit, trained: ServiceProcess):
@@ -172,6 +157,10 @@ def test_numbers_are_those_of_the_api(visit: Visit, trained: ServiceProcess):
     assert (row["Rollouts"], row["steps"]) == (f"{round(run['rollouts']):,}", str(run["step"]))
     coverage = httpx.get(f"{trained.url}/datasets/{DATASET}/runs/{BOTS}").json()["coverage"]
     assert row["Tasks met"] == f"{100 * coverage['reached_share']:.1f}{PERCENT}"
+    bins = httpx.get(f"{trained.url}/datasets/{DATASET}/runs/{BOTS}/calibration").json()["bins"]
+    told = [one for one in bins if one["rollouts"]]
+    off = sum(one["rollouts"] * abs(one["mean_prediction"] - one["success_rate"]) for one in told)
+    assert row["Calibration error"] == f"{off / sum(one['rollouts'] for one in told):.3f}"
 
 
 def test_only_settings_that_differ_are_columns(visit: Visit, trained: ServiceProcess):
@@ -182,28 +171,50 @@ def test_only_settings_that_differ_are_columns(visit: Visit, trained: ServicePro
     differ = {name for name in names if len({str(run["settings"].get(name)) for run in runs}) > 1}
     rows = visit.rows(SETTINGS)
     assert {head.lower().replace(" ", "_") for head in rows[0]} == differ | {"run"}
-    assert {row["Run"].split("\n")[0]: row["Strategy"] for row in rows} == {
+    assert {row["Run"].split("\n")[0]: row["strategy"] for row in rows} == {
         run["run"]: run["settings"]["strategy"] for run in runs
     }
 
 
-def test_at_most_eight_runs_are_compared_and_the_page_says_so(browser: Browser, crowded: ServiceProcess):
+def test_at_most_eight_runs_are_compared_and_a_run_keeps_its_line_while_others_go(
+    browser: Browser, crowded: ServiceProcess
+):
     with visiting(browser, crowded.url) as visit:
         page = visit.open("datasets/pool")
-        expect(table(page).locator("tbody tr")).to_have_count(MOST)
         page.get_by_text(f"Comparing {MOST} of {MOST}.").wait_for()
-        assert page.locator(".choice-row input:disabled").count() == 12 + len(["default"]) - MOST
-        for _ in range(2):  # then the view is settled: nothing but the button changes it
-            page.wait_for_event("response", lambda answer: "/overview" in answer.url)
-        page.get_by_role("button", name=f"First {MOST}", exact=True).click()
-        page.get_by_text(f"Only {MOST} runs can be compared at a time.").wait_for()
+        assert "No gain is measured yet" in page.locator(".result").inner_text()  # none samples uniformly
         assert len(compared(page)) == MOST
-        lines = [line_of(page, run) for run in compared(page)]
-        assert len({paint for _, paint in lines}) == MOST
-        page.get_by_role("checkbox", name=compared(page)[3], exact=True).uncheck()
-        expect(table(page).locator("tbody tr")).to_have_count(MOST - 1)
-        assert page.locator(".choice-row input:disabled").count() == 0
+        assert table(page).locator("input[type=checkbox]:disabled").count() == 12 + len(["default"]) - MOST
+        lines = lines_of(page)
+        assert len(set(lines.values())) == MOST
+        gone = compared(page)[3]
+        page.get_by_role("checkbox", name=gone, exact=True).uncheck()
+        page.get_by_text(f"Comparing {MOST - 1} of at most {MOST} runs.").wait_for()
+        assert lines_of(page) == {run: line for run, line in lines.items() if run != gone}
+        assert table(page).locator("input[type=checkbox]:disabled").count() == 0
         assert not visit.barriers()
+        page.go_back()
+        page.get_by_text(f"Comparing {MOST} of {MOST}.").wait_for()
+        assert lines_of(page) == lines
+        page.get_by_label("Search runs").fill("run-0")
+        expect(table(page).locator("tbody tr")).to_have_count(10 + len({*lines} - {f"run-0{n}" for n in range(10)}))
+
+
+def lines_of(page: Page) -> dict[str, tuple[str | None, str | None]]:
+    """Return the colour and the dash of each compared run."""
+    rows = table(page).locator("tbody th:has(path)").all()
+    return {row.locator("a").inner_text(): look_of(row.locator("path")) for row in rows}
+
+
+def look_of(line: Locator) -> tuple[str | None, str | None]:
+    return line.get_attribute("stroke"), line.get_attribute("stroke-dasharray")
+
+
+def test_runs_are_compared_as_one_chooses(visit: Visit):
+    assert set(visit.data("Effective task ratio")) == {"step", BOTS, PASS, TRACKER, UNIFORM}
+    visit.page.get_by_role("checkbox", name=UNIFORM, exact=True).uncheck()
+    expect(visit.chart("Effective task ratio").locator("figcaption")).not_to_contain_text(UNIFORM)
+    assert set(visit.data("Effective task ratio")) == {"step", BOTS, PASS, TRACKER}
 
 
 def test_an_idle_tab_asks_once_a_refresh(visit: Visit):
@@ -214,28 +225,3 @@ def test_an_idle_tab_asks_once_a_refresh(visit: Visit):
         with visit.page.expect_response(re.compile("/overview")):
             pass
         assert len(asked) == turn
-
-
-def test_on_a_phone_every_number_of_the_comparison_is_in_sight_with_its_name(browser: Browser, trained: ServiceProcess):
-    with visiting(browser, trained.url, size=PHONE) as visit:
-        page = visit.open(VIEW)
-        cells_shown = table(page).locator("tbody td")
-        cells_shown.first.wait_for()
-        ends = cells_shown.evaluate_all("(all) => all.map((one) => one.getBoundingClientRect().right)")
-        assert max(ends) <= PHONE[0]
-        assert table(page).evaluate("(one) => one.scrollWidth <= one.parentElement.clientWidth")
-        named = "(one) => getComputedStyle(one, '::before').content.slice(1, -1)"
-        names = [cell.evaluate(named) for cell in table(page).locator("tbody tr").first.locator("td").all()[1:]]
-        assert names[:3] == ["Effective task ratio", "Difference", "vs uniform"]
-        lines = table(page).locator("tbody tr").first.locator(".lines [data-name]")
-        assert lines.first.evaluate(named) == "last 50 steps"
-
-
-def test_on_a_phone_the_list_comes_first_and_nothing_is_wider_than_the_window(
-    browser: Browser, trained: ServiceProcess
-):
-    with visiting(browser, trained.url, size=PHONE) as visit:
-        page = visit.open(VIEW)
-        assert page.evaluate("() => document.documentElement.scrollWidth") <= PHONE[0]
-        table(page).locator("tbody tr").first.wait_for()
-        assert [visit.barriers() for _ in visit.in_each_scheme()] == [[], []]

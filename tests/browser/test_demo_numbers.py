@@ -35,7 +35,7 @@ def compact(number: str) -> str:
 
 def tile(page: Page, name: str) -> Locator:
     """Return a tile of a run's page by its name."""
-    return page.locator(".tile").filter(has=page.get_by_text(name, exact=True))
+    return page.locator(".tiles > div").filter(has=page.get_by_text(name, exact=True))
 
 
 def test_the_demos_numbers_are_those_of_the_page(browser: Browser, tmp_path: Path):

@@ -17,12 +17,7 @@ VIEWS = {
 }
 SIZES = {"desk": DESK, "phone": PHONE}
 READY = "document.querySelector('#live[data-state=live]') !== null && document.querySelector('main h1') !== null"
-# Whether there are charts, and each that is shown has something on its canvas.
-DRAWN = """(() => {
-  const shown = [...document.querySelectorAll("figure.chart canvas")].filter((canvas) => canvas.offsetParent !== null);
-  const pixels = (canvas) => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-  return shown.length > 0 && shown.every((canvas) => pixels(canvas).some((value) => value !== 0));
-})()"""
+DRAWN = "document.querySelector('.plot path') !== null && document.querySelector('.plot[aria-busy]') === null"
 
 
 @pytest.fixture(scope="module")

@@ -88,11 +88,9 @@ def test_a_key_is_offered_to_retire_tasks_only_if_it_may(
     page = visit.page
     page.goto(f"{service.url}/#/datasets/guru/runs/default/tasks?task=t1")
     sign_in(page, new_key(service, *scopes))
-    button = page.get_by_role("dialog", name="t1").get_by_role("button", name="Retire…")
+    button = page.get_by_role("button", name="Retire…")
     expect(button).to_be_enabled(enabled=may)
     assert (button.get_attribute("title") or "") == ("" if may else "This needs a key with the scope admin.")
-    page.get_by_role("button", name="Close").click()
-    expect(page.get_by_label("Mark t2", exact=True)).to_have_count(int(may))
 
 
 def test_a_key_saves_the_tasks_as_csv(visit: Visit, service: ServiceProcess):
@@ -120,7 +118,7 @@ def test_a_rewind_that_the_service_refuses_says_why_and_one_that_it_takes_is_sho
     page.get_by_label("Rewind to step").fill("2")
     page.get_by_role("button", name="Rewind", exact=True).click()
     page.get_by_text("Now at step 2.").wait_for()
-    page.wait_for_function("() => document.querySelector('.grid').textContent.includes('Rewind to step 2')")
+    page.get_by_role("table", name="History").get_by_text("Rewind to step 2").wait_for()
     with as_operator(service) as http:
         assert http.get("/datasets/guru/runs/default").json()["step"] == 2
 
@@ -140,6 +138,6 @@ def test_two_clicks_rewind_once(visit: Visit, service: ServiceProcess):
 @pytest.mark.parametrize("key", ["bots_…", "ключ"])
 def test_what_can_be_no_key_is_refused_at_the_form(visit: Visit, key: str):
     sign_in(visit.page, key)
-    assert "plain letters" in visit.page.get_by_role("alert").last.inner_text()
+    assert visit.page.get_by_label("API key").evaluate("(one) => one.validity.patternMismatch")
     sign_in(visit.page, OPERATOR)
     visit.page.wait_for_selector("#live[data-state=live]")

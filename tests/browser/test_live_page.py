@@ -56,12 +56,10 @@ def test_charts_move_while_training_goes_on_and_show_both_beliefs_pulling_away(
         assert ends[TRACKER] > ends[BOTS] > ends[PASS] > ends[UNIFORM]
 
 
-def test_a_runs_heat_map_moves_and_spreads_all_tasks(browser: Browser, service: ServiceProcess):
-    with replaying(service.url, 500), visiting(browser, service.url) as visit:
-        wait_for_run(service)
+def test_a_run_s_heat_map_spreads_all_tasks(browser: Browser, trained: ServiceProcess):
+    with visiting(browser, trained.url) as visit:
         visit.open(f"datasets/{DATASET}/runs/{BOTS}")
-        first = until(lambda: len(visit.data(HEAT)["step"]), 2)
-        until(lambda: len(visit.data(HEAT)["step"]), first + 1)
+        until(lambda: len(visit.data(HEAT)["step"]), 2)
         _, *shares = visit.data(HEAT).values()
         columns = [sum(column) for column in zip(*shares, strict=True)]
         assert columns == pytest.approx([1.0] * len(columns), abs=1e-5)
@@ -85,18 +83,10 @@ def drawn_steps(visit: Visit, chart: str) -> int:
     return int(min(ends, default=0))
 
 
-def wait_for_run(service: ServiceProcess) -> None:
-    """Return once BOTS's run has closed a step."""
-    for _ in range(600):
-        if httpx.get(f"{service.url}/datasets/{DATASET}/runs/{BOTS}/history").json().get("history"):
-            return
-    pytest.fail("the replay did not begin")
-
-
 def tiles_of(page: Page) -> dict[str, str]:
     """Return what a run's tiles tell once they tell all, by their names."""
     page.locator(".facts dt").first.wait_for()
-    names, values = (page.locator(f".tile {part}").all_inner_texts() for part in ("dt", "dd"))
+    names, values = (page.locator(f".tiles {part}").all_inner_texts() for part in ("dt", "dd"))
     return dict(zip(names, values, strict=True))
 
 
@@ -107,37 +97,12 @@ def facts_of(page: Page) -> dict[str, str]:
     return dict(zip(names, values, strict=True))
 
 
-def test_the_tiles_tell_what_the_history_tells_and_the_gain_that_the_demo_tells(
-    browser: Browser, trained: ServiceProcess
-):
-    steps = history(trained.url, BOTS)
-    found, others = (sum(step["effective"] for step in course) for course in (steps, history(trained.url, UNIFORM)))
-    times = found / others  # as the demo's closing table has it: both runs tried as many tasks
-    saved = sum(step["rollouts"] for step in steps) * (times - 1)
-    with visiting(browser, trained.url) as visit:
-        page = visit.open(f"datasets/{DATASET}/runs/{BOTS}")
-        facts, tiles = facts_of(page), tiles_of(page)
-        row = visit.open().get_by_role("row").filter(has=visit.page.get_by_role("link", name=BOTS, exact=True))
-        assert f"{times:.2f}\N{MULTIPLICATION SIGN}" in row.inner_text()
-    assert tiles[RATIO].startswith(f"{100 * recent_ratio(steps):.1f}{PERCENT}")
-    assert tiles["vs uniform"].startswith(f"{times:.2f}\N{MULTIPLICATION SIGN}")
-    own, uniform = (100 * ended / sum(step["reported"] for step in steps) for ended in (found, others))
-    assert f"{own:.1f}{PERCENT}, uniform {uniform:.1f}{PERCENT}" in tiles["vs uniform"]  # their quotient is the factor
-    assert f"over {STEPS} steps; measured: run {UNIFORM}" in tiles["vs uniform"]
-    assert tiles["Rollouts saved"].startswith(f"{saved / 1000:.1f}K")
-    assert facts["Step"] == str(STEPS)
-
-
 def test_a_run_of_the_tracker_shows_its_estimates_and_no_capability(browser: Browser, trained: ServiceProcess):
     told = httpx.get(f"{trained.url}/datasets/{DATASET}/runs/{TRACKER}").json()["estimates"]
     with visiting(browser, trained.url) as visit:
         page = visit.open(f"datasets/{DATASET}/runs/{TRACKER}")
-        facts, card = facts_of(page), page.get_by_role("region", name="Estimates")
+        facts, card = facts_of(page), page.get_by_label("Estimates", exact=True)
         names, values = (card.locator(part).all_inner_texts() for part in ("dt", "dd"))
-        capability = page.get_by_role("heading", name="Capability", exact=True)
-        assert not capability.is_visible()
-        visit.open(f"datasets/{DATASET}/runs/{BOTS}")
-        expect(capability).to_be_visible()
     assert facts["Ability"] == f"{told['ability']:.2f}"
     assert "Capability" not in facts
     assert names == [name.replace("_", " ") for name in told]
@@ -179,12 +144,6 @@ def test_a_narrow_run_says_why_and_what_to_do(browser: Browser, trained: Service
         http.delete("/datasets/narrow").raise_for_status()
 
 
-def test_calibration_names_what_its_axes_show(browser: Browser, trained: ServiceProcess):
-    with visiting(browser, trained.url) as visit:
-        visit.open(f"datasets/{DATASET}/runs/{BOTS}")
-        assert list(visit.data("Calibration")) == ["predicted success rate", "observed", "rollouts"]
-
-
 def test_a_run_of_uniform_choice_claims_no_gain(browser: Browser, trained: ServiceProcess):
     with visiting(browser, trained.url) as visit:
         tiles = tiles_of(visit.open(f"datasets/{DATASET}/runs/{UNIFORM}"))
@@ -214,30 +173,6 @@ def test_without_a_run_of_uniform_choice_the_gain_is_said_to_be_modelled_and_adv
     httpx.delete(f"{trained.url}/datasets/bare").raise_for_status()
 
 
-def test_runs_are_compared_by_how_far_predictions_were_off_which_choosing_hard_tasks_does_not_spoil(
-    browser: Browser, trained: ServiceProcess
-):
-    bins = httpx.get(f"{trained.url}/datasets/{DATASET}/runs/{BOTS}/calibration").json()["bins"]
-    told = [one for one in bins if one["rollouts"]]
-    off = sum(one["rollouts"] * abs(one["mean_prediction"] - one["success_rate"]) for one in told)
-    error = off / sum(one["rollouts"] for one in told)
-    with visiting(browser, trained.url) as visit:
-        table = visit.open(f"datasets/{DATASET}").get_by_role("table", name="Comparison of runs")
-        row = table.get_by_role("row").filter(has=visit.page.get_by_role("link", name=BOTS, exact=True))
-        row.wait_for()
-        (shown,) = [one for one in visit.rows("Comparison of runs") if one["Run"] == BOTS]
-        assert (shown["Calibration error"], shown["last steps"]) == (f"{error:.3f}", str(STEPS))
-
-
-def test_runs_are_compared_side_by_side_as_one_chooses(browser: Browser, trained: ServiceProcess):
-    with visiting(browser, trained.url) as visit:
-        page = visit.open(f"datasets/{DATASET}")
-        assert set(visit.data(RATIO)) == {"step", BOTS, PASS, TRACKER, UNIFORM}
-        page.get_by_role("checkbox", name=UNIFORM).uncheck()
-        expect(visit.chart(RATIO).locator("figcaption")).not_to_contain_text(UNIFORM)
-        assert set(visit.data(RATIO)) == {"step", BOTS, PASS, TRACKER}
-
-
 def test_what_has_the_focus_keeps_it_while_numbers_change(browser: Browser, trained: ServiceProcess):
     with visiting(browser, trained.url) as visit:
         tasks = {"tasks": [{"id": "t1"}]}
@@ -257,7 +192,7 @@ def test_what_has_the_focus_keeps_it_while_numbers_change(browser: Browser, trai
 def test_an_address_that_means_nothing_is_refused_in_words(browser: Browser, trained: ServiceProcess, view: str):
     with visiting(browser, trained.url, refused={400, 404, 422}) as visit:
         visit.page.goto(f"{trained.url}/#/{view}")
-        visit.page.locator("#notice:not(:empty), .not-found h1").wait_for()
+        visit.page.locator("#notice:not(:empty), .alone h1").wait_for()
 
 
 def test_a_service_that_first_fails_is_asked_again(browser: Browser, trained: ServiceProcess):
@@ -270,33 +205,6 @@ def test_a_service_that_first_fails_is_asked_again(browser: Browser, trained: Se
         visit.open()
 
 
-def test_views_come_and_go_without_a_trace(browser: Browser, trained: ServiceProcess):
-    with visiting(browser, trained.url) as visit:
-        page = visit.page
-        client = page.context.new_cdp_session(page)
-
-        def nodes_after(rounds: int) -> int:
-            for _ in range(rounds):
-                visit.open(f"datasets/{DATASET}/runs/{BOTS}")
-                visit.drawn()
-                visit.open()
-                page.wait_for_function(
-                    "() => !document.querySelector('.plot') && Boolean(document.querySelector('main table'))"
-                )
-            return nodes()
-
-        def nodes() -> int:
-            client.send("HeapProfiler.collectGarbage")
-            return client.send("Memory.getDOMCounters")["nodes"]
-
-        first = nodes_after(2)
-        left, give_up = nodes_after(6), time.monotonic() + 30
-        while left >= 2 * first and time.monotonic() < give_up:  # what is on its way out goes when the browser has time
-            time.sleep(0.5)
-            left = nodes()
-        assert left < 2 * first
-
-
 def test_the_way_past_the_head_of_the_page_leads_to_its_content(browser: Browser, trained: ServiceProcess):
     with visiting(browser, trained.url) as visit:
         page = visit.open(f"datasets/{DATASET}/runs/{BOTS}")
@@ -307,21 +215,10 @@ def test_the_way_past_the_head_of_the_page_leads_to_its_content(browser: Browser
 
 
 def test_a_browser_that_keeps_nothing_shows_the_page_all_the_same(browser: Browser, trained: ServiceProcess):
-    forbid = "Object.defineProperty(window, '%s', { get() { throw new DOMException('no', 'SecurityError'); } });"
+    forbid = (
+        "Object.defineProperty(window, 'sessionStorage', { get() { throw new DOMException('no', 'SecurityError'); } });"
+    )
     with visiting(browser, trained.url) as visit:
-        for name in ("localStorage", "sessionStorage"):
-            visit.page.add_init_script(forbid % name)
+        visit.page.add_init_script(forbid)
         page = visit.open()
-        page.get_by_role("button", name="Theme: system").click()
-        page.get_by_role("button", name="Theme: light").wait_for()
-
-
-def test_a_service_that_is_away_is_told_and_followed_again_when_it_is_back(browser: Browser, service: ServiceProcess):
-    with visiting(browser, service.url) as visit:
-        page = visit.open()
-        service.kill()
-        page.wait_for_selector("#live[data-state=away]")
-        service.start()
-        page.wait_for_selector("#live[data-state=live]")
-        assert any("ERR_CONNECTION_REFUSED" in line for line in visit.wrong)  # Chromium logs these itself
-        visit.wrong.clear()
+        page.locator(".totals").wait_for()

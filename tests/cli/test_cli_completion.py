@@ -44,26 +44,11 @@ def test_names_of_datasets_and_of_their_runs_are_completed(bots, pools):
     assert completed(bots, "runs", "create", "tab-maths", "third", "--fork", "sec") == ["second"]
 
 
-def test_the_service_that_the_line_names_is_asked(bots, pools, tmp_path):
-    known = completed(CommandLine(NOWHERE, tmp_path), "datasets", "show", "--url", bots.url, "tab-c")
-    assert known == ["tab-code"]
-
-
 @pytest.mark.parametrize("url", [NOWHERE, "ftp://nonsense"])
 def test_without_a_service_nothing_is_offered_and_nothing_said(tmp_path, url):
     bots = CommandLine(url, tmp_path)
     assert completed(bots, "datasets", "show", "t") == []
     assert completed(bots, "runs", "show", "tab-maths", "f") == []
-
-
-@pytest.mark.parametrize(
-    ("shell", "says"),
-    [("bash", "complete -o default -F _bots_completion bots"), ("zsh", "#compdef bots"), ("fish", "--command bots")],
-)
-def test_a_script_for_each_shell_is_printed(bots, shell, says):
-    done = bots(_BOTS_COMPLETE=f"source_{shell}")
-    assert done.code == 0
-    assert says in done.out
 
 
 def test_bash_itself_takes_the_script_and_completes_a_dataset(bots, pools, tmp_path):

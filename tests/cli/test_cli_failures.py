@@ -7,8 +7,7 @@ import pytest
 
 from bots_client import FieldError, InvalidRequestError, Problem, ServiceError, Task
 from bots_service.cli.app import app
-from bots_service.cli.failures import CommandError, client_message, exit_code_of
-from bots_service.cli.outcomes import read_report
+from bots_service.cli.failures import client_message, exit_code_of
 from tests.cli.running import CommandLine, Done
 from tests.serving import free_port
 
@@ -79,22 +78,11 @@ def test_a_bad_setting_in_the_environment_is_named(bots):
         (["report", "known", "x=3/2"], "3.0 successes of 2.0 trials"),
         (["runs", "set", "known", "--target", "7"], "target: 7.0 is not a number in [0, 1]"),
         (["runs", "set", "known", "--forgetting", "0.2"], "the belief 'tracker' has no forgetting"),
-        (["report", "known", "--from", "nowhere.json"], "nowhere.json: No such file"),
-        (["report", "known", "--from", "-"], "-: not JSON"),
+        (["runs", "list", "nope"], "`bots datasets list`"),
     ],
 )
 def test_what_the_service_refuses_exits_with_1(bots, known, arguments, says):
     assert says in bots(*arguments, "--json").assert_one_line(1)
-
-
-@pytest.mark.parametrize(
-    "content",
-    ["{}", "3", '{"outcomes": 1}', "[1]", '[{"task": "x"}]', '[{"task": "x", "rewards": "x"}]'],
-)
-def test_a_report_of_another_shape_is_refused(tmp_path, content):
-    (tmp_path / "report.json").write_text(content)
-    with pytest.raises(CommandError, match="outcome"):
-        read_report(str(tmp_path / "report.json"))
 
 
 def test_a_dead_service_is_told_with_what_to_do(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from pyarrow import csv, parquet
 
 from bots_client import Task, TaskColumns
-from bots_service.cli.task_files import ReadProgress, Source, read_tasks
+from bots_service.cli.task_files import TaskReader
 
 TASKS = [
     ("007", 0.25, 0.875, "math", "easy"),
@@ -32,7 +32,7 @@ def write_files(folder, rows, names):
 
 def tasks_in(*files, columns=COLUMNS, **how):
     """Return all tasks of some files."""
-    return [task for batch in read_tasks(Source.of(list(files), columns, **how), ReadProgress()) for task in batch]
+    return [task for batch in TaskReader(list(files), columns, **how).tasks() for task in batch]
 
 
 def test_all_kinds_of_files_make_the_same_dataset(bots, tmp_path):
@@ -75,23 +75,16 @@ def test_all_kinds_of_files_are_read_alike(tmp_path):
 def test_a_long_file_comes_in_pieces_in_order(tmp_path):
     rows = [(f"task-{number}", number % 17 / 16, "x" * 50) for number in range(15_000)]
     for file in write_files(tmp_path, rows, ["id", "rate", "text"]):
-        read = ReadProgress()
-        batches, shares = [], []
-        for batch in read_tasks(Source.of([file, file], TaskColumns(references=["rate"]), file_in_id=True), read):
-            batches.append(batch)
-            shares.append(read.share)
+        told: list[tuple[float | None, str]] = []
+        reader = TaskReader([file, file], TaskColumns(references=["rate"]), file_in_id=True)
+        batches = list(reader.tasks(lambda *progress, told=told: told.append(progress)))
+        shares = [share or 0.0 for share, _ in told]
         assert len(batches) > 2
         assert shares == sorted(shares)
         assert shares[-1] == pytest.approx(1)
         assert [(task.id, *task.reference_pass_rates) for batch in batches for task in batch] == [
             (f"pool:{row[0]}", row[1]) for row in rows * 2
         ]
-
-
-def test_numbers_are_ids_and_lists_are_tags(tmp_path):
-    file = tmp_path / "pool.parquet"
-    parquet.write_table(pyarrow.table({"id": [1, 2], "tags": [["a", "b"], []]}), file)
-    assert tasks_in(file, columns=TaskColumns(tags=["tags"])) == [Task("1", [], ["a", "b"]), Task("2", [], [])]
 
 
 def guru(count, source):
@@ -166,13 +159,8 @@ def test_ids_come_from_rows_from_files_and_from_content(train):
 
 def test_repeats_are_refused_with_what_to_do_or_left_out(bots, train):
     line = bots("datasets", "import", train, "--name", "repeats", "--id", "extra_info.index").assert_one_line(1)
-    assert "row 51 of all files: '0' is the id of task 0 already" in line
-    assert "--file-in-id" in line
-    assert "--id-from content" in line
-    hashed = ("--id", "ability", "--id-from", "content")
-    line = bots("datasets", "import", train, "--name", "repeats", *hashed).assert_one_line(1)
-    assert "--id-from" not in line
-    assert "--skip-repeats" in line
+    assert "tasks.50.id: '0' is the id of task 0 already" in line
+    assert all(option in line for option in ("--file-in-id", "--id-from content", "--skip-repeats"))
     done = bots(
         "datasets", "import", train, "--name", "repeats", "--id", "extra_info.index", "--skip-repeats", "--json"
     )
@@ -192,29 +180,9 @@ def test_a_dry_run_shows_tasks_and_sends_none(bots, train):
 def test_tasks_as_the_service_reads_them_are_appended_with_all_they_have(bots, tmp_path):
     (tmp_path / "grown.jsonl").write_text('{"reference_models": ["w"]}\n{"id": "a", "reference_pass_rates": [0.5]}\n')
     (tmp_path / "more.jsonl").write_text('{"id": "b", "reference_pass_rates": [0.25], "tags": ["t"]}\n')
-    bots.ok("datasets", "import", "grown.jsonl")
+    bots.ok("datasets", "import", "grown.jsonl", "--id", "id")
     assert bots("datasets", "append", "grown", "more.jsonl", "--json").json["added"] == 1
     assert bots("datasets", "show", "grown", "--json").json["tags"] == {"t": 1}
-
-
-def test_tasks_without_pass_rates_are_appended_to_a_dataset_that_has_references(bots, tmp_path):
-    (tmp_path / "measured.csv").write_text("problem,weak,strong\na,0.25,0.5\n")
-    (tmp_path / "more.csv").write_text("problem\nb\nc\n")
-    bots.ok("datasets", "import", "measured.csv", "--id", "problem", "--reference", "weak", "--reference", "strong")
-    assert bots("datasets", "append", "measured", "more.csv", "--id", "problem", "--json").json["added"] == 2
-    assert bots("datasets", "show", "measured", "--json").json["tasks"] == 3
-
-
-def test_rows_of_a_csv_file_count_where_no_column_is_wanted(tmp_path):
-    (tmp_path / "a.csv").write_text("problem,weak\nx,0.5\n,often\n")
-    assert tasks_in(tmp_path / "a.csv", columns=TaskColumns(id_from="row")) == [Task("0", [], []), Task("1", [], [])]
-
-
-def test_files_as_the_service_reads_them_need_no_columns(bots, tmp_path):
-    lines = [{"reference_models": ["weak", "strong"]}, {"id": "a", "reference_pass_rates": [0, 0.5], "tags": ["t"]}]
-    (tmp_path / "as-it-is.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    made = bots("datasets", "import", "as-it-is.ndjson", "--json").json
-    assert (made["name"], made["reference_models"], made["tags"]) == ("as-it-is", ["weak", "strong"], {"t": 1})
 
 
 @pytest.mark.parametrize(
@@ -250,7 +218,7 @@ def test_files_as_the_service_reads_them_need_no_columns(bots, tmp_path):
         ("a.csv", "id,weak\nx,0.5\ny,inf\n", ["--reference", "weak"], "row 2: weak is inf, not a finite number"),
         ("a.csv", "id,level\nx,3\n", ["--id-from", "content"], "convert the file to Parquet or JSON Lines"),
         ("a.csv.gz", "", ["--id-from", "content"], "a.csv.gz: can't hash the content of CSV"),
-        ("a.parquet", "PAR1", ["--tag", "id"], "a.parquet: "),
+        ("a.parquet", "PAR1", [], "a.parquet: "),
         ("a.txt", "id\n", [], "end with one of .csv, .json, .jsonl, .ndjson, .parquet, optionally with .gz or .zst"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`bots serve` and `bots migrate`."""
+"""`bots serve`, `migrate` and `doctor`."""
 
 import json
 import os
@@ -9,9 +9,11 @@ import time
 
 import pytest
 
-from bots_client import Client
+from bots_client import Client, Version
+from bots_service import __version__
+from bots_service.cli.service import version_findings
 from tests.cli.running import BOTS, CommandLine, clean_environment
-from tests.servers import wait_until
+from tests.serving import free_port, running_service
 
 SOON_S = 60.0
 
@@ -56,14 +58,6 @@ def test_the_service_takes_a_free_port_tells_it_and_keeps_its_data_in_the_folder
     assert (process.returncode, out) == (130, b"")
 
 
-def test_a_misspelt_variable_is_named_when_the_service_starts(serving, tmp_path):
-    serving("--port", "0", BOTS_PROT="4711", BOTS_SPOOL="spool")
-    told = (tmp_path / "said").read_text()
-    assert [line for line in told.splitlines() if "BOTS_PROT" in line and "BOTS_PORT" in line]
-    assert "4711" not in told  # it may be a secret
-    assert "BOTS_SPOOL" not in told
-
-
 def test_the_tables_are_brought_up_to_date_once(tmp_path):
     bots = CommandLine("", tmp_path)
     assert "run `bots migrate`" in bots("migrate", "--check").assert_one_line(1)
@@ -83,12 +77,66 @@ def test_help_comes_quickly_as_it_loads_nothing_heavy(tmp_path):
     assert not {"numpy", "scipy", "pyarrow", "fastapi", "sqlalchemy", "pydantic", "httpx"} & set(loaded)
 
 
-def test_the_log_is_json_or_for_people_as_an_option_says(serving, tmp_path):
-    _, url = serving("--port", "0", "--log-format", "json", "--log-level", "debug")
-    with Client(url) as client:
-        client.version()
-    wait_until(lambda: '"request"' in (tmp_path / "said").read_text())  # it is written once the answer is on its way
-    greeting, *lines = (tmp_path / "said").read_text().splitlines()
-    assert greeting.startswith("BOTS listens on ")
-    told = [json.loads(line) for line in lines]
-    assert [line["route"] for line in told if line["event"] == "request"] == ["/version"]
+# --- doctor ----------------------------------------------------------------------------------------------------------
+
+
+def by_subject(document):
+    return {each["about"]: each for each in document["checks"]}
+
+
+def test_a_fit_machine_and_a_running_service_have_no_problem(bots):
+    found = bots("doctor", "--json").json
+    assert found["problems"] == 0
+    subjects = by_subject(found)
+    assert f"version {__version__} " in subjects["service"]["said"]
+    assert subjects["service"]["said"].endswith(f"at {bots.url}, the same as this program")
+    assert subjects["service readiness"]["grade"] == "ok"
+    assert subjects["service draws"]["grade"] == "ok"
+    assert list(bots.folder.iterdir()) == []
+
+
+def test_problems_end_with_exit_code_1_and_passwords_are_never_shown(tmp_path):
+    bots = CommandLine("", tmp_path)
+    port = free_port()
+    asked = {
+        "BOTS_HOST": "0.0.0.0",  # noqa: S104 - what the doctor is to find
+        "BOTS_DATABASE_URL": f"postgresql://bots:hunter2@127.0.0.1:{port}/bots",
+        "BOTS_REDIS_URL": f"redis://:hunter2@127.0.0.1:{port}/0",
+        "BOTS_DATABASE_TIMEOUT_S": "1",
+    }
+    done = bots("doctor", "--json", "--url", f"http://127.0.0.1:{port}", **asked)
+    assert (done.code, done.err) == (1, "")
+    found = json.loads(done.out)
+    wrong = {each["about"] for each in found["checks"] if each["grade"] == "problem"}
+    assert wrong == {"address", "database", "tables", "redis", "service"}
+    assert found["problems"] == len(wrong)
+    assert "hunter2" not in done.out
+    plain = bots("doctor", **asked)
+    assert (plain.code, plain.err) == (1, "")
+    assert "hunter2" not in plain.out
+    assert plain.out.splitlines()[-1].startswith("4 problems")
+
+
+def test_another_service_at_the_address_is_a_problem(bots):
+    done = bots("doctor", "--json", "--url", f"{bots.url}/elsewhere")  # where nothing is
+    found = by_subject(json.loads(done.out))
+    assert (done.code, found["service"]["grade"]) == (1, "problem")
+    assert "--url" in found["service"]["advice"]
+
+
+def test_a_service_that_wants_a_key_is_a_warning(tmp_path):
+    key = "made-for-this-test-alone"
+    with running_service(tmp_path / "service", admin_key=key) as service:
+        bots = CommandLine(service.url, tmp_path)
+        without, with_key = bots("doctor", "--json").json, bots("doctor", "--json", BOTS_API_KEY=key).json
+    assert by_subject(without)["service"]["grade"] == "warning"
+    assert "BOTS_API_KEY" in by_subject(without)["service"]["said"]
+    assert by_subject(with_key)["service"]["grade"] == "ok"
+
+
+def test_a_service_of_another_version_is_told():
+    theirs = Version(version="0.0.1", numpy="1.26.4", schema="0001")
+    versions, draws = version_findings(theirs, where="http://service")
+    assert (versions.grade, draws.grade) == ("warning", "warning")
+    assert f"version 0.0.1 with tables 0001 at http://service; here {__version__}" in versions.said
+    assert "numpy 1.26.4 there" in draws.said

@@ -1,6 +1,5 @@
 """One training run by hand, through every command."""
 
-import json
 from itertools import count
 from typing import Any
 
@@ -35,9 +34,8 @@ def test_what_is_selected_and_reported_becomes_a_belief_and_history(bots, client
     client.create_run(pool, "default", belief="bots")
     selection = bots("select", pool, 2, "--json").json
     first, second = (task["id"] for task in selection["tasks"])
-    receipt = bots(
-        "report", pool, f"{first}=7/16", f"{second}=0,1,0.5", "--selection", selection["selection_id"], "--json"
-    ).json
+    outcomes = [f"{first}=7/16", f"{second}=0,1,0.5", "p4=aborted"]
+    receipt = bots("report", pool, *outcomes, "--selection", selection["selection_id"], "--json").json
     assert (receipt["closed"], receipt["step"], receipt["reported"], receipt["effective"]) == (True, 1, 2, 2)
 
     tried = {row["id"]: row for row in bots("tasks", pool, first, second, "--json").json["tasks"]}
@@ -82,74 +80,12 @@ def test_tasks_of_one_segment_are_shown_with_the_counts_of_all(bots, client, poo
         "tasks", pool, "--segment", "teaching"
     )
     assert bots("tasks", pool, "--segment", "lost").code == 2
-    lines = bots.ok("tasks", pool, "--segment", "stuck", "--csv").splitlines()
-    assert [line.split(",")[0] for line in lines] == ["id", "p1"]
 
 
-def test_the_reports_of_a_task_are_shown(bots, client, pool):
-    assert "reports p1" in bots.ok("task-history", pool, "p1")
-    client.report(pool, [Outcome.counts("p1", 1, 4)])
-    client.report(pool, [Outcome.counts("p2", 1, 4)])
-    client.report(pool, [Outcome.counts("p1", 0, 2)])
-    client.rewind(pool, 2)
-    found = bots("task-history", pool, "p1", "--json").json["history"]
-    assert [(one["seq"], one["mean_reward"], one["hidden"]) for one in found] == [(3, 0.0, True), (1, 0.25, False)]
-    assert "0.250" in bots.ok("task-history", pool, "p1")
-    assert "no task 'p'" in bots("task-history", pool, "p").err
-
-
-def test_the_journal_tells_all_that_changed_a_run(bots, client, pool):
-    assert "no entries" in bots.ok("journal", pool)
-    client.report(pool, [Outcome.counts("p1", 1, 2), Outcome.counts("p2", 1, 4)])
-    client.update_run(pool, target=0.25)
-    client.rewind(pool, 0)
-    listed = bots("journal", pool, "--json").json["entries"]
-    assert [(one["seq"], one["kind"], one["hidden"]) for one in listed] == [
-        (3, "rewind", False),
-        (2, "settings", True),
-        (1, "report", True),
-    ]
-    assert (listed[0]["to_step"], listed[1]["changed"]) == (0, {"target": 0.25})
-    readable = bots.ok("journal", pool)
-    for told in ("back to step 0", "target=0.25", "6 rollouts of 2 tasks, 2 effective, closed a step"):
-        assert told in readable
-    assert len(bots("journal", pool, "--limit", 1, "--json").json["entries"]) == 1
-    some = bots("journal", pool, "--kind", "settings", "--kind", "rewind", "--json").json["entries"]
-    assert [one["seq"] for one in some] == [3, 2]
-
-
-def test_history_shows_the_last_steps_unless_told_otherwise(bots, client, pool):
+def test_history_shows_the_last_steps(bots, client, pool):
     for _ in range(3):
         client.report(pool, [Outcome.counts("p1", 1, 2)])
     assert [row["step"] for row in bots("history", pool, "--limit", 2, "--json").json["history"]] == [2, 3]
-    first = bots("history", pool, "--after-step", 0, "--limit", 2, "--json").json["history"]
-    assert [row["step"] for row in first] == [1, 2]
-
-
-def test_outcomes_come_from_arguments_a_file_or_stdin_alike(bots, client, pool, tmp_path):
-    outcomes = [{"task": "p1", "successes": 3, "trials": 4}, {"task": "p2", "rewards": [0, 1]}]
-    outcomes.append({"task": "p3", "status": "aborted"})
-    (tmp_path / "outcomes.json").write_text(json.dumps(outcomes))
-    (tmp_path / "body.json").write_text(json.dumps({"selection_id": None, "outcomes": outcomes}))
-    seen = []
-    for run, ways in {
-        "arguments": (["p1=3/4", "p2=0,1", "p3=aborted"], ""),
-        "list": (["--from", "outcomes.json"], ""),
-        "body": (["--from", "body.json"], ""),
-        "stdin": (["--from", "-"], json.dumps(outcomes)),
-    }.items():
-        client.create_run(pool, run)
-        arguments, stdin = ways
-        receipt = bots("report", pool, *arguments, "--run", run, "--json", stdin=stdin).json
-        assert (receipt["reported"], receipt["effective"]) == (2, 2)
-        seen.append(list(client.tasks(pool, run)))
-    assert all(one == seen[0] for one in seen[1:])
-
-
-def test_a_key_counts_once(bots, client, pool):
-    receipts = [bots("report", pool, "p1=1/2", "--key", "step-1", "--json").json for _ in range(2)]
-    assert [receipt["step"] for receipt in receipts] == [1, 1]
-    assert client.run(pool).totals.reported == 1
 
 
 def test_runs_are_made_forked_changed_and_deleted(bots, client, pool):
@@ -176,15 +112,53 @@ def test_runs_are_made_forked_changed_and_deleted(bots, client, pool):
     assert len(list(client.runs(pool))) == 2
 
 
-def test_a_run_goes_back_and_is_stored(bots, client, pool):
+def test_a_run_goes_back(bots, client, pool):
     for _ in range(2):
         client.report(pool, [Outcome.counts("p1", 1, 2)])
     rewound = bots("rewind", pool, 1, "--json").json
     assert (rewound["step"], rewound["epoch"]) == (1, 1)
-    stored = bots("snapshot", pool, "--json").json
-    assert stored in bots("snapshot", pool, "--list", "--json").json["snapshots"]
-    assert stored["checksum"] in bots.ok("snapshot", pool, "--list")
     assert "back at step 0" in bots.ok("rewind", pool, 0)
+
+
+def test_a_mix_is_set_shown_changed_and_ended(bots, pool):
+    made = bots("runs", "create", pool, "m", "--mix", "easy=3", "--mix", "hard=1", "--json").json
+    assert made["settings"]["mix"] == {"easy": 3, "hard": 1}
+    shown = bots.ok("runs", "show", pool, "m")
+    assert "easy 3, hard 1" in shown
+    assert "easy 75% (owed 0.0, given 0)" in shown
+    assert bots("runs", "set", pool, "m", "--mix", "none", "--json").json["settings"]["mix"] == {}
+
+
+@pytest.mark.parametrize("option", ["math", "math=", "=3", "math=3,4", "math=1:x"])
+def test_a_weight_that_can_not_be_read_is_refused_with_an_example(bots, pool, option):
+    assert "math=3" in bots("runs", "create", pool, "m", "--mix", option).assert_one_line(2)
+
+
+def test_predictions_of_a_file_and_of_a_run_are_put_shown_and_removed(bots, client, pool, tmp_path):
+    (tmp_path / "probe.csv").write_text("id,pass_rate,x\np1,0.25,\np2,0.5,\np3,,\n")
+    said = bots.ok("datasets", "predict", pool, "probe", "probe.csv")
+    assert said == f"new runs of {pool} see the predictions probe of 2 tasks\n"
+    assert "probe (2)" in bots.ok("datasets", "show", pool)
+    assert bots("datasets", "show", pool, "--json").json["predictions"][0]["mean"] == 0.375
+    assert "no longer see the predictions probe" in bots.ok("datasets", "unpredict", pool, "probe")
+    client.report(pool, [Outcome.counts("p1", 1, 2)])
+    said = bots.ok("runs", "as-predictions", pool)
+    assert said == f"new runs of {pool} see the predictions default of 1 task\n"
+    bots.ok("runs", "as-predictions", pool, "default", "--name", "first", "--step", "1")
+    assert [each.name for each in client.dataset(pool).predictions] == ["default", "first"]
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ("id,rate\np1,0.5\n", "no column 'pass_rate'; its columns are id, rate"),
+        ("id,pass_rate\np1,1.5\n", "1.5 is not in [0, 1]"),
+        ("id,pass_rate\ngone,0.5\n", "no task 'gone'"),
+    ],
+)
+def test_predictions_that_are_wrong_are_refused_by_what_is_wrong(bots, pool, tmp_path, content, what):
+    (tmp_path / "probe.csv").write_text(content)
+    assert what in bots("datasets", "predict", pool, "probe", "probe.csv").assert_one_line(1)
 
 
 def test_tasks_are_appended_retired_and_restored(bots, pool, tmp_path):

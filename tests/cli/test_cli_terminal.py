@@ -6,8 +6,10 @@ import re
 import subprocess
 
 import pytest
+from rich.console import Console
 
 from bots_client import Outcome, Task
+from bots_service.cli.output import table
 from tests.cli.running import BOTS, clean_environment
 from tests.cli.terminals import SOON_S, terminals
 
@@ -71,7 +73,7 @@ def test_an_import_shows_its_progress_and_leaves_only_the_result(on_terminal, tm
     assert json.loads(terminal.shown[terminal.shown.rindex("{\r\n") :])["tasks"] == 200_000
 
 
-@pytest.mark.parametrize("command", ["datasets list", "runs list", "runs show", "tasks", "history", "journal"])
+@pytest.mark.parametrize("command", ["datasets list", "runs list", "runs show", "tasks", "history"])
 def test_what_a_command_says_on_40_columns_has_no_split_words(bots, client, on_terminal, command):
     client.create_dataset("small", [Task("x", tags=["level=hard"]), Task("y")])
     client.report("small", [Outcome.counts("x", 1, 2), Outcome.counts("y", 2, 2)])
@@ -90,15 +92,6 @@ def words(text):
     return [word for word in text.split() if word[0].isalpha()]
 
 
-def test_an_error_is_wrapped_at_words_on_a_terminal(bots, on_terminal):
-    terminal = on_terminal("datasets", "show", "no-such-dataset", columns=40)
-    assert terminal.end() == 1
-    lines = terminal.shown.splitlines()
-    assert len(lines) > 1
-    assert max(map(len, lines)) <= 40
-    assert " ".join(lines) == bots("datasets", "show", "no-such-dataset").assert_one_line(1).strip()
-
-
 def test_a_closed_pipe_ends_a_command_quietly(bots, pool):
     reader, writer = os.pipe()
     os.close(reader)
@@ -115,10 +108,19 @@ def test_a_closed_pipe_ends_a_command_quietly(bots, pool):
     assert done.stderr == b""
 
 
-def test_a_curve_is_a_line_on_a_terminal_only(bots, client, pool, on_terminal):
-    client.report(pool, [Outcome.counts("x", 1, 2)])
-    client.report(pool, [Outcome.counts("x", 2, 2)])
-    terminal = on_terminal("curve", pool)
-    assert terminal.end() == 0
-    assert "ETR █▁" in terminal.shown
-    assert "█" not in bots.ok("curve", pool)
+def rendered(renderable, width):
+    console = Console(width=width, color_system=None, markup=False, emoji=False, highlight=False)
+    with console.capture() as capture:
+        console.print(renderable)
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def test_a_table_is_as_wide_as_it_needs_and_becomes_blocks_where_it_does_not_fit():
+    made = table("a  >b  c", [("x", "1", "u"), ("y", "2", "v")], caption="2 rows")
+    assert rendered(made, 7) == ["a  b  c", "───────", "x  1  u", "y  2  v", "", "2 rows"]
+    assert rendered(made, 6) == ["a  x", "b  1", "c  u", "", "a  y", "b  2", "c  v", "", "2 rows"]
+
+
+def test_a_column_that_says_nothing_is_left_out_where_it_may_be():
+    assert rendered(table("a  >b?  >c", [("x", "-", "-")]), 80)[0] == "a  c"
+    assert rendered(table("a  >b?", [("x", "-"), ("y", "2")]), 80)[0] == "a  b"

@@ -33,13 +33,11 @@ def test_a_run_is_exported_and_imported_under_another_name_and_belief(bots, clie
         client.delete_run(trained, name)
 
 
-def test_a_file_that_is_there_is_replaced_only_by_force(bots, trained):
+def test_a_file_that_is_there_is_not_replaced(bots, trained):
     file = bots.folder / "mine"
     file.write_text("mine")
-    assert "--force" in bots("export", trained, "-o", "mine").assert_one_line(1)
+    assert "already exists" in bots("export", trained, "-o", "mine").assert_one_line(1)
     assert file.read_text() == "mine"
-    bots.ok("export", trained, "-o", "mine", "--force")
-    assert json.loads(file.read_text().splitlines()[0])["run"] == "default"
 
 
 def test_an_export_that_fails_leaves_no_file(bots):

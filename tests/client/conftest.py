@@ -2,9 +2,22 @@ import contextlib
 
 import pytest
 
-from tests.client.callers import AsyncCaller, SyncCaller, Waits
+from bots_client import Client
 from tests.client.scripted_server import ScriptedServer
 from tests.serving import running_service
+
+
+class Waits(list[float]):
+    """Sleeps that only take note; `clock` moves on by them, and by nothing else."""
+
+    now = 1000.0
+
+    def sleep(self, seconds: float) -> None:
+        self.append(seconds)
+        self.now += seconds
+
+    def clock(self) -> float:
+        return self.now
 
 
 @pytest.fixture(autouse=True)
@@ -37,12 +50,12 @@ def waits():
     return Waits()
 
 
-@pytest.fixture(params=[SyncCaller, AsyncCaller], ids=["sync", "async"])
-def connect(request, open_until_the_end, waits):
-    """Make a client of either kind; its sleeps go to `waits`."""
+@pytest.fixture
+def connect(open_until_the_end, waits):
+    """Make a client; its sleeps go to `waits`."""
 
     def connect_to(server_or_url, **arguments):
         url = getattr(server_or_url, "url", server_or_url)
-        return open_until_the_end.enter_context(contextlib.closing(request.param(url, waits, **arguments)))
+        return open_until_the_end.enter_context(Client(url, sleep=waits.sleep, **arguments))
 
     return connect_to

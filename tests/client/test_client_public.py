@@ -1,7 +1,7 @@
 """What users see: names, signatures, where the service is looked for, and that a key never shows."""
 
-import inspect
 import logging
+import ssl
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from importlib.resources import files
@@ -10,27 +10,16 @@ import httpx
 import pytest
 
 import bots_client
-from bots_client import AsyncClient, BotsClientError, Client, GivenSettings, Retries, Settings
-from bots_client._decode import into
+from bots_client import BotsClientError, Client, GivenSettings, Retries, Settings
+from bots_client._http import is_loopback, trust_of
 from tests.client.answers import SELECTION, VERSION
 from tests.client.scripted_server import answer, drop, problem
 
 SECRET = "sk-never-show-this"
 
 
-def public(of) -> set[str]:
-    return {name for name in dir(of) if not name.startswith("_")}
-
-
 def test_the_package_is_typed():
     assert files(bots_client).joinpath("py.typed").is_file()
-
-
-def test_both_clients_have_the_same_calls_with_the_same_arguments():
-    assert public(Client) - {"close"} == public(AsyncClient) - {"aclose"}
-    for name in public(Client) - {"close"}:
-        one, other = (inspect.signature(getattr(kind, name)) for kind in (Client, AsyncClient))
-        assert one.parameters == other.parameters, name
 
 
 def test_the_settings_that_can_be_given_are_those_that_are_answered():
@@ -51,10 +40,9 @@ def test_the_service_is_looked_for_where_the_argument_or_the_environment_says(mo
     "url",
     ["localhost:8000", "ftp://host", "http://", "//host", "http://host:port", "http://h/?a=b", "http://h/#x", "bots"],
 )
-@pytest.mark.parametrize("kind", [Client, AsyncClient])
-def test_a_url_that_is_none_is_refused(kind, url):
+def test_a_url_that_is_none_is_refused(url):
     with pytest.raises(ValueError, match="url"):
-        kind(url)
+        Client(url)
 
 
 def test_a_password_in_the_url_is_refused_without_being_shown():
@@ -86,14 +74,6 @@ def test_the_key_is_sent_with_every_request(serve, connect, monkeypatch, from_en
     assert server.received[0].headers["x-team"] == "a"
 
 
-def test_without_a_key_none_is_sent(serve, connect):
-    server = serve(answer(VERSION))
-
-    connect(server).version()
-
-    assert "authorization" not in server.received[0].headers
-
-
 @pytest.mark.parametrize("act", [drop, problem(401), problem(503), answer(b"nonsense")])
 def test_the_key_never_shows(serve, connect, caplog, act):
     caplog.set_level(logging.DEBUG)
@@ -102,9 +82,9 @@ def test_the_key_never_shows(serve, connect, caplog, act):
     with pytest.raises(BotsClientError) as caught:
         bots.version()
 
-    shown = [repr(bots.client), repr(vars(bots.client)), str(caught.value), repr(caught.value), caplog.text]
+    shown = [repr(bots), repr(vars(bots)), str(caught.value), repr(caught.value), caplog.text]
     assert [text for text in shown if SECRET in text] == []
-    assert "127.0.0.1" in repr(bots.client)
+    assert "127.0.0.1" in repr(bots)
 
 
 @pytest.mark.parametrize(
@@ -134,13 +114,34 @@ def test_a_transport_takes_the_place_of_the_network():
         assert bots.version().numpy == VERSION["numpy"]
 
 
-def test_a_result_of_a_kind_that_nothing_reads_is_our_own_mistake():
-    with pytest.raises(TypeError, match="no decoder"):
-        into(set)
+def test_a_service_on_this_machine_is_asked_directly(serve, connect, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # nobody listens there
+    server = serve(answer(VERSION))
+
+    assert connect(server).version().version == VERSION["version"]
 
 
-async def test_a_transport_takes_the_place_of_the_network_on_asyncio():
-    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=VERSION))
+@pytest.mark.parametrize(
+    ("url", "wanted"),
+    [
+        ("http://127.0.0.1:8000", False),
+        ("http://[::1]:8000", False),
+        ("http://localhost", False),
+        ("http://10.0.0.7:8000", True),
+        ("https://bots.example", True),
+    ],
+)
+def test_only_loopback_goes_without_the_environments_proxies(url, wanted):
+    assert is_loopback(url) is not wanted
 
-    async with AsyncClient(transport=transport) as bots:
-        assert (await bots.version()).schema == VERSION["schema"]
+
+def test_only_plain_http_on_loopback_goes_without_the_known_authorities():
+    spared = trust_of("http://127.0.0.1:8000")
+    assert isinstance(spared, ssl.SSLContext)
+    assert (spared.verify_mode, spared.check_hostname, spared.cert_store_stats()["x509_ca"]) == (
+        ssl.CERT_REQUIRED,
+        True,
+        0,
+    )
+    for url in ("https://127.0.0.1:8000", "http://10.0.0.7:8000", "https://bots.example"):
+        assert trust_of(url) is True

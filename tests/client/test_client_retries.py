@@ -14,7 +14,6 @@ from bots_client import (
     ServiceError,
     UnreachableError,
 )
-from bots_client._retry import Deadline, TimeLeft
 from tests.client.answers import RECEIPT, SELECTION, VERSION
 from tests.client.scripted_server import ScriptedServer, answer, cut_short, drop, problem, stay_silent, trickle
 
@@ -39,14 +38,6 @@ def test_a_write_is_sent_again_under_the_same_key_with_the_same_bytes(serve, con
     assert receipt.seq == RECEIPT["seq"]
     assert first.key
     assert [(one.key, one.body) for one in others] == [(first.key, first.body)] * 2
-
-
-@pytest.mark.parametrize("failure", [drop, cut_short(b"{"), problem(503)], ids=["drop", "cut", "503"])
-def test_a_read_is_sent_again(serve, connect, failure):
-    server = serve(failure, answer(VERSION))
-
-    assert connect(server, retries=AT_ONCE).version().version == "0.1.0"
-    assert [one.key for one in server.received] == [None, None]
 
 
 def test_two_writes_have_two_keys_and_a_given_key_is_used(serve, connect):
@@ -105,22 +96,6 @@ def test_waits_double_up_to_the_longest(serve, connect, waits, patient):
     assert len(server.received) == patient.attempts
 
 
-@pytest.mark.parametrize(("rng", "expected"), [(0.0, [0, 0, 0, 0]), (0.75, [0.75, 1.5, 3.0, 3.75])])
-def test_each_wait_is_a_share_of_its_bound(rng, expected):
-    retries = Retries(first_wait_s=1, longest_wait_s=5, rng=lambda: rng)
-
-    assert [retries.wait_s(attempt, None) for attempt in (1, 2, 3, 4)] == expected
-    assert retries.wait_s(10**9, None) <= 5
-
-
-def test_a_wait_is_never_shorter_than_the_service_asked_for(serve, connect, waits, patient):
-    server = serve(problem(503, headers={"Retry-After": "3"}), answer(VERSION))
-
-    connect(server, retries=patient).version()
-
-    assert waits == [3.5]
-
-
 def test_retry_after_may_be_a_date():
     now = 1_750_000_000.0
     retries = Retries(wall_clock=lambda: now)
@@ -143,15 +118,6 @@ def test_a_wait_past_the_deadline_is_not_begun(serve, connect, waits, patient):
     assert caught.value.problem.retry_after_s == 60
     assert waits == []
     assert len(server.received) == 1
-
-
-def test_waits_never_add_up_to_more_than_the_deadline(serve, connect, waits, patient):
-    server = serve(problem(503))
-
-    with pytest.raises(ServiceError):
-        connect(server, retries=patient, deadline_s=1.2).version()
-
-    assert waits == [0.5]
 
 
 @pytest.mark.parametrize("act", [stay_silent, trickle])
@@ -179,15 +145,6 @@ def test_a_call_without_time_is_not_sent(serve, connect):
 def test_a_deadline_that_never_comes_is_refused(connect, deadline_s):
     with pytest.raises(ValueError, match="deadline"):
         connect("http://127.0.0.1:1", deadline_s=deadline_s).version()
-
-
-def test_each_phase_of_a_request_has_what_the_earlier_ones_left(waits):
-    table = TimeLeft(Deadline(10, waits.clock))
-
-    waits.sleep(4)
-    assert table.get("read") == 6
-    waits.sleep(7)
-    assert 0 < table.get("read") < 0.01
 
 
 def test_a_refused_connection_names_the_url_and_the_fix(serve, connect, waits, patient):
@@ -218,13 +175,6 @@ def test_a_service_that_comes_back_meanwhile_gets_the_call(serve, connect, waits
 
     assert receipt.seq == RECEIPT["seq"]
     assert len(back[0].received) == 1
-
-
-def test_a_probe_is_asked_once(serve, connect):
-    server = serve(problem(503))
-
-    assert connect(server).is_ready() is False
-    assert len(server.received) == 1
 
 
 @pytest.mark.parametrize("arguments", [{"attempts": 0}, {"first_wait_s": -1}, {"longest_wait_s": float("inf")}])

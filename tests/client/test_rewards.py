@@ -86,11 +86,6 @@ def test_a_batch_is_reported_by_tasks_and_closes_a_step(client, dataset, selecto
     assert (run.totals.reported, run.totals.rollouts, run.totals.successes) == (3, 12, 6)
 
 
-def test_what_a_function_returns_is_handed_on_as_it_is(selector):
-    rewards = (0.5, None, 1)
-    assert reports_groups(selector)(lambda **_columns: rewards)(**batch(["task-0"], 3)) is rewards
-
-
 def test_a_coroutine_function_stays_one(client, dataset, selector):
     @reports_groups(selector)
     async def judged(completions, **_columns):
@@ -101,17 +96,6 @@ def test_a_coroutine_function_stays_one(client, dataset, selector):
     assert judged.__name__ == "judged"
     assert asyncio.run(judged(**batch(["task-1"]))) == [1.0] * 4
     assert state(client, dataset).totals.successes == 4
-
-
-def test_an_object_that_is_called_may_be_a_coroutine_function_too(client, dataset, selector):
-    class Judge:
-        async def __call__(self, completions, **_columns):
-            return [1.0] * len(completions)
-
-    judged = reports_groups(selector)(Judge())
-    assert judged.__name__ == "Judge"
-    assert asyncio.run(judged(**batch(["task-1"]))) == [1.0] * 4
-    assert state(client, dataset).totals.rollouts == 4
 
 
 def test_rewards_that_do_not_apply_are_no_evidence(client, dataset, selector):
@@ -137,29 +121,11 @@ def test_columns_and_rewards_may_be_arrays(client, dataset, selector):
     assert (totals.rollouts, totals.successes, totals.late) == (2 * 3, 2 * 2, 2 * 2)
 
 
-def test_ids_may_come_as_numbers(client, url, dataset):
-    with Client(url) as direct:
-        direct.append_tasks(dataset, [Task("7")])
-    selector = Selector(client, dataset, ids=[*IDS, "7"], rank=0)
-
-    reports_groups(selector)(lambda **_columns: [1.0, 0.0])(task_id=np.array([7, 7]), selection_id=np.array(["", ""]))
-
-    assert state(client, dataset).totals.rollouts == 2
-
-
 def test_steps_close_after_so_many_tasks_where_groups_come_one_by_one(client, dataset, selector):
     score = reports_groups(selector, tasks_per_step=2)(right)
     for task in selector.next(3).ids:
         score(**batch([task]))
     assert state(client, dataset).step == 1
-
-
-def test_evidence_finds_the_selection_that_the_row_names(client, dataset, selector):
-    early = client.select(dataset, 1, ids=IDS)
-    client.report(dataset, [], selection=None, close_step=True)
-    reports_groups(selector)(right)(**batch(early.ids, selection=early.selection_id))
-    run = state(client, dataset)
-    assert (run.totals.late, run.leased) == (1, 0)
 
 
 def test_what_the_function_raises_is_raised_and_nothing_reported(client, dataset, selector):
@@ -267,19 +233,6 @@ def test_rollouts_as_areal_scores_them_are_reported(client, by_rollout):
     assert asyncio.run(all_of_them()) == [1, 0, None]
     run = state(client, by_rollout)
     assert (run.totals.rollouts, run.totals.successes) == (2, 1)
-
-
-def test_the_belief_learns_success_and_the_scores_say_whether_a_group_teaches(client, by_rollout):
-    @reports_rollouts(client, by_rollout, success_key="passed")
-    def score(shaping, passed, **_row):
-        return {"score": 3 * passed + shaping, "passed": passed}
-
-    for task, passes, shapings in ((IDS[0], [0, 0], [0, -0.5]), (IDS[1], [1, 1], [0, 0])):
-        for passed, shaping in zip(passes, shapings, strict=True):
-            score(task_id=task, selection_id="", passed=passed, shaping=shaping)
-    totals = state(client, by_rollout).totals
-    assert (totals.rollouts, totals.successes) == (4, 2)
-    assert (totals.effective, totals.all_solved) == (1, 1)
 
 
 def test_rollouts_of_many_threads_become_one_report_for_each_selection(client, dataset, monkeypatch):

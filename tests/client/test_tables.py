@@ -10,7 +10,6 @@ import pyarrow
 import pytest
 
 from bots_client import (
-    AsyncClient,
     Client,
     Curve,
     CurvePoint,
@@ -23,15 +22,16 @@ from bots_client import (
     Selection,
 )
 from bots_client._tables import arrow_of, columns_of, pandas_of
-from tests.client.answers import API_KEY, BELIEF, HISTORY_STEP, JOURNAL_ENTRY, RUN, page
+from tests.client.answers import BELIEF, HISTORY_STEP, JOURNAL_ENTRY, RUN, page
 from tests.client.scripted_server import answer
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)  # noqa: UP017 - the client runs on Python 3.10
-LATER = HISTORY_STEP | {"step": 2, "capability": None, "time": None}
+EARLIER = HISTORY_STEP | {"step": 1, "time": "2026-01-02T03:04:05Z", "capability": 0.5, "rollouts": 64}
+LATER = EARLIER | {"step": 2, "capability": None, "time": None}
 
 
 def test_a_history_of_two_pages_is_one_frame(serve):
-    server = serve(answer(page("history", HISTORY_STEP, cursor="c1")), answer(page("history", LATER)))
+    server = serve(answer(page("history", EARLIER, cursor="c1")), answer(page("history", LATER)))
 
     with Client(server.url) as bots:
         frame = bots.history("guru").to_pandas()
@@ -44,8 +44,8 @@ def test_a_history_of_two_pages_is_one_frame(serve):
 
 
 def test_tasks_are_an_arrow_table(serve):
-    other = {"id": "b", "alpha": None, "beta": None, "last_step": 7}
-    with Client(serve(answer(page("tasks", BELIEF, BELIEF | other))).url) as bots:
+    one, other = {"alpha": 2.5, "last_step": None, "tags": ["math"]}, {"last_step": 7, "tags": ["math"]}
+    with Client(serve(answer(page("tasks", BELIEF | one, BELIEF | other))).url) as bots:
         table = bots.tasks("guru").to_arrow()
 
     tried = ["attempts", "successes", "visits", "last_step", "aborts"]
@@ -58,46 +58,21 @@ def test_tasks_are_an_arrow_table(serve):
     assert not table.schema.field("mean").nullable
 
 
-def test_what_was_read_before_is_not_in_the_table(serve):
-    with Client(serve(answer(page("history", HISTORY_STEP, LATER))).url) as bots:
-        steps = bots.history("guru")
-        first = next(steps)
-        left = steps.to_pandas()
-
-    assert (first.step, list(left["step"])) == (1, [2])
-
-
-async def test_the_async_client_awaits_its_tables(serve):
-    server = serve(answer(page("keys", API_KEY)))
-
-    async with AsyncClient(server.url) as bots:
-        frame = await bots.keys().to_pandas()
-        table = await bots.keys().to_arrow()
-
-    assert list(frame["name"]) == table["name"].to_pylist() == ["trainer 7"]
-
-
-def test_a_run_has_a_column_for_each_setting(serve):
-    with Client(serve(answer(page("runs", RUN))).url) as bots:
-        frame = bots.runs("guru").to_pandas()
-
-    assert frame.loc[0, "settings.seed"] == 7
-    assert frame.loc[0, "totals.successes"] == 70.5
-    assert frame.loc[0, "forked_from.run"] == "other"
-
-
 def test_a_run_s_mix_is_a_list_of_objects_in_pandas_and_json_in_arrow(serve):
     share: dict[str, Any] = {"tag": "math", "share": 0.75, "owed": 7.5, "given": 8}
-    with Client(serve(answer(page("runs", RUN | {"mix": [share]}))).url) as bots:
+    with Client(
+        serve(answer(page("runs", RUN | {"mix": [share], "forked_from": {"run": "other", "step": 3, "seq": 4}}))).url
+    ) as bots:
         frame, table = bots.runs("guru").to_pandas(), bots.runs("guru").to_arrow()
 
     assert frame.loc[0, "mix"] == (MixShare(**share),)
+    assert frame.loc[0, "forked_from.run"] == "other"
     assert json.loads(table["mix"].to_pylist()[0]) == [share]
     assert json.loads(table["settings.mix"].to_pylist()[0]) == {}
 
 
 def test_changed_settings_are_objects_in_pandas_and_json_in_arrow(serve):
-    rows = [JOURNAL_ENTRY, JOURNAL_ENTRY | {"changed": None}]
+    rows = [JOURNAL_ENTRY | {"changed": {"seed": 7, "target": 0.25}}, JOURNAL_ENTRY]
     with Client(serve(answer(page("entries", *rows))).url) as bots:
         frame, table = bots.journal("guru").to_pandas(), bots.journal("guru").to_arrow()
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_client import InvalidRequestError, Task, TaskColumns
+from bots_client import InvalidRequestError, TaskColumns
 
 ROW = {
     "data_source": "openai/gsm8k",
@@ -87,12 +87,6 @@ def test_a_tag_says_its_column_unless_the_column_is_called_tags():
         ["level=1"],
         ["math"],
     ]
-
-
-def test_a_row_of_the_paper_s_data_becomes_a_task():
-    columns = TaskColumns(["data_source", "extra_info.index"], references=["qwen2.5_7b_pass_rate"], tags=["ability"])
-    assert list(columns.tasks([ROW])) == [Task("openai/gsm8k:17", [0.25], ["ability=math"])]
-    assert columns.named == ("data_source", "extra_info.index", "qwen2.5_7b_pass_rate", "ability")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ REPEATS = size(300, 600)
 
 
 def always_windows(monkeypatch):
-    for name, value in {"WINDOW_MEMBERS": 1, "WINDOW_TASKS": 0, "WINDOW_SHARE": 1.0}.items():
+    for name, value in {"WINDOW_MEMBERS": 1, "WINDOW_TASKS": 0, "WINDOW_SHARE": 1.0, "PLAIN_SHARE": 1.0}.items():
         monkeypatch.setattr(thompson, name, value)
 
 

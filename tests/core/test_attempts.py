@@ -5,11 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.arrays import frozen
-from bots_service.core.attempts import FEW_VISITS, NO_VISITS, Attempts, decoded, encoded, no_attempts
+from bots_service.core.attempts import NO_ATTEMPTS, NO_ROWS, Attempts
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Report
-from bots_service.core.evidence import NO_EVIDENCE, Evidence
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState
 from tests.core.journals import DenseRun, Story, evidence_of, pool_of, replay, report_of, stories
@@ -25,27 +23,16 @@ def counted(state: RunState) -> dict[int, tuple[int, float, float, int]]:
 
 
 @given(stories(in_full=False))
-def test_each_task_s_visits_rollouts_successes_and_last_step_are_those_of_the_closed_steps(story: Story):
+def test_attempts_and_what_receipts_tell_of_new_tasks_are_those_of_the_closed_steps(story: Story):
     dense = DenseRun(story.pool, story.settings)
-    for entry in story.entries:
-        dense.take(entry)
-    state, _ = story.replayed()
-    assert counted(state) == {task: pytest.approx(one, rel=1e-12) for task, one in dense.attempts.items()}
-    everyone = np.arange(len(story.pool), dtype=np.int32)
-    assert (state.attempts.of(everyone).visits > 0).tolist() == [task in dense.attempts for task in everyone.tolist()]
-
-
-@given(stories(in_full=False))
-def test_receipts_tell_how_many_tasks_are_new_and_how_many_different_ones_were_reported(story: Story):
-    dense = DenseRun(story.pool, story.settings)
-    _, receipts = story.replayed()
+    state, receipts = story.replayed()
     for entry, receipt in zip(story.entries, receipts, strict=True):
         before = set(dense.attempts)
         dense.take(entry)
         now = set(dense.attempts) | ({task for task, *_ in dense.waiting} if not receipt.closed else set())
-        is_report = isinstance(entry.body, Report)
-        assert receipt.new_tasks == (len(now - before) if is_report else 0)
+        assert receipt.new_tasks == (len(now - before) if isinstance(entry.body, Report) else 0)
         assert receipt.distinct_tasks == len(dense.attempts)
+    assert counted(state) == {task: pytest.approx(one, rel=1e-12) for task, one in dense.attempts.items()}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,41 +60,13 @@ def test_a_task_that_the_belief_forgot_is_still_known_to_have_been_tried():
     state = replay(POOL, bodies, settings_from({"belief": "bots", "forgetting": 1.0, "implicit_weight": 0.0}))
     assert state.belief.own_tasks.tolist() == [0]
     assert counted(state) == {0: (127, 254.0, 127.0, 128), 2: (1, 2.0, 1.0, 1)}
-    smaller = pool_of((0.25, 0.75), (0.5, 0.875))
-    assert state.belief.fits(smaller)
-    assert not state.fits(smaller)
-
-
-def test_attempts_of_many_tasks_are_those_of_one_array_for_each_column():
-    rng, attempts, size = np.random.default_rng(8), no_attempts(), 20_000
-    visits, rollouts, last_step = np.zeros(size, np.int64), np.zeros(size), np.zeros(size, np.int64)
-    successes = np.zeros(size)
-    for step in range(1, 60):
-        tasks = np.sort(rng.choice(size, 400, replace=False)).astype(np.int32)
-        solved = rng.integers(0, 17, 400) / 2
-        evidence = Evidence(frozen(tasks), frozen(solved), frozen(8.5 - solved), np.ones(400, bool))
-        attempts = attempts.with_step(evidence if step % 7 else NO_EVIDENCE, step)
-        if step % 7:
-            visits[tasks] += 1
-            rollouts[tasks] += 8.5
-            successes[tasks] += solved
-            last_step[tasks] = step
-    assert min(len(attempts.settled), len(attempts.recent)) > 0
-    assert len(attempts.settled) > FEW_VISITS
-    found = attempts.of(np.arange(size, dtype=np.int32))
-    np.testing.assert_array_equal(
-        [found.visits, found.rollouts, found.successes, found.last_step], [visits, rollouts, successes, last_step]
-    )
-    thirds = attempts.tried(lambda tasks: tasks % 3 == 0)
-    assert thirds.tasks.tolist() == [task for task in np.flatnonzero(visits).tolist() if task % 3 == 0]
-    for name, column in (("visits", visits), ("successes", successes), ("last_step", last_step)):
-        np.testing.assert_array_equal(getattr(thirds, name), column[thirds.tasks], err_msg=name)
+    assert not state.fits(pool_of((0.25, 0.75), (0.5, 0.875)))
 
 
 @given(st.lists(st.sets(st.integers(0, 11), max_size=6), max_size=12), st.integers(0, 12), st.data())
 def test_attempts_are_the_same_wherever_they_were_settled(steps, settled_after, data):
     plain: dict[int, tuple[int, float, float, int]] = {}
-    attempts, size = no_attempts(), 12
+    attempts, size = NO_ATTEMPTS, 12
     for number, tasks in enumerate(steps, start=1):
         counts = {task: data.draw(st.tuples(st.floats(0.1, 16.0), st.floats(0.0, 16.0))) for task in sorted(tasks)}
         asked = np.array(sorted(data.draw(st.sets(st.integers(0, size - 1)))), np.int32)
@@ -118,23 +77,17 @@ def test_attempts_are_the_same_wherever_they_were_settled(steps, settled_after, 
             visits, rollouts, successes, _ = plain.get(task, (0, 0.0, 0.0, 0))
             plain[task] = visits + 1, rollouts + (solved + failed), successes + solved, number
         if number == settled_after:
-            attempts = Attempts(attempts.whole, NO_VISITS)
+            attempts = Attempts(attempts.whole, NO_ROWS)
     everyone = np.arange(size, dtype=np.int32)
     wanted = [plain.get(task, (0, 0.0, 0.0, 0)) for task in range(size)]
     for row in (attempts.whole.of(everyone), attempts.of(everyone)):
         columns = (row.visits.tolist(), row.rollouts.tolist(), row.successes.tolist(), row.last_step.tolist())
         assert list(zip(*columns, strict=True)) == wanted
-    assert attempts.largest_task == max(plain, default=-1)
-    assert {name: column.tolist() for name, column in encoded(decoded(encoded(attempts))).items()} == {
-        name: column.tolist() for name, column in encoded(attempts).items()
-    }
 
 
-def test_the_rows_of_few_tasks_are_those_of_many():
-    attempts = no_attempts()
-    for step in range(1, 5):
-        attempts = attempts.with_step(evidence_of((step, 2.0, 1.0), (7, 1.0, step)), step)
-    tasks = np.array([7, 2, 7, 9], np.int32)
-    for found in (attempts, Attempts(attempts.whole, NO_VISITS)):
-        for one, other in zip(found.of_few(tasks), found.of(tasks), strict=True):
-            np.testing.assert_array_equal(one, other)
+def test_many_recent_rows_are_settled():
+    attempts = NO_ATTEMPTS
+    for step in range(1, 4):
+        attempts = attempts.with_step(evidence_of(*((task, 1.0, 1.0) for task in range(1000 * step))), step)
+    assert (len(attempts.settled), len(attempts.recent)) == (3000, 0)
+    assert attempts.of(np.array([0, 1500, 2999, 3000], np.int32)).visits.tolist() == [3, 2, 1, 0]

@@ -114,9 +114,9 @@ def test_late_evidence_counts_as_on_time_but_for_what_capability_would_have_impl
         beta_parameters(parts.belief.distributions(POOL, own))
     )
     # Task 4 gets its counts, less what step 1 booked, in both; what steps 2 and 3 imply for it differs by their c.
-    implied = [np.array([c, 1 - c]) for c in bots_belief(whole).past.capability[1:].tolist()]
-    other = [np.array([c, 1 - c]) for c in bots_belief(parts).past.capability[1:].tolist()]
-    booked = zip(bots_belief(whole).past.booked[1:], bots_belief(parts).past.booked[1:], strict=True)
+    implied = [np.array([c, 1 - c]) for c in bots_belief(whole).past.steps[0, 1:].tolist()]
+    other = [np.array([c, 1 - c]) for c in bots_belief(parts).past.steps[0, 1:].tolist()]
+    booked = zip(bots_belief(whole).past.steps[1, 1:], bots_belief(parts).past.steps[1, 1:], strict=True)
     wanted = [m * q - n * p for (m, n), q, p in zip(booked, implied, other, strict=True)]
     np.testing.assert_allclose(difference[:, 0], 0.75 * wanted[0] + wanted[1], rtol=1e-9)
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Entry, Report, Rewind
+from bots_service.core.entries import Report
 from bots_service.core.evidence import NO_COSTS, Costs
 from bots_service.core.run_settings import settings_from
-from bots_service.core.state import RunState, advance
+from bots_service.core.state import RunState
 from tests.core.journals import Story, pool_of, replay, report_of, stories
 
 amounts = st.integers(0, 10**6).map(float)
@@ -61,11 +61,3 @@ def test_rollouts_that_were_aborted_or_came_too_late_still_cost(kind: str):
     aborted = costly(report_of(), 70.0, 2.5)
     state = replay(POOL, [*steps, late, aborted, report_of((2, 1.0, 1.0))], settings_from({"belief": kind}))
     assert spent(state) == Costs(570.0, 2.5)
-
-
-def test_a_rewind_takes_costs_back():
-    first, second = (costly(report_of((task, 1.0, 1.0)), 10.0) for task in (0, 1))
-    before = replay(POOL, [first], settings_from({}))
-    after = replay(POOL, [second], before.settings, before)
-    back, _ = advance(after, Entry(3, 1, POOL.profiles, Rewind(1, 1)), POOL, base=before)
-    assert (after.totals.tokens, back.totals.tokens) == (20.0, 10.0)

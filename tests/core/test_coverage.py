@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.attempts import no_attempts
 from bots_service.core.coverage import MOST_OF_VISITS, MOST_VISITS_PER_MET_TASK, SMALLEST_POOL, coverage
 from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.entries import Entry, Report
 from bots_service.core.permutation import places_of_pass
-from bots_service.core.pool import WHOLE, Pool
+from bots_service.core.pool import Pool
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, advance, fresh_state
-from bots_service.core.walks import Walk
+from bots_service.core.walks import WHOLE, Walk
 from bots_service.selections import context_of
 from tests.core.journals import evidence_of, pool_of, replay, report_of
 from tests.core.pools import tasks
@@ -71,22 +70,6 @@ def test_it_is_what_a_plain_count_gives(data):
     largest = sum(sorted(visits.values())[-ceil(len(offered) / 10) :]) / total
     over = per_met > MOST_VISITS_PER_MET_TASK or largest > MOST_OF_VISITS
     assert found.narrow == (over and len(offered) >= SMALLEST_POOL) == (found.reason is not None)
-
-
-def test_rows_that_are_settled_and_reported_again_count_once():
-    rng, attempts, size = np.random.default_rng(8), no_attempts(), 20_000
-    visits = np.zeros(size, np.int64)
-    for step in range(1, 60):
-        chosen = np.sort(rng.choice(size, 400, replace=False))
-        attempts = attempts.with_step(evidence_of(*((int(task), 1.0, 1.0) for task in chosen)), step)
-        visits[chosen] += 1
-    assert len(np.intersect1d(attempts.settled.tasks, attempts.recent.tasks))
-    pool = pool_without_references(size)
-    state = fresh_state(settings_from({}), pool)
-    totals = replace(state.totals, reported=int(visits.sum()), distinct=int(np.count_nonzero(visits)))
-    found = coverage(replace(state, step=59, attempts=attempts, totals=totals), pool)
-    assert (found.distinct_tasks, found.most_visits) == (int(np.count_nonzero(visits)), int(visits.max()))
-    assert found.mean_visits == visits.sum() / np.count_nonzero(visits)
 
 
 @pytest.mark.parametrize("strategy", ["shuffle", "easy_to_hard"])

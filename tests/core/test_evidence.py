@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from bots_service.core.evidence import (
     MAX_TRIALS,
-    NO_EVIDENCE,
     counts_of_rewards,
     counts_of_trials,
     rewards_differ,
@@ -122,17 +121,3 @@ def test_a_task_in_parts_is_effective_if_a_part_is_or_their_success_rates_differ
     pieces = [(task, trials * rate, trials * (1 - rate)) for task, trials, rate, _ in parts]
     summed = sum_by_task(evidence_of(*pieces, effective=[flag for *_, flag in parts]))
     assert dict(zip(summed.tasks.tolist(), summed.effective.tolist(), strict=True)) == wanted
-
-
-@given(st.lists(eighths, min_size=2, max_size=8), st.data())
-def test_a_group_reported_in_parts_is_as_effective_as_at_once(rewards, data):
-    cut = data.draw(st.integers(1, len(rewards) - 1))
-    groups = [rewards[:cut], rewards[cut:]]
-    pieces = [(0, *counts_of_rewards(group, (0.0, 1.0))) for group in groups]
-    summed = sum_by_task(evidence_of(*pieces, effective=[rewards_differ(group, (0.0, 1.0)) for group in groups]))
-    assert summed.effective.tolist() == [rewards_differ(rewards, (0.0, 1.0))]
-
-
-def test_no_evidence_is_about_no_task():
-    assert len(NO_EVIDENCE) == 0
-    assert len(sum_by_task(NO_EVIDENCE)) == 0

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bots_service.core.belief.bots import BotsBelief
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Distributions
 from bots_service.core.codec import decode_state, encode_state
@@ -17,7 +16,7 @@ from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.groups import NOTHING_UNFINISHED
 from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.run_settings import RunSettings, settings_from
-from bots_service.core.state import advance, fresh_state, lesson_of
+from bots_service.core.state import advance, fresh_state
 from tests.core.journals import (
     Story,
     carried_by_tasks,
@@ -60,27 +59,6 @@ def test_folding_in_pieces_equals_replaying_at_once_bit_for_bit(story: Story, da
         told.append(receipt)
     assert encode_state(state) == encode_state(whole)
     assert told == receipts
-
-
-@given(stories(), st.booleans())
-def test_what_an_entry_teaches_is_what_is_folded(story: Story, tracked):
-    first = settings_from({"belief": "tracker"}) if tracked else story.settings
-    state = fresh_state(first, story.pool)
-    for entry in story.entries:
-        report = entry.body
-        if tracked and isinstance(report, SettingsChange):
-            others = {"belief", *BotsBelief.own_settings}
-            report = SettingsChange({name: value for name, value in report.values.items() if name not in others})
-        lesson = lesson_of(state, replace(entry, body=report), story.pool)
-        belief, now, step = state.belief.extended(story.pool, entry.profiles), state.settings, lesson.step
-        state, receipt = advance(state, replace(entry, body=report), story.pool)
-        assert receipt.closed == (step is not None)
-        if step is not None:
-            assert step.number == state.step
-            belief = belief.fold(story.pool, step, now)
-            folded, kept = belief.encoded(), state.belief.encoded()
-            assert folded[0] == kept[0]
-            assert all(folded[1][name].tobytes() == kept[1][name].tobytes() for name in kept[1])
 
 
 @given(stories())

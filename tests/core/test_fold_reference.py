@@ -155,7 +155,7 @@ def test_an_implied_observation_stands_for_as_many_rollouts_as_tasks_had_so_far_
         dense.take(entry)
         state, receipt = advance(state, entry, pool)
         if receipt.closed:
-            told.append((state.rollouts_per_task, bots_belief(state).past.booked[-1]))
+            told.append((state.rollouts_per_task, bots_belief(state).past.steps[1, -1]))
         assert_same_beliefs(state, dense)
     wanted = [4.0, 18 / 3, 32.0, 24 / 5]
     assert [m for m, _ in told] == wanted

@@ -4,15 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Body, Report
-from bots_service.core.guard.streaks import ALARM, AT_ONCE, LEAST_CHANCE, Streak, decoded
-from bots_service.core.pool import WHOLE, Pool
+from bots_service.core.guard.guard import ALARM, AT_ONCE, LEAST_CHANCE, Streak
+from bots_service.core.pool import MOST_WATCHED, Pool
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState
-from bots_service.core.walks import Walk
+from bots_service.core.walks import WHOLE, Walk
 from tests.core.journals import pool_of, replay, report_of
 
 COUNT = 40  # tasks; the odd ones carry "tag 0"
@@ -56,7 +57,7 @@ def of_tag(state: RunState) -> Streak:
 @pytest.mark.parametrize(("successes", "outcome"), [(0, "failed"), (TRIALS, "succeeded")])
 def test_groups_that_are_all_alike_at_once_raise_an_alarm(successes, outcome, belief):
     state = run([*BEFORE, equal(successes)], belief=belief)
-    whole, tag = state.guard.described()
+    whole, tag = state.guard.alarms
     assert (whole.tag, whole.outcome, whole.since_step, whole.last_step) == (None, outcome, 7, 7)
     assert whole.groups == COUNT
     assert (tag.tag, tag.groups) == ("tag 0", COUNT // 2)
@@ -66,7 +67,7 @@ def test_groups_that_are_all_alike_at_once_raise_an_alarm(successes, outcome, be
 
 def test_a_tag_alone_raises_its_own_alarm():
     state = run([*BEFORE, equal(0, ODD, others=6)])
-    (found,) = state.guard.described()
+    (found,) = state.guard.alarms
     assert (found.tag, found.groups) == ("tag 0", len(ODD))
 
 
@@ -82,7 +83,7 @@ def test_few_groups_raise_it_by_and_by():
 def test_a_step_without_the_tag_neither_adds_to_its_streak_nor_ends_it():
     few: list[Body] = [equal(0, [1, 3]), equal(0, [5, 7])]
     apart = of_tag(run([*BEFORE, few[0], usual(6, EVEN), few[1]]))
-    assert (apart.groups, apart.since, apart.last) == (4, 7, 9)
+    assert (apart.groups, apart.since_step, apart.last_step) == (4, 7, 9)
     assert of_tag(run([*BEFORE, few[0], usual(6), few[1]])).groups == 2
 
 
@@ -124,9 +125,9 @@ def test_what_is_likelier_than_not_adds_up_to_nothing():
 
 def test_a_streak_that_raises_no_alarm_at_once_begins_anew():
     slow: list[Body] = [body for _ in range(AT_ONCE + 1) for body in (usual(6, EVEN), equal(0, [1, 3]))]
-    assert of_tag(run([*BEFORE, *slow[:2]])).since == 8
+    assert of_tag(run([*BEFORE, *slow[:2]])).since_step == 8
     states = [run([*BEFORE, *slow[: 2 * count]]) for count in range(1, AT_ONCE)]
-    sinces = [of_tag(state).since for state in states]
+    sinces = [of_tag(state).since_step for state in states]
     assert sinces == [8] * (AT_ONCE // 2) + [8 + AT_ONCE] * (AT_ONCE - 1 - AT_ONCE // 2)
 
 
@@ -151,6 +152,12 @@ def test_groups_whose_rewards_differ_are_no_failure():
     assert run([*BEFORE, partly]).guard.streaks == ()
 
 
+def test_a_run_without_watched_tags_goes_on_with_one_group_too():
+    pool = pool_of(*[()] * COUNT)
+    (streak,) = run([*BEFORE, equal(0, [1, 3]), equal(0, [5])], pool=pool).guard.streaks
+    assert (streak.tag, streak.groups) == (None, 3)
+
+
 def test_an_empty_step_changes_nothing():
     state = run([*BEFORE, equal(0)])
     closed = replay(POOL, [report_of(close=True)], state.settings, state)
@@ -159,7 +166,8 @@ def test_an_empty_step_changes_nothing():
 
 def test_the_other_outcome_ends_a_streak_and_begins_another():
     state = run([*BEFORE, equal(0, ODD, others=6), equal(TRIALS, ODD, others=7)])
-    assert [(streak.tag, streak.outcome, streak.since) for streak in state.guard.streaks] == [("tag 0", "succeeded", 8)]
+    found = [(streak.tag, streak.outcome, streak.since_step) for streak in state.guard.streaks]
+    assert found == [("tag 0", "succeeded", 8)]
 
 
 def test_an_alarm_ends_with_its_streak():
@@ -172,6 +180,20 @@ def test_a_report_without_outcomes_leaves_the_account_of_the_mix():
     assert replay(POOL, [report_of(close=True)], mixed.settings, mixed).mix == mixed.mix
 
 
+# --- the tags that it watches ---------------------------------------------------------------------------------------
+
+
+def test_offset_tags_are_watched_first_and_then_those_that_tasks_carried_first():
+    tags = {f"tag {number:03}": np.array([200 - number], np.int32) for number in range(150)}
+    tags["nobody's"] = np.empty(0, np.int32)
+    watched = Pool(np.empty((1, 0)), np.zeros(201, np.int32), tags, offset_tags=("tag 007",)).watched_tags
+    assert len(watched.names) == MOST_WATCHED
+    assert watched.names[:2] == ("tag 007", "tag 149")
+    carried = watched.carried_by(np.arange(201, dtype=np.int32))
+    for row, tag in enumerate(watched.names):
+        assert np.flatnonzero(carried[row]).tolist() == tags[tag].tolist()
+
+
 # --- its bytes -------------------------------------------------------------------------------------------------------
 
 
@@ -182,17 +204,3 @@ def test_a_state_with_an_alarm_comes_back_bit_for_bit():
     assert encode_state(again) == encode_state(state)
     assert state.fold_numbers > 0
     assert state.fits(POOL)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        [7, "failed", 0.5, 1, 1, 1],
-        [None, "varied", 0.5, 1, 1, 1],
-        [None, "failed", 0.5, 1.0, 1, 1],
-        [None, "failed", 0.5],
-    ],
-)
-def test_values_that_are_no_streak_are_refused(values):
-    with pytest.raises((TypeError, ValueError)):
-        decoded([values])

@@ -10,11 +10,11 @@ import pytest
 from bots_service.core.belief.protocol import ClosingStep
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Body, Report
-from bots_service.core.guard.streaks import ALARM, LEAST_CHANCE
-from bots_service.core.pool import WHOLE, Pool
+from bots_service.core.guard.guard import ALARM, LEAST_CHANCE
+from bots_service.core.pool import Pool
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState
-from bots_service.core.walks import Walk
+from bots_service.core.walks import WHOLE, Walk
 from tests.core.journals import pool_of, replay, report_of
 
 COUNT, STEP, TRIALS = 400, 40, 8  # tasks, the odd ones with "tag 0"; tasks of a step; rollouts of each

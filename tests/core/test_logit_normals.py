@@ -23,14 +23,6 @@ def test_the_mean_is_that_of_dense_quadrature_to_two_hundredths():
     np.testing.assert_allclose(GRID.mean, shares().mean(axis=0), atol=0.02)
 
 
-@pytest.mark.parametrize("rollouts", [1.0, 4.0, 16.0])
-def test_how_likely_a_group_is_effective_is_that_of_dense_quadrature(rollouts: float):
-    p = shares()
-    wanted = (1 - p**rollouts - (1 - p) ** rollouts).mean(axis=0)
-    error = np.where(GRID.variance > 4, 0.03, 0.003)  # 15 nodes are few for a wide distribution
-    assert (np.abs(GRID.effective(rollouts) - wanted) < error).all()
-
-
 def test_the_interval_holds_nine_tenths():
     low, high = GRID.interval()
     np.testing.assert_allclose(((shares() > low) & (shares() < high)).mean(axis=0), 0.9, atol=1e-3)

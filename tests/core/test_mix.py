@@ -134,14 +134,5 @@ def test_appended_tasks_change_nothing_in_a_replay():
     assert replay(POOL, bodies, settings).mix == replay(appended, bodies, settings).mix
 
 
-@pytest.mark.parametrize(
-    "values",
-    [[["code", 1, 0]], [["code", 1.0, -1]], [[5, 1.0, 0]], [["code", 1.0]], 5],
-)
-def test_damaged_accounts_are_refused(values):
-    with pytest.raises((TypeError, ValueError)):
-        mix_account.decoded(values)
-
-
 def test_a_run_without_a_mix_has_no_account():
     assert replay(POOL, [report_of((0, 1.0, 1.0))], RunSettings()).mix == ()

@@ -16,7 +16,6 @@ from bots_service.core.mix_account import MixAccount, MixedTag, counts_by_tag
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName, settings_from
 from bots_service.core.state import fresh_state
-from bots_service.errors import PoolTooSmallError
 from tests.core.pools import context_of
 from tests.sizes import examples
 
@@ -62,26 +61,6 @@ def test_no_tag_ever_differs_from_its_share_by_a_whole_task(weights, counts, ran
                 reported[tag], in_flight[tag] = reported[tag] + back[tag], in_flight[tag] - back[tag]
 
 
-def test_the_bound_holds_where_the_largest_difference_first_breaks_it():
-    shares = shares_of([5.0] * 4 + [1.0] * 2 + [0.05] * 20)
-    given_so_far = dict.fromkeys(shares, 0)
-    for number in range(1, 600):
-        owed = {tag: share * (number - 1) - given_so_far[tag] for tag, share in shares.items()}
-        (tag,) = (tag for tag, count in dealt(1, shares, owed=owed).items() if count)
-        given_so_far[tag] += 1
-        assert max(abs(share * number - given_so_far[tag]) for tag, share in shares.items()) < 1
-    # What makes this a test: the obvious rule is off by more than a task at some point.
-    assert worst_of_largest_first(shares, 600) > 1.5
-
-
-def worst_of_largest_first(shares, tasks):
-    given_so_far, worst = dict.fromkeys(shares, 0), 0.0
-    for number in range(1, tasks):
-        given_so_far[max(shares, key=lambda tag: shares[tag] * number - given_so_far[tag])] += 1
-        worst = max(worst, *(abs(share * number - given_so_far[tag]) for tag, share in shares.items()))
-    return worst
-
-
 @given(WEIGHTS, st.integers(1, 400), st.data())
 def test_as_many_as_are_wanted_or_free_are_dealt(weights, count, data):
     shares = shares_of(weights)
@@ -109,20 +88,6 @@ def test_a_share_of_nothing_gets_nothing_unless_nothing_else_is_free():
     shares = {"code": 0.0, "math": 1.0}
     assert dealt(40, shares) == {"code": 0, "math": 40}
     assert dealt(40, shares, free={"code": 50, "math": 10}) == {"code": 30, "math": 10}
-
-
-def test_a_large_selection_is_dealt_as_the_same_tasks_in_small_ones():
-    shares = shares_of([5.0, 3.0, 1.0, 0.5])
-    given_so_far = dict.fromkeys(shares, 0)
-    for _ in range(10):
-        owed = {tag: share * sum(given_so_far.values()) - given_so_far[tag] for tag, share in shares.items()}
-        chosen = dealt(100, shares, owed=owed)
-        given_so_far = {tag: given_so_far[tag] + chosen[tag] for tag in shares}
-    at_once = dealt(1000, shares)
-    assert sum(at_once.values()) == sum(given_so_far.values()) == 1000
-    # Each is off by less than a task from what its share comes to.
-    assert all(abs(at_once[tag] - given_so_far[tag]) < 2 for tag in shares)
-    assert all(abs(at_once[tag] - 1000 * share) < 1 for tag, share in shares.items())
 
 
 def test_a_large_selection_takes_what_is_free_and_shares_the_rest():
@@ -191,13 +156,6 @@ def test_excluded_tasks_leave_the_others_and_the_pool_is_used_up_before_tasks_in
     leased = np.arange(150, 200, dtype=np.int32)
     drawn, counts = select(64, {"lang": 1, "other": 1}, leased=leased)
     assert (drawn.reused, counts) == (0, {"lang": 0, "other": 0})
-
-
-def test_a_pool_that_is_too_small_is_refused_as_without_a_mix():
-    with pytest.raises(PoolTooSmallError):
-        select(201, {"math": 1, "code": 1})
-    with pytest.raises(PoolTooSmallError):
-        select(31, {"math": 1, "code": 1}, tags=("lang",))
 
 
 def test_a_tag_that_another_replica_has_just_appended_waits():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots_service.core.belief.kinds import KINDS
-from bots_service.core.run_settings import RunSettings, settings_asked, settings_from
+from bots_service.core.run_settings import BELIEFS, RunSettings, settings_asked, settings_from
 from bots_service.errors import InvalidSettingsError
 from bots_service.retention import LONGEST_LEASE_S
 
@@ -169,9 +169,10 @@ def test_all_that_the_tracker_would_ignore_is_told_at_once():
 
 
 def test_the_settings_of_a_belief_are_settings():
-    for kind in KINDS.values():
-        assert set(kind.own_settings) <= {field.name for field in fields(RunSettings)}
-    assert set(KINDS["bots"].own_settings) == set(OF_BOTS)
+    assert BELIEFS.keys() == KINDS.keys()
+    for kind in BELIEFS.values():
+        assert set(kind.own) <= {field.name for field in fields(RunSettings)}
+    assert set(BELIEFS["bots"].own) == set(OF_BOTS)
 
 
 def test_every_flaw_is_told_at_once():

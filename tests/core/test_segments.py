@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from bots_service.core.attempts import NO_VISITS, Attempts
+from bots_service.core.attempts import NO_ROWS, Attempts
 from bots_service.core.run_settings import settings_from
 from bots_service.core.segments import SEGMENTS, SOLVED_MEAN, segments_of_pool
-from bots_service.core.state import fresh_state
 from tests.core.journals import Story, pool_of, replay, report_of, stories
 
 
@@ -39,7 +38,7 @@ def test_every_segment_is_reached(kind: str):
     pool = replace(pool_of(*[(0.5, 0.5)] * 5), retired=np.array([4], np.int32))
     often = [report_of((1, 0.0, 16.0), (2, 8.0, 8.0), (3, 16.0, 0.0), (4, 8.0, 8.0))] * 4
     state = replay(pool, often, settings_from({"belief": kind}))
-    for attempts in (state.attempts, Attempts(state.attempts.whole, NO_VISITS)):
+    for attempts in (state.attempts, Attempts(state.attempts.whole, NO_ROWS)):
         found = segments_of_pool(replace(state, attempts=attempts), pool)
         assert [SEGMENTS[place] for place in found] == ["untried", "stuck", "teaching", "solved", "retired"]
 
@@ -49,9 +48,3 @@ def test_a_success_of_long_ago_counts_more_than_failures_since():
     bodies = [report_of((0, 0.25, 3.75)), *[report_of((0, 0.0, 4.0))] * 20]
     state = replay(pool, bodies, settings_from({"belief": "bots"}))
     assert SEGMENTS[segments_of_pool(state, pool)[0]] == "teaching"
-
-
-def test_tasks_of_a_fresh_run_are_untried_although_their_means_may_be_high():
-    pool = pool_of((1.0, 1.0), (0.0, 0.0))
-    state = fresh_state(settings_from({"belief": "tracker"}), pool)
-    assert [SEGMENTS[place] for place in segments_of_pool(state, pool)] == ["untried", "untried"]

@@ -166,14 +166,6 @@ def test_unknown_tags_are_our_own_mistake():
         selected(a_request(1, tags=("law", "math")))
 
 
-def test_parts_are_kept_and_bounded():
-    about = pool([0, 1, 0], tags={"math": [0, 2], "code": [2]})
-    assert about.part(("math", "code")) is about.part(("code", "math", "math"))
-    assert about.part() is about.part()
-    assert about.part((), "code").members.order.tolist() == [2]
-    assert about.part(("math",), "code").keep(tasks(0, 2)).tolist() == [2]
-
-
 def test_tasks_wanted_first_lead_even_if_in_flight_and_the_rest_is_chosen_as_ever():
     first = tasks(30, 5, 17)
     got = selected(a_request(6), first=first, leased=tasks(17, 2))

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from bots_service.core.run_settings import settings_from
 from bots_service.core.segments import segments_of_pool
-from bots_service.core.state import fresh_state
 from bots_service.core.task_table import SORTS, ordered, task_table
 from tests.core.journals import Story, pool_of, replay, report_of, stories
 
@@ -62,9 +61,3 @@ def test_effective_is_of_the_run_s_group_size(setting, reported, expected):
     believed = state.belief.distributions(pool, asked)
     assert task_table(state, pool, asked).effective == pytest.approx(believed.effective(expected))
     assert believed.effective(expected) != pytest.approx(believed.effective(expected + 1))
-
-
-def test_a_fresh_run_knows_of_no_attempt():
-    pool = pool_of((0.25, 0.75), (0.5, 0.875))
-    table = task_table(fresh_state(settings_from({"belief": "bots"}), pool), pool, np.array([0, 1], np.int32))
-    assert (table.attempts.tolist(), table.last_step.tolist()) == ([0, 0], [0, 0])

@@ -14,7 +14,7 @@ from bots_service.core.belief.tracker import TrackerBelief
 from bots_service.core.belief.tracker_filter import moments
 from bots_service.core.entries import Body
 from bots_service.core.run_settings import settings_from
-from bots_service.core.state import RunState, fresh_state
+from bots_service.core.state import RunState, fresh_state, parts_of
 from tests.core.journals import Piece, Story, evidence_of, pool_of, replay, report_of, stories, tracker_settings
 
 SETTINGS = settings_from({"belief": "tracker"})
@@ -92,31 +92,12 @@ def test_evidence_counts_however_late_it_comes(lag: int):
     assert told(late, 0).variance < told(without, 0).variance
 
 
-def test_the_later_evidence_comes_the_less_it_tells():
-    state = replay(POOL, [report_of((1, 8.0, 8.0)), *[report_of(close=True)] * 99], SETTINGS)
-    lags = (0, 1, 5, 25, 99)
-    after = [replay(POOL, [report_of((0, 8.0, 8.0), made_at=100 - lag)], SETTINGS, state) for lag in lags]
-    variances = [float(told(one, 0).variance[0]) for one in after]
-    assert variances == sorted(set(variances))
-
-
 def test_how_many_rollouts_an_implied_observation_stands_for_changes_nothing():
     bodies = [report_of((0, 3.0, 1.0), (40, 1.0, 9.0)), report_of((1, 4.0, 0.0), made_at=0)]
-    one = tracker(replay(POOL, bodies, SETTINGS)).encoded()
-    other = tracker(replay(POOL, bodies, replace(SETTINGS, rollouts_per_task=1.0))).encoded()
-    assert one[0] == other[0]
-    assert all(np.array_equal(one[1][name], other[1][name]) for name in one[1])
-
-
-def test_an_appended_task_is_believed_by_its_references():
-    grown = pool_of(*[(0.25, 0.75)] * 40, (0.5, 0.5), (0.9, 1.0), (0.0, 0.1))
-    state = replay(POOL, [report_of(*solved(range(40), [0.2, 0.6])), report_of((40, 3.0, 5.0))], SETTINGS)
-    there_before = replay(grown, [report_of(*solved(range(40), [0.2, 0.6])), report_of((40, 3.0, 5.0))], SETTINGS)
-    everything = np.arange(len(grown), dtype=np.int32)
-    late, early = (tracker(one).distributions(grown, everything) for one in (state, there_before))
-    np.testing.assert_array_equal(late.location, early.location)
-    np.testing.assert_array_equal(late.variance, early.variance)
-    assert late.mean[41] > late.mean[42]
+    one = tracker(replay(POOL, bodies, SETTINGS))
+    other = tracker(replay(POOL, bodies, replace(SETTINGS, rollouts_per_task=1.0)))
+    pairs = zip(parts_of(one), parts_of(other), strict=True)
+    assert all(np.array_equal(part, another) for part, another in pairs if isinstance(part, np.ndarray))
 
 
 @pytest.mark.parametrize("rollouts", [1e6, 1e12, 1e15])

@@ -1,13 +1,15 @@
-"""The tracker's filter against the same equations written slowly, and its kernels against dense ones."""
+"""The tracker's filter against the joint Gaussian of one batch, and its kernels against dense ones."""
+
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 
+from bots_service.core.belief.logit_normals import NODES, WEIGHTS
 from bots_service.core.belief.tracker_filter import (
-    NODES,
-    WEIGHTS,
     Effects,
     LaggedEvidence,
     absorb,
@@ -15,19 +17,47 @@ from bots_service.core.belief.tracker_filter import (
     moments,
     observed,
 )
-from bots_service.core.state import advance, fresh_state
-from tests.core import slow_tracker
-from tests.core.journals import Story, pool_of, stories, tracker_settings
-from tests.core.slow_tracker import SlowTracker, assert_same
+from bots_service.core.pool import Pool
+from tests.core.journals import pool_of
+
+NODES_15, WEIGHTS_15 = np.polynomial.hermite_e.hermegauss(15)
 
 
-@given(stories(settings=tracker_settings, in_full=False))
-def test_the_filter_is_the_joint_gaussian_written_slowly_after_every_entry(story: Story):
-    slow, state = SlowTracker(story.pool, story.settings), fresh_state(story.settings, story.pool)
-    for entry in story.entries:
-        slow.take(entry)
-        state, _ = advance(state, entry, story.pool)
-        assert_same(state, slow)
+def features(pool: Pool, task: int, lag: int = 0) -> np.ndarray:
+    """Return what multiplies the effects: 1, logits of the pass rates, whether any is unknown, tags, the velocity."""
+    profile = int(pool.profile_of[task])
+    row = pool.references[profile].tolist()
+    unknown = any(map(math.isnan, row))
+    logits = [0.0 if unknown else math.log((16 * rate + 0.5) / (16 * (1 - rate) + 0.5)) for rate in row]
+    carried = int(pool.carried[profile]) if pool.offset_tags else 0
+    tags = [float(carried >> bit & 1) for bit in range(len(pool.offset_tags))]
+    return np.array([1.0, *logits, float(unknown), *tags, -float(lag)])
+
+
+def log_sigmoid(x: float) -> float:
+    return -math.log1p(math.exp(-x)) if x > 0 else x - math.log1p(math.exp(x))
+
+
+def plain_moments(mean: float, variance: float, successes: float, failures: float) -> tuple[float, float]:
+    """Return mean and variance of N(mean, variance) sigmoid^s (1 - sigmoid)^f: 15 Gauss-Hermite nodes at the mode."""
+    trials = successes + failures
+
+    def slope(x: float) -> float:
+        return successes - trials * math.exp(log_sigmoid(x)) - (x - mean) / variance
+
+    low, high = mean - variance * failures, mean + variance * successes
+    mode = brentq(slope, low - 1e-9, high + 1e-9, xtol=1e-13, rtol=1e-14)
+    p = math.exp(log_sigmoid(mode))
+    width = 1 / math.sqrt(trials * p * (1 - p) + 1 / variance)
+    at = [mode + width * node for node in NODES_15]
+    logs = [
+        successes * log_sigmoid(x) + failures * log_sigmoid(-x) - (x - mean) ** 2 / (2 * variance) + node**2 / 2
+        for x, node in zip(at, NODES_15, strict=True)
+    ]
+    weights = [weight * math.exp(each - max(logs)) for weight, each in zip(WEIGHTS_15, logs, strict=True)]
+    total = math.fsum(weights)
+    centre = math.fsum(weight * x for weight, x in zip(weights, at, strict=True)) / total
+    return centre, math.fsum(weight * (x - centre) ** 2 for weight, x in zip(weights, at, strict=True)) / total
 
 
 @pytest.mark.parametrize("lag", [0, 3])
@@ -37,7 +67,7 @@ def test_the_filter_is_the_joint_gaussian_written_slowly_after_every_entry(story
 def test_a_batch_leaves_the_joint_gaussian_posterior_of_its_observations(models: int, lag: int, seed: int):
     rng, tasks = np.random.default_rng(seed), 7
     pool = pool_of(*rng.integers(0, 17, (tasks, models)) / 16, carried=rng.integers(0, 4, tasks).tolist())
-    phi = np.array([slow_tracker.features(pool, task, lag) for task in range(tasks)])
+    phi = np.array([features(pool, task, lag) for task in range(tasks)])
     size = phi.shape[1]
     root = rng.normal(size=(size, size))
     effects = Effects(rng.normal(size=(size,)), root @ root.T + 0.1 * np.eye(size), rng.random((size,)))
@@ -53,9 +83,9 @@ def test_a_batch_leaves_the_joint_gaussian_posterior_of_its_observations(models:
     prior[:size, :size], prior[size:, size:] = effects.covariance, np.diag(variance)
     sees = np.concatenate([phi, np.eye(tasks)], axis=1)
     before = np.concatenate([effects.mean, residual])
-    seen = observed(sees @ before, np.diag(sees @ prior @ sees.T) + moved, solved, failed)
-    gain = prior @ sees.T @ np.linalg.inv(sees @ prior @ sees.T + np.diag(seen.variance + moved))
-    mean, covariance = before + gain @ seen.excess, prior - gain @ sees @ prior
+    excess, unsure = observed(sees @ before, np.diag(sees @ prior @ sees.T) + moved, solved, failed)
+    gain = prior @ sees.T @ np.linalg.inv(sees @ prior @ sees.T + np.diag(unsure + moved))
+    mean, covariance = before + gain @ excess, prior - gain @ sees @ prior
 
     left = absorb(effects, variances, batch)
     found = [*left.effects.mean, *left.residual, *left.effects.covariance.ravel(), *left.variance]
@@ -97,7 +127,7 @@ def test_moments_are_those_of_dense_quadrature(mean: float, variance: float, err
 def test_moments_are_those_around_the_mode_however_far_the_search_for_it(mean: float, variance: float):
     counts = [(0.0, 1.0), (1.0, 0.0), (3.5, 12.5), (512.0, 0.0)]
     found = moments(np.full(4, mean), np.full(4, variance), *np.array(counts).T)
-    wanted = [slow_tracker.moments(mean, variance, *count) for count in counts]
+    wanted = [plain_moments(mean, variance, *count) for count in counts]
     np.testing.assert_allclose(found, np.array(wanted).T, rtol=1e-6)
 
 

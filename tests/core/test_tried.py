@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bots_service.core.arrays import frozen
-from bots_service.core.belief.tried import FADED, LEAST_SCALE, REMEMBERED, SETTLED_EVERY, no_tries
+from bots_service.core.belief.tried import FADED, LEAST_SCALE, NO_TRIES, REMEMBERED, SETTLED_EVERY
 from bots_service.core.evidence import NO_EVIDENCE, Evidence
 from bots_service.core.rows import FEW_ROWS
 
@@ -38,7 +38,7 @@ def some_evidence(rng: np.random.Generator, count: int) -> tuple[Evidence, np.nd
 @pytest.mark.no_cover
 @pytest.mark.parametrize("kept", [1.0, 0.9, 1e-9, 0.0])
 def test_two_tables_tell_what_one_would_however_late_evidence_comes(kept):
-    rng, tried, plain = np.random.default_rng(3), no_tries(), DictTried()
+    rng, tried, plain = np.random.default_rng(3), NO_TRIES, DictTried()
     for step in range(1, 150):
         lags = rng.integers(1, min(step, REMEMBERED + 1), 2).tolist() if step > 1 else []
         for lag in sorted(set(lags), reverse=True):
@@ -61,7 +61,7 @@ def test_two_tables_tell_what_one_would_however_late_evidence_comes(kept):
 
 
 def test_a_step_copies_no_settled_row_until_many_changed():
-    rng, tried, settled_at = np.random.default_rng(4), no_tries(), []
+    rng, tried, settled_at = np.random.default_rng(4), NO_TRIES, []
     for step in range(1, SETTLED_EVERY):
         before = tried
         tried = tried.aged(0.9, step=step)
@@ -73,19 +73,8 @@ def test_a_step_copies_no_settled_row_until_many_changed():
     assert 5 < len(settled_at) < 13
 
 
-def test_the_whole_is_every_task_once_in_order_and_read_only():
-    rng, tried = np.random.default_rng(5), no_tries()
-    ever: set[int] = set()
-    for step in range(1, 20):
-        evidence, unbooked = some_evidence(rng, 700)
-        ever.update(evidence.tasks.tolist())
-        tried = tried.aged(0.9, step=step).with_counts(evidence, unbooked, weight=1.0, lag=0, step=step)
-        assert tried.whole.tasks.tolist() == sorted(ever)
-        assert not any(column.flags.writeable for column in tried.whole)
-
-
 def test_what_faded_and_was_not_tried_for_64_steps_is_dropped_when_rows_are_settled():
-    tried = no_tries().with_counts(*some_evidence(np.random.default_rng(6), 5), weight=1.0, lag=0, step=1)
+    tried = NO_TRIES.with_counts(*some_evidence(np.random.default_rng(6), 5), weight=1.0, lag=0, step=1)
     another, later = Evidence(frozen(ALL[-1:]), np.ones(1), np.ones(1), np.ones(1, bool)), REMEMBERED + 1
     rows = []
     for step in range(2, 2 * SETTLED_EVERY + 1):

@@ -2,18 +2,15 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Entry, Rewind, SettingsChange
+from bots_service.core.entries import SettingsChange
 from bots_service.core.evidence import NO_EVIDENCE
 from bots_service.core.permutation import places_of_pass
-from bots_service.core.pool import WHOLE
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.state import advance
-from bots_service.core.walks import MOST_WALKS, Walk, Walks
+from bots_service.core.walks import MOST_WALKS, WHOLE, Walk, Walks
 from tests.core.journals import pool_of, replay, report_of
 
 POOL = pool_of((0.25,), (0.5,), (0.75,))
@@ -88,19 +85,6 @@ def test_another_seed_begins_other_passes_and_other_settings_do_not():
     assert (
         replay(POOL, [*begun, SettingsChange({"seed": 0, "target": 0.4})], RunSettings()).walks.walks == begun[0].walks
     )
-
-
-def test_a_rewind_takes_the_walks_back():
-    earlier = replay(POOL, [report_with(Walk(0, 0, 2, 3))], RunSettings())
-    later = replay(POOL, [report_with(Walk(0, 1, 1, 3), made_at=1)], RunSettings(), earlier)
-    rewound, _ = advance(later, Entry(3, 1, POOL.profiles, Rewind(1, 1)), POOL, base=earlier)
-    assert rewound.walks == earlier.walks != later.walks
-
-
-@pytest.mark.parametrize("belief", ["bots", "tracker"])
-def test_the_states_bytes_hold_the_walks(belief):
-    state = replay(POOL, [report_with(Walk(0, 0, 2, 3), Walk(8, 1, 0, 2))], RunSettings(belief=belief))
-    assert decode_state(encode_state(state)).walks == state.walks == Walks(0, (Walk(0, 0, 2, 3), Walk(8, 1, 0, 2)))
 
 
 def test_the_pass_that_is_shown_is_that_of_the_part_that_was_walked_last():

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from math import log
 from pathlib import Path
 from statistics import fmean
@@ -13,10 +14,10 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from bots_client import Client
+from bots_client import Client, Gain, RunSummary
+from bots_service.cli.demo import headline
 from bots_service.core.rounding import half_up
-from bots_service.demo.recording import recorded_run
-from bots_service.demo.replay import DEFAULT, RECENT, ROLLOUTS, RUNS, log_loss
+from bots_service.demo.replay import DEFAULT, RECENT, ROLLOUTS, RUNS, Plan, ReplayedRun, log_loss
 from tests.cli.running import BOTS, CommandLine, clean_environment
 from tests.demo.closing_tables import closing_table_in
 from tests.serving import running_service
@@ -69,41 +70,6 @@ def test_bots_finds_more_effective_tasks_than_uniform_the_tracker_still_more_and
         assert all(step.capability is not None and -1 <= step.capability <= 2 for step in uniform + bots)
         assert all(step.capability is None for step in tracker + by_pass)
     assert f"step {STEPS} of {STEPS}" in said
-
-
-def test_the_table_shows_what_the_histories_and_beliefs_of_the_service_show(tmp_path):
-    with running_service(tmp_path / "service") as service, Client(service.url) as client:
-        (replay,), _ = demo(tmp_path, "--steps", "60", "--both-references", "--url", service.url)
-        assert [(run["belief"], run["strategy"]) for run in of_runs(replay)] == [
-            ("bots", "uniform"),
-            ("bots", "thompson"),
-            ("tracker", "thompson"),
-            ("tracker", "pass"),
-        ]
-        for run in of_runs(replay):
-            settings = client.run(replay["dataset"], run["run"]).settings
-            assert (settings.belief, settings.strategy) == (run["belief"], run["strategy"])
-            steps = list(client.history(replay["dataset"], run["run"]))
-            assert len(steps) == replay["steps"] == 60
-            assert run["reported"] == sum(step.reported for step in steps) == 60 * 32
-            assert run["effective"] == sum(step.effective for step in steps)
-            recent = sum(step.effective for step in steps[-RECENT:]) / (RECENT * 32)
-            assert run[f"effective_task_ratio_last_{RECENT}"] == pytest.approx(recent)
-            tried = [task.id for task in client.tasks(replay["dataset"], run["run"]) if task.attempts]
-            assert run["distinct_tasks"] == len(tried)
-            losses = [loss_before(client, replay["dataset"], run["run"], step) for step in (5, 15, 25, 35, 45, 55)]
-            assert run["log_loss"] == pytest.approx(fmean(losses))
-
-
-def loss_before(client, dataset, run, step):
-    """Return the log loss on all problems before a step, from a fork of the run as it was then."""
-    fork = client.create_run(dataset, f"{run}-{step}", fork_run=run, fork_step=step)
-    assert fork.step == step
-    recording = recorded_run().with_both_references()
-    solved = dict(zip(recording.ids, recording.success_probabilities(step).tolist(), strict=True))
-    predicted = {task.id: min(max(task.mean, 0.001), 0.999) for task in client.tasks(dataset, fork.run)}
-    assert predicted.keys() == solved.keys()
-    return -fmean(p * log(predicted[task]) + (1 - p) * log(1 - predicted[task]) for task, p in solved.items())
 
 
 FEW = ("--steps", "8")  # enough for two seeds to differ
@@ -227,3 +193,29 @@ def test_the_log_loss_is_the_expected_one_of_a_rollout_and_one_certain_mistake_i
     predicted, probabilities = np.array([0.25, 0.5, 0.0]), np.array([0.5, 1.0, 1.0])
     expected = -fmean([0.5 * log(0.25) + 0.5 * log(0.75), log(0.5), log(0.001)])
     assert log_loss(predicted, probabilities) == pytest.approx(expected)
+
+
+def headline_of(*factors):
+    """The headline of a replay in which the runs found so many times the effective tasks of uniform sampling."""
+    now = datetime.now(UTC)
+    summaries = {
+        label: RunSummary(
+            dataset="d",
+            run=label,
+            created_at=now,
+            status="running",
+            gain=Gain(source="measured", factor=factor, rollouts_saved=0.0, rollouts_spent=12800.0),
+        )
+        for label, factor in zip(("tracker-thompson", "tracker-pass"), factors, strict=True)
+    }
+    return headline(ReplayedRun(Plan(100, 8, 0), "d", 890, 678, {}, summaries=summaries))
+
+
+def test_the_headline_is_the_gain_of_the_default_and_says_why_a_larger_one_is_no_better():
+    found = headline_of(2.0, 1.75)
+    assert found.startswith("tracker-pass")
+    assert "+75% effective tasks for the same 12,800 rollouts" in found.partition(".")[0]
+    assert "tracker-thompson (+100%)" in found
+    assert "no better training" in found
+    assert "thompson" not in headline_of(0.8, 0.9)
+    assert "no effective task" in headline_of(None, None)

@@ -9,8 +9,7 @@ from hatchling.bridge.app import Application
 from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 
-import hatch_build
-from hatch_build import NPM_WHEEL, TAKEN, ChartLibrary, folder_of, is_fetched
+from hatch_build import TAKEN, ChartLibrary, is_fetched
 
 
 @pytest.fixture
@@ -52,19 +51,6 @@ def package(path: Path) -> None:
             archive.addfile(entry, io.BytesIO(b"other"))
 
 
-def test_without_npm_the_build_asks_for_a_wheel_that_has_it(programs: Path, checkout: Path):
-    assert hook(checkout).dependencies() == [NPM_WHEEL]
-    npm(programs, "exit 1")
-    assert hook(checkout).dependencies() == []
-
-
-def test_what_is_there_is_not_fetched_again(programs: Path, checkout: Path, capsys: pytest.CaptureFixture[str]):
-    folder_of(checkout).mkdir(parents=True)
-    assert hook(checkout).dependencies() == []
-    hook(checkout).initialize("standard", {})
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize(
     ("does", "said"), [(None, "npm is needed"), ("echo no network >&2; exit 1", "no network"), ("true", "no package")]
 )
@@ -88,18 +74,3 @@ def test_another_content_under_the_same_version_is_refused(
     hook(checkout).initialize("standard", {})
     assert "another content than expected" in capsys.readouterr().err
     assert not is_fetched(checkout)
-
-
-def test_the_right_content_is_taken_and_older_versions_go(
-    programs: Path, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    package(tmp_path / "package.tgz")
-    monkeypatch.setattr(hatch_build, "INTEGRITY", hatch_build.integrity((tmp_path / "package.tgz").read_bytes()))
-    npm(programs, f'/bin/cp {tmp_path / "package.tgz"} "$last"')
-    older = checkout / hatch_build.VENDOR / "uplot-1.0.0"
-    older.mkdir(parents=True)
-    hook(checkout).initialize("standard", {})
-    assert {file.name: file.read_bytes() for file in folder_of(checkout).iterdir()} == {
-        name.rpartition("/")[2]: b"other" for name in TAKEN
-    }
-    assert not older.exists()

@@ -8,13 +8,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import kubernetes_validate
 import pytest
-import yaml
 
 from bots_client import Client
 from tests.cli.running import clean_environment
-from tests.deploy.files import ROOT, resources
+from tests.deploy.files import ROOT
 from tests.serving import running_service
 
 FOLDER = ROOT / "examples" / "clusters"
@@ -96,22 +94,3 @@ def test_it_is_kept_now_and_then_for_a_node_that_is_lost(trainer: Path, environm
     assert running.poll() is None
     running.send_signal(signal.SIGTERM)
     running.communicate(timeout=ENDS_WITHIN_S)
-
-
-def test_the_kubernetes_job_follows_its_schema_and_reaches_the_service():
-    found = yaml.safe_load((FOLDER / "job.yaml").read_text("utf-8"))
-    kubernetes_validate.validate(found, kubernetes_validate.latest_version(), strict=True)
-    (container,) = found["spec"]["template"]["spec"]["containers"]
-    values = {one["name"]: one.get("value") for one in container["env"]}
-    service = resources()["Service"]
-    assert values["BOTS_URL"] == f"http://{service['metadata']['name']}:{service['spec']['ports'][0]['port']}"
-    assert {"BOTS_API_KEY", "BOTS_SPOOL"} < values.keys()
-
-
-def test_the_skypilot_task_runs_the_script_with_what_it_reads():
-    task = yaml.safe_load((FOLDER / "skypilot.yaml").read_text("utf-8"))
-    assert task["run"].split()[:2] == ["bash", str(SCRIPT.relative_to(ROOT))]
-    script = SCRIPT.read_text("utf-8")
-    assert all(f"${{{name}:" in script for name in task["envs"])
-    (mounted,) = task["file_mounts"]
-    assert Path(task["envs"]["BOTS_KEPT"]).parent == Path(mounted)

@@ -3,10 +3,15 @@
 import re
 from pathlib import Path
 
+import yaml
+
 from bots_service.api.problems import HEADERS_TOO_LARGE, INTERNAL, KINDS, MALFORMED_REQUEST, METHOD_NOT_ALLOWED
+from bots_service.metrics.process import Metrics
 
 ROOT = Path(__file__).parents[2]
 TROUBLESHOOTING = (ROOT / "docs/troubleshooting.md").read_text("utf-8")
+SIGNALS = (ROOT / "docs/signals.md").read_text("utf-8")
+ALERTS = (ROOT / "deploy/prometheus/alerts.yml").read_text("utf-8")
 OF_NO_ERROR = (INTERNAL, METHOD_NOT_ALLOWED, MALFORMED_REQUEST, HEADERS_TOO_LARGE)
 ROW = re.compile(r"^\| (?P<method>[^|]+) \| (?P<gain>[+-]\d\.\d+ ± \d\.\d+) \| (?P<rollouts>[^|]+) \|", re.MULTILINE)
 NAMES = {
@@ -37,3 +42,31 @@ def test_the_figures_of_the_alternatives_are_those_of_the_study():
         _, gain, _, _, rollouts = (cell.strip() for cell in found[1].split("|"))
         assert row["gain"] == gain
         assert row["rollouts"].split()[0].rstrip(",") == rollouts.split()[0].rstrip(",")
+
+
+def counted() -> set[str]:
+    """Return the names of all metrics, as Prometheus knows them; histograms without their endings."""
+    metrics = Metrics()
+    metrics.watch_stores(dict)
+    metrics.watch_state(bool)
+    metrics.requests.watch_line(int)
+    endings = {"counter": "_total", "info": "_info"}
+    families = list(metrics.registry.collect())
+    return {family.name + endings.get(family.type, "") for family in families if family.name.startswith("bots_")}
+
+
+def test_the_signals_are_every_metric_once_and_no_other():
+    rows = re.findall(r"^\| ((?:`bots_[a-z_]+`(?:, )?)+) \|", SIGNALS, re.MULTILINE)
+    told = [name for row in rows for name in re.findall("`(bots_[a-z_]+)`", row)]
+    assert len(told) == len(set(told))
+    assert set(told) == counted() >= set(re.findall(r"\bbots_[a-z_]+", SIGNALS))
+
+
+def test_the_signals_are_every_alert_with_its_severity():
+    rules = [rule for group in yaml.safe_load(ALERTS)["groups"] for rule in group["rules"]]
+    shipped = {rule["alert"]: rule["labels"]["severity"] for rule in rules}
+    assert dict(re.findall(r"^\| `(Bots\w+)` \| (\w+) \|", SIGNALS, re.MULTILINE)) == shipped
+
+
+def test_alerts_ask_for_no_metric_that_is_not_there():
+    assert {name.removesuffix("_bucket") for name in re.findall(r"\bbots_[a-z_]+", ALERTS)} <= counted()

@@ -1,10 +1,11 @@
-"""The second kind of task of the finetuning example: families of unequal difficulty, wrong labels, noise."""
+"""The tasks of the finetuning example: additions, and families of unequal difficulty, with wrong labels and noise."""
 
 import random
 from collections import Counter
 
 import pytest
 
+from examples.finetune.additions import DIGITS, Additions, addition
 from examples.finetune.families import FAMILIES, Families, is_mislabelled
 from examples.finetune.tasks import ANSWER_CHARACTERS, PROMPT_CHARACTERS, Problem
 
@@ -37,11 +38,6 @@ def test_prompts_and_answers_have_the_model_s_length_and_characters(group: str) 
         assert problem.id == FAMILIES[group].letter + question_of(problem)
 
 
-def test_the_alphabet_and_the_first_characters_have_no_character_twice() -> None:
-    assert max(Counter(KIND.alphabet).values()) == 1
-    assert len({family.letter for family in FAMILIES.values()}) == len(FAMILIES)
-
-
 def test_lists_of_digits_are_copied_reversed_and_sorted() -> None:
     assert all(problem.answer == question_of(problem) for problem in some("copy"))
     assert all(list(problem.answer) == list(reversed(question_of(problem))) for problem in some("reverse"))
@@ -68,16 +64,6 @@ def test_numbers_are_calculated_with_from_their_last_digit(group: str, sign: str
         assert problem.answer == "0" or not problem.answer.endswith("0")
 
 
-def test_an_answer_of_noise_is_always_the_same_and_says_nothing_of_its_question() -> None:
-    problems = some("noise")
-    assert [problem.answer for problem in problems] == [problem.answer for problem in some("noise")]
-    pairs = [pair for problem in problems for pair in zip(question_of(problem), problem.answer, strict=False)]
-    alike = sum(one == other for one, other in pairs)
-    spread = (len(pairs) * 0.1 * 0.9) ** 0.5
-    assert abs(alike - 0.1 * len(pairs)) < 5 * spread
-    assert len({problem.answer for problem in problems}) > 0.99 * DRAWS
-
-
 def test_a_tenth_of_every_family_that_can_be_solved_has_a_wrong_digit() -> None:
     sizes = range(20, 20 + len(KIND.groups))
     pool, held_out = KIND.problems(3, sizes, 5)
@@ -92,23 +78,24 @@ def test_a_tenth_of_every_family_that_can_be_solved_has_a_wrong_digit() -> None:
     assert not any(map(is_mislabelled, held_out))
 
 
-def test_nothing_of_the_noise_is_held_out_and_no_problem_comes_twice() -> None:
-    pool, held_out = KIND.problems(4, [30] * len(KIND.groups), 8)
-    assert [problem.group for problem in held_out] == [group for group in SOLVABLE for _ in range(8)]
-    assert len({problem.id for problem in [*pool, *held_out]}) == len(pool) + len(held_out)
+ADDITIONS = Additions()
+
+
+def test_numbers_stand_backwards_and_filled_up() -> None:
+    problem = addition(120, 345, "3")
+    assert problem.prompt == "0210000+5430000="
+    assert problem.answer == "564"
+
+
+@pytest.mark.parametrize("group", ADDITIONS.groups)
+def test_both_numbers_of_a_problem_have_its_level_of_digits(group: str) -> None:
+    problem = ADDITIONS.drawn(random.Random(group), group)
+    first, second = problem.id.split("+")
+    assert len(first) == len(second) == int(group) <= DIGITS
+    assert int(problem.answer[::-1]) == int(first) + int(second)
 
 
 def test_the_same_seed_gives_the_same_problems() -> None:
-    first, again, other = (KIND.problems(seed, [9] * len(KIND.groups), 4) for seed in (5, 5, 6))
+    first, again, other = (ADDITIONS.problems(seed, [5] * DIGITS, 5) for seed in (3, 3, 4))
     assert first == again
     assert first != other
-
-
-def test_a_problem_that_is_taken_is_not_drawn() -> None:
-    taken = {problem.id for problem in some("copy")}
-    rng = random.Random("copy 1")  # it would draw the same ones again
-    assert KIND.drawn(rng, "copy", but=taken).id not in taken
-
-
-def test_the_tag_is_the_family() -> None:
-    assert all(KIND.tags(KIND.drawn(random.Random(7), group)) == [group] for group in KIND.groups)

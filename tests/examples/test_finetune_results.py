@@ -1,4 +1,4 @@
-"""What the finetuning run makes of its runs."""
+"""What the finetuning run makes of its runs: measures, tables, groups and loops."""
 
 import json
 from dataclasses import replace
@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import permutation_test, ttest_rel
+from scipy.special import expit, logit
+from scipy.stats import bernoulli, permutation_test, ttest_rel
 
+from examples.finetune.calibration import calibration_of
 from examples.finetune.course import Course, Record, finished_runs, records_of
 from examples.finetune.intervals import sign_flip_p
 from examples.finetune.measures import (
@@ -15,18 +17,11 @@ from examples.finetune.measures import (
     charged,
     difference,
     differences,
-    distinct_tasks,
-    effective_ratio,
-    excess_log_loss,
-    final_accuracy,
     mean_accuracy,
-    mean_slope,
-    most_visits,
     share_of_steps_to,
-    steps_to,
 )
 from examples.finetune.plan import BASE, SMALL, Plan
-from examples.finetune.table import tables, together
+from examples.finetune.table import tables
 
 
 def course_of(accuracies: list[float], *, arm: str = BASE, seed: int = 0, references: int = 0) -> Course:
@@ -94,28 +89,6 @@ def test_runs_of_another_plan_are_not_gone_on_with(tmp_path: Path) -> None:
         finished_runs(file, replace(SMALL, steps=SMALL.steps + 1))
 
 
-def test_the_endpoint_is_the_mean_of_all_evaluations() -> None:
-    course = course_of([0.1, 0.2, 0.6])
-    assert mean_accuracy(course) == pytest.approx((0.1 + 0.2 + 0.6) / 3)
-    assert final_accuracy(course) == 0.6
-
-
-def test_coverage_is_told_by_the_visits() -> None:
-    assert distinct_tasks(course_of([0.1])) == 3
-    assert most_visits(course_of([0.1])) == 9
-
-
-def test_the_effective_task_ratio_is_of_a_quarter_of_the_steps() -> None:
-    course = course_of([0.1])  # 16 visits in 8 steps
-    assert [effective_ratio(course, quarter=quarter) for quarter in range(4)] == pytest.approx([4 / 4, 3 / 4, 2 / 4, 0])
-
-
-def test_calibration_is_of_all_evaluations_that_have_it() -> None:
-    course = course_of([0.1, 0.1, 0.1])
-    assert mean_slope(course) == pytest.approx((0.5 + 0.6) / 2)
-    assert excess_log_loss(course) == pytest.approx(0.3)
-
-
 def test_steps_to_an_accuracy_are_read_between_evaluations() -> None:
     base = course_of([0.25] * 5)
     # The means of up to three evaluations are 0.1, 0.1, 0.1, 0.4, 0.7: 0.25 lies in the middle between the third and
@@ -123,12 +96,6 @@ def test_steps_to_an_accuracy_are_read_between_evaluations() -> None:
     assert share_of_steps_to(course_of([0.1, 0.1, 0.1, 1.0, 1.0]), base) == pytest.approx(2.5 / 4)
     assert share_of_steps_to(base, base) == 0
     assert share_of_steps_to(course_of([0.1] * 5), base) is None
-
-
-def test_a_run_that_never_gets_there_counts_as_the_whole_course() -> None:
-    base = course_of([0.25] * 5)
-    assert steps_to(course_of([0.1] * 5), base) == 1
-    assert steps_to(course_of([0.1, 0.1, 0.1, 1.0, 1.0]), base) == pytest.approx(2.5 / 4)
 
 
 def test_references_that_count_move_the_course_to_later_steps() -> None:
@@ -152,20 +119,6 @@ def test_the_sign_flip_p_is_that_of_all_patterns(values: list[float]) -> None:
         n_resamples=2**16,
     )
     assert sign_flip_p(values) == pytest.approx(expected.pvalue)
-
-
-def test_a_mean_of_zero_says_nothing() -> None:
-    assert sign_flip_p([0.25, -0.25]) == sign_flip_p([0.0, 0.0, 0.0]) == 1
-
-
-def test_many_seeds_are_as_cheap() -> None:
-    gains = [0.001 * (place + 1) for place in range(32)]
-    # One loss as small as the least gain: it, the same with all signs turned, and the two patterns without a loss.
-    assert sign_flip_p([-gains[0], *gains[1:]]) == 4 / 2**32
-
-
-def test_sixteen_seeds_of_one_sign_have_the_least_p_there_is() -> None:
-    assert sign_flip_p([0.001 * (place + 1) for place in range(16)]) == 2 / 2**16
 
 
 def test_differences_are_paired_by_seed() -> None:
@@ -201,34 +154,21 @@ def test_the_tables_show_every_seed_and_every_arm() -> None:
     assert not any(line.startswith("| `pass` | 16 rollouts") for line in lines)
 
 
-def test_seeds_of_two_comparisons_are_taken_together() -> None:
-    ends = [{0: (0.2, 0.3), 1: (0.5, 0.55)}, {2: (0.4, 0.6), 3: (0.4, 0.35)}]
-    comparisons = [
-        arms_of(
-            course_of([end], arm=arm, seed=seed)
-            for seed, both in some.items()
-            for arm, end in zip((BASE, "pass"), both, strict=True)
-        )
-        for some in ends
-    ]
-    gains = [0.1, 0.05, 0.2, -0.05]
-    found = ttest_rel(gains, [0.0] * 4).confidence_interval(0.95)
-    *_, row = together(comparisons, ["pass"])
-    assert (
-        row == f"| `pass` | 4 | +0.0750 ({found.low:+.4f} to {found.high:+.4f}) | {sign_flip_p(gains):.4f} | 3 of 4 |"
-    )
+TRUTH = expit(np.random.default_rng(1).normal(0, 2, 300))
 
 
-def test_the_second_comparison_is_with_the_paper_s_belief() -> None:
-    ends = {BASE: 0.2, "bots-r2": 0.3, "pass-r2": 0.4}
-    lines = tables([course_of([end], arm=arm) for arm, end in ends.items()], SMALL).splitlines()
-    first = next(place for place, line in enumerate(lines) if line.startswith("| minus `bots-r2` |"))
-    assert lines[first + 2].startswith(f"| `pass-r2` | 1 | {0.4 - 0.3:+.4f} | 1.0000 | 1 of 1 |")
-    assert lines[first + 3] == ""
+def test_the_truth_is_calibrated() -> None:
+    found = calibration_of(TRUTH, TRUTH)
+    assert found.slope == pytest.approx(1)
+    assert found.log_loss == pytest.approx(found.least)
+    assert found.least == pytest.approx(np.mean([bernoulli(p).entropy() for p in TRUTH]))
 
 
-def test_a_seed_that_an_arm_lacks_is_left_empty() -> None:
-    courses = [course_of([0.1] * 2, seed=0), course_of([0.1] * 2, seed=1), course_of([0.3] * 2, arm="pass")]
-    lines = tables(courses, SMALL).splitlines()
-    assert "| 1 | 0.100 | 0.1000 |  |" in lines
-    assert any(line.startswith("| `pass` | 1 | +0.2000 | 1.0000 | 1 of 1 |") for line in lines)
+@pytest.mark.parametrize(("factor", "slope"), [(2.0, 0.5), (0.5, 2.0)])
+def test_a_belief_that_is_too_sure_has_a_slope_below_one(factor: float, slope: float) -> None:
+    believed = expit(factor * logit(TRUTH) + 0.3)
+    found = calibration_of(believed, TRUTH)
+    assert found.slope == pytest.approx(slope)
+    expected = -np.mean(TRUTH * np.log(believed) + (1 - TRUTH) * np.log(1 - believed))
+    assert found.log_loss == pytest.approx(expected)
+    assert found.log_loss > found.least

@@ -57,13 +57,6 @@ def test_the_replicas_find_their_servers_by_name_and_agree(deployment: Deploymen
     assert json.loads(first.execute("bots", "doctor", "--json"))["problems"] == 0
 
 
-def test_the_volume_for_uploads_is_the_services_own(deployment: Deployment):
-    replica = deployment.replicas[0]
-    assert replica.execute("id", "-u") == "10001"
-    assert replica.does("touch", "/tmp/upload")
-    assert not replica.does("touch", "/opt/bots/anything")
-
-
 def test_an_upgrade_of_the_image_under_load_loses_nothing(deployment: Deployment, tmp_path: Path):
     with trainers_at_work(deployment, "upgraded"):
         deployment.image = build_next(tmp_path)

@@ -2,19 +2,14 @@
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 from bots_client import Client, Outcome, Task
 from tests.deploy.files import ROOT
 from tests.image.containers import Container, started, volume
 from tests.image.engine import EngineError, inspect
-from tests.image.parts import base_image
 
-MEGABYTE = 10**6
 CAPABILITIES_OF_NOBODY = "CapEff:\t0000000000000000"
 
 
@@ -38,19 +33,6 @@ def alone(image: str, network: str, data: str) -> Iterator[Container]:
     with started(prepared(image, network, data)) as container:
         container.wait_until_ready()
         yield container
-
-
-def test_the_packages_are_below_400_megabytes(image: str):
-    whole, base = (inspect(name)["Size"] / MEGABYTE for name in (image, base_image()))
-    print(f"image: {whole:.0f} MB, of which base {base:.0f} MB")
-    assert whole - base < 400
-
-
-def test_it_answers_and_is_well(alone: Container):
-    with Client(alone.url) as bots:
-        assert bots.is_live()
-        assert bots.is_ready()
-    assert alone.execute("bots", "--version")
 
 
 def test_the_engine_takes_the_health_check_from_the_image(alone: Container, image: str, network: str):
@@ -88,17 +70,6 @@ def test_all_that_the_service_imports_is_in_the_image(alone: Container):
                 modules.add(node.module)
     assert {"scipy.special", "pyarrow.parquet"} <= modules
     alone.execute("python", "-c", f"import {', '.join(sorted(modules))}")
-
-
-def test_parquet_comes_in_and_goes_out_as_arrow(alone: Container, tmp_path: Path):
-    ids = [f"task-{number:06}" for number in range(100_000)]
-    file = tmp_path / "tasks.parquet"
-    parquet.write_table(pa.table({"id": ids}), file)
-    with Client(alone.url) as bots:
-        bots.upload_dataset("uploaded", file)
-        bots.create_run("uploaded", "default")
-        table = pa.ipc.open_stream(b"".join(bots.tasks_arrow("uploaded"))).read_all()
-    assert sorted(table["id"].to_pylist()) == ids
 
 
 def test_another_container_goes_on_with_the_volume_and_the_first_ends_by_itself(

@@ -1,15 +1,11 @@
 """Trainers in other languages say and do at a live service what the Python client's did when it was recorded."""
 
-import subprocess
 from itertools import groupby
-
-import pytest
 
 from bots_client import Client, Outcome
 from tests.languages.conftest import ADMIN_KEY
 from tests.languages.recording import (
     KILLED_DURING,
-    PROGRAMS,
     RESUMED_FROM,
     STEPS,
     begin,
@@ -48,14 +44,6 @@ def test_a_trainer_that_is_killed_and_goes_on_has_the_100_recorded_exchanges(pro
     assert output.splitlines()[-1] == f"{STEPS * ROLLOUTS_PER_STEP} rollouts in {STEPS} steps"
 
 
-def test_each_write_of_a_course_has_a_key_of_its_own(program, bots):
-    with RecordingProxy(bots.url) as proxy:
-        program.run(proxy.url, steps=2)
-    keys = [exchange.key for exchange in proxy.exchanges if exchange.method != "GET"]
-    assert len(keys) == len(set(keys)) == 2 + 2 * 2
-    assert None not in keys
-
-
 def test_every_report_counts_once_although_replies_are_lost(program, bots):
     steps = 4
 
@@ -87,10 +75,3 @@ def test_a_trainer_without_checkpoint_leaves_a_run_alone_that_has_learned_someth
     assert [exchange.status for exchange in proxy.exchanges] == [200, 409]  # a no is not asked twice
     assert proxy.exchanges[-1].answer["detail"] in errors.replace('\\"', '"')
     assert not program.checkpoint.exists()
-
-
-def test_the_go_program_is_formatted(commands):
-    if "go" not in commands:
-        pytest.skip("no go on this machine")
-    formatted = subprocess.run(["gofmt", "-l", PROGRAMS], capture_output=True, text=True, check=True)
-    assert formatted.stdout == ""

@@ -1,33 +1,22 @@
 """The text of several workers is one text, which Prometheus reads as it would read each of them."""
 
-import math
-
-import pytest
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    Info,
-    disable_created_metrics,
-    enable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bots_service.metrics.exposition import exposition, merged
+from bots_service.serving.peers import merged
 
 TRICKY = 'a "b" {c} \\ d\ne'
 
 
 def worker(number: int, *, is_complete: bool = True) -> bytes:
+    disable_created_metrics()
     registry = CollectorRegistry()
     Gauge("plain", "No label, and { in its help", registry=registry).set(number)
     if is_complete:
         labelled = Counter("labelled", "With a label", ["name"], registry=registry)
         labelled.labels(TRICKY).inc(number + 1)
         Histogram("seconds", "Many lines", ["route"], registry=registry, buckets=(1.0,)).labels("/{x}").observe(0.5)
-    return exposition(registry)
+    return generate_latest(registry)
 
 
 def samples(text: bytes) -> dict[tuple[str, str], list[tuple[str, dict[str, str], float]]]:
@@ -53,21 +42,3 @@ def test_each_series_of_each_worker_is_there_once_with_its_number():
 def test_values_and_label_values_stay_as_they_are():
     (sample,) = samples(merged({7: worker(4)}))["labelled", "counter"]
     assert sample == ("labelled_total", {"name": TRICKY, "worker": "7"}, 5.0)
-
-
-@pytest.mark.parametrize("value", [0.0, -1.5, 1e6, 123456789.25, 2e21, 1e-9, math.inf, -math.inf, math.nan])
-def test_the_text_is_the_one_that_the_library_writes_without_creation_times(value: float):
-    registry = CollectorRegistry()
-    Gauge("plain", f"Help with {TRICKY}", registry=registry).set(value)
-    labelled = Gauge("labelled", "In another order than the alphabet's", ["z", "a"], registry=registry)
-    labelled.labels(TRICKY, "ü").set(value)
-    Counter("counted", "Without its ending", ["name"], registry=registry).labels(TRICKY).inc(abs(value))
-    Histogram("seconds", "Many lines", ["route"], registry=registry, buckets=(0.5, 1.0)).labels("/{x}").observe(value)
-    Info("build", "A gauge by another name", registry=registry).info({"version": TRICKY})
-    Counter("empty", "No series yet", ["name"], registry=registry)
-    ours = exposition(registry)
-    disable_created_metrics()
-    try:
-        assert ours == generate_latest(registry)
-    finally:
-        enable_created_metrics()

@@ -3,8 +3,11 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
+from bots_service.core.receipt import Receipt, tally
 from bots_service.metrics.run_series import OTHERS, RunsAtWork, run_series
+from bots_service.metrics.training import TrainingMetrics
 from bots_service.retention import IDLE_SERIES_S
+from tests.core.journals import evidence_of
 
 
 class Clock:
@@ -32,28 +35,29 @@ def runs(registry: CollectorRegistry, clock: Clock) -> RunsAtWork:
 def reports(registry: CollectorRegistry) -> dict[tuple[str, str], float]:
     """Return what was counted, by run."""
     (family,) = [family for family in registry.collect() if family.name == "bots_reports"]
-    return {(sample.labels["dataset"], sample.labels["run"]): sample.value for sample in family.samples}
+    samples = [sample for sample in family.samples if sample.name == "bots_reports_total"]
+    return {(sample.labels["dataset"], sample.labels["run"]): sample.value for sample in samples}
 
 
 def test_each_run_counts_for_itself(runs: RunsAtWork, registry: CollectorRegistry):
     for _ in range(3):
-        runs("a", "x").counts.reports += 1
-    runs("a", "y").counts.reports += 1
+        runs("a", "x").reports.inc()
+    runs("a", "y").reports.inc()
     assert reports(registry) == {("a", "x"): 3, ("a", "y"): 1}
 
 
 def test_runs_beyond_the_limit_share_one_series(runs: RunsAtWork, registry: CollectorRegistry):
     for name in ("w", "x", "y", "z", "w"):
-        runs("a", name).counts.reports += 1
+        runs("a", name).reports.inc()
     assert reports(registry) == {("a", "w"): 2, ("a", "x"): 1, OTHERS: 2}
 
 
 def test_a_run_that_is_idle_for_long_makes_room(runs: RunsAtWork, registry: CollectorRegistry, clock: Clock):
-    runs("a", "x").counts.reports += 1
+    runs("a", "x").reports.inc()
     clock.now += IDLE_SERIES_S - 1
-    runs("a", "y").counts.reports += 1
+    runs("a", "y").reports.inc()
     clock.now += 2
-    runs("a", "z").counts.reports += 1
+    runs("a", "z").reports.inc()
     assert reports(registry) == {("a", "y"): 1, ("a", "z"): 1}
     clock.now += IDLE_SERIES_S + 1
     runs.forget_idle()
@@ -62,20 +66,38 @@ def test_a_run_that_is_idle_for_long_makes_room(runs: RunsAtWork, registry: Coll
 
 def test_a_run_that_shares_gets_its_own_series_once_there_is_room(runs: RunsAtWork, registry: CollectorRegistry):
     for name in ("x", "y", "z"):
-        runs("a", name).counts.reports += 1
+        runs("a", name).reports.inc()
     runs.forget("a", "x")
-    runs("a", "z").counts.reports += 1
+    runs("a", "z").reports.inc()
     assert reports(registry) == {("a", "y"): 1, ("a", "z"): 1, OTHERS: 1}
 
 
 def test_the_series_of_what_is_deleted_disappear(runs: RunsAtWork, registry: CollectorRegistry):
-    runs("a", "x").counts.reports += 1
-    runs("b", "x").counts.reports += 1
+    runs("a", "x").reports.inc()
+    runs("b", "x").reports.inc()
     runs.forget("a", "unknown")
     runs.forget("b", "x")
     assert reports(registry) == {("a", "x"): 1}
-    runs("a", "y").counts.reports += 1
+    runs("a", "y").reports.inc()
     runs.forget("a")
     assert reports(registry) == {}
-    runs("a", "x").counts.reports += 1
+    runs("a", "x").reports.inc()
     assert reports(registry) == {("a", "x"): 1}  # a new run of that name begins anew
+
+
+def test_a_report_counts_once_and_its_tasks_when_the_step_closes(registry: CollectorRegistry):
+    training = TrainingMetrics(registry)
+    evidence = evidence_of((0, 0.0, 1), (1, 1.5, 0.5), (2, 1, 2.0), (3, 4.0, 0.0))
+    step = tally(evidence)
+    receipt = Receipt(1, 0, 1, True, step, None, 2, 1, 0.125)
+    for duplicate in (False, True, True):
+        training.reported("a", "x", receipt, duplicate=duplicate, degraded=duplicate)
+
+    def counted(name: str) -> float | None:
+        return registry.get_sample_value(f"bots_{name}_total", {"dataset": "a", "run": "x"})
+
+    assert [counted(f"{kind}reports") for kind in ("", "duplicate_", "fenced_")] == [1, 2, 0]
+    assert (counted("degraded_answers"), counted("steps"), counted("expired_outcomes")) == (2, 1, 1)
+    assert (counted("reported_tasks"), counted("effective_tasks")) == (step.reported, step.effective)
+    assert (counted("rollouts"), counted("solved_rollouts")) == (step.rollouts, step.successes)
+    assert counted("prediction_squared_error") == 0.125 * step.rollouts

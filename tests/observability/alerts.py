@@ -48,9 +48,4 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str]], list[tuple[str, st
         [(SELECTS.format(200), "0+90x200"), (SELECTS.format(503), "0+10x200")],
         [(SELECTS.format(200), "0+999x200"), (SELECTS.format(503), "0+1x200"), (SELECTS.format(409), "0+90x200")],
     ),
-    "BotsLagging": (
-        {"dataset": "pool", "run": "default"},
-        [(f"bots_unfolded_entries{POOL}", "3x200")],
-        [(f"bots_unfolded_entries{POOL}", "0x200")],
-    ),
 }

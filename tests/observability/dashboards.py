@@ -9,7 +9,6 @@ ROOT = Path(__file__).parents[2]
 DASHBOARDS = {
     path.stem: json.loads(path.read_text("utf-8")) for path in sorted(ROOT.glob("deploy/grafana/dashboards/*.json"))
 }
-VARIABLE = re.compile(r"\$\{?(\w+)")
 METRIC = re.compile(r"\b(?:bots|process)_[a-z_]+")
 
 

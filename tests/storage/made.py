@@ -1,63 +1,25 @@
-"""Small datasets, runs and reports for the tests of stores."""
+"""Small datasets, runs, entries and receipts for the tests of stores."""
 
 import itertools
-from dataclasses import dataclass
-from typing import Any
+import time
 
 import numpy as np
+from sqlalchemy import Connection, insert, update
 
 from bots_service.core.arrays import frozen
 from bots_service.core.coverage import Coverage
-from bots_service.core.entries import Report
+from bots_service.core.entries import Body, Entry, Fork, Report, Rewind
 from bots_service.core.evidence import NO_COSTS, Costs, Evidence
 from bots_service.core.outlook import Outlook
 from bots_service.core.receipt import BINS, Calibration, Receipt, Tally
 from bots_service.core.run_settings import RunSettings
-from bots_service.ports.catalog import Answers, Datasets, Health, Runs
-from bots_service.records import Courses
-from bots_service.records import Outlooks
-from bots_service.records import Journal, Snapshots
-from bots_service.records import DatasetFacts, DatasetRow, IdempotencyKey, NewEntry, RunRow, TaskBlock
-from bots_service.storage.sql.answers import SqlAnswers
-from bots_service.storage.sql.courses import SqlCourses
-from bots_service.storage.sql.database import Database
-from bots_service.storage.sql.datasets import SqlDatasets
-from bots_service.storage.sql.health import SqlHealth
-from bots_service.storage.sql.journal import SqlJournal
-from bots_service.storage.sql.outlooks import SqlOutlooks
-from bots_service.storage.sql.runs import SqlRuns
-from bots_service.storage.sql.snapshots import SqlSnapshots
+from bots_service.records import DatasetFacts, DatasetRow, IdempotencyKey, Parent, RunRow, TaskBlock
+from bots_service.storage.sql.journal import FoldedEntry, locked_head, receipt_row
+from bots_service.storage.sql.journal import append as append_folded
+from bots_service.storage.sql.stores import SqlStores
+from bots_service.storage.sql.tables import journal, receipts, runs
 
 names = (f"made-{number}" for number in itertools.count())
-
-
-@dataclass(frozen=True)
-class Stores:
-    """Every port over one database."""
-
-    datasets: Datasets
-    runs: Runs
-    journal: Journal
-    snapshots: Snapshots
-    courses: Courses
-    outlooks: Outlooks
-    answers: Answers
-    health: Health
-    database: Any
-
-
-def stores_over(database: Database) -> Stores:
-    return Stores(
-        datasets=SqlDatasets(database),
-        runs=SqlRuns(database),
-        journal=SqlJournal(database),
-        snapshots=SqlSnapshots(database),
-        courses=SqlCourses(database),
-        outlooks=SqlOutlooks(database),
-        answers=SqlAnswers(database),
-        health=SqlHealth(database),
-        database=database,
-    )
 
 
 def block(start: int, count: int) -> TaskBlock:
@@ -71,15 +33,21 @@ def facts(size: int) -> DatasetFacts:
     return DatasetFacts("about ü", ("weak", "strong"), (0, 1), ("math",), size, 3, {"math": size}, f"digest-{size}")
 
 
-async def dataset(stores: Stores, *, size: int = 10) -> DatasetRow:
+async def dataset(stores: SqlStores, *, size: int = 10) -> DatasetRow:
     stage = await stores.datasets.stage()
     await stores.datasets.add_block(stage, block(0, size))
     return (await stores.datasets.create(next(names), stage, facts(size))).row
 
 
-async def run(stores: Stores, of: DatasetRow | None = None) -> RunRow:
+async def run(stores: SqlStores, of: DatasetRow | None = None) -> RunRow:
     row = of or await dataset(stores)
     return (await stores.runs.put(row.id, next(names), RunSettings()))[0]
+
+
+def fork() -> tuple[Parent, FoldedEntry]:
+    """What a run begins with that continues another one, whose step 12 entry 14 closed."""
+    entry = Entry(1, 0, 3, Fork("default", 14, bytes(range(256))))
+    return Parent("default", 12, 14), FoldedEntry(entry, receipt(1, 12, closed=False))
 
 
 def report(seed: int = 0, tasks: int = 4) -> Report:
@@ -91,8 +59,38 @@ def report(seed: int = 0, tasks: int = 4) -> Report:
     return Report(evidence, seed % 7, None, costs=costs)
 
 
-def draft(key: str | None = None, *, fingerprint: str = "same", seed: int = 0, epoch: int | None = None) -> NewEntry:
-    return NewEntry(report(seed), 3, epoch, None if key is None else IdempotencyKey(key, fingerprint))
+async def append(
+    stores: SqlStores,
+    run: RunRow,
+    body: Body | None = None,
+    *,
+    step: int | None = None,
+    closed: bool = True,
+    key: IdempotencyKey | None = None,
+) -> Receipt:
+    """Append an entry with a receipt to a run, as a change of it does; each closes a step unless told otherwise."""
+
+    def job(connection: Connection) -> Receipt:
+        head = locked_head(connection, run)
+        entry = Entry(head.seq + 1, head.epoch + isinstance(body, Rewind), 3, body or report())
+        told = receipt(entry.seq, entry.seq if step is None else step, closed=closed, epoch=entry.epoch)
+        append_folded(connection, run.id, [FoldedEntry(entry, told, key)], time.time())
+        return told
+
+    return await stores.database.write(job)
+
+
+async def write_bodies(stores: SqlStores, run: RunRow, bodies: list[str]) -> None:
+    """Let the journal hold these reports, as if they had been appended."""
+    body = {"run_id": run.id, "epoch": 0, "kind": "report", "profiles": 3, "created_at": 0.0}
+    seqs = range(1, len(bodies) + 1)
+
+    def job(connection: Connection) -> None:
+        connection.execute(insert(journal), [{**body, "seq": seq, "body": bodies[seq - 1]} for seq in seqs])
+        connection.execute(insert(receipts), [receipt_row(run.id, receipt(seq, seq)) for seq in seqs])
+        connection.execute(update(runs).where(runs.c.id == run.id).values(head=len(bodies)))
+
+    await stores.database.write(job)
 
 
 def receipt(seq: int, step: int, *, closed: bool = True, epoch: int = 0) -> Receipt:

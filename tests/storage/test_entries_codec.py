@@ -30,10 +30,7 @@ GOLDEN: list[tuple[Body, dict[str, object]]] = [
         | {"made_at": 12, "close": None},
     ),
     (
-        replace(
-            report_of([3], [1.0], [3.0], [True]),
-            costs=Costs(70.5),
-        ),
+        replace(report_of([3], [1.0], [3.0], [True]), costs=Costs(70.5)),
         {"kind": "report", "tasks": [3], "successes": [1.0], "failures": [3.0], "effective": [True], "made_at": 12}
         | {"close": None, "tokens": 70.5},
     ),

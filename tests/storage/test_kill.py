@@ -1,4 +1,4 @@
-"""kill -9 of a process that appends: what was acknowledged is there."""
+"""kill -9 of a process that reports: what was acknowledged is there, once, in its place, with its receipt."""
 
 import random
 import signal
@@ -7,48 +7,65 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from sqlalchemy import text
 
-from bots_service.core.run_settings import RunSettings
-from bots_service.storage.sqlite import SqliteDatabase
-from tests.storage import made
-from tests.storage.made import Stores
+from bots_service.settings import Settings
+from bots_service.wiring import sqlite_or_postgres
+from tests.storage.appending_child import CALLERS, RUNS
+from tests.usecases.world import World
 
 ROOT = Path(__file__).parents[2]
+FOUND = text(
+    "SELECT runs.name, journal.seq, journal.key, runs.head FROM journal JOIN runs ON runs.id = journal.run_id "
+    "JOIN receipts ON receipts.run_id = journal.run_id AND receipts.seq = journal.seq ORDER BY journal.seq"
+)
+Acks = set[tuple[str, int, str]]
 
 
-def acknowledged(url: str, dataset_id: int, life: int, seconds: float) -> list[tuple[str, int, str]]:
-    """Let a child append for a while, kill it, and return what it had acknowledged."""
-    command = [sys.executable, "-m", "tests.storage.appending_child", url, str(dataset_id), str(life)]
+def acknowledged(url: str, first: int, seconds: float) -> Acks:
+    """Let a child report for a while, kill it, and return what it had acknowledged."""
+    command = [sys.executable, "-m", "tests.storage.appending_child", url, str(first)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as child:
         assert child.stdout is not None
-        first = child.stdout.readline()
+        lines = [child.stdout.readline() for _ in range(2 * CALLERS)]
         time.sleep(seconds)
         child.send_signal(signal.SIGKILL)
-        lines = (first + child.stdout.read()).splitlines()
-    parts = [line.split() for line in lines]
-    return [(run, int(seq), key) for run, seq, key in parts]
+        lines += child.stdout.read().splitlines()
+    return {(run, int(seq), key) for run, seq, key in map(str.split, lines)}
 
 
-async def test_every_acknowledged_append_survives_five_kills_in_its_place(stores: Stores, url: str):
-    row = await made.dataset(stores)
-    await stores.runs.put(row.id, "other", RunSettings())
-    await stores.database.close()
-    moments = random.Random(11)
-    acks: set[tuple[str, int, str]] = set()
-    for life in range(5):
-        acks |= set(acknowledged(url, row.id, life, moments.uniform(0.0, 0.3)))
-        database = SqliteDatabase(url)
-        found = await database.read(
-            lambda connection: connection.execute(
-                text("SELECT name, seq, key, head FROM journal JOIN runs ON id = run_id ORDER BY name, seq")
-            ).all()
-        )
-        await database.close()
-        assert acks <= {(name, seq, key) for name, seq, key, _ in found}
-        for run in ("default", "other"):
-            seqs = [seq for name, seq, _, _ in found if name == run]
-            heads = {head for name, _, _, head in found if name == run}
-            assert seqs == list(range(1, len(seqs) + 1))
-            assert heads == {len(seqs)}
-    assert len(acks) > 5 * 8
+async def assert_each_is_there_once(world: World, acks: Acks) -> None:
+    """Whatever is in the journal has its place, its receipt, and counts once."""
+    found = (await world.database.read(lambda connection: connection.execute(FOUND))).all()
+    assert acks <= {(name, seq, key) for name, seq, key, _ in found}
+    for run in RUNS:
+        own = [(seq, key, head) for name, seq, key, head in found if name == run]
+        assert [seq for seq, _, _ in own] == list(range(1, len(own) + 1))
+        assert {head for _, _, head in own} <= {len(own)}
+        assert len({key for _, key, _ in own}) == len(own)
+        state = await world.assert_is_a_replay(run)
+        assert state.totals.rollouts == 16 * len(own)
+
+
+@pytest.mark.parametrize("product", ["sqlite", "postgresql"])
+async def test_every_acknowledged_report_survives_kills_and_counts_once(
+    request: pytest.FixtureRequest, product: str, tmp_path: Path
+):
+    url: str = request.getfixturevalue("url" if product == "sqlite" else "postgres_url")
+    settings = Settings(database_url=url)
+    world = World.over(tmp_path, settings, sqlite_or_postgres(settings))
+    await world.import_pool()
+    await world.put_run("other")
+    await world.close()
+    moments, first, acks = random.Random(11), 0, Acks()
+    for _ in range(5):
+        acks |= acknowledged(url, first, moments.uniform(0.0, 0.3))
+        world = World.over(tmp_path, settings, sqlite_or_postgres(settings))
+        await assert_each_is_there_once(world, acks)
+        await world.close()
+        # The next one begins with the first turn that some caller may not have heard of.
+        turns = [
+            [int(key.split("-")[1]) for _, _, key in acks if key.startswith(f"{each}-")] for each in range(CALLERS)
+        ]
+        first = min(max(own, default=-1) for own in turns) + 1

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import NullPool, create_engine, inspect, text
+from sqlalchemy import NullPool, create_engine, insert, inspect, text
 
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
-from bots_service.storage.sql.migrate import MIGRATOR_LOCK, current, head, is_new_enough, require_tables, upgrade
-from bots_service.storage.sql.tables import metadata
+from bots_service.storage.sql.migrate import MIGRATOR_LOCK, current, head, require_tables, upgrade
+from bots_service.storage.sql.tables import api_keys, metadata
 from bots_service.storage.sql.url import is_postgresql, keys_exist, sql_url
+from tests.ports import free_port
 from tests.servers import PostgresServer
 
 OLDER = f"{int(head()) - 1:04}"
@@ -71,10 +72,6 @@ def test_tables_of_another_program_are_refused(empty: str, revision: str):
             act(empty)
 
 
-def test_revisions_follow_their_numbers():
-    assert [is_new_enough(revision) for revision in (None, OLDER, head(), NEWER)] == [False, False, True, True]
-
-
 def test_of_several_migrators_one_migrates_and_the_others_wait_for_it(postgres: PostgresServer):
     url = postgres.new_database()
     with ThreadPoolExecutor(4) as pool:
@@ -128,8 +125,25 @@ def test_a_database_that_can_not_be_opened_is_reported(tmp_path: Path):
     with pytest.raises(StorageUnavailableError):
         upgrade(f"sqlite:///{tmp_path / 'no such folder' / 'bots.db'}")
     (tmp_path / "text.db").write_text("this is no database, however long it may be " * 100)
-    with pytest.raises(StorageUnavailableError):
-        upgrade(f"sqlite:///{tmp_path / 'text.db'}")
+    for url in (f"sqlite:///{tmp_path / 'text.db'}", f"postgresql://bots@127.0.0.1:{free_port()}/bots"):
+        for act in (upgrade, keys_exist):
+            with pytest.raises(StorageUnavailableError):
+                act(url)
+
+
+def test_whether_there_are_keys_is_known_before_the_service_listens(empty: str):
+    assert not keys_exist(empty)
+    upgrade(empty)
+    assert not keys_exist(empty)
+    with create_engine(sql_url(empty), poolclass=NullPool).begin() as connection:
+        key = {"id": "k", "name": "", "digest": "", "scopes": "", "datasets": "", "created_at": 0.0}
+        connection.execute(insert(api_keys), {**key, "revoked_at": 1.0})  # a revoked one counts, too
+    assert keys_exist(empty)
+
+
+def test_looking_for_keys_makes_no_file(tmp_path: Path):
+    assert not keys_exist(f"sqlite:///{tmp_path / 'bots.db'}")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg", "postgresql+psycopg2"])

@@ -1,22 +1,23 @@
 """Every hot statement finds its rows by an index, on each product, once the tables are large."""
 
-import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import NoneType
 from typing import Any
 
-from sqlalchemy import Connection, event, insert, select, text
+from sqlalchemy import Connection, Engine, event, insert, select, text
 
 from bots_service.core.entries import Rewind, SettingsChange
-from bots_service.core.receipt import Tally
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary.gain import StepRange
 from bots_service.core.summary.verdict import RunFindings
-from bots_service.records import Judgement, RunHead, SeqRange, WantedCourse, WantedSums
-from bots_service.records import NewEntry, RunRow, SnapshotRow
+from bots_service.records import RunRow, SeqRange, SnapshotRow
 from bots_service.storage.sql.codecs import encode_body
-from bots_service.storage.sql.database import Database, Job, Result
+from bots_service.storage.sql.courses import Judgement, RunHead, WantedCourse, WantedSums
 from bots_service.storage.sql.datasets import facts_text
+from bots_service.storage.sql.journal import receipt_row, receipt_under
 from bots_service.storage.sql.runs import settings_text
+from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.tables import (
     IS_MARK,
     answers,
@@ -29,7 +30,6 @@ from bots_service.storage.sql.tables import (
     snapshots,
 )
 from tests.storage import made
-from tests.storage.made import Stores
 
 DATASETS, WITH_RUNS, RUNS_OF_EACH = 3000, 50, 40
 ENTRIES = 400  # of one run of each dataset that has several: 20,000 rows of the journal
@@ -38,36 +38,20 @@ ENTRIES = 400  # of one run of each dataset that has several: 20,000 rows of the
 SCANS = ("SCAN ", "Seq Scan on ")
 HARMLESS = ("wanted", "CONSTANT ROW", "CONSTANT ROWS")
 
-tally = {name: getattr(made.receipt(1, 1).tally, name) for name in Tally.__slots__}
 
+@contextmanager
+def watched() -> Iterator[dict[str, Any]]:
+    """Give the statements that are executed meanwhile, each with its values."""
+    seen: dict[str, Any] = {}
 
-class WatchedDatabase:
-    """Another database, whose statements are remembered."""
+    def remember(_connection: Any, _cursor: Any, statement: str, values: Any, *_: Any) -> None:
+        seen.setdefault(statement, values[0] if isinstance(values, list) else values)
 
-    def __init__(self, other: Database) -> None:
-        self._other = other
-        self.seen: dict[str, Any] = {}
-
-    def write(self, job: Job[Result], *, lane: object = None) -> asyncio.Future[Result]:
-        return self._other.write(self._watched(job), lane=lane)
-
-    def read(self, job: Job[Result]) -> asyncio.Future[Result]:
-        return self._other.read(self._watched(job))
-
-    async def close(self) -> None: ...
-
-    def _watched(self, job: Job[Result]) -> Job[Result]:
-        def remember(_connection: Any, _cursor: Any, statement: str, values: Any, *_: Any) -> None:
-            self.seen.setdefault(statement, values[0] if isinstance(values, list) else values)
-
-        def watched(connection: Connection) -> Result:
-            event.listen(connection, "before_cursor_execute", remember)
-            try:
-                return job(connection)
-            finally:
-                event.remove(connection, "before_cursor_execute", remember)
-
-        return watched
+    event.listen(Engine, "before_cursor_execute", remember)
+    try:
+        yield seen
+    finally:
+        event.remove(Engine, "before_cursor_execute", remember)
 
 
 def fill(connection: Connection) -> None:
@@ -90,8 +74,8 @@ def fill(connection: Connection) -> None:
     rows = [{"run_id": run, "seq": seq, "epoch": 0} for run in busy for seq in range(1, ENTRIES + 1)]
     entry = {"kind": "report", "profiles": 3, "body": encode_body(made.report(tasks=32)), "created_at": 0.0}
     connection.execute(insert(journal), [{**row, **entry, "key": f"key-{row['seq']}"} for row in rows])
-    kept = {"closed": True, "late": 0, "expired": 0, "new_tasks": 0, "distinct_tasks": 3, **tally}
-    connection.execute(insert(receipts), [{**row, **kept, "step": row["seq"]} for row in rows])
+    kept = [receipt_row(row["run_id"], made.receipt(row["seq"], row["seq"])) for row in rows]
+    connection.execute(insert(receipts), kept)
     look = {"uniform_effective_task_ratio": 0.5, "distribution": b"", "coverage": "{}", "created_at": 0.0}
     kept_looks = [{"run_id": row["run_id"], "seq": row["seq"], "step": row["seq"], **look} for row in rows]
     connection.execute(insert(outlooks), kept_looks)
@@ -103,32 +87,30 @@ def fill(connection: Connection) -> None:
         connection.execute(text("ANALYZE"))
 
 
-async def ask_everything(stores: Stores, run: RunRow) -> None:
+async def ask_everything(stores: SqlStores, run: RunRow) -> None:
     """Call what a select or a report calls, and what pages through a run."""
-    journal, snapshots = stores.journal, stores.snapshots
+    journal, history, snapshots = stores.journal, stores.history, stores.snapshots
     await stores.datasets.get("pool-7")
     await stores.datasets.after("pool-7", 10)
     await stores.runs.get(run.dataset_id, run.name)
     await stores.runs.after(run.dataset_id, run.name, 10)
     await stores.answers.find("PUT /7", "k", NoneType)
-    await journal.after(run, ENTRIES - 5, ENTRIES, 100)
-    await journal.after(run, ENTRIES - 5)
-    await journal.before(run, ENTRIES - 5, 10)
-    await journal.before(run, ENTRIES - 5, 10, ["report"])
-    await journal.before(run, ENTRIES - 5, 10, ["settings", "rewind"])
-    await journal.visits(run, 7, None, 10)
-    await asyncio.gather(*(journal.append(run, made.draft(f"new-{number}")) for number in range(9)))
-    await journal.append(run, NewEntry(Rewind(ENTRIES - 9, ENTRIES - 9), 3))
+    await stores.database.read(lambda connection: receipt_under(connection, run, made.once("new")))
+    for body in (None, Rewind(ENTRIES - 9, ENTRIES - 9), SettingsChange({"seed": 1})):
+        await made.append(stores, run, body, key=made.once(str(type(body))))
+    await journal.between(run, ENTRIES - 5, ENTRIES, 100)
     await journal.head(run)
     await journal.heads([run.id])
-    await journal.keep_receipts(run, [made.receipt(ENTRIES + 1, ENTRIES + 1)])
+    await journal.created_at(run, ENTRIES)
     await journal.receipt(run, ENTRIES)
-    await journal.first_without_receipt(run, ENTRIES + 9)
-    await journal.closing(run, ENTRIES - 20)
-    await journal.history(run, ENTRIES - 50, 10)
+    await history.entries(run, ENTRIES - 5, 10)
+    await history.entries(run, ENTRIES - 5, 10, ["report"])
+    await history.entries(run, ENTRIES - 5, 10, ["settings", "rewind"])
+    await history.visits(run, 7, None, 10)
+    await history.closing(run, ENTRIES - 20)
+    await history.steps(run, ENTRIES - 50, 10)
     head = RunHead(run.id, run.uid, "pool-30", ENTRIES, 1)
     some = (SeqRange(ENTRIES - 20, ENTRIES),)
-    await journal.append(run, NewEntry(SettingsChange({"seed": 1}), 3))
     await stores.courses.heads("pool-30")
     await stores.courses.rows([run.id])
     await stores.courses.notes([run.id])
@@ -156,18 +138,17 @@ def is_slow(line: str) -> bool:
     return scans or "TEMP B-TREE" in line
 
 
-async def test_every_hot_statement_finds_its_rows_by_an_index(both_stores: Stores):
-    await both_stores.database.write(fill)
-    watched = WatchedDatabase(both_stores.database)
-    stores = made.stores_over(watched)
-    pool = await both_stores.datasets.get("pool-30")
-    await ask_everything(stores, await both_stores.runs.get(pool.id, "run-7"))
+async def test_every_hot_statement_finds_its_rows_by_an_index(stores: SqlStores):
+    await stores.database.write(fill)
+    pool = await stores.datasets.get("pool-30")
+    with watched() as seen:
+        await ask_everything(stores, await stores.runs.get(pool.id, "run-7"))
 
     def plans(connection: Connection) -> dict[str, list[str]]:
-        asked = {statement: values for statement, values in watched.seen.items() if not statement.startswith("INSERT")}
+        asked = {statement: values for statement, values in seen.items() if not statement.startswith("INSERT")}
         return {statement: plan(connection, statement, values) for statement, values in asked.items()}
 
-    found = await both_stores.database.read(plans)
+    found = await stores.database.read(plans)
     assert len(found) > 20
     slow = {statement: lines for statement, lines in found.items() if any(map(is_slow, lines))}
     assert slow == {}

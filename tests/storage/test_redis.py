@@ -1,37 +1,49 @@
-"""The contracts of hot stores, on a real Redis; and what two replicas owe each other."""
+"""What only Redis does: what replicas owe each other, what it forgets, how it fails, and who may use it."""
 
 import asyncio
+import random
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 import redis
+from redis.asyncio import BlockingConnectionPool
+from redis.exceptions import MovedError, ResponseError
 
 from bots_service.core.arrays import frozen
+from bots_service.core.codec import encode_state
 from bots_service.errors import DamagedStateError, StorageUnavailableError
-from bots_service.records import KnownState, PublishResult
-from bots_service.storage.memory import MemoryLeases, MemoryStates
-from bots_service.storage.redis.cache import keys
-from bots_service.storage.redis.client import refusal
-from bots_service.storage.redis.connection import RedisConnection
-from bots_service.storage.redis.leases import MAX_BYTES, decode_selection, encode_selection
-from bots_service.storage.redis.states import INVALIDATE
+from bots_service.runs import KEEP_EVERY, ForkFrom
+from bots_service.settings import Settings
+from bots_service.storage import redis as redis_store
+from bots_service.storage.live import KeptState, Look
+from bots_service.storage.redis import decode_selection, encode_selection, refusal
+from bots_service.storage.sqlite import SqliteDatabase
 from tests.core.pools import bots_belief, with_belief
-from tests.servers import RedisServer
-from tests.storage.contracts.hot import (
+from tests.servers import RedisServer, running, wait_until
+from tests.sqlite_files import migrated_file
+from tests.storage.live import (
+    PATIENT_S,
+    Caller,
     Clock,
-    Hot,
-    LeasesContract,
-    StatesContract,
-    found,
     history,
+    in_memory,
+    replica,
     run_row,
     selection_of,
     state_at,
+    tasks_under,
 )
-from tests.storage.redis_stores import PATIENT_S, RedisClock, Replica, replica
+from tests.system.lossy_proxy import LossyProxy
+from tests.usecases.world import POOL, World, outcome
+
+GIVE_UP_S = 60.0
+SHORT_S = 0.3
+HEADER, LEASES = "bots:uid-1:run", "bots:uid-1:leases"
 
 
 @pytest.fixture
@@ -42,356 +54,436 @@ def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-async def hot(redis_server: RedisServer, client: redis.Redis) -> AsyncIterator[Replica]:
-    async with replica(redis_server.url, RedisClock(client)) as made:
-        await made.states.register(run_row())
+async def one(redis_server: RedisServer, client: redis.Redis) -> AsyncIterator[Caller]:
+    async with replica(redis_server.url, Clock(client)) as made:
+        await made.moved(0)
+        await made.moved(1)
         yield made
 
 
 @pytest.fixture
-async def other(redis_server: RedisServer, hot: Replica) -> AsyncIterator[Replica]:
-    async with replica(redis_server.url, hot.clock) as made:
+async def other(redis_server: RedisServer, one: Caller) -> AsyncIterator[Caller]:
+    async with replica(redis_server.url, one.clock) as made:
         yield made
 
 
-def commands(client: redis.Redis) -> int:
-    """Return how many scripts ran so far."""
-    stats = client.info("commandstats")
-    return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha"))
+async def test_a_replica_sees_what_others_did(one: Caller, other: Caller):
+    assert await one.moved(4)
+    assert await one.select(1, 2, key="k") is True
+    look = await other.look("k")
+    assert (look.head, look.leased.tolist(), tasks_under(look.previous)) == ((0, 4), [1, 2], [1, 2])
+    assert (look.degraded, look.local, look.ordinal) == (False, False, 1)
+    await other.moved(5, 0, 1)
+    await one.moved(3)  # late, and older
+    look = await one.look()
+    assert (look.head, look.leased.tolist()) == ((0, 5), [2])
+    await other.live.delete(other.run)
+    look = await one.look()
+    assert (look.head, look.leased.tolist(), await one.lease(look, 1)) == (None, [], False)
 
 
-class TestRedisStates(StatesContract):
-    async def test_replicas_see_what_was_published_and_nothing_older_replaces_it(self, hot: Replica, other: Replica):
-        assert await hot.publish(state_at(4)) is PublishResult.SHARED
-        assert await other.follow() == (0, 4)
-        assert await other.publish(state_at(6)) is PublishResult.SHARED
-        assert await hot.publish(state_at(5)) is PublishResult.SHARED
-        assert await found(hot.states, run_row()) == (0, 6)
-        known = hot.states.known(run_row())
-        assert known is not None
-        assert known.state.seq == 6
+async def test_what_was_drawn_from_an_older_state_is_refused(one: Caller, other: Caller):
+    look = await one.look()
+    await other.moved(2)
+    assert await one.lease(look, 1) is False
+    assert await other.leased() == []
 
-    async def test_a_large_state_comes_back_whole(self, hot: Replica, other: Replica):
-        state = state_at(4)
-        implied = frozen(np.random.default_rng(1).random((2, 100_000)))
-        await hot.publish(with_belief(state, implied=implied))
-        await other.follow()
-        newest = (await other.states.newest(run_row())).state
-        assert newest is not None
-        np.testing.assert_array_equal(bots_belief(newest).implied, implied)
 
-    async def test_a_delayed_publish_does_not_land_in_a_store_that_was_emptied_since(
-        self, hot: Replica, other: Replica, client: redis.Redis
-    ):
-        token = (await hot.states.newest(run_row())).token
+async def test_a_large_selection_is_leased_and_kept(one: Caller, other: Caller):
+    tasks = np.random.default_rng(1).permutation(10**6)[:20_000].tolist()
+    await one.select(*tasks, key="k")
+    look = await other.look("k")
+    assert (tasks_under(look.previous), look.leased.tolist()) == (tasks, sorted(tasks))
+    await other.release(*tasks[:15_000])
+    assert await one.leased() == sorted(tasks[15_000:])
+
+
+async def test_the_latest_version_of_a_dataset_is_kept(one: Caller, other: Caller):
+    assert (await one.look()).dataset_version is None
+    for version in (7, 9, 8):
+        await one.live.dataset_changed(one.run.dataset_id, version)
+    assert (await other.look()).dataset_version == 9
+    assert (await replace(other, run=replace(run_row(), dataset_id=2)).look()).dataset_version is None
+
+
+async def test_every_key_ends_at_some_time(one: Caller, client: redis.Redis):
+    await one.moved(2, kept=KeptState(state_at(2), 0.0))
+    await one.select(1, key="k")
+    await one.select(2)
+    await one.live.dataset_changed(1, 3)
+    assert one.server is not None
+    await one.server.info()
+    keys = {key.decode(): client.ttl(key) for key in client.scan_iter("*")}
+    assert {HEADER, LEASES, "bots:dataset:1", redis_store.PROBE_KEY} <= keys.keys()
+    assert len(keys) == 6
+    assert all(seconds > 0 for seconds in keys.values())
+
+
+async def test_a_state_comes_back_whole_and_an_older_one_does_not_replace_it(one: Caller, other: Caller):
+    assert await other.live.state(other.run) is None
+    implied = frozen(np.random.default_rng(1).random((2, 100_000)))
+    state = with_belief(state_at(4), implied=implied)
+    await one.moved(5, kept=KeptState(state, 12.5))
+    await one.moved(6, kept=KeptState(state_at(3), 11.0))
+    found = await other.live.state(other.run)
+    assert found is not None
+    assert (encode_state(found.state), found.at) == (encode_state(state), 12.5)
+    np.testing.assert_array_equal(bots_belief(found.state).implied, implied)
+
+
+async def test_one_that_is_damaged_or_of_another_server_is_none(one: Caller, client: redis.Redis):
+    await one.moved(4, kept=KeptState(state_at(4), 1.0))
+    client.hset(HEADER, "state", b"8 bytes BOTS no state")
+    assert await one.live.state(one.run) is None
+    await one.moved(5, kept=KeptState(state_at(5), 1.0))
+    client.hset(HEADER, "server", "0" * 40)
+    assert await one.live.state(one.run) is None
+
+
+async def test_one_whose_entry_is_not_that_of_the_journal_is_not_used(
+    redis_server: RedisServer, client: redis.Redis, tmp_path: Path
+):
+    """After a database was restored to an earlier time, another entry has the seq."""
+    del client  # Redis is empty
+    settings = Settings(data_dir=migrated_file(tmp_path).parent, snapshot_every=1000)
+    database = SqliteDatabase(settings.sql_url)
+
+    async def reads_of_a_new_replica() -> int:
+        """Return the entry after which it began to fold."""
+        async with replica(redis_server.url) as fresh:
+            world, begins = World.over(tmp_path, settings, database, fresh.live), list[int]()
+            between = world.use.store.journal.between
+
+            async def noted(run, after, *limits):
+                begins.append(after)
+                return await between(run, after, *limits)
+
+            world.use.store.journal.between = noted  # type: ignore[method-assign]
+            await world.assert_is_a_replay()
+            return begins[0]
+
+    async with replica(redis_server.url) as first:
+        world = World.over(tmp_path, settings, database, first.live)
+        await world.import_pool()
+        for number in range(KEEP_EVERY + 3):
+            await world.report(outcome(f"t{number}"))
+    assert await reads_of_a_new_replica() == KEEP_EVERY
+    world.sql("UPDATE journal SET created_at = created_at + 1 WHERE seq = ?", KEEP_EVERY)
+    assert await reads_of_a_new_replica() == 0
+    await database.close()
+
+
+async def test_selections_are_degraded_until_leases_that_were_lost_would_have_ended(
+    one: Caller, other: Caller, client: redis.Redis
+):
+    assert not (await one.look()).degraded
+    client.flushall()
+    look = await other.look()
+    assert (look.head, await other.lease(look, 1)) == (None, False)
+    await other.moved(1)
+    for caller in (one, other):
+        look = await caller.look()
+        assert (look.degraded, look.local) == (True, False)
+    new = replace(one, run=run_row(2))
+    await new.moved(0)
+    assert not (await new.look()).degraded  # it has no journal, so it has lost nothing
+    one.clock.advance(900)
+    assert (await one.look()).degraded
+    one.clock.advance(200)
+    assert not (await one.look()).degraded
+
+
+async def test_leases_that_redis_evicted_were_lost(one: Caller, client: redis.Redis):
+    await one.select(1)
+    client.delete(LEASES)
+    assert [(await one.look()).degraded for _ in range(2)] == [True, True]
+    one.clock.advance(1100)
+    assert not (await one.look()).degraded
+
+
+async def test_a_run_that_begins_with_a_report_or_as_a_fork_has_lost_nothing(one: Caller, tmp_path: Path):
+    settings = Settings(data_dir=migrated_file(tmp_path).parent)
+    world = World.over(tmp_path, settings, SqliteDatabase(settings.sql_url), one.live)
+    await world.import_pool()
+    await world.report(outcome("t1"))
+    await world.runs.put(POOL, "fork", {}, ForkFrom("default"), None)
+    selections = [await world.select(4, run) for run in ("default", "fork")]
+    await world.close()
+    assert [selection.degraded for selection in selections] == [False, False]
+
+
+async def test_draws_after_a_loss_are_counted_from_a_random_ordinal(one: Caller, client: redis.Redis):
+    first = [(await one.look()).ordinal]
+    for _ in range(2):
         client.flushall()
-        assert await hot.states.publish(run_row(), state_at(4), token) is PublishResult.SUPERSEDED
-        known = hot.states.known(run_row())
-        assert known is not None
-        assert (known.state.seq, known.degraded) == (4, True)
-        assert await found(other.states, run_row()) is None
-        assert await hot.states.publish(run_row(), state_at(4), token) is PublishResult.SUPERSEDED
-        assert await found(other.states, run_row()) is None
-        assert await hot.publish(state_at(4)) is PublishResult.SHARED
-
-    async def test_what_another_server_wrote_is_not_believed(self, hot: Replica, other: Replica, client: redis.Redis):
-        await hot.publish(state_at(4))
-        await hot.select(1, 2)
-        client.hset("bots:{uid-1}:header", "server", "0" * 40)
-        assert (await hot.select(3)).stale
-        newest = await other.states.newest(run_row())
-        assert newest.state is None
-        assert await other.states.publish(run_row(), state_at(3), newest.token) is PublishResult.SHARED
-        # This replica's own state is newer than Redis's: only SQL can say what is right.
-        assert await found(hot.states, run_row()) is None
-        assert await hot.publish(state_at(4)) is PublishResult.SHARED
-        assert await found(other.states, run_row()) == (0, 4)
-        assert await other.leased() == [1, 2]
-
-    async def test_an_invalidated_state_is_published_by_none_before_sql_was_read(self, hot: Replica, other: Replica):
-        await hot.publish(state_at(4))
-        token = (await other.states.newest(run_row())).token
-        await hot.states.invalidate(run_row())
-        assert await found(other.states, run_row()) is None
-        assert await other.states.publish(run_row(), state_at(5), token) is PublishResult.SUPERSEDED
-        assert hot.states.known(run_row()) is not None
-
-    async def test_an_invalidation_ends_for_each_replica_once_it_has_read_sql(self, hot: Replica, other: Replica):
-        await hot.publish(state_at(4))
-        await other.follow()
-        assert (await other.select(1)).selection is not None
-        await hot.states.invalidate(run_row())
-        assert await hot.publish(state_at(4)) is PublishResult.SHARED
-        assert (await hot.select(2)).selection is not None
-        assert (await other.select(3)).stale
-        assert await found(other.states, run_row()) is None
-        assert await other.follow() == (0, 4)
-        assert (await other.select(3)).selection is not None
-
-    async def test_a_late_second_invalidation_brings_no_generation_back(self, hot: Replica, other: Replica):
-        await hot.publish(state_at(4))
-        late = ("the first change", 1, 1)
-        assert hot.connection is not None
-        await hot.connection.run(INVALIDATE, keys(run_row()), *late)
-        await other.follow()  # so it knows of that change, and not of the next one
-        await hot.states.invalidate(run_row())
-        await hot.connection.run(INVALIDATE, keys(run_row()), *late)
-        assert (await other.select(3)).stale
-
-    async def test_the_first_state_in_a_generation_without_one_is_counted_from_a_random_ordinal(
-        self, hot: Replica, client: redis.Redis
-    ):
-        first = []
-        for _ in range(3):
-            await hot.publish(state_at(4))
-            first.append((await hot.prepare()).ordinal)
-            client.flushall()
-            assert (await hot.acquire(await hot.prepare(), 1)).stale
-        await hot.publish(state_at(4))
-        await hot.publish(state_at(5))
-        assert (await hot.prepare()).ordinal == 0  # nobody selected from it before
-        assert first[0] == 0
-        assert len(set(first)) == 3
-
-    async def test_a_damaged_state_is_deleted(self, hot: Replica, other: Replica, client: redis.Redis):
-        await hot.publish(state_at(4))
-        token = (await hot.states.newest(run_row())).token
-        client.hset("bots:{uid-1}:header", "state", b"BOTS no state")
-        newest = await other.states.newest(run_row())
-        assert newest.state is None
-        assert await hot.states.publish(run_row(), state_at(5), token) is PublishResult.SUPERSEDED
-        assert await other.states.publish(run_row(), state_at(4), newest.token) is PublishResult.SHARED
-        assert await hot.follow() == (0, 5)  # it knew that one
-
-    async def test_every_key_ends_at_some_time(self, hot: Replica, client: redis.Redis):
-        await hot.publish(state_at(4))
-        await hot.select(1, key="k")
-        await hot.select(2)
-        await hot.leases.clear(run_row(2))
-        await hot.states.newest(run_row(3))
-        found_keys = list(client.scan_iter("*"))
-        assert len(found_keys) == 6
-        assert all(client.ttl(key) > 0 for key in found_keys)
+        await one.moved(1)
+        first.append((await one.look()).ordinal)
+    assert first[0] == 0
+    assert len(set(first)) == 3
+    await one.moved(2)
+    assert (await one.look()).ordinal == 0  # nobody drew from it before
 
 
-class TestRedisLeases(LeasesContract):
-    async def test_selections_are_degraded_until_the_leases_that_redis_lost_would_have_ended(
-        self, hot: Replica, other: Replica, client: redis.Redis
-    ):
-        await hot.publish(state_at(1))
-        assert not (await hot.prepare()).degraded
-        client.flushall()
-        assert await other.publish(state_at(1)) is PublishResult.SHARED
-        await hot.follow()
-        seconds = state_at(1).settings.lease_seconds
-        for stores in (hot, other):
-            ticket = await stores.prepare()
-            assert (ticket.degraded, ticket.local) == (True, False)
-        hot.clock.advance(seconds - 100)
-        assert (await hot.prepare()).degraded
-        hot.clock.advance(200)
-        assert not (await hot.prepare()).degraded
-        await hot.states.invalidate(run_row())
-        await other.follow()
-        assert not (await other.prepare()).degraded
-
-    async def test_leases_of_a_redis_that_restarted_may_be_lost(self, hot: Replica, client: redis.Redis):
-        await hot.publish(state_at(1))
-        client.hset("bots:{uid-1}:header", "server", "0" * 40)
-        await hot.publish(state_at(1))
-        assert (await hot.prepare()).degraded
-
-    async def test_a_new_run_has_lost_nothing_whichever_replica_asked_for_it_first(self, hot: Replica, other: Replica):
-        await other.publish(state_at(1), run_row(2))
-        assert (await other.prepare(run=run_row(2))).degraded
-        await hot.states.register(run_row(2))
-        refused = await other.leases.acquire(
-            run_row(2),
-            selection_of(state_at(1), 1),
-            await other.prepare(run=run_row(2)),
-            seconds=10,
-            key=None,
-            fingerprint="f",
-            reuse=False,
-        )
-        assert refused.selection is None
-        assert not (await other.prepare(run=run_row(2))).degraded
-
-    async def test_a_rewind_lets_no_selection_be_made_twice(self, hot: Replica):
-        await hot.publish(state_at(1, epoch=1))
-        await hot.select(1)
-        await hot.leases.clear(run_row())
-        assert (await hot.prepare()).ordinal == 1
-
-    @pytest.mark.parametrize("seed", range(6))
-    async def test_the_same_calls_find_the_same_as_in_memory(self, hot: Replica, seed: int):
-        clock = Clock()
-        memory = Hot(MemoryStates(10**6), MemoryLeases(clock=clock), clock)
-        assert await history(hot, seed) == await history(memory, seed)
-
-    async def test_a_selection_takes_one_round_trip_while_nobody_else_changes_the_leases(
-        self, hot: Replica, client: redis.Redis
-    ):
-        await hot.publish(state_at(1))
-        await hot.select(1)
-        before = commands(client)
-        for number in range(2, 12):
-            assert (await hot.select(number, key=f"k{number}")).selection is not None
-        assert commands(client) - before == 10
-
-    async def test_selecting_after_an_own_report_takes_one_round_trip_too(self, hot: Replica, client: redis.Redis):
-        await hot.publish(state_at(1))
-        await hot.select(1)
-        for seq in range(2, 6):
-            known = hot.states.known(run_row())
-            assert known is not None
-            hot.known = KnownState(state_at(seq), known.token)
-            await hot.states.publish(run_row(), hot.known.state, known.token)
-            await hot.release(seq - 1)
-            before = commands(client)
-            assert (await hot.select(seq)).selection is not None
-            assert commands(client) - before == 1
-
-    async def test_what_was_drawn_from_an_older_state_is_stale(self, hot: Replica, other: Replica):
-        await hot.publish(state_at(1))
-        ticket = await hot.prepare()
-        await other.publish(state_at(2))
-        assert (await hot.acquire(ticket, 1)).stale
-        assert await other.leased() == []
-
-    async def test_a_replica_learns_what_others_leased_released_and_remembered(self, hot: Replica, other: Replica):
-        await hot.publish(state_at(1))
-        await hot.select(1, 2, key="k")
-        await other.follow()
-        ticket = await other.prepare("k")
-        assert ticket.previous is not None
-        assert ticket.previous[1].tasks.tolist() == [1, 2]
-        await other.release(1)
-        assert (await hot.select(3)).selection is None
-        ticket = await hot.prepare()
-        assert (ticket.ordinal, ticket.leased.tolist()) == (1, [2])
-
-    async def test_redis_says_when_leases_end_whatever_clock_a_replica_has(
-        self, hot: Replica, redis_server: RedisServer
-    ):
-        await hot.publish(state_at(1))
-        await hot.select(1, 2, seconds=1000)
-        clock = Clock()
-        clock.advance(123_456)
-        async with replica(redis_server.url, clock) as other:
-            assert await other.lease_ends() == pytest.approx({1: 1000, 2: 1000}, abs=60)
-
-    @pytest.mark.parametrize("seed", range(3))
-    async def test_replicas_that_select_at_once_share_no_task(self, hot: Replica, other: Replica, seed: int):
-        await hot.publish(state_at(1))
-        await other.follow()
-        rng, taken, ordinals = np.random.default_rng(seed), list[int](), list[int]()
-
-        async def trainer(stores: Replica) -> None:
-            for _ in range(10):
-                while True:
-                    ticket = await stores.prepare()
-                    free = np.setdiff1d(np.arange(400), ticket.leased)
-                    tasks = rng.choice(free, 5, replace=False).tolist()
-                    await asyncio.sleep(float(rng.random()) / 1000)
-                    if (await stores.acquire(ticket, *tasks, seconds=1000)).selection is not None:
-                        break
-                taken.extend(tasks)
-                ordinals.append(ticket.ordinal)
-
-        await asyncio.gather(*(trainer(stores) for stores in (hot, other, hot, other)))
-        assert len(taken) == 4 * 10 * 5
-        assert len(set(taken)) == len(taken)
-        assert len(set(ordinals)) == len(ordinals)
-
-    async def test_a_selection_that_can_not_be_read_is_forgotten(self, hot: Replica, client: redis.Redis):
-        await hot.publish(state_at(1))
-        await hot.select(1, key="k")
-        (key,) = client.scan_iter("bots:*:selection:*")
-        client.setrange(key, 32, b"\xc1\xc1")
-        taken = await hot.select(2, key="k")
-        assert (taken.selection, taken.previous) == (None, None)
-        assert (await hot.select(2, key="k")).selection is not None
-
-    async def test_a_large_selection_is_leased_and_remembered(self, hot: Replica, other: Replica):
-        tasks = np.random.default_rng(1).permutation(10**6)[:20_000].tolist()
-        await hot.publish(state_at(1))
-        await hot.select(*tasks, key="k")
-        await other.follow()
-        ticket = await other.prepare("k")
-        assert ticket.previous is not None
-        assert ticket.previous[1].tasks.tolist() == tasks
-        assert ticket.leased.tolist() == sorted(tasks)
-        await other.release(*tasks[:15_000])
-        assert await hot.leased() == sorted(tasks[15_000:])
+async def test_a_selection_that_can_not_be_read_counts_for_nothing(one: Caller, client: redis.Redis):
+    look = await one.look("k")
+    await one.select(1, key="k")
+    [key] = client.scan_iter("bots:*:selection:*")
+    client.hset(key, "bytes", b"\xc1\xc1")
+    assert (await one.look("k")).previous is None
+    assert await one.lease(look, 2, key="k") is True
+    assert await one.leased() == [1, 2]
 
 
-class TestSelectionsAsBytes:
-    def test_they_come_back(self):
-        chosen = replace(selection_of(state_at(3, epoch=2), 5, 1, 9), reused=2, step=8)
-        fingerprint, again = decode_selection(encode_selection(chosen, "f"))
-        assert (fingerprint, again.id, again.epoch, again.step, again.seq) == ("f", "id", 2, 8, 3)
-        assert (again.degraded, again.reused, again.tasks.tolist()) == (False, 2, [5, 1, 9])
-        assert again.effective.tolist() == [0.0, 0.5, 1.0]
-        assert again.expected_effective == 1.5
-
-    @pytest.mark.parametrize("damage", ["cut", "format", "length", "large", "text"])
-    def test_damage_is_refused(self, damage: str):
-        whole = encode_selection(selection_of(state_at(3), 5, 1), "f")
-        fields = msgspec.msgpack.decode(whole)
-        blob = {
-            "cut": whole[:-1],
-            "format": msgspec.msgpack.encode([2, *fields[1:]]),
-            "length": msgspec.msgpack.encode([*fields[:-2], b"12345678", *fields[-1:]]),
-            "large": whole + bytes(MAX_BYTES),
-            "text": b"selection",
-        }[damage]
-        with pytest.raises(DamagedStateError):
-            decode_selection(blob)
+@pytest.mark.parametrize("damage", ["cut", "format", "length", "text"])
+def test_damaged_bytes_of_a_selection_are_noticed(damage: str):
+    whole = encode_selection(selection_of((0, 3), 5, 1), "f")
+    fields = msgspec.msgpack.decode(whole)
+    blob = {
+        "cut": whole[:-1],
+        "format": msgspec.msgpack.encode([2, *fields[1:]]),
+        "length": msgspec.msgpack.encode([*fields[:-2], b"12345678", *fields[-1:]]),
+        "text": b"selection",
+    }[damage]
+    with pytest.raises(DamagedStateError):
+        decode_selection(blob)
 
 
-class TestConnection:
-    async def test_a_wrong_password_is_told_at_the_start_and_not_shown(self, redis_server: RedisServer):
-        connection = RedisConnection(redis_server.url.replace("//", "//:hunter2@"), timeout_s=PATIENT_S)
-        with pytest.raises(StorageUnavailableError, match="BOTS_REDIS_URL") as refused:
-            await connection.open()
-        assert "hunter2" not in str(refused.value)
-        await connection.close()
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    """One that a test may kill."""
+    with running(RedisServer()) as started:
+        yield started
 
-    @pytest.mark.parametrize(
-        "url",
-        ["localhost:6379", "http://localhost", "redis://:hunter2@localhost:port", "redis://:hun/ter2@localhost:1"],
-    )
-    def test_what_is_no_url_of_a_redis_is_told_and_not_shown(self, url: str):
-        with pytest.raises(StorageUnavailableError, match="BOTS_REDIS_URL") as refused:
-            RedisConnection(url, timeout_s=PATIENT_S)
-        assert "hun" not in str(refused.value)
 
-    async def test_an_unknown_option_is_told_at_the_start(self, redis_server: RedisServer):
-        connection = RedisConnection(f"{redis_server.url}?sokcet_timeout=3", timeout_s=PATIENT_S)
+@pytest.fixture
+async def hasty(server: RedisServer) -> AsyncIterator[Caller]:
+    """A replica that soon takes the server for one that is away."""
+    async with replica(server.url, timeout_s=SHORT_S) as made:
+        await made.moved(1)
+        yield made
+
+
+async def back(caller: Caller) -> None:
+    """Return once the replica works with Redis again."""
+    await asyncio.to_thread(wait_until, lambda: not caller.is_away)
+
+
+async def test_while_redis_hangs_tasks_are_leased_in_the_process_and_stay_so(hasty: Caller, server: RedisServer):
+    await hasty.select(1, 2)
+    server.hang()
+    async with asyncio.timeout(GIVE_UP_S):
+        for seq in range(2, 200):  # that many waits of SHORT_S would take as long as the whole time
+            assert not await hasty.moved(seq)
+        look = await hasty.look()
+        assert (look.head, look.degraded, look.local) == (None, True, True)
+        assert await hasty.lease(look, 3, 4, 5, key="k") is True
+        await hasty.release(4)
+        assert await hasty.ends() == pytest.approx({3: 1000, 5: 1000}, abs=100)
+        assert await hasty.live.state(hasty.run) is None
+        await hasty.live.clear(run_row(2))
+        await hasty.live.dataset_changed(1, 2)
+    server.resume()
+    await back(hasty)
+    look = await hasty.look("k")
+    assert (look.local, tasks_under(look.previous)) == (True, [3, 4, 5])
+    look = await hasty.look()
+    assert look.head in ((0, 1), (0, 2))  # it may have done what it was sent while it hung
+    assert (look.local, look.leased.tolist()) == (False, [1, 2, 3, 5])
+    assert await hasty.moved(200)
+    assert (await hasty.look()).head == (0, 200)
+    assert await hasty.select(2, lease_s=5000, reuse=True) is True
+    assert await hasty.ends() == pytest.approx({1: 1000, 2: 5000, 3: 1000, 5: 1000}, abs=200)
+
+
+async def test_a_selection_under_way_when_redis_goes_away_begins_again(hasty: Caller, server: RedisServer):
+    look = await hasty.look()
+    server.kill()
+    assert await hasty.lease(look, 1) is False
+    assert await hasty.select(1) is True
+
+
+async def test_replicas_that_are_cut_off_draw_with_other_ordinals(hasty: Caller, server: RedisServer):
+    server.kill()
+    async with replica(server.url, timeout_s=SHORT_S) as other:
+        assert (await hasty.look()).ordinal != (await other.look()).ordinal
+
+
+@pytest.mark.parametrize(
+    ("fault", "mend"),
+    [
+        (["CONFIG", "SET", "maxmemory", "1"], ["CONFIG", "SET", "maxmemory", "0"]),
+        (["REPLICAOF", "127.0.0.1", "1"], ["REPLICAOF", "NO", "ONE"]),
+        (["CONFIG", "SET", "min-replicas-to-write", "1"], ["CONFIG", "SET", "min-replicas-to-write", "0"]),
+    ],
+)
+async def test_a_redis_that_refuses_to_write_counts_as_away(
+    hasty: Caller, server: RedisServer, fault: list[str], mend: list[str]
+):
+    with server.client() as client:
+        client.execute_command(*fault)
+        assert not await hasty.moved(2)
+        assert hasty.is_away
+        client.execute_command(*mend)
+    await back(hasty)
+    assert await hasty.moved(2)
+
+
+async def test_a_server_that_ends_while_it_is_connected_to_counts_as_away(
+    hasty: Caller, monkeypatch: pytest.MonkeyPatch
+):
+    async def closed(*_: object) -> None:
+        """What uvloop raises where asyncio has a ConnectionError; seen when Redis was killed under load."""
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+    monkeypatch.setattr(BlockingConnectionPool, "get_connection", closed)
+    assert (await hasty.look()).local
+    assert hasty.is_away
+    monkeypatch.undo()
+    await back(hasty)
+
+
+async def test_a_replica_starts_while_redis_is_away(server: RedisServer):
+    server.kill()
+    async with replica(server.url, timeout_s=SHORT_S) as caller:
+        assert caller.server is not None
+        await caller.server.open()
         with pytest.raises(StorageUnavailableError):
-            await connection.open()
-        await connection.close()
+            await caller.live.check()
+        assert not await caller.moved(1)
+        server.start()
+        await back(caller)
+        assert await caller.live.check() == {"redis": "ok"}
+        assert await caller.moved(1)
 
-    async def test_a_user_who_may_run_too_little_is_told_at_the_start(
-        self, redis_server: RedisServer, client: redis.Redis
-    ):
-        client.execute_command("ACL", "SETUSER", "little", "on", ">secret", "~bots:*", "+@all", "-info")
-        connection = RedisConnection(redis_server.url.replace("//", "//little:secret@"), timeout_s=PATIENT_S)
-        with pytest.raises(StorageUnavailableError, match="needs more rights"):
-            await connection.open()
-        await connection.close()
 
-    @pytest.mark.parametrize("answer", ["The user can't run this command", "ACL failure in script: no permissions"])
-    def test_each_redis_says_in_its_own_words_that_a_script_may_not_run_a_command(self, answer: str):
-        assert "needs more rights" in str(refusal(redis.ResponseError(answer)))
+async def test_what_a_server_wrote_before_it_started_anew_counts_for_nothing(
+    hasty: Caller, server: RedisServer, tmp_path: Path
+):
+    """It may have lost its last seconds, as its old file has here; one that was promoted may never have had them."""
+    await hasty.select(1)
+    look, copy = await hasty.look(), tmp_path / "saved"
+    shutil.copytree(server.folder, copy, ignore=shutil.ignore_patterns(server.log.name))
+    await hasty.moved(5)
+    server.kill()
+    shutil.copytree(copy, server.folder, dirs_exist_ok=True)
+    server.start()
+    assert await hasty.lease(look, 2) is False
+    await back(hasty)
+    assert (await hasty.look()).head is None
+    await hasty.moved(5)
+    look = await hasty.look()
+    assert (look.head, look.degraded, look.leased.tolist()) == ((0, 5), True, [1])
 
-    async def test_a_user_needs_these_rights_and_no_more(self, redis_server: RedisServer, client: redis.Redis):
-        rights = "+eval +evalsha +hmget +hget +hset +hdel +hincrby +expire +get +set +del +info +time +zadd +zrem"
-        rights += " +zrange +zmscore +zremrangebyscore"
-        client.execute_command("ACL", "SETUSER", "bots", "on", ">secret", "~bots:*", *rights.split())
-        async with replica(redis_server.url.replace("//", "//bots:secret@"), RedisClock(client)) as hot:
-            assert hot.connection is not None
-            await hot.connection.open()
-            assert len(await history(hot, 3)) > 100
-            assert not hot.connection.is_away
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_call_whose_answer_is_lost_is_done_once(server: RedisServer, seed: int):
+    lost, rest = random.Random(seed), 0
+
+    def loses() -> bool:
+        """Lose an answer now and then, but never that of a second attempt on its fresh connection."""
+        nonlocal rest
+        rest -= 1
+        if rest > 0 or lost.random() > 0.3:
+            return False
+        rest = 8
+        return True
+
+    with LossyProxy(server.port, loses=loses) as proxy, server.client() as client:
+        async with replica(f"redis://127.0.0.1:{proxy.port}/0", Clock(client)) as caller:
+            assert await history(caller, seed) == await history(in_memory(), seed)
+            assert not caller.is_away
+        assert proxy.lost > 10
+
+
+async def test_cancelled_calls_leave_no_answer_to_others(server: RedisServer):
+    rng = random.Random(5)
+    async with replica(server.url) as patient:
+        callers = [replace(patient, run=run_row(number)) for number in range(8)]
+        for number, caller in enumerate(callers):
+            await caller.moved(number + 10)
+        for _ in range(100):
+            asked = [asyncio.create_task(caller.look()) for caller in callers]
+            for _ in range(rng.randrange(12)):
+                await asyncio.sleep(0)
+            for number in rng.sample(range(8), 4):
+                asked[number].cancel()
+            for number, look in enumerate(await asyncio.gather(*asked, return_exceptions=True)):
+                assert isinstance(look, asyncio.CancelledError | Look)
+                assert isinstance(look, asyncio.CancelledError) or look.head == (0, number + 10)
+        assert not patient.is_away
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("rediss://:secret@one/0?ssl_ca_certs=/no/such/file", "ssl_ca_certs .* names no file: /no/such/file"),
+        ("redis://:secret@one:port/0", "BOTS_REDIS_URL is not a Redis URL"),
+        ("redis://:sec/secret@one:1", "BOTS_REDIS_URL is not a Redis URL"),
+        ("http://:secret@one/0", "BOTS_REDIS_URL is not a Redis URL"),
+        ("one:6379", "BOTS_REDIS_URL is not a Redis URL"),
+    ],
+)
+def test_a_url_that_can_not_be_is_refused_without_its_password(url: str, said: str):
+    with pytest.raises(StorageUnavailableError, match=said) as refused:
+        redis_store.RedisServer(url, timeout_s=1.0)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("user", "options", "said"),
+    [
+        (":hunter2", "", "rejects the user and password in BOTS_REDIS_URL"),
+        ("little:secret", "", "needs more rights"),
+        ("", "?sokcet_timeout=3", "BOTS_REDIS_URL has an unknown option"),
+    ],
+)
+async def test_what_redis_refuses_is_told_at_the_start(
+    redis_server: RedisServer, client: redis.Redis, user: str, options: str, said: str
+):
+    client.execute_command("ACL", "SETUSER", "little", "on", ">secret", "~bots:*", "+@all", "-info")
+    url = redis_server.url.replace("//", f"//{user}@") if user else redis_server.url
+    connections = redis_store.RedisServer(url + options, timeout_s=PATIENT_S)
+    with pytest.raises(StorageUnavailableError, match=said) as refused:
+        await connections.open()
+    assert "hunter2" not in str(refused.value)
+    await connections.close()
+
+
+async def test_a_redis_that_is_too_old_is_told_at_the_start(one: Caller, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bots_service.storage.redis.MIN_VERSION", (99, 0))
+    assert one.server is not None
+    with pytest.raises(StorageUnavailableError, match=r"is version .*; at least"):
+        await one.server.open()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ResponseError("The user can't run this command"), "needs more rights"),
+        (ResponseError("ACL failure in script: no permissions"), "needs more rights"),
+        (ResponseError("unknown command 'EVALSHA', with args"), "no cluster, no Sentinel"),
+        (MovedError("1 127.0.0.1:6381"), "no cluster, no Sentinel"),
+        (OSError("certificate verify failed"), "ssl_ca_certs=FILE"),
+    ],
+)
+def test_what_the_operator_has_to_mend_is_said(error: Exception, said: str):
+    assert said in str(refusal(error))
+
+
+async def test_a_user_needs_these_rights_and_no_more(redis_server: RedisServer, client: redis.Redis):
+    rights = "+evalsha +script|load +hmget +hget +hset +hincrby +expire +pexpire +get +set +del +exists +info +time"
+    rights += " +zadd +zrem +zrangebyscore +zmscore +zremrangebyscore"
+    client.execute_command("ACL", "SETUSER", "bots", "on", ">secret", "~bots:*", *rights.split())
+    client.script_flush()
+    async with replica(redis_server.url.replace("//", "//bots:secret@"), Clock(client)) as caller:
+        assert caller.server is not None
+        await caller.server.open()
+        await history(caller, 3)
+        await caller.moved(200, kept=KeptState(state_at(200), 0.0))
+        assert await caller.live.state(caller.run) is not None
+        client.delete("bots:uid-1:leases")
+        await caller.look()
+        await caller.live.clear(caller.run)
+        await caller.live.delete(caller.run)
+        await caller.live.dataset_changed(1, 2)
+        assert not caller.is_away

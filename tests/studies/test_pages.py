@@ -5,11 +5,9 @@ from pathlib import Path
 import pytest
 
 from studies.catalogue import STUDIES
-from studies.charts import draw
 from studies.pages import MARKED, PAGES, all_pages, draw_all, filled
 from studies.results import kept
 from studies.study import label_key
-from tests.studies.made import MADE, results
 
 KEPT = kept()
 FEWEST_SEEDS = 10
@@ -52,17 +50,3 @@ def test_charts_are_those_of_the_kept_results(tmp_path):
 
 def paths_of(path: Path) -> list[str]:
     return [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip().startswith(("<use", "L "))]
-
-
-def test_equal_results_give_equal_charts_and_others_do_not(tmp_path):
-    for chart in MADE.charts:
-        draw(chart, results(), tmp_path / "one.svg")
-        draw(chart, results(), tmp_path / "again.svg")
-        draw(chart, results(2) if chart.x != "step" else results()[3:], tmp_path / "other.svg")
-        assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
-        assert paths_of(tmp_path / "one.svg") != paths_of(tmp_path / "other.svg")
-
-
-def test_an_unknown_marker_is_refused():
-    with pytest.raises(KeyError):
-        filled("<!-- study: settings nothing -->\n<!-- end -->", [])

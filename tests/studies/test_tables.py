@@ -1,13 +1,19 @@
-"""Tables show means, their intervals, and differences that are paired by seed."""
+"""Tables show means, their intervals, differences that are paired by seed, and when a course reaches another's end."""
 
 from dataclasses import replace
-from math import isnan, sqrt
+from functools import partial
+from math import inf, isnan, sqrt
+from typing import Any
 
+import numpy as np
 import pytest
 from scipy.stats import t as student
 from scipy.stats import ttest_1samp, ttest_rel
 
-from studies.tables import all_tables, difference_of, interval_of, measure_named, rendered, values_of
+from studies.progress import first_reached, steps_to_end, until
+from studies.results import Result
+from studies.study import Cell, Comparison, Study, StudyTable
+from studies.tables import difference_of, interval_of, rendered
 from tests.studies.made import MADE, results
 
 ALL, WIDE, TWO = MADE.tables
@@ -40,14 +46,6 @@ def test_a_difference_is_paired_by_seed_whatever_the_order():
     )
 
 
-def test_only_seeds_that_both_have_are_compared():
-    group, baseline = results(3)[3:6], results(2)[:2]
-    found = difference_of(group, baseline, "effective_task_ratio")
-    assert found is not None
-    assert found.mean == pytest.approx(0.1)
-    assert difference_of(group, [], "effective_task_ratio") is None
-
-
 def test_a_table_has_a_row_for_each_cell_by_number_and_no_difference_of_the_baseline_itself():
     half = student.ppf(0.975, 2) * 0.1 / sqrt(3)
     lines = rendered(MADE, ALL, results()).splitlines()
@@ -63,28 +61,55 @@ def test_a_table_has_a_row_for_each_cell_by_number_and_no_difference_of_the_base
     assert lines[5] == f"| two | 8 | 0.500 ± {half:.3f} |  |  |  |"  # a method without a belief has no log loss
 
 
-def test_a_label_can_have_a_column_for_each_value():
-    assert rendered(MADE, WIDE, results()).splitlines() == [
-        "| pool | size 4 | size 8 | size 16 |",
-        "|---|---:|---:|---:|",
-        "| one |  | 0.300 | 0.400 |",
-        "| two | 0.200 | 0.500 |  |",
+def course(*accuracy: float, steps: int = 80, rollouts: float = 800.0) -> dict[str, Any]:
+    """Return the measures of a trial whose accuracy was kept every 20 steps."""
+    spent = np.linspace(0, rollouts, len(accuracy)).tolist()
+    return {"accuracy": list(accuracy), "steps": steps, "rollouts": rollouts, "rollouts_spent": spent}
+
+
+BASELINE = course(0.2, 0.3, 0.3, 0.4, 0.5)
+
+
+@pytest.mark.parametrize(("wanted", "where"), [(0.0, 0), (0.2, 0), (0.25, 5), (0.4, 20), (0.45, 60), (0.7, inf)])
+def test_a_value_is_reached_between_two_points(wanted, where):
+    assert first_reached([0.2, 0.3, 0.4, 0.3, 0.6], wanted, [0, 10, 20, 55, 65]) == pytest.approx(where)
+
+
+def test_steps_to_the_baselines_end():
+    assert steps_to_end(course(0.2, 0.4, 0.6, 0.5, 0.5), BASELINE) == pytest.approx(0.375)
+    assert steps_to_end(course(0.2, 0.4, 0.4, 0.4, 0.49), BASELINE) == inf
+    assert steps_to_end(BASELINE, BASELINE) == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        ([0.5, 0.7, 0.6], "0.60"),
+        ([0.5, inf, 0.6], "0.60, 1 of 3 never"),
+        ([0.5, inf, inf], "never, 2 of 3"),
+        ([0.5, inf], "never, 1 of 2"),
+    ],
+)
+def test_a_run_that_never_gets_there_counts_as_the_longest(found, shown):
+    pairs: list[Any] = [({"value": value}, {}) for value in found]
+    assert until(lambda ours, _theirs: ours["value"], pairs) == shown
+
+
+def test_a_table_compares_the_seeds_that_both_have():
+    cells = tuple(Cell({"method": name}, lambda _seed, _quick: None) for name in ("base", "other"))  # type: ignore[arg-type,return-value]
+    table = StudyTable(
+        "ends", ("method",), (), comparisons=(Comparison("steps", {"method": "base"}, partial(until, steps_to_end)),)
+    )
+    study = Study("one", "?", ".", cells, (table,))
+    fast, never = course(0.2, 0.4, 0.6, 0.5, 0.5), course(0.1, 0.1, 0.1, 0.1, 0.1)
+    results = [
+        Result("one", {"method": "base"}, 0, BASELINE),
+        Result("one", {"method": "base"}, 1, BASELINE),
+        Result("one", {"method": "other"}, 0, fast),
+        Result("one", {"method": "other"}, 1, never),
+        Result("one", {"method": "other"}, 2, fast),
     ]
-
-
-def test_costs_are_of_a_step():
-    row = rendered(MADE, TWO, results()).splitlines()[2]
-    assert row == "| 4 | 0.300 | 1.00 |"
-
-
-def test_cells_without_results_have_no_row():
-    found = [result for result in results() if result.labels["size"] != "16"]
-    assert len(rendered(MADE, ALL, found).splitlines()) == 5
-    assert all_tables(MADE, found).count("\n| one |") == 2
-
-
-def test_an_extra_is_shown_by_its_name():
-    one = replace(results()[0], measures={**results()[0].measures, "extra": {"paid_after": 12.0}})
-    assert measure_named("paid_after").heading == "paid after"
-    assert values_of([one], "paid_after") == [12.0]
-    assert values_of([one, results()[1]], "paid_after") is None  # not of every seed
+    lines = rendered(study, table, results).splitlines()
+    assert lines[0] == "| method | steps |"
+    assert lines[2] == "| base |  |"
+    assert lines[3] == "| other | never, 1 of 2 |"

@@ -1,11 +1,11 @@
-"""What a trial measures, computed again in the plain way."""
+"""What a trial measures, computed again in the plain way; and DAPO's filter, which pays for what it drops."""
 
 import numpy as np
 import pytest
 from scipy.special import logit
 
 from studies.environment import Batch
-from studies.trial import CLIP, Slope, log_loss, run_trial, shortened
+from studies.trial import CLIP, run_trial
 
 STEPS, COUNT, ROLLOUTS, TASKS = 47, 6, 8, 30
 
@@ -92,25 +92,56 @@ def test_predictions_are_measured_as_defined():
     assert measures.calibration_slope == pytest.approx(np.polyfit(x, y, 1)[0])
 
 
-def test_a_method_without_a_belief_has_no_such_measures():
-    _, measures = trial(has_belief=False)
-    assert (measures.pool_log_loss, measures.batch_log_loss, measures.calibration_slope) == (None, None, None)
-    assert measures.effective_task_ratio > 0
+class Pool:
+    """Its even tasks are always solved, its odd ones half of the time; it keeps what it is trained on."""
+
+    name, reference_models, tags, steps = "pool", (), None, 10
+    references = np.empty((64, 0))
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+    def success(self):
+        return np.where(np.arange(64) % 2, 0.5, 1.0)
+
+    def accuracy(self) -> float:
+        return float(self.success().mean())
+
+    def train(self, batch: Batch) -> None:
+        self.batches.append(batch)
 
 
-def test_predictions_that_are_all_equal_have_no_slope():
-    slope = Slope()
-    slope.add(np.full(9, 0.3), np.linspace(0, 1, 9))
-    assert slope.value is None
+class InTurn:
+    """Takes task after task."""
+
+    def __init__(self) -> None:
+        self.place, self.reported = 0, 0
+
+    def select(self, count: int):
+        tasks = np.arange(self.place, self.place + count) % 64
+        self.place += count
+        return tasks.astype(np.int32)
+
+    def report(self, batch: Batch) -> None:
+        self.reported += len(batch)
+
+    def means(self):
+        return None
 
 
-def test_certain_predictions_are_clipped():
-    assert log_loss(np.array([0.25, 1.0]), np.array([0.5, 1.0])) == pytest.approx((np.log(2) - np.log(0.999)) / 2)
+def filtered_trial(*, rounds: int):
+    pool, method = Pool(), InTurn()
+    rng = np.random.default_rng(0)
+    measures = run_trial(pool, method, steps=40, count=8, rollouts=16, rng=rng, rounds=rounds)
+    return pool, method, measures
 
 
-def test_numbers_are_kept_with_few_digits():
-    assert shortened({"a": (0.123456789, 12345678.9, 1234567.0), "b": 7, "c": None}) == {
-        "a": [0.12346, 12346000.0, 1234567.0],
-        "b": 7,
-        "c": None,
-    }
+def test_it_trains_on_full_batches_and_pays_for_all_groups():
+    pool, method, measures = filtered_trial(rounds=8)
+    assert all(len(batch) == 8 and batch.effective.all() for batch in pool.batches)
+    assert len(pool.batches) == measures.steps == 40
+    assert measures.rollouts == 16 * method.reported == measures.rollouts_spent[-1]
+    assert measures.rollouts_spent[0] == 0
+    # Half of the groups are effective but for one in 2^15: about two rounds for each batch.
+    assert measures.rollouts == pytest.approx(2 * 40 * 8 * 16, rel=0.05)
+    assert measures.effective_task_ratio == pytest.approx(0.5, abs=0.01)

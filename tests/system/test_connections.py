@@ -86,44 +86,6 @@ def test_headers_have_a_limit_that_callers_do_not_meet(connection: socket.socket
         assert is_cut(connection)
 
 
-def flood(connection: socket.socket, begin: bytes, again: bytes) -> int:
-    """Send without an end, and return how many bytes the service and the kernels took before it was cut."""
-    connection.sendall(begin)
-    piece, sent, give_up = again * (KIB * 64 // len(again)), 0, time.monotonic() + SOON_S
-    try:
-        while time.monotonic() < give_up:
-            sent += connection.send(piece)
-    except OSError:
-        return sent
-    raise AssertionError(f"{sent} bytes were taken")
-
-
-@pytest.mark.parametrize(
-    ("begin", "again"),
-    [
-        (GET, b"a:b\r\n"),
-        (GET + b"a: ", b"b"),
-        (b"GET /", b"b"),
-        (b"", b"\r\n"),
-        (CHUNKED + b"0\r\n", b"a: b\r\n"),
-        (CHUNKED + b"0\r\na: ", b"b"),
-        (CHUNKED + b"1", b";a=b"),
-        (CHUNKED + b"1\r\na\r\n1", b";a=b"),
-    ],
-)
-def test_what_is_no_body_is_cut_soon_however_it_comes(connection: socket.socket, begin: bytes, again: bytes):
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * KIB)
-    assert flood(connection, begin, again) < 16 * 1024 * KIB  # what the kernels hold
-
-
-def test_a_connection_takes_any_number_of_requests_and_some_at_a_time(connection: socket.socket):
-    for _ in range(500):
-        connection.sendall(GET + headers(10, 100) + b"\r\n")
-        assert answers_on(connection, 1)[0][0] == OK
-    connection.sendall((GET + b"\r\n") * 20 + CHUNKED + b"2;a=b\r\n{}\r\n0\r\na: b\r\n\r\n" + GET + b"\r\n")
-    assert [status for status, _, _ in answers_on(connection, 22)] == [OK] * 22
-
-
 def test_requests_that_wait_for_answers_before_theirs_have_a_limit(connection: socket.socket):
     connection.sendall((GET + b"\r\n") * 10_000)
     answers = answers_on(connection, 34)
@@ -156,22 +118,6 @@ def test_what_is_not_http_1_1_is_a_problem(connection: socket.socket, sent: byte
     assert (status, document["type"]) == (400, "urn:bots:problem:malformed-request")
     assert (said["content-type"], said["connection"]) == ("application/problem+json", "close")
     assert is_cut(connection)
-
-
-@pytest.mark.parametrize("protocol", [b"websocket", b"h2c"])
-def test_a_request_to_upgrade_is_one_like_any_other(connection: socket.socket, protocol: bytes):
-    upgrade = b"Connection: Upgrade\r\nUpgrade: %s\r\nSec-WebSocket-Key: a\r\nSec-WebSocket-Version: 13\r\n\r\n"
-    connection.sendall(GET + upgrade % protocol + GET + b"\r\n")
-    assert [status for status, _, _ in answers_on(connection, 2)] == [OK, OK]
-
-
-def test_a_caller_that_waits_for_100_continue_gets_it(connection: socket.socket):
-    key = b"Authorization: Bearer %s\r\n" % (b"k" * 16)
-    expect = b"POST /select HTTP/1.1\r\nHost: bots\r\nContent-Type: application/json\r\n" + key + headers(40, KIB)
-    connection.sendall(expect + b"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n")
-    assert connection.recv(KIB) == b"HTTP/1.1 100 Continue\r\n\r\n"
-    connection.sendall(b"{}")
-    assert answers_on(connection, 1)[0][0] == 422
 
 
 def answers(service: ServiceProcess) -> bool:

@@ -3,7 +3,6 @@
 import time
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -73,15 +72,3 @@ def test_sixty_million_equal_ids_are_refused_at_once_in_little_memory(tmp_path):
 
     assert took_s < 2
     assert most < 500 * 2**20
-
-
-def test_a_restart_loads_the_same_pool(tmp_path):
-    service = ServiceProcess(tmp_path)
-    service.start()
-    tasks = [{"id": f"t{task}", "reference_pass_rates": [task % 17 / 16]} for task in range(2000)]
-    made = httpx.put(f"{service.url}/datasets/pool", json={"reference_models": ["r"], "tasks": tasks}).json()
-    service.kill()
-    service.start()
-
-    assert httpx.get(f"{service.url}/datasets/pool").json() == made
-    assert service.stop() == 0

@@ -1,41 +1,19 @@
 """A mix over HTTP, on two replicas of which one is killed again and again: the shares hold at every point."""
 
 import random
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 import pytest
 
-from tests.servers import RedisServer
 from tests.serving import ServiceProcess
 from tests.sizes import size
-from tests.system.test_replicas import Replica
+from tests.system.replica import Replica
 
 TAGS = {"math": 2000, "code": 1500, "lang": 600, "logic": 200}
 WEIGHTS = {"math": 8, "code": 4, "lang": 2, "logic": 1}
-SELECTIONS = {1: size(150, 1000), 32: size(50, 1000)}  # by their tasks
-KILLS = size(2, 6)
+SELECTIONS = {1: size(130, 1000), 32: size(24, 1000)}  # by their tasks
+KILLS = size(1, 6)
 CLOSE = 0.01  # of all tasks, from the hundredth on
-
-
-@pytest.fixture(scope="module")
-def services(
-    tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str, redis_server: RedisServer
-) -> Iterator[list[ServiceProcess]]:
-    """Two services on one empty database and Redis."""
-    with redis_server.client() as client:
-        client.flushall()
-    folder: Path = tmp_path_factory.mktemp("mixing")
-    settings = {"database_url": module_postgres_url, "redis_url": redis_server.url, "redis_timeout_s": "10"}
-    settings["admin_key"] = "the-operators-own-key"
-    both = [ServiceProcess(folder / name, **settings) for name in ("a", "b")]
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(ServiceProcess.start, both))
-    yield both
-    for service in both:
-        service.stop()
 
 
 @pytest.mark.parametrize("count", SELECTIONS)

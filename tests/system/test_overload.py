@@ -3,7 +3,6 @@
 import asyncio
 import json
 import random
-import socket
 import statistics
 import time
 from dataclasses import dataclass, field
@@ -12,9 +11,7 @@ from pathlib import Path
 
 import httpx
 import psutil
-import pytest
 
-from tests.servers import wait_until
 from tests.serving import ServiceProcess, running_service
 from tests.sizes import SOAK, size
 
@@ -121,69 +118,3 @@ def test_five_times_too_many_callers_slow_nothing_down(tmp_path: Path):
     assert statistics.median(alive_s) < 1.0
     assert grown < GROWTH_BYTES
     assert (after.refused, recovered_s < 5.0) == (0, True)
-
-
-def connected(service: ServiceProcess) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", service.port), timeout=SOON_S)
-
-
-def read_all(connection: socket.socket) -> bytes:
-    received = b""
-    while piece := connection.recv(65_536):
-        received += piece
-    return received
-
-
-def send_for_ever(connection: socket.socket, chunk: bytes) -> None:
-    give_up = time.monotonic() + SOON_S
-    while time.monotonic() < give_up:
-        connection.sendall(chunk)
-
-
-def test_clients_that_stop_in_the_middle_of_a_body_hold_up_nobody_and_are_cut_off(tmp_path: Path):
-    with running_service(tmp_path, max_concurrent="1", max_waiting="0") as service:
-        httpx.put(f"{service.url}/datasets/pool", json={"tasks": [{"id": "a"}]}).raise_for_status()
-        head = b"POST /report HTTP/1.1\r\nHost: bots\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n"
-        stuck = [connected(service) for _ in range(20)]
-        half_a_head = connected(service)
-        for connection in stuck:
-            connection.sendall(head + b"{")
-        half_a_head.sendall(head[:30])
-        body = {"dataset": "pool", "outcomes": [{"task": "a", "successes": 1, "trials": 1}]}
-        for _ in range(10):
-            httpx.post(f"{service.url}/report", json=body, timeout=SOON_S).raise_for_status()
-        for connection in stuck:
-            answer = read_all(connection)  # until the service closes it
-            assert answer.startswith(b"HTTP/1.1 408")
-            assert b"urn:bots:problem:slow-sender" in answer
-            connection.close()
-        assert read_all(half_a_head) == b""  # there is no request yet that could be answered
-        half_a_head.close()
-
-
-def test_giant_bodies_are_refused_and_never_held_in_memory(tmp_path: Path):
-    giant = 256 * 2**20
-    chunk = b"%x\r\n%s\r\n" % (2**20, b" " * 2**20)
-    head = b"POST /select HTTP/1.1\r\nHost: bots\r\nContent-Type: application/json\r\n"
-    with running_service(tmp_path) as service:
-        httpx.get(f"{service.url}/version")
-        before = memory_bytes(service)
-        with connected(service) as declared:
-            declared.sendall(head + b"Content-Length: %d\r\n\r\n{" % giant)
-            assert read_all(declared).startswith(b"HTTP/1.1 413")
-        with connected(service) as endless:
-            endless.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
-            with pytest.raises(OSError, match=r"reset|[Bb]roken pipe"):
-                send_for_ever(endless, chunk)
-        assert memory_bytes(service) - before < GROWTH_BYTES
-        assert httpx.get(f"{service.url}/livez").status_code == 200
-
-
-def test_a_client_that_never_reads_its_answer_does_not_keep_the_service_from_stopping(tmp_path: Path):
-    with running_service(tmp_path) as service:
-        connection = connected(service)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: bots\r\n\r\n" * 50)
-        wait_until(lambda: bool(psutil.Process(service.process.pid).net_connections()))
-        assert service.stop() == 0
-        connection.close()

@@ -1,15 +1,10 @@
 """`pass` over HTTP, on two replicas of which one is killed: every selection is what twenty lines say, task by task."""
 
 import random
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
-from pathlib import Path
+from contextlib import closing
 
 import numpy as np
-import pytest
 
-from bots_service.core.belief.kinds import KINDS
 from bots_service.core.entries import Entry, Report, Rewind
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
@@ -17,41 +12,23 @@ from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.core.walks import Walk
 from tests.core.plain_pass import plain_pass
-from tests.servers import RedisServer
 from tests.serving import ServiceProcess
 from tests.sizes import size
-from tests.system.test_replicas import Replica
+from tests.system.replica import Replica
 
 SELECTIONS = size(130, 200)
 KILLED_AT, REWOUND_AT, REWOUND_TO = 60, 120, 70
 TASKS, COUNT, ROLLOUTS, SEED = 60, 4, 8, 11
+RUN = "/datasets/pool/runs/default"
 RATES = np.stack([np.arange(TASKS) % 17 / 16, np.arange(TASKS) % 13 / 12], axis=1)
-
-
-@pytest.fixture(scope="module")
-def services(
-    tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str, redis_server: RedisServer
-) -> Iterator[list[ServiceProcess]]:
-    """Two services on one empty database and Redis."""
-    with redis_server.client() as client:
-        client.flushall()
-    folder: Path = tmp_path_factory.mktemp("pass")
-    settings = {"database_url": module_postgres_url, "redis_url": redis_server.url, "redis_timeout_s": "10"}
-    settings["admin_key"] = "the-operators-own-key"
-    both = [ServiceProcess(folder / name, **settings) for name in ("a", "b")]
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(ServiceProcess.start, both))
-    yield both
-    for service in both:
-        service.stop()
 
 
 class Follower:
     """The run as a journal of its own leads to it, and what `pass` must choose in it."""
 
-    def __init__(self, belief: str) -> None:
+    def __init__(self) -> None:
         self.pool = Pool.of_tasks(RATES)
-        settings = settings_from({"belief": belief, "strategy": "pass", "seed": SEED})
+        settings = settings_from({"strategy": "pass", "seed": SEED})
         self.states: list[RunState] = [fresh_state(settings, self.pool)]
         self.in_flight: dict[str, tuple[list[int], Walk, int]] = {}
 
@@ -91,43 +68,40 @@ class Follower:
         self.states.append(advance(self.state, entry, self.pool, base=base)[0])
 
 
-@pytest.mark.parametrize("belief", sorted(KINDS))
-def test_replicas_retries_kills_and_rewinds_give_one_walk(services: list[ServiceProcess], belief: str):
-    with ExitStack() as opened:
-        replicas = [opened.enter_context(closing(Replica(service.url))) for service in services]
-        walk_on(services, replicas, belief)
+def test_replicas_retries_kills_and_rewinds_give_one_walk(services: list[ServiceProcess]):
+    with closing(Replica(services[0].url)) as one, closing(Replica(services[1].url)) as other:
+        walk_on(services, [one, other])
 
 
-def walk_on(services: list[ServiceProcess], replicas: list[Replica], belief: str) -> None:
+def walk_on(services: list[ServiceProcess], replicas: list[Replica]) -> None:
     rng = random.Random(5)
     tasks = [{"id": f"t{number}", "reference_pass_rates": rates} for number, rates in enumerate(RATES.tolist())]
-    path = f"/datasets/{belief}/runs/default"
-    replicas[0].call("PUT", f"/datasets/{belief}", reference_models=["weak", "strong"], tasks=tasks)
-    replicas[1].call("PUT", path, belief=belief, strategy="pass", seed=SEED)
-    follower = Follower(belief)
+    replicas[0].call("PUT", "/datasets/pool", reference_models=["weak", "strong"], tasks=tasks)
+    replicas[1].call("PUT", RUN, strategy="pass", seed=SEED)
+    follower = Follower()
     for number in range(SELECTIONS):
         if number == KILLED_AT:
             services[0].kill()
             services[0].start()
         if number == REWOUND_AT:
-            report_all(rng.choice(replicas), belief, follower, rng, at_most=0)
-            rng.choice(replicas).call("POST", f"{path}/rewind", step=REWOUND_TO)
+            report_all(rng.choice(replicas), follower, rng, at_most=0)
+            rng.choice(replicas).call("POST", f"{RUN}/rewind", step=REWOUND_TO)
             follower.rewind(REWOUND_TO)
-        select_twice(rng.sample(replicas, 2), belief, follower, key=f"{belief} {number}")
-        report_all(rng.choice(replicas), belief, follower, rng, at_most=rng.randrange(4))
+        select_twice(rng.sample(replicas, 2), follower, key=f"select {number}")
+        report_all(rng.choice(replicas), follower, rng, at_most=rng.randrange(4))
     assert follower.state.walks.of(0, TASKS).turn > 5
 
 
-def select_twice(replicas: list[Replica], dataset: str, follower: Follower, *, key: str) -> None:
+def select_twice(replicas: list[Replica], follower: Follower, *, key: str) -> None:
     """Select at one replica, and ask the other again under the same key."""
     headers = {"Idempotency-Key": key}
-    first, again = [replica.call("POST", "/select", headers, dataset=dataset, count=COUNT) for replica in replicas]
+    first, again = [replica.call("POST", "/select", headers, dataset="pool", count=COUNT) for replica in replicas]
     assert first == again
     assert not first["reused"]
     assert [task["id"] for task in first["tasks"]] == [f"t{task}" for task in follower.chosen(first["selection_id"])]
 
 
-def report_all(replica: Replica, dataset: str, follower: Follower, rng: random.Random, *, at_most: int) -> None:
+def report_all(replica: Replica, follower: Follower, rng: random.Random, *, at_most: int) -> None:
     """Report selections, in any order, until at most so many are in flight."""
     while len(follower.in_flight) > at_most:
         selection_id = rng.choice(sorted(follower.in_flight))
@@ -137,6 +111,6 @@ def report_all(replica: Replica, dataset: str, follower: Follower, rng: random.R
             {"task": f"t{task}", "successes": solved, "trials": ROLLOUTS}
             for task, solved in zip(tasks, successes, strict=True)
         ]
-        told = replica.call("POST", "/report", dataset=dataset, selection_id=selection_id, outcomes=outcomes)
+        told = replica.call("POST", "/report", dataset="pool", selection_id=selection_id, outcomes=outcomes)
         follower.report(selection_id, successes)
         assert told["step"] == follower.state.step

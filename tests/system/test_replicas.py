@@ -3,70 +3,27 @@
 import random
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import closing
 from typing import Any
 
 import httpx
 import pytest
 
-from bots_service.core.belief.kinds import KINDS
 from tests.servers import RedisServer, wait_until
 from tests.serving import ServiceProcess
 from tests.sizes import size
+from tests.system.replica import Replica
 
-ROUNDS = size(40, 100)
+ROUNDS = size(20, 100)
 POOL = 12
 WIPES = 20
-PATIENT_S = 60.0
-OPERATOR = {"Authorization": "Bearer the-operators-own-key"}
 REVOKED_WITHIN_S = 30.0  # 5 s on a machine with nothing else to do
 
 
-class Replica:
-    """One service, as its callers see it."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self._http = httpx.Client(base_url=url, timeout=PATIENT_S, headers=OPERATOR)
-
-    def call(self, method: str, path: str, headers: dict[str, str] | None = None, **body: Any) -> Any:
-        answer = self._http.request(method, path, json=body, headers=headers)
-        assert answer.is_success, f"{method} {path} {body}: {answer.status_code} {answer.text}"
-        return answer.json() if answer.content else None
-
-    def select(self, count: int = 1, **wish: Any) -> Any:
-        return self.call("POST", "/select", dataset="pool", count=count, **wish)
-
-    def ids(self, count: int, **wish: Any) -> list[str]:
-        return [task["id"] for task in self.select(count, **wish)["tasks"]]
-
-    def report(self, *tasks: str, **more: Any) -> Any:
-        outcomes = [{"task": task, "successes": 1, "trials": 4} for task in tasks]
-        return self.call("POST", "/report", dataset="pool", outcomes=outcomes, **more)
-
-    def close(self) -> None:
-        self._http.close()
-
-
-@pytest.fixture(scope="module")
-def replicas(
-    tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str, redis_server: RedisServer
-) -> Iterator[tuple[Replica, Replica]]:
-    """Two services that started with an empty database and Redis."""
-    with redis_server.client() as client:
-        client.flushall()
-    folder: Path = tmp_path_factory.mktemp("replicas")
-    settings = {"database_url": module_postgres_url, "redis_url": redis_server.url, "redis_timeout_s": "10"}
-    settings["admin_key"] = "the-operators-own-key"
-    services = [ServiceProcess(folder / name, **settings) for name in ("a", "b")]
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(ServiceProcess.start, services))
-    both = Replica(services[0].url), Replica(services[1].url)
-    yield both
-    for replica, service in zip(both, services, strict=True):
-        replica.close()
-        service.stop()
+@pytest.fixture
+def replicas(services: list[ServiceProcess]) -> Iterator[tuple[Replica, Replica]]:
+    with closing(Replica(services[0].url)) as one, closing(Replica(services[1].url)) as two:
+        yield one, two
 
 
 def tasks_of(first: int, count: int) -> list[dict[str, Any]]:
@@ -109,34 +66,6 @@ def test_replicas_agree_on_the_dataset_at_the_first_request_after_a_change(repli
             here.call("POST", "/datasets/pool/tasks", tasks=[task])
             go_on(here, live, rng)
             assert_knows(there, task["id"], live, rng)
-
-
-@pytest.mark.parametrize("belief", sorted(KINDS))
-def test_replicas_believe_the_same_of_every_task_after_each_report(replicas: tuple[Replica, Replica], belief: str):
-    dataset, rng = f"of-{belief}", random.Random(3)
-    replicas[0].call("PUT", f"/datasets/{dataset}", tasks=tasks_of(0, POOL))
-    replicas[1].call("PUT", f"/datasets/{dataset}/runs/default", belief=belief)
-    for round_ in range(20):
-        here, there = rng.sample(replicas, 2)
-        outcomes = [{"task": f"t{rng.randrange(POOL)}", "successes": rng.randrange(5), "trials": 4} for _ in range(3)]
-        told = here.call("POST", "/report", dataset=dataset, outcomes=outcomes)
-        assert told["step"] == round_ + 1
-        path = f"/datasets/{dataset}/runs/default/tasks"
-        assert there.call("GET", path) == here.call("GET", path)
-
-
-def test_a_dataset_made_anew_is_the_new_one_at_the_other_replica(replicas: tuple[Replica, Replica]):
-    for round_ in range(10):
-        here, there = replicas[round_ % 2], replicas[1 - round_ % 2]
-        for replica in replicas:
-            replica.call("PUT", "/datasets/anew", tasks=tasks_of(100 * round_, 3))
-            replica.call("POST", "/select", dataset="anew", count=2)
-        here.call("DELETE", "/datasets/anew")
-        here.call("PUT", "/datasets/anew", tasks=tasks_of(100 * round_ + 50, 4))
-        here.call("POST", "/select", dataset="anew", count=1)
-        chosen = there.call("POST", "/select", dataset="anew", count=4)["tasks"]
-        assert {task["id"] for task in chosen} == {f"t{100 * round_ + 50 + place}" for place in range(4)}
-        here.call("DELETE", "/datasets/anew")
 
 
 @pytest.mark.parametrize("strategy", ["pass", "thompson"])

@@ -92,15 +92,6 @@ def launched(tmp_path: Path, redis_server: RedisServer) -> Iterator[Callable[[st
         service.stop()
 
 
-def test_where_one_worker_dies_before_it_serves_the_service_starts_and_says_so(launched, postgres_url: str):
-    service = launched(postgres_url)
-    wait_until(lambda: len(workers_of(service)) == WORKERS, SOON_S)
-    os.kill(min(workers_of(service)), signal.SIGKILL)
-    service.await_ready()
-    wait_until(lambda: "listens on" in service.log.read_text(), SOON_S)
-    wait_until(lambda: len(workers_of(service)) == WORKERS, SOON_S)
-
-
 def test_a_worker_that_dies_while_the_database_is_away_is_replaced_when_it_is_back(launched):
     with running(PostgresServer()) as postgres:
         service = launched(postgres.url())

@@ -1,33 +1,16 @@
 """What the tests of the adapters for Trinity-RFT, slime and prime-rl have in common."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from bots_client import Client, Task
 from tests.docs.blocks import blocks_of
-from tests.serving import running_service
 
 ROOT = Path(__file__).parents[2]
 FORGETTING = 0.1  # a run's, unless set
 SHOWN_URL = "http://127.0.0.1:8000"  # where the pages say that the service is
-
-
-@contextmanager
-def service_in(folder: Path) -> Iterator[Client]:
-    """Start a service, make it the one that clients find by themselves, and yield a client that raises."""
-    with (
-        running_service(folder / "service") as service,
-        pytest.MonkeyPatch.context() as patch,
-        Client(service.url) as bots,
-    ):
-        patch.setenv("BOTS_URL", service.url)
-        patch.setenv("BOTS_SPOOL", str(folder / "spool"))
-        yield bots
 
 
 def create_pool(bots: Client, name: str, ids: Sequence[str], *, first: Sequence[str] = ()) -> None:

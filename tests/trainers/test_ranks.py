@@ -9,7 +9,8 @@ import pytest
 
 from bots_client import Client
 from tests.trainers import tiny
-from tests.trainers.two_ranks import GENERATIONS, STEPS
+from tests.trainers.tiny_trl import GENERATIONS
+from tests.trainers.two_ranks import STEPS
 
 ROOT = Path(__file__).parents[2]
 GROUPS = 3  # of each step
@@ -34,18 +35,12 @@ def job(url, tmp_path_factory):
         yield seen, client.run("ranks"), list(client.journal("ranks")), list(client.history("ranks", "halves"))
 
 
-def test_all_ranks_hear_what_rank_zero_was_answered(job):
+def test_all_ranks_hear_what_rank_zero_was_answered_and_its_failures(job):
     assert [seen["heard"][0] for seen in job[0]] == ["from rank 0"] * 2
-
-
-def test_a_failure_of_rank_zero_reaches_all_ranks(job):
+    assert [seen["heard"][2] for seen in job[0]] == ["NotFoundError"] * 2
     own, told = (seen["heard"][1] for seen in job[0])
     assert own == "KeyError: 'no answer for rank 0'"
     assert told == "RuntimeError: rank 0 failed: KeyError: 'no answer for rank 0'"
-
-
-def test_a_mistake_of_rank_zero_raises_on_all_ranks(job):
-    assert [seen["heard"][2] for seen in job[0]] == ["NotFoundError"] * 2
 
 
 @pytest.mark.parametrize(("part", "steps"), [("scored", STEPS), ("scored_again", STEPS - 1)])

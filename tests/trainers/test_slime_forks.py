@@ -5,11 +5,10 @@ import re
 from dataclasses import dataclass
 
 import pytest
-import yaml
 
 from bots_client import Client
-from tests.trainers.hosts import blocks, create_pool, evidence_of, service_in
-from tests.trainers.slimes import NAMES, PROTOCOL, SAMPLES, Sample, arguments, copies, finish, names, sample_type
+from tests.trainers.hosts import create_pool, evidence_of
+from tests.trainers.slimes import NAMES, PROTOCOL, SAMPLES, Sample, arguments, finish, names, sample_type
 from tests.trainers.sources import Modules, adapter_on
 
 BEST = ["math-20", "math-3", "math-11", "math-7"]
@@ -76,12 +75,6 @@ VIME = ForkOfSlime(
 FORKS = [MILES, VIME]
 
 
-@pytest.fixture(scope="module")
-def bots(tmp_path_factory):
-    with service_in(tmp_path_factory.mktemp("forks")) as client:
-        yield client
-
-
 @pytest.fixture(scope="module", params=FORKS, ids=lambda fork: fork.name)
 def fork(request) -> ForkOfSlime:
     return request.param
@@ -132,26 +125,6 @@ def test_groups_are_selected_by_the_service_and_reported_once(bots: Client, adap
     assert (bots.run(dataset).step, bots.run(dataset).leased) == (1, 0)
 
 
-def test_a_rollout_of_several_samples_counts_once(bots: Client, adapter, sourcing, dataset):
-    source = sourcing()
-    groups = source.get_samples(2)
-    for group, rewards in zip(groups, ([1, 1, 0, 0], [0] * SAMPLES), strict=True):
-        finish(adapter, group, rewards)
-    split = [[copies(sample, 1 + sample.index % 3, rollout_id=sample.index) for sample in group] for group in groups]
-    adapter.report_all_samples(source.args, split, source.get_samples)
-    assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (2, 2), BEST[1]: (0, 4)}
-
-
-def test_groups_that_were_put_back_come_first(adapter, sourcing):
-    source = sourcing(partial_rollout=True)
-    put_back, done = source.get_samples(2)
-    finish(adapter, done, [1, 0, 0, 0])
-    adapter.report_all_samples(source.args, [done], source.get_samples)
-    source.add_samples([put_back])
-    again, new = names(source.get_samples(2))
-    assert (again, new != again) == (BEST[0], True)
-
-
 def test_loading_a_checkpoint_rewinds(bots: Client, adapter, sourcing, dataset):
     source = sourcing()
     for rollout in range(2):
@@ -169,12 +142,6 @@ def test_a_setup_that_would_report_no_group_is_refused_with_its_fix(sourcing, fo
     fix = f"pass --rollout-all-samples-process-path {fork.adapter}.report_all_samples"
     with pytest.raises(ValueError, match=re.escape(fix)):
         sourcing(rollout_all_samples_process_path=None)
-
-
-def test_the_page_names_what_there_is(adapter, fork: ForkOfSlime):
-    (options,) = (yaml.safe_load(block) for block in blocks(f"{fork.name}.md", "yaml"))
-    named = [path.rpartition(".") for path in options.values() if str(path).startswith("bots_client")]
-    assert [(module, callable(getattr(adapter, name))) for module, _, name in named] == [(fork.adapter, True)] * 3
 
 
 # --- vime ------------------------------------------------------------------------------------------------------------
@@ -195,9 +162,3 @@ def test_groups_that_vime_gave_up_before_they_began_are_free_again(bots: Client,
     adapter.report_all_samples(source.args, [again, other], source.get_samples)
     assert bots.run(dataset).leased == 0
     assert names([given_up])[0] not in evidence_of(bots, dataset, names([given_up]))
-
-
-@pytest.mark.parametrize("fork", [VIME], indirect=True, ids=["vime"])
-def test_a_queue_of_vimes_own_is_refused(sourcing):
-    with pytest.raises(ValueError, match="pass --rollout-data-transport object-store"):
-        sourcing(rollout_data_transport="straw")

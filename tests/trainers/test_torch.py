@@ -1,16 +1,13 @@
-import itertools
-import math
-import pickle
+"""The samplers, streams and loaders for torch: what they ask for, and how they resume."""
+
 from collections import Counter
 
 import pytest
-import torch
-from accelerate import skip_first_batches
-from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from bots_client import Client, Outcome, ResilientClient, Selector, Task
-from bots_client.integrations.torch import SelectedTasks, SelectorSampler, from_rank_zero
+from bots_client import Client, ResilientClient, Selector, Task
+from bots_client.integrations.torch import SelectedTasks, SelectorSampler, from_rank_zero, selected
+from tests.trainers.recipes import BATCH, POOL, create_pool, task_ids
 
 IDS = [f"task-{number}" for number in range(40)]
 ROWS = [{"question": f"{number} + {number}"} for number in range(40)]
@@ -35,28 +32,12 @@ def asked(selector):
     return selector.client.health.selects
 
 
-def test_a_sampler_asks_once_per_chunk_and_gives_the_positions_of_the_chosen(selector):
-    positions = list(SelectorSampler(selector, count=8, length=16))
-    assert asked(selector) == 2
-    assert len(set(positions)) == 16, "the second choice leaves out what is in flight"
-    assert selector.client.direct.run(selector.dataset).leased == 16
-
-
 def test_a_sampler_repeats_each_position_and_each_chunk_as_grpo_wants_it(selector):
     positions = list(SelectorSampler(selector, count=2, copies=3, passes=2, length=24))
     for chunk in (positions[:12], positions[12:]):
         a, b = chunk[0], chunk[3]
         assert chunk == [a, a, a, b, b, b] * 2
     assert asked(selector) == 2
-
-
-def test_a_sampler_is_as_long_as_the_whole_chunks_of_the_rows(selector):
-    assert len(SelectorSampler(selector, count=12, copies=2, passes=3)) == 3 * 12 * 2 * 3
-
-
-def test_positions_are_those_of_the_ids_that_the_sampler_was_given(new_selector):
-    backwards = SelectorSampler(new_selector(tags=["first"]), ids=IDS[::-1], count=5, length=5)
-    assert sorted(backwards) == [35, 36, 37, 38, 39]
 
 
 @pytest.mark.parametrize(
@@ -71,13 +52,6 @@ def test_positions_are_those_of_the_ids_that_the_sampler_was_given(new_selector)
 def test_a_sampler_that_could_not_work_is_refused(selector, arguments, complaint):
     with pytest.raises(ValueError, match=complaint):
         SelectorSampler(selector, **arguments)
-
-
-def test_each_iteration_begins_with_a_choice_of_its_own(selector):
-    sampler = SelectorSampler(selector, count=8, length=16)
-    assert len(list(itertools.islice(sampler, 3))) == 3
-    assert len(list(sampler)) == 16
-    assert asked(selector) == 1 + 2
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -103,33 +77,6 @@ def test_a_stateful_loader_goes_on_where_it_was_and_asks_for_nothing_again(selec
     assert asked(selector) - given == 2
 
 
-def test_a_sampler_asks_for_nothing_that_a_resumed_trainer_skips(selector):
-    sampler = SelectorSampler(selector, count=8, length=24)
-    loader = DataLoader(IDS, batch_size=4, sampler=sampler)
-    sampler.skip(16)
-    batches = list(skip_first_batches(loader, 4))
-    assert asked(selector) == 1
-    assert len({task for batch in batches for task in batch}) == 8
-    assert len(list(loader)) == 6, "only the next iteration skips"
-
-
-def test_a_chunk_that_is_skipped_in_part_is_asked_for(selector):
-    sampler = SelectorSampler(selector, count=8, length=16)
-    sampler.skip(4)
-    assert len(set(sampler)) == 16
-    assert asked(selector) == 2
-
-
-def test_a_sampler_can_be_pickled_in_the_middle(selector):
-    sampler = SelectorSampler(selector, count=8, length=8)
-    positions = iter(sampler)
-    begun = [next(positions) for _ in range(3)]
-    copy = pickle.loads(pickle.dumps(sampler))  # noqa: S301 - what was just written
-    copy.load_state_dict(sampler.state_dict())
-    assert len(set(begun + list(copy))) == 8
-    assert asked(selector) == 1
-
-
 def test_a_stream_gives_rows_with_their_task_and_selection(selector):
     rows = list(SelectedTasks(selector, ROWS, count=4, length=8))
     assert all(row["question"] == ROWS[IDS.index(row["task_id"])]["question"] for row in rows)
@@ -141,54 +88,104 @@ def test_a_stream_gives_rows_with_their_task_and_selection(selector):
     assert (run.leased, run.totals.reported) == (0, 8)
 
 
-def test_a_stream_without_a_length_has_no_end(selector):
-    assert len(list(itertools.islice(SelectedTasks(selector, ROWS, count=40), 100))) == 100
+NUMBERED = [{"number": number} for number in range(POOL)]
 
 
-def test_a_stateful_loader_goes_on_with_a_stream_where_it_was(selector):
+def numbers_of(rows):
+    return [row["number"] for row in rows]
+
+
+def state_of(state):
+    """Return the sampler's or the tasks' own state, wherever the loader keeps it."""
+    if isinstance(state, dict):
+        if "left" in state:
+            return state
+        found = (state_of(inner) for inner in state.values())
+        return next((one for one in found if one is not None), None)
+    return None
+
+
+def train(selector, batches, steps):
+    """Observe and close so many steps; returns the batches."""
+    seen = []
+    for _ in range(steps):
+        seen.append(next(batches))
+        for number in seen[-1]:
+            selector.observe(f"t{number}", [1, 0])
+        selector.step()
+    return seen
+
+
+@pytest.mark.parametrize("kind", ["sampler", "tasks"])
+def test_loading_a_loader_takes_the_run_back_and_asks_for_nothing_that_was_trained_on(bots, kind):
+    dataset = f"loader-{kind}"
+    create_pool(bots, dataset)
+    selector = Selector(None, dataset, ids=task_ids())
+
     def loader():
-        return StatefulDataLoader(SelectedTasks(selector, ROWS, count=8, length=16), batch_size=4)
+        if kind == "tasks":
+            tasks = SelectedTasks(selector, NUMBERED, count=BATCH, length=POOL, saves_run=True)
+            return StatefulDataLoader(tasks, BATCH, collate_fn=numbers_of)
+        rows = StatefulDataLoader(NUMBERED, BATCH, collate_fn=numbers_of, drop_last=True)
+        return selected(rows, selector, count=BATCH)
 
-    before = loader()
-    batches = iter(before)
-    next(batches)
-    state = before.state_dict()
-    second = next(batches)
-    after = loader()
-    after.load_state_dict(state)
-    batches = list(after)
-    assert batches[0] == second
-    assert len(batches) == 3
-    assert asked(selector) == 1 + 1
+    first = loader()
+    assert len(first) == POOL // BATCH
+    batches = iter(first)
+    train(selector, batches, 1)
+    state = first.state_dict()
+    train(selector, batches, 2)
+    assert bots.run(dataset).step == 3
 
-
-def test_a_stream_asks_for_nothing_that_is_skipped(selector):
-    tasks = SelectedTasks(selector, ROWS, count=8, length=16)
-    tasks.skip(8)
-    rows = list(tasks)
-    assert asked(selector) == 1
-    assert [row["selection_id"] for row in rows[:8]] == [""] * 8
-    assert all(row["selection_id"] for row in rows[8:])
+    second = loader()
+    second.load_state_dict(state)
+    assert len(train(selector, iter(second), POOL // BATCH - 1)) == POOL // BATCH - 1
+    run = bots.run(dataset)
+    assert (run.step, run.epoch, selector.client.health.selects) == (3, 1, 3 + 2)
+    selector.client.close()
 
 
-def test_a_stream_says_that_it_cannot_be_read_by_workers(selector):
-    with pytest.raises(RuntimeError, match="in a loader's worker; set num_workers=0"):
-        list(DataLoader(SelectedTasks(selector, ROWS, count=4, length=8), num_workers=1))
+LARGE = 40  # rows that are edited
+EDITS = {
+    "reversed": range(LARGE)[::-1],
+    "rows removed": range(0, LARGE, 2),
+    "rows added and moved": [*range(LARGE, 2 * LARGE), *range(LARGE)[::-1]],
+    "none of them left": range(LARGE, 2 * LARGE),
+}
 
 
-def test_one_process_just_asks():
-    assert from_rank_zero(lambda: "the answer") == "the answer"
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("kind", ["sampler", "tasks"])
+def test_a_trainer_whose_rows_were_edited_resumes_with_the_tasks_that_are_left(bots, kind, edit, caplog):
+    dataset, count = f"edited-{kind}-{edit.replace(' ', '-')}", 2 * BATCH
+    bots.create_dataset(dataset, [Task(f"t{number}") for number in range(2 * LARGE)])
 
+    def loader(numbers):
+        rows = [{"number": number} for number in numbers]
+        selector = Selector(None, dataset, ids=[f"t{number}" for number in numbers])
+        selector.register()
+        if kind == "tasks":
+            tasks = SelectedTasks(selector, rows, count=count, length=LARGE, saves_run=True)
+            return selector, StatefulDataLoader(tasks, BATCH, collate_fn=numbers_of)
+        return selector, selected(StatefulDataLoader(rows, BATCH, collate_fn=numbers_of), selector, count=count)
 
-@pytest.mark.parametrize(
-    ("rewards", "expected"),
-    [
-        (torch.tensor(0.5, requires_grad=True), (0.5,)),
-        (torch.tensor([1, 0.5], dtype=torch.bfloat16, requires_grad=True), (1, 0.5)),
-        ([torch.tensor(1), torch.tensor([0.0], dtype=torch.float16)], (1, 0)),
-        (torch.tensor([True, False]), (1, 0)),
-        (torch.tensor([1.0, math.nan, -math.inf]), (1,)),
-    ],
-)
-def test_rewards_may_be_tensors(rewards, expected):
-    assert Outcome.rewards("a", rewards).as_wire()["rewards"] == expected
+    selector, first = loader(range(LARGE))
+    train(selector, iter(first), 1)
+    state = first.state_dict()
+    rest = [task for task, _ in state_of(state)["left"]]
+    assert len(rest) == BATCH
+    selector.client.close()
+
+    selector, second = loader(EDITS[edit])
+    caplog.clear()
+    second.load_state_dict(state)
+    batches = iter(second)
+    trained = [number for _ in range(2) for number in next(batches)]
+
+    kept = [int(task[1:]) for task in rest if int(task[1:]) in EDITS[edit]]
+    assert trained[: len(kept)] == kept, "in the order in which they were selected"
+    assert set(trained) <= set(EDITS[edit])
+    gone = [record.args[0] for record in caplog.records if "passed over" in record.getMessage()]
+    assert gone == ([BATCH - len(kept)] if len(kept) < BATCH else [])
+    assert (selector.client.health.replaced, selector.client.health.local_selects) == (0, 0)
+    selector.client.close()

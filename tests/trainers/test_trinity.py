@@ -11,12 +11,10 @@ import pytest
 
 from bots_client import Client
 from tests.trainers.hosts import (
-    FORGETTING,
     blocks,
     create_pool,
     evidence_of,
     run_blocks,
-    service_in,
     write_lines,
 )
 from tests.trainers.packages import folder_of
@@ -36,12 +34,6 @@ def trinity():
     sys.path.append(str(folder_of("trinity-rft==0.6.0")))
     yield
     sys.path.pop()
-
-
-@pytest.fixture(scope="module")
-def bots(tmp_path_factory):
-    with service_in(tmp_path_factory.mktemp("trinity")) as client:
-        yield client
 
 
 class Host:
@@ -64,10 +56,10 @@ class Host:
         """Return the next batch of Trinity's tasks."""
         return asyncio.run(self.scheduler.read())
 
-    def feed_back(self, batch, rewards, *, turns: int = 1, accuracy: float | str | None = None):
+    def feed_back(self, batch, rewards, *, turns: int = 1, accuracy: float | None = None):
         """Finish a step in which each rollout of a task had such a reward; return the operator's metrics.
 
-        A list of rewards has one for each turn. accuracy: of all experiences; "reward": their reward.
+        A list of rewards has one for each turn. accuracy: of all experiences.
         """
         experience = importlib.import_module("trinity.common.experience")
         self.steps += 1
@@ -77,7 +69,7 @@ class Host:
                 tokens=[1, 2, 3],
                 reward=reward,
                 info={"task_index": task.index},
-                metrics={} if accuracy is None else {"accuracy": reward if accuracy == "reward" else accuracy},
+                metrics={} if accuracy is None else {"accuracy": accuracy},
             )
             for number, task in enumerate(batch)
             for run, of_run in enumerate(rewards[task.raw_task["id"]])
@@ -137,78 +129,11 @@ def one_of_four(batch) -> dict[str, list[float]]:
     return {task: [1.0, 0.0, 0.0, 0.0] for task in ids(batch)}
 
 
-def test_the_tokens_of_all_rollouts_are_reported(bots: Client, hosting):
-    create_pool(bots, "tokens", IDS, first=BEST)
-    host = hosting("tokens")
-    batch = host.read()
-    host.feed_back(batch, one_of_four(batch), turns=2)
-    # Each turn of a rollout has three tokens, one of them its prompt's.
-    assert bots.run("tokens").totals.tokens == 2 * 2 * BATCH * ROLLOUTS
-
-
 def test_a_taskset_reads_what_the_service_selects(bots: Client, hosting):
     create_pool(bots, "reads", IDS, first=BEST)
     host = hosting("reads")
     assert [ids(host.read()), ids(host.read())] == [BEST[:BATCH], BEST[BATCH : 2 * BATCH]]
     assert bots.run("reads").leased == 2 * BATCH
-
-
-def test_batches_selected_before_the_first_feedback_count_as_if_each_had_come_at_once(bots: Client, hosting):
-    create_pool(bots, "ahead", IDS, first=BEST)
-    host = hosting("ahead")
-    batches = [host.read() for _ in range(3)]
-    for batch in batches:
-        host.feed_back(batch, one_of_four(batch))
-    run = bots.run("ahead")
-    assert (run.step, run.leased, run.totals.late) == (3, 0, 2 * BATCH)
-    left = (1 - FORGETTING) ** 2  # all were selected at step 0, and two steps closed after it
-    assert evidence_of(bots, "ahead", IDS) == {task: pytest.approx((1 * left, 3 * left)) for task in BEST}
-
-
-def test_lost_rollouts_are_not_counted(bots: Client, hosting):
-    create_pool(bots, "lost", IDS, first=BEST)
-    host = hosting("lost")
-    host.feed_back(host.read(), {BEST[0]: [1.0], BEST[1]: [0.5, 1.0], BEST[2]: []})
-    assert evidence_of(bots, "lost", IDS) == {BEST[0]: (1, 0), BEST[1]: (1.5, 0.5)}
-
-
-def test_a_rollout_of_several_turns_counts_once(bots: Client, hosting):
-    create_pool(bots, "turns", IDS, first=BEST)
-    host = hosting("turns")
-    batch = host.read()
-    host.feed_back(batch, one_of_four(batch), turns=3)
-    assert evidence_of(bots, "turns", IDS) == dict.fromkeys(BEST[:BATCH], (1, 3))
-
-
-def test_a_group_is_effective_if_its_rewards_differ_and_trinity_logs_the_share(bots: Client, hosting):
-    create_pool(bots, "effective", IDS, first=BEST)
-    host = hosting("effective")
-    metrics = host.feed_back(host.read(), {BEST[0]: [0.5] * 4, BEST[1]: [0.2, 0.4], BEST[2]: [1.0] * 4})
-    totals = bots.run("effective").totals
-    assert (totals.reported, totals.effective) == (3, 1)
-    assert metrics["bots/effective_task_ratio"] == 1 / 3
-
-
-def test_a_metric_can_say_what_a_success_is(bots: Client, hosting):
-    create_pool(bots, "success", IDS, first=BEST)
-    host = hosting("success", args={"success": "accuracy"})
-    host.feed_back(host.read(), {task: [1.2, 1.0] for task in BEST[:BATCH]}, accuracy=1.0)
-    assert evidence_of(bots, "success", IDS) == dict.fromkeys(BEST[:BATCH], (2, 0))
-    assert bots.run("success").totals.effective == BATCH
-
-
-def test_tasks_that_the_taskset_lacks_are_never_selected(bots: Client, hosting):
-    create_pool(bots, "fewer", IDS)
-    host = hosting("fewer", rows=ROWS[:6])
-    assert sorted(ids(host.read()) + ids(host.read())) == sorted(IDS[:6])
-
-
-def test_with_trinitys_own_operator_the_configured_number_of_rollouts_counts(bots: Client, hosting):
-    create_pool(bots, "own", IDS, first=BEST)
-    host = hosting("own", operator="pass_rate_calculator")
-    host.feed_back(host.read(), {task: [1.0, 0.0] for task in BEST[:BATCH]})
-    assert evidence_of(bots, "own", IDS) == dict.fromkeys(BEST[:BATCH], (ROLLOUTS / 2, ROLLOUTS / 2))
-    assert bots.run("own").totals.effective == BATCH
 
 
 def test_rollouts_without_a_reward_are_left_out_and_counted(bots: Client, hosting):
@@ -221,49 +146,21 @@ def test_rollouts_without_a_reward_are_left_out_and_counted(bots: Client, hostin
     assert selector.selector.client.health.left_out_rollouts == 2
 
 
-def test_with_trinitys_own_operator_a_mean_that_is_not_finite_is_evidence_of_nothing(bots: Client, hosting):
-    create_pool(bots, "own-nan", IDS, first=BEST)
-    host = hosting("own-nan", operator="pass_rate_calculator")
-    host.feed_back(host.read(), {BEST[0]: [1.0, math.nan], BEST[1]: [1.0, 0.0], BEST[2]: [math.inf]})
-    assert evidence_of(bots, "own-nan", IDS) == {BEST[1]: (ROLLOUTS / 2, ROLLOUTS / 2)}
-    assert bots.run("own-nan").leased == 0
-
-
 @pytest.mark.parametrize(
     ("way", "successes"),
     [(None, 1 + 0 + 0.5), ("last", 1 + 0 + 0.5), ("max", 1 + 1 + 0.5), ("sum", 1 + 1 + 0.75)],
 )
-@pytest.mark.parametrize("named", [None, "accuracy"])
-def test_turns_with_rewards_of_their_own_are_one_rollout(bots: Client, hosting, way, successes, named, caplog):
-    dataset = f"own-turns-{way}-{named}"
+def test_turns_with_rewards_of_their_own_are_one_rollout(bots: Client, hosting, way, successes, caplog):
+    dataset = f"own-turns-{way}"
     create_pool(bots, dataset, IDS, first=BEST)
-    host = hosting(dataset, args={"success": named, "rollout_reward": way})
+    host = hosting(dataset, args={"rollout_reward": way})
     batch = host.read()
     turns = {BEST[0]: [[0.0, 1.0], [1.0, 0.0], [0.25, 0.5]], BEST[1]: [[1.0, 1.0], [0.0, 0.0]][way == "sum" :]}
-    host.feed_back(batch, turns | {BEST[2]: []}, accuracy=None if named is None else "reward")
+    host.feed_back(batch, turns | {BEST[2]: []})
     alpha = evidence_of(bots, dataset, IDS)
     assert alpha[BEST[0]] == pytest.approx((successes, 3 - successes))
     assert alpha[BEST[1]] == ((0, 1) if way == "sum" else (1, 1))
     assert ("rollout_reward" in caplog.text) == (way is None)
-
-
-def test_rows_with_one_id_are_refused(hosting):
-    with pytest.raises(ValueError, match="'math-1' twice"):
-        hosting("twice", rows=[*ROWS, ROWS[1]])
-
-
-def test_each_taskset_reports_to_its_own_dataset(bots: Client, hosting):
-    for dataset in ("left", "right"):
-        create_pool(bots, dataset, IDS)
-    host = hosting("left", "right")
-    batches = [host.read() for _ in range(3)]
-    tried: dict[int, list[str]] = {0: [], 1: []}
-    for batch in batches:
-        host.feed_back(batch, one_of_four(batch))
-        for task in batch:
-            tried[task.index["taskset_id"]].append(task.raw_task["id"])
-    assert set(evidence_of(bots, "left", IDS)) == set(tried[0])
-    assert set(evidence_of(bots, "right", IDS)) == set(tried[1])
 
 
 def test_resuming_from_an_explorers_checkpoint_rewinds_and_a_fresh_start_does_not(bots: Client, hosting):
@@ -283,14 +180,6 @@ def test_resuming_from_an_explorers_checkpoint_rewinds_and_a_fresh_start_does_no
     hosting("resume", state=saved)
     assert (bots.run("resume").step, bots.run("resume").epoch) == (2, 1)
     assert evidence_of(bots, "resume", IDS) == believed
-
-
-def test_the_extra_information_names_the_selection(bots: Client, hosting):
-    create_pool(bots, "extra", IDS)
-    [selector] = hosting("extra").selectors
-    rows, extra = selector.get_indices(2, return_extra_info=True)
-    assert len(rows) == 2
-    bots.report("extra", [], selection=extra["selection_id"])  # the service knows it
 
 
 def test_the_page_is_what_trinity_loads_and_trains_with(bots: Client, hosting, tmp_path, monkeypatch):

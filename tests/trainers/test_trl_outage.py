@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from bots_client import Client, JournalEntry, ResilientClient, Selector, TaskBelief
+from bots_client import Client, JournalEntry, ResilientClient, Selector
 from bots_client.integrations.trl import SelectedGRPOTrainer
 from examples.trl_grpo import GENERATIONS, config
 from tests.serving import ServiceProcess, running_service
@@ -98,18 +98,3 @@ def test_every_step_counts_as_it_was(trained: Trained) -> None:
     history = trained.client.history("letters")
     seen = [(step.reported, step.effective, round((step.mean_pass_rate or 0.0) * step.rollouts)) for step in history]
     assert Counter(seen) == Counter((TASKS, *step) for step in trained.steps)
-
-
-def test_the_belief_has_learned_of_the_tasks(trained: Trained) -> None:
-    trained.client.create_run("letters", "fresh")
-    before = {task.id: width(task) for task in trained.client.tasks("letters", "fresh")}
-    tried = [task for task in trained.client.tasks("letters") if task.last_step is not None]
-    assert tried
-    assert all(width(task) < before[task.id] for task in tried)
-
-
-def width(task: TaskBelief) -> float:
-    """Return how uncertain the belief is about a task."""
-    assert task.interval is not None
-    low, high = task.interval
-    return high - low

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import torch.distributed
 from datasets import Dataset
-from trl import GRPOConfig
 
 from bots_client import RequestError, ResilientClient, Selector
 from bots_client.integrations.rewards import flush, reports_groups
 from bots_client.integrations.torch import from_rank_zero, to_rank_zero
 from bots_client.integrations.trl import SelectedGRPOTrainer
 from tests.trainers import tiny
+from tests.trainers.tiny_trl import GENERATIONS, config
 
-GENERATIONS = 4
 STEPS = 3
 
 
@@ -35,20 +34,7 @@ def main(url: str, folder: Path) -> None:
     trainer = SelectedGRPOTrainer(
         tiny.model(),
         begins_well,
-        GRPOConfig(
-            str(folder / "out"),
-            per_device_train_batch_size=6,
-            num_generations=GENERATIONS,
-            max_completion_length=2,
-            max_steps=STEPS,
-            save_strategy="steps",
-            save_steps=1,
-            report_to=[],
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            disable_tqdm=True,
-        ),
+        config(folder / "out", per_device_train_batch_size=6, max_steps=STEPS, save_strategy="steps", save_steps=1),
         Dataset.from_list(tiny.ROWS),
         processing_class=tiny.tokenizer(),
         selector=Selector(client, "ranks", ids=tiny.IDS, share=from_rank_zero),

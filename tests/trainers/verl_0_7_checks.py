@@ -1,7 +1,6 @@
 """verl 0.7.1 as it is, up to where it needs a GPU; test_verl.py runs this in a process that has it."""
 
 import io
-import json
 import uuid
 
 import numpy as np
@@ -10,9 +9,8 @@ import torch
 from verl import DataProto
 from verl.trainer.main_ppo import create_rl_dataset, create_rl_sampler
 from verl.trainer.ppo.ray_trainer import RayPPOTrainer
-from verl.utils.tracking import Tracking
 
-from tests.trainers.verl_training import TASKS, configuration, same, shown
+from tests.trainers.verl_training import TASKS, configuration
 
 RUN = ("gsm8k", "verl-0.7")
 ROLLOUTS = 4
@@ -63,18 +61,6 @@ def ids(rows: dict) -> list[str]:
     return [str(row["index"]) for row in rows["extra_info"]]
 
 
-def test_the_example_configures_what_the_page_shows(trainer):
-    same(shown(1), trainer().config)
-
-
-def test_a_batch_is_one_selection(trainer, bots):
-    trainer = trainer()
-    rows = next(iter(trainer.train_dataloader))
-    assert len(set(ids(rows))) == 8
-    assert bots.run(*RUN).leased == 8
-    assert trainer.train_dataloader.sampler.selector.client.health.selects == 1
-
-
 def test_each_batch_that_comes_back_closes_a_step_with_its_evidence(trainer, bots):
     trainer = trainer()
     chosen = []
@@ -100,28 +86,6 @@ def test_the_belief_learns_the_accuracy_and_the_scores_say_whether_a_group_teach
     assert (totals.successes, totals.effective) == (0, 8)
 
 
-def test_an_accuracy_that_is_a_number_of_the_reward_function_lies_in_the_runs_range(trainer, bots):
-    trainer = trainer({"data.bots.run": "dapo", "data.bots.reward_range": [-1, 1]})
-    batch = roll_out(trainer, next(iter(trainer.train_dataloader)), solved=1)
-    scores = batch.batch["token_level_scores"]
-    batch.non_tensor_batch["acc"] = 2 * scores.sum(-1).numpy() - 1  # as verl's reward managers copy it
-    scores[:, 0] = -0.5  # a penalty for length, the same for all
-    trainer.train_dataloader.sampler.update(batch=batch)
-    run = bots.run(RUN[0], "dapo")
-    assert (run.totals.rollouts, run.totals.successes, run.totals.effective) == (8 * ROLLOUTS, 8, 8)
-
-
-def test_repeated_rows_are_left_out_where_wanted(trainer, folder, bots):
-    files = [str(folder / "train.parquet")] * 3
-    key = {"data.bots.dataset": "repeats-0.7", "data.bots.skip_repeats": True}
-    trainer = trainer({"data.train_files": files, **key})
-    assert len(trainer.train_dataloader.sampler) == TASKS
-    trainer.train_dataloader.sampler.update(batch=roll_out(trainer, next(iter(trainer.train_dataloader)), solved=1))
-    run = bots.run("repeats-0.7", RUN[1])
-    assert (bots.dataset("repeats-0.7").tasks, run.totals.reported, run.leased) == (TASKS, 8, 0)
-    bots.delete_dataset("repeats-0.7")
-
-
 @pytest.mark.parametrize("judged", [None, "number", "mapping"])
 def test_rollouts_without_a_reward_are_left_out_and_the_others_count(trainer, bots, judged):
     trainer = trainer()
@@ -141,26 +105,6 @@ def test_rollouts_without_a_reward_are_left_out_and_the_others_count(trainer, bo
     assert (run.totals.rollouts, run.totals.successes) == (8 * ROLLOUTS - left_out, 8 * 2 - lost)
     assert left_out == (2 if judged == "mapping" else 1)
     assert run.leased == 0
-
-
-def test_files_that_both_count_from_0_have_ids_of_two_columns(trainer, folder, bots):
-    files = [str(folder / "train.parquet"), str(folder / "more.parquet")]
-    key = {"data.bots.dataset": "two-files-0.7", "data.bots.id_key": ["data_source", "extra_info.index"]}
-    trainer = trainer({"data.train_files": files, **key})
-    trainer.train_dataloader.sampler.update(batch=roll_out(trainer, next(iter(trainer.train_dataloader)), solved=1))
-    run = bots.run("two-files-0.7", RUN[1])
-    assert (bots.dataset("two-files-0.7").tasks, run.totals.reported, run.leased) == (2 * TASKS, 8, 0)
-    bots.delete_dataset("two-files-0.7")
-
-
-def test_verl_logs_the_selectors_metrics_at_each_training_step(trainer, tmp_path, monkeypatch):
-    monkeypatch.setenv("VERL_FILE_LOGGER_ROOT", str(tmp_path))
-    trainer = trainer()
-    trainer.train_dataloader.sampler.update(batch=roll_out(trainer, next(iter(trainer.train_dataloader)), solved=1))
-    logger = Tracking("project", "experiment", ["file"])
-    logger.log({"training/global_step": 1}, step=1)
-    [line] = (tmp_path / "project" / "experiment.jsonl").read_text().splitlines()
-    assert json.loads(line)["data"]["bots/effective_task_ratio"] == 1
 
 
 def test_a_resumed_loader_draws_only_what_is_trained_on(trainer, bots):
@@ -183,29 +127,6 @@ def test_a_resumed_loader_draws_only_what_is_trained_on(trainer, bots):
     assert {task.id: task.mean for task in bots.tasks(*RUN)} == before
     second.train_dataloader.sampler.update(batch=roll_out(second, rows, solved=1))
     assert [step.reported for step in bots.history(*RUN)] == [8, 8, 8]
-
-
-def test_what_verl_saves_before_it_hands_a_batch_back_lacks_its_evidence(trainer, bots):
-    first = trainer()
-    batch = roll_out(first, next(iter(first.train_dataloader)), solved=2)
-    file = saved(first)
-    first.train_dataloader.sampler.update(batch=batch)
-    assert bots.run(*RUN).step == 1
-    second = trainer()
-    second.train_dataloader.load_state_dict(torch.load(file, weights_only=False))
-    next(iter(second.train_dataloader))
-    assert bots.run(*RUN).step == 0
-
-
-def test_an_epoch_that_ended_with_a_checkpoint_is_followed_by_a_whole_one(trainer, bots):
-    first = trainer()
-    batches = iter(first.train_dataloader)
-    for _ in range(TASKS // 8):
-        first.train_dataloader.sampler.update(batch=roll_out(first, next(batches), solved=1))
-    file = saved(first)  # as verl does, before it asks for a batch that is not there
-    second = trainer()
-    second.train_dataloader.load_state_dict(torch.load(file, weights_only=False))
-    assert len(list(second.train_dataloader)) == TASKS // 8
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ In the place of the workers that train stand some that have no weights.
 import asyncio
 import json
 import time
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from verl.utils.tracking import Tracking
 
 from bots_client.integrations import verl as integration
 from bots_client.integrations.rewards import flush
-from tests.trainers.verl_training import LENGTH, PAGE, TASKS, configuration, same, shown
+from tests.trainers.verl_training import PAGE, TASKS, configuration, same, shown
 
 ONE_BY_ONE = {"algorithm.filter_groups": {"enable": True, "metric": "acc"}}  # verl then fetches prompts so
 RUN = ("gsm8k", "verl-0.9")
@@ -118,31 +117,6 @@ def test_a_batch_is_one_selection_whose_rows_say_where_they_come_from(trainer, b
     assert bots.run(*RUN).leased == 8
 
 
-def test_where_verl_fetches_prompts_one_by_one_a_batch_is_one_selection(trainer, bots):
-    trainer = trainer(ONE_BY_ONE)
-    assert trainer.config.data.gen_batch_size == 1
-    rows = extras(trainer._next_train_batch())
-    assert len({row["selection_id"] for row in rows}) == 1
-    assert len({row["task_id"] for row in rows}) == 8
-    trainer._next_train_batch(2)
-    assert trainer.train_dataset.selector.client.health.selects == 2
-
-
-def test_prompts_fetched_one_by_one_are_reported_together(trainer, bots):
-    trainer = trainer(ONE_BY_ONE)
-    roll_out(trainer, trainer._next_train_batch(), solved=2)
-    run = bots.run(*RUN)
-    assert (run.seq, run.pending, run.leased) == (1, 8, 0)
-
-
-def test_rows_for_validation_are_as_ever(trainer, bots):
-    trainer = trainer()
-    (rows,) = list(trainer.val_dataloader)
-    assert [row["index"] for row in rows["extra_info"]] == [0, 1, 2, 3]
-    assert all("task_id" not in row for row in rows["extra_info"])
-    assert bots.run(*RUN).leased == 0
-
-
 def test_what_the_reward_manager_scores_is_the_evidence_of_the_step(trainer, bots):
     trainer = trainer()
     roll_out(trainer, trainer._next_train_batch(), solved=1)
@@ -177,17 +151,6 @@ def test_rollouts_of_a_group_that_end_in_several_steps_count_once_where_wanted(t
     assert (step.reported, step.effective, step.rollouts) == (8, 8, 32)
 
 
-def test_a_run_that_closes_steps_by_itself_is_left_to_it(trainer, bots):
-    bots.update_run(*RUN, tasks_per_step=TASKS)
-    trainer = trainer()
-    batches = []
-    for _ in range(3):
-        batches.append(trainer._next_train_batch())
-        roll_out(trainer, batches[-1], solved=1)
-    assert bots.run(*RUN).step == 0
-    assert bots.run(*RUN).pending == len({row["task_id"] for batch in batches for row in extras(batch)})
-
-
 def test_a_reward_worker_in_a_process_of_its_own_reports(trainer, bots):
     trainer = trainer({"reward.num_workers": 1})
     answers = answered(trainer, trainer._next_train_batch(), solved=1, rollouts=4)
@@ -211,26 +174,6 @@ def test_rollouts_of_validation_are_not_reported(trainer, bots):
     rows = [{key: values[at] for key, values in rows.items()} for at in range(4)]
     roll_out(trainer, rows, solved=1)
     assert bots.run(*RUN).seq == 0
-
-
-def test_verls_own_reward_functions_can_report_too(trainer, bots):
-    trainer = trainer({"reward.custom_reward_function.path": "pkg://bots_client.integrations.verl"})
-    batch = trainer._next_train_batch()
-    score = load_reward_manager(trainer.config, trainer.tokenizer).compute_score
-    for row in batch:
-        answer = row["reward_model"]["ground_truth"]
-        assert (
-            score(
-                data_source="openai/gsm8k",
-                solution_str=f"so #### {answer}",
-                ground_truth=answer,
-                extra_info=row["extra_info"],
-            )
-            == 1.0
-        )
-    assert flush()
-    trainer._next_train_batch()
-    assert bots.run(*RUN).totals.all_solved == 8
 
 
 def test_the_belief_learns_the_accuracy_and_the_score_says_whether_a_group_teaches(trainer, bots):
@@ -266,26 +209,6 @@ def test_rollouts_without_a_reward_are_left_out_and_counted_and_the_others_count
     assert reporter.health.left_out_rollouts - before == 3
 
 
-@pytest.mark.parametrize(
-    ("overrides", "kept"),
-    [
-        ({"data.filter_overlong_prompts": True, "data.max_prompt_length": LENGTH - 1}, TASKS // 2),
-        ({"data.train_max_samples": 16}, 16),
-    ],
-)
-def test_rows_that_verl_leaves_out_are_never_selected(trainer, bots, overrides, kept, caplog):
-    trainer = trainer(overrides | {"data.filter_overlong_prompts_workers": None})
-    own = set(trainer.train_dataset._rows)
-    assert len(own) == kept
-    chosen = [row["task_id"] for _ in range(kept // 8) for row in extras(trainer._next_train_batch())]
-    assert set(chosen) <= own
-    assert len(set(chosen)) == kept // 8 * 8, "each once, as long as others are in flight"
-    health = trainer.train_dataset.selector.client.health
-    assert (health.local_selects, health.replaced) == (0, 0)
-    said = [record.args for record in caplog.records if record.name == "bots_client"]
-    assert said == [("gsm8k", TASKS - kept, kept)]
-
-
 def test_repeated_rows_are_refused_with_what_helps_or_left_out(trainer, folder, bots):
     repeated = {"data.train_files": [str(folder / "train.parquet")] * 3, "data.bots.dataset": "repeats"}
     for more in ({}, {"data.bots.id_key": "prompt", "data.bots.id_from": "content"}):
@@ -297,22 +220,6 @@ def test_repeated_rows_are_refused_with_what_helps_or_left_out(trainer, folder, 
     for row in made._next_train_batch():
         assert row["reward_model"]["ground_truth"] == str(2 * int(row["extra_info"]["task_id"]))
     bots.delete_dataset("repeats")
-
-
-def test_files_that_both_count_from_0_have_ids_of_two_columns(trainer, folder, bots):
-    files = [str(folder / "train.parquet"), str(folder / "more.parquet")]
-    with pytest.raises(ValueError, match=r"both have the id '0'.*id_key=\[data_source,extra_info.index\]"):
-        trainer({"data.train_files": files})
-    both = {"data.train_files": files, "data.bots.dataset": "two-files"}
-    made = trainer(both | {"data.bots.id_key": ["data_source", "extra_info.index"]})
-    ids = {f"{source}:{number}" for source in ("openai/gsm8k", "more") for number in range(TASKS)}
-    assert {task.id for task in bots.tasks("two-files", RUN[1])} == ids
-    rows = extras(made._next_train_batch())
-    assert {row["task_id"] for row in rows} <= ids
-    hashed = trainer(both | {"data.bots.id_key": "prompt", "data.bots.id_from": "content", "data.bots.dataset": "hash"})
-    assert len(hashed.train_dataset._rows) == bots.dataset("hash").tasks == 2 * TASKS
-    for dataset in ("two-files", "hash"):
-        bots.delete_dataset(dataset)
 
 
 def test_verl_logs_the_selectors_metrics_at_each_training_step(trainer, tmp_path, monkeypatch):
@@ -327,13 +234,6 @@ def test_verl_logs_the_selectors_metrics_at_each_training_step(trainer, tmp_path
     step, validation = [json.loads(line)["data"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert (step["critic/score/mean"], step["bots/effective_task_ratio"], step["bots/step"]) == (0.25, 1, 1)
     assert validation == {"val/score": 0.5}
-
-
-def test_a_loopback_address_is_refused_where_workers_stand_on_other_nodes(trainer, monkeypatch):
-    monkeypatch.setattr(ray, "is_initialized", lambda: True)
-    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True}] * 2)
-    with pytest.raises(ValueError, match="a host that every node reaches"):
-        trainer()
 
 
 def test_a_resumed_trainer_finds_the_belief_of_its_checkpoint(trainer, bots):
@@ -360,13 +260,6 @@ def test_a_resumed_trainer_finds_the_belief_of_its_checkpoint(trainer, bots):
     assert bots.run(*RUN).pending == 0
     roll_out(second, batch, solved=1)
     assert bots.run(*RUN).pending == 8
-
-
-def test_an_epoch_is_as_many_draws_as_there_are_rows_and_the_next_goes_on(trainer, bots):
-    trainer = trainer()
-    assert trainer.steps_per_epoch == TASKS // 8
-    selections = Counter(row["selection_id"] for _ in range(12) for row in extras(trainer._next_train_batch()))
-    assert sorted(selections.values()) == [8] * 12
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,6 @@ from tests.docs.blocks import blocks_of
 
 ROOT = Path(__file__).parents[2]
 TASKS = 40
-LENGTH = (
-    10  # tokens of a longer prompt, as the template below makes it: [{'role': 'user', 'content': 'openai/gsm8k: ...
-)
 PAGE = blocks_of((ROOT / "docs/trainers/verl.md").read_text("utf-8"), "verl.md")
 WORDS = ["<unk>", "<eos>", "What", "is", "?", "+", *(str(number) for number in range(2 * TASKS))]
 

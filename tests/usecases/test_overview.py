@@ -21,7 +21,7 @@ from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, SPA
 from bots_service.overview import SETTLES_S, Overview, OverviewPage, OverviewQuery, RunCourses, SummedRun
 from bots_service.records import RunRow, StoredReceipt
 from bots_service.storage.sql.courses import CoursePart, RunHead, SqlCourses, WantedCourse, WantedSums
-from tests.usecases.world import Clock, Later, POOL, TASKS, World, meanwhile, outage, outcome
+from tests.usecases.world import POOL, TASKS, Clock, Later, World, meanwhile, outage, outcome
 
 EVERYONE = Caller(None, frozenset(), ("*",))
 

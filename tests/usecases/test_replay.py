@@ -29,7 +29,18 @@ from bots_service.retention import NEWEST_SNAPSHOTS
 from bots_service.runs import ATTEMPTS, ForkFrom
 from tests.core.pools import bots_belief
 from tests.sizes import size
-from tests.usecases.world import POOL, World, evidence_bytes, meanwhile, never, new_profiles, outage, outcome, reports, stream
+from tests.usecases.world import (
+    POOL,
+    World,
+    evidence_bytes,
+    meanwhile,
+    never,
+    new_profiles,
+    outage,
+    outcome,
+    reports,
+    stream,
+)
 
 
 async def some_reports(world: World, count: int, run: str = "default") -> list[Receipt]:

@@ -27,7 +27,19 @@ from bots_service.records import DatasetRow, Head, IdempotencyKey
 from bots_service.runs import KEEP_EVERY
 from tests.servers import RedisServer
 from tests.usecases.moving import exported, imported
-from tests.usecases.world import HEADER, POOL, World, block, meanwhile, never, new_profiles, outage, outcome, outcomes_of, stream
+from tests.usecases.world import (
+    HEADER,
+    POOL,
+    World,
+    block,
+    meanwhile,
+    never,
+    new_profiles,
+    outage,
+    outcome,
+    outcomes_of,
+    stream,
+)
 
 Retire = Callable[..., Awaitable[DatasetRow]]
 Both = tuple[World, World]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.aborts import NO_ABORTS
+from bots_service.core.attempts import NO_ABORTS
 from bots_service.core.codec import encode_state
 from bots_service.core.receipt import Receipt
 from bots_service.core.walks import Walks
@@ -25,7 +25,7 @@ from bots_service.outcomes import Outcome, ReportRequest, read_evidence
 from bots_service.records import IdempotencyKey, Selection
 from bots_service.runs import ForkFrom
 from tests.sizes import size
-from tests.usecases.world import Clock, POOL, TASKS, World, evidence_bytes, flaws_of, outage, outcome, outcomes_of
+from tests.usecases.world import POOL, TASKS, Clock, World, evidence_bytes, flaws_of, outage, outcome, outcomes_of
 
 REFUSED = [
     Outcome("t1"),
@@ -236,8 +236,10 @@ async def test_evidence_of_an_age_counts_as_that_of_a_selection_so_many_steps_ag
     await world.report(*outcomes_of(selection, 9), run="selected", selection_id=selection.id)
     receipt = await world.report(*outcomes_of(selection, 9), age=3)
     assert (receipt.late, receipt.closed) == (1, True)
-    beliefs = [(await world.state(run)).belief.encoded() for run in ("default", "selected")]
-    assert [array.tobytes() for array in beliefs[0][1].values()] == [one.tobytes() for one in beliefs[1][1].values()]
+    pool, tasks = (await world.opened()).dataset.pool, np.arange(TASKS, dtype=np.int32)
+    believed = [(await world.state(run)).belief.distributions(pool, tasks) for run in ("default", "selected")]
+    assert believed[0].mean.tobytes() == believed[1].mean.tobytes()
+    assert believed[0].interval()[1].tobytes() == believed[1].interval()[1].tobytes()
     assert (await world.report(outcome("t1", 4), age=0)).late == 0
 
 
@@ -258,8 +260,7 @@ async def test_an_age_that_cannot_be_is_refused(world: World):
 
 def reported(*worlds: World) -> float:
     """Return how many reported tasks were counted, in all processes together."""
-    found = [world.use.at_work.series(POOL, "default") for world in worlds]
-    return sum(series.counts.reported_tasks for series in found if series is not None)
+    return sum(world.shown("reported_tasks_total") or 0.0 for world in worlds)
 
 
 async def test_tasks_count_when_their_step_closes(world: World):

@@ -23,7 +23,20 @@ from bots_service.selections import QUICK_NUMBERS, Origin, is_quick, read_id
 from bots_service.storage.live import Look, Previous, ProcessLive
 from tests.core.journals import pool_of, replay, report_of
 from tests.core.pools import beta_parameters
-from tests.usecases.world import Clock, POOL, TASKS, World, block, flaws_of, meanwhile, never, new_profiles, outcome, outcomes_of, stream
+from tests.usecases.world import (
+    POOL,
+    TASKS,
+    Clock,
+    World,
+    block,
+    flaws_of,
+    meanwhile,
+    never,
+    new_profiles,
+    outcome,
+    outcomes_of,
+    stream,
+)
 
 
 async def in_flight(world: World) -> int:

@@ -1,33 +1,21 @@
-"""The contracts of the stores through PgBouncer and TLS; the hot stores with TLS."""
+"""The contracts of the stores through PgBouncer and TLS; the live store with TLS."""
 
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from bots_service.storage.memory import MemoryLeases, MemoryStates
 from bots_service.storage.postgres import PostgresDatabase
 from bots_service.storage.sql.migrate import upgrade
+from bots_service.storage.sql.stores import SqlStores
 from tests.servers import PostgresServer, running
-from tests.storage import made
-from tests.storage.contracts.hot import Clock, Hot, history
-from tests.storage.made import Stores
-from tests.storage.redis_stores import PATIENT_S, RedisClock, replica
-from tests.storage.test_contracts import (  # noqa: F401 - run here with the stores below
-    TestAnswers,
-    TestCapacity,
-    TestCourses,
-    TestDatasets,
-    TestJournal,
-    TestKeys,
-    TestLineage,
-    TestOutlooks,
-    TestPredictions,
-    TestRuns,
-    TestSnapshots,
-    TestTaskHistory,
-)
+from tests.storage import test_courses, test_datasets, test_history, test_journal, test_keys, test_runs
+from tests.storage.live import Clock, history, in_memory, replica
 from tests.versions.pgbouncer import PgBouncer
 from tests.versions.tls import Authority, TlsPostgres, TlsRedis
+
+# Run here with the stores below.
+for module in (test_courses, test_datasets, test_history, test_journal, test_keys, test_runs):
+    globals().update({name: test for name, test in vars(module).items() if name.startswith("test_")})
 
 CALLERS = 6  # connections of the service's; more than PgBouncer has to the server
 
@@ -47,24 +35,19 @@ def way(request: pytest.FixtureRequest, files: Authority) -> Iterator[tuple[Post
 
 
 @pytest.fixture
-async def stores(way: tuple[PostgresServer, str, PgBouncer | None]) -> AsyncIterator[Stores]:
+async def stores(way: tuple[PostgresServer, str, PgBouncer | None]) -> AsyncIterator[SqlStores]:
     server, template, pooler = way
     own = server.new_database(like=template)
     url = pooler.through(own) if pooler is not None else own
     if isinstance(server, TlsPostgres):
         url = server.secured(own)
     database = PostgresDatabase(url, pool_size=CALLERS, timeout_s=30)
-    yield made.stores_over(database)
+    yield SqlStores(database)
     await database.close()
     server.drop_database(own)  # else the pooler's connections to all of them would be too many
 
 
 async def test_the_same_calls_find_the_same_as_in_memory(files: Authority):
-    clock = Clock()
-    memory = Hot(MemoryStates(10**6), MemoryLeases(clock=clock), clock)
-    with running(TlsRedis(files)) as server:
-        async with replica(server.url, RedisClock(server.client()), timeout_s=PATIENT_S) as hot:
-            assert hot.connection is not None
-            await hot.connection.open()
-            assert await history(hot, 3) == await history(memory, 3)
-            assert not hot.connection.is_away
+    with running(TlsRedis(files)) as server, server.client() as client:
+        async with replica(server.url, Clock(client)) as caller:
+            assert await history(caller, 7) == await history(in_memory(), 7)

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, make_url, text
 
-from bots_service.doctor import examine, postgres_server
-from bots_service.doctor.finding import Grade
+from bots_service import doctor
+from bots_service.doctor import Grade, examine
 from bots_service.errors import StorageUnavailableError
 from bots_service.settings import Settings
 from bots_service.storage.postgres import PostgresDatabase
@@ -68,7 +68,7 @@ def test_tables_are_migrated_at_postgresqls_own_address(postgres: PostgresServer
 
 
 def test_the_doctor_sees_the_pooler_and_leaves_nothing_behind(pooled_url: str):
-    found = {each.about: each for each in postgres_server.examine(make_url(pooled_url), timeout_s=10, connections=8)}
+    found = {each.about: each for each in doctor.postgres(make_url(pooled_url), timeout_s=10, connections=8)}
     assert found["connections"].grade is Grade.OK
     assert "through a pooler" in found["connections"].said
     with psycopg.connect(pooled_url) as others:

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from bots_service.doctor import examine
-from bots_service.doctor.finding import Grade
+from bots_service.doctor import Grade, examine
 from bots_service.errors import StorageUnavailableError
 from bots_service.settings import Settings
-from bots_service.storage.redis.connection import RedisConnection
+from bots_service.storage.redis import RedisServer
 from bots_service.storage.sql.migrate import current, upgrade
 from tests.servers import running
-from tests.storage.redis_stores import PATIENT_S
+from tests.storage.live import PATIENT_S
 from tests.system.faults.settled import assert_settled
 from tests.versions.conftest import Note
 from tests.versions.deployment import deployed, under_load
@@ -41,12 +40,10 @@ def test_a_database_whose_authority_is_not_named_is_refused(postgres_tls: TlsPos
 
 
 async def test_a_redis_whose_authority_is_not_named_is_refused_by_name(redis_tls: TlsRedis):
-    connection = RedisConnection(redis_tls.bare_url, timeout_s=PATIENT_S)
-    with pytest.raises(StorageUnavailableError):
+    connection = RedisServer(redis_tls.bare_url, timeout_s=PATIENT_S)
+    with pytest.raises(StorageUnavailableError, match="name its CA"):
         await connection.open()
     await connection.close()
-    with pytest.raises(StorageUnavailableError):
-        RedisConnection(f"{redis_tls.bare_url}?ssl_ca_certs=/no/ca.pem", timeout_s=PATIENT_S)
 
 
 def test_the_doctor_finds_both_well_and_says_what_an_unknown_authority_needs(

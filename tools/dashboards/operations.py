@@ -8,7 +8,6 @@ JOB = f'job="bots", {AT}'
 YES: Steps = ((None, "red"), (1, "green"))
 SLOW: Steps = ((None, "green"), (0.25, "orange"), (0.5, "red"))
 FAILING: Steps = ((None, "green"), (0.001, "orange"), (0.01, "red"))  # above 1 % BotsErrorBudgetBurns fires
-LAGS: Steps = ((None, "green"), (1, "orange"))
 UP_OR_DOWN = {"1": "up", "0": "down"}
 TRAINING = ', route=~"/select|/report"'
 
@@ -115,14 +114,6 @@ REQUESTS = Row(
             {"{{instance}}": f"sum by (instance) (increase(bots_degraded_answers_total{{{AT}}}[$window]))"},
             "Selects and reports answered without the shared store, over the window. Above 0: look at the stores.",
             "short",
-        ),
-        Panel(
-            "Reports that are not in the belief yet",
-            {"{{dataset}}/{{run}}": f"max by (dataset, run) (bots_unfolded_entries{{{AT}}})"},
-            "Stays above 0: Redis and SQL are apart, or replicas have too little processor time. BotsLagging fires"
-            " after 5 minutes.",
-            "short",
-            steps=LAGS,
         ),
     ],
 )

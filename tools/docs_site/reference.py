@@ -7,7 +7,7 @@ import bots_client
 
 CLIENT = (
     ("Training jobs", ("ResilientClient", "Selector", "AsyncSelector", "TaskColumns", "Health")),
-    ("Clients", ("Client", "AsyncClient", "Retries", "Listing", "AsyncListing")),
+    ("Clients", ("Client", "Retries", "Listing")),
     ("What you send", ("Task", "Outcome", "GivenSettings")),
 )
 CLIENT_HEAD = """# Python client: reference

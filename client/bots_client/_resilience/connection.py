@@ -1,29 +1,103 @@
-"""A client that is used only while the service is available, within deadlines."""
+"""A process's connection to the service: deadlines, health, and a probe that finds a service that was away."""
 
 import logging
 import math
+import queue
 import re
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from typing import TypeVar
+from weakref import ReferenceType, WeakMethod, ref
 
-from bots_client._call import Call
-from bots_client._calls import run_calls
 from bots_client._client import Client
 from bots_client._errors import BotsClientError, DeadlineExceededError, RequestError, ServiceError
-from bots_client._resilience.breaker import Breaker
-from bots_client._resilience.deadline import call_within
-from bots_client._resilience.health import Health, HealthCounters
-from bots_client._resilience.recovery_probe import RecoveryProbe
+from bots_client._http import system_random
 
 T = TypeVar("T")
 
+FIRST_PAUSE_S = 1.0
+MAX_PAUSE_S = 60.0  # so that a service that is back is found within a minute
 AGAIN_S = 60.0
 MAX_TEXTS = 64  # to remember
 CLIENT_SHARE = 0.9  # of a deadline: the client's own timeout comes first, because its error says more than "too late"
 
 logger = logging.getLogger("bots_client")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Counts since the process started, except `kept`, which is current.
+
+    is_away: the last call could not reach the service.
+    kept: reports that wait on disk, as far as this process knows.
+    selects, local_selects: all selections, and those made by the client while the service was away.
+    replaced: selected tasks that the trainer does not have; the client sampled others instead.
+    reports: submitted reports; replayed: reports delivered from disk.
+    refused: reports that the service refused for good (see `last_error`); they stay on disk for inspection.
+    lost: reports that were never delivered: the disk failed, is damaged or full, or more than spool_bytes waited.
+    left_out_rollouts: rollouts without a usable reward (None, NaN or infinite), which are no evidence.
+    select_seconds, report_seconds: total time spent waiting.
+    last_error: the last error; "" if there was none.
+    """
+
+    is_away: bool = False
+    kept: int = 0
+    selects: int = 0
+    local_selects: int = 0
+    replaced: int = 0
+    reports: int = 0
+    replayed: int = 0
+    refused: int = 0
+    lost: int = 0
+    left_out_rollouts: int = 0
+    select_seconds: float = 0.0
+    report_seconds: float = 0.0
+    last_error: str = ""
+
+    def as_metrics(self, prefix: str = "bots/") -> dict[str, float]:
+        """Return all but `last_error` as numbers under names such as "bots/kept", for W&B or TensorBoard."""
+        values = asdict(self)
+        del values["last_error"]
+        return {f"{prefix}{name}": float(value) for name, value in values.items()}
+
+
+class HealthCounters:
+    """The counters of a process, safe to share between threads."""
+
+    def __init__(self) -> None:
+        self.health = Health()
+        self._lock = threading.Lock()
+        self._kept: dict[str, int] = {}
+
+    def add(self, **counts: float) -> None:
+        """Increase counters by name."""
+        with self._lock:
+            now = {name: getattr(self.health, name) + count for name, count in counts.items()}
+            self.health = replace(self.health, **now)
+
+    def set(self, **values: bool | int | str) -> Health:
+        """Set values that are not sums; return the health before."""
+        with self._lock:
+            before, self.health = self.health, replace(self.health, **values)  # type: ignore[arg-type]
+            return before
+
+    def set_kept(self, spool: str, waiting: int) -> None:
+        """Set the number of reports that wait in one spool."""
+        with self._lock:
+            self._kept[spool] = waiting
+            self.health = replace(self.health, kept=sum(self._kept.values()))
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Add the duration of the block, in seconds, to a counter."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add(**{name: time.perf_counter() - begun})
 
 
 class Reminder:
@@ -44,47 +118,78 @@ class Reminder:
 
 
 class Connection:
-    """One process's connection to the service, with a circuit breaker.
+    """One process's connection to the service: a circuit breaker (M. Nygard, Release It!, 2nd ed., 2018).
+
+    One failure opens it, because a call fails only after it was retried until its deadline. No call is let through
+    then until a probe, in the background, finds the service. A forked process needs a connection of its own.
 
     Args:
         client: sends the calls.
-        breaker: decides whether calls are let through.
-        probe: probes the service while it is away; its owner then calls `found`.
-        counters: the process's counters.
+        catch_up: a method that probes the service once, does what waited for it, and returns whether it is back. Its
+            owner may be collected: the background thread keeps neither it nor the process alive.
         on_change: called with the health when the service goes away or is back, on any thread; must be quick.
     """
 
     def __init__(
-        self,
-        client: Client,
-        breaker: Breaker,
-        probe: RecoveryProbe,
-        counters: HealthCounters,
-        on_change: Callable[[Health], object] | None,
+        self, client: Client, catch_up: Callable[[], bool], on_change: Callable[[Health], object] | None
     ) -> None:
         self.client = client
-        self.counters = counters
-        self._breaker = breaker
-        self._probe = probe
+        self.counters = HealthCounters()
+        self._catch_up = WeakMethod(catch_up)
         self._on_change = on_change
-        self._away_since = 0.0
         self._reminder = Reminder()
+        self._away_since = 0.0
+        self._asked_for_s = 0.0  # the service's Retry-After
+        self._probes = 0  # since the last call that succeeded
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._prober: threading.Thread | None = None
+        self._is_closed = False
 
     def is_available(self) -> bool:
         """Return whether calls are let through; if not, make sure that the service is probed."""
-        if self._breaker.is_open:
-            self._probe.start()
+        if self.counters.health.is_away:
+            self.probe()
             return False
         return True
 
-    def probe(self) -> None:
-        """Probe the service in the background, whether or not it is away; the probe's owner does what waited for it."""
-        self._probe.start()
+    def ask(self, question: Callable[[Client], T], seconds: float, *, once: bool = False) -> T:
+        """Return the service's answer to a question.
+
+        The question is asked on a thread of its own, because some calls can't be interrupted: a lookup of a host name
+        has no timeout, and neither has an answer that arrives byte by byte. An abandoned thread ends with its call.
+
+        Args:
+            question: what to ask a client, such as `lambda bots: bots.run("guru")`.
+            seconds: how long to wait for the answer.
+            once: don't try again; an overloaded service's refusal is then no outage.
+
+        Raises:
+            BotsClientError: any failure, raised within `seconds`.
+        """
+        if seconds <= 0:  # earlier work used up the deadline; the service did not fail
+            raise DeadlineExceededError("no time is left to ask the service")
+        bots = self.client.within(seconds * CLIENT_SHARE, attempts=1 if once else None)
+        try:
+            answer = call_within(lambda: question(bots), seconds)
+        except RequestError:  # a refusal is an answer
+            self._succeeded()
+            raise
+        except BotsClientError as error:
+            if not once or error.status is None:
+                self._failed(error)
+            raise
+        except Exception as error:  # no thread, no file handle, a bug of ours: training must continue
+            failure = ServiceError(f"asking the service failed: {error!r}")
+            self._failed(failure)
+            raise failure from error
+        self._succeeded()
+        return answer
 
     def reaches(self, dataset: str, run: str, seconds: float) -> bool:
         """Return whether the service answers a request about a run, even with a 4xx."""
         try:
-            self.ask(run_calls.run(dataset, run), seconds)
+            self.ask(lambda bots: bots.run(dataset, run), seconds)
         except RequestError:
             return True
         except BotsClientError:
@@ -92,36 +197,10 @@ class Connection:
         return True
 
     def found(self) -> None:
-        """Record that the service is back."""
-        if self._breaker.found():
-            self.counters.set(is_away=False)
+        """Let calls through again: the service is back."""
+        if self.counters.set(is_away=False).is_away:
             logger.warning("the BOTS service is back after %.0f s", time.monotonic() - self._away_since)
             self._notify()
-
-    def ask(self, call: Call[T], seconds: float) -> T:
-        """Send a call and return the service's answer.
-
-        Raises:
-            BotsClientError: any failure, raised within `seconds`.
-        """
-        if seconds <= 0:  # earlier work used up the deadline; the service did not fail
-            raise DeadlineExceededError(f"no time is left for {call.asked}")
-        call = replace(call, deadline_s=seconds * CLIENT_SHARE)
-        try:
-            answer = call_within(lambda: self.client.send(call), seconds, asked=call.asked)
-        except RequestError:
-            self._breaker.succeeded()  # a refusal is an answer
-            raise
-        except BotsClientError as error:
-            if call.retried or error.status is None:  # a 503 to a single attempt is not an outage
-                self._note_failure(error)
-            raise
-        except Exception as error:  # no thread, no file handle, a bug of ours: training must continue
-            failure = ServiceError(f"{call.asked} failed: {error!r}")
-            self._note_failure(failure)
-            raise failure from error
-        self._breaker.succeeded()
-        return answer
 
     def lose(self, count: int, reason: str) -> None:
         """Count reports that can't be delivered any more, and log why."""
@@ -136,10 +215,41 @@ class Connection:
             counts = f" (so far {health.refused} reports were refused; {health.kept} wait)"
             logger.error("%s%s", str(error), counts if health.refused or health.kept else "")
 
-    def _note_failure(self, error: BotsClientError) -> None:
-        self.counters.set(is_away=True, last_error=str(error))
+    def probe(self) -> None:
+        """Probe the service in the background until it is back, whether or not it is away; do then what waited."""
+        with self._lock:
+            if self._is_closed or self._prober is not None:
+                return
+            self._wake.clear()
+            thread = threading.Thread(target=_probe, args=(ref(self), self._wake), name="bots-probe", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # too many threads, or the interpreter is shutting down; the next call tries again
+                return
+            self._prober = thread
+
+    def probe_now(self) -> None:
+        """End the current pause between two probes."""
+        self._wake.set()
+
+    def close(self, seconds: float) -> None:
+        """Stop probing, and close the connections; wait at most this long for a probe that is under way."""
+        with self._lock:
+            self._is_closed = True
+            thread = self._prober
+        self._wake.set()
+        if thread is not None:
+            thread.join(max(seconds, 0.0))
+        self.client.close()
+
+    def _succeeded(self) -> None:
+        if not self.counters.health.is_away:
+            self._probes = 0
+
+    def _failed(self, error: BotsClientError) -> None:
         self._reminder.is_due(_kind(error))  # the warning below says it
-        if self._breaker.failed(error.problem.retry_after_s):
+        self._asked_for_s = error.problem.retry_after_s or 0.0
+        if not self.counters.set(is_away=True, last_error=str(error)).is_away:
             self._away_since = time.monotonic()
             logger.warning(
                 "the BOTS service is unavailable (%s); until it is back, tasks are sampled uniformly and reports are"
@@ -147,7 +257,7 @@ class Connection:
                 str(error),  # a log handler that keeps the error would keep everything that its frames refer to
             )
             self._notify()
-        self._probe.start()
+        self.probe()
 
     def _notify(self) -> None:
         if self._on_change is None:
@@ -156,6 +266,74 @@ class Connection:
             self._on_change(self.counters.health)
         except Exception:
             logger.exception("on_change= failed")
+
+    def _next_pause_s(self) -> float:
+        pause = pause_s(self._probes, self._asked_for_s)
+        self._probes += 1
+        return pause
+
+    def _is_back(self) -> bool:
+        """Probe once; return whether no further probe is needed."""
+        catch_up = self._catch_up()
+        if self._is_closed or catch_up is None:
+            return True
+        try:
+            return catch_up()
+        except Exception:  # keep the thread alive: nothing else probes
+            logger.exception("probing the BOTS service failed")
+            return False
+
+
+def _probe(connection_of: "ReferenceType[Connection]", wake: threading.Event) -> None:
+    """Probe until the service is back, or nobody uses the connection any more."""
+    while (connection := connection_of()) is not None:
+        pause = connection._next_pause_s()
+        del connection  # so that it can be collected during the pause
+        wake.wait(pause)
+        wake.clear()
+        connection = connection_of()
+        if connection is not None and connection._is_back():
+            with connection._lock:
+                connection._prober = None
+            return
+
+
+def pause_s(probes: int, asked_for_s: float) -> float:
+    """Return a random pause before the next probe, whose bound doubles with each: jobs lost the service together.
+
+    Args:
+        probes: since the service was lost.
+        asked_for_s: the service's Retry-After, which is kept up to a minute.
+    """
+    bound_s = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(probes, 60))
+    return max(bound_s * (1 + system_random()) / 2, min(asked_for_s, MAX_PAUSE_S))
+
+
+def call_within(ask: Callable[[], T], seconds: float) -> T:
+    """Return what `ask` returns, or raise what it raises; it runs on a thread of its own.
+
+    Raises:
+        DeadlineExceededError: the call takes longer.
+    """
+    answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            answers.put((ask(), None))
+        except BaseException as error:
+            answers.put((None, error))
+
+    try:
+        threading.Thread(target=run, name="bots-client", daemon=True).start()
+    except RuntimeError:  # too many threads, or the interpreter is shutting down: rely on the call's own deadline
+        return ask()
+    try:
+        answer, error = answers.get(timeout=max(seconds, 0.0))
+    except queue.Empty:
+        raise DeadlineExceededError(f"the service gave no full answer within {round(seconds, 2):g} s") from None
+    if error is not None:
+        raise error
+    return answer  # type: ignore[return-value]  # there is one where there is no error
 
 
 def _kind(error: Exception | str) -> str:

@@ -1,4 +1,4 @@
-"""Delivery of a run's reports and rewinds to the service: at once, or through the spool on disk while it is away."""
+"""Delivery of a run's reports and rewinds: at once, or through the spool on disk while the service is away."""
 
 import hashlib
 import json
@@ -6,16 +6,17 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
-from bots_client._call import Call
+from bots_client._client import Client, rewind_call
 from bots_client._decode import into
 from bots_client._errors import (
     BUSY,
+    PROBLEM,
     BotsClientError,
     ConflictError,
     FieldError,
@@ -23,38 +24,124 @@ from bots_client._errors import (
     NotFoundError,
     RequestError,
 )
+from bots_client._http import KEY, Call, Deadline
 from bots_client._models import Receipt, Run
 from bots_client._resilience.connection import Connection
-from bots_client._resilience.mistakes import OUTCOMES, Mistakes
 from bots_client._resilience.spool import Spool, SpooledWrite
-from bots_client._retry import Deadline
 
-KEY = "Idempotency-Key"
+T = TypeVar("T")
+
 GRACE_S = 1.0  # how late a delivery may be before another process takes it over
 EXCLUSIVE_S = 10.0  # longest wait of other processes while a checkpoint is saved or loaded
 POLL_S = 0.02
 MIN_SHARE = 0.1  # of a delivery's deadline: with less time left, no further report is sent
 REFUSALS = (InvalidRequestError, ConflictError)  # the content is wrong: sending it again can't succeed
 DISK_FAILURES = (sqlite3.Error, OSError)
-_RECEIPT, _RUN = into(Receipt), into(Run)
+MARK = "_bots_mistake"  # attribute of an error that `Mistakes` raised
+OUTCOMES = ("body", "outcomes")  # begins the location of an outcome's error; the outcome's index follows
+SUBSET = ("body", "subset")  # the location of a selection's error, if the dataset has no such subset
+RANGE_FIX = (
+    "report how many rollouts solved the task (successes=, or Outcome.counts), next to rewards of any range; or, if the"
+    " lowest reward means failed and the highest solved, as -1 and 1 do, pass Selector(reward_range=(-1, 1))"
+)
+FIXES = {
+    f"{PROBLEM}unknown-dataset": "call Selector.register() first, which creates it, or correct the name",
+    f"{PROBLEM}unknown-run": "call Selector.register() first, which creates it, or correct the name",
+    f"{PROBLEM}unauthenticated": "pass api_key=, or set BOTS_API_KEY",
+    f"{PROBLEM}forbidden": "pass the key of a trainer of this dataset with api_key= or BOTS_API_KEY",
+    f"{PROBLEM}invalid-outcomes": f"rewards outside the run's range: {RANGE_FIX}. Missing tasks: Selector.register()",
+}
+
+
+def is_mistake(error: Exception) -> bool:
+    """Return whether an error is a mistake of the calling program, which is to be raised into it."""
+    return getattr(error, MARK, False)
+
+
+def is_about_subset(error: RequestError) -> bool:
+    """Return whether a selection was refused because the dataset does not have its subset any more."""
+    return any(flaw.loc == SUBSET for flaw in error.errors)
+
+
+class Mistakes:
+    """One process's mistakes about one run, each kept until a call of the training's thread can raise it.
+
+    A refusal is a mistake if it is about an outcome, or if this kind of question has never worked in this process. A
+    dataset that is gone or a key that was revoked in the middle of a training is none.
+
+    Args:
+        connection: to the service.
+        raises: whether mistakes are raised; otherwise they are only logged, once a minute.
+    """
+
+    def __init__(self, connection: Connection, *, raises: bool) -> None:
+        self.raises = raises
+        self._connection = connection
+        self._worked: set[str] = set()
+        self._found: Exception | None = None
+
+    def ask(self, kind: str, question: Callable[[Client], T], seconds: float, *, is_own: bool = True) -> T:
+        """Return the service's answer to a question; note a refusal that is a mistake.
+
+        Args:
+            kind: of the question, such as "select".
+            question: see `Connection.ask`.
+            seconds: deadline.
+            is_own: False: another process or an earlier job made the content.
+
+        Raises:
+            BotsClientError: any failure, raised within `seconds`.
+        """
+        try:
+            answer = self._connection.ask(question, seconds)
+        except RequestError as error:
+            if self._is_mistake(error, kind, is_own):
+                self.note(error)
+            raise
+        self._worked.add(kind)
+        return answer
+
+    def note(self, error: Exception) -> None:
+        """Log a mistake, and keep it for `raise_found`."""
+        fix = FIXES.get(error.type) if isinstance(error, BotsClientError) else None
+        if isinstance(error, BotsClientError) and fix is not None and not error.message.endswith(fix):
+            error = type(error)(f"{error.message}\n  {fix}", error.problem)
+        self._connection.log(error)
+        if self.raises and self._found is None:
+            self._found = error
+
+    def raise_found(self) -> None:
+        """Raise the mistake that was noted since the last call of this method, if there is one."""
+        error, self._found = self._found, None
+        if error is not None:
+            vars(error)[MARK] = True
+            raise error
+
+    def _is_mistake(self, error: RequestError, kind: str, is_own: bool) -> bool:
+        if isinstance(error, ConflictError):  # with what others do at the same time, or did before
+            return False
+        if (isinstance(error, InvalidRequestError) and not is_own) or is_about_subset(error):
+            return False
+        return kind not in self._worked or any(flaw.loc[:2] == OUTCOMES for flaw in error.errors)
 
 
 class Delivery:
-    """Delivers one run's writes in the order in which this process submitted them.
+    """Delivers one run's writes in the order in which this process submitted them, and saves its position.
 
     Args:
         connection: to the service.
         spool: holds the writes that wait for the service.
         mistakes: of this process about the run.
-
-    last_step: the run's step in the last answer that this process received.
+        dataset: name of the dataset.
+        run: name of the run.
     """
 
-    def __init__(self, connection: Connection, spool: Spool, mistakes: Mistakes) -> None:
+    def __init__(self, connection: Connection, spool: Spool, mistakes: Mistakes, dataset: str, run: str) -> None:
         self.spool = spool
-        self.last_step: int | None = None
         self._connection = connection
         self._mistakes = mistakes
+        self._name = (dataset, run)
+        self._last_step: int | None = None  # of the run, in the last answer that this process received
         self._own: set[int] = set()  # positions; the spool also holds what other processes and earlier jobs reported
         self._who = f"{os.getpid()}-{uuid4().hex}"
         self._one_at_a_time = threading.Lock()
@@ -99,41 +186,11 @@ class Delivery:
             seconds: deadline of each pass over the spool; passes repeat while the spool shrinks.
         """
         while waiting := self.waiting():
-            if not self._deliver(Deadline(seconds, time.monotonic), {}):
+            if not self._deliver(Deadline(seconds), {}):
                 return False
             if self.waiting() >= waiting:  # someone else sends, the service refuses for now, or new reports arrive
                 break
         return True
-
-    def _deliver(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> bool:
-        """Send the waiting writes, unless someone else is sending; return False if the service is away."""
-        if not self._one_at_a_time.acquire(blocking=False):
-            return True
-        try:
-            if self.spool.begin_delivery(self._who, deadline.left_s() + GRACE_S):
-                try:
-                    return self._send_kept(deadline, answers)
-                finally:
-                    self.spool.end_delivery(self._who)
-                    self.waiting()
-        except DISK_FAILURES as error:
-            self.log_disk_error(error)
-        finally:
-            self._one_at_a_time.release()
-        return True
-
-    @contextmanager
-    def exclusive(self, deadline: Deadline) -> Iterator[None]:
-        """Keep others from delivering, so that the spool does not change; enter anyway when the deadline has passed."""
-        is_mine = self._one_at_a_time.acquire(timeout=max(deadline.left_s(), 0.0))
-        try:
-            while is_mine and not self._begin_exclusive() and deadline.left_s() > 0:
-                time.sleep(POLL_S)
-            yield
-        finally:
-            if is_mine:
-                self._end_exclusive()
-                self._one_at_a_time.release()
 
     def flush(self, deadline: Deadline) -> int:
         """Send all waiting writes, also those of other processes, until the deadline; return how many still wait."""
@@ -144,33 +201,126 @@ class Delivery:
         return waiting
 
     def waiting(self) -> int:
-        """Return the number of waiting writes, and publish it as `Health.kept`."""
-        try:
-            waiting = self.spool.waiting()
-        except DISK_FAILURES as error:
-            self.log_disk_error(error)
+        """Return the number of waiting writes, and publish it as `Health.kept`; 0 if the spool can't be read."""
+        waiting = self._on_disk(self.spool.waiting, None)
+        if waiting is None:
             return 0
         self._connection.counters.set_kept(str(self.spool.file), waiting)
         return waiting
 
-    def _sent(self, call: Call[Receipt], deadline: Deadline) -> Receipt | None:
-        """Send a report now; return None if the service is away or the call fails."""
+    def save(self, deadline: Deadline) -> dict[str, Any]:
+        """Send the waiting writes, then return the run's position as JSON values, for a trainer's checkpoint.
+
+        A report that waits on disk now belongs to the checkpoint. If it is delivered before the checkpoint is loaded,
+        the run is rewound to the step that it closed, not to the step before.
+
+        Args:
+            deadline: for all requests together.
+        """
+        self.deliver_kept(deadline)
+        with self._exclusive(deadline):
+            kept_until = self._on_disk(self.spool.last_position, 0)
+            run = self._described(deadline)
+            step, seq = (self._last_step, None) if run is None else (run.step, run.seq)
+            closing = self._still_closing(kept_until)
+        return {"step": step, "seq": seq, "kept_until": kept_until, "kept_closing": closing}
+
+    def load(self, saved: Mapping[str, Any], deadline: Deadline) -> None:
+        """Rewind the run to a saved position; if the service is away, as soon as it is back.
+
+        Args:
+            saved: the result of `save`.
+            deadline: for all requests together.
+        """
+        if saved["step"] is None:
+            self._connection.log("the checkpoint has no position of the run: the run is not rewound")
+            return
+        if (run := self._described(deadline)) is not None and run.seq < (saved["seq"] or 0):
+            self._connection.log(
+                f"run {run.run!r} of {run.dataset!r} is not the run of the checkpoint: its journal has {run.seq}"
+                f" entries, and had {saved['seq']} when the checkpoint was saved. Was the run deleted and created"
+                f" again, or its database restored? The run is not rewound"
+            )
+            return
+        with self._exclusive(deadline):
+            delivered = saved["kept_closing"] - self._still_closing(saved["kept_until"])
+            rewind = self._rewind(saved["step"] + delivered, saved["step"], deadline)
+            self._on_disk(lambda: self.spool.rewind(saved["kept_until"], rewind), None)
+
+    def _rewind(self, step: int, no_later: int, deadline: Deadline) -> Call[Run] | None:
+        """Rewind to a step, or to `no_later` if the step is unknown; return the call if it still has to be sent."""
+        dataset, run = self._name
+        call = rewind_call(dataset, step, run)
+        self._last_step = step
         if not self._connection.is_available():
-            return None
+            return call
         try:
-            receipt = self._mistakes.ask(call, deadline.left_s())
-        except BotsClientError as error:
+            self._connection.ask(lambda bots: bots.send(call), deadline.left_s())
+        except NotFoundError as error:
+            if no_later < step:
+                return self._rewind(no_later, no_later, deadline)
             self._connection.log(error)
-            return None
-        self.last_step = receipt.step
-        return receipt
+        except RequestError as error:
+            self._connection.log(error)
+        except BotsClientError:
+            return call
+        return None
+
+    def _described(self, deadline: Deadline) -> Run | None:
+        """Return the run; None if the service is away or fails."""
+        if self._connection.is_available():
+            try:
+                return self._connection.ask(lambda bots: bots.run(*self._name), deadline.left_s())
+            except BotsClientError as error:
+                self._connection.log(error)
+        return None
+
+    def _still_closing(self, kept_until: int) -> int:
+        """Return how many waiting reports up to a position will close a step."""
+        return self._on_disk(lambda: self.spool.waiting(until=kept_until, closing=True), 0)
+
+    @contextmanager
+    def _exclusive(self, deadline: Deadline) -> Iterator[None]:
+        """Keep others from delivering, so that the spool does not change; enter anyway when half the time is over."""
+        until = time.monotonic() + deadline.left_s() / 2
+        is_mine = self._one_at_a_time.acquire(timeout=max(deadline.left_s() / 2, 0.0))
+        try:
+            while is_mine and not self._on_disk(self._begins, otherwise=True) and time.monotonic() < until:
+                time.sleep(POLL_S)
+            yield
+        finally:
+            if is_mine:
+                self._on_disk(lambda: self.spool.end_delivery(self._who), None)
+                self._one_at_a_time.release()
+
+    def _begins(self) -> bool:
+        """Return whether other processes are kept from delivering; without a file there is nothing to deliver."""
+        return not self.spool.file.exists() or self.spool.begin_delivery(self._who, EXCLUSIVE_S)
+
+    def _deliver(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> bool:
+        """Send the waiting writes, unless someone else is sending; return False if the service is away."""
+        if not self._one_at_a_time.acquire(blocking=False):
+            return True
+        try:
+            return self._on_disk(lambda: self._deliver_in_turn(deadline, answers), otherwise=True)
+        finally:
+            self._one_at_a_time.release()
+
+    def _deliver_in_turn(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> bool:
+        if not self.spool.begin_delivery(self._who, deadline.left_s() + GRACE_S):
+            return True
+        try:
+            return self._send_kept(deadline, answers)
+        finally:
+            self.spool.end_delivery(self._who)
+            self.waiting()
 
     def _send_kept(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> bool:
         """Send the waiting writes until the deadline; return False if the service is away."""
         # A report sent with no time left would time out, and count as a failure of the service.
         while deadline.left_s() > deadline.seconds * MIN_SHARE and (kept := self.spool.first()) is not None:
             try:
-                answer = self._ask(kept, deadline.left_s())
+                answer = self._answer_to(kept, deadline.left_s())
             except RequestError as error:
                 self._connection.log(error)
                 if not _is_final(error, kept):
@@ -179,7 +329,7 @@ class Delivery:
             except BotsClientError:
                 return False
             else:
-                self.last_step = answer.step
+                self._last_step = answer.step
                 if isinstance(answer, Receipt):
                     answers[kept.position] = answer
                 self.spool.remove(kept.position)
@@ -187,26 +337,26 @@ class Delivery:
                 self._connection.counters.add(replayed=1)
         return True
 
-    def _ask(self, kept: SpooledWrite, seconds: float) -> Receipt | Run:
-        call = _call_of(kept)
+    def _answer_to(self, kept: SpooledWrite, seconds: float) -> Receipt | Run:
+        """Send a spooled write. Its answer is parsed, because a proxy's page with status 200 proves nothing."""
         if kept.is_rewind:
-            return self._connection.ask(call, seconds)
-        return self._mistakes.ask(call, seconds, is_own=kept.position in self._own)
+            rewind = Call("POST", kept.path, into(Run), body=kept.body, headers=kept.headers)
+            return self._connection.ask(lambda bots: bots.send(rewind), seconds)
+        report = Call("POST", kept.path, into(Receipt), body=kept.body, headers=kept.headers)
+        is_own = kept.position in self._own
+        return self._mistakes.ask("report", lambda bots: bots.send(report), seconds, is_own=is_own)
 
-    def _begin_exclusive(self) -> bool:
-        """Return whether other processes are kept from delivering."""
+    def _sent(self, call: Call[Receipt], deadline: Deadline) -> Receipt | None:
+        """Send a report now; return None if the service is away or the call fails."""
+        if not self._connection.is_available():
+            return None
         try:
-            return not self.spool.file.exists() or self.spool.begin_delivery(self._who, EXCLUSIVE_S)
-        except DISK_FAILURES as error:
-            self.log_disk_error(error)
-            return True
-
-    def _end_exclusive(self) -> None:
-        try:
-            if self.spool.file.exists():
-                self.spool.end_delivery(self._who)
-        except DISK_FAILURES as error:
-            self.log_disk_error(error)
+            receipt = self._mistakes.ask("report", lambda bots: bots.send(call), deadline.left_s())
+        except BotsClientError as error:
+            self._connection.log(error)
+            return None
+        self._last_step = receipt.step
+        return receipt
 
     def _keep(self, call: Call[Receipt], *, closes: bool) -> int:
         """Write a call to the spool; return its position."""
@@ -234,9 +384,13 @@ class Delivery:
             headers = {**kept.headers, KEY: hashlib.sha256(kept.headers[KEY].encode() + sound).hexdigest()}
             self.spool.split(kept, replace(kept, headers=headers, body=sound), flawed, str(error))
 
-    def log_disk_error(self, error: Exception) -> None:
-        """Log that the spool can't be read or changed."""
-        self._connection.log(f"can't read the waiting reports in {self.spool.file}: {error}")
+    def _on_disk(self, act: Callable[[], T], otherwise: T) -> T:
+        """Return what an action on the spool returns, or something else if the spool can't be read or changed."""
+        try:
+            return act()
+        except DISK_FAILURES as error:
+            self._connection.log(f"can't read the waiting reports in {self.spool.file}: {error}")
+            return otherwise
 
 
 def _is_final(error: RequestError, kept: SpooledWrite) -> bool:
@@ -247,11 +401,6 @@ def _is_final(error: RequestError, kept: SpooledWrite) -> bool:
     if isinstance(error, NotFoundError):
         return kept.is_rewind
     return isinstance(error, REFUSALS) and error.type != BUSY
-
-
-def _call_of(kept: SpooledWrite) -> Call[Receipt | Run]:
-    """Return a spooled write as a call. Its answer is parsed, because a proxy's page with status 200 proves nothing."""
-    return Call("POST", kept.path, _RUN if kept.is_rewind else _RECEIPT, body=kept.body, headers=kept.headers)
 
 
 def split_report(body: bytes, flaws: Sequence[FieldError]) -> tuple[bytes, bytes] | None:

@@ -18,15 +18,16 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
-from bots_client._call import MAX_KEY_LENGTH, Call
+from bots_client._http import KEY, MAX_KEY_LENGTH, Call
 
 WAIT_S = 2.0  # for the file's lock, where giving up would lose a report
 SHORT_WAIT_S = 0.5  # for the file's lock elsewhere; a selection has no more time
 MAX_TURN_S = 10.0  # longest delay after a process is killed; two processes that send one report count it once
 MAX_NAME_LENGTH = 80  # characters of dataset and run in the file's name
 REPORT, REWIND = "/report", "/rewind"  # a report's path, and the end of a rewind's
-HEADERS = {"Idempotency-Key", "Content-Type", "Bots-Run"}  # of a write
+HEADERS = {KEY, "Content-Type", "Bots-Run"}  # of a write
 
 # AUTOINCREMENT never reuses a position, so that a checkpoint can refer to one.
 SCHEMA = """
@@ -78,8 +79,8 @@ class SpooledWrite:
         values = self.headers.values()
         if not (self.headers.keys() <= HEADERS and all(value.isascii() and value.isprintable() for value in values)):
             return f"its headers are {str(dict(self.headers))[:200]}"
-        if not 1 <= len(self.headers.get("Idempotency-Key", "")) <= MAX_KEY_LENGTH:
-            return "it has no Idempotency-Key"
+        if not 1 <= len(self.headers.get(KEY, "")) <= MAX_KEY_LENGTH:
+            return f"it has no {KEY}"
         content = _object_in(self.body)
         if content is None:
             return "its body is not a JSON object"
@@ -187,7 +188,7 @@ class Spool:
             position = _insert(db, kept.path, kept.headers, flawed, closes=False)
             db.execute("UPDATE reports SET refused = ? WHERE position = ?", (reason, position))
 
-    def rewind(self, position: int, new_keys: Iterator[str], first: Call[Any] | None) -> None:
+    def rewind(self, position: int, first: Call[Any] | None) -> None:
         """Restore a checkpoint: delete later reports, and detach earlier ones from their selections.
 
         After a rewind, reports for selections made before it are refused; without the selection, and under a new key,
@@ -195,7 +196,6 @@ class Spool:
 
         Args:
             position: last position when the checkpoint was saved.
-            new_keys: Idempotency-Keys.
             first: sent before all others; replaces a rewind that still waits.
         """
         if first is None and not self.file.exists():
@@ -208,7 +208,7 @@ class Spool:
                 if kept.damage(*self._about[1:]):
                     continue  # delivery sets it aside
                 content = {name: value for name, value in json.loads(kept.body).items() if name != "selection_id"}
-                headers = json.dumps({**kept.headers, "Idempotency-Key": next(new_keys)})
+                headers = json.dumps({**kept.headers, KEY: uuid4().hex})
                 db.execute(changed, (headers, json.dumps(content, separators=(",", ":")).encode(), kept.position))
             if first is not None:
                 added = _insert(db, first.path, first.headers, first.body, closes=False)
@@ -226,6 +226,8 @@ class Spool:
 
     def end_delivery(self, who: str) -> None:
         """Release the turn to deliver."""
+        if not self.file.exists():
+            return
         with self._opened() as db:
             db.execute("DELETE FROM delivery WHERE who = ?", (who,))
 

@@ -13,7 +13,7 @@ from typing import Any
 from bots_client import ResilientClient, Selector
 from bots_client.integrations._split_rollouts import SplitRollouts
 from bots_client.integrations._task_buffer import TaskBuffer
-from bots_client.integrations.rewards import counted, guarded
+from bots_client.integrations.rewards import guarded
 
 TASK_ID, SELECTION_ID = "task_id", "selection_id"  # of Sample.metadata
 EVIDENCE = ("completed", "truncated")  # values of Sample.Status
@@ -124,12 +124,11 @@ class SelectedGroups:
         No successes where a finished rollout's reward does not have that entry.
         """
         finished = [rollout if all(map(_is_finished, rollout)) else [] for rollout in rollouts]
-        rewards = [self.split.reward([sample.get_reward_value(self.args) for sample in each]) for each in finished]
+        rewards = [[sample.get_reward_value(self.args) for sample in each] for each in finished]
         key = getattr(self.args, "bots_success_key", "acc")
         if not all(isinstance(sample.reward, Mapping) and key in sample.reward for each in finished for sample in each):
-            return rewards, None
-        successes = [self.split.success([sample.reward[key] for sample in each]) for each in finished]
-        return counted(zip(rewards, successes, strict=True))
+            return self.split.measured(rewards, None)
+        return self.split.measured(rewards, [[sample.reward[key] for sample in each] for each in finished])
 
     def save(self, rollout_id: int) -> None:
         """Save the trainer's own state, and next to it the selector's state."""

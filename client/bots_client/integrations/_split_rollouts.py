@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Callable, Sequence
 
+from bots_client._inputs import reward_of
 from bots_client._resilience.connection import Reminder
-from bots_client._rewards import reward_of
+from bots_client.integrations.rewards import counted
 
 EQUAL = 1e-9  # rewards that differ by no more are equal; the service's value
 WAYS: dict[str, Callable[[Sequence[float]], float]] = {"sum": sum, "last": lambda values: values[-1], "max": max}
@@ -49,6 +50,20 @@ class SplitRollouts:
                 " or ".join(WAYS),
             )
         return WAYS[self._way or "last"](values)
+
+    def measured(
+        self, rewards: Sequence[Sequence[object]], successes: Sequence[Sequence[object]] | None
+    ) -> tuple[list[float | None], float | None]:
+        """Return the reward of each rollout of a group, None for one that is left out, and the number of successes.
+
+        Args:
+            rewards: of the samples of each rollout.
+            successes: the same; None: the rewards say how far the task was solved, and no number is returned.
+        """
+        of_rollouts = [self.reward(samples) for samples in rewards]
+        if successes is None:
+            return of_rollouts, None
+        return counted(zip(of_rollouts, map(self.success, successes), strict=True))
 
     def success(self, samples: Sequence[object]) -> float | None:
         """Return the success of a rollout, in [0, 1]: the samples have it whole, or in parts."""

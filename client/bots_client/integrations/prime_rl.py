@@ -15,7 +15,7 @@ from prime_rl.orchestrator.train_source import TrainSource
 from bots_client import ResilientClient, Selector
 from bots_client.integrations._split_rollouts import SplitRollouts
 from bots_client.integrations._task_buffer import TaskBuffer
-from bots_client.integrations.rewards import counted, guarded
+from bots_client.integrations.rewards import guarded
 
 
 class ServiceSampler(TaskSampler):
@@ -72,12 +72,11 @@ class ServiceSampler(TaskSampler):
     def _measured(self, group: list[vf.Episode]) -> tuple[list[float | None], float | None]:
         """Return the rewards of a group's episodes, None for one that is no evidence, and the number of successes."""
         episodes = [[trace for trace in episode.traces if _is_evidence(episode, trace)] for episode in group]
-        rewards = [self.split.reward([trace.reward for trace in traces]) for traces in episodes]
+        rewards = [[trace.reward for trace in traces] for traces in episodes]
         name = self.success
         if name is None or any(trace.rewards.get(name) is None for traces in episodes for trace in traces):
-            return rewards, None
-        successes = [self.split.success([trace.rewards[name].score for trace in traces]) for traces in episodes]
-        return counted(zip(rewards, successes, strict=True))
+            return self.split.measured(rewards, None)
+        return self.split.measured(rewards, [[trace.rewards[name].score for trace in traces] for traces in episodes])
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import Any, Generic, ParamSpec, SupportsFloat, TypeVar, cast
 
 from bots_client import Outcome, ResilientClient, Selector
+from bots_client._inputs import reward_of, rewards_of
 from bots_client._resilience.connection import Reminder
-from bots_client._resilience.mistakes import is_mistake
-from bots_client._rewards import reward_of, rewards_of
+from bots_client._resilience.delivery import is_mistake
 from bots_client.integrations._background import BackgroundQueue, flush
 
 __all__ = ["flush", "guarded", "named", "observe_groups", "reports_groups", "reports_rollouts", "rewards_of"]

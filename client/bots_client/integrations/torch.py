@@ -9,7 +9,7 @@ import torch.distributed
 from torch.utils.data import DataLoader, IterableDataset, Sampler, get_worker_info
 
 from bots_client import Selector
-from bots_client._arguments import checked_ids
+from bots_client._inputs import checked_ids
 
 T = TypeVar("T")
 Loader = TypeVar("Loader", bound=DataLoader[Any])

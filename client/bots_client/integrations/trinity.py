@@ -14,7 +14,7 @@ from trinity.common.experience import Experience
 
 from bots_client import ResilientClient, Selector
 from bots_client.integrations._split_rollouts import EQUAL, SplitRollouts
-from bots_client.integrations.rewards import counted, guarded
+from bots_client.integrations.rewards import guarded
 
 
 class ServiceSelector(BaseSelector):
@@ -131,11 +131,11 @@ class RolloutCounter(PassRateCalculator):
 
     def _measured(self, rollouts: list[list[Experience]]) -> tuple[list[float | None], float | None]:
         """Return the reward of each rollout, None for one that is left out, and the number of successes."""
-        rewards = [self.split.reward([exp.reward for exp in rollout]) for rollout in rollouts]
+        rewards = [[exp.reward for exp in rollout] for rollout in rollouts]
         if self.success is None:
-            return rewards, None
+            return self.split.measured(rewards, None)
         metrics = [[(exp.metrics or {}).get(self.success) for exp in rollout] for rollout in rollouts]
-        return counted(zip(rewards, map(self.split.success, metrics), strict=True))
+        return self.split.measured(rewards, metrics)
 
 
 def _generated(exp: Experience) -> int:

@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 
 from bots_service import __version__
-from bots_service.cli import comparison, datasets, history, keys, runs, service, steps, tasks, transfer
+from bots_service.cli import datasets, keys, runs, service, steps, transfer
+from bots_service.cli.connection import command
 from bots_service.cli.demo import demo
-from bots_service.cli.doctor import doctor
 from bots_service.cli.failures import OneLineGroup
 
 app = typer.Typer(
@@ -34,22 +34,13 @@ app.command()(service.serve)
 app.command()(demo)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(runs.app, name="runs")
-app.command()(steps.select)
-app.command()(steps.report)
-app.command()(tasks.tasks)
-app.command()(tasks.task_history)
-app.command()(history.history)
-app.command()(history.curve)
-app.command()(history.calibration)
-app.command()(comparison.compare_beliefs)
-app.command()(history.journal)
-app.command()(history.rewind)
-app.command()(history.snapshot)
-app.command()(transfer.export)
-app.command("import")(transfer.import_)
-app.command()(transfer.prune)
+for function in (steps.select, steps.report, steps.tasks, steps.history, steps.rewind, steps.compare_beliefs):
+    command(app)(function)
+command(app)(transfer.export)
+command(app, "import")(transfer.import_)
+command(app)(transfer.prune)
 app.add_typer(keys.app, name="keys")
-app.command()(keys.whoami)
+command(app)(keys.whoami)
 app.command()(service.migrate)
-app.command()(doctor)
+app.command()(service.doctor)
 app.command()(service.version)

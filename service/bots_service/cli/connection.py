@@ -1,19 +1,24 @@
-"""The connection to the service, the options that all commands share, and what Tab completes by asking the service."""
+"""Commands that speak to the service: their shared options, their connection, and what Tab completes from it."""
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from bots_service.cli.failures import CommandError
+from bots_service.cli.output import show
 
 if TYPE_CHECKING:
     from bots_client import Client
+    from bots_service.cli.output import Result
 
 COMPLETION_S = 3.0  # for a request: a person has pressed Tab and waits
 MOST_NAMES = 1000  # looked through: a shell can't show more
+ATTEMPTS = 3  # a person waits: a missing service is reported within half a second
 
 
 def dataset_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -43,18 +48,13 @@ def _beginning_with(text: str, ctx: typer.Context, names_of: "Callable[[Client],
 Url = Annotated[
     str | None,
     typer.Option(
-        "--url",
-        envvar="BOTS_URL",
-        help="Address of the service; default http://127.0.0.1:8000.",
-        metavar="URL",
-        show_default=False,
+        "--url", envvar="BOTS_URL", help="Address of the service; default http://127.0.0.1:8000.", metavar="URL"
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Dataset = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False, autocompletion=dataset_names)]
+Yes = Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")]
+Dataset = Annotated[str, typer.Argument(help="Name of the dataset.", autocompletion=dataset_names)]
 RunName = Annotated[str, typer.Option("--run", help="Name of the run.", metavar="NAME", autocompletion=run_names)]
-
-ATTEMPTS = 3  # a person waits: a missing service is reported within half a second
 
 
 @contextmanager
@@ -76,3 +76,39 @@ def connected(url: str | None, *, attempts: int = ATTEMPTS) -> Iterator["Client"
                 raise
             problem = f"no BOTS service at {client.url} ({error.__cause__})"
             raise CommandError(f"{problem}; start one with `bots serve`, or pass its address with --url") from error
+
+
+Function = TypeVar("Function", bound="Callable[..., Result]")
+
+
+def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], Function]:
+    """Add a function as a command that speaks to the service, with the options --url and --json.
+
+    The function gets the connected client before its own arguments. It returns its result twice: as dataclasses and
+    plain values, which --json prints, and as text for people.
+    """
+
+    def add(function: Function) -> Function:
+        @wraps(function)
+        def run(*, url: str | None, as_json: bool, **arguments: Any) -> None:
+            with connected(url) as client:
+                show(*function(client, **arguments), as_json=as_json)
+
+        _, *parameters = inspect.signature(function).parameters.values()
+        parameters.append(inspect.Parameter("url", KEYWORD, annotation=Url, default=None))
+        parameters.append(inspect.Parameter("as_json", KEYWORD, annotation=AsJson, default=False))
+        give_typer_parameters(run, parameters)
+        app.command(name)(run)
+        return function
+
+    return add
+
+
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+
+def give_typer_parameters(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> None:
+    """Let typer see these parameters in place of a function's own."""
+    seen = [parameter.replace(kind=KEYWORD) for parameter in parameters]
+    function.__signature__ = inspect.Signature(seen)  # type: ignore[attr-defined]  # inspect and typer look there
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in seen}

@@ -1,38 +1,33 @@
 """`bots datasets`: pools of tasks."""
 
 import sys
-from enum import StrEnum
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bots_service.cli.connection import AsJson, Dataset, Url, connected
-from bots_service.cli.output import confirm, count, moment, number, sheet, show, table, task_count
+from bots_service.cli.connection import Dataset, Yes, command
+from bots_service.cli.failures import CommandError, client_message
+from bots_service.cli.output import confirm, count, counted, moment, number, progress_line, sheet, table
 
 if TYPE_CHECKING:
+    from bots_client import Client, Task
     from bots_client import Dataset as Described
-    from bots_client import Task
-    from bots_service.cli.task_files import ReadProgress, Source
-
-
-class IdSource(StrEnum):
-    """What task ids are built from: `id_from` of the client's `TaskColumns`."""
-
-    COLUMNS = "columns"
-    CONTENT = "content"
-    ROW = "row"
-
+    from bots_service.cli.output import Result
+    from bots_service.cli.task_files import TaskReader
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete datasets.")
 
+
+IdSource = Literal["columns", "content", "row"]  # as the client's `TaskColumns` has it
 Files = Annotated[
     list[Path],
     typer.Argument(
         help="CSV, JSON, JSON Lines or Parquet; a folder means all its files, in name order.",
         metavar="FILE...",
         exists=True,
-        show_default=False,
     ),
 ]
 Id = Annotated[
@@ -67,163 +62,137 @@ Tags = Annotated[
     list[str] | None,
     typer.Option("--tag", help="Column with values that become tags, as in level=hard.", metavar="COLUMN"),
 ]
-Repeatable = Annotated[
-    bool, typer.Option("--repeatable", help="Tasks are handed out again without waiting: nothing is leased.")
-]
 TAGS_SHOWN = 20
 TASKS_SHOWN = 5
 
 
-@app.command("import")
+@command(app, "import")
 def import_(
+    client: "Client",
     files: Files,
-    *,
     name: Annotated[str | None, typer.Option(help="Name of the dataset.", show_default="the file's name")] = None,
     id_: Id = None,
-    id_from: IdFrom = IdSource.COLUMNS,
+    id_from: IdFrom = "columns",
+    *,
     file_in_id: FileInId = False,
     skip_repeats: SkipRepeats = False,
     reference: References = None,
     tag: Tags = None,
-    description: Annotated[str, typer.Option(help="Description for readers.", show_default=False)] = "",
-    repeatable: Repeatable = False,
+    description: Annotated[str, typer.Option(help="Description for readers.")] = "",
+    repeatable: Annotated[
+        bool, typer.Option("--repeatable", help="Tasks are handed out again without waiting: nothing is leased.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read all files and show the first tasks; send nothing.")
     ] = False,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
+) -> "Result":
     """Create a dataset from files.
 
     COLUMN may be a path into a nested column, such as extra_info.index. A .jsonl or .parquet file that has only the
     columns id, reference_pass_rates and tags needs no column options.
     """
     from bots_service.cli.task_files import dataset_name_of
-    from bots_service.cli.upload import import_source
 
-    source = source_of(files, id_, id_from, reference, tag, file_in_id=file_in_id, skip_repeats=skip_repeats)
+    reader = reader_of(files, id_, id_from, reference, tag, file_in_id=file_in_id, skip_repeats=skip_repeats)
     name = name or dataset_name_of(files)
     if dry_run:
-        show_dry_run(source, as_json=as_json)
-        return
-    with connected(url) as client:
-        dataset, progress = import_source(client, name, source, description, repeatable=repeatable)
-    print_left_out(progress)
-    show(dataset, lambda: sheet(described(dataset)), as_json=as_json)
+        return dry_run_of(reader)
+    with progress_line() as advance, told_what_was_left_out(reader):
+        dataset = client.upload_dataset(
+            name,
+            reference_models=reference or (),
+            description=description,
+            repeatable=repeatable,
+            **reader.upload(advance),
+        )
+    return dataset, sheet(described(dataset))
 
 
-@app.command()
+@command(app)
 def append(
+    client: "Client",
     dataset: Dataset,
     files: Files,
-    *,
     id_: Id = None,
-    id_from: IdFrom = IdSource.COLUMNS,
+    id_from: IdFrom = "columns",
+    *,
     file_in_id: FileInId = False,
     skip_repeats: SkipRepeats = False,
     reference: References = None,
     tag: Tags = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
+) -> "Result":
     """Add the tasks in files to a dataset: all of them, or none if one is invalid."""
-    from bots_service.cli.upload import append_source
-
-    source = source_of(files, id_, id_from, reference, tag, file_in_id=file_in_id, skip_repeats=skip_repeats)
-    with connected(url) as client:
-        change, progress = append_source(client, dataset, source)
-    print_left_out(progress)
-    line = f"{task_count(change.added)} added to {dataset}; it now has {count(change.tasks)}"
-    show(change, lambda: line, as_json=as_json)
+    reader = reader_of(files, id_, id_from, reference, tag, file_in_id=file_in_id, skip_repeats=skip_repeats)
+    with progress_line() as advance, told_what_was_left_out(reader):
+        change = client.upload_tasks(dataset, **reader.upload(advance))
+    return change, f"{counted(change.added, 'task')} added to {dataset}; it now has {count(change.tasks)}"
 
 
-@app.command("list")
-def list_(url: Url = None, as_json: AsJson = False) -> None:
+@command(app, "list")
+def list_(client: "Client") -> "Result":
     """List the datasets."""
-    with connected(url) as client:
-        found = list(client.datasets())
+    found = list(client.datasets())
     rows = (
         (one.name, count(one.tasks), count(one.retired), ", ".join(one.reference_models) or "-", moment(one.created_at))
         for one in found
     )
     nothing = "no datasets yet; create one with `bots datasets import FILE`"
-    show(
-        {"datasets": found},
-        lambda: table("dataset  >tasks  >retired  references  created", rows) if found else nothing,
-        as_json=as_json,
-    )
+    return {"datasets": found}, table("dataset  >tasks  >retired  references  created", rows) if found else nothing
 
 
-@app.command("show")
-def show_(dataset: Dataset, url: Url = None, as_json: AsJson = False) -> None:
+@command(app, "show")
+def show_(client: "Client", dataset: Dataset) -> "Result":
     """Describe a dataset."""
-    with connected(url) as client:
-        found = client.dataset(dataset)
-    show(found, lambda: sheet(described(found)), as_json=as_json)
+    found = client.dataset(dataset)
+    return found, sheet(described(found))
 
 
-PredictionsName = Annotated[str, typer.Argument(help="Name of the predictions.", metavar="NAME", show_default=False)]
+PredictionsName = Annotated[str, typer.Argument(help="Name of the predictions.", metavar="NAME")]
+PredictionsFile = Annotated[
+    Path,
+    typer.Argument(
+        help="CSV, JSON, JSON Lines or Parquet with the columns id and pass_rate.", exists=True, dir_okay=False
+    ),
+]
 
 
-@app.command()
-def predict(
-    dataset: Dataset,
-    name: PredictionsName,
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="CSV, JSON, JSON Lines or Parquet with the columns id and pass_rate.",
-            exists=True,
-            dir_okay=False,
-            show_default=False,
-        ),
-    ],
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
+@command(app)
+def predict(client: "Client", dataset: Dataset, name: PredictionsName, file: PredictionsFile) -> "Result":
     """Put predicted pass rates of tasks, or replace those of the same name; new runs learn how far to trust them."""
-    from bots_service.cli.upload import upload_predictions
+    reader = reader_of([file], None, "columns", ["pass_rate"], None, file_in_id=False, skip_repeats=False)
+    with progress_line() as advance:
+        found = client.upload_predictions(dataset, name, **reader.upload_as_predictions(advance))
+    return found, predicted(found, name)
 
-    with connected(url) as client:
-        found = upload_predictions(client, dataset, name, file)
-    show(found, lambda: predicted(found, name), as_json=as_json)
 
-
-@app.command()
-def unpredict(dataset: Dataset, name: PredictionsName, url: Url = None, as_json: AsJson = False) -> None:
+@command(app)
+def unpredict(client: "Client", dataset: Dataset, name: PredictionsName) -> "Result":
     """Remove predictions: new runs no longer see them."""
-    with connected(url) as client:
-        found = client.remove_predictions(dataset, name)
-    show(found, lambda: f"new runs of {dataset} no longer see the predictions {name}", as_json=as_json)
+    found = client.remove_predictions(dataset, name)
+    return found, f"new runs of {dataset} no longer see the predictions {name}"
 
 
 def predicted(dataset: "Described", name: str) -> str:
     """Say what was predicted."""
     tasks = next(each.tasks for each in dataset.predictions if each.name == name)
-    return f"new runs of {dataset.name} see the predictions {name} of {task_count(tasks)}"
+    return f"new runs of {dataset.name} see the predictions {name} of {counted(tasks, 'task')}"
 
 
-TaskIds = Annotated[
-    list[str], typer.Argument(help='Task IDs; "-" reads them from stdin, one per line.', show_default=False)
-]
+TaskIds = Annotated[list[str], typer.Argument(help='Task IDs; "-" reads them from stdin, one per line.')]
 
 
-@app.command()
-def retire(dataset: Dataset, ids: TaskIds, url: Url = None, as_json: AsJson = False) -> None:
+@command(app)
+def retire(client: "Client", dataset: Dataset, ids: TaskIds) -> "Result":
     """Retire tasks: they are not selected until you restore them."""
-    with connected(url) as client:
-        change = client.retire_tasks(dataset, given_ids(ids))
-    line = f"{task_count(change.retired)} of {dataset} retired; {count(change.tasks)} left"
-    show(change, lambda: line, as_json=as_json)
+    change = client.retire_tasks(dataset, given_ids(ids))
+    return change, f"{counted(change.retired, 'task')} of {dataset} retired; {count(change.tasks)} left"
 
 
-@app.command()
-def restore(dataset: Dataset, ids: TaskIds, url: Url = None, as_json: AsJson = False) -> None:
+@command(app)
+def restore(client: "Client", dataset: Dataset, ids: TaskIds) -> "Result":
     """Restore retired tasks: they can be selected again."""
-    with connected(url) as client:
-        change = client.restore_tasks(dataset, given_ids(ids))
-    line = f"{count(change.tasks)} tasks of {dataset} can be selected; {count(change.retired)} are retired"
-    show(change, lambda: line, as_json=as_json)
+    change = client.restore_tasks(dataset, given_ids(ids))
+    return change, f"{count(change.tasks)} tasks of {dataset} can be selected; {count(change.retired)} are retired"
 
 
 def given_ids(ids: list[str]) -> list[str]:
@@ -231,22 +200,16 @@ def given_ids(ids: list[str]) -> list[str]:
     return [line.rstrip("\r\n") for line in sys.stdin if line.strip()] if ids == ["-"] else ids
 
 
-@app.command()
-def delete(
-    dataset: Dataset,
-    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
+@command(app)
+def delete(client: "Client", dataset: Dataset, yes: Yes = False) -> "Result":
     """Permanently delete a dataset with its runs and their history."""
-    with connected(url) as client:
-        found = client.dataset(dataset)
-        confirm(f"Permanently delete dataset {dataset} with {task_count(found.tasks)} and all its runs?", yes=yes)
-        client.delete_dataset(dataset)
-    show({"deleted": dataset}, lambda: f"{dataset} is deleted", as_json=as_json)
+    tasks = client.dataset(dataset).tasks
+    confirm(f"Permanently delete dataset {dataset} with {counted(tasks, 'task')} and all its runs?", yes=yes)
+    client.delete_dataset(dataset)
+    return {"deleted": dataset}, f"{dataset} is deleted"
 
 
-def source_of(
+def reader_of(
     files: list[Path],
     id_: list[str] | None,
     id_from: IdSource,
@@ -255,45 +218,50 @@ def source_of(
     *,
     file_in_id: bool,
     skip_repeats: bool,
-) -> "Source":
-    """Return the files that a command names, and the options that turn their rows into tasks."""
+) -> "TaskReader":
+    """Return what reads the tasks in the files that a command names."""
     from bots_client import TaskColumns
-    from bots_service.cli.task_files import Source
+    from bots_service.cli.task_files import TaskReader
 
-    ids = "id" if not id_ else id_[0] if len(id_) == 1 else tuple(id_)
-    columns = TaskColumns(ids, id_from.value, tuple(references or ()), tuple(tags or ()))
-    return Source.of(files, columns, file_in_id=file_in_id, skip_repeats=skip_repeats)
+    columns = TaskColumns(id_ or "id", id_from, references or (), tags or ())
+    return TaskReader(files, columns, file_in_id=file_in_id, skip_repeats=skip_repeats)
 
 
-def show_dry_run(source: "Source", *, as_json: bool) -> None:
-    """Print the number of tasks in the files, and the first few tasks."""
+def dry_run_of(reader: "TaskReader") -> "Result":
+    """Return the number of tasks in the files, and the first few tasks."""
     from rich.console import Group
 
-    from bots_service.cli.task_files import ReadProgress, read_tasks
-
-    progress, tasks, first = ReadProgress(), 0, list["Task"]()
-    for batch in read_tasks(source, progress):
-        tasks += len(batch)
-        first += batch[: TASKS_SHOWN - len(first)]
-    print_left_out(progress)
+    tasks, first = 0, list["Task"]()
+    with told_what_was_left_out(reader):
+        for batch in reader.tasks():
+            tasks += len(batch)
+            first += batch[: TASKS_SHOWN - len(first)]
     rows = (
         (task.id, ", ".join(number(rate) for rate in task.reference_pass_rates) or "-", ", ".join(task.tags) or "-")
         for task in first
     )
-    line = f"the first of {task_count(tasks)}; nothing was sent"
-    show(
-        {"tasks": tasks, "first": [task.as_wire() for task in first]},
-        lambda: Group(table("id  reference pass rates  tags", rows), line),
-        as_json=as_json,
+    shown = Group(
+        table("id  reference pass rates  tags", rows), f"the first of {counted(tasks, 'task')}; nothing was sent"
     )
+    return {"tasks": tasks, "first": [task.as_wire() for task in first]}, shown
 
 
-def print_left_out(progress: "ReadProgress") -> None:
-    """Print on stderr which rows and columns of the files are in no task."""
-    if progress.repeats:
-        sys.stderr.write(f"skipped {count(progress.repeats)} of {count(progress.rows)} rows: repeated IDs\n")
-    if progress.unused:
-        sys.stderr.write(f"columns not used: {', '.join(sorted(progress.unused))}\n")
+@contextmanager
+def told_what_was_left_out(reader: "TaskReader") -> Iterator[None]:
+    """Print on stderr which rows and columns are in no task; name the options that help against repeated ids."""
+    from bots_client import InvalidRequestError
+
+    try:
+        yield
+    except InvalidRequestError as error:
+        if error.detail != "task ids must differ":
+            raise
+        ways = "--id A --id B joins columns, --file-in-id adds the file's name, --id-from content hashes the content"
+        raise CommandError(f"{client_message(error)}; {ways}, and --skip-repeats skips repeated rows") from error
+    if reader.repeats:
+        sys.stderr.write(f"skipped {count(reader.repeats)} of {count(reader.rows)} rows: repeated IDs\n")
+    if reader.unused:
+        sys.stderr.write(f"columns not used: {', '.join(sorted(reader.unused))}\n")
 
 
 def described(dataset: "Described") -> dict[str, str]:
@@ -301,11 +269,11 @@ def described(dataset: "Described") -> dict[str, str]:
     tags = [f"{tag} ({count(tasks)})" for tag, tasks in dataset.tags.items()]
     if len(tags) > TAGS_SHOWN:
         tags = [*tags[:TAGS_SHOWN], f"and {len(tags) - TAGS_SHOWN} more"]
+    retired = f", and {count(dataset.retired)} retired" if dataset.retired else ""
     return {
         "dataset": dataset.name,
         "description": dataset.description or "-",
-        "repeatable tasks" if dataset.repeatable else "tasks": count(dataset.tasks)
-        + (f", and {count(dataset.retired)} retired" if dataset.retired else ""),
+        "repeatable tasks" if dataset.repeatable else "tasks": count(dataset.tasks) + retired,
         "references": ", ".join(dataset.reference_models) or "-",
         "profiles": count(dataset.profiles),
         "tags": ", ".join(tags) or "-",

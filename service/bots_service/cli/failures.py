@@ -3,8 +3,6 @@
 import os
 import sys
 from collections.abc import Callable
-from shutil import get_terminal_size
-from textwrap import fill
 from typing import Any
 
 import typer
@@ -20,12 +18,9 @@ HINTS = {
     "run-has-history": "change the settings of a run with history with `bots runs set`",
     "stale-epoch": "select again",
     "unknown-api-key": "list the keys with `bots keys list`",
-    "not-bots": "check the address in --url or BOTS_URL: is it a BOTS service?",
 }
-KEY_HINTS = {
-    401: "set BOTS_API_KEY to a valid key",
-    403: "set BOTS_API_KEY to a key with this permission",
-}
+NO_SERVICE_OF_OURS = "check the address in --url or BOTS_URL: is it a BOTS service?"
+KEY_HINTS = {401: "set BOTS_API_KEY to a valid key", 403: "set BOTS_API_KEY to a key with this permission"}
 
 
 class CommandError(Exception):
@@ -56,11 +51,8 @@ def exit_code_of(command: Callable[[], Any]) -> int:
 
 
 def print_error(message: str, code: int) -> int:
-    """Print the message on one line of stderr, wrapped at words on a terminal, and return the exit code."""
-    line = f"bots: {' '.join(message.split())}"
-    if sys.stderr.isatty():
-        line = fill(line, get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
-    sys.stderr.write(f"{line}\n")
+    """Print the message on one line of stderr, and return the exit code."""
+    sys.stderr.write(f"bots: {' '.join(message.split())}\n")
     return code
 
 
@@ -92,7 +84,6 @@ def client_message(error: Any) -> str:
     """Return the message of an error of the client, with a hint what to do."""
     if error.status is None:
         return str(error)
-    kind = error.type.rpartition(":")[2]
     message = error.detail or error.title
     if error.errors:
         shown = [str(each).removeprefix("body.") for each in error.errors[:ERRORS_SHOWN]]
@@ -102,7 +93,7 @@ def client_message(error: Any) -> str:
         message = f"the service failed with status {error.status}: {message}" + (
             f" (see request {error.request_id} in its log)" if error.request_id else ""
         )
+    hint = KEY_HINTS.get(error.status) or HINTS.get(error.type.rpartition(":")[2])
     if not error.type.startswith("urn:bots:"):
-        kind = "not-bots"
-    hint = KEY_HINTS.get(error.status) or HINTS.get(kind)
+        hint = NO_SERVICE_OF_OURS
     return f"{message.rstrip('.')}; {hint}" if hint else message

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bots_service.cli.connection import AsJson, Url, connected
+from bots_service.cli.connection import command
 from bots_service.cli.failures import CommandError
-from bots_service.cli.output import moment, sheet, show, table
+from bots_service.cli.output import moment, sheet, table
 
 if TYPE_CHECKING:
-    from bots_client import ApiKey
+    from bots_client import ApiKey, Client
+    from bots_service.cli.output import Result
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
 
 
 class KeyScope(StrEnum):
-    """What a key may do; the same values as in `ports.keys`, whose import would load numpy."""
+    """What a key may do; the same values as in `bots_service.keys`, whose import would load numpy."""
 
     READ = "read"
     SELECT = "select"
@@ -42,13 +43,11 @@ def parse_duration(text: str) -> float:
     return float(found[1]) * SECONDS[found[2]]
 
 
-@app.command()
+@command(app)
 def create(
-    name: Annotated[str, typer.Argument(help="Name of the key.", show_default=False)],
-    scope: Annotated[
-        list[KeyScope],
-        typer.Option("--scope", help="Scope of the key; may be repeated.", show_default=False),
-    ],
+    client: "Client",
+    name: Annotated[str, typer.Argument(help="Name of the key.")],
+    scope: Annotated[list[KeyScope], typer.Option("--scope", help="Scope of the key; may be repeated.")],
     dataset: Annotated[
         list[str],
         typer.Option(
@@ -61,57 +60,41 @@ def create(
         float | None,
         typer.Option(help="Lifetime, such as 30d or 12h.", parser=parse_duration, metavar="TIME", show_default="never"),
     ] = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
+) -> "Result":
     """Create an API key and show it once; the service stores only its digest."""
-    with connected(url) as client:
-        made = client.create_key(name, scopes=scope, datasets=dataset, expires_in_s=expires_in)
+    made = client.create_key(name, scopes=scope, datasets=dataset, expires_in_s=expires_in)
     if made.key is None:
         raise CommandError(
             f"the key was created, but the response was lost; run `bots keys revoke {made.id}` and create another"
         )
-    show(made, lambda: sheet({"key": made.key or "", "": "not shown again", **described(made)}), as_json=as_json)
+    return made, sheet({"key": made.key, "": "not shown again", **described(made)})
 
 
-@app.command("list")
-def list_(url: Url = None, as_json: AsJson = False) -> None:
+@command(app, "list")
+def list_(client: "Client") -> "Result":
     """List the API keys, oldest first, without their secrets."""
-    with connected(url) as client:
-        found = sorted(client.keys(), key=lambda one: (one.created_at, one.id))
-    rows = (described(one).values() for one in found)
+    found = sorted(client.keys(), key=lambda one: (one.created_at, one.id))
+    rows = [described(one).values() for one in found]
     nothing = "no keys yet: anyone who reaches the service may do everything"
-    show(
-        {"keys": found},
-        lambda: table("id  name  scopes  datasets  created  state", rows) if found else nothing,
-        as_json=as_json,
-    )
+    return {"keys": found}, table("id  name  scopes  datasets  created  state", rows) if found else nothing
 
 
-@app.command()
+@command(app)
 def revoke(
-    id_: Annotated[str, typer.Argument(metavar="ID", help="Key ID, as shown by `bots keys list`.", show_default=False)],
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
+    client: "Client", key_id: Annotated[str, typer.Argument(metavar="ID", help="Key ID, as shown by `bots keys list`.")]
+) -> "Result":
     """Revoke an API key; it stops working within 5 seconds."""
-    with connected(url) as client:
-        client.revoke_key(id_)
-    show({"revoked": id_}, lambda: f"key {id_} is revoked", as_json=as_json)
+    client.revoke_key(key_id)
+    return {"revoked": key_id}, f"key {key_id} is revoked"
 
 
-def whoami(url: Url = None, as_json: AsJson = False) -> None:
+def whoami(client: "Client") -> "Result":
     """Show the name, scopes and datasets of the key in BOTS_API_KEY."""
-    with connected(url) as client:
-        found = client.whoami()
-    rows = {
-        "name": found.name or "-",
-        "scopes": ", ".join(found.scopes),
-        "datasets": ", ".join(found.datasets),
-        "valid until": moment(found.expires_at),
-    }
-    nothing = "the service has no keys: anyone who reaches it may do everything"
-    show(found, lambda: sheet(rows) if found.guarded else nothing, as_json=as_json)
+    found = client.whoami()
+    if not found.guarded:
+        return found, "the service has no keys: anyone who reaches it may do everything"
+    rows = {"name": found.name or "-", "scopes": ", ".join(found.scopes), "datasets": ", ".join(found.datasets)}
+    return found, sheet({**rows, "valid until": moment(found.expires_at)})
 
 
 def described(key: "ApiKey") -> dict[str, str]:

@@ -1,12 +1,13 @@
-"""The output of commands: one JSON document, or text for people."""
+"""The output of commands: one JSON document, or text for people; and how far long work is."""
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,24 +18,17 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table
 
+    Result = tuple[object, RenderableType]  # of a command: as dataclasses and plain values, and as text for people
 
 UNBOUNDED = 10_000  # columns: pipes and files have no width at which to wrap
-LEVELS = "▁▂▃▄▅▆▇█"
-GAP = 2  # blanks between the columns of a table
 
 
-def show(document: object, readable: Callable[[], "RenderableType"], *, as_json: bool) -> None:
-    """Write a result to stdout.
-
-    Args:
-        document: the result as dataclasses and plain values.
-        readable: returns the result as text for people.
-        as_json: write the document as JSON instead.
-    """
+def show(document: object, readable: "RenderableType", *, as_json: bool) -> None:
+    """Write a result to stdout: as text for people, or its dataclasses and plain values as JSON."""
     if as_json:
         sys.stdout.write(json.dumps(plain(document), ensure_ascii=False, indent=2) + "\n")
     else:
-        console().print(readable())
+        console().print(readable)
 
 
 def console(*, stderr: bool = False) -> "Console":
@@ -59,7 +53,7 @@ def plain(value: object) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A table; on a terminal that is too narrow for it, one block of lines for each row. No word is split.
+    """A table; on a terminal that is too narrow for it, one block of lines for each row.
 
     columns: titles; ">" before a title aligns its column to the right.
     rows: one text per column.
@@ -72,47 +66,23 @@ class TextTable:
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
         """Yield the table, or the blocks."""
-        if widths := self._widths(options.max_width):
-            yield self._table(widths)
-            return
-        names = [title.removeprefix(">") for title in self.columns]
-        for place, row in enumerate(self.rows):
-            yield from ([""] if place else [])
-            yield sheet(dict(zip(names, row, strict=True)))
-        yield from ["", self.caption] if self.caption else []
-
-    def _widths(self, available: int) -> list[int]:
-        """Return the widths of the columns, the widest texts wrapped as needed; none if that would split a word."""
-        from rich.cells import cell_len
-
-        least, widths = [], []
-        for title, *cells in zip(self.columns, *self.rows, strict=True):
-            texts = [title.removeprefix(">"), *cells]
-            words = [word for text in texts for word in text.split()]
-            kept = cells if title.startswith(">") else []  # numbers stay on their line
-            least.append(max(map(cell_len, [*words, *kept]), default=0))
-            widths.append(max(map(cell_len, texts)))
-        excess = sum(widths) + GAP * (len(widths) - 1) - available
-        while excess > 0:
-            widest = max(range(len(widths)), key=lambda place: (widths[place] > least[place], widths[place]))
-            if widths[widest] == least[widest]:
-                return []
-            widths[widest] -= 1
-            excess -= 1
-        return widths
-
-    def _table(self, widths: list[int]) -> "Table":
         from rich import box
         from rich.table import Table
 
-        made = Table(box=box.SIMPLE_HEAD, header_style="bold", caption=self.caption, caption_justify="left")
-        made.pad_edge, made.show_edge, made.collapse_padding = False, False, True
-        for title, width in zip(self.columns, widths, strict=True):
-            side: Literal["left", "right"] = "right" if title.startswith(">") else "left"
-            made.add_column(title.removeprefix(">"), justify=side, width=width)
+        made = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False, collapse_padding=True)
+        for title in self.columns:
+            side = "right" if title.startswith(">") else "left"
+            made.add_column(title.removeprefix(">"), justify=side, no_wrap=True)  # type: ignore[arg-type]  # one of two
         for row in self.rows:
             made.add_row(*row)
-        return made
+        if console.measure(made, options=options.update(width=UNBOUNDED)).maximum <= options.max_width:
+            yield made
+        else:
+            names = [title.removeprefix(">").replace("\n", " ") for title in self.columns]
+            for place, row in enumerate(self.rows):
+                yield from ([""] if place else [])
+                yield sheet(dict(zip(names, row, strict=True)))
+        yield from ["", self.caption] if self.caption else []
 
 
 def table(columns: str, rows: Iterable[Iterable[str]], *, caption: str | None = None) -> TextTable:
@@ -130,33 +100,16 @@ def table(columns: str, rows: Iterable[Iterable[str]], *, caption: str | None = 
     return TextTable(next(kept), tuple(kept), caption)
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """Names and values, one pair per line; on a narrow terminal, a value with a long word goes below its name."""
-
-    rows: Mapping[str, str]
-
-    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
-        """Yield the lines."""
-        from rich.padding import Padding
-        from rich.table import Table
-        from rich.text import Text
-
-        indent = max(map(len, self.rows), default=0) + 2
-        for name, value in self.rows.items():
-            if any(len(word) > options.max_width - indent for word in value.split()):
-                yield Text(name, style="dim")
-                yield Padding(Text(value, overflow="fold"), (0, 0, 0, 2), expand=False)
-            else:
-                line = Table.grid(padding=(0, 2, 0, 0))
-                line.add_column(style="dim", no_wrap=True, min_width=indent - 2)
-                line.add_row(name, value)
-                yield line
-
-
-def sheet(rows: Mapping[str, str]) -> Sheet:
+def sheet(rows: Mapping[str, str]) -> "Table":
     """Return names and values, one pair per line."""
-    return Sheet(rows)
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in rows.items():
+        grid.add_row(name, value)
+    return grid
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -171,40 +124,19 @@ def count(value: float | None) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 
-UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-
-
-def short(value: float | None) -> str:
-    """Format a number of any size with three digits, such as "0.0512", "914" or "5.53M"; "-" for None."""
-    if value is None:
-        return "-"
-    size, unit = next(((size, unit) for size, unit in UNITS if abs(value) >= size), (1.0, ""))
-    return f"{float(f'{value / size:.3g}'):g}{unit}"
-
-
 def percent(value: float | None) -> str:
     """Format a share as a whole percentage; "-" for None."""
     return "-" if value is None else f"{value:.0%}"
 
 
+def times(factor: float | None) -> str:
+    """Format a factor, such as "1.45x"; "-" for None."""
+    return "-" if factor is None else f"{factor:.2f}x"
+
+
 def counted(value: float, noun: str) -> str:
-    """Format a count with its noun, such as "1 outcome" or "2.50 rollouts"."""
+    """Format a count with its noun, such as "1 task" or "2.50 rollouts"."""
     return f"{count(value)} {noun}" + ("" if value == 1 else "s")
-
-
-def task_count(value: int) -> str:
-    """Format a number of tasks, such as "1 task" or "1,200 tasks"."""
-    return counted(value, "task")
-
-
-def shortened(name: str, width: int) -> str:
-    """Return a name, or its end where it is too long: what tells names apart is mostly at their end."""
-    return name if len(name) <= width else f"…{name[len(name) - width + 1 :]}"
-
-
-def sparkline(ratios: Iterable[float | None]) -> str:
-    """Return one character for each ratio in [0, 1], the higher the larger; a blank for None."""
-    return "".join(" " if ratio is None else LEVELS[min(int(ratio * len(LEVELS)), len(LEVELS) - 1)] for ratio in ratios)
 
 
 def moment(value: datetime | None) -> str:
@@ -225,3 +157,36 @@ def confirm(question: str, *, yes: bool) -> None:
         raise typer.BadParameter("can't ask without a terminal; pass --yes", param_hint="--yes")
     if not typer.confirm(question, err=True):
         raise CommandError("nothing was deleted")
+
+
+Advance = Callable[[float | None, str], None]  # share that is done, in [0, 1], None if unknown; what is being done
+BAR = 20  # columns
+
+
+@contextmanager
+def progress_line() -> Iterator[Advance]:
+    """Show a bar and the time left on stderr while the block runs, if stderr is a terminal; yield what updates it."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    terminal = console(stderr=True)
+    columns = BarColumn(BAR), TextColumn("{task.description}"), TimeRemainingColumn(compact=True)
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
+        line = progress.add_task("starting", total=None)
+
+        def advance(share: float | None, doing: str) -> None:
+            done = "" if share is None else f"{share:.0%}, "
+            progress.update(line, completed=share or 0.0, description=f"{done}{doing}")
+            progress.tasks[line].total = None if share is None else 1.0  # `update` can't say that it is unknown
+
+        yield advance
+
+
+STORING = "sent; the service checks and stores it"
+
+
+def show_sent(advance: Advance, sent: int, total: int | None) -> None:
+    """Show how much of a file is sent, as the client's `on_progress`."""
+    if total is None or sent < total:
+        advance(sent / total if total else None, "sending")
+    else:
+        advance(None, STORING)

@@ -1,59 +1,46 @@
 """`bots runs`: beliefs about a dataset, each for one model in training."""
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bots_service.cli.connection import AsJson, Dataset, Url, connected, run_names
-from bots_service.cli.output import (
-    confirm,
-    count,
-    moment,
-    number,
-    percent,
-    plain,
-    sheet,
-    short,
-    show,
-    table,
-    task_count,
-)
-from bots_service.cli.run_options import NONE_AT_0, Settings, with_settings
+from bots_service.cli.connection import Dataset, Yes, command, give_typer_parameters, run_names
+from bots_service.cli.output import confirm, count, counted, moment, number, percent, plain, sheet, table, times
+from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bots_client import Client, MixShare, Run, RunSummary, VerifierAlarm
-
+    from bots_client import Client, Run, RunSummary
+    from bots_service.cli.output import Result
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete runs.")
 
 Name = Annotated[str, typer.Argument(help="Name of the run.", autocompletion=run_names)]
 
 
-@app.command("list")
-def list_(dataset: Dataset, url: Url = None, as_json: AsJson = False) -> None:
+@command(app, "list")
+def list_(client: "Client", dataset: Dataset) -> "Result":
     """List the runs of a dataset."""
-    with connected(url) as client:
-        found = list(client.runs(dataset))
-        verdicts = {one.run: one.verdict for one in summaries_of(client, dataset)}
+    found = list(summaries_of(client, dataset))
+    if not found:
+        client.dataset(dataset)  # says if there is no such dataset
     rows = (
         (
             one.run,
-            "-" if (verdict := verdicts.get(one.run)) is None else verdict.kind.replace("_", " "),
-            one.settings.belief,
-            one.settings.strategy,
+            one.verdict.kind.replace("_", " ") if one.verdict else "-",
+            one.belief,
+            one.strategy,
             count(one.step),
-            ratio(one),
-            standing(one),
-            count(one.leased),
+            number(one.effective / one.reported if one.reported else None),
+            times(one.gain.factor if one.gain else None),
         )
         for one in found
     )
-    columns = "run  verdict  belief  strategy  >step  >ETR, all steps  >estimate  >leased"
-    document = {"runs": [{**plain(one), "verdict": plain(verdicts.get(one.run))} for one in found]}
-    show(document, lambda: table(columns, rows), as_json=as_json)
+    return {"runs": found}, table("run  verdict  belief  strategy  >step  >ETR, all steps  >vs uniform", rows)
 
 
 def summaries_of(client: "Client", dataset: str) -> Iterator["RunSummary"]:
@@ -65,175 +52,204 @@ def summaries_of(client: "Client", dataset: str) -> Iterator["RunSummary"]:
         cursor, is_done = page.next_cursor, page.next_cursor is None
 
 
-@app.command("show")
-def show_(dataset: Dataset, run: Name = "default", url: Url = None, as_json: AsJson = False) -> None:
+@command(app, "show")
+def show_(client: "Client", dataset: Dataset, run: Name = "default") -> "Result":
     """Describe a run: step, estimates, totals, coverage, settings."""
-    with connected(url) as client:
-        found = client.run(dataset, run)
-    show(found, lambda: described(found), as_json=as_json)
+    found = client.run(dataset, run)
+    return found, described(found)
 
 
-Fork = Annotated[str | None, typer.Option(help="Continue this run.", metavar="RUN", autocompletion=run_names)]
-ForkStep = Annotated[int | None, typer.Option(help="Step of the forked run to start from.", metavar="STEP")]
+# --- settings --------------------------------------------------------------------------------------------------------
+
+NONE_AT_0 = ("rollouts_per_task", "tasks_per_step")
 
 
-@app.command()
+def _settings(
+    *,
+    belief: Annotated[str | None, typer.Option(help="Kind of belief: tracker (default) or bots.")] = None,
+    forgetting: Annotated[
+        float | None, typer.Option(help="With bots: share of past evidence that each step drops (lambda).")
+    ] = None,
+    implicit_weight: Annotated[
+        float | None, typer.Option(help="With bots: weight of evidence implied by other tasks (rho).")
+    ] = None,
+    rollouts_per_task: Annotated[
+        float | None,
+        typer.Option(help="Rollouts m that one implied observation counts for; 0: learned from reports.", min=0),
+    ] = None,
+    target: Annotated[float | None, typer.Option(help="Target success rate.")] = None,
+    prior: Annotated[
+        tuple[float, float] | None, typer.Option(help="With bots: prior of every task.", metavar="ALPHA BETA")
+    ] = None,
+    capability: Annotated[
+        CapabilityRule | None, typer.Option(help="With bots: how the capability is estimated.")
+    ] = None,
+    capability_momentum: Annotated[
+        float | None, typer.Option(help="With bots: momentum of the capability (gamma).")
+    ] = None,
+    strategy: Annotated[
+        StrategyName | None, typer.Option(help="Strategy; default: pass, or thompson with bots.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
+    tasks_per_step: Annotated[
+        int | None, typer.Option(help="Close a step after this many reported tasks; 0: after each report.", min=0)
+    ] = None,
+    reward_range: Annotated[
+        tuple[float, float] | None, typer.Option(help="Lowest and highest possible reward.", metavar="LOW HIGH")
+    ] = None,
+    lease_seconds: Annotated[
+        float | None,
+        typer.Option(help="Lease in seconds: a selected task is not selected again until it expires or is reported."),
+    ] = None,
+    mix: Annotated[
+        list[str] | None,
+        typer.Option(help='Weight of a tag; repeat for each. "none" ends the mix.', metavar="TAG=WEIGHT"),
+    ] = None,
+) -> None:
+    """Declare one option per setting; never called."""
+
+
+def with_settings(function: "Callable[..., Result]") -> "Callable[..., Result]":
+    """Replace a command's `**settings` with one option per setting; the command receives the options that are given."""
+    kept = [each for each in inspect.signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
+    options = inspect.signature(_settings).parameters
+
+    @wraps(function)
+    def parsed(client: "Client", **arguments: Any) -> "Result":
+        given = {name: value for name, value in arguments.items() if name not in options or value is not None}
+        given |= {name: None for name in NONE_AT_0 if given.get(name) == 0}
+        if "mix" in given:
+            given["mix"] = mix_of(given["mix"])
+        return function(client, **given)
+
+    give_typer_parameters(parsed, [*kept, *options.values()])
+    return parsed
+
+
+def mix_of(options: list[str]) -> dict[str, float]:
+    """Return the mix that options such as "math=3" describe; "none" is an empty one."""
+    if options == ["none"]:
+        return {}
+    mix: dict[str, float] = {}
+    for option in options:
+        tag, _, weight = option.rpartition("=")
+        try:
+            mix[tag] = float(weight)
+        except ValueError:
+            tag = ""
+        if not tag:
+            raise typer.BadParameter(f"{option!r} is not like math=3", param_hint="--mix")
+    return mix
+
+
+@command(app)
 @with_settings
 def create(
+    client: "Client",
     dataset: Dataset,
-    run: Annotated[str, typer.Argument(help="Name of the run.", show_default=False)],
-    *,
-    fork: Fork = None,
-    fork_step: ForkStep = None,
-    url: Url = None,
-    as_json: AsJson = False,
-    **settings: Settings,
-) -> None:
+    run: Annotated[str, typer.Argument(help="Name of the run.")],
+    fork: Annotated[
+        str | None, typer.Option(help="Continue this run.", metavar="RUN", autocompletion=run_names)
+    ] = None,
+    fork_step: Annotated[int | None, typer.Option(help="Step of the forked run to start from.", metavar="STEP")] = None,
+    **settings: Any,
+) -> "Result":
     """Create a run, or replace the settings of an empty run; omitted settings take their defaults."""
     if fork is None and fork_step is not None:
         raise typer.BadParameter("name the run with --fork", param_hint="--fork-step")
-    with connected(url) as client:
-        made = client.create_run(dataset, run, fork_run=fork, fork_step=fork_step, **settings)
-    show(made, lambda: described(made), as_json=as_json)
+    made = client.create_run(dataset, run, fork_run=fork, fork_step=fork_step, **settings)
+    return made, described(made)
 
 
-@app.command("set")
+@command(app, "set")
 @with_settings
-def set_(
-    dataset: Dataset, run: Name = "default", url: Url = None, as_json: AsJson = False, **settings: Settings
-) -> None:
+def set_(client: "Client", dataset: Dataset, run: Name = "default", **settings: Any) -> "Result":
     """Change settings of a run from the next step on; omitted settings keep their values."""
     if not settings:
         raise typer.BadParameter("pass at least one setting, such as --target 0.5", param_hint="settings")
-    with connected(url) as client:
-        changed = client.update_run(dataset, run, **settings)
-    show(changed, lambda: described(changed), as_json=as_json)
+    changed = client.update_run(dataset, run, **settings)
+    return changed, described(changed)
 
 
-@app.command()
-def delete(
-    dataset: Dataset,
-    run: Annotated[
-        str,
-        typer.Argument(help='Name of the run; "default" is emptied.', show_default=False, autocompletion=run_names),
-    ],
-    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
+Deleted = Annotated[str, typer.Argument(help='Name of the run; "default" is emptied.', autocompletion=run_names)]
+
+
+@command(app)
+def delete(client: "Client", dataset: Dataset, run: Deleted, yes: Yes = False) -> "Result":
     """Permanently delete a run and its history."""
-    with connected(url) as client:
-        found = client.run(dataset, run)
-        confirm(f"Permanently delete run {run} of {dataset} at step {count(found.step)}?", yes=yes)
-        client.delete_run(dataset, run)
-    show({"dataset": dataset, "deleted": run}, lambda: f"run {run} of {dataset} is deleted", as_json=as_json)
+    step = client.run(dataset, run).step
+    confirm(f"Permanently delete run {run} of {dataset} at step {count(step)}?", yes=yes)
+    client.delete_run(dataset, run)
+    return {"dataset": dataset, "deleted": run}, f"run {run} of {dataset} is deleted"
 
 
-@app.command("as-predictions")
+@command(app, "as-predictions")
 def as_predictions(
+    client: "Client",
     dataset: Dataset,
     run: Name = "default",
-    *,
     name: Annotated[str | None, typer.Option(help="Name of the predictions.", show_default="the run's name")] = None,
     step: Annotated[int | None, typer.Option(help="Step after which the run believes so.", show_default="last")] = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
+) -> "Result":
     """Make predictions of what a run believes of the tasks that it tried; new runs learn how far to trust them."""
     from bots_service.cli.datasets import predicted
 
-    with connected(url) as client:
-        found = client.predict_from_run(dataset, run, name or run, step=step)
-    show(found, lambda: predicted(found, name or run), as_json=as_json)
+    found = client.predict_from_run(dataset, run, name or run, step=step)
+    return found, predicted(found, name or run)
 
 
-def ratio(run: "Run") -> str:
-    """Format a run's effective task ratio over all steps."""
-    return number(run.totals.effective / run.totals.reported if run.totals.reported else None)
-
-
-def standing(run: "Run") -> str:
-    """Format the estimate that tells where the model stands, such as "ability 0.412"; "-" if there is none yet."""
-    return next((f"{name} {number(value)}" for name, value in run.estimates.items()), "-")
-
-
-def covered(run: "Run") -> dict[str, str]:
-    """Return how a run's visits spread over its pool as labelled text."""
-    found = run.coverage
-    lines = {"coverage": f"{count(found.distinct_tasks)} different ones of {task_count(found.available_tasks)}"}
-    if found.most_visits is not None:
-        lines["visits"] = (
-            f"{number(found.mean_visits, 1)} a task, at most {count(found.most_visits)};"
-            f" {percent(found.top_tenth_share)} of all for a tenth of the tasks"
-        )
-    if found.unmet_share is not None:
-        lines["not met"] = f"{percent(found.unmet_share)} of the tasks in the last {count(found.pass_steps)} steps"
-    if found.passes_done is not None:
-        lines["passes"] = f"{count(found.passes_done)}, and {percent(found.pass_share)} of the next"
-    return lines | ({"narrow": found.reason} if found.reason else {})
+# --- a run as text ---------------------------------------------------------------------------------------------------
 
 
 def described(run: "Run") -> "RenderableType":
-    """Return a run's state and totals, and below them its settings, as labelled text."""
+    """Return a run's state and totals, and below them the settings that its kind of belief has, as labelled text."""
     from rich.console import Group
 
-    return Group(sheet(state_of(run)), "", sheet(settings_of(run)))
-
-
-def settings_of(run: "Run") -> dict[str, str]:
-    """Return the settings that the run's kind of belief has as labelled text."""
-    return {
+    settings = {
         name.replace("_", " "): written(value)
         for name, value in plain(run.settings).items()
         if value is not None or name in NONE_AT_0  # others are None if the kind of belief doesn't have them
     }
+    return Group(sheet(state_of(run)), "", sheet(settings))
 
 
 def written(value: Any) -> str:
     """Format the value of a setting; "-" if there is none."""
     if isinstance(value, dict):
         return ", ".join(f"{tag} {weight:g}" for tag, weight in value.items()) or "-"
-    if isinstance(value, list):
-        return " ".join(map(str, value))
     return "-" if value is None else str(value)
 
 
 def state_of(run: "Run") -> dict[str, str]:
-    """Return a run's state and totals as labelled text."""
-    totals, fork = run.totals, run.forked_from
-    return {
+    """Return a run's state and totals as labelled text, without what there is nothing to say of."""
+    totals, fork, found = run.totals, run.forked_from, run.coverage
+    ratio = number(totals.effective / totals.reported if totals.reported else None)
+    rows = {
         "run": f"{run.run} of {run.dataset}",
         "created": moment(run.created_at) + (f", from {fork.run} at step {fork.step}" if fork else ""),
-        "step": count(run.step) + (f", with {task_count(run.pending)} in the open step" if run.pending else ""),
+        "step": count(run.step) + (f", with {counted(run.pending, 'task')} in the open step" if run.pending else ""),
         "epoch": f"{run.epoch}, entry {run.seq} of the journal",
         **{name.replace("_", " "): f"{value:.4g}" for name, value in run.estimates.items()},
-        "reported": f"{task_count(totals.reported)}, {count(totals.effective)} effective (ETR {ratio(run)})",
-        **covered(run),
+        "reported": f"{counted(totals.reported, 'task')}, {count(totals.effective)} effective (ETR {ratio})",
+        "coverage": f"{count(found.distinct_tasks)} different ones of {counted(found.available_tasks, 'task')}",
+        "visits": f"{number(found.mean_visits, 1)} a task, at most {count(found.most_visits)}" if run.step else "",
+        "narrow": found.reason or "",
         "rollouts": f"{count(totals.rollouts)}, {count(totals.successes)} successes",
         "per task": f"{number(run.rollouts_per_task)} rollouts",
-        **spent(run),
+        "tokens": count(totals.tokens) if totals.tokens else "",
+        "GPU hours": number(totals.seconds / 3600) if totals.seconds else "",
         "late": f"{count(totals.late)} outcomes, {count(totals.expired)} more too late to count",
-        "leased": task_count(run.leased),
-        **({"in parts": f"{count(run.unfinished_groups)} groups wait for rollouts"} if run.unfinished_groups else {}),
-        **({"aborting": f"{task_count(run.aborting_tasks)} always abort"} if run.aborting_tasks else {}),
-        **({"alarms": "; ".join(map(alarmed, run.alarms))} if run.alarms else {}),
-        **({"shares": "; ".join(map(mixed, run.mix))} if run.mix else {}),
-        **({"advice": " ".join(run.advice)} if run.advice else {}),
+        "leased": counted(run.leased, "task"),
+        "in parts": f"{count(run.unfinished_groups)} groups wait for rollouts" if run.unfinished_groups else "",
+        "aborting": f"{counted(run.aborting_tasks, 'task')} always abort" if run.aborting_tasks else "",
+        "alarms": "; ".join(
+            f"all rollouts{f' of {one.tag}' if one.tag else ''} {one.outcome} since step {count(one.since_step)}"
+            f" ({count(one.groups)} groups)"
+            for one in run.alarms
+        ),
+        "shares": "; ".join(
+            f"{one.tag} {percent(one.share)} (owed {number(one.owed, 1)}, given {count(one.given)})" for one in run.mix
+        ),
+        "advice": " ".join(run.advice),
     }
-
-
-def alarmed(one: "VerifierAlarm") -> str:
-    """Describe an alarm, such as "all rollouts of math failed since step 41 (12 groups)"."""
-    whose = "all rollouts" if one.tag is None else f"all rollouts of {one.tag}"
-    return f"{whose} {one.outcome} since step {count(one.since_step)} ({count(one.groups)} groups)"
-
-
-def mixed(tag: "MixShare") -> str:
-    """Describe a tag of a mix, such as "math 75% (owed 24.0, given 24)"."""
-    return f"{tag.tag} {percent(tag.share)} (owed {number(tag.owed, 1)}, given {count(tag.given)})"
-
-
-def spent(run: "Run") -> dict[str, str]:
-    """Return what a run's rollouts cost as labelled text: nothing where no outcome said it."""
-    costs = (("tokens", run.totals.tokens), ("GPU hours", run.totals.seconds / 3600))
-    return {name: short(cost) for name, cost in costs if cost}
+    return {name: text for name, text in rows.items() if text}

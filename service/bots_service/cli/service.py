@@ -1,15 +1,19 @@
-"""`bots serve`, `bots migrate`, `bots version`: start the service, migrate its database, show versions."""
+"""`bots serve`, `migrate`, `version`, `doctor`: start the service, migrate its database, check an installation."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from bots_service.cli.connection import AsJson, Url, connected
-from bots_service.cli.failures import CommandError
-from bots_service.cli.output import sheet, show
+from bots_service.cli.failures import CommandError, client_message
+from bots_service.cli.output import counted, sheet, show
 
 if TYPE_CHECKING:
+    from bots_client import Version
+    from bots_service.doctor import Finding
     from bots_service.settings import Settings
 
 DatabaseUrl = Annotated[
@@ -62,7 +66,7 @@ def serve(
         log_level=log_level,
     )
     database_file(settings)
-    from bots_service.serving import serve as serve_with
+    from bots_service.serving.starting import serve as serve_with
 
     serve_with(settings)
 
@@ -88,7 +92,7 @@ def migrate(
     if check and not is_new_enough(before):
         raise CommandError(f"the tables are at revision {before or 'none'}, not {newest}; run `bots migrate`")
     line = f"migrated from {before or 'nothing'} to {newest}" if found["changed"] else f"up to date: {before}"
-    show(found, lambda: line, as_json=as_json)
+    show(found, line, as_json=as_json)
 
 
 def version(url: Url = None, as_json: AsJson = False) -> None:
@@ -96,21 +100,76 @@ def version(url: Url = None, as_json: AsJson = False) -> None:
     from bots_client import UnreachableError, __version__
 
     service, address = None, None
+    with suppress(CommandError, UnreachableError), connected(url, attempts=1) as client:
+        address = client.url
+        service = client.version()
+    rows = {"this program": __version__, "the service": f"no answer at {address}"}
+    if service is not None:
+        rows["the service"] = f"{service.version} at {address}"
+        rows["runs on"] = f"Python {service.python}, numpy {service.numpy}, tables at revision {service.schema}"
+    show({"client": __version__, "url": address, "service": service}, sheet(rows), as_json=as_json)
+
+
+def doctor(url: Url = None, as_json: AsJson = False) -> None:
+    """Check the configuration and suggest fixes; exit code 1 if there is a problem.
+
+    Checks the settings (BOTS_...), this machine, the database and Redis; with --url or BOTS_URL also the service.
+    It changes nothing. Run it where the service runs, with the same environment and as the same user.
+    """
+    settings = settings_with()
+    from rich.text import Text
+
+    from bots_service.doctor import Grade, examine
+
+    findings = [*examine(settings), *(service_findings(url) if url else ())]
+    problems, warnings = (sum(each.grade is grade for each in findings) for grade in (Grade.PROBLEM, Grade.WARNING))
+    widest, lines = max(len(each.about) for each in findings), Text()
+    for each in findings:
+        lines.append(f"{each.grade:<9}", STYLES[each.grade])
+        lines.append(f"{each.about:<{widest}}  {each.said}" + (f"; {each.advice}" if each.advice else "") + "\n")
+    lines.append(f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}")
+    show({"problems": problems, "warnings": warnings, "checks": findings}, lines, as_json=as_json)
+    if problems:
+        raise typer.Exit(1)
+
+
+STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
+
+
+def service_findings(url: str) -> "Iterator[Finding]":
+    """Yield whether a running service is ready, and how it differs from this program."""
+    from bots_client import BotsClientError
+    from bots_service.doctor import judge
+
     try:
         with connected(url, attempts=1) as client:
-            address = client.url
-            service = client.version()
-    except (CommandError, UnreachableError):
-        pass
-    found = {"client": __version__, "url": address, "service": service}
-    rows = {"this program": __version__}
-    if service is None:
-        rows["the service"] = f"no answer at {address}"
+            yield from version_findings(client.version(), where=client.url)
+            is_ready = client.is_ready()
+    except CommandError as error:
+        yield judge("service", str(error), problem=True)
+    except BotsClientError as error:
+        is_locked = error.status in (401, 403)  # the key is wrong; the service may be fine
+        advice = "" if is_locked else "check the address in --url or BOTS_URL: is it a BOTS service?"
+        yield judge("service", client_message(error), advice, problem=not is_locked, warning=is_locked)
     else:
-        rows["the service"] = f"{service.version} at {address}"
-        rows["runs on"] = f"Python {service.python}, numpy {service.numpy}"
-        rows["tables"] = f"revision {service.schema}"
-    show(found, lambda: sheet(rows), as_json=as_json)
+        said, advice = "ready" if is_ready else "not ready", f"{client.url}/readyz says why; see docs/operations.md"
+        yield judge("service readiness", said, advice, problem=not is_ready)
+
+
+def version_findings(theirs: "Version", *, where: str) -> "Iterator[Finding]":
+    """Yield how the versions of a running service differ from those of this program."""
+    import numpy as np
+
+    from bots_service import __version__
+    from bots_service.doctor import judge
+    from bots_service.storage.sql.migrate import head
+
+    ours, found = (__version__, head()), (theirs.version, theirs.schema)
+    said = f"version {theirs.version} with tables {theirs.schema} at {where}"
+    said += ", the same as this program" if ours == found else f"; here {__version__} with {head()}"
+    yield judge("service", said, "run one version everywhere", warning=ours != found)
+    said, advice = f"numpy {theirs.numpy} there, {np.__version__} here", "equal seeds need equal versions of numpy"
+    yield judge("service draws", said, advice, warning=theirs.numpy != np.__version__)
 
 
 def database_file(settings: "Settings") -> Path | None:

@@ -4,63 +4,146 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bots_service.cli.failures import CommandError
+from bots_service.cli.output import STORING, Advance, counted, show_sent
 
 if TYPE_CHECKING:
     from bots_client import Task, TaskColumns
 
-
 BATCH = 10_000  # rows: a few MB, and frequent progress
 CSV_BLOCK = 2**20  # bytes; pyarrow reads about 32 blocks ahead and rejects a row longer than a block
+NDJSON = "application/x-ndjson"
+SERVICE_COLUMNS = {"id", "reference_pass_rates", "tags"}  # the service reads a file with only these as it is
+HEADER_FIELDS = {"reference_models", "description", "repeatable"}  # which may be the first line of such a file
 
 Row = dict[str, Any]  # column -> value; a struct is a nested Row
 
 
-@dataclass(frozen=True, slots=True)
-class WantedColumns:
-    """The columns to read; "a.b" is field b of struct a. numbers: columns that are parsed as numbers in CSV."""
+class TaskReader:
+    """Reads the tasks in files.
 
-    columns: tuple[str, ...]
-    numbers: frozenset[str] = frozenset()
-
-    def require_in(self, file: Path, existing: Iterable[str]) -> None:
-        """Check that a file has the wanted columns.
-
-        Raises:
-            CommandError: a column is missing.
-        """
-        names = list(existing)
-        missing = [column for column in self.columns if column not in names]
-        if missing:
-            listed = ", ".join(map(repr, missing))
-            raise CommandError(f"{file}: no column {listed}; its columns are {', '.join(names) or 'none'}")
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Consecutive rows of a file.
-
-    rows: each with at least the wanted columns.
-    first: number of the first row, from 0.
-    share_read: share of the file read so far, in [0, 1].
-    unused: the file's other columns.
+    rows, repeats: how many rows were read, and how many of them were skipped because their id occurred before.
+    unused: the files' columns that are in no task.
     """
 
-    rows: list[Row]
-    first: int
-    share_read: float
-    unused: frozenset[str] = frozenset()
+    def __init__(
+        self, paths: list[Path], columns: "TaskColumns", *, file_in_id: bool = False, skip_repeats: bool = False
+    ) -> None:
+        """Prepare to read.
+
+        Args:
+            paths: files and folders.
+            columns: the columns of which tasks are made.
+            file_in_id: prefix each id with the file's name, and number the rows of each file from 0.
+            skip_repeats: skip rows whose id occurred before.
+
+        Raises:
+            CommandError: a file's format is not supported, or it is CSV and ids are hashes of the content.
+        """
+        self.files, self.columns = files_of(paths), columns
+        self.file_in_id, self.skip_repeats = file_in_id, skip_repeats
+        self.rows, self.repeats, self.unused = 0, 0, set[str]()
+        for file in self.files:
+            if columns.id_from == "content" and kind_of(file) == ".csv":
+                raise CommandError(
+                    f"{file}: can't hash the content of CSV, whose values have no types; convert the file to Parquet "
+                    "or JSON Lines with the library that your trainer uses, and use that file here and in the trainer"
+                )
+
+    def upload(self, advance: Advance) -> dict[str, Any]:
+        """Return the arguments `source`, `media_type` and `on_progress` of the client's uploads of tasks.
+
+        Raises:
+            CommandError: a file is damaged.
+        """
+        if self._is_service_format():
+            return {"source": self.files[0], "on_progress": partial(show_sent, advance)}
+        return {"source": lambda: self._ndjson(advance, lambda task: task.as_wire()), "media_type": NDJSON}
+
+    def upload_as_predictions(self, advance: Advance) -> dict[str, Any]:
+        """Return the arguments of the client's upload of predictions: the one reference is what is predicted."""
+
+        def prediction(task: "Task") -> dict[str, Any]:
+            return {"id": task.id, "pass_rate": task.reference_pass_rates[0]}
+
+        return {"source": lambda: self._ndjson(advance, prediction), "media_type": NDJSON}
+
+    def _is_service_format(self) -> bool:
+        """Say whether this is one file that the service reads as it is, and no option changes its tasks."""
+        columns, (file, *more) = self.columns, self.files
+        is_plain = columns.id_columns == ("id",) and columns.id_from == "columns"
+        is_changed = more or self.file_in_id or self.skip_repeats or columns.references or columns.tags or not is_plain
+        if is_changed or file.suffix.lower() not in (".jsonl", ".ndjson", ".parquet"):
+            return False
+        first = next(read_rows(file, ()), Batch([], 1.0, set()))
+        if file.suffix.lower() == ".parquet":
+            return "id" in first.unused and SERVICE_COLUMNS.issuperset(first.unused)
+        tasks = [row for row in first.rows if not HEADER_FIELDS.issuperset(row)]
+        return bool(tasks) and all(SERVICE_COLUMNS.issuperset(row) for row in tasks)
+
+    def _ndjson(self, advance: Advance, line_of: Callable[["Task"], object]) -> Iterator[bytes]:
+        import msgspec
+
+        encoder = msgspec.json.Encoder()
+        for tasks in self.tasks(advance):
+            yield encoder.encode_lines(map(line_of, tasks))
+        advance(None, f"{counted(self.rows, 'row')} {STORING}")
+
+    def tasks(self, advance: Advance = lambda _share, _doing: None) -> Iterator[list["Task"]]:
+        """Yield the tasks in batches, from the start. advance: is told the share of the files' bytes that is read.
+
+        Raises:
+            CommandError: a file is damaged or empty, or a column or an id is missing.
+            OSError: a file can't be opened.
+        """
+        sizes, done, seen = [file.stat().st_size for file in self.files], 0, set[str]()
+        self.rows = self.repeats = 0
+        numbers = set(self.columns.references) - {*self.columns.id_columns}
+        for file, size in zip(self.files, sizes, strict=True):
+            before = self.rows
+            for batch in read_rows(file, self.columns.named, numbers):
+                self._note_unused(file, batch.unused)
+                tasks = list(self._tasks_of(file, batch.rows, before))
+                if self.skip_repeats:
+                    tasks = list({task.id: task for task in reversed(tasks) if task.id not in seen}.values())[::-1]
+                    seen.update(task.id for task in tasks)
+                    self.repeats = self.rows - len(seen)
+                advance((done + batch.share * size) / max(sum(sizes), 1), counted(self.rows, "row"))
+                yield tasks
+            if self.rows == before:
+                raise CommandError(f"{file}: no rows")
+            done += size
+
+    def _tasks_of(self, file: Path, rows: list[Row], before: int) -> Iterator["Task"]:
+        """Yield the tasks of some rows. before: how many rows the files before have."""
+        from bots_client import InvalidRequestError
+
+        for row in rows:
+            in_file = self.rows - before
+            try:
+                task = self.columns.task(row, in_file if self.file_in_id else self.rows)
+            except InvalidRequestError as error:
+                raise CommandError(f"{file}: row {in_file + 1}: {error}") from error
+            self.rows += 1
+            yield replace(task, id=f"{stem_of(file)}:{task.id}") if self.file_in_id else task
+
+    def _note_unused(self, file: Path, unused: set[str]) -> None:
+        """Note columns that are in no task; refuse to drop pass rates."""
+        self.unused |= unused
+        if "reference_pass_rates" in unused and not self.columns.references:
+            raise CommandError(
+                f"{file}: the column reference_pass_rates would be dropped; name the columns of pass rates with "
+                f"--reference, or pass one file that has only {', '.join(sorted(SERVICE_COLUMNS))}, without options"
+            )
 
 
-def enclosing_column(column: str, names: Iterable[str]) -> str | None:
-    """Return the longest name that is the column or one of its parents ("a" for "a.b"); None if there is none."""
-    matching = [name for name in names if column == name or column.startswith(f"{name}.")]
-    return max(matching, key=len, default=None)
+# --- files -----------------------------------------------------------------------------------------------------------
 
 
 def kind_of(file: Path) -> str | None:
@@ -77,6 +160,18 @@ def stem_of(file: Path) -> str:
     while (suffix := Path(name).suffix.lower()) in COMPRESSED or suffix in READERS:
         name = name[: -len(suffix)]
     return name
+
+
+def dataset_name_of(paths: list[Path]) -> str:
+    """Return the default name of a dataset: the name of its one file or folder.
+
+    Raises:
+        CommandError: there are several paths.
+    """
+    if len(paths) > 1:
+        raise CommandError("several files have no common name; pass --name")
+    (path,) = paths
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name if path.is_dir() else stem_of(path))
 
 
 def files_of(paths: list[Path]) -> list[Path]:
@@ -98,8 +193,26 @@ def files_of(paths: list[Path]) -> list[Path]:
     return files
 
 
-def read_rows(file: Path, wanted: WantedColumns) -> Iterator[Batch]:
+class Batch(NamedTuple):
+    """Consecutive rows of a file.
+
+    rows: each with at least the wanted columns.
+    share: of the file that is read so far, in [0, 1].
+    unused: the file's other columns.
+    """
+
+    rows: list[Row]
+    share: float
+    unused: set[str]
+
+
+def read_rows(file: Path, wanted: tuple[str, ...], numbers: Iterable[str] = ()) -> Iterator[Batch]:
     """Yield the rows of a file, in batches.
+
+    Args:
+        file: in a supported format.
+        wanted: the columns to read; "a.b" is field b of struct a.
+        numbers: those that are parsed as numbers in CSV.
 
     Raises:
         CommandError: the file is damaged, or a wanted column is missing.
@@ -108,50 +221,45 @@ def read_rows(file: Path, wanted: WantedColumns) -> Iterator[Batch]:
     import pyarrow
 
     try:
-        yield from READERS[kind_of(file) or ""](file, wanted)
+        yield from READERS[kind_of(file) or ""](file, wanted, set(numbers))
     except (pyarrow.ArrowException, UnicodeDecodeError, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.filename:  # it can't be opened; the error names the file
             raise
         raise CommandError(f"{file}: {error}") from error
 
 
-def _read_csv(file: Path, wanted: WantedColumns) -> Iterator[Batch]:
+def _read_csv(file: Path, wanted: tuple[str, ...], numbers: set[str]) -> Iterator[Batch]:
     import pyarrow
     from pyarrow import csv
 
-    size, first = max(file.stat().st_size, 1), 0
-    # The texts of math problems contain newlines.
-    parsing = csv.ParseOptions(newlines_in_values=True)
+    size = max(file.stat().st_size, 1)
+    parsing = csv.ParseOptions(newlines_in_values=True)  # the texts of math problems contain newlines
     with csv.open_csv(file, parse_options=parsing) as header:
         names = header.schema.names
-    wanted.require_in(file, names)
-    columns = wanted.columns or tuple(names[:1])  # one column at least, to count the rows
+    _require_columns(file, wanted, names)
+    columns = wanted or tuple(names[:1])  # one column at least, to count the rows
     # Keep "007" as text; only pass rates are numbers.
-    types = {name: pyarrow.float64() if name in wanted.numbers else pyarrow.string() for name in columns}
+    types = {name: pyarrow.float64() if name in numbers else pyarrow.string() for name in columns}
     converting = csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=False)
-    reading, unused = csv.ReadOptions(block_size=CSV_BLOCK), frozenset(names) - set(wanted.columns)
+    reading, unused = csv.ReadOptions(block_size=CSV_BLOCK), set(names) - set(wanted)
     # pyarrow reads ahead in its own threads, where Python's file objects fail.
     with pyarrow.OSFile(str(file)) as raw, csv.open_csv(_native(file, raw), reading, parsing, converting) as batches:
         for number, batch in enumerate(batches, 1):
-            # pyarrow is many blocks ahead of what it yields; how long a compressed file's blocks are, only it knows.
-            read = raw.tell() if file.suffix.lower() in COMPRESSED else min(raw.tell(), number * CSV_BLOCK)
-            yield Batch(batch.to_pylist(), first, min(read / size, 1.0), unused)
-            first += batch.num_rows
+            read = min(raw.tell(), number * CSV_BLOCK)  # pyarrow is many blocks ahead of what it yields
+            yield Batch(batch.to_pylist(), min(read / size, 1.0), unused)
 
 
-def _read_parquet(file: Path, wanted: WantedColumns) -> Iterator[Batch]:
+def _read_parquet(file: Path, wanted: tuple[str, ...], _numbers: set[str]) -> Iterator[Batch]:
     from pyarrow import parquet
 
-    first = 0
+    read = 0
     with parquet.ParquetFile(file) as opened:
-        names = opened.schema_arrow.names
-        wanted.require_in(file, _paths(opened.schema_arrow))
-        total = max(opened.metadata.num_rows, 1)
-        unused = frozenset(names) - {enclosing_column(column, names) for column in wanted.columns}
-        for batch in opened.iter_batches(BATCH, columns=list(wanted.columns)):
+        _require_columns(file, wanted, _paths(opened.schema_arrow))
+        unused = _unused(wanted, opened.schema_arrow.names)
+        for batch in opened.iter_batches(BATCH, columns=list(wanted)):
             rows = batch.to_pylist() if batch.num_columns else [{} for _ in range(batch.num_rows)]
-            first += batch.num_rows
-            yield Batch(rows, first - batch.num_rows, first / total, unused)
+            read += len(rows)
+            yield Batch(rows, read / opened.metadata.num_rows, unused)
 
 
 def _paths(fields: Any) -> Iterator[str]:
@@ -164,51 +272,37 @@ def _paths(fields: Any) -> Iterator[str]:
             yield from (f"{column.name}.{inner}" for inner in _paths(column.type))
 
 
-def _read_json(file: Path, wanted: WantedColumns) -> Iterator[Batch]:
+def _read_json(file: Path, wanted: tuple[str, ...], _numbers: set[str]) -> Iterator[Batch]:
     """Yield the rows of a file with one JSON object per line, or with one array of objects."""
     import pyarrow
 
-    size, first = max(file.stat().st_size, 1), 0
+    size, is_first = max(file.stat().st_size, 1), True
     with pyarrow.OSFile(str(file)) as raw, io.BufferedReader(_native(file, raw)) as text:
-        begin = text.peek(1)[:1]
-        rows = _array(file, text) if begin == b"[" else _lines(file, text)
+        rows = _objects(file, text)
         while batch := list(islice(rows, BATCH)):
-            names = dict.fromkeys(name for row in batch for name in row)
-            if first == 0:  # check top-level columns only: nested fields may be absent in some rows
-                WantedColumns(tuple(enclosing_column(column, names) or column for column in wanted.columns)).require_in(
-                    file, names
-                )
-            unused = frozenset(names) - {enclosing_column(column, names) for column in wanted.columns}
-            yield Batch(batch, first, min(raw.tell() / size, 1.0), unused)
-            first += len(batch)
+            names = list(dict.fromkeys(name for row in batch for name in row))
+            if is_first:  # check top-level columns only: nested fields may be absent in some rows
+                _require_columns(file, [_enclosing(column, names) or column for column in wanted], names)
+            is_first = False
+            yield Batch(batch, min(raw.tell() / size, 1.0), _unused(wanted, names))
 
 
-def _array(file: Path, text: io.BufferedIOBase) -> Iterator[Row]:
-    """Yield the objects of one JSON array, loaded as a whole."""
-    try:
-        rows = json.load(text)
-    except ValueError as error:
-        raise CommandError(f"{file}: not JSON: {error}") from error
-    for number, row in enumerate(rows, 1):
-        yield _object(file, row, number)
-
-
-def _lines(file: Path, text: Iterable[bytes]) -> Iterator[Row]:
-    number = 0
-    for line in text:
-        if line.strip():
-            number += 1
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise CommandError(f"{file}: row {number} is not JSON: {error}") from error
-            yield _object(file, row, number)
-
-
-def _object(file: Path, row: Any, number: int) -> Row:
-    if not isinstance(row, dict):
-        raise CommandError(f"{file}: row {number} is not a JSON object")
-    return row
+def _objects(file: Path, text: io.BufferedReader) -> Iterator[Row]:
+    """Yield the objects of one JSON array, loaded as a whole, or of lines."""
+    lines: Iterable[Any] = (line for line in text if line.strip())
+    if text.peek(1)[:1] == b"[":
+        try:
+            lines = json.load(text)
+        except ValueError as error:
+            raise CommandError(f"{file}: not JSON: {error}") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line) if isinstance(line, bytes) else line
+        except ValueError as error:
+            raise CommandError(f"{file}: row {number} is not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise CommandError(f"{file}: row {number} is not a JSON object")
+        yield row
 
 
 def _native(file: Path, raw: Any) -> Any:
@@ -219,157 +313,27 @@ def _native(file: Path, raw: Any) -> Any:
     return raw if how is None else pyarrow.CompressedInputStream(raw, how)
 
 
+def _require_columns(file: Path, wanted: Iterable[str], existing: Iterable[str]) -> None:
+    names = list(existing)
+    if missing := [column for column in wanted if column not in names]:
+        listed = ", ".join(map(repr, missing))
+        raise CommandError(f"{file}: no column {listed}; its columns are {', '.join(names) or 'none'}")
+
+
+def _enclosing(column: str, names: Iterable[str]) -> str | None:
+    """Return the longest name that is the column or one of its parents ("a" for "a.b"); None if there is none."""
+    return max((name for name in names if f"{column}.".startswith(f"{name}.")), key=len, default=None)
+
+
+def _unused(wanted: Iterable[str], names: list[str]) -> set[str]:
+    return set(names) - {_enclosing(column, names) for column in wanted}
+
+
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}  # Parquet compresses its own pages
-READERS: dict[str, Callable[[Path, WantedColumns], Iterator[Batch]]] = {
+READERS: dict[str, Callable[[Path, tuple[str, ...], set[str]], Iterator[Batch]]] = {
     ".csv": _read_csv,
     ".json": _read_json,
     ".jsonl": _read_json,
     ".ndjson": _read_json,
     ".parquet": _read_parquet,
 }
-
-
-SERVICE_COLUMNS = {"id", "reference_pass_rates", "tags"}  # the service reads a file with only these as it is
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Files, and the options that turn their rows into tasks.
-
-    file_in_id: prefix each id with the file's name, and number the rows of each file from 0.
-    skip_repeats: skip rows whose id occurred before.
-    """
-
-    files: list[Path]
-    columns: "TaskColumns"
-    file_in_id: bool = False
-    skip_repeats: bool = False
-
-    @classmethod
-    def of(
-        cls, paths: list[Path], columns: "TaskColumns", *, file_in_id: bool = False, skip_repeats: bool = False
-    ) -> "Source":
-        """Return the source for a command's files and folders.
-
-        Raises:
-            CommandError: a file's format is not supported, or it is CSV and ids are hashes of the content.
-        """
-        files = files_of(paths)
-        for file in files:
-            if columns.id_from == "content" and kind_of(file) == ".csv":
-                raise CommandError(
-                    f"{file}: can't hash the content of CSV: its values have no types, so your trainer may compute "
-                    "other ids; convert the file to Parquet or JSON Lines with the library that your trainer uses, "
-                    "and use the converted file here and in the trainer"
-                )
-        return cls(files, columns, file_in_id, skip_repeats)
-
-    @property
-    def wanted(self) -> WantedColumns:
-        """The columns to read."""
-        return WantedColumns(self.columns.named, frozenset(self.columns.references) - {*self.columns.id_columns})
-
-    @property
-    def is_service_format(self) -> bool:
-        """Whether the source is one file that the service can read unchanged.
-
-        Raises:
-            CommandError: the file is damaged.
-        """
-        (file, *more), changed = self.files, self.file_in_id or self.skip_repeats
-        return not (more or changed) and self._has_defaults and is_service_format(file)
-
-    @property
-    def _has_defaults(self) -> bool:
-        columns = self.columns
-        return (columns.id, columns.id_from) == ("id", "columns") and not columns.references and not columns.tags
-
-
-@dataclass(slots=True)
-class ReadProgress:
-    """How much of the files was read. share: of their bytes, in [0, 1]; unused: columns that were not wanted."""
-
-    rows: int = 0
-    repeats: int = 0
-    share: float = 0.0
-    unused: set[str] = field(default_factory=set)
-
-
-def read_tasks(source: Source, progress: ReadProgress) -> Iterator[list["Task"]]:
-    """Yield the tasks in batches.
-
-    Args:
-        source: the files.
-        progress: reset by each call, then updated before each batch.
-
-    Raises:
-        CommandError: a file is damaged or empty, or a column or an id is missing.
-        OSError: a file can't be opened.
-    """
-    sizes, done, seen = [file.stat().st_size for file in source.files], 0, set[str]()
-    progress.rows, progress.repeats, progress.share = 0, 0, 0.0
-    for file, size in zip(source.files, sizes, strict=True):
-        before = progress.rows
-        for batch in read_rows(file, source.wanted):
-            _require_rates_wanted(file, batch, source)
-            tasks = list(_tasks_of(file, batch, source, before))
-            progress.rows += len(tasks)
-            progress.unused |= batch.unused
-            if source.skip_repeats:
-                first_of = {task.id: task for task in reversed(tasks)}
-                tasks = [task for task in tasks if first_of[task.id] is task and task.id not in seen]
-                seen.update(first_of)
-                progress.repeats = progress.rows - len(seen)
-            progress.share = (done + batch.share_read * size) / max(sum(sizes), 1)
-            yield tasks
-        if progress.rows == before:
-            raise CommandError(f"{file}: no rows")
-        done += size
-
-
-def _tasks_of(file: Path, batch: Batch, source: Source, before: int) -> Iterator["Task"]:
-    from bots_client import InvalidRequestError
-
-    first = batch.first if source.file_in_id else before + batch.first
-    for place, row in enumerate(batch.rows):
-        try:
-            task = source.columns.task(row, first + place)
-        except InvalidRequestError as error:
-            raise CommandError(f"{file}: row {batch.first + place + 1}: {error}") from error
-        yield replace(task, id=f"{stem_of(file)}:{task.id}") if source.file_in_id else task
-
-
-def _require_rates_wanted(file: Path, batch: Batch, source: Source) -> None:
-    """Raise if the file has pass rates that its options would drop."""
-    if "reference_pass_rates" in batch.unused and not source.columns.references:
-        raise CommandError(
-            f"{file}: the column reference_pass_rates would be dropped; name the columns of pass rates with "
-            f"--reference, or pass one file that has only {', '.join(sorted(SERVICE_COLUMNS))}, without column options"
-        )
-
-
-def is_service_format(file: Path) -> bool:
-    """Return whether the service can read a file unchanged: Parquet or JSON Lines with only its own columns."""
-    if file.suffix.lower() == ".parquet":
-        from pyarrow import parquet
-
-        with parquet.ParquetFile(file) as opened:
-            return "id" in opened.schema_arrow.names and SERVICE_COLUMNS.issuperset(opened.schema_arrow.names)
-    if file.suffix.lower() not in (".jsonl", ".ndjson") or kind_of(file) is None:
-        return False
-    first = next(iter(read_rows(file, WantedColumns(()))), None)
-    # The first line may hold the fields of the dataset.
-    tasks = [] if first is None else [row for row in first.rows if row.keys() - {"reference_models", "description"}]
-    return bool(tasks) and all(SERVICE_COLUMNS.issuperset(row) for row in tasks)
-
-
-def dataset_name_of(paths: list[Path]) -> str:
-    """Return the default name of a dataset: the name of its one file or folder.
-
-    Raises:
-        CommandError: there are several paths.
-    """
-    if len(paths) > 1:
-        raise CommandError("several files have no common name; pass --name")
-    (path,) = paths
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name if path.is_dir() else stem_of(path))

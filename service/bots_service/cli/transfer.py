@@ -2,88 +2,79 @@
 
 import json
 import os
-import tempfile
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bots_service.cli.connection import AsJson, Dataset, RunName, Url, connected
+from bots_service.cli.connection import Dataset, RunName
 from bots_service.cli.failures import CommandError
-from bots_service.cli.output import count, show, table
-from bots_service.cli.progress import progress_line
+from bots_service.cli.output import count, progress_line, show_sent, table
 
-MEGABYTE = 1e6
+if TYPE_CHECKING:
+    from bots_client import Client
+    from bots_service.cli.output import Result
 
 
 def export(
+    client: "Client",
     dataset: Dataset,
     run: RunName = "default",
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Output file.", show_default="DATASET.RUN.ndjson", dir_okay=False),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
+) -> "Result":
     """Export a run to a file: its journal, one entry a line."""
     file = output or Path(f"{dataset}.{run}.ndjson")
-    if file.exists() and not force:
-        raise CommandError(f"{file} already exists; choose another file with -o, or overwrite it with --force")
-    with connected(url) as client:
-        size = write_atomically(file, client.export_run(dataset, run))
-    show({"file": str(file), "bytes": size}, lambda: f"{file}: {count(size)} bytes", as_json=as_json)
+    if file.exists():
+        raise CommandError(f"{file} already exists; remove it, or choose another file with -o")
+    size, part = 0, file.with_name(f".{file.name}.{os.getpid()}.part")  # never a truncated file under the real name
+    try:
+        with part.open("xb") as opened, progress_line() as advance:
+            for chunk in client.export_run(dataset, run):
+                size += opened.write(chunk)
+                advance(None, f"{size / 1e6:,.1f} MB")
+            opened.flush()
+            os.fsync(opened.fileno())
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+    return {"file": str(file), "bytes": size}, f"{file}: {count(size)} bytes"
+
+
+ImportedFile = Annotated[Path, typer.Argument(help="File written by `bots export`.", exists=True, dir_okay=False)]
+IntoDataset = Annotated[
+    str | None, typer.Option(help="Dataset to import it into.", show_default="as in the file", metavar="NAME")
+]
+AsRun = Annotated[str | None, typer.Option(help="Name of the new run.", show_default="as in the file", metavar="NAME")]
+UnderBelief = Annotated[
+    str | None, typer.Option(help="Replay it under this belief, tracker or bots.", show_default="as in the file")
+]
 
 
 def import_(
-    file: Annotated[
-        Path,
-        typer.Argument(help="File written by `bots export`.", exists=True, dir_okay=False, show_default=False),
-    ],
-    dataset: Annotated[
-        str | None,
-        typer.Option(help="Dataset to import it into.", show_default="as in the file", metavar="NAME"),
-    ] = None,
-    run: Annotated[
-        str | None,
-        typer.Option(help="Name of the new run.", show_default="as in the file", metavar="NAME"),
-    ] = None,
-    belief: Annotated[
-        str | None,
-        typer.Option(help="Replay it under this belief, tracker or bots.", show_default="as in the file"),
-    ] = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
+    client: "Client", file: ImportedFile, dataset: IntoDataset = None, run: AsRun = None, belief: UnderBelief = None
+) -> "Result":
     """Import a run from a file written by `bots export`, into a dataset with the same tasks: all of it or nothing."""
-    from bots_service.cli.upload import show_sent
-
     header = header_of(file)
     if belief is not None:
         header["settings"]["belief"] = belief
-    with connected(url) as client, progress_line(file.name) as advance:
-        imported = client.import_run(
-            partial(lines_of, file, header),
-            dataset or header["dataset"],
-            run or header["run"],
-            on_progress=partial(show_sent, advance),
-        )
-    show(imported, lambda: f"{imported.run} of {imported.dataset}: {count(imported.seq)} entries", as_json=as_json)
+    source, names = partial(lines_of, file, header), (dataset or header["dataset"], run or header["run"])
+    with progress_line() as advance:
+        imported = client.import_run(source, *names, on_progress=partial(show_sent, advance))
+    return imported, f"{imported.run} of {imported.dataset}: {count(imported.seq)} entries"
 
 
 def header_of(file: Path) -> dict[str, Any]:
     """Return the first line of an exported journal."""
-    try:
-        with file.open("rb") as opened:
-            header: dict[str, Any] = json.loads(opened.readline())
-        if {"dataset", "run", "settings"} <= header.keys():
+    with file.open("rb") as opened, suppress(ValueError):
+        header = json.loads(opened.readline())
+        if isinstance(header, dict) and {"dataset", "run", "settings"} <= header.keys():
             return header
-    except (ValueError, AttributeError):
-        pass
     raise CommandError(f"{file} is no exported run: its first line is no header")
 
 
@@ -97,41 +88,15 @@ def lines_of(file: Path, header: dict[str, Any]) -> Iterator[bytes]:
 
 
 def prune(
+    client: "Client",
     keep_days: Annotated[
         float | None,
         typer.Option(help="Keep entries younger than this many days.", min=0.0, show_default="BOTS_KEEP_JOURNAL_DAYS"),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed; change nothing.")] = False,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
+) -> "Result":
     """Remove old journal entries now; the service does this every hour."""
-    with connected(url) as client:
-        done = client.prune(keep_journal_days=keep_days, dry_run=dry_run)
+    done = client.prune(keep_journal_days=keep_days, dry_run=dry_run)
     rows = ((one.dataset, one.run, count(one.entries), count(one.seq)) for one in done.runs)
     title = f"dataset  run  >{'would be removed' if dry_run else 'removed'}  >up to entry"
-    show(done, lambda: table(title, rows) if done.runs else "no entry is old enough to remove", as_json=as_json)
-
-
-def write_atomically(file: Path, chunks: Iterable[bytes]) -> int:
-    """Write the chunks to a temporary file, then rename it, so that a truncated file is never taken for a whole one.
-
-    Returns:
-        size of the file in bytes.
-    """
-    size, began = 0, time.monotonic()
-    descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as opened, progress_line(file.name) as advance:
-            for chunk in chunks:
-                opened.write(chunk)
-                size += len(chunk)
-                rate = size / MEGABYTE / max(time.monotonic() - began, 1e-3)
-                advance(None, f"{size / MEGABYTE:,.1f} MB, {rate:,.1f} MB/s")
-            opened.flush()
-            os.fsync(opened.fileno())
-        Path(name).replace(file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return size
+    return done, table(title, rows) if done.runs else "no entry is old enough to remove"

@@ -67,18 +67,9 @@ def contained(tasks: Tasks, sets: tuple[Tasks, ...]) -> NDArray[np.bool_]:
     return found
 
 
-def places_of(some: Tasks, tasks: Tasks) -> Counts:
-    """Return where those of `some` stand that are among the sorted tasks."""
-    if not len(tasks):
-        return np.empty(0, np.int64)
-    places = np.minimum(np.searchsorted(tasks, some), len(tasks) - 1)
-    there: Counts = places[tasks[places] == some]
-    return there
-
-
 def without(tasks: Tasks, others: Tasks) -> Tasks:
-    """Return the sorted tasks less the others, which are few."""
-    return np.delete(tasks, places_of(others, tasks)) if len(others) else tasks
+    """Return the tasks less the others, which may be in any order."""
+    return tasks[~contained(tasks, (np.sort(others),))] if len(others) else tasks
 
 
 def tag_bits(carriers: Sequence[Tasks], size: int) -> Bits:

@@ -1,28 +1,26 @@
-"""How often each task was tried in a run's present history, whatever kind of belief the run has."""
+"""How often each task was tried or aborted in a run's present history, whatever kind of belief the run has."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Flags, Floats, Tasks, contained, frozen, is_first, last_of
-from bots_service.core.checks import Arrays
+from bots_service.core.arrays import Floats, Tasks, contained, frozen, united
 from bots_service.core.evidence import Evidence
-from bots_service.core.rows import RECENT_SHARE, TaskRows
+from bots_service.core.rows import LayeredRows, TaskRows
 
-FEW_VISITS = 1024  # of recent steps that are cheap to copy, however few rows are settled
+MOST_IN_A_ROW = 3  # aborts, before a task rests: a sandbox that fails by chance rarely does so three times
+REST_STEPS = 32  # then it is selected once more, where others are free
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptRows(TaskRows):
     """What closed steps reported of tasks; only tasks that were reported have a row.
 
-    visits: [R] how many steps reported the task.
-    rollouts: [R] how many rollouts they reported.
-    successes: [R] how many of these succeeded; a fractional reward counts in part.
-    last_step: [R] the number of the last of these steps.
+    visits: [n] how many steps reported the task.
+    rollouts: [n] how many rollouts they reported.
+    successes: [n] how many of these succeeded; a fractional reward counts in part.
+    last_step: [n] the number of the last of these steps.
     """
 
     visits: NDArray[np.int32]
@@ -31,117 +29,13 @@ class AttemptRows(TaskRows):
     last_step: NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True)
-class Visits:
-    """What single steps reported, in the order of the steps: adding a step looks at no earlier one.
-
-    tasks: [V] ascending within a step; a later step may visit the same task.
-    rollouts: [V] how many rollouts of the task the step reported.
-    successes: [V] how many of these succeeded.
-    step: [V] its number.
-    ordered: [V] the tasks in ascending order.
-    """
-
-    tasks: Tasks
-    rollouts: Floats
-    successes: Floats
-    step: NDArray[np.int32]
-    ordered: Tasks
-
-    def __len__(self) -> int:
-        return len(self.tasks)
-
-    @classmethod
-    def of(cls, tasks: Tasks, rollouts: Floats, successes: Floats, step: NDArray[np.int32]) -> "Visits":
-        """Return the visits with these columns."""
-        return cls(tasks, rollouts, successes, step, frozen(np.sort(tasks)))
-
-    def with_step(self, evidence: Evidence, step: int) -> "Visits":
-        """Return the visits with those of one more step."""
-        before, tasks = len(self), np.concatenate([self.tasks, evidence.tasks])
-        steps = np.empty(len(tasks), np.int32)
-        steps[:before], steps[before:] = self.step, step
-        ordered = np.concatenate([self.ordered, evidence.tasks])
-        ordered.sort(kind="stable")  # which merges what is in order already
-        rollouts = np.concatenate([self.rollouts, evidence.successes + evidence.failures])
-        successes = np.concatenate([self.successes, evidence.successes])
-        return Visits(*map(frozen, (tasks, rollouts, successes, steps, ordered)))
-
-
-ROW_TYPES = {"tasks": "<i4", "visits": "<i4", "rollouts": "<f8", "successes": "<f8", "last_step": "<i4"}
-VISIT_TYPES = {"tasks": "<i4", "rollouts": "<f8", "successes": "<f8", "step": "<i4"}
-NO_ROWS = AttemptRows(*(np.empty(0, kind) for kind in ROW_TYPES.values())).frozen()
-NO_VISITS = Visits.of(*(frozen(np.empty(0, kind)) for kind in VISIT_TYPES.values()))
-
-
 @dataclass(frozen=True)
-class Attempts:
-    """How often closed steps reported each task.
-
-    settled: rows of the steps up to when they were last settled.
-    recent: the visits of the steps since.
-    """
-
-    settled: AttemptRows
-    recent: Visits
-
-    @cached_property
-    def newest(self) -> AttemptRows:
-        """Rows of the tasks that the steps since reported, with all that was ever reported of them."""
-        recent = self.recent
-        tasks = recent.ordered[is_first(recent.ordered)]
-        rows, places = self.settled.of(frozen(tasks)), tasks.searchsorted(recent.tasks)
-        np.add.at(rows.visits, places, 1)
-        np.add.at(rows.rollouts, places, recent.rollouts)  # one after the other, as the steps closed
-        np.add.at(rows.successes, places, recent.successes)
-        np.maximum.at(rows.last_step, places, recent.step)
-        return rows.frozen()
-
-    @cached_property
-    def whole(self) -> AttemptRows:
-        """All rows in one table."""
-        return self.settled.overlaid(self.newest)
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory the arrays take."""
-        recent = self.recent
-        columns = (*self.settled, recent.tasks, recent.rollouts, recent.successes, recent.step, recent.ordered)
-        return sum(column.nbytes for column in columns)
-
-    @property
-    def largest_task(self) -> int:
-        """The last task of the pool that was tried, -1 before the first."""
-        return max(last_of(self.settled.tasks), last_of(self.recent.ordered))
-
-    def of(self, tasks: Tasks) -> AttemptRows:
-        """Return the row of each task, zeros where it was never reported; they may be written to."""
-        rows = self.settled.of(tasks)
-        self.newest.write_to(rows)
-        return rows
-
-    def of_few(self, tasks: Tasks) -> AttemptRows:
-        """Return what `of` does, sooner for few tasks: it looks at no other task's visits."""
-        rows, recent = self.settled.of(tasks), self.recent
-        if not contained(tasks, (recent.ordered,)).any():
-            return rows
-        visits = np.flatnonzero(contained(recent.tasks, (np.sort(tasks),)))
-        for visit, task in zip(visits.tolist(), recent.tasks.take(visits).tolist(), strict=True):
-            same = np.flatnonzero(tasks == task)
-            rows.visits[same] += 1
-            rows.rollouts[same] += recent.rollouts[visit]
-            rows.successes[same] += recent.successes[visit]
-            rows.last_step[same] = recent.step[visit]
-        return rows
-
-    def tried(self, chosen: Callable[[Tasks], Flags]) -> AttemptRows:
-        """Return the rows of the chosen tasks that were ever reported. chosen: says of [n] tasks which are."""
-        settled, newest = (rows.where(chosen(rows.tasks)) for rows in (self.settled, self.newest))
-        return settled.overlaid(newest)
+class Attempts(LayeredRows[AttemptRows]):
+    """How often closed steps reported each task."""
 
     def never_tried(self, tasks: Tasks) -> int:
         """Return how many of these tasks no closed step reported."""
-        return len(tasks) - int(np.count_nonzero(contained(tasks, (self.settled.tasks, self.recent.ordered))))
+        return len(tasks) - int(np.count_nonzero(contained(tasks, (self.settled.tasks, self.recent.tasks))))
 
     def with_step(self, evidence: Evidence, step: int) -> "Attempts":
         """Return the attempts after one more closed step.
@@ -152,36 +46,60 @@ class Attempts:
         """
         if len(evidence) == 0:
             return self
-        grown = Attempts(self.settled, self.recent.with_step(evidence, step))
-        if len(grown.recent) <= FEW_VISITS + len(self.settled) // RECENT_SHARE:
-            return grown
-        return Attempts(grown.whole, NO_VISITS)
+        rows = self.of(evidence.tasks)
+        rows.visits[:] += 1
+        rows.rollouts[:] += evidence.successes + evidence.failures
+        rows.successes[:] += evidence.successes
+        rows.last_step[:] = step
+        return self.with_rows(rows.frozen())
 
 
-def no_attempts() -> Attempts:
-    """Return the attempts of a run that closed no step."""
-    return Attempts(NO_ROWS, NO_VISITS)
+_NOTHING, _NO_COUNT = frozen(np.empty(0, np.int32)), frozen(np.empty(0))
+NO_ROWS = AttemptRows(_NOTHING, _NOTHING, _NO_COUNT, _NO_COUNT, _NOTHING)
+NO_ATTEMPTS = Attempts(NO_ROWS, NO_ROWS)
 
 
-# --- their bytes -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class AbortRows(TaskRows):
+    """How often selections of tasks brought nothing; only tasks that were aborted have a row.
+
+    aborts: [n] how often, in the present history.
+    in_a_row: [n] how often since the task last had a rollout.
+    last_step: [n] how many steps had closed at the last of them.
+    """
+
+    aborts: NDArray[np.int32]
+    in_a_row: NDArray[np.int32]
+    last_step: NDArray[np.int32]
+
+    def after(self, aborted: Tasks, tried: Tasks, step: int) -> "AbortRows":
+        """Return the rows after a report.
+
+        Args:
+            aborted: tasks that brought nothing.
+            tried: tasks of which rollouts were reported.
+            step: how many steps had closed before.
+        """
+        rows = self
+        if len(aborted):
+            newer = self.of(united(aborted))
+            newer.aborts[:] += 1
+            newer.in_a_row[:] += 1
+            newer.last_step[:] = step
+            rows = self.overlaid(newer.frozen())
+        again = np.isin(rows.tasks, tried) & (rows.in_a_row > 0)
+        if not again.any():
+            return rows
+        return AbortRows(rows.tasks, rows.aborts, frozen(np.where(again, 0, rows.in_a_row)), rows.last_step)
+
+    @property
+    def always_aborted(self) -> Tasks:
+        """The tasks that were aborted too often in a row."""
+        return self.tasks[self.in_a_row >= MOST_IN_A_ROW]
+
+    def resting(self, step: int) -> Tasks:
+        """Return, sorted, the tasks that are left out while others are free. step: how many closed."""
+        return self.tasks[(self.in_a_row >= MOST_IN_A_ROW) & (step < self.last_step + REST_STEPS)]
 
 
-def encoded(attempts: Attempts) -> Arrays:
-    """Return the arrays. Inverse of `decoded`."""
-    settled = {f"attempts_settled_{name}": getattr(attempts.settled, name) for name in ROW_TYPES}
-    return settled | {f"attempts_recent_{name}": getattr(attempts.recent, name) for name in VISIT_TYPES}
-
-
-def decoded(arrays: Arrays) -> Attempts:
-    """Return the attempts that were encoded; `shapes` has checked the arrays."""
-    settled = AttemptRows(*(arrays[f"attempts_settled_{name}"] for name in ROW_TYPES))
-    return Attempts(settled, Visits.of(*(arrays[f"attempts_recent_{name}"] for name in VISIT_TYPES)))
-
-
-def shapes(arrays: Arrays) -> dict[str, tuple[str, int]]:
-    """Return the types and shapes that the arrays must have, all columns of a table of one length."""
-    return {
-        f"attempts_{table}_{name}": (kind, len(arrays[f"attempts_{table}_tasks"]))
-        for table, types in (("settled", ROW_TYPES), ("recent", VISIT_TYPES))
-        for name, kind in types.items()
-    }
+NO_ABORTS = AbortRows(*[_NOTHING] * 4)

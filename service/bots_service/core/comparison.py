@@ -7,13 +7,13 @@ import numpy as np
 
 from bots_service.core.arrays import ordered_sum
 from bots_service.core.belief.kinds import KINDS
-from bots_service.core.belief.protocol import Belief, ClosingStep
-from bots_service.core.entries import Entry, Rewind
-from bots_service.core.evidence import joined, sum_by_task
+from bots_service.core.belief.protocol import ClosingStep
+from bots_service.core.entries import Entry, Forget, Report, Rewind
+from bots_service.core.evidence import NO_EVIDENCE, Evidence, sum_by_task
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import prediction_error
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.state import Lesson, advance, fresh_state, lesson_of
+from bots_service.core.state import advance, fresh_state, with_report
 
 OWN = "this run"
 
@@ -54,20 +54,25 @@ def compared(
     rivals = {name: KINDS[settings.belief].fresh(settings, pool) for name, settings in others.items()}
     errors, steps, rollouts = np.zeros((1 + len(others), 2)), 0, 0.0
     for entry in present(entries):
+        rivals = {name: belief.extended(pool, entry.profiles) for name, belief in rivals.items()}
+        own_belief, step = state.belief.extended(pool, entry.profiles), None
         if isinstance(entry.body, Rewind):  # what it went back to is where the fold stands
             state, _ = advance(replace(state, seq=entry.seq - 1), entry, pool, base=state)
+        elif isinstance(entry.body, Report):
+            state, _, step = with_report(state, entry, entry.body, pool)
+        else:
+            state, _ = advance(state, entry, pool)
+        if isinstance(entry.body, Forget):
+            rivals = {name: belief.forgotten(entry.body.tasks) for name, belief in rivals.items()}
+        if step is None:
             continue
-        lesson = lesson_of(state, entry, pool)
-        rivals = {name: belief.extended(pool, entry.profiles) for name, belief in rivals.items()}
-        if lesson.step is not None and len(lesson.step.whole):
-            outcomes = lesson.step.whole
-            weight = ordered_sum(outcomes.successes + outcomes.failures)
-            believed = (state.belief.extended(pool, entry.profiles), *rivals.values())
-            means = (belief.distributions(pool, outcomes.tasks).mean for belief in believed)
-            errors += weight * np.array([prediction_error(mean, outcomes) for mean in means], np.float64)
+        if len(step.whole):
+            weight = ordered_sum(step.whole.successes + step.whole.failures)
+            means = (one.distributions(pool, step.whole.tasks).mean for one in (own_belief, *rivals.values()))
+            errors += weight * np.array([prediction_error(mean, step.whole) for mean in means], np.float64)
             steps, rollouts = steps + 1, rollouts + weight
-        rivals = {name: _taught(belief, lesson, others[name], pool) for name, belief in rivals.items()}
-        state, _ = advance(state, entry, pool)
+        for name, belief in rivals.items():
+            rivals[name] = belief.fold(pool, _counting(step, belief.longest_lag), others[name])
     found = [
         (brier / rollouts, log_loss / rollouts) if rollouts else (None, None) for brier, log_loss in errors.tolist()
     ]
@@ -87,17 +92,9 @@ def present(entries: Sequence[Entry]) -> list[Entry]:
     return kept[::-1]
 
 
-def _taught(belief: Belief, lesson: Lesson, settings: RunSettings, pool: Pool) -> Belief:
-    """Return a belief after an entry."""
-    if len(lesson.forgotten):
-        belief = belief.forgotten(lesson.forgotten)
-    return belief if lesson.step is None else belief.fold(pool, _counting(lesson.step, belief.longest_lag), settings)
-
-
 def _counting(step: ClosingStep, longest_lag: int) -> ClosingStep:
     """Return the step without what comes too late for a belief: kinds differ in how late evidence may come."""
     kept = tuple((lag, evidence) for lag, evidence in step.batches if lag <= longest_lag)
     if len(kept) == len(step.batches):
         return step
-    parts = [evidence for _, evidence in kept] or [step.whole.where(np.zeros(len(step.whole), bool))]
-    return replace(step, batches=kept, whole=sum_by_task(joined(parts)))
+    return replace(step, batches=kept, whole=sum_by_task(Evidence.joined([one for _, one in kept] or [NO_EVIDENCE])))

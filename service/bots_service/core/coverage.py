@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bots_service.core.arrays import Tasks, contained, places_of
-from bots_service.core.attempts import Attempts
+from bots_service.core.arrays import Tasks, contained
 from bots_service.core.draw.strategies import IN_ORDER
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
@@ -62,12 +60,12 @@ class Coverage:
 def coverage(state: RunState, pool: Pool) -> Coverage:
     """Return how a run's visits spread over its pool; looks at each task that was tried."""
     available, reported = len(pool) - len(pool.retired), state.totals.reported
-    tasks, visits, last_step = _rows(state.attempts)
-    visits = np.sort(visits)[::-1]
+    rows = state.attempts.whole
+    tasks, visits = rows.tasks, np.sort(rows.visits)[::-1]
     pass_steps = ceil(available * state.step / reported) if reported and available else None
     met, unmet_share, per_met = 0, None, None
     if pass_steps is not None and state.step >= pass_steps:
-        window = tasks[last_step > state.step - pass_steps]
+        window = tasks[rows.last_step > state.step - pass_steps]
         met = len(window)
         unmet_share = 1.0 - _available(window, pool) / available
         per_met = reported / state.step * pass_steps / met if met else None
@@ -93,28 +91,12 @@ def coverage(state: RunState, pool: Pool) -> Coverage:
     )
 
 
-Column = NDArray[np.int32]
-
-
-def _rows(attempts: Attempts) -> tuple[Tasks, Column, Column]:
-    """Return tasks, visits and last steps, in no order: putting them in one would take most of the time."""
-    settled, newest = attempts.settled, attempts.newest
-    outdated = places_of(newest.tasks, settled.tasks)
-    pairs = (
-        (settled.tasks, newest.tasks),
-        (settled.visits, newest.visits),
-        (settled.last_step, newest.last_step),
-    )
-    tasks, visits, last_step = (np.concatenate([np.delete(old, outdated), new]) for old, new in pairs)
-    return tasks, visits, last_step
-
-
 def _available(tasks: Tasks, pool: Pool) -> int:
     """Return how many of the tasks are not retired."""
     return len(tasks) - int(np.count_nonzero(contained(tasks, (pool.retired,))))
 
 
-def _share(visits: Column, tasks: int, reported: int) -> float:
+def _share(visits: Tasks, tasks: int, reported: int) -> float:
     """Return the share of all visits that a tenth of so many tasks took, rounded up; the most visited come first."""
     return int(visits[: ceil(tasks / 10)].sum(dtype=np.int64)) / reported
 

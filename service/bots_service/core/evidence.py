@@ -1,13 +1,13 @@
 """Evidence: what rollouts showed about tasks, checked before it may enter a journal; and what they cost."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from bots_service.core.arrays import Flags, Floats, Tasks, frozen, is_first
+from bots_service.core.arrays import Counts, Flags, Floats, frozen, is_first
+from bots_service.core.rows import Table
 
 # Rollouts of one task in one outcome, as counts or as rewards; far above any group size. It bounds how far one wrong
 # outcome can pull the mean that a learned `rollouts_per_task` is, and so what is implied for tasks never tried.
@@ -16,49 +16,21 @@ SPREAD = 1e-9  # of the reward range: smaller differences are rounding, and give
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Table):
     """What groups of rollouts showed, one group of one task in each place.
 
-    tasks: [B] task indices; a task may occur more than once, its counts add up.
-    successes, failures: [B] real counts >= 0, their sum > 0.
-    effective: [B] whether the group has a gradient: its rewards differ.
+    tasks: [n] task indices; a task may occur more than once, its counts add up.
+    successes, failures: [n] real counts >= 0, their sum > 0.
+    effective: [n] whether the group has a gradient: its rewards differ.
     """
 
-    tasks: Tasks
     successes: Floats
     failures: Floats
     effective: Flags
 
-    def __len__(self) -> int:
-        return len(self.tasks)
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory the arrays take."""
-        return sum(each.nbytes for each in (self.tasks, self.successes, self.failures, self.effective))
-
-    def where(self, wanted: Flags) -> "Evidence":
-        """Return the evidence in the wanted places ([B])."""
-        return Evidence(self.tasks[wanted], self.successes[wanted], self.failures[wanted], self.effective[wanted])
-
-    def frozen(self) -> "Evidence":
-        """Return the evidence, made read-only."""
-        return Evidence(frozen(self.tasks), frozen(self.successes), frozen(self.failures), frozen(self.effective))
-
 
 _NO_COUNTS = frozen(np.empty(0))
 NO_EVIDENCE = Evidence(frozen(np.empty(0, np.int32)), _NO_COUNTS, _NO_COUNTS, frozen(np.empty(0, bool)))
-
-
-def joined(parts: Sequence[Evidence]) -> Evidence:
-    """Return all evidence, one part after the other."""
-    parts = parts or [NO_EVIDENCE]
-    return Evidence(
-        np.concatenate([part.tasks for part in parts]),
-        np.concatenate([part.successes for part in parts]),
-        np.concatenate([part.failures for part in parts]),
-        np.concatenate([part.effective for part in parts]),
-    )
 
 
 def counts_of_rewards(rewards: list[float], reward_range: tuple[float, float]) -> tuple[float, float]:
@@ -117,30 +89,28 @@ def sum_by_task(evidence: Evidence) -> Evidence:
     Counts are added by exactly rounded sums, so that the order in which they came leaves no trace. A task is effective
     if one of its parts is, or if the success rates of its parts differ: together their rewards then do.
     """
-    by_task = evidence.tasks.argsort(kind="stable")
-    tasks, effective = evidence.tasks.take(by_task), evidence.effective.take(by_task)
-    successes, failures = evidence.successes.take(by_task), evidence.failures.take(by_task)
-    is_new = is_first(tasks)
-    if np.count_nonzero(is_new) == len(tasks):
-        return Evidence(tasks, successes, failures, effective).frozen()
+    ordered = evidence.where(evidence.tasks.argsort(kind="stable"))
+    is_new = is_first(ordered.tasks)
+    if np.count_nonzero(is_new) == len(ordered):
+        return Evidence(ordered.tasks, ordered.successes, ordered.failures, ordered.effective)
     starts = np.flatnonzero(is_new)
-    rates = successes / (successes + failures)
+    rates = ordered.successes / (ordered.successes + ordered.failures)
     differ = np.maximum.reduceat(rates, starts) - np.minimum.reduceat(rates, starts) > SPREAD
     return Evidence(
-        tasks[starts],
-        _sum_groups(successes, starts),
-        _sum_groups(failures, starts),
-        np.logical_or.reduceat(effective, starts) | differ,
+        ordered.tasks[starts],
+        _sum_groups(ordered.successes, starts),
+        _sum_groups(ordered.failures, starts),
+        np.logical_or.reduceat(ordered.effective, starts) | differ,
     ).frozen()
 
 
-def _sum_groups(counts: Floats, starts: np.ndarray) -> Floats:
+def _sum_groups(counts: Floats, starts: Counts) -> Floats:
     ends = [*starts[1:].tolist(), len(counts)]
     values = counts.tolist()
     return np.array([math.fsum(values[start:end]) for start, end in zip(starts.tolist(), ends, strict=True)])
 
 
-MOST_SPENT = 1e11  # by one outcome: 3,000 accelerator years.
+MOST_SPENT = 1e11  # by one outcome: 3,000 accelerator years
 
 
 class Costs(NamedTuple):

@@ -5,16 +5,15 @@ until their group has as many rollouts as they say, or a whole outcome or an abo
 the lease of its task has run out. Then the group counts as if it had been reported whole at that moment.
 """
 
-import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Flags, Floats, Tasks, contained, frozen, united
-from bots_service.core.checks import Arrays
-from bots_service.core.evidence import NO_EVIDENCE, SPREAD, Evidence, joined
+from bots_service.core.arrays import Flags, Floats, Tasks, contained, frozen, is_first, united, without
+from bots_service.core.evidence import NO_EVIDENCE, SPREAD, Evidence, sum_by_task
+from bots_service.core.rows import Table
 
 if TYPE_CHECKING:
     from bots_service.core.entries import Report
@@ -24,45 +23,22 @@ ENDS = 0.0  # the group size that a whole outcome, or an abort, says of a group 
 
 
 @dataclass(frozen=True, slots=True)
-class GroupParts:
+class GroupParts(Table):
     """Parts of groups, in the order in which they were reported.
 
-    tasks: [P] indices; a task may have several parts.
-    group_size: [P] how many rollouts the whole group has.
-    rollouts: [P] how many of these the part brings; with no successes and failures, they were aborted.
-    successes, failures: [P] as in `Evidence`.
-    lowest, highest: [P] the part's rewards, over the width of the reward range.
+    tasks: [n] indices; a task may have several parts.
+    group_size: [n] how many rollouts the whole group has.
+    rollouts: [n] how many of these the part brings; with no successes and failures, they were aborted.
+    successes, failures: [n] as in `Evidence`.
+    lowest, highest: [n] the part's rewards, over the width of the reward range.
     """
 
-    tasks: Tasks
     group_size: Floats
     rollouts: Floats
     successes: Floats
     failures: Floats
     lowest: Floats
     highest: Floats
-
-    def __len__(self) -> int:
-        return len(self.tasks)
-
-    @property
-    def columns(self) -> tuple[NDArray[np.generic], ...]:
-        """The columns, in the order of the fields."""
-        return tuple(getattr(self, one.name) for one in fields(self))
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory the arrays take."""
-        return sum(column.nbytes for column in self.columns)
-
-    def where(self, wanted: Flags) -> "GroupParts":
-        """Return the parts in the wanted places ([P])."""
-        return GroupParts(*(frozen(column[wanted]) for column in self.columns))  # type: ignore[arg-type]
-
-    def plus(self, more: "GroupParts") -> "GroupParts":
-        """Return these parts, and more."""
-        pairs = zip(self.columns, more.columns, strict=True)
-        return GroupParts(*(frozen(np.concatenate(pair)) for pair in pairs))
 
 
 NO_TASKS: Tasks = frozen(np.empty(0, np.int32))
@@ -71,36 +47,33 @@ NO_PARTS = GroupParts(NO_TASKS, *[_NO_NUMBERS] * 6)
 
 
 @dataclass(frozen=True, slots=True)
-class UnfinishedGroups:
-    """Parts that wait for the rest of their groups, in the order in which they came.
+class WaitingParts(GroupParts):
+    """Parts that wait for the rest of their groups.
 
-    parts: [P].
-    origin: [P, 3] the step of their selection, -1 without one; its seq, and its place among the selections at that seq.
+    origin: [3, n] the step of their selection, -1 without one; its seq, and its place among the selections at that seq.
         With the task it names the group.
-    until: [P] when the lease of the part's task has run out at the latest, in seconds since 1970.
+    until: [n] when the lease of the part's task has run out at the latest, in seconds since 1970.
     """
 
-    parts: GroupParts
     origin: NDArray[np.int64]
     until: Floats
 
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedGroups:
+    """Groups of which rollouts are to come. parts: of theirs, in the order in which they came."""
+
+    parts: WaitingParts
+
     def __len__(self) -> int:
         """How many groups wait."""
-        return len(np.unique(self._names, axis=0)) if len(self.parts) else 0
+        return len(self._groups()[0])
 
-    @property
-    def nbytes(self) -> int:
-        """How much memory the arrays take."""
-        return self.parts.nbytes + self.origin.nbytes + self.until.nbytes
-
-    @property
-    def largest_task(self) -> int:
-        """The last task of the pool of which a part waits, -1 of none."""
-        return int(self.parts.tasks.max(initial=-1))
-
-    @property
-    def _names(self) -> NDArray[np.int64]:
-        return np.column_stack([self.origin, self.parts.tasks])
+    def _groups(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return [G] the place of each group's first part, and [P] the group of each part."""
+        names = np.vstack([self.parts.origin, self.parts.tasks])
+        _, firsts, group = np.unique(names, axis=1, return_index=True, return_inverse=True)
+        return firsts, group.reshape(-1)  # numpy 2.0 gives it another shape
 
     def after(self, report: "Report", lease_s: float) -> tuple[list["Report"], "UnfinishedGroups"]:
         """Return reports of whole groups alone, the given one last, and the groups that wait afterwards.
@@ -113,82 +86,56 @@ class UnfinishedGroups:
         """
         if not len(report.parts) and not len(self.parts):
             return [report], self
-        name = np.array([-1 if report.made_at is None else report.made_at, *report.selection], np.int64)
-        own = np.sort(self.parts.tasks[(self.origin == name).all(axis=1)])
+        name = np.array([[-1 if report.made_at is None else report.made_at], *([one] for one in report.selection)])
+        own = np.sort(self.parts.tasks[(self.parts.origin == name).all(axis=0)])
         ends, aborts = contained(report.evidence.tasks, (own,)), contained(report.aborted, (own,))
-        new = report.parts.plus(_endings(report.evidence.where(ends), report.aborted[aborts]))
-        waiting = UnfinishedGroups(
-            self.parts.plus(new),
-            frozen(np.concatenate([self.origin, np.tile(name, (len(new), 1))])),
-            frozen(np.concatenate([self.until, np.full(len(new), report.at + lease_s)])),
-        )
-        whole, over, rest = waiting._sorted_out(report.at)
-        evidence, aborted = _counted(whole.parts)
-        others = report.evidence.where(~ends)
+        new = GroupParts.joined([report.parts, _endings(report.evidence.where(ends), report.aborted[aborts])])
+        until = np.full(len(new), report.at + lease_s)
+        waiting = WaitingParts(*(*new, np.repeat(name, len(new), axis=1), until))
+        whole, over, rest = UnfinishedGroups(WaitingParts.joined([self.parts, waiting]))._sorted_out(report.at)
+        evidence, aborted = _counted(whole)
         own_report = replace(
             report,
-            evidence=joined([others, evidence]).frozen(),
-            aborted=united(report.aborted[~aborts], aborted),
+            evidence=Evidence.joined([report.evidence.where(~ends), evidence]),
+            aborted=frozen(united(report.aborted[~aborts], aborted)),
             parts=NO_PARTS,
         )
-        return [*over._as_reports(report), own_report], rest
+        return [*_as_reports(over, report), own_report], UnfinishedGroups(rest)
 
-    def _sorted_out(self, now: float) -> tuple["UnfinishedGroups", "UnfinishedGroups", "UnfinishedGroups"]:
-        """Return the whole groups, those whose time is over, and the rest."""
-        _, firsts, group = np.unique(self._names, axis=0, return_index=True, return_inverse=True)
-        group = group.reshape(-1)  # numpy 2.0 gives it another shape
-        rollouts = np.bincount(group, self.parts.rollouts)
+    def _sorted_out(self, now: float) -> tuple[WaitingParts, WaitingParts, WaitingParts]:
+        """Return the parts of whole groups, those of groups whose time is over, and the rest."""
+        parts, (firsts, group) = self.parts, self._groups()
         size = np.empty(len(firsts))
-        size[group] = self.parts.group_size  # of equal places the last one stays: the trainer's last word
-        whole, over = rollouts >= size, self.until[firsts] <= now
+        size[group] = parts.group_size  # of equal places the last one stays: the trainer's last word
+        whole, over = np.bincount(group, parts.rollouts) >= size, parts.until[firsts] <= now
         over |= _surplus(firsts, np.bincount(group[~(whole | over)[group]], minlength=len(firsts)))
         is_whole, is_over = whole[group], (over & ~whole)[group]
-        return self._where(is_whole), self._where(is_over), self._where(~(is_whole | is_over))
-
-    def _where(self, wanted: Flags) -> "UnfinishedGroups":
-        if not wanted.any():
-            return NOTHING_UNFINISHED
-        return UnfinishedGroups(self.parts.where(wanted), frozen(self.origin[wanted]), frozen(self.until[wanted]))
-
-    def _as_reports(self, report: "Report") -> list["Report"]:
-        """Return a report for each step of selection, of all groups as they are."""
-        found = []
-        for made_at in np.unique(self.origin[:, 0]).tolist():
-            evidence, aborted = _counted(self.parts.where(self.origin[:, 0] == made_at))
-            found.append(
-                replace(
-                    report,
-                    evidence=evidence,
-                    made_at=None if made_at < 0 else made_at,
-                    walks=(),
-                    aborted=aborted,
-                    parts=NO_PARTS,
-                )
-            )
-        return found
+        return parts.where(is_whole), parts.where(is_over), parts.where(~(is_whole | is_over))
 
 
-NOTHING_UNFINISHED = UnfinishedGroups(NO_PARTS, frozen(np.empty((0, 3), np.int64)), _NO_NUMBERS)
+NOTHING_UNFINISHED = UnfinishedGroups(WaitingParts(*(*NO_PARTS, frozen(np.empty((3, 0), np.int64)), _NO_NUMBERS)))
+
+
+def _as_reports(parts: WaitingParts, report: "Report") -> list["Report"]:
+    """Return a report for each step of selection, of all groups as they are."""
+    steps, found = parts.origin[0], list["Report"]()
+    for step in np.unique(steps).tolist():
+        evidence, aborted = _counted(parts.where(steps == step))
+        made_at = None if step < 0 else step
+        found.append(replace(report, evidence=evidence, made_at=made_at, walks=(), aborted=aborted, parts=NO_PARTS))
+    return found
 
 
 def _endings(evidence: Evidence, aborted: Tasks) -> GroupParts:
     """Return whole outcomes, and aborts, of tasks whose groups wait in parts, as the last parts of these."""
-    if not len(evidence) and not len(aborted):
-        return NO_PARTS
-    successes = np.concatenate([evidence.successes, np.zeros(len(aborted))])
-    failures = np.concatenate([evidence.failures, np.zeros(len(aborted))])
+    nothing = np.zeros(len(aborted))
+    successes, failures = (np.concatenate([counts, nothing]) for counts in (evidence.successes, evidence.failures))
     rollouts = successes + failures
     rate = successes / np.maximum(rollouts, 1e-300)
-    differ = np.concatenate([evidence.effective, np.zeros(len(aborted), bool)])
-    return GroupParts(
-        np.concatenate([evidence.tasks, aborted]).astype(np.int32),
-        np.full(len(rollouts), ENDS),
-        rollouts,
-        successes,
-        failures,
-        np.where(differ, 0.0, rate),
-        np.where(differ, 1.0, rate),
-    )
+    differ = np.concatenate([evidence.effective, nothing > 0])
+    lowest, highest = np.where(differ, 0.0, rate), np.where(differ, 1.0, rate)
+    tasks, size = np.concatenate([evidence.tasks, aborted]), np.full(len(rollouts), ENDS)
+    return GroupParts(tasks.astype(np.int32), size, rollouts, successes, failures, lowest, highest)
 
 
 def _surplus(firsts: NDArray[np.intp], parts: NDArray[np.intp]) -> Flags:
@@ -206,54 +153,15 @@ def _counted(parts: GroupParts) -> tuple[Evidence, Tasks]:
     Groups stand in the order in which their last parts came. A task has one group here: its selection is one, or its
     groups are so old that they count together.
     """
-    if not len(parts):
-        return NO_EVIDENCE, NO_TASKS
-    places: dict[int, list[int]] = {}
-    for place, task in enumerate(parts.tasks.tolist()):
-        places.setdefault(task, []).append(place)
-    groups = sorted(places.items(), key=lambda named: named[1][-1])
-    columns = [column.tolist() for column in (parts.successes, parts.failures, parts.lowest, parts.highest)]
-    rows, aborted = list[tuple[int, float, float, bool]](), list[int]()
-    for task, own in groups:
-        solved, failed = ([column[place] for place in own] for column in columns[:2])
-        counted = [place for place, one, other in zip(own, solved, failed, strict=True) if one + other > 0]
-        if not counted:
-            aborted.append(task)
-            continue
-        differ = max(columns[3][place] for place in counted) - min(columns[2][place] for place in counted) > SPREAD
-        rows.append((task, math.fsum(solved), math.fsum(failed), differ))
-    evidence = Evidence(
-        np.array([task for task, *_ in rows], np.int32),
-        np.array([successes for _, successes, _, _ in rows], np.float64),
-        np.array([failures for _, _, failures, _ in rows], np.float64),
-        np.array([differ for *_, differ in rows], bool),
-    )
-    return evidence.frozen(), frozen(np.sort(np.array(aborted, np.int32)))
-
-
-# --- their bytes: a run whose groups come whole has none -------------------------------------------------------------
-
-
-def encoded(groups: UnfinishedGroups) -> Arrays:
-    """Return the arrays. Inverse of `decoded`."""
-    if not len(groups.parts):
-        return {}
-    columns = {f"groups_{one.name}": getattr(groups.parts, one.name) for one in fields(GroupParts)}
-    return columns | {"groups_origin": groups.origin.astype(np.float64), "groups_until": groups.until}
-
-
-def decoded(arrays: Arrays) -> UnfinishedGroups:
-    """Return the groups that were encoded; `shapes` has checked the arrays."""
-    if "groups_tasks" not in arrays:
-        return NOTHING_UNFINISHED
-    parts = GroupParts(*(arrays[f"groups_{one.name}"] for one in fields(GroupParts)))
-    return UnfinishedGroups(parts, frozen(arrays["groups_origin"].astype(np.int64)), arrays["groups_until"])
-
-
-def shapes(arrays: Arrays) -> dict[str, tuple[object, ...]]:
-    """Return the types and shapes that the arrays must have."""
-    if "groups_tasks" not in arrays:
-        return {}
-    size = len(arrays["groups_tasks"])
-    wanted: dict[str, tuple[object, ...]] = {f"groups_{one.name}": ("<f8", size) for one in fields(GroupParts)}
-    return wanted | {"groups_tasks": ("<i4", size), "groups_origin": ("<f8", size, 3), "groups_until": ("<f8", size)}
+    counted = parts.where(parts.successes + parts.failures > 0)
+    tasks, last = np.unique(parts.tasks[::-1], return_index=True)
+    aborted = frozen(without(tasks, counted.tasks))
+    if not len(counted):
+        return NO_EVIDENCE, aborted
+    no_flags = np.zeros(len(counted), bool)
+    summed = sum_by_task(Evidence(counted.tasks, counted.successes, counted.failures, no_flags))
+    by_task = counted.where(counted.tasks.argsort(kind="stable"))
+    starts = np.flatnonzero(is_first(by_task.tasks))
+    differ = np.maximum.reduceat(by_task.highest, starts) - np.minimum.reduceat(by_task.lowest, starts) > SPREAD
+    in_order = np.argsort(-last[contained(tasks, (summed.tasks,))])
+    return Evidence(summed.tasks, summed.successes, summed.failures, differ).where(in_order), aborted

@@ -5,12 +5,10 @@ the account back, and what was aborted or never came back is owed again.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from bots_service.core.arrays import Tasks, contained
-from bots_service.core.checks import as_count, as_number
 from bots_service.core.mix import Mix, shares_of
 from bots_service.core.pool import Pool
 
@@ -91,13 +89,13 @@ def after_report(mix: Mix, account: MixAccount, pool: Pool, tasks: Tasks) -> Mix
     """Return the account after a report.
 
     Args:
-        mix: of the run; at least one tag.
+        mix: of the run.
         account: before.
         pool: the tasks; those appended since the report change nothing.
         tasks: [n] those that were reported.
     """
-    if len(tasks) == 0:
-        return account
+    if not mix or not len(tasks):
+        return account if mix else ()
     shares, given = shares_of(mix), counts_by_tag(pool, mix, tasks)
     reported = sum(given.values())
     return _bounded(
@@ -115,23 +113,3 @@ def _bounded(account: MixAccount) -> MixAccount:
         return account
     scale = MOST_OWED / largest
     return tuple(MixedTag(one.tag, one.given + one.missing * scale, one.given) for one in account)
-
-
-def encoded(account: MixAccount) -> list[list[Any]]:
-    """Return plain values. Inverse of `decoded`."""
-    return [[one.tag, one.owed, one.given] for one in account]
-
-
-def decoded(values: list[list[Any]]) -> MixAccount:
-    """Return the account that was encoded.
-
-    Raises:
-        TypeError, ValueError: this is none.
-    """
-    return tuple(_tag_of(*one) for one in values)
-
-
-def _tag_of(tag: Any, owed: Any, given: Any) -> MixedTag:
-    if not isinstance(tag, str):
-        raise TypeError(f"{tag!r} is not a tag")
-    return MixedTag(tag, as_number(owed), as_count(given))

@@ -6,22 +6,27 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bots_service.core.arrays import Tasks, first_places, frozen
-from bots_service.core.evidence import NO_COSTS, NO_EVIDENCE, Costs, Evidence, joined, sum_by_task
+from bots_service.core.evidence import NO_COSTS, NO_EVIDENCE, Costs, Evidence, sum_by_task
+
+
+@dataclass(frozen=True, slots=True)
+class DatedEvidence(Evidence):
+    """Evidence, and when it was asked for. made_at: [n] the step at which each group's task was selected."""
+
+    made_at: Tasks
 
 
 @dataclass(frozen=True, slots=True)
 class OpenStep:
     """Evidence that waits for its step to close.
 
-    evidence: [P] in the order in which it came; tasks may repeat.
-    made_at: [P] the step at which each piece's task was selected.
-    late: how many of these pieces came after their step had closed.
+    evidence: in the order in which it came; tasks may repeat.
+    late: how many of these groups came after their step had closed.
     expired: how many came so late that they count for nothing.
     costs: of the reports that came since the last step closed.
     """
 
-    evidence: Evidence
-    made_at: Tasks
+    evidence: DatedEvidence
     late: int = 0
     expired: int = 0
     costs: Costs = NO_COSTS
@@ -35,16 +40,9 @@ class OpenStep:
         """Return the open step with the evidence of one report, all of it selected at one step."""
         if len(evidence) == 0:
             return self
-        old, steps = self.evidence, np.full(len(evidence), made_at, np.int32)
-        if len(old) == 0:
-            return OpenStep(evidence, frozen(steps), self.late + late * len(evidence), self.expired, self.costs)
-        return OpenStep(
-            joined([old, evidence]).frozen(),
-            frozen(np.concatenate([self.made_at, steps])),
-            self.late + late * len(evidence),
-            self.expired,
-            self.costs,
-        )
+        dated = DatedEvidence(*(*evidence, np.full(len(evidence), made_at, np.int32)))
+        whole = DatedEvidence.joined([self.evidence, dated])
+        return replace(self, evidence=whole, late=self.late + late * len(evidence))
 
     def whole(self) -> Evidence:
         """Return all that waits, each task once."""
@@ -56,25 +54,16 @@ class OpenStep:
         Args:
             count: how many; all, if there are fewer.
         """
-        tasks = self.evidence.tasks
-        begins = first_places(tasks)
+        begins = first_places(self.evidence.tasks)
         if count >= len(begins):
             return self, NOTHING_OPEN
-        is_first = np.arange(len(tasks)) < begins[count]
-        return (
-            OpenStep(
-                self.evidence.where(is_first).frozen(),
-                frozen(self.made_at[is_first]),
-                self.late,
-                self.expired,
-                self.costs,
-            ),
-            OpenStep(self.evidence.where(~is_first).frozen(), frozen(self.made_at[~is_first])),
-        )
+        is_first = np.arange(len(self.evidence)) < begins[count]
+        return replace(self, evidence=self.evidence.where(is_first)), OpenStep(self.evidence.where(~is_first))
 
     def not_before(self, step: int) -> "OpenStep":
         """Return the open step with nothing selected before this step: what is older counts as selected then."""
-        return self if not len(self.made_at) else replace(self, made_at=frozen(np.maximum(self.made_at, step)))
+        made_at = frozen(np.maximum(self.evidence.made_at, step))
+        return replace(self, evidence=replace(self.evidence, made_at=made_at)) if len(made_at) else self
 
     def by_step(self, whole: Evidence) -> Iterator[tuple[int, Evidence]]:
         """Yield, oldest first, each step of selection with its evidence, each task once.
@@ -82,11 +71,10 @@ class OpenStep:
         Args:
             whole: what `whole()` returned.
         """
-        if len(whole) and np.count_nonzero(self.made_at[:1] == self.made_at) == len(self.made_at):
-            yield int(self.made_at[0]), whole
-            return
-        for step in np.unique(self.made_at).tolist():
-            yield step, sum_by_task(self.evidence.where(self.made_at == step))
+        made_at = self.evidence.made_at
+        steps = np.unique(made_at).tolist()
+        for step in steps:
+            yield step, whole if len(steps) == 1 else sum_by_task(self.evidence.where(made_at == step))
 
 
-NOTHING_OPEN = OpenStep(NO_EVIDENCE, frozen(np.empty(0, np.int32)))
+NOTHING_OPEN = OpenStep(DatedEvidence(*(*NO_EVIDENCE, frozen(np.empty(0, np.int32)))))

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Bits, Counts, Flags, Floats, Tasks, frozen, tag_bits, united
-from bots_service.core.guard.watched_tags import WatchedTags, watched_tags
 from bots_service.core.permutation import key_of
 from bots_service.core.portable_math import log
+from bots_service.core.walks import WHOLE
 
 # Parts of a pool that are kept ready: one for each set of tags that selections ask for, and for each tag of a mix. A
 # part takes 1 byte a task of the pool and 8 bytes a task of its own (5 more per own task once shuffled): for a pool of
 # 1e7 and a mix of 32 tags about half a GB.
 PARTS_KEPT = 48
 REFERENCE_TRIALS = 16.0  # a pass rate counts as that of so many rollouts, with half a success and a failure more
-WHOLE = 0  # the key of the part that holds all tasks
 NO_TASKS: Tasks = frozen(np.empty(0, np.int32))
+MOST_WATCHED = 128  # tags; they take a byte a task for each 8
 PASSES_KEPT = 2  # a shuffle looks at the present pass and the next
 
 
@@ -214,9 +214,19 @@ class Pool:
         return "_whole" in vars(self) or ("members" in vars(self) and not len(self.retired))
 
     @cached_property
-    def watched_tags(self) -> WatchedTags:
-        """The tags that the verifier guard watches, with the tasks that have them."""
-        return watched_tags(self.offset_tags, self.tags, len(self))
+    def watched_tags(self) -> "WatchedTags":
+        """The tags that the verifier guard watches: the offset tags, then those that tasks carried first.
+
+        A fold may be repeated when tasks were appended meanwhile. So frequent tags would be no choice: by then others
+        may be more frequent.
+        """
+        carried_by_some = [tag for tag, tasks in self.tags.items() if len(tasks)]
+        first = sorted(carried_by_some, key=lambda tag: (tag not in self.offset_tags, int(self.tags[tag][0]), tag))
+        names = tuple(first[:MOST_WATCHED])
+        carried = np.zeros((-(-len(names) // 8), len(self)), np.uint8)
+        for number, tag in enumerate(names):
+            carried[number // 8, self.tags[tag]] |= np.uint8(1 << number % 8)
+        return WatchedTags(names, frozen(carried))
 
     def part(self, tags: tuple[str, ...] = (), also: str | None = None, but: tuple[str, ...] = ()) -> Part:
         """Return the tasks that are not retired and carry any of the tags (none: all) and the tag `also`, if given.
@@ -270,6 +280,23 @@ class Pool:
     def _parts(self) -> Callable[[tuple[str, ...], str | None, tuple[str, ...]], Part]:
         # From a copy of the pool without this cache: a cycle would keep old versions in memory for long.
         return lru_cache(maxsize=PARTS_KEPT)(partial(_build_part, replace(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedTags:
+    """Some of a pool's tags.
+
+    names: [T] of the tags.
+    carried: [T / 8, N] bits of each task: bit b of row k is set where it carries tag 8 k + b.
+    """
+
+    names: tuple[str, ...]
+    carried: NDArray[np.uint8]
+
+    def carried_by(self, tasks: Tasks) -> NDArray[np.bool_]:
+        """[T, n] whether each of the given tasks carries each tag."""
+        bits = self.carried.take(tasks, axis=1)
+        return np.unpackbits(bits, axis=0, count=len(self.names), bitorder="little").view(np.bool_)
 
 
 def group_by_profile(tasks: Tasks | None, profile_of: Tasks, profiles: int) -> Members:

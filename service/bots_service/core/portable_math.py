@@ -8,39 +8,27 @@ rounds in one way, in an order that is written down. Each function costs some tw
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats, frozen
+from bots_service.core.arrays import Floats
 
-
-def _constant(value: float) -> Floats:
-    """Return the number as numpy is quickest with it: it converts a Python number each time, as slow as 32 sums."""
-    return frozen(np.array(value))
-
-
-LOG2_E = _constant(1.4426950408889634)
+LOG2_E = 1.4426950408889634
 # ln 2 in two parts; the first ends in 21 zero bits.
-LN2_HIGH, LN2_LOW = _constant(6.93147180369123816490e-01), _constant(1.90821492927058770002e-10)
-LEAST_EXPONENT, LARGEST_EXPONENT = _constant(-700.0), _constant(700.0)  # of e; beyond it lies infinity
-ONE, TWO = _constant(1.0), _constant(2.0)
+LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+LARGEST_EXPONENT = 700.0  # of e; beyond it lies infinity
 # A double's bits are its exponent, then so many of its mantissa; those of sqrt(1/2) tell which power of two is nearest.
-MANTISSA_BITS = frozen(np.array(52))
-HALF_ROOT_BITS = frozen(np.array(0.7071067811865476).view(np.int64))
+MANTISSA_BITS = 52
+HALF_ROOT_BITS = int(np.array(0.7071067811865476).view(np.int64))
 # Of the Pade approximant [6/6] of e^r: its even coefficients, then its odd ones.
-EVEN, ODD = tuple(map(_constant, (840.0, 75_600.0, 665_280.0))), tuple(map(_constant, (42.0, 10_080.0, 332_640.0)))
+EVEN, ODD = (840.0, 75_600.0, 665_280.0), (42.0, 10_080.0, 332_640.0)
 # Of s^2, s^4 and so on in ln((1 + s) / (1 - s)) / s - 2, the last first: as fdlibm has them (Sun Microsystems, 1993),
 # right to 2^-58 for |s| < 0.1716.
-LOGARITHM = tuple(
-    map(
-        _constant,
-        (
-            1.479819860511658591e-01,
-            1.531383769920937332e-01,
-            1.818357216161805012e-01,
-            2.222219843214978396e-01,
-            2.857142874366239149e-01,
-            3.999999999940941908e-01,
-            6.666666666666735130e-01,
-        ),
-    )
+LOGARITHM = (
+    1.479819860511658591e-01,
+    1.531383769920937332e-01,
+    1.818357216161805012e-01,
+    2.222219843214978396e-01,
+    2.857142874366239149e-01,
+    3.999999999940941908e-01,
+    6.666666666666735130e-01,
 )
 
 
@@ -49,10 +37,8 @@ def exp(x: Floats) -> Floats:
 
     With x = k ln 2 + r, |r| <= ln 2 / 2, this is 2^k e^r, and e^r is the Pade approximant [6/6] at r: right to 2e-19.
     """
-    x = np.maximum(x, LEAST_EXPONENT)
-    np.minimum(x, LARGEST_EXPONENT, out=x)
-    powers = x * LOG2_E
-    np.rint(powers, out=powers)
+    x = np.clip(x, -LARGEST_EXPONENT, LARGEST_EXPONENT)
+    powers = np.rint(x * LOG2_E)
     x -= powers * LN2_HIGH
     x -= powers * LN2_LOW
     square = x * x
@@ -68,7 +54,7 @@ def exp(x: Floats) -> Floats:
     even -= odd
     odd += odd
     odd /= even
-    odd += ONE
+    odd += 1.0
     return np.asarray(np.ldexp(odd, powers.astype(np.int32)), np.float64)
 
 
@@ -80,15 +66,15 @@ def log(x: Floats) -> Floats:
     bits = x.view(np.int64)
     powers = (bits - HALF_ROOT_BITS) >> MANTISSA_BITS
     mantissas = (bits - (powers << MANTISSA_BITS)).view(np.float64)
-    s = mantissas - ONE
-    mantissas += ONE
+    s = mantissas - 1.0
+    mantissas += 1.0
     s /= mantissas
     square = s * s
     series = square * LOGARITHM[0]
     for coefficient in LOGARITHM[1:]:
         series += coefficient
         series *= square
-    series += TWO
+    series += 2.0
     series *= s
     exponents = powers.astype(np.float64)
     series += exponents * LN2_LOW
@@ -98,9 +84,7 @@ def log(x: Floats) -> Floats:
 
 def sigmoid(x: Floats) -> Floats:
     """Return 1 / (1 + e^-x)."""
-    p = exp(-x)
-    p += ONE
-    return np.asarray(np.divide(ONE, p, out=p), np.float64)
+    return np.asarray(1.0 / (exp(-x) + 1.0), np.float64)
 
 
 SHORT_ROW = 128  # numpy adds up rows of so many numbers sooner in one call than row by row
@@ -121,8 +105,7 @@ def summed_rows(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.add.accumulate(x, axis=-1)[..., -1], np.float64)
 
 
-LEAST_PIVOT = _constant(1e-300)
-MINUS_ONE, MINUS_HALF = _constant(-1.0), _constant(-0.5)
+LEAST_PIVOT = 1e-300
 
 
 def inverse(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], Floats]:
@@ -142,7 +125,6 @@ def inverse(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], Floats]
         swept -= swept[:, i, None] * column
         swept[i] = column
         swept[:, i] = column
-        np.divide(MINUS_ONE, pivot, out=swept[i, i])
-    inverses = swept + swept.transpose(1, 0, 2)  # both halves of the matrix were rounded in their own way
-    inverses *= MINUS_HALF
-    return inverses, pivots
+        swept[i, i] = -1.0 / pivot
+    # Both halves of the matrix were rounded in their own way.
+    return -0.5 * (swept + swept.transpose(1, 0, 2)), pivots

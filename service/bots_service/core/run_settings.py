@@ -4,20 +4,41 @@ New runs get the tracker and `pass` (docs/decisions/0046); belief "bots" has the
 """
 
 import math
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
 
 from bots_service.core.mix import Mix, read_mix
 from bots_service.errors import Flaw, InvalidSettingsError, not_a_choice
 from bots_service.retention import LEASE_S, LONGEST_LEASE_S
 
-if TYPE_CHECKING:  # they read these settings
-    from bots_service.core.belief.protocol import Belief
-
 CapabilityRule = Literal["least_squares", "paper"]  # how c is found; "paper" divides means of a batch
 StrategyName = Literal["thompson", "pass", "uniform", "shuffle", "easy_to_hard"]
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+PriorCount = Annotated[float, Meta(ge=1e-3, le=1e6)]
+Reward = Annotated[float, Meta(ge=-1e9, le=1e9)]
 
 TYPICAL_ROLLOUTS = 16.0  # of a task, before any report says how many; as in the paper
+
+
+class BeliefSettings(NamedTuple):
+    """What a kind of belief means for a run's settings.
+
+    default_strategy: how its runs choose tasks, unless the settings say.
+    own: the settings that this kind reads, and that mean nothing to a kind without them.
+    """
+
+    default_strategy: StrategyName
+    own: tuple[str, ...] = ()
+
+
+BELIEFS = {
+    "bots": BeliefSettings("thompson", ("forgetting", "implicit_weight", "prior", "capability", "capability_momentum")),
+    "tracker": BeliefSettings("pass"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +67,18 @@ class RunSettings:
     """
 
     belief: str = "tracker"
-    forgetting: float = 0.1
-    implicit_weight: float = 0.1
-    rollouts_per_task: float | None = None
-    target: float = 0.5
-    prior: tuple[float, float] = (1.0, 1.0)
+    forgetting: Share = 0.1
+    implicit_weight: Share = 0.1
+    rollouts_per_task: Annotated[float, Meta(ge=1.0, le=1e5)] | None = None
+    target: Share = 0.5
+    prior: tuple[PriorCount, PriorCount] = (1.0, 1.0)
     capability: CapabilityRule = "least_squares"
-    capability_momentum: float = 0.9
+    capability_momentum: Share = 0.9
     strategy: StrategyName = "pass"
-    seed: int = 0
-    tasks_per_step: int | None = None
-    reward_range: tuple[float, float] = (0.0, 1.0)
-    lease_seconds: float = LEASE_S
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    tasks_per_step: Annotated[int, Meta(ge=1, le=10**6)] | None = None
+    reward_range: tuple[Reward, Reward] = (0.0, 1.0)
+    lease_seconds: Annotated[float, Meta(ge=1.0, le=LONGEST_LEASE_S)] = LEASE_S
     mix: Mix = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -84,22 +105,13 @@ def changed_settings(values: dict[str, Any], base: RunSettings) -> RunSettings:
         InvalidSettingsError: as `settings_from`, or a value differs on which the run's state is built.
     """
     settings = settings_from(values, base)
-    _require_fixed(settings, base)
-    return settings
-
-
-def _require_fixed(settings: RunSettings, base: RunSettings) -> None:
-    flaws = fixed_flaws(settings, base)
-    if flaws:
-        raise InvalidSettingsError("these settings can't be changed", flaws)
-
-
-def fixed_flaws(settings: RunSettings, base: RunSettings) -> tuple[Flaw, ...]:
-    """Return a flaw for each setting that differs and can't change once a run exists."""
     changed = [name for name in FIXED if getattr(settings, name) != getattr(base, name)]
-    return tuple(
-        Flaw((name,), f"the {name} is fixed once a run exists; create another run with it") for name in changed
-    )
+    if changed:
+        flaws = (
+            Flaw((name,), f"the {name} is fixed once a run exists; create another run with it") for name in changed
+        )
+        raise InvalidSettingsError("these settings can't be changed", tuple(flaws))
+    return settings
 
 
 def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> RunSettings:
@@ -112,26 +124,51 @@ def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> Ru
     Raises:
         InvalidSettingsError: a name is unknown or a value is out of range; carries every flaw.
     """
-    known = {field.name for field in fields(RunSettings)}
-    flaws = [
-        Flaw((name,), f"unknown setting; known: {', '.join(sorted(known))}") for name in values if name not in known
-    ]
-    given = {name: value for name, value in values.items() if name in known}
-    merged = {**(base or RunSettings()).as_dict(), **given}
-    for name, value in merged.items():
-        flaw = _flaw_of(name, value)
-        if flaw:
-            flaws.append(Flaw((name,), flaw))
+    settings, flaws = (base or RunSettings()).as_dict(), list[Flaw]()
+    for name, value in values.items():
+        try:
+            settings[name] = _read(name, value)
+        except ValueError as error:
+            flaws.append(Flaw((name,), str(error)))
     if flaws:
         raise InvalidSettingsError("invalid settings", tuple(flaws))
-    if base is None and "strategy" not in given:
-        merged["strategy"] = _default_strategy(merged["belief"])
-    for pair in ("prior", "reward_range"):
-        merged[pair] = (float(merged[pair][0]), float(merged[pair][1]))
-    merged["mix"] = read_mix(merged["mix"])
-    for number in _RANGES:
-        merged[number] = None if merged[number] is None else float(merged[number])
-    return RunSettings(**merged)
+    if base is None and "strategy" not in values:
+        settings["strategy"] = BELIEFS[settings["belief"]].default_strategy
+    return RunSettings(**settings)
+
+
+@cache
+def _types() -> dict[str, Any]:
+    """Return what each setting can be."""
+    return get_type_hints(RunSettings, include_extras=True)
+
+
+def _read(name: str, value: Any) -> Any:
+    """Return the value of a setting; raise ValueError, with what is wrong, where it can't have this one."""
+    if name not in _types():
+        raise ValueError(f"unknown setting; known: {', '.join(sorted(_types()))}")
+    if name == "mix":
+        return read_mix(value)
+    kind = _types()[name]
+    names = tuple(BELIEFS) if name == "belief" else get_args(kind) if get_origin(kind) is Literal else ()
+    if names and value not in names:
+        raise ValueError(not_a_choice(value, names))
+    try:
+        read = msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        raise ValueError(f"{value!r} is not {_described(kind)}") from None
+    if name == "reward_range" and not (read[0] < read[1] and math.isfinite(1 / (read[1] - read[0]))):
+        raise ValueError(f"{value!r} is not a lowest and a greater highest reward")
+    return read
+
+
+def _described(kind: Any) -> str:
+    """Return in words which numbers a setting can be: a number, perhaps None instead, or a pair."""
+    is_pair, number = get_origin(kind) is tuple, kind if get_origin(kind) is Annotated else get_args(kind)[0]
+    what, limits = get_args(number)
+    noun = "a pair of numbers" if is_pair else "a whole number" if what is int else "a number"
+    low, high = (f"{limit:g}" if what is float else str(limit) for limit in (limits.ge, limits.le))
+    return f"{noun} in [{low}, {high}]"
 
 
 def settings_asked(values: dict[str, Any], base: RunSettings | None = None) -> RunSettings:
@@ -143,102 +180,21 @@ def settings_asked(values: dict[str, Any], base: RunSettings | None = None) -> R
     """
     settings, before = settings_from(values, base), base or RunSettings()
     changed = [name for name in values if getattr(settings, name) != getattr(before, name)]
-    unread = _unread_by(settings.belief)
-    if flaws := tuple(_ignored(settings.belief, name, unread[name]) for name in changed if name in unread):
+    belief, unread = settings.belief, _unread_by(settings.belief)
+    flaws = tuple(
+        Flaw(
+            (name,),
+            f"the belief {belief!r} has no {name}; leave it out, or create a run with the belief {unread[name]!r}",
+        )
+        for name in changed
+        if name in unread
+    )
+    if flaws:
         raise InvalidSettingsError("invalid settings", flaws)
-    if base is not None:
-        _require_fixed(settings, base)
-    return settings
-
-
-def _ignored(belief: str, name: str, other: str) -> Flaw:
-    todo = f"leave it out, or create a run with the belief {other!r}"
-    return Flaw((name,), f"the belief {belief!r} has no {name}; {todo}")
-
-
-_RANGES: dict[str, tuple[float, float]] = {
-    "forgetting": (0.0, 1.0),
-    "implicit_weight": (0.0, 1.0),
-    "rollouts_per_task": (1.0, 1e5),
-    "target": (0.0, 1.0),
-    "capability_momentum": (0.0, 1.0),
-    "lease_seconds": (1.0, LONGEST_LEASE_S),
-}
-_PRIOR_RANGE = (1e-3, 1e6)
-_REWARD_LIMIT = 1e9
-_INTEGERS = {"seed": (0, 2**63 - 1), "tasks_per_step": (1, 10**6)}
-_CHOICES = {
-    "strategy": get_args(StrategyName),
-    "capability": get_args(CapabilityRule),
-}
-_OPTIONAL = ("rollouts_per_task", "tasks_per_step")
-
-
-def _flaw_of(name: str, value: Any) -> str | None:
-    """Return what is wrong with one setting, or None."""
-    if value is None and name in _OPTIONAL:
-        return None
-    if name in _RANGES:
-        return _outside(value, *_RANGES[name])
-    if name == "belief":
-        return _not_one_of(tuple(_kinds()), value)
-    if name in _CHOICES:
-        return _not_one_of(_CHOICES[name], value)
-    if name in _INTEGERS:
-        return _not_a_count(name, value)
-    if name == "mix":
-        return _not_a_mix(value)
-    return _not_a_pair(name, value)
-
-
-def _kinds() -> dict[str, "type[Belief]"]:
-    from bots_service.core.belief.kinds import KINDS  # not above: the command line needs no numpy for its help
-
-    return KINDS
-
-
-def _default_strategy(belief: str) -> StrategyName:
-    return _kinds()[belief].default_strategy
+    return settings if base is None else changed_settings(values, base)
 
 
 def _unread_by(belief: str) -> dict[str, str]:
     """Return the settings that this kind of belief doesn't read, each with another kind that does."""
-    kinds = _kinds()
-    read = kinds[belief].own_settings
-    return {name: other for other, kind in kinds.items() for name in kind.own_settings if name not in read}
-
-
-def _not_one_of(names: tuple[str, ...], value: Any) -> str | None:
-    return None if value in names else not_a_choice(value, names)
-
-
-def _outside(value: Any, low: float, high: float) -> str | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return None if is_number and low <= value <= high else f"{value!r} is not a number in [{low:g}, {high:g}]"
-
-
-def _not_a_count(name: str, value: Any) -> str | None:
-    low, high = _INTEGERS[name]
-    is_integer = isinstance(value, int) and not isinstance(value, bool)
-    return None if is_integer and low <= value <= high else f"{value!r} is not a whole number in [{low}, {high}]"
-
-
-def _not_a_mix(value: Any) -> str | None:
-    try:
-        read_mix(value)
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-def _not_a_pair(name: str, value: Any) -> str | None:
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        return f"{value!r} is not a pair of numbers"
-    low, high = _PRIOR_RANGE if name == "prior" else (-_REWARD_LIMIT, _REWARD_LIMIT)
-    for number in value:
-        flaw = _outside(number, low, high)
-        if flaw:
-            return flaw
-    if name == "reward_range" and not (value[0] < value[1] and math.isfinite(1 / (value[1] - value[0]))):
-        return f"{value!r} is not a lowest and a greater highest reward"
-    return None
+    read = BELIEFS[belief].own
+    return {name: other for other, kind in BELIEFS.items() for name in kind.own if name not in read}

@@ -31,9 +31,8 @@ def segments_of_tried(successes: Floats, mean: Floats) -> Segments:
 def segments_of_pool(state: RunState, pool: Pool) -> Segments:
     """[N] the segment of each task of the pool."""
     segments = np.full(len(pool), UNTRIED, np.int8)
-    for rows in (state.attempts.settled, state.attempts.newest):  # of a task that is in both, the newer row counts
-        mean = state.belief.distributions(pool, rows.tasks).mean
-        segments[rows.tasks] = segments_of_tried(rows.successes, mean)
+    tried = state.attempts.whole
+    segments[tried.tasks] = segments_of_tried(tried.successes, state.belief.distributions(pool, tried.tasks).mean)
     segments[state.aborts.always_aborted] = ABORTING
     segments[pool.retired] = RETIRED
     return segments

@@ -4,28 +4,28 @@ A run's state is a pure function of a prefix of its journal. Replay is a loop ov
 fold the same entries get the same bytes; so whatever the fold reads stands here.
 """
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from bots_service.core.aborts import NO_ABORTS, AbortRows
-from bots_service.core.arrays import Tasks, last_of
-from bots_service.core.attempts import Attempts, no_attempts
+from bots_service.core.arrays import Tasks
+from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, AbortRows, Attempts
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep, Distributions
 from bots_service.core.entries import Entry, Forget, Report, Rewind, SettingsChange
-from bots_service.core.evidence import NO_EVIDENCE, Evidence, joined
+from bots_service.core.evidence import NO_EVIDENCE, Evidence
 from bots_service.core.groups import NOTHING_UNFINISHED, UnfinishedGroups
-from bots_service.core.guard.guard import NO_ALARMS, VerifierGuard
-from bots_service.core.guard.streaks import SeenGroups
+from bots_service.core.guard.guard import NO_ALARMS, SeenGroups, VerifierGuard
 from bots_service.core.mix_account import MixAccount, after_report
 from bots_service.core.open_step import NOTHING_OPEN, OpenStep
-from bots_service.core.pool import NO_TASKS, WHOLE, Pool
+from bots_service.core.pool import NO_TASKS, Pool
 from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, tally
+from bots_service.core.rows import Table
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, changed_settings
 from bots_service.core.totals import Totals
-from bots_service.core.walks import Walks
+from bots_service.core.walks import WHOLE, Walks
 from bots_service.errors import InvalidSettingsError
 
 
@@ -63,7 +63,8 @@ class RunState:
     @property
     def rollouts_per_task(self) -> float | None:
         """M in use: the setting, otherwise the average of the reports; None before the first report."""
-        return _rollouts_per_task(self.settings, self.totals)
+        setting = self.settings.rollouts_per_task
+        return self.totals.rollouts_per_task if setting is None else setting
 
     @property
     def group_size(self) -> float:
@@ -76,10 +77,7 @@ class RunState:
     @property
     def nbytes(self) -> int:
         """How much memory the arrays of the state take."""
-        evidence, made_at = self.open_step.evidence, self.open_step.made_at
-        waiting = (evidence.tasks, evidence.successes, evidence.failures, made_at)
-        parts = (self.belief, self.attempts, self.unfinished)
-        return sum(part.nbytes for part in parts) + sum(int(each.nbytes) for each in (*waiting, *self.aborts))
+        return sum(part.nbytes for part in parts_of(self) if isinstance(part, np.ndarray))
 
     @property
     def fold_numbers(self) -> int:
@@ -89,17 +87,23 @@ class RunState:
 
     def fits(self, pool: Pool) -> bool:
         """Return whether the pool has every task and every profile that the state knows: else it is an older one."""
-        named = max(self.attempts.largest_task, self.unfinished.largest_task, last_of(self.aborts.tasks))
-        if named >= len(pool) or not self.belief.fits(pool):
-            return False
-        waiting = self.open_step.evidence.tasks
-        return not len(waiting) or bool(waiting.max() < len(pool))
+        tables = [part for part in parts_of(self) if isinstance(part, Table)]
+        return self.belief.fits(pool) and all(table.tasks.max(initial=-1) < len(pool) for table in tables)
+
+
+def parts_of(value: Any) -> Iterator[Any]:
+    """Yield all tables and arrays within a value of dataclasses, in the order of their fields."""
+    if isinstance(value, Table | np.ndarray):
+        yield value
+    if is_dataclass(value):
+        for field in fields(value):
+            yield from parts_of(getattr(value, field.name))
 
 
 def fresh_state(settings: RunSettings, pool: Pool) -> RunState:
     """Return the state of a run whose journal is empty."""
     belief = KINDS[settings.belief].fresh(settings, pool)
-    return RunState(0, 0, 0, settings, belief, no_attempts(), Walks(), NOTHING_OPEN, Totals(), ())
+    return RunState(0, 0, 0, settings, belief, NO_ATTEMPTS, Walks(), NOTHING_OPEN, Totals(), ())
 
 
 def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None = None) -> tuple[RunState, Receipt]:
@@ -118,9 +122,9 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
         raise ValueError(f"entry {entry.seq} can't follow entry {state.seq}")
     if entry.profiles > pool.profiles:
         raise ValueError(f"entry {entry.seq} knows {entry.profiles} profiles, the pool {pool.profiles}")
-    body = entry.body
-    if isinstance(body, Report):
-        return _with_report(state, entry, body, pool)
+    if isinstance(entry.body, Report):
+        state, receipt, _ = with_report(state, entry, entry.body, pool)
+        return state, receipt
     try:
         state, skipped = _changed(state, entry, pool, base), None
     except InvalidSettingsError as error:
@@ -142,7 +146,7 @@ def _changed(state: RunState, entry: Entry, pool: Pool, base: RunState | None) -
         return replace(state, seq=entry.seq, settings=settings, walks=walks)
     if isinstance(body, Forget):
         belief = state.belief.extended(pool, entry.profiles).forgotten(body.tasks)
-        return replace(state, seq=entry.seq, belief=belief, aborts=state.aborts.forgotten(body.tasks))
+        return replace(state, seq=entry.seq, belief=belief, aborts=state.aborts.without(body.tasks))
     if base is None:
         raise ValueError(f"entry {entry.seq} starts from another state, which is not given")
     open_step = NOTHING_OPEN if isinstance(body, Rewind) else base.open_step
@@ -150,38 +154,63 @@ def _changed(state: RunState, entry: Entry, pool: Pool, base: RunState | None) -
     return replace(base, seq=entry.seq, epoch=entry.epoch, open_step=open_step, unfinished=NOTHING_UNFINISHED)
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """What an entry teaches a belief: the step that it closes, if it closes one.
-
-    forgotten: tasks that it makes the belief forget, instead.
-    """
-
-    step: ClosingStep | None = None
-    forgotten: Tasks = field(default_factory=lambda: NO_TASKS)
-
-
-def lesson_of(state: RunState, entry: Entry, pool: Pool) -> Lesson:
-    """Return what `advance` teaches the run's belief by this entry.
-
-    Args:
-        state: the state before the entry.
-        entry: the next entry.
-        pool: the tasks, at the entry's version or a later one.
-    """
-    body = entry.body
-    if isinstance(body, Forget):
-        return Lesson(forgotten=body.tasks)
-    if not isinstance(body, Report):
-        return Lesson()
-    waiting, body = _waiting(state, entry, body, pool)
-    closes, _ = _parted(state.settings, body, waiting.open_step)
+def with_report(
+    before: RunState, entry: Entry, report: Report, pool: Pool
+) -> tuple[RunState, Receipt, ClosingStep | None]:
+    """Return the state after an entry with this report, what the report did, and the step that it closed, if any."""
+    settings = before.settings
+    reports, unfinished = before.unfinished.after(report, settings.lease_seconds)
+    own = reports[-1]
+    open_step, aborts = replace(before.open_step, costs=before.open_step.costs.plus(report.costs)), before.aborts
+    for each in reports:
+        open_step = _holding(before, open_step, each)
+        aborts = aborts.after(each.aborted, each.evidence.tasks, before.step)
+    reported = Evidence.joined([each.evidence for each in reports])
+    in_parts = len(report.parts) > 0
+    waits = in_parts and not len(reported) and report.close is None  # what waits closes no step
+    closes, rest = _parted(open_step, settings.tasks_per_step, close=False if waits else report.close)
+    ends = open_step if closes is None else closes
+    whole = ends.whole()
+    step_tally, new_tasks = tally(whole), before.attempts.never_tried(whole.tasks)
+    state = replace(
+        before,
+        seq=entry.seq,
+        belief=before.belief.extended(pool, entry.profiles),
+        walks=_walks_after(before.walks, own, in_parts=in_parts),
+        open_step=rest,
+        mix=after_report(settings.mix, before.mix, pool, reported.tasks),
+        unfinished=unfinished,
+        aborts=aborts,
+    )
+    facts: dict[str, Any] = {
+        "late": ends.late - before.open_step.late,
+        "expired": ends.expired - before.open_step.expired,
+        "new_tasks": new_tasks,
+        "costs": ends.costs,
+    }
     if closes is None:
-        return Lesson()
-    waiting = replace(waiting, open_step=closes)
-    whole = closes.whole()
-    totals = state.totals.plus(tally(whole), waiting.open_step, state.attempts.never_tried(whole.tasks))
-    return Lesson(_closing(waiting, whole, totals))
+        return state, _receipt(state, step_tally, **facts), None
+    believed = state.belief.distributions(pool, whole.tasks)
+    totals = before.totals.plus(step_tally, closes, new_tasks)
+    step = ClosingStep(
+        number=before.step + 1,
+        batches=tuple((before.step - made_at, evidence) for made_at, evidence in closes.by_step(whole)),
+        whole=whole,
+        rollouts=replace(state, totals=totals).rollouts_per_task or 0.0,
+    )
+    belief = state.belief.fold(pool, step, settings)
+    closed = replace(
+        state,
+        step=step.number,
+        belief=belief,
+        attempts=before.attempts.with_step(whole, step.number),
+        open_step=rest.not_before(step.number - belief.longest_lag),
+        totals=totals,
+        guard=_guarded(before, own, np.sort(reported.tasks), step, believed, pool),
+    )
+    brier, log_loss = prediction_error(believed.mean, whole)
+    facts |= {"brier": brier, "log_loss": log_loss, "calibration": calibration(believed.mean, whole)}
+    return closed, _receipt(closed, step_tally, closed=True, **facts), step
 
 
 def _holding(state: RunState, open_step: OpenStep, report: Report) -> OpenStep:
@@ -194,160 +223,52 @@ def _holding(state: RunState, open_step: OpenStep, report: Report) -> OpenStep:
     return open_step.with_report(report.evidence, made_at, late=is_late)
 
 
-def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
-    """Return the state after an entry with this report, and what the report did."""
-    waiting, report = _waiting(before, entry, report, pool)
-    closes, rest = _parted(before.settings, report, waiting.open_step)
-    if closes is not None:
-        waiting = replace(waiting, open_step=closes)
-    open_step, whole = waiting.open_step, waiting.open_step.whole()
-    step_tally, new_tasks = tally(whole), before.attempts.never_tried(whole.tasks)
-    facts: dict[str, Any] = {
-        "late": open_step.late - before.open_step.late,
-        "expired": open_step.expired - before.open_step.expired,
-        "new_tasks": new_tasks,
-        "costs": open_step.costs,
-    }
-    if closes is None:
-        return _with_mix(waiting, before, report, pool), _receipt(waiting, step_tally, **facts)
-    believed = waiting.belief.distributions(pool, whole.tasks)
-    totals = before.totals.plus(step_tally, open_step, new_tasks)
-    step = _closing(waiting, whole, totals)
-    belief = waiting.belief.fold(pool, step, waiting.settings)
-    closed = replace(
-        _with_mix(waiting, before, report, pool),
-        step=step.number,
-        belief=belief,
-        attempts=before.attempts.with_step(whole, step.number),
-        open_step=rest.not_before(step.number - belief.longest_lag),
-        totals=totals,
-        guard=_guarded(before, report, step, believed, pool),
-    )
-    return closed, _receipt(
-        closed,
-        step_tally,
-        closed=True,
-        **_errors(believed, whole),
-        **facts,
-    )
-
-
-def _errors(believed: Distributions, evidence: Evidence) -> dict[str, Any]:
-    """Return the fields of a receipt about what was predicted of some groups."""
-    means = believed.mean
-    brier, log_loss = prediction_error(means, evidence)
-    return {"brier": brier, "log_loss": log_loss, "calibration": calibration(means, evidence)}
-
-
-def _waiting(before: RunState, entry: Entry, report: Report, pool: Pool) -> tuple[RunState, Report]:
-    """Return the state after an entry with this report, before its step closes and the mix's account is brought up.
-
-    And the report of whole groups: those that it brings or completes, and those whose rest is waited for no longer.
-    """
-    reports, unfinished = before.unfinished.after(report, before.settings.lease_seconds)
-    whole, open_step, aborts = reports[-1], before.open_step, before.aborts
-    open_step = replace(open_step, costs=open_step.costs.plus(report.costs))
-    for each in reports:
-        open_step = _holding(before, open_step, each)
-        aborts = aborts.after(each.aborted, each.evidence.tasks, before.step)
-    if len(reports) > 1:
-        whole = replace(whole, evidence=joined([each.evidence for each in reports]).frozen())
-    if len(report.parts) and not len(whole.evidence) and report.close is None:
-        whole = replace(whole, close=False)  # what waits closes no step
-    state = replace(
-        before,
-        seq=entry.seq,
-        belief=before.belief.extended(pool, entry.profiles),
-        walks=_walks_after(before.walks, reports[-1], waits=len(report.parts) > 0),
-        open_step=open_step,
-        unfinished=unfinished,
-        aborts=aborts,
-    )
-    return state, whole
-
-
-def _with_mix(state: RunState, before: RunState, report: Report, pool: Pool) -> RunState:
-    """Return the state with the mix's account after a report.
-
-    Args:
-        state: without it.
-        before: the state before the report.
-        report: the report.
-        pool: the tasks.
-    """
-    mix = before.settings.mix
-    if not mix:
-        return replace(state, mix=()) if state.mix else state
-    return replace(state, mix=after_report(mix, before.mix, pool, report.evidence.tasks))
-
-
-def _guarded(before: RunState, report: Report, step: ClosingStep, believed: Distributions, pool: Pool) -> VerifierGuard:
-    """Return the verifier guard after the step that a report closes.
-
-    Args:
-        before: the state before the report.
-        report: the report.
-        step: the step, whole.
-        believed: of its tasks, before it.
-        pool: the tasks.
-    """
-    is_going_on = any(walk.part == WHOLE and walk.place > 0 for walk in before.walks.walks)
-    is_drawn = is_going_on and [walk.part for walk in report.walks] == [WHOLE]
-    drawn = np.sort(report.evidence.tasks) if is_drawn else NO_TASKS
-    seen = SeenGroups(step.whole, believed, before.attempts, drawn, is_drawn and report.walks[0].turn == 0)
-    return before.guard.after_step(pool, seen, step=step.number)
-
-
-def _walks_after(walks: Walks, report: Report, *, waits: bool) -> Walks:
-    """Return the walks after a report; one of tasks that were not selected here says nothing of them.
-
-    Args:
-        walks: before it.
-        report: its whole groups.
-        waits: whether it brought parts of groups; without a whole group it moves nothing until there is one.
-    """
-    if waits and not len(report.evidence) and not len(report.aborted):
-        return walks
-    return walks.restarted() if report.made_at is None and len(report.evidence) else walks.moved(report.walks)
-
-
-def _parted(settings: RunSettings, report: Report, open_step: OpenStep) -> tuple[OpenStep | None, OpenStep]:
+def _parted(open_step: OpenStep, size: int | None, *, close: bool | None) -> tuple[OpenStep | None, OpenStep]:
     """Return what of the open step closes now, None if nothing does, and what stays open.
 
     A step closes if that is asked for, or by default with its first report. With `tasks_per_step` it closes when it has
     so many groups, and those that came after them begin the next one. An entry closes one step: where one report brings
     several times as many, they are all of it.
     """
-    if report.close:
+    pending = open_step.tasks
+    if close or (size is None and close is None and pending > 0):
         return open_step, NOTHING_OPEN
-    pending, size = open_step.tasks, settings.tasks_per_step
-    if size is None:
-        return (open_step if report.close is None and pending > 0 else None), NOTHING_OPEN
-    if pending < size:
+    if size is None or pending < size:
         return None, open_step
     return open_step.first(pending - pending % size)
 
 
-def _closing(state: RunState, whole: Evidence, totals: Totals) -> ClosingStep:
-    """Return the open step as one that closes.
+def _walks_after(walks: Walks, report: Report, *, in_parts: bool) -> Walks:
+    """Return the walks after a report; one of tasks that were not selected here says nothing of them.
 
     Args:
-        state: before it closes.
-        whole: what waits in the open step, each task once.
-        totals: with this step.
+        walks: before it.
+        report: its whole groups.
+        in_parts: whether it brought parts of groups; without a whole group it moves nothing until there is one.
     """
-    return ClosingStep(
-        number=state.step + 1,
-        batches=tuple((state.step - made_at, evidence) for made_at, evidence in state.open_step.by_step(whole)),
-        whole=whole,
-        rollouts=_rollouts_per_task(state.settings, totals) or 0.0,
-    )
+    if in_parts and not len(report.evidence) and not len(report.aborted):
+        return walks
+    return walks.restarted() if report.made_at is None and len(report.evidence) else walks.moved(report.walks)
 
 
-def _rollouts_per_task(settings: RunSettings, totals: Totals) -> float | None:
-    """M in use: the setting, otherwise the average of the reports; None before the first report."""
-    setting = settings.rollouts_per_task
-    return totals.rollouts_per_task if setting is None else setting
+def _guarded(
+    before: RunState, report: Report, reported: Tasks, step: ClosingStep, believed: Distributions, pool: Pool
+) -> VerifierGuard:
+    """Return the verifier guard after the step that a report closes.
+
+    Args:
+        before: the state before the report.
+        report: the report.
+        reported: all tasks of the report, sorted.
+        step: the step, whole.
+        believed: of its tasks, before it.
+        pool: the tasks.
+    """
+    is_going_on = any(walk.part == WHOLE and walk.place > 0 for walk in before.walks.walks)
+    is_drawn = is_going_on and [walk.part for walk in report.walks] == [WHOLE]
+    drawn = reported if is_drawn else NO_TASKS
+    seen = SeenGroups(step.whole, believed, before.attempts, drawn, is_drawn and report.walks[0].turn == 0)
+    return before.guard.after_step(pool, seen, step=step.number)
 
 
 def _receipt(state: RunState, step_tally: Tally, *, closed: bool = False, **more: Any) -> Receipt:

@@ -1,7 +1,6 @@
 """The ids of a dataset's tasks, packed: a million ids of about 12 characters take 31 MB (`TaskIds.nbytes`)."""
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,17 +17,18 @@ class TaskIds(Sequence[str]):
     of this process and never leave it.
     """
 
-    def __init__(self, text: bytes, ends: NDArray[np.int64], index: "HashIndex") -> None:
+    def __init__(self, text: bytes, ends: NDArray[np.int64], hashes: NDArray[np.int64]) -> None:
         """Take ids that stand one after the other; `GrowingTaskIds` makes them.
 
         Args:
             text: all ids, in UTF-8.
             ends: [N] where each id ends in `text`.
-            index: of all ids.
+            hashes: [N] of the ids.
         """
         self._text = text
         self._ends = np.concatenate([np.zeros(1, np.int64), ends])
-        self._hashes, self._by_hash = index
+        self._by_hash = hashes.argsort(kind="stable").astype(np.int32)
+        self._hashes = hashes[self._by_hash]
 
     @classmethod
     def of(cls, ids: Iterable[str]) -> "TaskIds":
@@ -110,79 +110,35 @@ class TaskIds(Sequence[str]):
 
     def first_repeat(self) -> tuple[int, int] | None:
         """Return two tasks that have the same id, the earlier one first; None if all differ."""
-        return _first_repeat((self._hashes, self._by_hash), self.__getitem__)
-
-
-HashIndex = tuple[NDArray[np.int64], Tasks]  # sorted hashes of some ids, and whose they are: equal ones in order
+        places = np.flatnonzero(self._hashes[1:] == self._hashes[:-1])
+        # By task, not by hash: the same tasks are refused with the same words in every process.
+        for place in places[self._by_hash[places + 1].argsort()].tolist():
+            end = place + 1
+            while end < len(self) and self._hashes[end] == self._hashes[place]:
+                one, other = sorted((int(self._by_hash[place]), int(self._by_hash[end])))
+                if self[one] == self[other]:
+                    return one, other
+                end += 1
+        return None
 
 
 class GrowingTaskIds:
-    """Ids that come some at a time, and a repeat among them found soon.
-
-    Keeps indices of sizes that fall by half or more, each free of repeats, and merges the last two while they don't.
-    So a repeat is found at the latest once twice as many ids came, and N ids cost about N log N.
-    """
+    """Ids that come some at a time."""
 
     def __init__(self) -> None:
         self._texts: list[bytes] = []
-        self._ends: list[NDArray[np.int64]] = []  # of each piece, in its own text
-        self._firsts: list[int] = []
-        self._indices: list[HashIndex] = []
-        self._size = 0
+        self._lengths: list[NDArray[np.int64]] = []
+        self._hashes: list[NDArray[np.int64]] = []
 
-    def __len__(self) -> int:
-        return self._size
-
-    def __getitem__(self, task: int) -> str:
-        piece = bisect_right(self._firsts, task) - 1
-        place, ends = task - self._firsts[piece], self._ends[piece]
-        return self._texts[piece][ends[place - 1] if place else 0 : ends[place]].decode()
-
-    def add(self, ids: Sequence[str]) -> tuple[int, int] | None:
-        """Add the next ids, and return two tasks that have the same one, as far as that is known by now."""
-        if not ids:
-            return None
+    def add(self, ids: Sequence[str]) -> None:
+        """Add the next ids."""
         encoded = [task_id.encode() for task_id in ids]
         self._texts.append(b"".join(encoded))
-        self._ends.append(np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded))))
-        self._firsts.append(self._size)
-        hashes = np.fromiter(map(hash, ids), np.int64, len(ids))
-        index = _sorted(hashes, np.arange(self._size, self._size + len(ids), dtype=np.int32))
-        self._size += len(ids)
-        repeat = _first_repeat(index, self.__getitem__)
-        while repeat is None and self._indices and len(self._indices[-1][0]) <= len(index[0]):
-            index = _merged([self._indices.pop(), index])
-            repeat = _first_repeat(index, self.__getitem__)
-        self._indices.append(index)
-        return repeat
+        self._lengths.append(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+        self._hashes.append(np.fromiter(map(hash, ids), np.int64, len(ids)))
 
     def packed(self) -> TaskIds:
-        """Return the ids that came; `TaskIds.first_repeat` knows about all of them."""
-        lengths = [np.diff(ends, prepend=0) for ends in self._ends]
-        ends = np.cumsum(np.concatenate([np.empty(0, np.int64), *lengths]))
-        return TaskIds(b"".join(self._texts), ends, _merged(self._indices))
-
-
-def _merged(indices: list[HashIndex]) -> HashIndex:
-    """Return one index of several whose tasks follow one another."""
-    hashes = np.concatenate([np.empty(0, np.int64), *(hashes for hashes, _ in indices)])
-    return _sorted(hashes, np.concatenate([np.empty(0, np.int32), *(tasks for _, tasks in indices)]))
-
-
-def _sorted(hashes: NDArray[np.int64], tasks: Tasks) -> HashIndex:
-    order = hashes.argsort(kind="stable")
-    return hashes[order], tasks[order]
-
-
-def _first_repeat(index: HashIndex, id_of: Callable[[int], str]) -> tuple[int, int] | None:
-    hashes, tasks = index
-    places = np.flatnonzero(hashes[1:] == hashes[:-1])
-    # By task, not by hash: the same tasks are refused with the same words in every process.
-    for place in places[tasks[places + 1].argsort()].tolist():
-        end = place + 1
-        while end < len(hashes) and hashes[end] == hashes[place]:
-            one, other = sorted((int(tasks[place]), int(tasks[end])))
-            if id_of(one) == id_of(other):
-                return one, other
-            end += 1
-    return None
+        """Return the ids that came; `TaskIds.first_repeat` knows whether they differ."""
+        nothing = np.empty(0, np.int64)
+        hashes = np.concatenate([nothing, *self._hashes])
+        return TaskIds(b"".join(self._texts), np.cumsum(np.concatenate([nothing, *self._lengths])), hashes)

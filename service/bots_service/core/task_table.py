@@ -11,17 +11,13 @@ from bots_service.core.pool import Pool
 from bots_service.core.segments import ABORTING, RETIRED, UNTRIED, Segments, segments_of_tried
 from bots_service.core.state import RunState
 
-SORTS = (
-    "index",
-    "mean",
-    "distance",
-    "effective",
-    "variance",
-    "attempts",
-    "successes",
-    "visits",
-    "last_step",
-)
+TRIED = {
+    "attempts": "rollouts",
+    "successes": "successes",
+    "visits": "visits",
+    "last_step": "last_step",
+}  # of AttemptRows
+SORTS = ("index", "mean", "distance", "effective", "variance", *TRIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,26 +85,18 @@ def ordered(sort: str, state: RunState, pool: Pool, tasks: Tasks) -> Floats:
     name = sort.removeprefix("-")
     if name == "index":
         values = tasks.astype(float)
-    elif name == "attempts":
-        values = state.attempts.of(tasks).rollouts
-    elif name == "successes":
-        values = state.attempts.of(tasks).successes
-    elif name == "visits":
-        values = state.attempts.of(tasks).visits.astype(float)
-    elif name == "last_step":
-        values = state.attempts.of(tasks).last_step.astype(float)
+    elif name in TRIED:
+        values = getattr(state.attempts.of(tasks), TRIED[name]).astype(float)
     else:
         believed, place = _distinct(state.belief, pool, tasks)
-        values = _value(name, believed, state)[place]
+        if name == "effective":
+            values = believed.effective(state.group_size)[place]
+        elif name == "variance":
+            values = believed.rollout_variance[place]
+        else:
+            values = believed.mean[place]
+            values = np.abs(values - state.settings.target) if name == "distance" else values
     return -values if sort.startswith("-") else values
-
-
-def _value(name: str, believed: Distributions, state: RunState) -> Floats:
-    if name == "effective":
-        return believed.effective(state.group_size)
-    if name == "variance":
-        return believed.rollout_variance
-    return np.abs(believed.mean - state.settings.target) if name == "distance" else believed.mean
 
 
 def _distinct(belief: Belief, pool: Pool, tasks: Tasks) -> tuple[Distributions, NDArray[np.intp]]:

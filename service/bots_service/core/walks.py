@@ -4,14 +4,12 @@ Part of the run's state. A selection's id carries how far it walked, its report 
 farthest: so replicas, retries and replays agree without another store, and a rewind takes the walks back.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from bots_service.core.checks import as_count
 from bots_service.core.permutation import places_of_pass
-from bots_service.core.pool import WHOLE
 
+WHOLE = 0  # the key of the part of a pool that holds all tasks
 MOST_WALKS = 128  # of a run: one for each set of tags that its selections ask for, and each tag of its mix
 
 
@@ -111,21 +109,6 @@ class Walks:
             first_turn=max(walk.turn for walk in self.walks) + 1,
             finished=self.finished + last.turn - self.first_turn + last.is_finished,
         )
-
-    def encoded(self) -> dict[str, Any]:
-        """Return plain values. Inverse of `decoded`."""
-        walks = [walk_numbers(walk) for walk in self.walks]
-        return {"first_turn": self.first_turn, "walks": walks, "finished": self.finished}
-
-    @classmethod
-    def decoded(cls, values: Mapping[str, Any]) -> "Walks":
-        """Return the walks that were encoded.
-
-        Raises:
-            LookupError, TypeError, ValueError: these are no walks.
-        """
-        walks = (Walk(*map(as_count, numbers)) for numbers in values["walks"])
-        return cls(as_count(values["first_turn"]), tuple(walks), as_count(values["finished"]))
 
 
 def walk_numbers(walk: Walk) -> tuple[int, int, int, int]:

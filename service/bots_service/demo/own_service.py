@@ -37,24 +37,22 @@ def own_service(kept_in: Path | None = None) -> Iterator[str]:
     with ended_by_signals(), nullcontext(kept_in) if kept_in else TemporaryDirectory(prefix="bots-demo-") as folder:
         log = Path(folder).absolute() / "service.log"
         database = Path(folder).absolute() / "bots.db"
-        command = [
-            sys.executable,
-            "-m",
-            "bots_service",
-            "serve",
-            "--port",
-            "0",
-            "--database-url",
-            f"sqlite:///{database}",
-        ]
+        serve = ["-m", "bots_service", "serve", "--port", "0", "--database-url", f"sqlite:///{database}"]
         # Not the settings of the user's own service: they could change the numbers.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("BOTS_")}
         with log.open("wb") as output:
-            process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            process = subprocess.Popen(
+                [sys.executable, *serve], env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
         try:
             yield ready_url(process, log)
         finally:
-            stop(process)
+            process.terminate()
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def ready_url(process: subprocess.Popen[bytes], log: Path) -> str:
@@ -62,29 +60,15 @@ def ready_url(process: subprocess.Popen[bytes], log: Path) -> str:
     give_up = time.monotonic() + START_S
     while time.monotonic() < give_up and process.poll() is None:
         said = ADDRESS.search(log.read_text("utf-8", "replace"))
-        if said and is_ready(said[1]):
-            return said[1]
+        if said:
+            with Client(said[1], retries=Retries(attempts=1), deadline_s=5) as client:
+                if client.is_ready():
+                    return said[1]
         time.sleep(POLL_S)
     lines = log.read_text("utf-8", "replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
     happened = f"was not ready within {START_S:g} s" if process.returncode is None else f"ended ({process.returncode})"
     raise OwnServiceError(f"the demo's own service {happened}: {last}")
-
-
-def is_ready(url: str) -> bool:
-    """Say whether a service answers there and is ready."""
-    with Client(url, retries=Retries(attempts=1), deadline_s=5) as client:
-        return client.is_ready()
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End the service, by force if it does not go."""
-    process.terminate()
-    try:
-        process.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """Replay the recorded run through the service, once for each way to select: see RUNS."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from bots_client import Client, GivenSettings, Outcome, Receipt, RunSummary
+from bots_client import Client, GivenSettings, Outcome, RunSummary
 from bots_service.core.arrays import Floats
 from bots_service.demo.recording import REFERENCE_MODELS, Recording
 
@@ -47,22 +47,13 @@ class Course:
     """The results of the steps of one run so far.
 
     run: its name.
-    reported, effective: tasks of each step.
     log_losses: of the success rates predicted for all problems, before every tenth step.
     met: every problem that it selected so far.
     """
 
     run: str
-    reported: list[int] = field(default_factory=list)
-    effective: list[int] = field(default_factory=list)
     log_losses: list[float] = field(default_factory=list)
     met: set[str] = field(default_factory=set)
-
-    def add(self, tasks: Iterable[str], receipt: Receipt) -> None:
-        """Append a step that was closed, with the tasks that it selected."""
-        self.met.update(tasks)
-        self.reported.append(receipt.reported)
-        self.effective.append(receipt.effective)
 
     @property
     def log_loss(self) -> float | None:
@@ -70,12 +61,13 @@ class Course:
         return sum(self.log_losses) / len(self.log_losses) if self.log_losses else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReplayedRun:
     """A replay under way.
 
     problems: how many there are; referenced: how many of them have both references.
     courses: by the labels of RUNS.
+    steps_done: how many steps all runs have closed.
     summaries: what the service says of the runs, as its page shows it, by the same labels; empty until `look`.
     """
 
@@ -84,12 +76,8 @@ class ReplayedRun:
     problems: int
     referenced: int
     courses: dict[str, Course]
+    steps_done: int = 0
     summaries: dict[str, RunSummary] = field(default_factory=dict)
-
-    @property
-    def steps_done(self) -> int:
-        """How many steps all runs have closed."""
-        return min(len(course.reported) for course in self.courses.values())
 
     def look(self, client: Client) -> None:
         """Read the summaries of the runs."""
@@ -122,7 +110,11 @@ def replayed(client: Client, recording: Recording, plan: Plan) -> Iterator[Repla
             if step % PREDICTED_EVERY == PREDICTED_EVERY // 2:
                 predicted = predictions(client, replay.dataset, course.run)
                 course.log_losses.append(log_loss(predicted, recording.success_probabilities(step)))
-            course.add(*train(client, replay.dataset, course.run, plan.count, shown))
+            selection = client.select(replay.dataset, plan.count, run=course.run)
+            course.met.update(selection.ids)
+            outcomes = [Outcome.counts(task, shown[task], ROLLOUTS) for task in selection.ids]
+            client.report(replay.dataset, outcomes, run=course.run, selection=selection)
+        replay.steps_done = step + 1
         yield replay
 
 
@@ -148,21 +140,6 @@ def log_loss(predicted: Floats, probabilities: Floats) -> float:
     return float(-np.mean(probabilities * np.log(q) + (1 - probabilities) * np.log1p(-q)))
 
 
-def train(client: Client, dataset: str, run: str, count: int, shown: dict[str, int]) -> tuple[tuple[str, ...], Receipt]:
-    """Do one training step: select, roll out, report. Return the selected tasks and the receipt.
-
-    Args:
-        client: of the service.
-        dataset: the pool.
-        run: whose belief decides and learns.
-        count: tasks to select.
-        shown: of each problem, how many rollouts it solves at this step.
-    """
-    selection = client.select(dataset, count, run=run)
-    outcomes = [Outcome.counts(task, shown[task], ROLLOUTS) for task in selection.ids]
-    return selection.ids, client.report(dataset, outcomes, run=run, selection=selection)
-
-
 def results(replay: ReplayedRun) -> dict[str, Any]:
     """Return the results of a replay, as the service's summaries tell them."""
     return {
@@ -179,17 +156,13 @@ def results(replay: ReplayedRun) -> dict[str, Any]:
 
 def results_of(summary: RunSummary, course: Course) -> dict[str, Any]:
     """Return the results of a run."""
-    gain = summary.gain
+    shared = ("belief", "strategy", "reported", "effective", "rollouts")
     return {
         "run": course.run,
-        "belief": summary.belief,
-        "strategy": summary.strategy,
-        "reported": summary.reported,
-        "effective": summary.effective,
-        "rollouts": summary.rollouts,
+        **{name: getattr(summary, name) for name in shared},
         f"effective_task_ratio_last_{RECENT}": summary.effective_task_ratio,
-        "vs_uniform": None if gain is None else gain.factor,
-        "rollouts_saved": None if gain is None else gain.rollouts_saved,
+        "vs_uniform": summary.gain and summary.gain.factor,
+        "rollouts_saved": summary.gain and summary.gain.rollouts_saved,
         "distinct_tasks": len(course.met),
         "log_loss": course.log_loss,
     }

@@ -4,14 +4,22 @@ import platform
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client import (
+    CONTENT_TYPE_PLAIN_0_0_4,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from bots_service import __version__
-from bots_service.metrics.exposition import exposition
 from bots_service.metrics.training import TrainingMetrics
 
+MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 BUCKETS_S = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 NO_ROUTE = "(none)"
 METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
@@ -61,6 +69,8 @@ class Metrics:
     """All that one process counts. registry: what it stands on."""
 
     def __init__(self) -> None:
+        # When each series began: as many samples again, which nobody looks at.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # its authors left the type out
         self.registry = CollectorRegistry()
         self.training = TrainingMetrics(self.registry)
         self.requests = RequestMetrics(self.registry)
@@ -68,11 +78,17 @@ class Metrics:
         Info("bots_build", "The versions that run here; always 1.", registry=self.registry).info(
             {"version": __version__, "python": platform.python_version(), "numpy": np.__version__}
         )
+        says = "Whether a store answered when it was looked at last."
+        self._store_up = Gauge("bots_store_up", says, ["store"], registry=self.registry)
+        self._stores: Callable[[], Mapping[str, bool]] = dict
 
     def text(self) -> bytes:
         """Return all of it in Prometheus's text format."""
         self.training.runs.forget_idle()
-        return exposition(self.registry)
+        self._store_up.clear()
+        for store, answers in self._stores().items():
+            self._store_up.labels(store).set(answers)
+        return generate_latest(self.registry)
 
     def watch_stores(self, checks: Callable[[], Mapping[str, bool]]) -> None:
         """Show which stores answer, whenever Prometheus asks.
@@ -80,28 +96,9 @@ class Metrics:
         Args:
             checks: returns for each store whether it answered when it was looked at last.
         """
-        self.registry.register(_StoresUp(checks))
+        self._stores = checks
 
     def watch_state(self, is_ready: Callable[[], bool]) -> None:
         """Show whether this process wants requests, whenever Prometheus asks."""
         gauge = Gauge("bots_ready", "Whether this process wants requests.", registry=self.registry)
         gauge.set_function(lambda: float(is_ready()))
-
-
-class _StoresUp(Collector):
-    def __init__(self, checks: Callable[[], Mapping[str, bool]]) -> None:
-        self._checks = checks
-
-    def describe(self) -> list[GaugeMetricFamily]:
-        return [self._family()]
-
-    def collect(self) -> list[GaugeMetricFamily]:
-        family = self._family()
-        for store, answers in self._checks().items():
-            family.add_metric([store], float(answers))
-        return [family]
-
-    def _family(self) -> GaugeMetricFamily:
-        return GaugeMetricFamily(
-            "bots_store_up", "Whether a store answered when it was looked at last.", labels=["store"]
-        )

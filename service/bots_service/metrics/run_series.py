@@ -3,91 +3,14 @@
 import math
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Annotated, get_origin, get_type_hints
 
-from prometheus_client import CollectorRegistry, Gauge
-from prometheus_client.core import CounterMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from bots_service.core.receipt import Receipt
 from bots_service.retention import IDLE_SERIES_S
-
-
-@dataclass(slots=True)
-class RunCounts:
-    """What is counted of one run. Only the event loop counts, so no number is lost though nothing is locked.
-
-    Each metric is called after its field, and carries what it says of itself.
-    """
-
-    reports: Annotated[float, "Reports that were taken, each once."] = 0.0
-    duplicate_reports: Annotated[float, "Reports that had been taken before, and came again."] = 0.0
-    fenced_reports: Annotated[float, "Reports that were refused because their run was rewound."] = 0.0
-    expired_outcomes: Annotated[float, "Outcomes that came too late to count."] = 0.0
-    steps: Annotated[float, "Steps that closed."] = 0.0
-    reported_tasks: Annotated[float, "Tasks of closed steps, each once a step."] = 0.0
-    effective_tasks: Annotated[float, "Tasks of closed steps whose rewards differ, so that they give a gradient."] = 0.0
-    all_solved_tasks: Annotated[
-        float, "Tasks of closed steps with equal rewards and a success rate of at least 0.5."
-    ] = 0.0
-    rollouts: Annotated[float, "Rollouts of closed steps."] = 0.0
-    solved_rollouts: Annotated[
-        float, "Successes of closed steps, added up over rollouts; a reward counts as a part of a success."
-    ] = 0.0
-    prediction_squared_error: Annotated[
-        float, "Squared error of the predicted success rates, added up over the rollouts of closed steps."
-    ] = 0.0
-    selections: Annotated[float, "Selections that were made, each once."] = 0.0
-    degraded_answers: Annotated[
-        float, "Selects and reports answered without the shared store, or after it lost tasks in flight."
-    ] = 0.0
-
-    def count_step(self, receipt: Receipt) -> None:
-        """Count the step that an entry closed."""
-        step = receipt.tally
-        self.steps += 1
-        self.reported_tasks += step.reported
-        self.effective_tasks += step.effective
-        self.all_solved_tasks += step.all_solved
-        self.rollouts += step.rollouts
-        self.solved_rollouts += step.successes
-        self.prediction_squared_error += (receipt.brier or 0.0) * step.rollouts
-
-
-SAYS = {name: hint.__metadata__[0] for name, hint in get_type_hints(RunCounts, include_extras=True).items()}
-
-
-class CountedRuns(Collector):
-    """The counts of all runs that have series, for each scrape."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        """Know no run yet."""
-        self._counts: dict[tuple[str, str], RunCounts] = {}
-        registry.register(self)
-
-    def begin(self, dataset: str, run: str) -> RunCounts:
-        """Return the counts of a new run, or of one that begins again: all 0."""
-        counts = self._counts[dataset, run] = RunCounts()
-        return counts
-
-    def drop(self, dataset: str, run: str) -> None:
-        """Tell nothing of a run any more."""
-        self._counts.pop((dataset, run), None)
-
-    def describe(self) -> list[CounterMetricFamily]:
-        """Return all families without values."""
-        return [CounterMetricFamily(f"bots_{name}", says, labels=["dataset", "run"]) for name, says in SAYS.items()]
-
-    def collect(self) -> list[CounterMetricFamily]:
-        """Return all families with what was counted so far."""
-        families = self.describe()
-        for family, metric in zip(families, SAYS, strict=True):
-            for names, counts in self._counts.items():
-                family.add_metric([*names], getattr(counts, metric))
-        return families
-
 
 MOST_RUNS = 32  # with series of their own; a run has about 25
 OTHERS = ("(other)", "(other)")  # no dataset or run can have this name
@@ -100,10 +23,27 @@ class RunSeries:
     Each metric is called after its field, and carries what it says of itself and its labels besides dataset and run.
 
     names: of the dataset and the run.
-    counts: of this run.
-    counted: of all runs.
     """
 
+    reports: Annotated[Counter, "Reports that were taken, each once."]
+    duplicate_reports: Annotated[Counter, "Reports that had been taken before, and came again."]
+    fenced_reports: Annotated[Counter, "Reports that were refused because their run was rewound."]
+    expired_outcomes: Annotated[Counter, "Outcomes that came too late to count."]
+    steps: Annotated[Counter, "Steps that closed."]
+    reported_tasks: Annotated[Counter, "Tasks of closed steps, each once a step."]
+    effective_tasks: Annotated[Counter, "Tasks of closed steps whose rewards differ, so that they give a gradient."]
+    all_solved_tasks: Annotated[Counter, "Tasks of closed steps with equal rewards and a success rate of at least 0.5."]
+    rollouts: Annotated[Counter, "Rollouts of closed steps."]
+    solved_rollouts: Annotated[
+        Counter, "Successes of closed steps, added up over rollouts; a reward counts as a part of a success."
+    ]
+    prediction_squared_error: Annotated[
+        Counter, "Squared error of the predicted success rates, added up over the rollouts of closed steps."
+    ]
+    selections: Annotated[Counter, "Selections that were made, each once."]
+    degraded_answers: Annotated[
+        Counter, "Selects and reports answered without the shared store, or after it lost tasks in flight."
+    ]
     last_report_timestamp_seconds: Annotated[Gauge, "When the last report was taken, in seconds since 1970."]
     last_selection_timestamp_seconds: Annotated[Gauge, "When the last selection was made, in seconds since 1970."]
     step: Annotated[Gauge, "Closed steps of the present history."]
@@ -115,17 +55,27 @@ class RunSeries:
     narrow: Annotated[Gauge, "1 where few tasks take most visits, 0 where not."]
     verifier_alarms: Annotated[Gauge, "Alarms of the verifier guard that stand."]
     run_info: Annotated[Gauge, "How a run chooses tasks; always 1.", "strategy"]
-    counted: CountedRuns
     names: tuple[str, str] = ("", "")
-    counts: RunCounts = field(default_factory=RunCounts)
 
     def of(self, dataset: str, run: str) -> "RunSeries":
-        """Return the series of one run; its gauges tell NaN, that is nothing, until they are set."""
+        """Return the series of one run; its counters are 0, and its gauges NaN, that is nothing, until they are set."""
         own = {name: getattr(self, name) for name in METRICS}
         for name in METRICS.keys() - LABELLED:
             own[name] = own[name].labels(dataset, run)
-            own[name].set(math.nan)
-        return replace(self, **own, names=(dataset, run), counts=self.counted.begin(dataset, run))
+            if isinstance(own[name], Gauge):
+                own[name].set(math.nan)
+        return replace(self, **own, names=(dataset, run))
+
+    def count_step(self, receipt: Receipt) -> None:
+        """Count the step that an entry closed."""
+        step = receipt.tally
+        self.steps.inc()
+        self.reported_tasks.inc(step.reported)
+        self.effective_tasks.inc(step.effective)
+        self.all_solved_tasks.inc(step.all_solved)
+        self.rollouts.inc(step.rollouts)
+        self.solved_rollouts.inc(step.successes)
+        self.prediction_squared_error.inc((receipt.brier or 0.0) * step.rollouts)
 
     def set_strategy(self, strategy: str) -> None:
         """Set the run's selection strategy, and remove the series of the one before."""
@@ -137,7 +87,6 @@ class RunSeries:
         """Drop the series of one run."""
         for name in METRICS:
             getattr(self, name).remove_by_labels({"dataset": dataset, "run": run})
-        self.counted.drop(dataset, run)
 
 
 METRICS = {
@@ -152,7 +101,7 @@ def run_series(registry: CollectorRegistry) -> RunSeries:
     for name, hint in METRICS.items():
         says, *labels = hint.__metadata__
         made[name] = hint.__origin__(f"bots_{name}", says, ["dataset", "run", *labels], registry=registry)
-    return RunSeries(**made, counted=CountedRuns(registry))
+    return RunSeries(**made)
 
 
 class RunsAtWork:
@@ -203,17 +152,9 @@ class RunsAtWork:
                 self._drop(names)
 
     def _has_room(self) -> bool:
-        if (
-            self._is_full() and self._clock() - self._idlest_since() > IDLE_SERIES_S
-        ):  # asked by each report of the others
+        if len(self.last_used()) >= self._most:
             self.forget_idle()
-        return not self._is_full()
-
-    def _is_full(self) -> bool:
-        return len(self._known) - (OTHERS in self._known) >= self._most
-
-    def _idlest_since(self) -> float:
-        return next(since for names, (_, since) in self._known.items() if names != OTHERS)
+        return len(self.last_used()) < self._most
 
     def _drop(self, names: tuple[str, str]) -> None:
         del self._known[names]

@@ -30,25 +30,23 @@ class TrainingMetrics:
     def reported(self, dataset: str, run: str, receipt: Receipt, *, duplicate: bool, degraded: bool) -> None:
         """Count a report that was acknowledged."""
         series = self.runs(dataset, run)
-        counts = series.counts
-        counts.degraded_answers += degraded
+        series.degraded_answers.inc(degraded)
         if duplicate:
-            counts.duplicate_reports += 1
+            series.duplicate_reports.inc()
             return
-        counts.reports += 1
-        counts.expired_outcomes += receipt.expired
+        series.reports.inc()
+        series.expired_outcomes.inc(receipt.expired)
         series.last_report_timestamp_seconds.set(time.time())
         if receipt.closed:
-            counts.count_step(receipt)
+            series.count_step(receipt)
 
     def fenced(self, dataset: str, run: str) -> None:
         """Count a report that was refused because its run was rewound."""
-        self.runs(dataset, run).counts.fenced_reports += 1
+        self.runs(dataset, run).fenced_reports.inc()
 
     def selected(self, dataset: str, run: str, *, degraded: bool) -> None:
         """Count a selection that was made."""
         series = self.runs(dataset, run)
-        counts = series.counts
-        counts.selections += 1
-        counts.degraded_answers += degraded
+        series.selections.inc()
+        series.degraded_answers.inc(degraded)
         series.last_selection_timestamp_seconds.set(time.time())

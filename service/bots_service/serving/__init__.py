@@ -1,6 +1,1 @@
 """Runs the application until a signal ends it: in this process, or in several that share one socket."""
-
-from bots_service.serving.listening import CannotListenError
-from bots_service.serving.starting import serve
-
-__all__ = ["CannotListenError", "serve"]

@@ -15,9 +15,9 @@ import uvicorn
 from bots_service.api.app_state import state_of
 from bots_service.api.route_kinds import WORKING_ON, RouteKind
 from bots_service.serving.connection import Connections, HttpConnection
-from bots_service.serving.listening import BACKLOG, let_nobody_in, listen
 from bots_service.serving.peers import Peers
 from bots_service.serving.process import calm_garbage_collection, keep_freed_memory, set_up_logs
+from bots_service.serving.starting import BACKLOG, let_nobody_in, listen
 from bots_service.settings import Settings
 from bots_service.wiring import build_app
 

@@ -16,9 +16,9 @@ from uvicorn.server import Server
 from uvicorn.supervisors import multiprocess as supervising
 
 from bots_service.errors import BotsError
-from bots_service.serving.listening import let_nobody_in
 from bots_service.serving.peers import Peers
 from bots_service.serving.server import Config, DrainingServer
+from bots_service.serving.starting import let_nobody_in
 from bots_service.settings import Settings
 
 log = structlog.get_logger("bots_service.serving")

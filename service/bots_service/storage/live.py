@@ -26,6 +26,7 @@ SELECTION_BYTES = 1024  # of a selection without its arrays, about
 
 Version = tuple[int, int]
 """(epoch, seq) of a state, which grows with each state of a run."""
+BEGIN: Version = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ class Live(Protocol):
 
         Args:
             run: the run.
-            head: version of its newest state; an older one changes nothing.
+            head: version of its newest state; an older one changes nothing. If the store knows nothing of a run whose
+                head is not BEGIN, its leases were lost; so one that begins with entries is told at BEGIN first.
             done: tasks whose leases end.
             kept: for replicas that have no state; it need not be the newest.
         """
@@ -222,12 +224,15 @@ class ProcessLive:
         reuse: bool,
     ) -> Previous | bool:
         """Lease a selection's tasks, all or none, and keep it under its key."""
+        if (previous := self._previous(run, key, selection.epoch)) is not None:
+            return previous
         in_flight, wanted = self._in_flight(run), selection.leased
         if contained(without(wanted, look.leased) if reuse else wanted, (in_flight.tasks,)).any():
             return False
         now = self._clock()
         in_flight.lease(wanted, now + lease_s)
         if key is not None:
+            self._forget(run.uid, key)  # one from before a rewind
             self._kept[run.uid, key] = Previous(fingerprint, selection), now + SELECTIONS_S
             self._bytes += _nbytes(selection)
             self._forget_selections()
@@ -276,11 +281,16 @@ class ProcessLive:
     def _forget_selections(self) -> None:
         """Forget expired selections, and the oldest ones beyond the memory limit."""
         while self._kept:
-            place, (oldest, until) = next(iter(self._kept.items()))
+            place, (_, until) = next(iter(self._kept.items()))
             if until > self._clock() and self._bytes <= REMEMBERED_BYTES:
                 return
-            del self._kept[place]
-            self._bytes -= _nbytes(oldest.selection)
+            self._forget(*place)
+
+    def _forget(self, uid: str, key: str) -> None:
+        """Forget the selection under a key, if there is one."""
+        forgotten, _ = self._kept.pop((uid, key), (None, 0.0))
+        if forgotten is not None:
+            self._bytes -= _nbytes(forgotten.selection)
 
 
 def _nbytes(selection: Selection) -> int:

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from bots_client import ResilientClient, Task
-from bots_client._resilience import breaker
+from bots_client._resilience import connection
 from tests.client.resilience.worlds import IDS
 
 
@@ -19,8 +19,8 @@ def dataset(service, request):
 @pytest.fixture
 def quick_looks(monkeypatch):
     """Look for a service that is away several times within a test."""
-    monkeypatch.setattr(breaker, "FIRST_PAUSE_S", 0.05)
-    monkeypatch.setattr(breaker, "MAX_PAUSE_S", 0.2)
+    monkeypatch.setattr(connection, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(connection, "MAX_PAUSE_S", 0.2)
 
 
 @pytest.fixture

@@ -181,16 +181,6 @@ async def test_evidence_counts_once_whenever_its_step_is_cancelled(selector, del
     assert journalled(selector.selector.client, selector.selector.dataset) == ["report"]
 
 
-async def test_a_checkpoint_takes_the_run_back(selector):
-    state = await selector.state_dict(step=0)
-    for task in (await selector.next(4)).ids:
-        selector.observe(task, [1, 0])
-    await selector.step()
-    await selector.load_state_dict(state, step=0)
-
-    assert described(selector).step == 0
-
-
 async def test_a_pickled_one_selects_in_another_process(selector):
     copied = pickle.loads(pickle.dumps(selector))  # noqa: S301 - our own
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bots_client import Outcome, ResilientClient, Selector, Task
-from bots_client._resilience import breaker
+from bots_client._resilience import connection
 from tests.client.resilience.worlds import IDS
 from tests.serving import NOWHERE, ServiceProcess
 
@@ -40,8 +40,8 @@ def own_service(tmp_path):
 @pytest.fixture
 def quick_looks(monkeypatch):
     """Look for the service several times within a test."""
-    monkeypatch.setattr(breaker, "FIRST_PAUSE_S", 0.1)
-    monkeypatch.setattr(breaker, "MAX_PAUSE_S", 0.4)
+    monkeypatch.setattr(connection, "FIRST_PAUSE_S", 0.1)
+    monkeypatch.setattr(connection, "MAX_PAUSE_S", 0.4)
 
 
 def trained(selector, seconds, until=lambda: False):
@@ -93,22 +93,6 @@ def test_training_waits_once_for_a_service_that_goes_away(own_service, connect, 
     assert (bots.health.is_away, bots.health.kept, bots.health.refused, bots.health.lost) == (False, 0, 0, 0)
     run = bots.direct.run("guru")
     assert run.totals.rollouts == 8 * bots.health.reports
-
-
-def test_closing_a_step_waits_once_for_a_service_that_hangs(own_service, connect):
-    bots = connect(own_service, report_deadline_s=3.0)
-    selector = Selector(bots, "guru", ids=IDS)
-    bots.report("guru", [Outcome.counts("t1", 1, 2)], close_step=False)
-    own_service.process.send_signal(signal.SIGSTOP)
-    took = []
-    for _ in range(3):
-        begun = time.monotonic()
-        assert selector.close_step() is None
-        took.append(time.monotonic() - begun)
-
-    assert bots.health.is_away
-    assert took[0] < 9, "less than the plain client's deadline, 10 s"
-    assert max(took[1:]) < 2.5, "less than its own, which the first call waited for"
 
 
 @pytest.mark.usefixtures("quick_looks")
@@ -172,3 +156,19 @@ def test_a_forked_process_looks_for_the_service_with_a_thread_of_its_own(own_ser
     assert os.waitpid(child, 0)[1] == 0
     wait_until(lambda: not bots.health.is_away)
     assert bots.direct.run("guru").step == 1
+
+
+def test_pauses_double_up_to_a_minute_and_are_never_shorter_than_the_service_asked_for(monkeypatch):
+    monkeypatch.setattr(connection, "system_random", lambda: 1.0)
+
+    assert [connection.pause_s(probes, 0.0) for probes in (0, 1, 2, 5, 6, 10**6)] == [1, 2, 4, 32, 60, 60]
+    assert [connection.pause_s(0, asked_for_s) for asked_for_s in (30.0, 3600.0)] == [30, 60]
+
+
+def test_without_a_thread_to_be_had_the_call_is_made_all_the_same(monkeypatch):
+    def fail(_thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+
+    assert connection.call_within(lambda: 7, 60) == 7

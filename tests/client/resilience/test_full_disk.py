@@ -3,7 +3,7 @@
 import sqlite3
 
 from bots_client import Outcome
-from bots_client._calls.step_calls import report
+from bots_client._client import report_call
 from bots_client._resilience.spool import Spool, spool_of
 from tests.client.resilience.worlds import IDS, journalled
 from tests.serving import NOWHERE
@@ -27,7 +27,8 @@ def test_a_disk_that_fills_up_while_reports_wait_costs_none_once_the_service_is_
 ):
     bots = connect(service)
     spool = spool_of(bots.spool, url=bots.direct.url, dataset=dataset, run="default", limit_bytes=10**6)
-    spool.add(report(dataset, [Outcome.counts("t0", 1, 2)], close_step=True), closes=True)
+    call = report_call(dataset, [Outcome.counts("t0", 1, 2)], run="default", selection=None, close_step=True)
+    spool.add(call, closes=True)
 
     def fail(*_arguments, **_options):
         raise sqlite3.OperationalError("database or disk is full")

@@ -15,18 +15,6 @@ def selector(connect, service, dataset):
     return Selector(connect(service), dataset, ids=IDS)
 
 
-def test_rewards_of_one_task_add_up(selector):
-    task = selector.next(1).ids[0]
-    for reward in (1, 1, 0):
-        selector.observe(task, [reward])
-
-    receipt = selector.step()
-
-    totals = selector.client.direct.run(selector.dataset).totals
-    assert receipt.effective == 1
-    assert (totals.rollouts, totals.successes) == (3, 2)
-
-
 def test_shaped_rewards_say_whether_a_task_is_effective_and_successes_what_is_believed(selector):
     first, second, third = selector.next(3).ids
     selector.observe(first, [1.2, 1.0], successes=2)
@@ -48,17 +36,6 @@ def test_shaped_rewards_that_come_one_by_one_are_compared_with_each_other(select
 
     assert selector.step().effective == 1
     assert selector.client.direct.run(selector.dataset).totals.rollouts == 6
-
-
-def test_what_rollouts_cost_is_reported_with_them(selector):
-    first, second, third = selector.next(3).ids
-    selector.observe(first, [1, 0], tokens=300, seconds=2)
-    selector.observe(second, [1, 1], successes=2, tokens=100)
-    selector.abort(third, tokens=50)
-
-    receipt = selector.step()
-
-    assert (receipt.tokens, receipt.seconds) == (450, 2)
 
 
 def test_an_abort_is_reported_at_once(selector):
@@ -85,15 +62,6 @@ def test_a_group_whose_rollouts_come_in_several_steps_counts_once(selector):
     run = selector.client.direct.run(selector.dataset)
     assert (receipt.reported, receipt.effective, run.totals.rollouts) == (1, 1, 5)
     assert (run.unfinished_groups, run.leased, run.coverage.most_visits) == (0, 0, 1)
-
-
-def test_an_aborted_task_teaches_nothing_and_may_be_selected_again(selector):
-    for task in selector.next(40).ids:
-        selector.abort(task)
-    selector.step()
-
-    run = selector.client.direct.run(selector.dataset)
-    assert (run.step, run.totals.reported, run.leased) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("successes", [None, 2])

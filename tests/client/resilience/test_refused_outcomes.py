@@ -55,7 +55,3 @@ def test_a_step_does_not_close_without_evidence():
 )
 def test_a_report_that_cannot_be_saved_is_left_whole(flaws):
     assert split_report(BODY, flaws) is None
-
-
-def test_a_rewind_has_no_outcomes():
-    assert split_report(b'{"step": 3}', [at("outcomes", 0)]) is None

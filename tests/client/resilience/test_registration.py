@@ -1,16 +1,14 @@
 """Making a dataset hold a trainer's tasks."""
 
 import logging
-import pickle
 import re
 
 import pytest
 
 from bots_client import Client, ForbiddenError, Selector, Task
-from bots_client._resilience import registration
 from tests.client.resilience.worlds import IDS, wait_for
 from tests.languages.recording_proxy import RecordingProxy
-from tests.serving import free_port, running_service
+from tests.serving import running_service
 
 
 @pytest.fixture
@@ -72,16 +70,6 @@ def test_trainers_of_one_run_each_select_among_their_own_tasks(pool, clients):
     assert one.client.health.replaced == other.client.health.replaced == 0
 
 
-def test_a_selector_that_was_pickled_selects_among_its_tasks(pool):
-    pool(IDS).register()
-    selector = pool(IDS[:10])
-    selector.register()
-    copy = pickle.loads(pickle.dumps(selector))  # noqa: S301 - what was just written
-    assert sorted(copy.next(10).ids) == sorted(IDS[:10])
-    assert copy.client.health.replaced == 0
-    copy.client.close()
-
-
 @pytest.mark.parametrize("share", [1, 2, 10])
 def test_registering_sends_as_many_requests_for_a_large_pool_as_for_a_small_one(pool, service, share):
     sent = {}
@@ -127,16 +115,6 @@ def test_what_another_process_added_meanwhile_is_not_called_missing(pool, servic
     assert [record.args for record in caplog.records] == [(23, selector.dataset)]
 
 
-def test_a_long_upload_says_how_far_it_is(pool, monkeypatch, caplog):
-    monkeypatch.setattr(registration, "PROGRESS_S", 0.0)
-    monkeypatch.setattr(registration, "CHUNK_TASKS", 10)
-    selector = pool(IDS)
-    selector.register()
-    doing = f"registering with dataset {selector.dataset}"
-    said = [record.args for record in caplog.records if record.args[0] == doing]
-    assert said == [(doing, sent, 40) for sent in (0, 10, 20, 30)]
-
-
 def test_pass_rates_that_were_imported_stay(pool):
     selector = pool(IDS)
     bots = selector.client.direct
@@ -146,43 +124,10 @@ def test_pass_rates_that_were_imported_stay(pool):
     assert held(selector) == IDS
 
 
-def test_retired_tasks_of_the_trainer_are_told(pool, caplog):
-    pool(IDS).register()
-    selector = pool(IDS)
-    selector.client.direct.retire_tasks(selector.dataset, ["t3"])
-    caplog.clear()
-    selector.register()
-    assert [record.args for record in caplog.records] == [(1, selector.dataset)]
-    assert "t3" not in held(selector)
-
-
 def test_a_dataset_of_other_tasks_is_refused(pool):
     pool([f"gsm8k:{task}" for task in IDS]).register()
     with pytest.raises(ValueError, match=r"none of the trainer's 40 tasks.*'gsm8k:t0'.*'t0'"):
         pool(IDS).register()
-
-
-def test_a_service_that_is_away_is_logged_and_training_goes_on(pool, caplog):
-    selector = pool(IDS, url=f"http://127.0.0.1:{free_port()}")
-    selector.register()
-    assert "is unavailable" in caplog.text
-    assert len(selector.next(4).ids) == 4
-
-
-def test_tasks_added_by_others_later_are_never_selected(pool, caplog):
-    mine = IDS[:20]
-    selector = pool(mine)
-    selector.register()
-    selector.client.direct.append_tasks(selector.dataset, [Task(task) for task in IDS[20:]])
-    caplog.clear()
-    for _ in range(12):
-        selection = selector.next(8)
-        assert set(selection.ids) <= set(mine)
-        for task in selection.ids:
-            selector.observe(task, [1, 0])
-        selector.step()
-    assert selector.client.health.replaced == 0
-    assert not caplog.records
 
 
 def test_without_registration_unknown_tasks_are_replaced_and_counted(pool, caplog):

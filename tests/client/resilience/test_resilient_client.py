@@ -2,7 +2,6 @@
 
 import json
 import logging
-import pickle
 import re
 import socket
 import subprocess
@@ -56,14 +55,6 @@ def test_while_the_service_is_away_the_choice_is_uniform_and_reports_wait(connec
     assert "no BOTS service" in bots.health.last_error
 
 
-def test_ids_listed_anew_for_each_selection_are_still_each_chosen_once(connect):
-    bots = connect(NOWHERE, select_deadline_s=0.2)
-
-    selections = [bots.select("guru", 10, ids=list(IDS)) for _ in range(4)]
-
-    assert sorted(task for one in selections for task in one.ids) == sorted(IDS)
-
-
 def test_ids_may_change_between_selections(connect):
     bots = connect(NOWHERE, select_deadline_s=0.2)
     ids = list(IDS)
@@ -76,17 +67,6 @@ def test_ids_may_change_between_selections(connect):
 def test_no_ids_are_said_at_once_and_not_when_the_service_goes_away(connect, service, dataset):
     with pytest.raises(ValueError, match="ids is empty"):
         connect(service).select(dataset, 4, ids=[])
-
-
-def test_reports_of_several_runs_wait_side_by_side(connect):
-    bots = connect(NOWHERE, report_deadline_s=0.2)
-
-    for run in ("7b", "32b", "7b"):
-        bots.report("guru", [Outcome.counts("t1", 1, 2)], run=run)
-
-    assert bots.health.kept == 3
-    assert len(list(bots.spool.glob("*.db"))) == 2
-    assert bots.flush(0.1) == 3
 
 
 def chosen_while_away(connect, **how):
@@ -161,17 +141,6 @@ def test_a_selection_returns_in_time_when_looking_up_the_host_hangs(connect, mon
     end.set()
 
 
-def test_a_service_that_is_away_is_not_asked_at_each_step(connect, serve):
-    server = serve(drop)
-    bots = connect(server, select_deadline_s=0.2)
-    bots.select("guru", 4, ids=IDS)
-    asked = len(server.received)
-
-    for _ in range(50):
-        assert bots.select("guru", 4, ids=IDS).is_local
-    assert len(server.received) == asked
-
-
 @pytest.mark.parametrize("status", [401, 403, 404, 422, 500])
 def test_with_on_mistake_warn_no_answer_of_the_service_raises_into_training(connect, serve, status):
     bots = connect(serve(problem(status)), on_mistake="warn", select_deadline_s=0.3, report_deadline_s=0.3)
@@ -208,14 +177,6 @@ def test_a_report_waits_behind_a_proxys_refusal_and_is_sent_once_the_proxy_lets_
     assert (bots.health.replayed, bots.health.refused) == (1, 0)
 
 
-def test_a_report_waits_while_another_request_changes_the_run(connect, serve):
-    bots = connect(serve(problem(409, "busy")), report_deadline_s=0.3)
-
-    assert bots.report("guru", [Outcome.counts("t1", 1, 2)]) is None
-
-    assert (bots.health.kept, bots.health.refused) == (1, 0)
-
-
 def test_an_outcome_that_cannot_be_sent_raises_and_is_counted(connect, service, dataset):
     bots = connect(service)
 
@@ -247,18 +208,6 @@ def test_one_outcome_that_cannot_be_true_does_not_cost_the_others(connect, servi
     assert "no task 'no such task'" in refused[0][1]
     assert "9.0 successes of 4.0 trials" in refused[1][1]
     assert bots.health.refused == 2
-
-
-def test_tasks_that_the_trainer_does_not_have_are_replaced(connect, service, dataset, caplog):
-    mine = IDS[:20]
-    bots = connect(service)
-
-    selection = bots.select(dataset, 16, ids=mine)
-
-    assert set(selection.ids) <= set(mine)
-    assert len(set(selection.ids)) == 16
-    assert not selection.is_local
-    assert "are not in the trainer's ids" in caplog.text
 
 
 def test_a_wrong_on_mistake_is_said_at_once(tmp_path):
@@ -307,14 +256,6 @@ def test_health_can_be_logged_as_numbers(connect):
 
     assert metrics["bots/is_away"] == 0.0
     assert set(metrics) == {f"bots/{name}" for name in Health.__slots__ if name != "last_error"}
-
-
-def test_it_can_be_sent_to_workers(connect, service, dataset):
-    bots = pickle.loads(pickle.dumps(connect(service, seed=3)))  # noqa: S301 - our own
-
-    selection = bots.select(dataset, 4, ids=IDS)
-    assert bots.report(dataset, outcomes_of(selection), selection=selection).step == 1
-    bots.close()
 
 
 def test_threads_may_share_it(connect, service, dataset):

@@ -37,13 +37,6 @@ def belief_in(selector):
     return {task.id: (task.mean, task.variance) for task in beliefs}
 
 
-def test_a_step_reports_what_was_observed_and_closes(selector):
-    receipts = train(selector, 3)
-
-    assert [receipt.step for receipt in receipts] == [1, 2, 3]
-    assert [receipt.effective for receipt in receipts] == [4, 4, 4]
-
-
 def test_a_step_in_which_nothing_was_observed_is_none(selector):
     selector.next(4)
 
@@ -70,15 +63,6 @@ def test_late_evidence_counts_as_of_the_step_of_its_selection(selector):
     selector.step()
     for task in late.ids:
         selector.observe(task, [1, 1])
-
-    assert selector.step().late == 2
-
-
-def test_a_selection_can_be_named(selector):
-    old = selector.next(2)
-    selector.client.direct.report(selector.dataset, [], close_step=True)
-    selector.observe("t0", [1, 0], selection=old)
-    selector.observe("t1", [1, 0], selection=old.selection_id)
 
     assert selector.step().late == 2
 

@@ -1,21 +1,17 @@
 """Reports on disk."""
 
-import json
-import os
 import signal
 import sqlite3
 import stat
 import subprocess
 import sys
 import time
-from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from bots_client import Outcome
-from bots_client._calls.step_calls import report
+from bots_client._client import report_call
 from bots_client._resilience.spool import Spool, spool_folder, spool_of
 
 SOON_S = 60.0
@@ -31,7 +27,9 @@ def made_in(folder, limit_bytes=10**6):
 
 
 def a_report(key, task="math-17", selection="0-1-2-3-abc"):
-    return report("guru", [Outcome.counts(task, 7, 16)], selection=selection, idempotency_key=key)
+    outcomes = [Outcome.counts(task, 7, 16)]
+    how = {"run": "default", "selection": selection, "close_step": None, "idempotency_key": key}
+    return report_call("guru", outcomes, **how)
 
 
 def keys_in(spool):
@@ -43,38 +41,12 @@ def keys_in(spool):
     return keys
 
 
-def test_what_is_kept_comes_back_as_it_was_oldest_first(spool):
-    calls = [a_report(f"key-{n}", task=f"math-{n}") for n in range(3)]
-
-    positions = [spool.add(call, closes=True)[0] for call in calls]
-
-    assert positions == [1, 2, 3]
-    assert spool.waiting() == 3
-    first = spool.first()
-    assert (first.path, first.headers, first.body) == (calls[0].path, calls[0].headers, calls[0].body)
-    assert keys_in(spool) == ["key-0", "key-1", "key-2"]
-    assert spool.waiting() == 0
-
-
-def test_asking_what_waits_makes_no_file(spool):
-    assert (spool.waiting(), spool.first(), spool.refused(), spool.last_position()) == (0, None, [], 0)
-    assert not spool.file.exists()
-
-
 def test_a_position_is_never_used_twice(spool):
     spool.add(a_report("a"), closes=True)
     spool.remove(1)
 
     assert spool.last_position() == 1
     assert spool.add(a_report("b"), closes=True)[0] == 2
-
-
-def test_what_closes_a_step_can_be_counted_up_to_a_position(spool):
-    for closes in (True, False, True, True):
-        spool.add(a_report("key"), closes=closes)
-
-    assert spool.waiting(closing=True) == 3
-    assert spool.waiting(until=3, closing=True) == 2
 
 
 def test_beyond_the_limit_the_oldest_go_and_the_newest_always_stays(tmp_path):
@@ -86,29 +58,6 @@ def test_beyond_the_limit_the_oldest_go_and_the_newest_always_stays(tmp_path):
     assert dropped == [0, 0, 0, 1, 1]
     assert keys_in(spool) == ["key-2", "key-3", "key-4"]
     assert made_in(tmp_path, limit_bytes=1).add(a_report("key-5"), closes=True)[1] == 0
-
-
-def test_what_was_refused_waits_no_longer_and_can_be_looked_at(spool):
-    spool.add(a_report("bad"), closes=True)
-    spool.add(a_report("good"), closes=True)
-
-    spool.refuse(1, "422 no such task")
-
-    assert [(kept.position, kept.refused) for kept in spool.refused()] == [(1, "422 no such task")]
-    assert keys_in(spool) == ["good"]
-
-
-def test_a_rewind_forgets_what_came_after_the_checkpoint_and_detaches_what_came_before(spool):
-    for key in ("before-1", "before-2", "after"):
-        spool.add(a_report(key), closes=True)
-
-    spool.rewind(2, (f"new-{n}" for n in count()), first=a_report("the rewind"))
-
-    contents = []
-    while (kept := spool.first()) is not None:
-        contents.append((kept.headers["Idempotency-Key"], "selection_id" in json.loads(kept.body), kept.closes))
-        spool.remove(kept.position)
-    assert contents == [("the rewind", True, False), ("new-0", False, True), ("new-1", False, True)]
 
 
 def test_one_of_two_processes_delivers_until_it_ends_or_its_time_is_over(spool):
@@ -129,22 +78,6 @@ def test_a_turn_to_deliver_ends_soon_also_when_its_process_was_killed_and_the_cl
     assert spool.begin_delivery("killed too", 5)
     monkeypatch.setattr(time, "time", lambda: 1e9 - 3600)
     assert spool.begin_delivery("alive", 5)
-
-
-def test_a_damaged_file_is_put_aside_and_a_new_one_begun(spool):
-    spool.file.write_bytes(b"no database at all" * 1000)
-
-    spool.add(a_report("key"), closes=True)
-
-    assert keys_in(spool) == ["key"]
-    assert [path.read_bytes()[:18] for path in spool.file.parent.glob("*.damaged-*")] == [b"no database at all"]
-
-
-def test_a_file_that_cannot_be_written_is_an_error(spool, tmp_path):
-    missing = made_in(tmp_path / "missing")
-
-    with pytest.raises(sqlite3.OperationalError):
-        missing.add(a_report("key"), closes=True)
 
 
 def test_what_was_kept_survives_kill_9_and_the_next_process_finds_it(spool):
@@ -213,15 +146,6 @@ def test_the_folder_is_the_one_asked_for_then_the_environments_then_the_users(tm
     assert stat.S_IMODE((tmp_path / "state" / "bots").stat().st_mode) == 0o700
 
 
-def test_where_the_user_has_no_folder_reports_go_to_the_temporary_one(tmp_path, monkeypatch):
-    (tmp_path / "file").touch()
-    monkeypatch.delenv("BOTS_SPOOL", raising=False)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-
-    assert spool_folder(None) == tmp_path / f"bots-{os.getuid()}"
-
-
 def test_a_folder_that_was_asked_for_and_cannot_be_used_is_said_at_once(tmp_path):
     (tmp_path / "file").touch()
 
@@ -241,16 +165,3 @@ def test_a_moment_of_another_process_is_waited_for(spool):
     finally:
         holder.close()
     assert spool.waiting() == 1
-
-
-def test_part_of_a_report_can_be_put_aside_and_the_rest_keeps_its_place(spool):
-    for key in ("a", "b"):
-        spool.add(a_report(key), closes=True)
-    first = spool.first()
-
-    sound = a_report("a2", task="sound")
-    spool.split(first, replace(first, headers=sound.headers, body=sound.body), b"flawed", "422")
-
-    assert [(kept.body, kept.refused) for kept in spool.refused()] == [(b"flawed", "422")]
-    assert spool.first().body == sound.body
-    assert keys_in(spool) == ["a2", "b"]

@@ -50,12 +50,6 @@ def test_a_damaged_file_is_named_and_left_where_it_is(connect, tmp_path, capsys)
     assert file.read_bytes().startswith(b"no database")
 
 
-def test_a_folder_without_any_says_so(tmp_path, capsys):
-    assert main(["spool", "--folder", str(tmp_path)]) == 0
-
-    assert "holds no reports" in capsys.readouterr().out
-
-
 def test_a_folder_that_is_none_is_said_and_not_made(tmp_path, capsys):
     (tmp_path / "file").touch()
 
@@ -63,11 +57,3 @@ def test_a_folder_that_is_none_is_said_and_not_made(tmp_path, capsys):
         assert main(["spool", "--folder", str(tmp_path / name)]) == 2
         assert f"there is no folder {tmp_path / name}" in capsys.readouterr().err
     assert not (tmp_path / "missing").exists()
-
-
-def test_a_folder_of_the_environment_that_cannot_be_used_says_so(tmp_path, capsys, monkeypatch):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("BOTS_SPOOL", str(tmp_path / "file"))
-
-    assert main(["spool"]) == 2
-    assert "can't write reports" in capsys.readouterr().err

@@ -184,21 +184,6 @@ def test_what_a_damaged_file_held_is_counted_even_by_a_job_that_never_read_it(co
     assert job.health.lost == (3 if is_known else 1)
 
 
-def test_reports_on_both_sides_of_a_files_damage_are_counted(connect):
-    bots = connect("http://127.0.0.1:9", report_deadline_s=0.1)
-    for n in range(40):
-        bots.report("guru", [Outcome.counts(f"t{n}", 1, 2)])
-    file = spool_in(bots).file
-    with file.open("r+b") as opened:
-        opened.seek(file.read_bytes().index(b'"t20"') // 4096 * 4096)
-        opened.write(b"?" * 4096)
-    job = connect("http://127.0.0.1:9", report_deadline_s=0.1)
-
-    job.report("guru", [Outcome.counts("late", 1, 2)])
-
-    assert 20 < job.health.lost < 40
-
-
 def test_a_spool_that_is_damaged_in_the_middle_loses_no_later_report(connect):
     bots = connect("http://127.0.0.1:9", report_deadline_s=0.1)
     for n in range(40):

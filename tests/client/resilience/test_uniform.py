@@ -10,14 +10,6 @@ from bots_client._resilience.uniform import Deck, LocalPool
 POOLS = st.lists(st.text(min_size=1, max_size=3), min_size=1, max_size=12, unique=True)
 
 
-@given(st.integers(1, 50), st.text(max_size=3))
-def test_each_round_through_a_deck_deals_every_place_once(size, seed):
-    deck = Deck(size, seed)
-
-    for _ in range(3):
-        assert sorted(deck.deal() for _ in range(size)) == list(range(size))
-
-
 def test_every_order_of_a_deck_is_as_likely_as_any_other():
     decks = [Deck(3, f"{seed}") for seed in range(6000)]
     orders = [(deck.deal(), deck.deal(), deck.deal()) for deck in decks]
@@ -60,27 +52,3 @@ def test_choices_go_on_through_the_pool_without_repeating(ids, count):
     chosen = [task for _ in range(len(ids) // count) for task in pool.choose(count)]
 
     assert len(set(chosen)) == len(chosen)
-
-
-def test_a_choice_goes_through_what_is_not_wanted_once_however_many_there_are():
-    class Counted(list):
-        times = 0
-
-        def __iter__(self):
-            self.times += 1
-            return super().__iter__()
-
-    unwanted = Counted(["a", "b"])
-    LocalPool([f"t{n}" for n in range(50)], "seed").choose(60, unwanted)
-
-    assert unwanted.times == 1
-
-
-def test_the_same_seed_chooses_the_same():
-    ids = [f"t{n}" for n in range(1000)]
-
-    assert LocalPool(ids, "a").choose(10) == LocalPool(ids, "a").choose(10) != LocalPool(ids, "b").choose(10)
-
-
-def test_ids_that_the_trainer_does_not_have_are_found():
-    assert LocalPool(["a", "b"], "seed").unknown(["b", "c", "a", "d"]) == ["c", "d"]

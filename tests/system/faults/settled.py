@@ -45,7 +45,7 @@ def means(url: str) -> dict[str, float]:
 
 def assert_settled(urls: list[str], database_url: str, account: Account, folder: Path) -> RunState:
     """All services, and one that knows nothing but the journal, hold exactly what the reports come to: return that."""
-    assert account.failures == []
+    assert account.failures == [], account.failures
     assert sorted(one.seq for one in account.sent) == list(range(1, len(account.sent) + 1))
     state, pool = account.replayed()
     believed = state.belief.distributions(pool, np.arange(TASKS, dtype=np.int32)).mean.tolist()

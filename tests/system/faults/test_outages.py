@@ -1,13 +1,15 @@
-"""What users see while Redis or PostgreSQL is away, and that all is well afterwards without anybody's help."""
+"""What users see while Redis or PostgreSQL is away or hangs, and that all is well afterwards without anybody's help."""
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
 from bots_client import Client, Outcome, Retries, Selection, ServiceError, Task
 from tests.servers import Server, wait_until
+from tests.serving import running_service
 from tests.system.faults.cluster import Cluster, cluster
 
 PATIENT_S = 60.0
@@ -41,6 +43,14 @@ def report(client: Client, pool: str, selection: Selection | None = None, key: s
     return client.report(pool, outcomes, selection=selection, idempotency_key=key)
 
 
+def readiness(made: Cluster) -> list[tuple[int, str]]:
+    """Return what both services say of themselves, which waits for nobody."""
+    began = time.monotonic()
+    answers = [httpx.get(f"{url}/readyz", timeout=PATIENT_S) for url in made.direct]
+    assert time.monotonic() - began < PATIENT_S / 2
+    return [(answer.status_code, answer.json()["status"]) for answer in answers]
+
+
 def is_whole(client: Client, pool: str) -> bool:
     """Say whether a select and a report go through, and others see what they do, by a service that nobody touched."""
     try:
@@ -55,6 +65,7 @@ def test_without_redis_select_and_report_go_on_and_say_so(made: Cluster, pool: s
     with Client(made.direct[0], deadline_s=PATIENT_S) as a, Client(made.direct[1], deadline_s=PATIENT_S) as b:
         before = a.run(pool).seq
         away(made.redis, how)
+        wait_until(lambda: readiness(made) == [(200, "degraded")] * 2, PATIENT_S)
         selection = a.select(pool, 4)
         receipt = report(a, pool, selection)
         assert (selection.degraded, receipt.degraded, a.run(pool).degraded) == (True, True, True)
@@ -76,6 +87,7 @@ def test_without_postgresql_select_goes_on_and_report_is_refused_in_time(made: C
     ):
         last = report(client, pool)
         away(made.postgres, how)
+        wait_until(lambda: readiness(made) == [(200, "degraded")] * 2, PATIENT_S)
         began = time.monotonic()
         with pytest.raises(ServiceError) as refused:
             report(client, pool, key="kept")
@@ -91,8 +103,36 @@ def test_without_postgresql_select_goes_on_and_report_is_refused_in_time(made: C
         # A report that hung may have been written once PostgreSQL went on; it counts once all the same.
         assert again.seq == last.seq + 1
         wait_until(lambda: is_whole(client, pool), PATIENT_S)
-        for url in made.direct:
-            wait_until(lambda url=url: httpx.get(f"{url}/readyz", timeout=30).is_success, PATIENT_S)  # type: ignore[misc]
+        wait_until(lambda: readiness(made) == [(200, "ready")] * 2, PATIENT_S)
+
+
+def test_without_both_they_are_not_ready_until_both_are_back(made: Cluster, pool: str):
+    with Client(made.direct[0], deadline_s=PATIENT_S, retries=ONCE) as client:
+        for server in (made.postgres, made.redis):
+            server.hang()
+        wait_until(lambda: readiness(made) == [(503, "unavailable")] * 2, PATIENT_S)
+        assert client.is_live()
+        with pytest.raises(ServiceError):
+            report(client, pool)
+        for server in (made.postgres, made.redis):
+            server.resume()
+        wait_until(lambda: readiness(made) == [(200, "ready")] * 2, PATIENT_S)
+        wait_until(lambda: is_whole(client, pool), PATIENT_S)
+
+
+def test_a_select_ends_when_its_client_leaves(made: Cluster, pool: str, tmp_path: Path):
+    settings = {"database_url": made.database_url, "request_timeout_s": "100", "database_timeout_s": "100"}
+    body = {"dataset": pool, "count": 1}
+    left = 'bots_http_requests_total{method="POST",route="/select",status="499"} 1.0'
+    with running_service(tmp_path, **settings) as service:
+        made.postgres.hang()
+        try:
+            with pytest.raises(httpx.ReadTimeout):  # the run was not asked for yet, so it must be read
+                httpx.post(f"{service.url}/select", json=body, timeout=httpx.Timeout(PATIENT_S, read=1.0))
+            wait_until(lambda: left in httpx.get(f"{service.url}/metrics", timeout=PATIENT_S).text, 50.0)
+        finally:
+            made.postgres.resume()
+        assert httpx.post(f"{service.url}/select", json=body, timeout=PATIENT_S).status_code == 200
 
 
 def away(server: Server, how: str) -> None:

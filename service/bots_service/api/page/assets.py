@@ -11,7 +11,7 @@ from importlib.resources.abc import Traversable
 from bots_service.api.page.bundle import bundle
 
 INDEX = "index.html"
-START, LATER = "main.js", "chart-plot.js"  # the modules that browsers ask for; the others come with these
+START = "main.js"  # the module that browsers ask for; the others come with it
 STYLE = "style.css"  # all style sheets
 MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FOLDER = "page/VERSION"  # in index.html: where the files are, without their version
@@ -59,8 +59,8 @@ def _names() -> set[str]:
 def _content(name: str) -> bytes:
     if name == STYLE:
         return "".join(map(_read, SHEET.findall(_read(INDEX)))).encode()
-    if name in (START, LATER):
-        return bundle(name, _read, after=None if name == START else START).encode()
+    if name == START:
+        return bundle(name, _read).encode()
     return _found()[name].read_bytes()
 
 
@@ -76,11 +76,8 @@ def _read(name: str) -> str:
 
 @cache
 def _found() -> dict[str, Traversable]:
-    """Return the files by their names: ours, and the charts' library, where the installation could fetch it."""
-    page = files("bots_service.api.page")
-    vendor = page.joinpath("vendor")
-    libraries = list(vendor.iterdir()) if vendor.is_dir() else []
-    every = [file for folder in (*libraries, page.joinpath("files")) for file in folder.iterdir()]
+    """Return the files by their names."""
+    every = files("bots_service.api.page").joinpath("files").iterdir()
     return {file.name: file for file in every if _suffix(file.name) in MEDIA_TYPES}
 
 

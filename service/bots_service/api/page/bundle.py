@@ -1,40 +1,32 @@
-"""The page's modules as few files: browsers ask for one at a time, and each takes a way to the service and back.
+"""The page's modules as one file: browsers ask for one at a time, and each takes a way to the service and back.
 
-A bundle holds a module and all that it imports, each in a function of its own that returns what it exports. What it
-loads later, by `import("./other.js")`, becomes a bundle without the modules that are there already: it takes those from
-the first one, so that each module runs once.
+A bundle holds a module and all that it imports, each in a function of its own that returns what it exports.
 """
 
 import re
 from collections.abc import Callable
 
 NAMES = re.compile(r'^import (\{[^}]*\}) from "\./([\w.-]+)";\n', re.MULTILINE)
-LIBRARY = re.compile(r'^import \w+ from "\./[\w.-]+";\n', re.MULTILINE)  # others' code, which stays a file of its own
 EXPORT = re.compile(r"^export ((?:async )?function\*?|class|const) (\w+)", re.MULTILINE)
 EXPORTED = re.compile(r"^export \{([^}]*)\};\n", re.MULTILINE)
 
 Read = Callable[[str], str]
 
 
-def bundle(root: str, read: Read, *, after: str | None = None) -> str:
+def bundle(root: str, read: Read) -> str:
     """Return a module and all that it imports as one module: it exports what the first does, and each by its variable.
 
     Args:
         root: the module's file name.
         read: returns the text of a file.
-        after: the root of the bundle that loads this one.
 
     Raises:
         ValueError: modules import each other in a circle, or in a way that is not provided for.
     """
-    there = [] if after is None else modules_of(after, read)
-    own = [name for name in modules_of(root, read) if name not in there]
-    libraries = "".join(line for name in own for line in LIBRARY.findall(read(name)))
-    shared = sorted({variable(name) for module in own for name in imports_of(module, read)} & set(map(variable, there)))
-    taken = f'import {{ {", ".join(shared)} }} from "./{after}";\n' if shared else ""
-    given = f"export {{ {', '.join(map(variable, own))} }};\n"
+    modules = modules_of(root, read)
+    given = f"export {{ {', '.join(map(variable, modules))} }};\n"
     given += f"export const {{ {', '.join(_exports(read(root)))} }} = {variable(root)};\n"
-    return libraries + taken + "".join(_as_function(name, read(name)) for name in own) + given
+    return "".join(_as_function(name, read(name)) for name in modules) + given
 
 
 def modules_of(root: str, read: Read) -> list[str]:
@@ -54,7 +46,7 @@ def modules_of(root: str, read: Read) -> list[str]:
 
 
 def imports_of(name: str, read: Read) -> list[str]:
-    """Return the modules that a module imports, in the order of its lines; not those that it loads later."""
+    """Return the modules that a module imports, in the order of its lines."""
     return [module for _, module in NAMES.findall(read(name))]
 
 
@@ -70,7 +62,7 @@ def _exports(text: str) -> list[str]:
 
 def _as_function(name: str, text: str) -> str:
     declared = EXPORTED.sub("", EXPORT.sub(r"\1 \2", text))
-    body = NAMES.sub(_as_constants, LIBRARY.sub("", declared))
+    body = NAMES.sub(_as_constants, declared)
     left = re.search(r"^(?:import|export)\b(?!\().*", body, re.MULTILINE)
     if left:
         raise ValueError(f"{name} imports or exports in a way that is not provided for: {left.group()}")

@@ -21,7 +21,7 @@ from bots_service.api.openapi import Media, answers_with, reads
 from bots_service.api.overload import Download
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, services_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, documented
-from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
+from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment, no_content
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
 from bots_service.api.task_formats.text import AppendRequest, DatasetRequest, TaskRequest, header_line, task_lines
@@ -96,21 +96,9 @@ class Dataset(Struct, frozen=True):
     @classmethod
     def from_row(cls, row: DatasetRow) -> "Dataset":
         """Return the answer for a row."""
-        facts = row.facts
-        return cls(
-            name=row.name,
-            description=facts.description,
-            reference_models=facts.reference_models,
-            tasks=row.live,
-            retired=row.retired,
-            offset_tags=facts.offset_tags,
-            profiles=facts.profiles,
-            tags=facts.tags,
-            digest=facts.digest,
-            created_at=moment(row.created_at),
-            repeatable=facts.repeatable,
-            predictions=tuple(Predicted(each.name, each.known, each.mean, each.parts) for each in facts.predictions),
-        )
+        predictions = tuple(Predicted(each.name, each.known, each.mean, each.parts) for each in row.facts.predictions)
+        created_at = moment(row.created_at)
+        return filled(cls, row, row.facts, tasks=row.live, created_at=created_at, predictions=predictions)
 
 
 class DatasetPage(Struct, frozen=True):

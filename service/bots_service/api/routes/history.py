@@ -12,7 +12,7 @@ from bots_service.api.cursors import AfterNumber, read_cursor, write_cursor
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
 from bots_service.api.problems import EVERY, RUN, documented
-from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
+from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment, ratio
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core import receipt
 from bots_service.keys import Scope
@@ -60,27 +60,10 @@ class ClosedStep(Struct, frozen=True):
     @classmethod
     def from_receipt(cls, stored: StoredReceipt) -> "ClosedStep":
         """Return the answer for a stored receipt."""
-        receipt = stored.receipt
-        step = receipt.tally
-        return cls(
-            step=receipt.step,
-            epoch=receipt.epoch,
-            seq=receipt.seq,
-            reported=step.reported,
-            effective=step.effective,
-            effective_task_ratio=step.effective / step.reported if step.reported else None,
-            mean_pass_rate=step.mean_pass_rate,
-            rollouts=step.rollouts,
-            capability=receipt.capability,
-            brier=receipt.brier,
-            log_loss=receipt.log_loss,
-            late=receipt.late,
-            new_tasks=receipt.new_tasks,
-            distinct_tasks=receipt.distinct_tasks,
-            tokens=receipt.costs.tokens,
-            seconds=receipt.costs.seconds,
-            time=moment(stored.created_at),
-        )
+        step = stored.receipt.tally
+        costs = {"tokens": stored.receipt.costs.tokens, "seconds": stored.receipt.costs.seconds}
+        share = ratio(step.effective, step.reported)
+        return filled(cls, stored.receipt, step, **costs, effective_task_ratio=share, time=moment(stored.created_at))
 
 
 class HistoryPage(Struct, frozen=True):
@@ -123,23 +106,11 @@ class Point(Struct, frozen=True):
     @classmethod
     def from_curve(cls, point: CurvePoint) -> "Point":
         """Return the answer for a point."""
-        return cls(
-            first_step=point.first_step,
-            last_step=point.last_step,
-            reported=point.reported,
-            effective=point.effective,
-            effective_task_ratio=point.effective / point.reported if point.reported else None,
-            all_solved=point.all_solved,
-            none_solved=point.none_solved,
-            rollouts=point.rollouts,
-            success_rate=point.successes / point.rollouts if point.rollouts else None,
-            capability=point.capability,
-            brier=point.brier,
-            log_loss=point.log_loss,
-            late=point.late,
-            expired=point.expired,
-            new_tasks=point.new_tasks,
-            distinct_tasks=point.distinct_tasks,
+        return filled(
+            cls,
+            point,
+            effective_task_ratio=ratio(point.effective, point.reported),
+            success_rate=ratio(point.successes, point.rollouts),
             time=moment(point.time),
         )
 
@@ -196,7 +167,7 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
 
     seq: the number of the entry.
     epoch: the epoch that it was appended in.
-    step: number of closed steps after it; null if it is not known yet.
+    step: number of closed steps after it.
     kind: report, settings, forget, rewind or fork.
     tasks: how many outcomes a report has, or how many tasks were forgotten.
     effective: how many of these groups have a gradient.
@@ -211,7 +182,7 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
 
     seq: int
     epoch: int
-    step: int | None
+    step: int
     kind: str
     tasks: int | None = None
     effective: int | None = None
@@ -226,21 +197,8 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     @classmethod
     def from_logged(cls, logged: LoggedEntry) -> "JournalEntry":
         """Return the answer for an entry."""
-        return cls(
-            seq=logged.seq,
-            epoch=logged.epoch,
-            step=logged.step,
-            kind=logged.kind,
-            tasks=logged.tasks,
-            effective=logged.effective,
-            rollouts=logged.rollouts,
-            closed=None if logged.tasks is None else logged.closed,
-            to_step=logged.to_step,
-            changed=logged.changed,
-            skipped=logged.skipped,
-            hidden=logged.is_hidden,
-            time=moment(logged.created_at),
-        )
+        closed = logged.closed if logged.kind == "report" else None
+        return filled(cls, logged, closed=closed, hidden=logged.is_hidden, time=moment(logged.created_at))
 
 
 class JournalPage(Struct, frozen=True):

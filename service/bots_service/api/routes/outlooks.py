@@ -11,7 +11,7 @@ from starlette.responses import Response
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import DatasetName, RunName, services_of
 from bots_service.api.problems import EVERY, RUN, documented
-from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
+from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment
 from bots_service.api.security import allowed, guarded_router
 from bots_service.keys import Scope
 from bots_service.records import StoredOutlook
@@ -31,7 +31,7 @@ class OutlookResponse(Struct, frozen=True):
 
     step: int
     uniform_effective_task_ratio: float
-    distribution: list[float]
+    distribution: tuple[float, ...]
     distinct_tasks: int
     reached_share: float | None
     top_tenth_share: float | None
@@ -43,19 +43,7 @@ class OutlookResponse(Struct, frozen=True):
     @classmethod
     def from_stored(cls, outlook: StoredOutlook) -> "OutlookResponse":
         """Return the answer for an outlook."""
-        covered = outlook.coverage
-        return cls(
-            step=outlook.step,
-            uniform_effective_task_ratio=outlook.uniform_effective_task_ratio,
-            distribution=list(outlook.distribution),
-            distinct_tasks=covered.distinct_tasks,
-            reached_share=covered.reached_share,
-            top_tenth_share=covered.top_tenth_share,
-            unmet_share=covered.unmet_share,
-            visits_per_met_task=covered.visits_per_met_task,
-            narrow=covered.narrow,
-            time=moment(outlook.created_at),
-        )
+        return filled(cls, outlook, outlook.coverage, time=moment(outlook.created_at))
 
 
 class OutlooksResponse(Struct, frozen=True):
@@ -70,7 +58,7 @@ class OutlooksResponse(Struct, frozen=True):
 EXAMPLE_OUTLOOK = OutlookResponse(
     step=12,
     uniform_effective_task_ratio=0.45,
-    distribution=[0.1, 0.2, 0.4, 0.2, 0.1],
+    distribution=(0.1, 0.2, 0.4, 0.2, 0.1),
     distinct_tasks=683,
     reached_share=0.0914,
     top_tenth_share=0.19,

@@ -12,7 +12,7 @@ from bots_service.api.cursors import AfterRun, read_sorted_cursor, write_cursor
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
 from bots_service.api.problems import EVERY, RUN, documented
-from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
+from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment
 from bots_service.api.security import About, allowed, caller_of, guarded_router
 from bots_service.core.checks import NAME
 from bots_service.core.summary.gain import Gain
@@ -96,24 +96,20 @@ class RunSummary(Struct, frozen=True):
     def from_summed(cls, run: SummedRun) -> "RunSummary":
         """Return the answer for a run."""
         known, course, refused = run.known, run.known.newest.course, run.known.notes.refused
-        return cls(
-            dataset=run.dataset,
+        return filled(
+            cls,
+            run,
+            course.sums,
             run=known.row.name,
             belief=known.row.settings.belief,
             strategy=known.newest.strategy,
             created_at=moment(known.row.created_at),
-            status=run.status,
             step=known.step,
             epoch=known.head.epoch,
             seq=known.head.head,
             last_step_at=None if course.last_step_at is None else moment(course.last_step_at),
-            reported=course.sums.reported,
-            effective=course.sums.effective,
-            rollouts=course.sums.rollouts,
             effective_task_ratio=course.recent.effective_task_ratio,
             trend=course.trend,
-            gain=run.gain,
-            verdict=run.verdict,
             attention=run.urgency > 0,
             refused=None if refused is None else RefusedReportsSummary.of(refused),
         )

@@ -15,7 +15,7 @@ from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import ANY_SCOPE, About, allowed, guarded_router, open_to_all
 from bots_service.keys import Scope
-from bots_service.metrics.exposition import MEDIA_TYPE
+from bots_service.metrics.process import MEDIA_TYPE
 from bots_service.readiness import Status
 
 router = guarded_router(tags=["service"])

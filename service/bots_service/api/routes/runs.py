@@ -16,7 +16,7 @@ from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, services_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
-from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
+from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment, no_content
 from bots_service.api.run_settings import SettingsInUse, SettingsRequest
 from bots_service.api.security import ANY_SCOPE, allowed, caller_of, guarded_router, require_run
 from bots_service.core.checks import MAX_IDS, Name, TaskId
@@ -128,29 +128,14 @@ class Run(Struct, frozen=True):
     @classmethod
     def from_description(cls, run: RunDescription) -> "Run":
         """Return the answer for a run."""
-        return cls(
-            dataset=run.dataset,
+        return filled(
+            cls,
+            run,
             run=run.row.name,
             settings=SettingsInUse(**run.settings.in_use()),
-            epoch=run.epoch,
-            step=run.step,
-            seq=run.seq,
-            capability=run.capability,
-            estimates=run.estimates,
-            rollouts_per_task=run.rollouts_per_task,
-            pending=run.pending,
-            unfinished_groups=run.unfinished_groups,
-            aborting_tasks=run.aborting_tasks,
-            leased=run.leased,
-            degraded=run.degraded,
-            totals=run.totals,
-            coverage=run.coverage,
-            advice=run.advice,
-            mix=run.mix,
             forked_from=run.row.parent,
             created_at=moment(run.row.created_at),
             predictions=tuple(each.name for each in run.row.predictions),
-            alarms=run.alarms,
         )
 
 

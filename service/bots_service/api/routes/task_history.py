@@ -12,7 +12,7 @@ from bots_service.api.cursors import AfterNumber, read_cursor, write_cursor
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
 from bots_service.api.problems import EVERY, RUN, documented
-from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
+from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment
 from bots_service.api.security import allowed, guarded_router
 from bots_service.errors import UnknownTaskError
 from bots_service.keys import Scope
@@ -51,14 +51,11 @@ class TaskVisit(Struct, frozen=True):
     @classmethod
     def from_logged(cls, visit: LoggedVisit) -> "TaskVisit":
         """Return the answer for a visit."""
-        return cls(
-            seq=visit.seq,
-            step=visit.step,
-            successes=visit.successes,
-            trials=visit.trials,
+        return filled(
+            cls,
+            visit,
             mean_reward=visit.successes / visit.trials,
             effective=visit.is_effective,
-            group_size=visit.group_size,
             late=visit.is_late,
             hidden=visit.is_hidden,
             time=moment(visit.created_at),

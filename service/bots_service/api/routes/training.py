@@ -16,7 +16,7 @@ from bots_service.api.openapi import answers_with, reads
 from bots_service.api.overload import while_client_waits
 from bots_service.api.parameters import services_of
 from bots_service.api.problems import BODY, EVERY, RUN, documented
-from bots_service.api.responses import json_response
+from bots_service.api.responses import filled, json_response, ratio
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import About, allowed, guarded_router, log_names, require_run
 from bots_service.core.checks import Name
@@ -84,19 +84,8 @@ class SelectResponse(Struct, frozen=True):
         draws: list[float | None] = selection.draws.tolist()
         if np.isnan(selection.draws).any():
             draws = [None if draw is None or math.isnan(draw) else draw for draw in draws]
-        columns = [ids, draws, selection.means.tolist(), selection.effective.tolist()]
-        return cls(
-            selection_id=selection.id,
-            dataset=dataset.row.name,
-            run=run,
-            epoch=selection.epoch,
-            step=selection.step,
-            seq=selection.seq,
-            degraded=selection.degraded,
-            reused=selection.reused,
-            tasks=list(map(SelectedTask, *columns)),
-            expected_effective=selection.expected_effective,
-        )
+        tasks = list(map(SelectedTask, ids, draws, selection.means.tolist(), selection.effective.tolist()))
+        return filled(cls, selection, selection_id=selection.id, dataset=dataset.row.name, run=run, tasks=tasks)
 
 
 class ReportResponse(Struct, frozen=True):
@@ -130,23 +119,8 @@ class ReportResponse(Struct, frozen=True):
     def from_result(cls, reported: ReportResult) -> "ReportResponse":
         """Return the answer for a report."""
         receipt, step = reported.receipt, reported.receipt.tally
-        return cls(
-            seq=receipt.seq,
-            step=receipt.step,
-            closed=receipt.closed,
-            reported=step.reported,
-            effective=step.effective,
-            effective_task_ratio=step.effective / step.reported if step.reported else None,
-            capability=receipt.capability,
-            late=receipt.late,
-            expired=receipt.expired,
-            new_tasks=receipt.new_tasks,
-            distinct_tasks=receipt.distinct_tasks,
-            tokens=receipt.costs.tokens,
-            seconds=receipt.costs.seconds,
-            duplicate=reported.duplicate,
-            degraded=reported.degraded,
-        )
+        share = ratio(step.effective, step.reported)
+        return filled(cls, reported, receipt, step, receipt.costs, effective_task_ratio=share)
 
 
 _SELECT = msgspec.json.Decoder(SelectRequest)

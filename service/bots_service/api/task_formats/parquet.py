@@ -4,7 +4,7 @@ import asyncio
 import os
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sized
+from collections.abc import AsyncIterator, Callable, Iterable, Sized
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any, BinaryIO, TypeVar
@@ -30,17 +30,11 @@ VALUES_PER_TASK = 256  # four times the reference models, eight times the tags t
 BYTES_PER_TEXT = 2048  # an id has at most 256 characters of at most 4 bytes
 SLACK_BYTES = MIB  # a row group of few tasks still has page headers and a dictionary
 
-_TAIL = 8  # bytes: the footer's length, "PAR1"
 
-
-def require_short_footer(spool: BinaryIO) -> None:
-    """Check how much metadata a Parquet file says it has, before it is read.
-
-    Raises:
-        InvalidTasksError: too much.
-    """
+def _require_short_footer(spool: BinaryIO) -> None:
+    """Check how much metadata a Parquet file says it has, before it is read."""
     size = spool.seek(0, os.SEEK_END)
-    spool.seek(max(size - _TAIL, 0))
+    spool.seek(max(size - 8, 0))  # where the footer's length stands, before "PAR1"
     length = int.from_bytes(spool.read(4), "little")
     spool.seek(0)
     if FOOTER_BYTES < length < size:  # one that is longer than its file is broken, and pyarrow says so
@@ -48,18 +42,8 @@ def require_short_footer(spool: BinaryIO) -> None:
         raise InvalidTasksError("the file has too many columns or row groups; write larger row groups", (flaw,))
 
 
-def require_bounded(spool: BinaryIO, metadata: Any, *, max_tasks: int) -> None:
-    """Check that there are not too many tasks, and that no column holds more than its tasks can explain.
-
-    Args:
-        spool: a Parquet file.
-        metadata: its metadata.
-        max_tasks: of a dataset.
-
-    Raises:
-        LimitReachedError: there are more tasks.
-        InvalidTasksError: a column holds more.
-    """
+def _require_bounded(spool: BinaryIO, metadata: Any, *, max_tasks: int) -> None:
+    """Check that there are not too many tasks, and that no column holds more than its tasks can explain."""
     if metadata.num_rows > max_tasks:
         raise LimitReachedError(
             f"a dataset has at most {max_tasks} tasks (BOTS_MAX_TASKS); the file has {metadata.num_rows} rows"
@@ -114,25 +98,70 @@ def _longest_text(column: Any) -> int:
 
 
 def _too_much(column: str) -> InvalidTasksError:
-    flaw = Flaw(
-        ("body", "columns", column.partition(".")[0][:80]), "it holds more than a column of this many tasks can"
-    )
-    return InvalidTasksError("the file holds more than its tasks can explain", (flaw,))
+    said = "the file holds more than its tasks can explain"
+    return InvalidTasksError(said, (_flaw_of(column, "it holds more than a column of this many tasks can"),))
 
 
 def _too_large(column: str, group: int) -> InvalidTasksError:
-    flaw = Flaw(("body", "columns", column.partition(".")[0][:80]), f"it is too large in row group {group}")
-    return InvalidTasksError("a row group is too large; write several smaller ones", (flaw,))
+    said = "a row group is too large; write several smaller ones"
+    return InvalidTasksError(said, (_flaw_of(column, f"it is too large in row group {group}"),))
 
 
-COLUMNS = {
-    "id": "string",
-    "reference_pass_rates": "list of double",
-    "tags": "list of string",
-}
+def _flaw_of(column: str, said: str) -> Flaw:
+    return Flaw(("body", "columns", column.partition(".")[0][:80]), said)
+
+
 METADATA = b"bots"
 
 _HEADER = msgspec.json.Decoder(Header)
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether a column of this type holds texts."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_number(kind: Any) -> bool:
+    """Return whether a column of this type holds numbers, or only nulls."""
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind))
+
+
+def _is_list(kind: Any, fits: Callable[[Any], bool]) -> bool:
+    if pa.types.is_null(kind):
+        return True
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return bool(is_list and (fits(kind.value_type) or pa.types.is_null(kind.value_type)))
+
+
+Columns = dict[str, tuple[str, Callable[[Any], bool]]]  # name -> its type in words, and whether a type fits
+TASK_COLUMNS: Columns = {
+    "id": ("string", is_text),
+    "reference_pass_rates": ("list of double", lambda kind: _is_list(kind, is_number)),
+    "tags": ("list of string", lambda kind: _is_list(kind, is_text)),
+}
+
+
+def require_columns(schema: Any, columns: Columns, required: Iterable[str]) -> None:
+    """Check names and types of a file's columns.
+
+    Raises:
+        InvalidTasksError: one is missing, unknown, twice, or of another type.
+    """
+    wrong = {}
+    for name, times in Counter(schema.names).items():
+        words, fits = columns.get(name, ("", bool))
+        if not words:
+            wrong[name] = f"unknown column; known: {', '.join(columns)}"
+        elif times > 1:
+            wrong[name] = "there are several columns of this name"
+        elif not fits(schema.field(name).type):
+            wrong[name] = f"it is {str(schema.field(name).type)[:80]}, not {words}"
+    wrong |= {name: "there is no such column" for name in required if name not in schema.names}
+    if wrong:
+        flaws = [Flaw(("body", "columns", name[:80]), said) for name, said in wrong.items()]
+        raise InvalidTasksError("the columns are not those of a dataset", tuple(flaws[:SHOWN_FLAWS]))
 
 
 @asynccontextmanager
@@ -144,8 +173,8 @@ async def open_parquet(chunks: AsyncIterator[bytes], *, max_tasks: int) -> Async
         InvalidTasksError: its columns are others, or stand for too much.
         LimitReachedError: it has more than `max_tasks` rows.
     """
-    async with open_spooled(chunks, require_columns, max_tasks=max_tasks) as (file, schema):
-        said = (schema.metadata or {}).get(METADATA)
+    async with open_spooled(chunks, TASK_COLUMNS, ["id"], max_tasks=max_tasks) as file:
+        said = (file.schema_arrow.metadata or {}).get(METADATA)
         header = Header() if said is None else decode(_HEADER, said, ("body", "metadata", "bots"))
         yield TaskFile(
             header, lambda models: blocks_of_file(file, lambda batch, first: block_of_batch(batch, models, first))
@@ -154,111 +183,43 @@ async def open_parquet(chunks: AsyncIterator[bytes], *, max_tasks: int) -> Async
 
 @asynccontextmanager
 async def open_spooled(
-    chunks: AsyncIterator[bytes], require: Callable[[Any], None], *, max_tasks: int
-) -> AsyncIterator[tuple[Any, Any]]:
-    """Yield a Parquet body as a file, and its schema; the temporary file is gone afterwards.
+    chunks: AsyncIterator[bytes], columns: Columns, required: Iterable[str], *, max_tasks: int
+) -> AsyncIterator[Any]:
+    """Yield a Parquet body as a file; the temporary file is gone afterwards.
 
     Args:
         chunks: the body.
-        require: raises where the schema is not as it should be.
+        columns: those that may be there.
+        required: the names of those that must be there.
         max_tasks: the most rows.
 
     Raises:
         MalformedBodyError: it is not a whole Parquet file.
-        InvalidTasksError: its columns stand for too much.
+        InvalidTasksError: its columns are others, or stand for too much.
         LimitReachedError: it has more rows.
     """
+    pieces, size = list[bytes](), 0
     with tempfile.TemporaryFile() as spool:
-        await _fill(spool, chunks)
-        yield await asyncio.to_thread(_opened, spool, require, max_tasks)
+        async for chunk in chunks:
+            pieces.append(chunk)
+            size += len(chunk)
+            if size >= MIB:  # a switch to a thread for each network packet would cost more
+                await asyncio.to_thread(spool.write, b"".join(pieces))
+                pieces, size = [], 0
+        await asyncio.to_thread(spool.write, b"".join(pieces))
+        yield await asyncio.to_thread(_opened, spool, columns, required, max_tasks)
 
 
-async def _fill(spool: BinaryIO, chunks: AsyncIterator[bytes]) -> None:
-    pieces: list[bytes] = []
-    size = 0
-    async for chunk in chunks:
-        pieces.append(chunk)
-        size += len(chunk)
-        if size >= MIB:  # a switch to a thread for each network packet would cost more than the writing
-            await asyncio.to_thread(spool.write, b"".join(pieces))
-            pieces, size = [], 0
-    await asyncio.to_thread(spool.write, b"".join(pieces))
-    spool.seek(0)
-
-
-def _opened(spool: BinaryIO, require: Callable[[Any], None], max_tasks: int) -> tuple[Any, Any]:
-    require_short_footer(spool)
+def _opened(spool: BinaryIO, columns: Columns, required: Iterable[str], max_tasks: int) -> Any:
+    _require_short_footer(spool)
     try:
         metadata = pq.ParquetFile(spool).metadata
-        schema = metadata.schema.to_arrow_schema()
-        require(schema)
-        require_bounded(spool, metadata, max_tasks=max_tasks)
+        require_columns(metadata.schema.to_arrow_schema(), columns, required)
+        _require_bounded(spool, metadata, max_tasks=max_tasks)
         # Without pre_buffer and with a small buffer_size, memory does not grow with the file's row groups.
-        file = pq.ParquetFile(spool, metadata=metadata, pre_buffer=False, buffer_size=MIB)
+        return pq.ParquetFile(spool, metadata=metadata, pre_buffer=False, buffer_size=MIB)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(error) from error
-    return file, schema
-
-
-def require_columns(schema: Any) -> None:
-    """Check names and types of a dataset's columns.
-
-    Raises:
-        InvalidTasksError: one is missing, unknown, twice, or of another type.
-    """
-    require_only(schema, COLUMNS, _fits)
-    if "id" not in schema.names:
-        raise missing_column("id")
-
-
-def missing_column(name: str) -> InvalidTasksError:
-    """Return the refusal of a file without a column."""
-    return InvalidTasksError("a column is missing", (Flaw(("body", "columns", name), "there is no such column"),))
-
-
-def require_only(schema: Any, columns: dict[str, str], fits: Callable[[str, Any], bool]) -> None:
-    """Check names and types of the columns that are there.
-
-    Args:
-        schema: the file's.
-        columns: the type of each column that may be there, in words.
-        fits: whether a column of this name may have this type.
-
-    Raises:
-        InvalidTasksError: one is unknown, twice, or of another type.
-    """
-    flaws, often = [], Counter(schema.names)
-    for name, times in often.items():
-        if name not in columns:
-            flaws.append(Flaw(("body", "columns", name[:80]), f"unknown column; known: {', '.join(columns)}"))
-        elif times > 1:
-            flaws.append(Flaw(("body", "columns", name), "there are several columns of this name"))
-        elif not fits(name, schema.field(name).type):
-            flaws.append(
-                Flaw(("body", "columns", name), f"it is {str(schema.field(name).type)[:80]}, not {columns[name]}")
-            )
-    if flaws:
-        raise InvalidTasksError("the columns are not those of a dataset", tuple(flaws[:SHOWN_FLAWS]))
-
-
-def _fits(name: str, kind: Any) -> bool:
-    if name == "id":
-        return is_text(kind)
-    if pa.types.is_null(kind):
-        return True
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
-        return False
-    item = kind.value_type
-    if name == "tags":
-        return is_text(item) or bool(pa.types.is_null(item))
-    return bool(pa.types.is_floating(item) or pa.types.is_integer(item) or pa.types.is_null(item))
-
-
-def is_text(kind: Any) -> bool:
-    """Return whether a column of this type holds texts."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 Block = TypeVar("Block", bound=Sized)

@@ -14,18 +14,18 @@ from msgspec import Struct
 from bots_service.api.bodies import JSON, Body
 from bots_service.api.decoding import decode
 from bots_service.api.task_formats.parquet import (
+    Columns,
     blocks_of_file,
+    is_number,
     is_text,
     known_texts,
-    missing_column,
     open_spooled,
-    require_only,
     require_short,
 )
-from bots_service.api.task_formats.text import BLOCK_TASKS, blocks_of_lines, split_lines
+from bots_service.api.task_formats.text import blocks_of_document, blocks_of_lines, split_lines
 from bots_service.records import PredictionBlock
 
-COLUMNS = {"id": "string", "pass_rate": "double"}
+COLUMNS: Columns = {"id": ("string", is_text), "pass_rate": ("double", is_number)}
 
 
 class PredictionRequest(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -68,36 +68,21 @@ async def open_predictions(body: Body, *, ndjson: str, max_tasks: int) -> AsyncI
     """
     if body.media_type == JSON:
         document = await asyncio.to_thread(decode, _ALL, await body.whole())
-        yield _blocks_of_document(document.predictions)
+        yield blocks_of_document(document.predictions, _block)
     elif body.media_type == ndjson:
         yield blocks_of_lines([], split_lines(body.chunks()), _block_of_lines)
     else:
-        async with open_spooled(body.chunks(), _require_columns, max_tasks=max_tasks) as (file, _):
+        async with open_spooled(body.chunks(), COLUMNS, COLUMNS, max_tasks=max_tasks) as file:
             yield blocks_of_file(file, _block_of_batch)
 
 
-async def _blocks_of_document(rows: list[PredictionRequest]) -> AsyncIterator[PredictionBlock]:
-    for first in range(0, len(rows), BLOCK_TASKS):
-        yield await asyncio.to_thread(_block, rows[first : first + BLOCK_TASKS])
-
-
 def _block_of_lines(lines: list[bytes], first: int) -> PredictionBlock:
-    return _block([decode(_ONE, line, ("body", "predictions", row)) for row, line in enumerate(lines, first)])
+    return _block([decode(_ONE, line, ("body", "predictions", row)) for row, line in enumerate(lines, first)], first)
 
 
-def _block(rows: list[PredictionRequest]) -> PredictionBlock:
+def _block(rows: list[PredictionRequest], _first: int) -> PredictionBlock:
     rates = np.array([nan if row.pass_rate is None else row.pass_rate for row in rows], np.float64)
     return PredictionBlock([row.id for row in rows], rates)
-
-
-def _require_columns(schema: Any) -> None:
-    require_only(schema, COLUMNS, lambda name, kind: is_text(kind) if name == "id" else _is_number(kind))
-    for name in COLUMNS.keys() - set(schema.names):
-        raise missing_column(name)
-
-
-def _is_number(kind: Any) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind))
 
 
 def _block_of_batch(batch: Any, first: int) -> PredictionBlock:

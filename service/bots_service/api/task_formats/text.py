@@ -55,13 +55,13 @@ class TaskFile:
     blocks: Callable[[int], AsyncIterator[TaskBlock]]
 
 
-def block_of(tasks: list[TaskRequest], models: int, first: int) -> TaskBlock:
+def block_of(tasks: list[TaskRequest], first: int, models: int) -> TaskBlock:
     """Return some consecutive tasks as a block.
 
     Args:
         tasks: the tasks.
-        models: how many reference models there are.
         first: the place of the first task, for messages.
+        models: how many reference models there are.
 
     Raises:
         InvalidTasksError: a task has another number of pass rates.
@@ -119,18 +119,23 @@ async def read_json(body: Body, *, append: bool) -> TaskFile:
     Raises:
         MalformedBodyError, InvalidInputError: it is not JSON, or of another shape.
     """
-    text = await body.whole()
+    text, header = await body.whole(), Header()
     if append:
-        appended = await asyncio.to_thread(decode, _APPEND, text)
-        return TaskFile(Header(), lambda models: _blocks_of_document(appended.tasks, models))
-    dataset = await asyncio.to_thread(decode, _DATASET, text)
-    header = Header(dataset.reference_models, dataset.description, dataset.repeatable)
-    return TaskFile(header, lambda models: _blocks_of_document(dataset.tasks, models))
+        tasks = (await asyncio.to_thread(decode, _APPEND, text)).tasks
+    else:
+        dataset = await asyncio.to_thread(decode, _DATASET, text)
+        tasks, header = dataset.tasks, Header(dataset.reference_models, dataset.description, dataset.repeatable)
+    return TaskFile(header, lambda models: blocks_of_document(tasks, partial(block_of, models=models)))
 
 
-async def _blocks_of_document(tasks: list[TaskRequest], models: int) -> AsyncIterator[TaskBlock]:
-    for first in range(0, len(tasks), BLOCK_TASKS):
-        yield await asyncio.to_thread(block_of, tasks[first : first + BLOCK_TASKS], models, first)
+Row = TypeVar("Row")
+Block = TypeVar("Block")
+
+
+async def blocks_of_document(rows: list[Row], block_of: Callable[[list[Row], int], Block]) -> AsyncIterator[Block]:
+    """Yield the rows of a JSON document as blocks. block_of: makes one of rows and the number of the first."""
+    for first in range(0, len(rows), BLOCK_TASKS):
+        yield await asyncio.to_thread(block_of, rows[first : first + BLOCK_TASKS], first)
 
 
 LINE_LIMIT = MIB
@@ -172,7 +177,8 @@ async def split_lines(chunks: AsyncIterator[bytes], *, longest: int = LINE_LIMIT
     rest = b""
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
-        _require_short([*lines, rest], longest)
+        if max(map(len, [*lines, rest])) > longest:
+            raise PayloadTooLargeError(f"a line is longer than {longest} bytes")
         if whole := _not_blank(lines):
             yield whole
     if last := _not_blank([rest]):
@@ -181,14 +187,6 @@ async def split_lines(chunks: AsyncIterator[bytes], *, longest: int = LINE_LIMIT
 
 def _not_blank(lines: list[bytes]) -> list[bytes]:
     return [line for line in lines if line and not line.isspace()]
-
-
-def _require_short(lines: list[bytes], longest: int) -> None:
-    if max(map(len, lines)) > longest:
-        raise PayloadTooLargeError(f"a line is longer than {longest} bytes")
-
-
-Block = TypeVar("Block")
 
 
 async def blocks_of_lines(
@@ -230,4 +228,4 @@ def task_lines(block: TaskBlock) -> bytes:
 
 def _block(lines: list[bytes], first: int, *, models: int) -> TaskBlock:
     tasks = [decode(_TASK, line, ("body", "tasks", place)) for place, line in enumerate(lines, first)]
-    return block_of(tasks, models, first)
+    return block_of(tasks, first, models)

@@ -70,12 +70,8 @@ class Betas:
 
     def _on_jeffreys(self) -> NDArray[np.float64]:
         """[2, n] alpha and beta of the evidence on top of Jeffreys' prior."""
-        counts = np.empty((2, len(self.alpha)))
-        np.subtract(self.alpha, self.prior[0], out=counts[0])
-        np.subtract(self.beta, self.prior[1], out=counts[1])
-        np.maximum(counts, 0.0, out=counts)
-        counts += JEFFREYS
-        return counts
+        counts = np.array([self.alpha - self.prior[0], self.beta - self.prior[1]])
+        return np.asarray(np.maximum(counts, 0.0) + JEFFREYS, np.float64)
 
     def as_beta(self) -> tuple[Floats, Floats]:
         """Return alpha and beta."""

@@ -4,16 +4,13 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, frozen, ordered_sum
 from bots_service.core.portable_math import summed_rows
-
-if TYPE_CHECKING:  # the settings import the kinds of belief
-    from bots_service.core.run_settings import CapabilityRule
+from bots_service.core.run_settings import CapabilityRule
 
 BLOCK = 1 << 14  # rows read at a time: intermediate values then stay in the processor's cache
 
@@ -95,7 +92,7 @@ class Capability:
     value: float | None
     sums: NDArray[np.float64]
 
-    def after(self, references: Floats, pass_rates: Floats, *, rule: "CapabilityRule", momentum: float) -> "Capability":
+    def after(self, references: Floats, pass_rates: Floats, *, rule: CapabilityRule, momentum: float) -> "Capability":
         """Return the estimate after one more batch.
 
         Args:
@@ -132,9 +129,7 @@ def _of_known(references: Floats, pass_rates: Floats) -> tuple[Floats, Floats]:
     return references, pass_rates
 
 
-def no_capability() -> Capability:
-    """Return the estimate before any batch."""
-    return Capability(None, frozen(np.zeros((2, 0))))
+NO_CAPABILITY = Capability(None, frozen(np.zeros((2, 0))))
 
 
 def _batch_sums(references: Floats, pass_rates: Floats) -> NDArray[np.float64]:

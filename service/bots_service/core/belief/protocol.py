@@ -1,22 +1,19 @@
 """What a kind of belief provides to the rest of the service. `kinds.py` lists the kinds.
 
-A belief owns everything that is particular to its kind: how evidence changes it, the distribution of each task's
-success probability, its bytes, its size, and what an import may contain. No other module looks inside.
+A belief owns everything that is particular to its kind: how evidence changes it, and the distribution of each task's
+success probability. No other module looks inside.
 """
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks
-from bots_service.core.checks import Arrays
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
-
-if TYPE_CHECKING:  # the settings name a kind, so their module imports the kinds
-    from bots_service.core.run_settings import RunSettings, StrategyName
+from bots_service.core.run_settings import RunSettings
 
 
 class Distributions(Protocol):
@@ -102,113 +99,83 @@ class ClosingStep:
     rollouts: float
 
 
-class Belief(Protocol):
+class Belief(ABC):
     """How likely the model in training is to solve each task of a pool. Beliefs are values: nothing changes one.
 
-    Tasks without evidence of their own share the distribution of their profile: they are exchangeable.
-
-    default_strategy: how a run with this belief chooses tasks, unless its settings say.
-    own_settings: names of the run's settings that this kind reads, and that mean nothing to a kind without them.
+    Tasks without evidence of their own share the distribution of their profile: they are exchangeable. A kind is a
+    frozen dataclass of numbers, arrays, and such dataclasses: so the codec knows its bytes.
     """
 
-    default_strategy: ClassVar["StrategyName"]
-    own_settings: ClassVar[tuple[str, ...]]
+    __slots__ = ()
 
     @classmethod
-    def fresh(cls, settings: "RunSettings", pool: Pool) -> Self:
+    @abstractmethod
+    def fresh(cls, settings: RunSettings, pool: Pool) -> Self:
         """Return the belief before any evidence; it has room for no profile yet."""
-        ...
 
     # --- what changes it ---------------------------------------------------------------------------------------------
 
     @property
+    @abstractmethod
     def longest_lag(self) -> int:
         """How many steps late evidence may come and still count."""
-        ...
 
-    def extended(self, pool: Pool, profiles: int) -> Self:
+    def extended(self, pool: Pool, profiles: int) -> Self:  # noqa: ARG002 - for kinds that keep something of profiles
         """Return the belief with room for the profiles that were appended since, up to this number of them."""
-        ...
+        return self
 
-    def fold(self, pool: Pool, step: ClosingStep, settings: "RunSettings") -> Self:
+    @abstractmethod
+    def fold(self, pool: Pool, step: ClosingStep, settings: RunSettings) -> Self:
         """Return the belief after one closed step; every profile of the pool has room in this belief.
 
         Two processes that fold the same steps must get the same bytes.
         """
-        ...
 
+    @abstractmethod
     def forgotten(self, tasks: Tasks) -> Self:
         """Return the belief without evidence of these tasks' own, sorted: they follow their profiles again.
 
         What their evidence says about other tasks stays.
         """
-        ...
 
     # --- what it says of tasks ---------------------------------------------------------------------------------------
 
     @property
+    @abstractmethod
     def own_tasks(self) -> Tasks:
         """Sorted tasks with evidence of their own; all others follow their profile."""
-        ...
 
+    @abstractmethod
     def profile_distributions(self, pool: Pool) -> Distributions:
         """[G] of the tasks of each profile that have no evidence of their own."""
-        ...
 
-    def own_distributions(self, pool: Pool) -> Distributions:
-        """[T] of `own_tasks`."""
-        ...
-
+    @abstractmethod
     def distributions(self, pool: Pool, tasks: Tasks) -> Distributions:
         """[n] of the given tasks."""
-        ...
 
     # --- what it says of itself --------------------------------------------------------------------------------------
 
     @property
     def capability(self) -> float | None:
         """Where the model stands along the references (c); None if that is not known, or not estimated by this kind."""
-        ...
+        return None
 
+    @abstractmethod
     def estimates(self, pool: Pool) -> dict[str, float]:
         """Return what the belief estimates about the model in training, by name; empty if it estimates nothing yet.
 
         The first one tells where the model stands.
         """
-        ...
 
-    def forgotten_share(self, settings: "RunSettings") -> float:
+    def forgotten_share(self, settings: RunSettings) -> float:  # noqa: ARG002 - for kinds that forget
         """Return which share of a task's evidence each step drops, in [0, 1]."""
-        ...
+        return 0.0
 
     @property
+    @abstractmethod
     def fold_numbers(self) -> int:
         """About how many numbers a fold touches: tells whether it is quick enough for the event loop."""
-        ...
 
-    @property
-    def nbytes(self) -> int:
-        """How much memory its arrays take."""
-        ...
-
-    def fits(self, pool: Pool) -> bool:
-        """Return whether the pool has every task and every profile that the belief knows."""
-        ...
-
-    # --- its bytes ---------------------------------------------------------------------------------------------------
-
-    def encoded(self) -> tuple[dict[str, Any], Arrays]:
-        """Return a header of plain values and the arrays. Inverse of `decoded`.
-
-        No array's name begins with "attempts_" or "open_".
-        """
-        ...
-
-    @classmethod
-    def decoded(cls, header: Mapping[str, Any], arrays: Arrays) -> Self:
-        """Return the belief that was encoded; the arrays are read-only.
-
-        Raises:
-            LookupError, TypeError, ValueError: these are no header and arrays of a belief of this kind.
-        """
-        ...
+    def fits(self, pool: Pool) -> bool:  # noqa: ARG002 - for kinds that keep something of profiles
+        """Return whether the pool has every profile that the belief knows."""
+        return True

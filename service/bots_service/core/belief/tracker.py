@@ -1,15 +1,13 @@
 """The tracker: a belief that follows the model's ability, and learns how fast to forget and what references tell."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.arrays import Floats, Tasks, frozen
 from bots_service.core.belief.logit_normals import LogitNormals
-from bots_service.core.belief.protocol import ClosingStep
+from bots_service.core.belief.protocol import Belief, ClosingStep
 from bots_service.core.belief.tracker_filter import (
     Effects,
     LaggedEvidence,
@@ -18,14 +16,11 @@ from bots_service.core.belief.tracker_filter import (
     first_effects,
     first_variances,
 )
-from bots_service.core.checks import Arrays, as_count, require_arrays
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.portable_math import summed
 from bots_service.core.rows import LayeredRows, TaskRows
-
-if TYPE_CHECKING:  # the settings name a kind of belief, so their module imports this one
-    from bots_service.core.run_settings import RunSettings, StrategyName
+from bots_service.core.run_settings import RunSettings
 
 BLOCK = 2048  # profiles at a time: their numbers stay in the processor's cache
 FOLD_NUMBERS = 20_000  # a fold of 32 tasks takes as long as one that touches so many numbers
@@ -44,13 +39,12 @@ class Residuals(TaskRows):
     last_step: NDArray[np.int32]
 
 
-def no_residuals() -> Residuals:
-    """Return the residuals of a run that tried nothing."""
-    return Residuals(np.empty(0, np.int32), np.empty(0), np.empty(0), np.empty(0, np.int32)).frozen()
+_NOTHING, _NO_NUMBER = frozen(np.empty(0, np.int32)), frozen(np.empty(0))
+NO_RESIDUALS = Residuals(_NOTHING, _NO_NUMBER, _NO_NUMBER, _NOTHING)
 
 
 @dataclass(frozen=True)
-class TrackerBelief:
+class TrackerBelief(Belief):
     """A Gaussian belief about every task's logit; docs/tracker.md has the equations, `tracker_filter` the filter.
 
     step: how many steps closed.
@@ -59,22 +53,19 @@ class TrackerBelief:
     residuals: of tasks that were tried; their variances grow from then on, which is added when they are read.
     """
 
-    default_strategy: ClassVar["StrategyName"] = "pass"
-    own_settings: ClassVar[tuple[str, ...]] = ()
-
     step: int
     effects: Effects
     variances: Variances
     residuals: LayeredRows[Residuals]
 
     @classmethod
-    def fresh(cls, settings: "RunSettings", pool: Pool) -> "TrackerBelief":  # noqa: ARG003 - it has no settings
+    def fresh(cls, settings: RunSettings, pool: Pool) -> "TrackerBelief":  # noqa: ARG003 - it has no settings
         """Return the belief before any evidence."""
         return cls(
             0,
             first_effects(pool.models, len(pool.offset_tags), len(pool.prediction_names)),
             first_variances(),
-            LayeredRows(no_residuals(), no_residuals()),
+            LayeredRows(NO_RESIDUALS, NO_RESIDUALS),
         )
 
     # --- what changes it ---------------------------------------------------------------------------------------------
@@ -84,11 +75,7 @@ class TrackerBelief:
         """As many steps as closed: no evidence of this run comes too late, for it observes what was then."""
         return self.step
 
-    def extended(self, pool: Pool, profiles: int) -> "TrackerBelief":  # noqa: ARG002 - it keeps nothing of profiles
-        """Return the belief: what it says of a profile follows from the profile's features."""
-        return self
-
-    def fold(self, pool: Pool, step: ClosingStep, settings: "RunSettings") -> "TrackerBelief":  # noqa: ARG002
+    def fold(self, pool: Pool, step: ClosingStep, settings: RunSettings) -> "TrackerBelief":  # noqa: ARG002
         """Return the belief after one closed step."""
         undrifted = self.effects.a_step_later()
         _, _, ability_drift = self.variances.estimates
@@ -131,10 +118,6 @@ class TrackerBelief:
         shared = self._shared(pool.features)
         return LogitNormals(shared.location, shared.variance + self.variances.estimates[0])
 
-    def own_distributions(self, pool: Pool) -> LogitNormals:
-        """[T] of the tasks that were tried."""
-        return self._of_rows(pool, self.residuals.whole)
-
     def distributions(self, pool: Pool, tasks: Tasks) -> LogitNormals:
         """[n] of the given tasks."""
         return self._of_rows(pool, self.residuals.of(tasks))
@@ -161,11 +144,6 @@ class TrackerBelief:
 
     # --- what it says of itself --------------------------------------------------------------------------------------
 
-    @property
-    def capability(self) -> float | None:
-        """None: the tracker has an ability instead, which no reference bounds."""
-        return None
-
     def estimates(self, pool: Pool) -> dict[str, float]:
         """Return the means of the effects, in logits (the velocity: a step), and the three learned variances."""
         slopes = (f"slope_{place}" for place in range(1, pool.models + 1))
@@ -179,79 +157,7 @@ class TrackerBelief:
             **dict(zip(variances, self.variances.estimates, strict=True)),
         }
 
-    def forgotten_share(self, settings: "RunSettings") -> float:  # noqa: ARG002 - it learns how fast tasks change
-        """Return 0: nothing is dropped; what is known of a task grows less certain."""
-        return 0.0
-
     @property
     def fold_numbers(self) -> int:
         """About how many numbers a fold touches."""
         return FOLD_NUMBERS + 4 * len(self.residuals.recent)
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory the arrays take."""
-        return sum(array.nbytes for array in self.encoded()[1].values())
-
-    def fits(self, pool: Pool) -> bool:
-        """Return whether the pool has every task that the belief knows."""
-        return all(len(rows) == 0 or bool(rows.tasks[-1] < len(pool)) for rows in self._tables)
-
-    @property
-    def _tables(self) -> tuple[Residuals, Residuals]:
-        return self.residuals.settled, self.residuals.recent
-
-    # --- its bytes ---------------------------------------------------------------------------------------------------
-
-    def encoded(self) -> tuple[dict[str, Any], Arrays]:
-        """Return header and arrays."""
-        arrays: Arrays = {
-            "effects_mean": self.effects.mean,
-            "effects_covariance": self.effects.covariance,
-            "effects_drift": self.effects.drift,
-            "untried_weights": self.variances.untried,
-            "residual_weights": self.variances.residual,
-            "ability_weights": self.variances.ability,
-        }
-        for table, rows in zip(("settled", "recent"), self._tables, strict=True):
-            arrays |= {f"{table}_{name}": getattr(rows, name) for name in rows.__dataclass_fields__}
-        return {"step": self.step}, arrays
-
-    @classmethod
-    def decoded(cls, header: Mapping[str, Any], arrays: Arrays) -> "TrackerBelief":
-        """Return the belief that was encoded.
-
-        Raises:
-            LookupError, TypeError, ValueError: header or arrays are not those of a belief.
-        """
-        require_arrays(arrays, _shapes(arrays))
-        return cls(
-            step=as_count(header["step"]),
-            effects=Effects(*(arrays[f"effects_{name}"] for name in ("mean", "covariance", "drift"))),
-            variances=Variances(*(arrays[f"{name}_weights"] for name in ("untried", "residual", "ability"))),
-            residuals=LayeredRows(_rows("settled", arrays), _rows("recent", arrays)),
-        )
-
-
-def _rows(table: str, arrays: Arrays) -> Residuals:
-    return Residuals(*(arrays[f"{table}_{name}"] for name in Residuals.__dataclass_fields__))
-
-
-def _shapes(arrays: Arrays) -> dict[str, tuple[Any, ...]]:
-    """Return the types and shapes that a belief's arrays must have."""
-    effects = len(arrays["effects_mean"])
-    weights = first_variances()
-    return {
-        "effects_mean": ("<f8", effects),
-        "effects_covariance": ("<f8", effects, effects),
-        "effects_drift": ("<f8", effects),
-        **{f"{name}_weights": ("<f8", len(getattr(weights, name))) for name in ("untried", "residual", "ability")},
-        **_row_shapes("settled", arrays),
-        **_row_shapes("recent", arrays),
-    }
-
-
-def _row_shapes(table: str, arrays: Arrays) -> dict[str, tuple[Any, ...]]:
-    size = len(arrays[f"{table}_tasks"])
-    types = {"tasks": "<i4", "mean": "<f8", "variance": "<f8", "last_step": "<i4"}
-    return {f"{table}_{name}": (kind, size) for name, kind in types.items()}

@@ -23,31 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Flags, Floats, frozen
+from bots_service.core.belief.logit_normals import NODES, WEIGHTS
 from bots_service.core.portable_math import exp, inverse, log, sigmoid, summed, summed_rows
 
-# The positive half of 15-point Gauss-Hermite quadrature for N(0, 1). Literals: computed ones differ in the last bits.
-HALF_NODES = (
-    0.79912906832455,
-    1.60671006902873,
-    2.43243682700976,
-    3.28908242439877,
-    4.19620771126902,
-    5.19009359130478,
-    6.36394788882984,
-)
-HALF_WEIGHTS = (
-    0.23246229360973225,
-    0.08941779539984437,
-    0.01736577449213762,
-    0.00156735750354996,
-    5.642146405189e-05,
-    5.9754195979e-07,
-    8.5896499e-10,
-)
-NODES = frozen(np.array([*(-x for x in reversed(HALF_NODES)), 0.0, *HALF_NODES]))
-WEIGHTS = frozen(np.array([*reversed(HALF_WEIGHTS), 0.31825951825951815, *HALF_WEIGHTS]))
 HALF_SQUARES = frozen(0.5 * NODES * NODES)
-MIDDLE = len(HALF_NODES)  # the place of node 0
+MIDDLE = len(NODES) // 2  # the place of node 0
 LN2 = 0.6931471805599453
 
 ABILITY_VARIANCE = UNKNOWN_VARIANCE = 4.0  # of logits, before any evidence
@@ -204,20 +184,20 @@ def absorb(effects: Effects, variances: Variances, batch: LaggedEvidence, undrif
     moved, noise = _moved(effects, phi, batch.lag, kappa, q)
     shared = summed(effects.covariance.reshape(-1, 1) * squares)
     mean = summed(effects.mean[:, None] * phi) + batch.residual
-    seen = observed(mean, shared + batch.variance + noise, batch.successes, batch.failures)
-    unexplained = shared + moved + seen.variance
+    excess, unsure = observed(mean, shared + batch.variance + noise, batch.successes, batch.failures)
+    unexplained = shared + moved + unsure
     unexplained += np.where(batch.tried, batch.variance - kappa * batch.age, batch.lag * kappa)
-    untried, residual = _likelihoods(batch, unexplained, seen.excess)
-    blur = seen.variance + noise
+    untried, residual = _likelihoods(batch, unexplained, excess)
+    blur = unsure + noise
     total = batch.variance + blur
     information = summed_rows(squares / total).reshape(effects.covariance.shape)
-    score = summed_rows(phi * (seen.excess / total))
+    score = summed_rows(phi * (excess / total))
     posterior, shift, ability = _updated(effects, information, score, undrifted)
     share = batch.variance / total
     return Absorbed(
         effects=Effects(frozen(effects.mean + shift), frozen(posterior), effects.drift),
         variances=variances.plus(untried, residual, ability),
-        residual=batch.residual + share * (seen.excess - summed(shift[:, None] * phi)),
+        residual=batch.residual + share * (excess - summed(shift[:, None] * phi)),
         variance=share * (blur + share * summed(posterior.reshape(-1, 1) * squares)),
     )
 
@@ -280,23 +260,17 @@ def _priors(effects: Effects, undrifted: Effects | None) -> NDArray[np.float64]:
 LEAST_GAIN = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """Gaussian observations z of logits: excess: [n] z less what was expected; variance: [n] of z."""
+def observed(mean: Floats, variance: Floats, successes: Floats, failures: Floats) -> tuple[Floats, Floats]:
+    """Return the Gaussian observations z of theta ~ N(mean, variance) that lead to the posterior's means and variances.
 
-    excess: Floats
-    variance: Floats
-
-
-def observed(mean: Floats, variance: Floats, successes: Floats, failures: Floats) -> Observation:
-    """Return the observation of theta ~ N(mean, variance) that leads to the posterior's mean and variance.
+    [n] z less what was expected, and [n] the variance of z.
 
     The likelihood is log-concave, so the posterior is never wider than the prior, except by rounding.
     """
     posterior_mean, posterior_variance = moments(mean, variance, successes, failures)
     precision = 1 / variance
     gain = np.maximum(1 / posterior_variance - precision, LEAST_GAIN * precision)
-    return Observation((posterior_mean - mean) / (posterior_variance * gain), 1 / gain)
+    return (posterior_mean - mean) / (posterior_variance * gain), 1 / gain
 
 
 def moments(mean: Floats, variance: Floats, successes: Floats, failures: Floats) -> tuple[Floats, Floats]:

@@ -1,6 +1,5 @@
 """The tasks that were tried in recent steps, and what the last closed steps booked for them."""
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 from bots_service.core.arrays import Floats, Tasks, frozen
 from bots_service.core.belief.capability import with_implied
 from bots_service.core.evidence import Evidence
-from bots_service.core.rows import ASKED, LayeredRows, TaskRows
+from bots_service.core.rows import LayeredRows, TaskRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,54 +25,40 @@ class Rows(TaskRows):
     last_step: NDArray[np.int32]
 
 
-def no_rows() -> Rows:
-    """Return no rows."""
-    return Rows(np.empty(0, np.int32), np.empty((2, 0)), np.empty(0, np.uint64), np.empty(0, np.int32)).frozen()
-
+_NOTHING = frozen(np.empty(0, np.int32))
+NO_ROWS = Rows(_NOTHING, frozen(np.empty((2, 0))), frozen(np.empty(0, np.uint64)), _NOTHING)
 
 REMEMBERED = 64  # steps; evidence later than that counts for nothing, and the answer says so
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The newest closed steps, oldest first, at most 64.
+    """The newest closed steps, at most 64.
 
-    capability: [S] c after each step; NaN where there was none yet.
-    booked: [S] rho m, what each step booked for every task by its implied rate.
-    kept: [S] 1 - lambda of each step.
+    steps: [3, S], oldest first: c after each step, NaN where there was none yet; rho m, what each step booked for every
+        task by its implied rate; and 1 - lambda of each step.
     """
 
-    capability: Floats
-    booked: Floats
-    kept: Floats
-
-    @staticmethod
-    def empty() -> "Past":
-        """Return the past of a run that closed no step."""
-        nothing = frozen(np.empty(0))
-        return Past(nothing, nothing, nothing)
+    steps: NDArray[np.float64]
 
     def __len__(self) -> int:
-        return len(self.capability)
+        return int(self.steps.shape[1])
 
     def then(self, capability: float | None, booked: float, kept: float) -> "Past":
         """Return the past with one more closed step."""
-        return Past(
-            _then(self.capability, np.nan if capability is None else capability),
-            _then(self.booked, booked),
-            _then(self.kept, kept),
-        )
+        newest = np.array([[np.nan if capability is None else capability], [booked], [kept]])
+        return Past(frozen(np.concatenate([self.steps[:, -REMEMBERED + 1 :], newest], axis=1)))
 
     def at(self, lag: int) -> tuple[float | None, float, float]:
         """Return c and rho m of the step that closed `lag` steps ago, and the share kept of it until now.
 
         Lag 1 is the newest closed step; nothing of it is forgotten yet.
         """
-        capability = float(self.capability[-lag])
+        capability, booked, _ = self.steps[:, -lag].tolist()
         kept_since = 1.0
-        for kept in self.kept[len(self) - lag + 1 :].tolist():
+        for kept in self.steps[2, len(self) - lag + 1 :].tolist():
             kept_since *= kept
-        return (None if np.isnan(capability) else capability), float(self.booked[-lag]), kept_since
+        return (None if np.isnan(capability) else capability), booked, kept_since
 
     def implied(self, references: Floats) -> NDArray[np.float64]:
         """Return [2, G] the implied counts that these steps leave in profiles that were not there yet.
@@ -82,19 +67,13 @@ class Past:
             references: [G, M] pass rates of the new profiles.
         """
         counts = np.zeros((2, len(references)))
-        for capability, booked, kept in zip(self.capability.tolist(), self.booked, self.kept, strict=True):
-            known = None if math.isnan(capability) else capability
+        for capability, booked, kept in self.steps.T.tolist():
+            known = None if np.isnan(capability) else capability
             counts = with_implied(counts, references, known, booked, kept=kept)
         return counts
 
 
-def _then(values: Floats, newest: float) -> Floats:
-    kept = values[max(len(values) + 1 - REMEMBERED, 0) :]
-    grown = np.empty(len(kept) + 1)
-    grown[:-1] = kept
-    grown[-1] = newest
-    return frozen(grown)
-
+NOTHING_PAST = Past(frozen(np.empty((3, 0))))
 
 FADED = 1e-9  # pseudo-counts below this no longer move a belief whose prior is about 1
 LEAST_SCALE = 1e-60  # new counts are divided by it, and stay far from the largest double
@@ -118,24 +97,16 @@ class Tried(LayeredRows[Rows]):
         """
         return self.scale * self.of(tasks).counts
 
-    def without(self, tasks: Tasks) -> "Tried":
-        """Return the evidence less that of some tasks, which are sorted."""
-        rows = super().without(tasks)
-        return Tried(rows.settled, rows.recent, self.scale)
-
     def aged(self, kept: float, *, step: int) -> "Tried":
         """Return the evidence one step later, when the step of this number closes."""
         scale = self.scale * kept
-        if scale >= LEAST_SCALE and step % SETTLED_EVERY and len(self.recent) <= self.most_recent:
-            aged = Tried(self.settled, self.recent, scale)
-            if ASKED in vars(self):
-                vars(aged)[ASKED] = vars(self)[ASKED]
-            return aged
+        if scale >= LEAST_SCALE and step % SETTLED_EVERY and not self.has_many_recent:
+            return replace(self, scale=scale)
         rows = replace(self.whole, counts=frozen(scale * self.whole.counts))
         alive = step - rows.last_step < REMEMBERED
         if not alive.all():
             alive |= np.abs(rows.counts).max(axis=0) >= FADED
-        return Tried(rows.where(alive), no_rows(), 1.0)
+        return Tried(rows.where(alive), NO_ROWS, 1.0)
 
     def with_counts(
         self, evidence: Evidence, unbooked: NDArray[np.float64], *, weight: float, lag: int, step: int
@@ -155,19 +126,12 @@ class Tried(LayeredRows[Rows]):
         since = (step - rows.last_step).astype(np.uint64)
         # A step after the task's last one is a shift by less than 0, which wraps to a huge one and so gives 0.
         first_then = (rows.steps >> (np.uint64(lag) - since)) & ONE == 0
-        counts = first_then * unbooked
-        np.subtract(evidence.successes, counts[0], out=counts[0])
-        np.subtract(evidence.failures, counts[1], out=counts[1])
+        counts = np.array([evidence.successes, evidence.failures]) - first_then * unbooked
         counts *= weight / self.scale
         counts += rows.counts
-        steps = rows.steps << since
-        steps |= np.uint64((1 << lag) % 2**64)  # 64 steps ago nobody remembers
-        last_step = np.empty(len(evidence), np.int32)
-        last_step.fill(step)
-        newer = Rows(evidence.tasks, counts, steps, last_step)
-        return Tried(self.settled, self.recent.overlaid(newer.frozen()), self.scale)
+        steps = (rows.steps << since) | np.uint64((1 << lag) % 2**64)  # 64 steps ago nobody remembers
+        newer = Rows(evidence.tasks, counts, steps, np.full(len(evidence), step, np.int32))
+        return replace(self, recent=self.recent.overlaid(newer.frozen()))
 
 
-def no_tries() -> Tried:
-    """Return the evidence of a run that tried nothing."""
-    return Tried(no_rows(), no_rows(), 1.0)
+NO_TRIES = Tried(NO_ROWS, NO_ROWS, 1.0)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bots_service.core.aborts import NO_ABORTS, AbortRows
 from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.attempts import NO_ABORTS, AbortRows
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.mix_account import MixAccount
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bots_service.core.arrays import Counts, Tasks, contained, first_places, is_first, places_of
+from bots_service.core.arrays import Counts, Tasks, contained, first_places
 from bots_service.core.belief.protocol import Belief, Distributions
 from bots_service.core.pool import Part, Pool
 
-# If a random member is free with a smaller probability, the group's free members are listed instead.
-LIKELY_FREE = 0.25
-ROUNDS = 16  # of rejection sampling; a round fails with probability below 3/4 per slot; the rest is listed
+ROUNDS = 16  # of rejection sampling; what is open then is listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +49,15 @@ class Eligible:
 
     def candidates(self) -> Candidates:
         """Return the tasks with their own evidence, the counts of the others, and their distributions."""
-        own_tasks, own_beliefs = self.own()
-        own_way = np.concatenate([own_tasks, self.excluded])
-        profile_members = self.part.members.sizes - np.bincount(
-            self.pool.profile_of[own_way], minlength=self.pool.profiles
+        pool, own_tasks = self.pool, self.part.keep(self.belief.own_tasks)
+        own_tasks = own_tasks[~contained(own_tasks, (self.excluded,))]
+        apart = pool.profile_of[np.concatenate([own_tasks, self.excluded])]
+        return Candidates(
+            own_tasks,
+            self.belief.distributions(pool, own_tasks),
+            self.part.members.sizes - np.bincount(apart, minlength=pool.profiles),
+            self.belief.profile_distributions(pool),
         )
-        return Candidates(own_tasks, own_beliefs, profile_members, self.belief.profile_distributions(self.pool))
-
-    def own(self) -> tuple[Tasks, Distributions]:
-        """Return, sorted, the tasks with their own evidence, and their distributions; [T] each."""
-        own_tasks, own_beliefs = self.belief.own_tasks, self.belief.own_distributions(self.pool)
-        kept = self.part.holds(own_tasks)
-        kept[places_of(self.excluded, own_tasks)] = False
-        return (own_tasks, own_beliefs) if kept.all() else (own_tasks[kept], own_beliefs.at(kept))
 
     def tasks_of(self, owners: Counts, candidates: Candidates, rng: np.random.Generator) -> Tasks:
         """Return the tasks of these owners; for a profile, random members without replacement.
@@ -73,86 +67,47 @@ class Eligible:
                 has eligible members.
             candidates: the result of `candidates()`.
         """
-        profiles = self.pool.profiles
+        profiles, members = self.pool.profiles, self.part.members
         is_member = owners < profiles
         tasks = np.empty(len(owners), np.int32)
         tasks[~is_member] = candidates.own_tasks[owners[~is_member] - profiles]
-        tasks[is_member] = self._members(owners[is_member], candidates, rng)
-        return tasks
-
-    def _members(self, groups: Counts, candidates: Candidates, rng: np.random.Generator) -> Tasks:
-        """Return a random member for each entry of `groups`, without replacement."""
-        order, starts = self.part.members.order, self.part.members.starts
-        tasks = order[starts[groups]]
-        # A profile's only member needs no sampling: fast if every task is a profile.
-        several = np.flatnonzero(starts[groups + 1] - starts[groups] > 1)
-        if len(several):
-            taken = (candidates.own_tasks, self.excluded)
-            tasks[several] = pick_members(order, starts, groups[several], candidates.profile_members, taken, rng)
+        taken = (candidates.own_tasks, self.excluded)
+        tasks[is_member] = pick_members(members.order, members.starts, owners[is_member], taken, rng)
         return tasks
 
     def at_random(self, count: int, rng: np.random.Generator) -> Tasks:
         """Return a uniform sample of `count` eligible tasks."""
-        everyone = np.array([0, len(self.part)])
-        one_group = np.zeros(count, np.int64)
-        return pick_members(self.part.members.order, everyone, one_group, np.array([len(self)]), (self.excluded,), rng)
+        everyone, one_group = np.array([0, len(self.part)]), np.zeros(count, np.int64)
+        return pick_members(self.part.members.order, everyone, one_group, (self.excluded,), rng)
 
 
 def pick_members(
-    order: Tasks, starts: Counts, groups: Counts, free: Counts, taken: tuple[Tasks, ...], rng: np.random.Generator
+    order: Tasks, starts: Counts, groups: Counts, taken: tuple[Tasks, ...], rng: np.random.Generator
 ) -> Tasks:
     """Return for each entry of `groups` a random member of that group, all distinct and not taken.
 
-    Rejection sampling: random positions are drawn again if their task is taken or already picked. The first distinct
-    accepted positions are a uniform sample without replacement.
+    Rejection sampling: random positions are drawn again if their task is taken or already picked. All members are
+    treated alike, so the picks of a group are a uniform sample without replacement.
 
     Args:
         order: tasks; those of group g are `order[starts[g]:starts[g + 1]]`.
         groups: [n] groups, each at most as often as it has free members.
-        free: [G] number of members of each group that are not taken.
         taken: sorted tasks, in any number of arrays.
     """
-    in_order = np.sort(groups)
-    wanted = np.searchsorted(in_order, groups, "right") - np.searchsorted(in_order, groups, "left")
-    scarce = free[groups] - wanted < LIKELY_FREE * (starts[groups + 1] - starts[groups])
-    chosen = np.full(len(groups), -1, np.int32)
-    open_slots = np.flatnonzero(~scarce)
+    chosen, slots = np.full(len(groups), -1, np.int32), np.arange(len(groups))
     for _ in range(ROUNDS):
-        if not len(open_slots):
-            break
-        thrown = order[rng.integers(starts[groups[open_slots]], starts[groups[open_slots] + 1])]
-        chosen[open_slots] = thrown
-        again = np.ones(len(groups), bool)
-        again[first_places(chosen)] = False
-        again[open_slots] |= contained(thrown, taken)
-        again[scarce] = False
-        open_slots = np.flatnonzero(again)
-    rest = np.flatnonzero(scarce)
-    if len(open_slots):
-        chosen[open_slots] = -1
-        rest = np.sort(np.concatenate([rest, open_slots]))
-    if len(rest):
-        settled = np.sort(chosen[chosen >= 0])
-        chosen[rest] = pick_from_lists(order, starts, groups[rest], (*taken, settled), rng)
-    return chosen
-
-
-def pick_from_lists(
-    order: Tasks, starts: Counts, groups: Counts, taken: tuple[Tasks, ...], rng: np.random.Generator
-) -> Tasks:
-    """Like `pick_members`, but lists the free members of these groups."""
-    in_order = np.sort(groups)
-    asked = in_order[is_first(in_order)]
-    wanted = np.searchsorted(in_order, asked, "right") - np.searchsorted(in_order, asked)
-    lengths = starts[asked + 1] - starts[asked]
-    group = np.repeat(np.arange(len(asked)), lengths)
-    first = np.cumsum(lengths) - lengths
-    tasks = order[np.arange(len(group)) + (starts[asked] - first)[group]]
-    is_free = ~contained(tasks, taken)
-    tasks, group = tasks[is_free], group[is_free]
-    by_group = np.lexsort((rng.random(len(tasks)), group))
-    tasks, group = tasks[by_group], group[by_group]
-    rank = np.arange(len(group)) - np.searchsorted(group, group)
-    chosen = np.empty(len(groups), np.int32)
-    chosen[np.argsort(groups, kind="stable")] = tasks[rank < wanted[group]]
+        own = groups[slots]
+        thrown = order[rng.integers(starts[own], starts[own + 1])]
+        kept = np.zeros(len(slots), bool)
+        kept[first_places(thrown)] = True
+        kept &= ~contained(thrown, (*taken, np.sort(chosen)))
+        chosen[slots[kept]] = thrown[kept]
+        slots = slots[~kept]
+        if not len(slots):
+            return chosen
+    for group in np.unique(groups[slots]).tolist():
+        members = order[starts[group] : starts[group + 1]]
+        free = members[~contained(members, (*taken, np.sort(chosen)))]
+        wanted = slots[groups[slots] == group]
+        chosen[wanted] = rng.choice(free, len(wanted), replace=False)
     return chosen

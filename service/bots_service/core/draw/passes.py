@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bots_service.core.arrays import Floats, Tasks, contained
+from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained
 from bots_service.core.belief.protocol import Belief
 from bots_service.core.draw.context import DrawContext, StrategyResult, undrawn
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.permutation import fractions, items_at, key_of, places_of_pass
 from bots_service.core.pool import Pool
+from bots_service.core.rows import Table
 from bots_service.core.walks import Walk
 
 # Of taking a task in a pass, whatever the belief says. It learns of the tasks that are met. Where training lifts
@@ -27,7 +28,7 @@ LOOKED_AT = 4  # places per wanted task in the first look, and at least so many 
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class Met(Table):
     """Eligible tasks in the order of a pass.
 
     tasks: [n] distinct.
@@ -36,13 +37,12 @@ class Met:
     luck: [n] in [0, 1): a task is taken if its luck is below its chance.
     """
 
-    tasks: Tasks
-    places: Tasks
+    places: Counts
     chances: Floats
     luck: Floats
 
     @property
-    def taken(self) -> np.ndarray:
+    def taken(self) -> Flags:
         """[n] whether the pass takes each."""
         return self.luck < self.chances
 
@@ -88,7 +88,7 @@ def _rest_of_pass(
         looks.append(_meet(eligible, walk, np.arange(place, until), np.sort(chosen), context))
         found += int(np.count_nonzero(looks[-1].taken))
         place = until
-    met = Met(*(np.concatenate([getattr(look, name) for look in looks]) for name in Met.__slots__))
+    met = Met.joined(looks)
     takes = np.flatnonzero(met.taken)[:wanted]
     if len(takes) == wanted:
         return met.tasks[takes], Walk(walk.part, walk.turn, int(met.places[takes[-1]]) + 1, walk.size)
@@ -99,7 +99,7 @@ def _rest_of_pass(
     return met.tasks[takes], Walk(walk.part, walk.turn, end, walk.size)
 
 
-def _meet(eligible: Eligible, walk: Walk, places: np.ndarray, chosen: Tasks, context: DrawContext) -> Met:
+def _meet(eligible: Eligible, walk: Walk, places: Counts, chosen: Tasks, context: DrawContext) -> Met:
     """Return the eligible tasks at these places."""
     part, seed = eligible.part, context.settings.seed
     items = items_at(places, walk.size, key_of("order", seed, walk.part, walk.turn))

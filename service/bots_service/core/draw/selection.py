@@ -1,6 +1,6 @@
 """One selection: which tasks to train on next, with tags, the run's mix, and leases."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Annotated
@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from bots_service.core.arrays import Floats, Tasks, contained, united, without
 from bots_service.core.belief.protocol import Belief
 from bots_service.core.checks import MAX_IDS, Name, Tag, TaskId
-from bots_service.core.draw.context import DrawContext, Strategy, StrategyResult, undrawn
+from bots_service.core.draw.context import DrawContext, StrategyResult, undrawn
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.draw.mixing import deal
 from bots_service.core.draw.strategies import STRATEGIES
@@ -94,22 +94,6 @@ class DrawnTasks:
     walks: tuple[Walk, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TagQuota:
-    """A number of tasks with a tag (None: any).
-
-    but: tags that the tasks must not carry.
-    """
-
-    tag: str | None
-    count: int
-    but: tuple[str, ...] = ()
-
-    def part(self, pool: Pool, request: SelectRequest) -> Part:
-        """Return the tasks that can fill the quota, unless they are excluded."""
-        return pool.part(request.tags, self.tag, self.but)
-
-
 def select_tasks(
     belief: Belief,
     pool: Pool,
@@ -139,21 +123,25 @@ def select_tasks(
         PoolTooSmallError: fewer tasks than requested are available, including leased ones.
         ValueError: a tag is unknown.
     """
-    in_flight = united(leased)
-    first = first_tasks(pool, request, named)
-    chosen = [undrawn(first)]
-    reused = len(first) - len(without(united(first), in_flight))
+    in_flight, first = united(leased), first_tasks(pool, request, named)
+    chosen, reused = [undrawn(first)], int(np.count_nonzero(contained(first, (in_flight,))))
     unavailable = united(named.excluded, first)
-    mixed = mix_counts(pool, request, context, first=first, unavailable=unavailable, leased=in_flight)
-    for quota in tag_quotas(mixed, request.task_count - len(first)):
-        left, taken = quota, unavailable
+    for part, count in list(quotas(pool, request, context, first=first, unavailable=unavailable, leased=in_flight)):
+        wanted, taken = count, unavailable
         if repeatable:
-            left, several, taken = repeated(pool, request, quota, named.excluded, unavailable)
+            several, taken = repeated(part, count, named.excluded, unavailable)
             chosen.append(undrawn(several))
-        results, again = fill_quota(belief, pool, request, left, context, unavailable=taken, leased=in_flight)
-        unavailable = united(unavailable, *(one.tasks for one in results))
+            wanted -= len(several)
+        taken = part.keep(taken)
+        if len(part) - len(taken) < wanted:
+            raise PoolTooSmallError(too_small(request, tasks=len(part), unavailable=len(taken)))
+        later = without(part.keep(in_flight), taken)
+        resting = without(part.keep(context.aborts.resting(context.step)), united(taken, later))
+        results = fill(Eligible(pool, belief, part, united(taken, later, resting)), wanted, (resting, later), context)
+        tasks = united(*(one.tasks for one in results))
+        reused += int(np.count_nonzero(contained(tasks, (later,))))
+        unavailable = united(unavailable, tasks)
         chosen += results
-        reused += again
     tasks = np.concatenate([one.tasks for one in chosen])
     walks = tuple(walk for one in chosen for walk in one.walks)
     return DrawnTasks(tasks, np.concatenate([one.draws for one in chosen]), reused, walks)
@@ -167,10 +155,10 @@ def first_tasks(pool: Pool, request: SelectRequest, named: NamedTasks) -> Tasks:
     return may_be[: request.task_count]
 
 
-def mix_counts(
+def quotas(
     pool: Pool, request: SelectRequest, context: DrawContext, *, first: Tasks, unavailable: Tasks, leased: Tasks
-) -> dict[str, int]:
-    """Return how many tasks of each tag of the run's mix to select; empty without a mix.
+) -> Iterator[tuple[Part, int]]:
+    """Yield the parts of the pool that fill a selection, each with its number of tasks: those of the run's mix first.
 
     Args:
         pool: the tasks.
@@ -180,110 +168,63 @@ def mix_counts(
         unavailable: sorted tasks that are excluded or already selected.
         leased: sorted tasks in flight.
     """
-    mix = context.settings.mix
-    count = request.task_count - len(first)
-    if not mix or not count:
-        return {}
-    taken, free = united(unavailable, leased), dict.fromkeys(mix, 0)
-    for tag in mix.keys() & pool.tags.keys():  # another replica may know tags that came with tasks appended just now
-        part = pool.part(request.tags, tag, before(tag, mix))
-        free[tag] = len(part) - len(part.keep(taken))
-    return deal(
-        count,
-        shares=shares_of(mix),
-        owed={tag: one.missing for tag, one in account_of(mix, context.mix).items()},
-        in_flight=counts_by_tag(pool, mix, united(leased, first)),
-        free=free,
-    )
+    mix, left = context.settings.mix, request.task_count - len(first)
+    # A task counts for the first tag that it carries. Another replica may know tags that came with tasks just appended.
+    parts = {
+        tag: pool.part(request.tags, tag, tuple(other for other in mix if other < tag))
+        for tag in mix
+        if left and tag in pool.tags
+    }
+    if parts:
+        taken = united(unavailable, leased)
+        dealt = deal(
+            left,
+            shares=shares_of(mix),
+            owed={tag: one.missing for tag, one in account_of(mix, context.mix).items()},
+            in_flight=counts_by_tag(pool, mix, united(leased, first)),
+            free={tag: len(parts[tag]) - len(parts[tag].keep(taken)) if tag in parts else 0 for tag in mix},
+        )
+        yield from ((parts[tag], count) for tag, count in dealt.items() if count)
+        left -= sum(dealt.values())
+    if left:
+        yield pool.part(request.tags), left
 
 
-def before(tag: str, mix: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the tags of the mix that come before this one: a task counts for the first that it carries."""
-    return tuple(other for other in mix if other < tag)
-
-
-def tag_quotas(mixed: Mapping[str, int], count: int) -> Iterator[TagQuota]:
-    """Yield the tags of the mix with their numbers of tasks, then the rest of `count` tasks."""
-    for tag, wanted in mixed.items():
-        if wanted:
-            yield TagQuota(tag, wanted, before(tag, mixed))
-    if rest := count - sum(mixed.values()):
-        yield TagQuota(None, rest)
-
-
-def repeated(
-    pool: Pool, request: SelectRequest, quota: TagQuota, excluded: Tasks, unavailable: Tasks
-) -> tuple[TagQuota, Tasks, Tasks]:
-    """Return what is left of a quota of repeatable tasks once all of them came as often as it has room for.
+def repeated(part: Part, count: int, excluded: Tasks, unavailable: Tasks) -> tuple[Tasks, Tasks]:
+    """Let all of a part's tasks come as often as a quota of repeatable tasks has room for.
 
     Args:
-        pool: the tasks.
-        request: whose tags limit them.
-        quota: of any number of tasks.
+        part: the tasks.
+        count: how many are wanted.
         excluded: sorted tasks that never come.
         unavailable: sorted tasks that are excluded, or came already.
 
     Returns:
-        A quota of at most as many tasks as there are; the tasks that came before; and, sorted, those that may not fill
-        the quota: tasks that came already may, where there are too few others.
+        These tasks; and, sorted, those that may not fill the rest: tasks that came already may, where there are too few
+        others.
     """
-    part = quota.part(pool, request)
     available = without(np.sort(part.members.order), part.keep(excluded))
-    times = (quota.count - 1) // len(available) if len(available) else 0
-    left = quota.count - times * len(available)
-    quota = replace(quota, count=left)
-    is_enough = len(part) - len(part.keep(unavailable)) >= left
-    return quota, np.tile(available, times), unavailable if is_enough else excluded
+    times = (count - 1) // len(available) if len(available) else 0
+    is_enough = len(part) - len(part.keep(unavailable)) >= count - times * len(available)
+    return np.tile(available, times), unavailable if is_enough else excluded
 
 
-def fill_quota(
-    belief: Belief,
-    pool: Pool,
-    request: SelectRequest,
-    quota: TagQuota,
-    context: DrawContext,
-    *,
-    unavailable: Tasks,
-    leased: Tasks,
-) -> tuple[list[StrategyResult], int]:
-    """Select the tasks of one quota; return the results and how many of their tasks are leased.
+def fill(eligible: Eligible, count: int, later: tuple[Tasks, ...], context: DrawContext) -> list[StrategyResult]:
+    """Select so many tasks by the run's strategy, and later ones in turn where there are too few others.
 
     Args:
-        unavailable: sorted tasks that are excluded or already selected.
-        leased: sorted tasks in flight.
+        eligible: the tasks to select among first.
+        count: at most as many as there are in all.
+        later: sorted tasks that are not among them.
+        context: of the draw.
     """
-    part = quota.part(pool, request)
-    unavailable = part.keep(unavailable)
-    leased_here = without(part.keep(leased), unavailable)
-    free = len(part) - len(unavailable) - len(leased_here)
-    if free + len(leased_here) < quota.count:
-        raise PoolTooSmallError(too_small(request, tasks=len(part), unavailable=len(unavailable)))
-    excluded, fresh = united(unavailable, leased_here), min(quota.count, free)
-    again = quota.count - fresh
-    strategy, chosen = STRATEGIES[context.settings.strategy], list[StrategyResult]()
-    if fresh:
-        avoided = context.aborts.resting(context.step)
-        chosen += avoiding(avoided, strategy, Eligible(pool, belief, part, excluded), fresh, context)
-    if again:
-        chosen.append(strategy(Eligible(pool, belief, pool.listed(leased_here), NO_TASKS), again, context))
-    return chosen, again
-
-
-def avoiding(
-    avoided: Tasks, strategy: Strategy, eligible: Eligible, count: int, context: DrawContext
-) -> list[StrategyResult]:
-    """Select `count` tasks by a strategy, and the avoided ones only where there are too few others."""
-    avoided = without(eligible.part.keep(avoided), eligible.excluded)
-    if not len(avoided):
-        return [strategy(eligible, count, context)]
-    rest = max(count - (len(eligible) - len(avoided)), 0)
-    chosen: list[StrategyResult] = []
-    if rest < count:
-        others = replace(eligible, excluded=united(eligible.excluded, avoided))
-        chosen.append(strategy(others, count - rest, context))
-    if rest:
-        listed = eligible.pool.listed(avoided)
-        chosen.append(strategy(replace(eligible, part=listed, excluded=NO_TASKS), rest, context))
+    strategy, pool, chosen = STRATEGIES[context.settings.strategy], eligible.pool, list[StrategyResult]()
+    for tasks in (None, *later):
+        wanted = min(count, len(eligible) if tasks is None else len(tasks))
+        if wanted:
+            among = eligible if tasks is None else replace(eligible, part=pool.listed(tasks), excluded=NO_TASKS)
+            chosen.append(strategy(among, wanted, context))
+            count -= wanted
     return chosen
 
 

@@ -1,16 +1,35 @@
-"""The verifier guard of a run: the streaks that it follows, and the alarms that they raise."""
+"""The verifier guard: rewards that turn wrong at once raise an alarm.
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
+A streak is a run of steps in which all groups of a tag failed, or all were solved. So a verifier shows that broke, or a
+checkpoint that was not loaded. How likely a streak is follows from what the belief before each step says of those very
+tasks, and from nothing else: a run that turns to hopeless tasks is no broken verifier. Groups count and not rollouts,
+for the rollouts of one task succeed or fail together.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from math import prod
+from typing import Literal, Self
 
 import numpy as np
 
-from bots_service.core.guard.streaks import OUTCOMES, Outcome, SeenGroups, Streak
+from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained
+from bots_service.core.attempts import AttemptRows, Attempts
+from bots_service.core.belief.protocol import Distributions
+from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
 
-FEWEST = 2  # groups with which a streak begins
+Outcome = Literal["failed", "succeeded"]
+OUTCOMES: tuple[Outcome, ...] = ("failed", "succeeded")
+
+FEWEST = 2  # groups with which a tag's first streak begins: by one group a step no alarm would come at once
+# That groups do so by chance: docs/verifier-guard.md has how often an alarm was false.
+ALARM = 1e-9
+# Of one group, whatever the belief says. A task may change without a fault, so an alarm takes at least seven groups.
+LEAST_CHANCE = 0.05
+LIKELY = 0.5  # what is likelier tells nothing: over many steps even a slight error of the belief would add up
+AT_ONCE = 20  # steps: what took longer to look wrong did not turn so at once
+LARGEST_GROUP = 256  # rollouts; of larger groups so many count
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +53,109 @@ class VerifierAlarm:
 
 
 @dataclass(frozen=True, slots=True)
+class Streak(VerifierAlarm):
+    """Steps in which all groups of a tag, or of the whole run, had one outcome: an alarm once that is unlikely.
+
+    Steps without such groups are no part of a streak, and don't end it.
+    """
+
+    @property
+    def is_alarm(self) -> bool:
+        """Whether somebody should look at it."""
+        return self.chance <= ALARM
+
+    def with_step(self, chance: float, groups: int, step: int) -> Self:
+        """Return the streak with one more step; it begins again where it raised no alarm at once."""
+        if self.chance > ALARM and step - self.since_step >= AT_ONCE:
+            return replace(self, chance=chance, groups=groups, since_step=step, last_step=step)
+        return replace(self, chance=self.chance * chance, groups=self.groups + groups, last_step=step)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenGroups:
+    """The groups of rollouts of a step, and what was known of their tasks before it.
+
+    evidence: [n] each group once.
+    believed: [n] of the tasks.
+    attempts: what earlier steps reported.
+    drawn: tasks that a pass drew from the whole pool, where an earlier step had begun it.
+    in_first_pass: whether that was the run's first pass, so that it drew the tasks tried before at random, too.
+    """
+
+    evidence: Evidence
+    believed: Distributions
+    attempts: Attempts
+    drawn: Tasks
+    in_first_pass: bool
+
+    def places(self, outcome: Outcome) -> Flags:
+        """[n] whether all rollouts of the group had the outcome."""
+        others = self.evidence.successes if outcome == "failed" else self.evidence.failures
+        return np.asarray(~self.evidence.effective & (others == 0.0), np.bool_)
+
+    def chances(self, places: Flags, outcome: Outcome, *, with_drawn: bool = False) -> tuple[Floats, Tasks]:
+        """Return how likely the groups in some places have an outcome, [n], 1 in all others and where nobody can know.
+
+        A group counts where an earlier step showed its task otherwise. Of a task that was never tried nobody knows
+        whether it is like others.
+
+        Args:
+            places: [n] groups with this outcome.
+            outcome: of all of them.
+            with_drawn: whether a task that was never tried counts, too, where a pass drew it from the whole pool at
+                random: for all groups of a step together, and for no part of them.
+
+        Returns:
+            These chances, and [n] in which step each task was last tried, 0 where it never was.
+        """
+        rows, found = self.attempts.of(self.evidence.tasks), np.ones(len(places))
+        counts = rows.successes > 0.0 if outcome == "failed" else rows.successes < rows.rollouts
+        if with_drawn:
+            counts |= (rows.visits == 0) & contained(rows.tasks, (self.drawn,))
+        known = np.flatnonzero(places & counts)
+        found[known] = _telling(self._alike(known, outcome))
+        return found, rows.last_step
+
+    def drawn_first(self, chosen: Flags) -> Counts:
+        """Return which of the chosen groups ([n]) are of tasks that the first pass drew and nobody tried before."""
+        tasks = self.evidence.tasks
+        is_first = self.in_first_pass & contained(tasks, (self.drawn,)) & (self.attempts.of(tasks).visits == 0)
+        return np.flatnonzero(chosen & is_first)
+
+    def chances_of_drawn(self, places: Counts, outcome: Outcome, tried: AttemptRows, since: int) -> Floats:
+        """Return how likely groups of a tag that the first pass drew have an outcome, one after the other.
+
+        The pass walks in an order at random. So the tag's tasks that it met before the streak say how many have the
+        outcome by their nature; the belief counts where it finds that likelier.
+
+        Args:
+            places: [m] of these groups.
+            outcome: of all of them.
+            tried: the tag's tasks that were tried before.
+            since: the first step of the streak.
+
+        Returns:
+            [m], by the rule of succession.
+        """
+        same = tried.successes == 0.0 if outcome == "failed" else tried.successes >= tried.rollouts
+        others = np.count_nonzero(~same & (tried.last_step < since))
+        numbers = np.count_nonzero(same) + 1.0 + np.arange(len(places))
+        return _telling(np.maximum(numbers / (numbers + others + 1.0), self._alike(places, outcome)))
+
+    def _alike(self, places: Counts, outcome: Outcome) -> Floats:
+        """Return how likely the belief finds it that groups have an outcome, [m]. places: [m] of these groups."""
+        sizes = np.rint((self.evidence.successes + self.evidence.failures).take(places))
+        believed = self.believed.at(places)
+        mirrored = believed if outcome == "failed" else believed.mirrored()
+        return mirrored.all_fail(np.clip(sizes, 1, LARGEST_GROUP).astype(np.int64))
+
+
+def _telling(chances: Floats) -> Floats:
+    """Return chances of single groups as they count: none for less than LEAST_CHANCE, the likely ones for nothing."""
+    return np.where(chances > LIKELY, 1.0, np.maximum(chances, LEAST_CHANCE))
+
+
+@dataclass(frozen=True, slots=True)
 class VerifierGuard:
     """The streaks of a run.
 
@@ -44,7 +166,7 @@ class VerifierGuard:
 
     @property
     def alarms(self) -> tuple[Streak, ...]:
-        """The streaks that somebody should look at."""
+        """The streaks that somebody should look at, that of the whole run first."""
         return tuple(streak for streak in self.streaks if streak.is_alarm)
 
     def after_step(self, pool: Pool, seen: SeenGroups, *, step: int) -> "VerifierGuard":
@@ -55,138 +177,59 @@ class VerifierGuard:
             seen: the groups of the step.
             step: its number.
         """
-        tasks, watched = seen.evidence.tasks, pool.watched_tags
-        if not (self.streaks or watched.names) and seen.evidence.effective.any():  # nothing is alike, as nearly always
+        failed, succeeded = (seen.places(outcome) for outcome in OUTCOMES)
+        if not len(failed) or not (self.streaks or failed.any() or succeeded.any()):
             return self
-        bits = watched.bits_of(tasks)
-        alike = _alike(self.streaks, pool, seen, bits)
-        if not (self.streaks or alike) or not len(tasks):
-            return self
-        return VerifierGuard(_followed(self.streaks, alike, pool, seen, bits, step))
-
-    def described(self) -> tuple[VerifierAlarm, ...]:
-        """Return the alarms that stand, that of the whole run first."""
-        return tuple(
-            VerifierAlarm(
-                tag=streak.tag,
-                outcome=streak.outcome,
-                since_step=streak.since,
-                last_step=streak.last,
-                groups=streak.groups,
-                chance=streak.chance,
-            )
-            for streak in self.alarms
-        )
+        names: tuple[str | None, ...] = (None, *pool.watched_tags.names)
+        carries = np.vstack([np.ones(len(failed), bool), pool.watched_tags.carried_by(seen.evidence.tasks)])
+        sizes = dict(zip(names, carries.sum(axis=1).tolist(), strict=True))
+        tags = {one.tag for one in self.streaks}
+        found = {one.tag: one for one in self.streaks if not sizes.get(one.tag)}  # without groups here they go on
+        for outcome, places in zip(OUTCOMES, (failed, succeeded), strict=True):
+            ongoing = {one.tag: one for one in self.streaks if one.outcome == outcome}
+            is_alike: Flags = np.logical_not((carries & ~places).any(axis=1))
+            alike = [
+                (tag, carries[row])
+                for row, tag in enumerate(names)
+                if is_alike[row] and sizes[tag] >= (1 if tag in tags else FEWEST)
+            ]
+            found |= {one.tag: one for one in _grown(alike, outcome, ongoing, pool, seen, step)}
+        return VerifierGuard(tuple(sorted(found.values(), key=lambda one: (one.tag is not None, one.tag or ""))))
 
 
 NO_ALARMS = VerifierGuard()
 
 
-def _alike(streaks: Iterable[Streak], pool: Pool, seen: SeenGroups, bits: list[int]) -> dict[str | None, Outcome]:
-    """Return the tags, None for the whole run, all of whose groups in a step have one outcome.
-
-    Those of a streak, and those with at least two groups: by one group a step no alarm would come at once.
-
-    Args:
-        streaks: so far.
-        pool: the tasks.
-        seen: the groups.
-        bits: [n] of the tags of each group.
-    """
-    varied = seen.evidence.effective.tolist()
-    equal, others, twice = _gathered(bits, [not one for one in varied])
-    for streak in streaks:
-        if streak.tag is not None:
-            twice |= pool.watched_tags.bit_of(streak.tag)
-    wanted = twice & equal & ~others
-    if not wanted and (len(varied) < FEWEST or any(varied)):
-        return {}
-    found: dict[str | None, Outcome] = {}
-    for outcome in OUTCOMES:
-        groups = seen.places(outcome).tolist()
-        if all(groups):
-            found[None] = outcome
-        own, others, _ = _gathered(bits, groups)
-        found |= dict.fromkeys(pool.watched_tags.named(wanted & own & ~others), outcome)
-    return found
-
-
-def _gathered(bits: list[int], chosen: list[bool]) -> tuple[int, int, int]:
-    """Return the bits of all chosen groups, of all others, and those that two of the chosen ones have.
-
-    By Python's own numbers: a step has few groups.
-    """
-    own = others = twice = 0
-    for one, is_chosen in zip(bits, chosen, strict=True):
-        if is_chosen:
-            twice |= own & one
-            own |= one
-        else:
-            others |= one
-    return own, others, twice
-
-
-def _followed(
-    streaks: Iterable[Streak],
-    alike: dict[str | None, Outcome],
-    pool: Pool,
-    seen: SeenGroups,
-    bits: list[int],
-    step: int,
-) -> tuple[Streak, ...]:
-    """Return the streaks after a step.
-
-    Args:
-        streaks: before it.
-        alike: as `_alike` returned it.
-        pool, seen, bits: as there.
-        step: its number.
-    """
-    present, _, _ = _gathered(bits, [True] * len(bits))
-    ongoing = {
-        streak.tag: streak
-        for streak in streaks
-        if (streak.tag is not None and not pool.watched_tags.bit_of(streak.tag) & present)  # it has no groups here
-        or alike.get(streak.tag) == streak.outcome
-    }
-    for outcome in OUTCOMES:
-        if own := [tag for tag, found in alike.items() if found == outcome]:
-            ongoing |= _grown(own, outcome, ongoing, pool, seen, step)
-    return tuple(sorted(ongoing.values(), key=_order))
-
-
 def _grown(
-    tags: list[str | None],
+    alike: list[tuple[str | None, Flags]],
     outcome: Outcome,
     ongoing: dict[str | None, Streak],
     pool: Pool,
     seen: SeenGroups,
     step: int,
-) -> Iterator[tuple[str | None, Streak]]:
-    """Yield tags, all of whose groups had one outcome, with their streaks; a new one only where that tells something.
+) -> Iterator[Streak]:
+    """Yield the streaks of tags, all of whose groups had one outcome; a new one only where that tells something.
 
     Args:
-        tags: those; None for the whole run.
+        alike: those tags, None for the whole run, and [n] which groups they have.
         outcome: of their groups.
-        ongoing: the streaks so far.
+        ongoing: the streaks of this outcome so far.
         pool: the tasks.
         seen: the groups of the step.
         step: its number.
     """
+    if not alike:
+        return
     places = seen.places(outcome)
     of_tags = seen.chances(places, outcome)
-    for tag in tags:
-        own = pool.watched_tags.carry(seen.evidence.tasks, tag)
-        streak = ongoing.get(tag, Streak(tag, outcome, 1.0, 0, step, step))
+    for tag, own in alike:
+        streak = ongoing.get(tag, Streak(tag, outcome, step, step, 0, 1.0))
         chances, last = of_tags if tag is not None else seen.chances(places, outcome, with_drawn=True)
         # A task that changed may come again and again: within a streak it counts once.
-        chance = prod(chances[own & (last < streak.since)].tolist())
+        chance = prod(chances[own & (last < streak.since_step)].tolist())
         if tag is not None and len(drawn := seen.drawn_first(own)):
-            tried = seen.attempts.tried(partial(pool.watched_tags.carry, tag=tag))
-            chance *= prod(seen.chances_of_drawn(drawn, outcome, tried, streak.since).tolist())
+            known = seen.attempts.whole
+            tried = known.where(contained(known.tasks, (pool.tags[tag],)))
+            chance *= prod(seen.chances_of_drawn(drawn, outcome, tried, streak.since_step).tolist())
         if tag in ongoing or chance < 1.0:
-            yield tag, streak.with_step(chance, int(np.count_nonzero(own)), step)
-
-
-def _order(streak: Streak) -> tuple[bool, str]:
-    return streak.tag is not None, streak.tag or ""
+            yield streak.with_step(chance, int(np.count_nonzero(own)), step)

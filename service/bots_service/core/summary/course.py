@@ -5,8 +5,10 @@ the steps that closed since its last answer.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bots_service.core.arrays import Counts, Floats, frozen
 
@@ -60,35 +62,23 @@ class CourseSteps:
         """The sums over all of them."""
         return StepSums(int(self.reported.sum()), int(self.effective.sum()), float(self.rollouts.sum()))
 
+    @property
+    def _columns(self) -> tuple[NDArray[Any], ...]:
+        return self.seqs, self.reported, self.effective, self.rollouts
+
     def followed_by(self, steps: "CourseSteps") -> "CourseSteps":
         """Return these steps and the next ones."""
-        return CourseSteps(
-            np.concatenate([self.seqs, steps.seqs]),
-            np.concatenate([self.reported, steps.reported]),
-            np.concatenate([self.effective, steps.effective]),
-            np.concatenate([self.rollouts, steps.rollouts]),
-            np.concatenate([self.times, steps.times])[-TIMED:],
-        )
+        pairs = zip(self._columns, steps._columns, strict=True)
+        return CourseSteps(*(*map(np.concatenate, pairs), np.concatenate([self.times, steps.times])[-TIMED:]))
 
     def before(self, place: int) -> "CourseSteps":
         """Return the first steps, so many, without their times."""
-        return CourseSteps(
-            self.seqs[:place],
-            self.reported[:place],
-            self.effective[:place],
-            self.rollouts[:place],
-            _NO_NUMBER,
-        )
+        return CourseSteps(*(*(column[:place] for column in self._columns), _NO_NUMBER))
 
     def last(self, count: int) -> "CourseSteps":
         """Return the last steps, at most so many, in memory of their own."""
-        return CourseSteps(
-            frozen(self.seqs[-count:].copy()),
-            frozen(self.reported[-count:].copy()),
-            frozen(self.effective[-count:].copy()),
-            frozen(self.rollouts[-count:].copy()),
-            frozen(self.times.copy()),
-        )
+        columns = (frozen(column[-count:].copy()) for column in self._columns)
+        return CourseSteps(*(*columns, frozen(self.times.copy())))
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def facts_of(state: RunState, pool: Pool, evidence: Sequence[StepEvidence], rece
     reported = sum(receipt.tally.reported for receipt in receipts)
     return RunFacts(
         step=state.step,
-        alarms=state.guard.described(),
+        alarms=state.guard.alarms,
         groups=_groups_of(state, pool, list(evidence)),
         narrow=None if spread.reason is None else (spread.reason.removesuffix(f" {todo}"), todo),
         calibration=added([receipt.calibration for receipt in receipts if receipt.calibration is not None]),

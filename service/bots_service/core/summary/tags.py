@@ -7,7 +7,7 @@ import numpy as np
 
 from bots_service.core.arrays import Counts, Flags, contained, frozen
 from bots_service.core.entries import Report
-from bots_service.core.evidence import Evidence, joined
+from bots_service.core.evidence import NO_EVIDENCE, Evidence
 from bots_service.core.groups import NOTHING_UNFINISHED
 from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.pool import Pool
@@ -95,10 +95,25 @@ def tag_rows(pool: Pool, steps: list[StepEvidence], earlier: list[StepEvidence])
     """
     available = len(pool) - len(pool.retired)
     now, before = (evidence_of_steps(some) for some in (steps, earlier))
-    return [
-        _row(tag, tasks, tasks / available, now, carried_by(pool, tag, now), before, carried_by(pool, tag, before))
-        for tag, tasks in listed_tags(pool)
-    ]
+    rows = []
+    for tag, tasks in listed_tags(pool):
+        own, own_before = (some.where(carried_by(pool, tag, some)) for some in (now, before))
+        reported, effective = len(own), int(np.count_nonzero(own.effective))
+        rows.append(
+            TagRow(
+                tag=tag,
+                tasks=tasks,
+                pool_share=tasks / available,
+                reported=reported,
+                selected_share=reported / len(now) if len(now) else None,
+                effective=effective,
+                effective_task_ratio=effective / reported if reported else None,
+                rollouts=float((own.successes + own.failures).sum()),
+                mean_pass_rate=_mean_pass_rate(own),
+                earlier_mean_pass_rate=_mean_pass_rate(own_before),
+            )
+        )
+    return rows
 
 
 def listed_tags(pool: Pool) -> list[tuple[str, int]]:
@@ -113,37 +128,12 @@ def listed_tags(pool: Pool) -> list[tuple[str, int]]:
 
 def evidence_of_steps(steps: list[StepEvidence]) -> Evidence:
     """Return the evidence of all steps, one after the other."""
-    return joined([step.evidence for step in steps])
+    return Evidence.joined([step.evidence for step in steps] or [NO_EVIDENCE])
 
 
 def carried_by(pool: Pool, tag: str, evidence: Evidence) -> Flags:
     """Return [B] whether the task in each place carries a tag."""
     return contained(evidence.tasks, (pool.tags[tag],))
-
-
-def _row(
-    tag: str,
-    tasks: int,
-    pool_share: float,
-    now: Evidence,
-    carries: Flags,
-    before: Evidence,
-    carried: Flags,
-) -> TagRow:
-    own = now.where(carries)
-    reported, effective = len(own), int(np.count_nonzero(own.effective))
-    return TagRow(
-        tag=tag,
-        tasks=tasks,
-        pool_share=pool_share,
-        reported=reported,
-        selected_share=reported / len(now) if len(now) else None,
-        effective=effective,
-        effective_task_ratio=effective / reported if reported else None,
-        rollouts=float((own.successes + own.failures).sum()),
-        mean_pass_rate=_mean_pass_rate(own),
-        earlier_mean_pass_rate=_mean_pass_rate(before.where(carried)),
-    )
 
 
 def _mean_pass_rate(evidence: Evidence) -> float | None:

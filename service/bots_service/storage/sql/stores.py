@@ -33,4 +33,4 @@ class SqlStores:
         self.keys = SqlKeys(database)
         self.retention = SqlRetention(database)
         self.transfers = SqlTransfers(database, capacity)
-        self.health = {"sql": SqlHealth(database), "sql_writes": SqlWriteHealth(database)}
+        self.health, self.write_health = SqlHealth(database), SqlWriteHealth(database)

@@ -1,76 +1,72 @@
 // One dataset: its runs compared.
 
-import { datasetHref, remember } from "./addresses.js";
-import { chooser } from "./compare-chooser.js";
-import { baselineOf, chosenOf, firstPlaces, MOST, placesOf, withRun, withRuns, withoutRun } from "./compare-choice.js";
-import { comparisonTable, headline, settingsTable } from "./compare-table.js";
-import { comparisonCharts } from "./comparison.js";
-import { element, fill, isBeingRead } from "./dom.js";
-import { count } from "./format.js";
+import { datasetHref, listing, runHref } from "./addresses.js";
+import { ROLLOUTS, SHARES, STEPS, chart } from "./charts.js";
+import { COLUMNS, MOST, baselineOf, firstOf, headline, rowOf, toggled } from "./compare.js";
+import { card, element, fill, isBeingRead, say, searchField, table } from "./dom.js";
+import { styleOf } from "./drawings.js";
+import { UNKNOWN, compact, count, percent } from "./format.js";
+import { RECENT, recentRatios, stepsOf, sums } from "./series.js";
 import { get } from "./service.js";
+import { written } from "./settings.js";
+import { doubtOf } from "./verdict.js";
 
-const LISTED = 200; // runs; the filter finds the others
+const LISTED = 200; // runs; the search finds the others
 const POINTS = 500;
 
-/** Return the view of a dataset. asked: run, a place each, baseline and search; without runs the newest ones. */
-export function showDataset(dataset, asked) {
-  const parts = frame(dataset, { toggle, pin, filter, all, none });
+/** Return the view of a dataset. query: run, a place each; baseline and search; without runs the newest ones are compared. */
+export function showDataset(dataset, query) {
+  const usual = { run: [], baseline: "", search: "" };
+  const list = listing(query, usual, (asked) => datasetHref(dataset, asked), refresh);
+  const search = searchField("Search runs", (text) => list.change({ search: text }, true));
+  const facts = element("p", { class: "soft" });
+  const [result, numbers, settings] = ["result", "bounded", "wide"].map((name) => element("div", { class: name }));
+  const status = element("p", { class: "soft", role: "status" });
+  const ratios = chart(
+    "Effective task ratio",
+    `The share of tasks whose rollouts got different rewards, over the last ${RECENT} steps.`,
+  );
+  const found = chart("Effective tasks found", "Effective tasks by rollouts spent: the steeper, the better.");
   const courses = new Map(); // run -> {version, run, points, calibration}
-  let isChosen = asked.has("run"); // otherwise runs join once they have closed a step
-  let places = placesOf(asked);
-  const homes = new Map(); // run -> the last place that it had, and so its colour
-  let baseline = null; // the name of the run that others are compared with
-  let pinned = asked.get("baseline") ?? "";
-  let search = asked.get("search") ?? "";
-  let note =
-    asked.getAll("run").length > MOST ? `The address names more than ${MOST} runs; the first ones are shown.` : "";
+  let begun = []; // the runs that are compared while nobody has chosen any
   let shown = "";
-  let isWhole = false; // whether the list has all runs, so that the page can filter it
   let turn = 0;
 
   async function refresh() {
     const mine = (turn += 1);
-    const wanted = { dataset, search: isWhole ? "" : search, sort: "-last_step", limit: LISTED };
-    const [page, known] = await Promise.all([get(["overview"], wanted), shown ? null : get(["datasets", dataset])]);
-    if (versionOf(page) === shown) return;
-    const facts = known ?? (await get(["datasets", dataset]));
-    if (mine !== turn) return;
-    isWhole = page.next_cursor === null && (isWhole || search === "");
-    if (!isChosen && (search === "" || !places.length)) places = withRuns(places, firstPlaces(page.runs), homes);
-    places.forEach((name, place) => homes.set(name, place));
-    const chosen = await summaries(dataset, chosenOf(places), page.runs);
-    if (mine !== turn) return;
-    follow(baselineOf(chosen, pinned)?.run ?? baseline);
-    const version = versionOf(page);
-    const nothing = page.runs.some((run) => run.step > 0) ? "No run selected." : "No run has closed a step yet.";
-    showRuns(facts, page);
-    const result = chosen.length ? headline(chosen) : [element("p", { class: "soft" }, nothing)];
-    fill(parts.headline, result);
+    const { search: text, run: asked, baseline: pinned } = list.asked;
+    search.show(text);
+    const page = await get(["overview"], { dataset, search: text, sort: "-last_step", limit: LISTED });
+    const version = JSON.stringify([page.runs.map(lasting), list.asked]);
+    if (version === shown || mine !== turn) return;
+    if (!asked.length) begun = [...new Set([...begun, ...firstOf(page.runs)])].slice(0, MOST);
+    const places = (asked.length ? asked : begun).slice(0, MOST);
+    const [known, chosen] = await Promise.all([
+      get(["datasets", dataset]),
+      summaries(dataset, places.filter(Boolean), page.runs),
+    ]);
     const compared = await Promise.all(chosen.map((summary) => course(summary, places.indexOf(summary.run))));
     if (mine !== turn) return;
-    parts.charts.draw(compared, baseline, nothing);
-    if (!isBeingRead(parts.numbers)) fill(parts.numbers, inNumbers(compared, baseline));
+    const other = baselineOf(chosen, pinned);
+    say(facts, factsOf(known));
+    fill(result, headline(chosen));
+    draw(compared, other?.run);
+    if (isBeingRead(numbers)) return;
+    const baseline = other && { name: other.run, points: compared.find(({ summary }) => summary === other).points };
+    const on = {
+      toggle: (name) => list.change({ run: toggled(places, name) }),
+      pin: (name) => list.change({ run: places, baseline: name }),
+      isFull: chosen.length === MOST,
+    };
+    const rest = page.runs.filter(({ run }) => !places.includes(run)).map((summary) => rowOf(summary, null, null, on));
+    const rows = compared.map((one) => rowOf(one.summary, one, baseline, on));
+    fill(numbers, table("Comparison of runs", COLUMNS, [...rows, ...rest]));
+    fill(settings, ...settingsOf(compared));
+    say(status, sentences(chosen.length, page, other?.run).join(" "));
     shown = version;
   }
 
-  /** Return what this view shows, without what time alone changes: an idle tab asks once a refresh. */
-  const versionOf = (page) => JSON.stringify([page.runs.map(lasting), places, pinned, search, note]);
-
-  /** Take another baseline; say so, unless somebody asked for it. */
-  function follow(name) {
-    if (baseline !== null && name !== baseline && name !== pinned) note = `The baseline is ${name} now.`;
-    baseline = name;
-  }
-
-  function showRuns(facts, page) {
-    const isListed = ({ run }) => !isWhole || run.toLowerCase().includes(search.toLowerCase());
-    const runs = page.runs.filter(isListed);
-    const matching = isWhole ? runs.length : page.matching;
-    fill(parts.facts, factsOf(facts));
-    parts.chooser.show({ runs, matching, places, baseline, filter: search, note });
-  }
-
-  /** Return what charts and table show of a run. It is asked for again once the run has changed. */
+  /** Return what charts and table show of a compared run. It is asked for again once the run has changed. */
   async function course(summary, place) {
     const path = ["datasets", dataset, "runs", summary.run];
     const version = `${summary.created_at}.${summary.epoch}.${summary.seq}`;
@@ -82,82 +78,66 @@ export function showDataset(dataset, asked) {
       ]);
       courses.set(summary.run, { version, run, points, calibration });
     }
-    return { name: summary.run, place, summary, ...courses.get(summary.run) };
+    return { place, summary, ...courses.get(summary.run) };
   }
 
-  function toggle(name, isWanted) {
-    note = "";
-    places = isWanted ? withRun(places, name, homes.get(name)) : withoutRun(places, name);
-    changed(true);
+  function draw(compared, baseline) {
+    const drawn = compared.filter(({ points }) => points.length);
+    const series = (x, y) =>
+      drawn.map(({ summary, place, points }) => ({ name: summary.run, x: x(points), y: y(points), ...styleOf(place) }));
+    ratios.draw({
+      x: STEPS,
+      y: SHARES,
+      series: series(stepsOf, recentRatios),
+      words: best(drawn, baseline, recentRatios, percent),
+    });
+    found.draw({
+      x: ROLLOUTS,
+      y: { name: "effective tasks", format: compact },
+      series: series((points) => sums(points, "rollouts"), effective),
+      words: best(drawn, baseline, effective, compact),
+    });
   }
 
-  function pin(name) {
-    note = "";
-    pinned = pinned === name ? "" : name;
-    changed(true);
-  }
-
-  /** Compare as many of these runs as fit, the baseline and the one that samples uniformly before others. */
-  function all(runs) {
-    const names = runs.map((run) => run.run);
-    places = withRuns(places, [...firstOf(runs, baseline), ...names], homes);
-    note = names.some((name) => !places.includes(name)) ? `Only ${MOST} runs can be compared at a time.` : "";
-    changed(true);
-  }
-
-  function none() {
-    note = "";
-    places = [];
-    changed(true);
-  }
-
-  function filter(text) {
-    search = text;
-    changed(false);
-  }
-
-  function changed(isNew) {
-    isChosen ||= isNew;
-    const run = isChosen && !places.length ? [""] : isChosen ? places : [];
-    remember(datasetHref(dataset, { run, baseline: pinned, search }), { isNew });
-    refresh().catch(() => {}); // the next one tells
-  }
-  return { node: parts.node, trail: [{ name: dataset, href: datasetHref(dataset) }], refresh };
+  const node = element(
+    "div",
+    { class: "grid" },
+    element("div", { class: "wide" }, element("h1", {}, dataset), facts, result),
+    element("div", { class: "wide" }, card("Runs", search.node, status, numbers)),
+    ratios.node,
+    found.node,
+    settings,
+  );
+  return { node, trail: [[dataset, datasetHref(dataset)]], refresh, follow: list.follow };
 }
 
-/** Return those of some runs that are wanted first: the baseline, and those that sample uniformly. */
-const firstOf = (runs, baseline) =>
-  [...runs.filter(({ run }) => run === baseline), ...runs.filter(({ strategy }) => strategy === "uniform")].map(
-    ({ run }) => run,
-  );
+const effective = (points) => sums(points, "effective");
 
-/** Return a run's summary without what time alone changes. */
+/** Return a run's summary without what time alone changes: an idle tab asks once a refresh. */
 const lasting = (run) => ({ ...run, status: null, verdict: run.verdict?.kind });
 
-/** Return the summaries of runs; those that the list does not have are asked for. */
+/** Return the summaries of runs; those that the list does not have are asked for, and one that is deleted is left out. */
 async function summaries(dataset, names, listed) {
-  const known = new Map(listed.map((run) => [run.run, run]));
-  const asked = (name) => get(["datasets", dataset, "runs", name, "summary"]).catch(gone);
-  const found = await Promise.all(names.map((name) => known.get(name) ?? asked(name)));
+  const asked = (name) =>
+    get(["datasets", dataset, "runs", name, "summary"]).catch((error) => {
+      if (error.status !== 404) throw error;
+      return null;
+    });
+  const found = await Promise.all(names.map((name) => listed.find(({ run }) => run === name) ?? asked(name)));
   return found.filter((summary) => summary !== null);
 }
 
-/** A run that is deleted is not compared. */
-function gone(error) {
-  if (error.status !== 404) throw error;
-  return null;
-}
-
-function frame(dataset, on) {
-  const facts = element("p", { class: "soft" });
-  const result = element("div", { class: "result" });
-  const list = chooser(on);
-  const charts = comparisonCharts();
-  const numbers = element("section", { class: "card compare-numbers" });
-  const heading = element("div", { class: "compare-heading" }, element("h1", {}, dataset), facts, result);
-  const plots = element("div", { class: "grid" }, charts.nodes);
-  const node = element("div", { class: "compare" }, heading, list.node, plots, numbers);
-  return { node, facts, headline: result, chooser: list, charts, numbers };
+function sentences(chosen, { runs, matching }, baseline) {
+  return [
+    chosen === MOST
+      ? `Comparing ${MOST} of ${MOST}. Deselect one to add another.`
+      : `Comparing ${chosen} of at most ${MOST} runs.`,
+    runs.length < matching
+      ? `Listed are ${count(runs.length)} of ${count(matching)}; the search finds the others.`
+      : "",
+    "Numbers are over all steps unless they say otherwise.",
+    chosen > 1 ? `Difference: from ${baseline}, in percentage points, over the steps that both runs have closed.` : "",
+  ];
 }
 
 function factsOf({ tasks, profiles, reference_models: models, tags, description, repeatable, predictions }) {
@@ -170,20 +150,34 @@ function factsOf({ tasks, profiles, reference_models: models, tags, description,
     .filter(([number]) => number)
     .map(([number, name, of = ""]) => `${count(number)} ${name}${number === 1 ? "" : "s"}${of}`);
   const names = predictions.map((each) => `${each.name} for ${count(each.tasks)}`).join(", ");
-  const predicted = names && `Predictions: ${names}. `;
-  return `${numbers.join(", ")}. ${predicted}${description}`;
+  return `${numbers.join(", ")}. ${names && `Predictions: ${names}. `}${description}`;
 }
 
-function inNumbers(compared, baseline) {
-  const heading = element("h2", {}, "In numbers");
-  const settings = settingsTable(compared, baseline);
-  if (!compared.length) return [heading, element("p", { class: "soft" }, "Choose runs to compare them.")];
-  const difference = ` Difference: from ${baseline}, in percentage points of the effective task ratio, over the steps that both runs have closed.`;
-  const about = `Numbers are over all steps unless they say otherwise.${compared.length > 1 ? difference : ""}`;
-  return [
-    heading,
-    element("p", { class: "soft" }, about),
-    comparisonTable(compared, baseline),
-    ...(settings ? [element("h2", {}, "Settings that differ"), settings] : []),
-  ];
+/** Return the settings that tell the runs apart, a column each. */
+function settingsOf(compared) {
+  const every = compared.map(({ run }) => run.settings);
+  const names = [...new Set(every.flatMap((settings) => Object.keys(settings)))];
+  const differ = names.filter(
+    (name) => new Set(every.map((settings) => JSON.stringify(settings[name] ?? null))).size > 1,
+  );
+  if (!differ.length) return [];
+  const columns = [{ name: "Run" }, ...differ.map((name) => ({ name: name.replaceAll("_", " ") }))];
+  const rows = compared.map(({ run }) => [
+    element("a", { href: runHref(run.dataset, run.run) }, run.run),
+    ...differ.map((name) => (name in run.settings ? written(run.settings[name]) : UNKNOWN)),
+  ]);
+  return [card("Settings that differ", null, table("Settings of the compared runs", columns, rows))];
+}
+
+/** Say which run ends highest, and where the baseline does. values: of a run's points. */
+function best(drawn, baseline, values, format) {
+  const ends = drawn
+    .map(({ summary, points }) => ({ summary, end: values(points).at(-1) }))
+    .filter(({ end }) => end !== null);
+  if (!ends.length) return "No compared run has closed a step yet.";
+  const [highest] = ends.toSorted((one, other) => other.end - one.end);
+  const other = ends.find(({ summary }) => summary.run === baseline);
+  const rest = other && other !== highest ? `; baseline ${baseline}: ${format(other.end)}` : "";
+  const doubt = doubtOf(highest.summary) === null ? "" : " (not healthy)";
+  return `Highest at its end: ${highest.summary.run}${doubt}, ${format(highest.end)}${rest}.`;
 }

@@ -7,7 +7,6 @@ export const UNKNOWN = "–";
 const counts = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const moments = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
-
 const clocks = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 
 const known = (value) => value !== null && value !== undefined && !Number.isNaN(value);

@@ -1,138 +1,121 @@
 // All runs of all datasets in one table, by one request a refresh. The service searches, sorts and pages them.
 
-import { overviewHref, remember } from "./addresses.js";
-import { element, fill, isBeingRead } from "./dom.js";
-import { tellTimes } from "./format.js";
-import { filters, pager, totalsStrip } from "./overview-filters.js";
-import { headOf, keyOf, rowsOf } from "./overview-table.js";
+import { datasetHref, listing, overviewHref, runHref } from "./addresses.js";
+import { welcome } from "./begin.js";
+import { element, fill, isBeingRead, lines, pairs, searchField, soft, table } from "./dom.js";
+import { bar, sparkline } from "./drawings.js";
+import { UNKNOWN, ago, compact, count, percent, tellTimes } from "./format.js";
 import { get } from "./service.js";
-import { welcome } from "./welcome.js";
+import { STATUS_NAMES, gainOf, statusMark, verdictMark } from "./verdict.js";
 
 const PAGE = 50;
-const URGENT = "-attention";
-const FIRST = { cursor: "", first: 1 }; // page; first: the place of its first run, from 1
+const COLUMNS = [
+  { name: "Run", below: "dataset", sort: "name" },
+  { name: "Verdict", sort: "-attention" },
+  { name: "Effective task ratio", below: "last 50 steps; tick: uniform", sort: "-effective_task_ratio" },
+  { name: "vs uniform", below: "all steps", sort: "-vs_uniform" },
+  { name: "Trend", below: "last 50 steps" },
+  { name: "Status" },
+  { name: "Step", sort: "-step", number: true },
+  { name: "Rollouts", sort: "-rollouts", number: true },
+  { name: "Last step", sort: "-last_step" },
+  { name: "Belief, strategy" },
+];
 
-/** Return the view of everything. query: of its address; caller: who looks. */
-export function showOverview(query, caller) {
-  const asked = askedBy(query);
-  let at = pageOf(query); // the page of those: {cursor, first}
-  const parts = frame(change, move);
-  let earlier = history.state?.earlier ?? []; // the pages before this one
+/** Return the view of everything. query: of its address. */
+export function showOverview(query) {
+  const usual = { search: "", status: "", attention: "", sort: "-attention" };
+  const list = listing(query, usual, overviewHref, refresh);
+  const search = searchField("Search datasets and runs", (text) => list.change({ search: text }, true));
+  const totals = element("div");
+  const chips = element("div", { class: "chips", role: "group", "aria-label": "Filter" });
+  const rows = element("div");
+  const content = element("div", { class: "stack" });
+  const card = element(
+    "section",
+    { class: "card" },
+    element("search", { class: "heading" }, search.node, chips),
+    rows,
+    list.pager,
+  );
+  const node = element("div", {}, element("h1", { class: "unseen" }, "All runs"), content);
   let turn = 0; // raised by each request: an older one's answer is dropped
   let shown = "";
-  let next = null;
 
   async function refresh() {
     const mine = (turn += 1);
-    const page = await get(["overview"], { ...asked, cursor: at.cursor, limit: PAGE });
-    if (mine !== turn) return;
-    next = page.next_cursor;
-    const version = JSON.stringify([page, asked, at]);
-    if (version !== shown && !isBeingRead(parts.table)) {
+    const page = await get(["overview"], { ...list.asked, cursor: list.page.cursor, limit: PAGE });
+    const version = JSON.stringify([page, list.asked, list.page]);
+    if (mine === turn && version !== shown && !isBeingRead(rows)) {
       shown = version;
       if (page.totals.datasets) show(page);
-      else if (!parts.isEmpty()) parts.showWelcome(welcome(caller));
+      else fill(content, welcome());
     }
-    tellTimes(parts.table);
+    tellTimes(rows);
   }
 
   function show(page) {
-    parts.totals.show(page.totals);
-    parts.filters.show(asked, page.totals);
-    fill(
-      parts.head,
-      headOf(asked.sort, (sort) => change({ sort })),
-    );
-    fill(parts.body, rowsOf(page.runs));
-    if (page.runs.length) parts.pager.show(page, at.first);
-    parts.showRuns(page.runs.length > 0);
+    if (!card.isConnected) fill(content, totals, card);
+    search.show(list.asked.search);
+    fill(totals, pairs("totals", totalsOf(page.totals)));
+    fill(chips, chipsOf(list, page.totals));
+    const order = { sort: list.asked.sort, sortBy: (sort) => list.change({ sort }) };
+    fill(rows, table("Runs", COLUMNS, page.runs.map(rowOf), order));
+    list.show(page.runs.length, page.matching, page.next_cursor);
   }
-
-  /** Ask for something else, at its first page. isTyped: letter by letter, so Back does not return to each. */
-  function change(wanted, isTyped = false) {
-    if (Object.entries(wanted).every(([name, value]) => asked[name] === value)) return;
-    Object.assign(asked, wanted);
-    at = FIRST;
-    earlier = [];
-    ask(!isTyped);
-  }
-
-  function move(by) {
-    if (by > 0) {
-      earlier = [...earlier, at];
-      at = { cursor: next, first: at.first + PAGE };
-    } else {
-      at = earlier.at(-1) ?? FIRST;
-      earlier = earlier.slice(0, -1);
-    }
-    ask(true);
-  }
-
-  async function ask(isNew) {
-    remember(addressOf(asked, at), { isNew, state: { earlier } });
-    parts.table.setAttribute("aria-busy", "true");
-    try {
-      await refresh();
-    } catch (error) {
-      parts.pager.tell(error.message);
-    }
-    parts.table.removeAttribute("aria-busy");
-  }
-  return { node: parts.node, trail: [], refresh };
+  return { node, trail: [], refresh, follow: list.follow };
 }
 
-/** Return what an address asks for. */
-function askedBy(query) {
-  const text = (name, otherwise = "") => query.get(name) ?? otherwise;
-  return {
-    search: text("search"),
-    dataset: text("dataset"),
-    status: text("status"),
-    attention: text("attention"),
-    sort: text("sort", URGENT),
+function totalsOf(totals) {
+  const datasets = `of ${count(totals.datasets)} ${totals.datasets === 1 ? "dataset" : "datasets"}`;
+  return [
+    ["Runs", count(totals.runs), " ", soft(datasets)],
+    [
+      "Need attention",
+      count(totals.attention),
+      totals.unjudged ? soft(` ${count(totals.unjudged)} not judged yet`) : null,
+    ],
+    ["Running", count(totals.running)],
+    ["Stalled", count(totals.stalled)],
+    ["Rollouts", compact(totals.rollouts)],
+    [
+      "Effective tasks",
+      compact(totals.effective),
+      totals.reported ? soft(` ${percent(totals.effective / totals.reported)} of reported`) : null,
+    ],
+  ];
+}
+
+/** Return the filters: those that need attention, and those of a status, each with its number of runs. */
+function chipsOf({ asked, change }, totals) {
+  const chip = (name, value, runs) => {
+    const isPressed = asked[name] === value;
+    const attributes = { type: "button", "data-name": value, "aria-pressed": String(isPressed) };
+    const words = name === "attention" ? "needs attention" : value;
+    const onclick = () => change({ [name]: isPressed ? "" : value });
+    return element("button", { ...attributes, onclick }, words, soft(` ${count(runs)}`));
   };
+  return [
+    chip("attention", "true", totals.attention),
+    ...STATUS_NAMES.map((name) => chip("status", name, totals[name])),
+  ];
 }
 
-const pageOf = (query) =>
-  query.has("cursor") ? { cursor: query.get("cursor"), first: Math.max(Number(query.get("first")) || 1, 1) } : FIRST;
-
-function addressOf({ sort, ...asked }, { cursor, first }) {
-  return overviewHref({ ...asked, sort: sort === URGENT ? null : sort, cursor, first: cursor === "" ? null : first });
-}
-
-/** Return the parts of the view. */
-function frame(change, move) {
-  const [head, body] = [element("thead", { role: "rowgroup" }), element("tbody", { role: "rowgroup" })];
-  const totals = totalsStrip();
-  const search = filters(change);
-  const pages = pager(move);
-  const all = () => change({ search: "", dataset: "", status: "", attention: "" });
-  const nothing = element(
-    "p",
-    { class: "no-match", hidden: true },
-    "No run matches. ",
-    element("button", { type: "button", onclick: all }, "Show all runs"),
-  );
-  const region = { class: "runs-region", role: "region", "aria-label": "Runs" };
-  const rows = element(
-    "table",
-    { class: "runs", role: "table" },
-    element("caption", { class: "unseen" }, "Runs"),
-    head,
-    body,
-  );
-  const table = element("div", region, rows);
-  const key = keyOf();
-  const card = element("section", { class: "card runs-card" }, search.node, table, nothing, key, pages.node);
-  const content = element("div", { class: "stack" });
-  const node = element("div", { class: "overview" }, element("h1", { class: "unseen" }, "All runs"), content);
-
-  function showRuns(isAny) {
-    if (!card.isConnected) fill(content, totals.node, card);
-    rows.hidden = key.hidden = pages.node.hidden = !isAny;
-    nothing.hidden = isAny;
-  }
-  const isEmpty = () => content.firstElementChild !== null && !card.isConnected;
-  const showWelcome = (greeting) => fill(content, greeting);
-  return { node, head, body, table, totals, filters: search, pager: pages, showRuns, showWelcome, isEmpty };
+function rowOf(run) {
+  const gain = gainOf(run);
+  return [
+    lines(
+      element("a", { href: runHref(run.dataset, run.run) }, run.run),
+      element("a", { href: datasetHref(run.dataset), "data-name": `${run.dataset} of ${run.run}` }, run.dataset),
+    ),
+    verdictMark(run.verdict),
+    bar(run.effective_task_ratio, run.gain?.uniform_effective_task_ratio ?? null, "uniform sampling"),
+    gain ? [gain.times, soft(` ${gain.how}`)] : run.strategy === "uniform" ? "baseline" : UNKNOWN,
+    sparkline(run.trend),
+    statusMark(run.status),
+    count(run.step),
+    compact(run.rollouts),
+    run.last_step_at === null ? "none yet" : ago(run.last_step_at),
+    `${run.belief}, ${run.strategy}`,
+  ];
 }

@@ -1,77 +1,67 @@
 // The charts of one run.
 
-import { SHARES, STEPS, chart, sharedZoom } from "./charts.js";
-import { coverageChart } from "./coverage.js";
+import { SHARES, STEPS, chart } from "./charts.js";
 import { count, decimal, percent } from "./format.js";
-import { capabilityWords } from "./run-numbers.js";
-import { RECENT, calibrationError, innerRange, recentEstimates, recentRates, recentRatios } from "./series.js";
+import { RECENT, calibrationError, recentEstimates, recentRatios, stepsOf, sums } from "./series.js";
 
-const BINS = 20;
 const LARGEST = 12; // pixels, the radius of the dot of most rollouts
-const SUCCESS = { name: "success probability", format: (value) => decimal(value, 2), range: [0, 1] };
+const SUCCESS = { name: "success probability", format: percent, range: [0, 1] };
 const PREDICTED = { name: "predicted success rate", format: decimal, range: [-0.04, 1.04] }; // with room for the dots
 const OBSERVED = { ...PREDICTED, name: "observed success rate" };
-const RECENTLY = `over the last ${RECENT} steps`;
+const PARTS = { "below 0.2": [0, 4], "0.2 to 0.8": [4, 16], "above 0.8": [16, 20] }; // bins of an outlook's distribution
 
 /** Return a run's charts: {nodes, draw}. */
 export function runCharts() {
-  const zoom = sharedZoom();
-  const narrow = { zoom };
   const ratios = chart(
     "Effective task ratio",
-    `The share of tasks whose rollouts got different rewards, ${RECENTLY}.`,
-    { wide: true, zoom },
+    `The share of tasks whose rollouts got different rewards, over the last ${RECENT} steps.`,
+    "wide",
   );
-  const rates = chart(
-    "Success rate",
-    `The mean success of the rollouts of the tasks that were selected, ${RECENTLY}.`,
-    narrow,
+  const heat = chart("Predicted success rate of all tasks over time", "The stronger the colour, the more tasks.");
+  const coverage = chart(
+    "Coverage",
+    "The share of the tasks that the run has met so far, compared with a shuffled pass, and the share not met for a whole pass.",
   );
-  const heat = chart(
-    "Predicted success rate of all tasks over time",
-    "The stronger the colour, the more tasks.",
-    narrow,
-  );
-  const coverage = coverageChart(zoom);
-  const belief = chart(
+  const calibration = chart(
     "Calibration",
     "Observed success rate by predicted success rate. On the dashed line, predictions are right.",
   );
-  const capability = chart(
-    "Capability",
-    "The model's place along the reference models, fitted to recently reported tasks.",
-    { wide: true, zoom },
-  );
 
-  /** Draw them. summary: of the run; found: {run, row, points, outlooks, calibration, uniform, marks}. */
+  /** Draw them. summary: of the run; found: {run, points, outlooks, calibration, uniform, marks}. */
   function draw(summary, found) {
-    const { run, row, points, outlooks, calibration, marks } = found;
-    const target = [{ at: run.settings.target, name: "target" }];
-    const baseline = summary.strategy === "uniform" ? null : baselineOf(summary, found);
+    const { run, points, outlooks, marks } = found;
+    const baseline = summary.strategy === "uniform" || !points.length ? null : baselineOf(summary, found);
     ratios.draw({
       x: STEPS,
       y: SHARES,
-      series: ratioLines(points, points.length ? baseline : null),
+      series: ratioLines(points, baseline),
       marks,
-      words: ratioGist(summary, baseline),
+      words: ratioWords(summary, baseline),
     });
-    rates.draw({ x: STEPS, y: SHARES, series: rateLines(points), marks, words: rateGist(points) });
-    heat.draw({ x: STEPS, y: SUCCESS, cells: cellsOf(outlooks), targets: target, marks, words: heatGist(outlooks) });
-    coverage.draw(run, points, outlooks, marks);
-    belief.draw({
+    heat.draw({
+      x: STEPS,
+      y: SUCCESS,
+      series: partsOf(outlooks),
+      cells: { x: stepsAt(outlooks), values: outlooks.map(({ distribution }) => distribution) },
+      targets: [{ at: run.settings.target, name: "target" }],
+      marks,
+      words: heatWords(outlooks),
+    });
+    coverage.draw({
+      x: STEPS,
+      y: SHARES,
+      series: coverageLines(run, points, outlooks),
+      marks,
+      words: coverageWords(run.coverage),
+    });
+    calibration.draw({
       x: PREDICTED,
       y: OBSERVED,
-      series: calibrationDots(calibration),
-      words: calibrationGist(calibration),
+      series: dotsOf(found.calibration),
+      words: calibrationWords(found.calibration),
     });
-    const range = innerRange(points.map((point) => point.capability));
-    capability.node.hidden = range === null;
-    if (range === null) return;
-    const y = { name: "capability", format: (value) => decimal(value, 2), range };
-    capability.draw({ x: STEPS, y, series: [capabilityLine(points)], marks, words: capabilityGist(run, row) });
   }
-  const nodes = [ratios.node, rates.node, heat.node, coverage.node, belief.node, capability.node];
-  return { nodes, draw };
+  return { nodes: [ratios.node, heat.node, coverage.node, calibration.node], draw };
 }
 
 /** Return the line of uniform sampling: a run's that samples uniformly, otherwise the estimate. */
@@ -81,81 +71,85 @@ function baselineOf({ gain }, { points, outlooks, uniform }) {
   return { name: "uniform (estimate)", x: stepsOf(points), y };
 }
 
-const stepsOf = (points) => points.map((point) => point.last_step);
-
 function ratioLines(points, baseline) {
   const x = stepsOf(points);
   return [
-    {
-      name: "step by step",
-      x,
-      y: points.map((point) => point.effective_task_ratio),
-      paint: "faint",
-      width: 1,
-      quiet: true,
-    },
+    { name: "step by step", x, y: points.map((point) => point.effective_task_ratio), paint: "faint", width: 1 },
     ...(baseline ? [{ ...baseline, paint: "other", dash: "dash" }] : []),
     { name: "this run", x, y: recentRatios(points), paint: "accent", width: 3 },
   ];
 }
 
-function ratioGist({ step, effective_task_ratio: ratio, gain }, baseline) {
+function ratioWords({ step, effective_task_ratio: ratio, gain }, baseline) {
   if (!step) return "No step has closed yet.";
   const uniform = gain?.uniform_effective_task_ratio ?? null;
   const compared = baseline && uniform !== null ? `; ${baseline.name}: ${percent(uniform)}` : "";
   return `${percent(ratio)} after step ${count(step)}${compared}.`;
 }
 
-function rateLines(points) {
+const stepsAt = (outlooks) => outlooks.map(({ step }) => step);
+const share = ({ distribution }, [first, end]) => distribution.slice(first, end).reduce((sum, part) => sum + part, 0);
+
+/** Return what is read of the heat map: the share of the tasks that are hard, that teach, and that are easy. */
+const partsOf = (outlooks) =>
+  Object.entries(PARTS).map(([name, bins]) => ({
+    name,
+    x: stepsAt(outlooks),
+    y: outlooks.map((outlook) => share(outlook, bins)),
+    isHidden: true,
+  }));
+
+function heatWords(outlooks) {
+  if (!outlooks.length) return "No outlook yet.";
+  const parts = Object.entries(PARTS).map(([name, bins]) => `${percent(share(outlooks.at(-1), bins))} ${name}`);
+  return `Now ${parts.join(", ")}.`;
+}
+
+function coverageLines({ coverage, totals }, points, outlooks) {
+  const tasks = Math.max(coverage.available_tasks, 1); // all may be retired
   const x = stepsOf(points);
+  const reported = sums(points, "reported");
+  const before = totals.reported - (reported.at(-1) ?? 0); // by the run that this one was forked from
+  const shuffled = reported.map((sum) => Math.min(1, (before + sum) / tasks));
+  const known = outlooks.filter((outlook) => outlook.unmet_share !== null);
+  const unmet = known.map((outlook) => outlook.unmet_share);
   return [
-    { name: "step by step", x, y: points.map((point) => point.success_rate), paint: "faint", width: 1, quiet: true },
-    { name: "this run", x, y: recentRates(points), paint: "accent", width: 3 },
+    { name: "not met for a whole pass", x: stepsAt(known), y: unmet, paint: "third", dash: "dot" },
+    { name: "a shuffled pass", x, y: shuffled, paint: "other", dash: "dash" },
+    { name: "this run", x, y: points.map((point) => point.distinct_tasks / tasks), paint: "accent", width: 3 },
   ];
 }
 
-const rateGist = (points) =>
-  points.length
-    ? `${percent(recentRates(points).at(-1))} ${RECENTLY}. Selection looks for tasks near one half, so this says little about the model.`
-    : "No step has closed yet.";
-
-function cellsOf(outlooks) {
-  const values = Array.from({ length: BINS }, (_, bin) => outlooks.map((outlook) => outlook.distribution[bin]));
-  return { x: outlooks.map((outlook) => outlook.step), bins: BINS, values, name: "of the tasks", format: percent };
+function coverageWords(coverage) {
+  if (!coverage.distinct_tasks) return "No task has been reported yet.";
+  const said = [
+    `${count(coverage.distinct_tasks)} different tasks, ${decimal(coverage.mean_visits, 1)} visits each, at most ${count(coverage.most_visits)}.`,
+    `The most visited tenth took ${percent(coverage.top_tenth_share)} of all visits.`,
+  ];
+  if (coverage.unmet_share !== null)
+    said.push(
+      `In the last ${count(coverage.pass_steps)} steps, enough for a whole pass, ${percent(coverage.unmet_share)} of the tasks were not met.`,
+    );
+  if (coverage.pass_share !== null)
+    said.push(`${count(coverage.passes_done)} passes done, ${percent(coverage.pass_share)} of the present one.`);
+  return said.join(" ");
 }
 
-function heatGist(outlooks) {
-  if (!outlooks.length) return "No outlook yet.";
-  const { distribution } = outlooks.at(-1);
-  const share = (first, end) => percent(distribution.slice(first, end).reduce((sum, part) => sum + part, 0));
-  return `Now ${share(0, 4)} of the tasks are below 0.2, ${share(4, 16)} between, ${share(16, 20)} above 0.8.`;
-}
-
-function calibrationDots({ bins }) {
+function dotsOf({ bins }) {
   const filled = bins.filter((bin) => bin.rollouts > 0);
   const most = Math.max(...filled.map((bin) => bin.rollouts), 1);
   const x = filled.map((bin) => bin.mean_prediction);
   const rollouts = filled.map((bin) => bin.rollouts);
   const sizes = rollouts.map((number) => 3 + (LARGEST - 3) * Math.sqrt(number / most));
   return [
-    { name: "as predicted", x: [0, 1], y: [0, 1], paint: "other", dash: "dash", listed: false },
+    { name: "as predicted", x: [0, 1], y: [0, 1], paint: "other", dash: "dash", isGuide: true },
     { name: "observed", x, y: filled.map((bin) => bin.success_rate), paint: "accent", width: 1, sizes },
-    { name: "rollouts", x, y: rollouts, format: count, drawn: false },
+    { name: "rollouts", x, y: rollouts, format: count, isHidden: true },
   ];
 }
 
-function calibrationGist(calibration) {
+function calibrationWords(calibration) {
   const off = calibrationError(calibration);
   if (off === null) return "No predictions yet.";
   return `Over the last ${calibration.steps} steps, predictions differed from observed success rates by ${decimal(off)} on average.`;
 }
-
-const capabilityLine = (points) => ({
-  name: "capability",
-  x: stepsOf(points),
-  y: points.map((point) => point.capability),
-  paint: "accent",
-});
-
-const capabilityGist = ({ capability, step }, { reference_models: models }) =>
-  `${decimal(capability, 2)} after step ${count(step)}. ${capabilityWords(models)}. The axis leaves out the outermost values.`;

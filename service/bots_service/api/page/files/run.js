@@ -1,98 +1,163 @@
-// One run: how it does, what selecting gains, the belief, and the current activity.
+// One run: how it does, what selecting gains, its charts, tags and tasks, its history and settings.
 
-import { activity } from "./activity.js";
-import { actions } from "./actions.js";
 import { datasetHref, runHref } from "./addresses.js";
-import { element, fill } from "./dom.js";
-import { tellTimes, unbroken } from "./format.js";
-import { marksOf } from "./marks.js";
+import { ask, card, element, fill, pairs, say } from "./dom.js";
+import { UNKNOWN, count, moment, precise, tellTimes, unbroken } from "./format.js";
 import { runCharts } from "./run-charts.js";
-import { runNumbers } from "./run-numbers.js";
-import { tagsPanel } from "./run-tags.js";
+import { historyCard, marksOf, runNumbers, tagsCard } from "./run-panels.js";
+import { segmentLinks } from "./segments.js";
 import { RECENT } from "./series.js";
-import { get } from "./service.js";
-import { tasksSummary } from "./tasks-summary.js";
+import { get, send } from "./service.js";
+import { written } from "./settings.js";
 import { verdictLine } from "./verdict.js";
 
 const POINTS = 500;
 const SETTLED_MS = 6000; // after a change: the service looks at the pool as a whole a little later
 const OUTLOOKS = 240; // columns of the heat map: more than a chart of this width can show apart
+const CHANGES = ["rewind", "settings", "forget", "fork"];
+const MOST_CHANGES = 100;
 
-/** Return the view of a run. */
+/** Return the view of a run. caller: who looks. */
 export function showRun(dataset, run, caller) {
   const path = ["datasets", dataset, "runs", run];
-  const parts = {
-    verdict: verdictLine(),
-    numbers: runNumbers(),
-    charts: runCharts(),
-    tags: tagsPanel(),
-    tasks: tasksSummary(dataset, run),
-    doings: activity(path),
-    acts: actions(path, caller),
-    advice: element("div", { class: "wide", role: "note", "aria-label": "Advice", hidden: true }),
-  };
-  const node = layout(dataset, run, parts);
+  const [verdict, numbers, charts, acts] = [verdictLine(), runNumbers(), runCharts(), actions(path, caller)];
+  const [advice, tags, tasks, settings] = Array.from({ length: 4 }, () => element("div", { class: "wide" }));
+  const side = element("div", { class: "stack" });
+  const heading = element(
+    "div",
+    { class: "heading wide" },
+    element("h1", {}, run),
+    element("a", { href: datasetHref(dataset) }, "Compare runs"),
+    acts.node,
+  );
+  const node = element(
+    "div",
+    { class: "grid" },
+    heading,
+    verdict.node,
+    numbers.node,
+    advice,
+    charts.nodes,
+    side,
+    tags,
+    tasks,
+    settings,
+  );
   let found = null;
   let shown = "";
   let changedAt = 0;
 
   async function refresh() {
     const summary = await get([...path, "summary"]);
-    parts.verdict.show(summary.verdict);
-    parts.numbers.show(summary, found);
-    tellTimes(node);
+    verdict.show(summary.verdict);
+    numbers.show(summary, found);
     const version = `${summary.epoch}.${summary.seq}.${summary.created_at}`;
     if (version !== shown) changedAt = Date.now();
     if (Date.now() - changedAt <= SETTLED_MS) {
       found = await all(path, summary);
-      parts.numbers.show(summary, found);
-      parts.charts.draw(summary, found);
-      show(parts, found);
-      await parts.tasks.refresh(found.run);
+      numbers.show(summary, found);
+      charts.draw(summary, found);
+      acts.refresh(found.run);
+      fill(
+        advice,
+        found.run.advice.map((text) =>
+          element("p", { class: "soft", role: "note", "aria-label": "Advice" }, unbroken(text)),
+        ),
+      );
+      fill(tags, tagsCard(found.tags, found.run.mix));
+      fill(tasks, segmentLinks(dataset, run, found.segments));
+      fill(side, historyCard(path, found.changes, caller), estimatesCard(found.run));
+      fill(settings, settingsCard(found.run));
     }
-    await parts.doings.refresh({ ...found.run, leased: summary.leased });
+    tellTimes(node);
     shown = version;
   }
   const trail = [
-    { name: dataset, href: datasetHref(dataset) },
-    { name: run, href: runHref(dataset, run) },
+    [dataset, datasetHref(dataset)],
+    [run, runHref(dataset, run)],
   ];
   return { node, trail, refresh };
 }
 
-function layout(dataset, run, { verdict, numbers, charts, tags, tasks, doings, acts, advice }) {
-  const heading = element(
-    "div",
-    { class: "heading wide" },
-    element("h1", {}, run),
-    element("span", { class: "grow" }),
-    element("a", { class: "button", href: datasetHref(dataset) }, "Compare runs"),
-    acts.node,
-  );
-  const top = [heading, verdict.node, ...numbers.nodes, advice];
-  return element("div", { class: "grid" }, top, charts.nodes, tags.node, tasks.node, doings.nodes);
-}
-
 /** Return all that the view shows below its numbers. */
 async function all(path, { gain }) {
-  const [namespace, dataset] = path;
-  const baseline = gain?.baseline ?? null;
-  const [run, row, { points }, { outlooks }, calibration, uniform, tags, marks] = await Promise.all([
+  const other = gain?.baseline ?? null;
+  const [run, { points }, { outlooks }, calibration, uniform, tags, { segments }, { entries }] = await Promise.all([
     get(path),
-    get([namespace, dataset]),
     get([...path, "curve"], { points: POINTS }),
     get([...path, "outlooks"], { points: OUTLOOKS }),
     get([...path, "calibration"]),
-    baseline && get([namespace, dataset, "runs", baseline, "curve"], { points: POINTS }),
+    other && get([...path.slice(0, 3), other, "curve"], { points: POINTS }),
     get([...path, "tags"], { steps: RECENT }),
-    marksOf(path),
+    get([...path, "tasks"], { limit: 1 }),
+    get([...path, "journal"], { kind: CHANGES, limit: MOST_CHANGES }),
   ]);
-  return { run, row, points, outlooks, calibration, uniform: uniform?.points ?? null, tags, marks };
+  const marks = marksOf(entries);
+  return {
+    run,
+    points,
+    outlooks,
+    calibration,
+    uniform: uniform?.points ?? null,
+    tags,
+    segments,
+    changes: entries,
+    marks,
+  };
 }
 
-function show({ tags, acts, advice }, found) {
-  tags.show(found.tags, found.run.mix);
-  acts.refresh(found.run);
-  advice.hidden = !found.run.advice.length;
-  fill(advice, ...found.run.advice.map((text) => element("p", { class: "soft" }, unbroken(text))));
+/** Return the actions on a run: store a snapshot, or rewind to an earlier step. They need a key with the scope for it. */
+function actions(path, { scopes }) {
+  const status = element("span", { role: "status", class: "soft" });
+  const mayNot = !scopes.includes("admin") && !scopes.includes("report");
+  const denied = {
+    type: "button",
+    disabled: true,
+    title: mayNot ? "Your key is read-only: this needs the scope report." : null,
+  };
+  const snapshot = element("button", denied, "Snapshot");
+  const rewind = element("button", denied, "Rewind…");
+  let last = null; // the step that the run is at
+
+  snapshot.addEventListener("click", async () => {
+    const kept = await send([...path, "snapshots"]).catch((error) =>
+      say(status, `No snapshot was stored: ${error.message}`),
+    );
+    if (kept) say(status, `Snapshot of step ${count(kept.step)} stored permanently.`);
+  });
+  rewind.addEventListener("click", () => {
+    const step = element("input", { id: "to-step", type: "number", min: "0", max: last, required: true });
+    ask({
+      title: "Rewind this run",
+      text: "Restores the belief of an earlier step. Use it when the trainer resumes from its own checkpoint. The journal keeps all entries. Reports on selections from before the rewind will be rejected.",
+      action: "Rewind",
+      fields: [element("label", { for: "to-step" }, `Rewind to step (0 to ${count(last)})`), step],
+      act: async () => {
+        const run = await send([...path, "rewind"], { step: step.valueAsNumber });
+        say(status, `Now at step ${count(run.step)}.`);
+      },
+    });
+  });
+
+  const refresh = (run) => {
+    last = run.step;
+    for (const button of [snapshot, rewind]) button.disabled = mayNot;
+  };
+  return { node: element("span", { class: "chips" }, status, snapshot, rewind), refresh };
+}
+
+function estimatesCard({ estimates }) {
+  const names = Object.entries(estimates).map(([name, value]) => [name.replaceAll("_", " "), precise(value)]);
+  return card("Estimates", null, names.length ? pairs("pairs", names) : element("p", { class: "soft" }, UNKNOWN));
+}
+
+function settingsCard({ settings, forked_from: parent, created_at: created }) {
+  const names = Object.entries(settings).map(([name, value]) => [element("code", {}, name), written(value)]);
+  const origin = parent ? `Fork of ${parent.run}, step ${count(parent.step)}. ` : "";
+  return card(
+    "Settings",
+    null,
+    pairs("pairs", names),
+    element("p", { class: "soft" }, `${origin}Created ${moment(created)}.`),
+  );
 }

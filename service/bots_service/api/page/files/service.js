@@ -1,8 +1,29 @@
-// The service's API, asked with the key of this tab.
-
-import { key } from "./session.js";
+// The service's API, asked with the key of this tab. The key is gone when the tab is closed, and never part of an address.
 
 const PATIENCE_MS = 15000;
+const STORED = "bots-key";
+
+let own = null; // the key, where the browser stores nothing
+
+/** Return the key, null where none was given. */
+export function key() {
+  try {
+    return sessionStorage.getItem(STORED);
+  } catch {
+    return own;
+  }
+}
+
+/** Keep a key; null forgets it. */
+export function keep(given) {
+  own = given;
+  try {
+    if (given === null) sessionStorage.removeItem(STORED);
+    else sessionStorage.setItem(STORED, given);
+  } catch {
+    // blocked: `own` stands in
+  }
+}
 
 /** The service answered, but not with what was asked for. problem: its answer's body, by RFC 9457. */
 export class Refused extends Error {
@@ -23,77 +44,41 @@ export class Away extends Error {
 }
 
 /** Return the answer to a GET. parts: of the path; query: by name; null or an empty text leaves one out, a list repeats it. */
-export function get(parts, query = {}) {
-  return ask(addressOf(parts) + queryOf(query), {});
+export async function get(parts, query = {}) {
+  const answer = await ask(withQuery(addressOf(parts), query), {}, PATIENCE_MS);
+  return answer.json().catch(away); // it may break off within
 }
 
-/** Return the answer to a POST with a body of JSON, or without one. */
-export const post = (parts, body) => send("POST", parts, body);
+/** Return the answer to a GET as a file; it may take long. */
+export const file = async (parts, query) => (await ask(withQuery(addressOf(parts), query), {})).blob();
 
-/** Return the answer to a DELETE with a body of JSON. */
-export const remove = (parts, body) => send("DELETE", parts, body);
-
-function send(method, parts, body) {
-  const headers = { "Idempotency-Key": randomName() };
-  if (body === undefined) return ask(addressOf(parts), { method, headers });
-  headers["Content-Type"] = "application/json";
-  return ask(addressOf(parts), { method, headers, body: JSON.stringify(body) });
+/** Send a POST, or what method says, with a body of JSON, and return the answer. */
+export async function send(parts, body = {}, method = "POST") {
+  const headers = { "Idempotency-Key": randomName(), "Content-Type": "application/json" };
+  const answer = await ask(addressOf(parts), { method, headers, body: JSON.stringify(body) }, PATIENCE_MS);
+  return answer.status === 204 ? {} : answer.json().catch(away);
 }
 
-/**
- * Return the answer to a GET as a file. It may take long, and holds back no other request.
- * @param {AbortSignal} signal ends it.
- */
-export async function file(parts, query, signal) {
-  const answer = await fetch(addressOf(parts) + queryOf(query), { headers: withKey({}), signal, cache: "no-store" });
-  if (!answer.ok) throw new Refused(answer.status, await answer.json().catch(() => ({})));
-  return answer.blob();
+/** Return an address with a query: values by name, a list as often as it is long; null and empty texts are left out. */
+export function withQuery(address, query) {
+  const given = Object.entries(query)
+    .flatMap(([name, value]) => (Array.isArray(value) ? value.map((one) => [name, one]) : [[name, value]]))
+    .filter(([name, value]) => value !== null && (value !== "" || Array.isArray(query[name])));
+  return given.length ? `${address}?${new URLSearchParams(given)}` : address;
 }
 
 const addressOf = (parts) => parts.map(encodeURIComponent).join("/");
 
-function queryOf(query) {
-  const given = Object.entries(query)
-    .flatMap(([name, value]) => [value].flat().map((one) => [name, one]))
-    .filter(([, value]) => value !== null && value !== "");
-  return given.length ? `?${new URLSearchParams(given)}` : "";
-}
-
-const withKey = (headers) => (key() ? { ...headers, Authorization: `Bearer ${printable(key())}` } : headers);
-
-async function ask(address, { headers: given = {}, ...request }) {
-  const headers = withKey(given);
-  await turnAtLine();
-  try {
-    const signal = AbortSignal.timeout(PATIENCE_MS);
-    const answer = await fetch(address, { ...request, headers, signal, cache: "no-store" }).catch(away);
-    if (!answer.ok) throw new Refused(answer.status, await answer.json().catch(() => ({})));
-    return answer.status === 204 ? {} : await answer.json().catch(away); // it may break off within
-  } finally {
-    if (waiting.length) waiting.shift()();
-    else busy -= 1;
-  }
+async function ask(address, { headers = {}, ...request }, patience = null) {
+  const withKey = key() ? { ...headers, Authorization: `Bearer ${key()}` } : headers;
+  const signal = patience && AbortSignal.timeout(patience);
+  const answer = await fetch(address, { ...request, headers: withKey, signal, cache: "no-store" }).catch(away);
+  if (!answer.ok) throw new Refused(answer.status, await answer.json().catch(() => ({})));
+  return answer;
 }
 
 function away(error) {
   throw new Away(error);
-}
-
-/** Return a key that a header can carry. Others are none of ours, and fetch would throw. */
-function printable(text) {
-  if (/^[!-~]+$/.test(text)) return text;
-  throw new Refused(401, { detail: "a key has only plain letters, digits and underscores" });
-}
-
-// Browsers hold back what goes beyond six connections: waiting there would count as an answer that does not come.
-const AT_ONCE = 6;
-const waiting = [];
-let busy = 0;
-
-function turnAtLine() {
-  if (busy === AT_ONCE) return new Promise((resolve) => waiting.push(resolve));
-  busy += 1;
-  return null;
 }
 
 // crypto.randomUUID is missing where the page came over plain HTTP from another machine.

@@ -1,133 +1,125 @@
-// The view of a run's tasks: segments, filters, the list, and a drawer with the details of one.
+// A run's tasks: their segments, and a table that the service searches, sorts and pages, so a million are as fast as ten.
 
-import { element, say } from "./dom.js";
-import { count, decimal } from "./format.js";
-import { datasetHref, runHref } from "./addresses.js";
-import { markedBar, mayRetire, retiring } from "./retiring.js";
-import { segmentChoice } from "./segments.js";
-import { get } from "./service.js";
-import { taskDrawer } from "./task-drawer.js";
-import { askedBy, tasksHref } from "./tasks-address.js";
-import { csvButton, tasksFilters } from "./tasks-filters.js";
-import { tasksList } from "./tasks-list.js";
+import { datasetHref, listing, runHref, tasksHref } from "./addresses.js";
+import { card, element, fill, isBeingRead, saveAs, say, searchField, table } from "./dom.js";
+import { interval } from "./drawings.js";
+import { UNKNOWN, count, decimal, percent, unbroken } from "./format.js";
+import { meaningOf, segmentList } from "./segments.js";
+import { file, get } from "./service.js";
 
-const FILTERS = ["segment", "search", "tag", "sort"];
+const PAGE = 25;
 const AGAIN_MS = 10000; // a page that nobody touches is loaded again this often, if the run has changed
+const COLUMNS = [
+  { name: "Task", sort: "index", about: "In the order of the dataset" },
+  { name: "Success probability", below: unbroken("90 % interval; dotted: target"), sort: "mean" },
+  { name: "To target", sort: "distance", number: true, about: "Distance of the expected value from the target" },
+  { name: "Effective", sort: "-effective", number: true, about: "Probability that a group's rewards differ" },
+  { name: "Attempts", sort: "-attempts", number: true, about: "Rollouts in this run" },
+  { name: "Successes", sort: "-successes", number: true, about: "Successful rollouts in this run" },
+  { name: "Visits", sort: "-visits", number: true, about: "Steps that reported the task" },
+  { name: "Last tried", sort: "-last_step", number: true, about: "The last step that reported the task" },
+  { name: "Tags" },
+];
 
-/** Return the view. query: of the address; caller: who looks. */
-export function showTasks(dataset, run, query, caller) {
+/** Return the view. query: of its address. */
+export function showTasks(dataset, run, query) {
   const path = ["datasets", dataset, "runs", run];
-  const may = mayRetire(caller);
-  const marked = new Set();
+  const hrefOf = (asked) => tasksHref(dataset, run, asked);
+  const usual = { segment: "", search: "", tag: "", sort: "index" };
+  const list = listing(query, usual, hrefOf, load);
+  const search = searchField("Search tasks by id", (text) => list.change({ search: text }, true));
+  const tag = element("select", { "aria-label": "Only tasks with this tag" });
+  tag.addEventListener("change", () => list.change({ tag: tag.value }));
+  const csv = element("button", { type: "button", onclick: download }, "Download CSV");
   const about = element("p", { class: "soft" });
-  let asked = askedBy(query);
-  let isOurs = false; // whether the drawer was opened from this list, so that Back closes it
-  let [target, shown, at] = [null, null, 0];
+  const meaning = element("p", { class: "soft", role: "status" });
+  const said = element("span", { class: "soft", role: "status" });
+  const [segments, rows] = [element("div"), element("div")];
+  let [now, shown, at, turn] = [null, "", 0, 0];
 
-  const hrefOf = (change) => tasksHref(dataset, run, { ...asked, ...change });
-  const howNow = () => (asked.segment === "retired" ? "restore" : "retire");
-  const filtersNow = () => Object.fromEntries(FILTERS.map((name) => [name, asked[name]]));
-
-  const choice = segmentChoice((segment) => go({ segment }));
-  const filters = tasksFilters((change) => go(change, { isNew: "tag" in change }));
-  const csv = csvButton([...path, "tasks"], filtersNow, `${dataset}-${run}-tasks.csv`);
-  const list = tasksList(path, {
-    sortBy: (sort) => go({ sort }),
-    hrefOf: (task) => hrefOf({ task }),
-    picks: may ? { has: (id) => marked.has(id), set: mark } : null,
-    loaded: (page) => (choice.show(asked.segment, page.segments), showDrawer()),
-  });
-  const retire = retiring(dataset, () => (mark([...marked], false), list.reload(), drawer.refresh(target)));
-  const bar = markedBar(
-    () => retire.ask(howNow(), [...marked]),
-    () => mark([...marked], false),
-  );
-  const drawer = taskDrawer(path, {
-    leave: () => (isOurs ? history.back() : go({ task: "" }, { isNew: false })),
-    move: (way) => go({ task: list.neighbour(asked.task, way) }, { isNew: false }),
-    retire: may ? (how, id) => retire.ask(how, [id]) : null,
-  });
-
-  /** Show something else, under an address of its own. isNew: whether Back returns to what is shown now. */
-  function go(change, { isNew = true } = {}) {
-    const address = hrefOf(change);
-    if (isNew) {
-      location.hash = address; // main.js lets this view follow it
-      return;
-    }
-    history.replaceState(null, "", address);
-    follow(new URLSearchParams(address.split("?")[1]));
-  }
-
-  /** Show what the address asks for now. */
-  function follow(changed) {
-    const before = asked;
-    asked = askedBy(changed);
-    isOurs = asked.task !== "" && (isOurs || before.task === "");
-    filters.show(asked);
-    choice.show(asked.segment, null);
-    if (asked.segment !== before.segment) mark([...marked], false);
-    if (FILTERS.some((name) => asked[name] !== before[name])) list.show(filtersNow(), target);
-    showDrawer();
-    if (before.task && !asked.task) list.focus(before.task);
-  }
-
-  function showDrawer() {
-    const [before, after] = [-1, 1].map((way) => list.neighbour(asked.task, way) !== "");
-    drawer.show(asked.task, target, { before, after });
-  }
-
-  function mark(ids, isMarked) {
-    for (const id of ids) {
-      if (isMarked) marked.add(id);
-      else marked.delete(id);
-    }
-    list.mark();
-    bar.show(marked.size, howNow());
+  async function load() {
+    const mine = (turn += 1);
+    const { asked } = list;
+    const page = await get([...path, "tasks"], { ...asked, cursor: list.page.cursor, limit: PAGE });
+    if (mine !== turn || isBeingRead(rows)) return;
+    const { target } = now.settings;
+    search.show(asked.search);
+    tag.value = asked.tag;
+    const link = (segment) => ({
+      href: hrefOf({ ...asked, segment }),
+      "aria-current": segment === asked.segment ? "true" : null,
+    });
+    fill(segments, segmentList(page.segments, link));
+    say(meaning, meaningOf(asked.segment));
+    const order = { sort: asked.sort, sortBy: (sort) => list.change({ sort }) };
+    const written = page.tasks.map((task) => rowOf(task, target, hrefOf({ task: task.id })));
+    fill(rows, table("Tasks", COLUMNS, written, order));
+    list.show(page.tasks.length, page.matching, page.next_cursor);
   }
 
   async function refresh() {
-    const [now, row] = await Promise.all([get(path), shown === null ? get(["datasets", dataset]) : null]);
-    if (row) {
-      filters.offer(Object.keys(row.tags));
-      list.node.classList.toggle("untagged", Object.keys(row.tags).length === 0);
-    }
+    const [found, row] = await Promise.all([get(path), now === null ? get(["datasets", dataset]) : null]);
+    now = found;
+    if (row) offer(Object.keys(row.tags));
     const version = `${now.epoch}.${now.seq}.${now.created_at}`;
     if (version === shown || Date.now() - at < AGAIN_MS) return;
-    target = now.settings.target;
-    say(
-      about,
-      `Run ${run} of ${dataset}, at step ${count(now.step)}. Target success probability: ${decimal(target, 2)}.`,
-    );
-    const isLoaded = await (shown === null ? list.show(filtersNow(), target) : list.reload());
-    drawer.refresh(target);
-    [shown, at] = isLoaded ? [version, Date.now()] : [null, 0];
+    const target = decimal(now.settings.target, 2);
+    say(about, `Run ${run} of ${dataset}, at step ${count(now.step)}. Target success probability: ${target}.`);
+    await load();
+    [shown, at] = [version, Date.now()];
   }
 
-  filters.show(asked);
-  choice.show(asked.segment, null);
-  const node = frame({ about, choice, filters, csv, retire, bar, list, drawer });
-  const trail = [
-    { name: dataset, href: datasetHref(dataset) },
-    { name: run, href: runHref(dataset, run) },
-    { name: "Tasks", href: tasksHref(dataset, run) },
-  ];
-  return { node, trail, refresh, follow };
-}
+  function offer(tags) {
+    fill(tag, ["", ...new Set([...tags, list.asked.tag].filter(Boolean))].map(option));
+    tag.hidden = tag.options.length === 1;
+  }
 
-function frame({ about, choice, filters, csv, retire, bar, list, drawer }) {
-  return element(
+  async function download() {
+    csv.disabled = true;
+    try {
+      saveAs(`${dataset}-${run}-tasks.csv`, await file([...path, "tasks"], { ...list.asked, format: "csv" }));
+    } catch (error) {
+      say(said, error.message);
+    }
+    csv.disabled = false;
+  }
+
+  const filters = element("div", { class: "heading" }, search.node, tag, said, csv);
+  const node = element(
     "div",
     { class: "stack" },
     element("div", {}, element("h1", {}, "Tasks"), about),
-    element("section", { class: "card", "aria-label": "Segments" }, choice.node),
-    element(
-      "section",
-      { class: "card", "aria-label": "List" },
-      element("div", { class: "heading" }, filters.nodes, element("span", { class: "grow" }), retire.node, csv.nodes),
-      bar.node,
-      list.node,
-    ),
-    drawer.node,
+    card("Segments", null, segments, meaning),
+    element("section", { class: "card", "aria-label": "List" }, filters, rows, list.pager),
   );
+  return { node, trail: trailOf(dataset, run), refresh, follow: list.follow };
 }
+
+const option = (value) => element("option", { value }, value || "all tags");
+
+/** Return the way to a run's tasks. */
+export const trailOf = (dataset, run) => [
+  [dataset, datasetHref(dataset)],
+  [run, runHref(dataset, run)],
+  ["Tasks", tasksHref(dataset, run)],
+];
+
+function rowOf(task, target, href) {
+  const isTried = task.attempts > 0;
+  return [
+    element("a", { href }, task.id),
+    [interval(task, target), ` ${decimal(task.mean, 2)}`],
+    decimal(Math.abs(task.mean - target), 2),
+    percent(task.effective),
+    count(task.attempts),
+    isTried ? count(task.successes) : UNKNOWN,
+    isTried ? count(task.visits) : UNKNOWN,
+    lastTried(task),
+    tagsOf(task),
+  ];
+}
+
+/** Return in words when a task was tried last. */
+export const lastTried = (task) => (task.attempts > 0 ? `step ${count(task.last_step)}` : "never tried");
+
+export const tagsOf = (task) => task.tags.map((tag) => element("span", { class: "tag" }, tag));

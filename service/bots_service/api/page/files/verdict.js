@@ -1,7 +1,7 @@
 // How a run does, in a word, with the reason in numbers and what to do about it.
 
 import { element, fill } from "./dom.js";
-import { unbroken } from "./format.js";
+import { factor, unbroken } from "./format.js";
 
 const KINDS = {
   starting: { name: "Starting", tone: "plain" },
@@ -21,52 +21,42 @@ const UNJUDGED = {
   reason: "The service judges this run in a moment.",
   advice: "",
 };
-
-const ICONS = {
-  plain:
-    "M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13Zm0 1.6a4.9 4.9 0 1 1 0 9.8 4.9 4.9 0 0 1 0-9.8ZM7.2 4.6v3.8l2.8 1.7.8-1.3-2-1.2v-3Z",
-  good: "M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13Zm3.1 4.3L7.3 11 4.6 8.6l1-1.2 1.5 1.3 2.7-3.8Z",
-  warning: "M8 1.2 15.2 14H.8ZM7.2 5.6l.2 4.2h1.2l.2-4.2ZM8 10.6a.9.9 0 1 0 0 1.8.9.9 0 0 0 0-1.8Z",
-  bad: "M5.2 1.2h5.6l4 4v5.6l-4 4H5.2l-4-4V5.2ZM7.2 4.2l.2 5h1.2l.2-5ZM8 10a.9.9 0 1 0 0 1.8A.9.9 0 0 0 8 10Z",
+const STATUSES = {
+  running: "The last step is as recent as usual.",
+  stalled: "The last step is much older than usual. Look at the trainer.",
+  idle: "No step for a long time.",
+  new: "No step has closed yet.",
 };
+export const STATUS_NAMES = Object.keys(STATUSES);
+
+const described = (verdict) => (verdict === null ? UNJUDGED : { ...KINDS[verdict.kind], ...verdict });
+
+/** Return a verdict in a word. verdict: {kind, reason, advice}; null: not judged yet. */
+export function verdictMark(verdict) {
+  const { name, tone, reason, advice } = described(verdict);
+  return element("span", { class: "tone", "data-tone": tone, title: unbroken(`${reason} ${advice}`.trim()) }, name);
+}
 
 /** Return the line at the top of a run: {node, show}. */
 export function verdictLine() {
-  const node = element("section", {
-    class: "run-verdict wide",
-    role: "note",
-    "aria-label": "Verdict",
-    "aria-busy": "true",
-  });
+  const node = element("section", { class: "card verdict wide", role: "note", "aria-label": "Verdict" });
   let shown = "";
 
   /** verdict: {kind, reason, advice}, of /summary; null: not judged yet. */
   function show(verdict) {
-    const { name, tone, reason, advice } = described(verdict);
-    if (shown === `${name} ${reason} ${advice}`) return;
-    shown = `${name} ${reason} ${advice}`;
+    const { reason, advice, tone } = described(verdict);
+    const version = JSON.stringify(verdict);
+    if (shown === version) return;
+    shown = version;
     node.dataset.tone = tone;
-    node.removeAttribute("aria-busy");
     fill(
       node,
-      element("strong", { class: "chip", "data-tone": tone }, icon(tone), name),
-      element("p", {}, unbroken(reason), element("span", { class: "advice" }, unbroken(advice))),
+      verdictMark(verdict),
+      element("p", {}, unbroken(reason)),
+      element("p", { class: "soft" }, unbroken(advice)),
     );
   }
   return { node, show };
-}
-
-const described = (verdict) => (verdict === null ? UNJUDGED : { ...KINDS[verdict.kind], ...verdict });
-
-/** Return a verdict as an icon and a word, for lists; null: not judged yet. */
-export function verdictMark(verdict) {
-  const { name, tone, reason, advice } = described(verdict);
-  return element(
-    "span",
-    { class: "verdict-mark", "data-tone": tone, title: unbroken(`${reason} ${advice}`.trim()) },
-    icon(tone, 13),
-    name,
-  );
 }
 
 /** Return why a run's gain is no good news, as in "Narrow: Few tasks take most visits."; null where it is healthy. */
@@ -76,10 +66,18 @@ export function doubtOf({ verdict }) {
   return unbroken(`${name}: ${reason}`);
 }
 
-/** Return the icon of a tone: plain, good, warning or bad; the word next to it is for the reader. */
-export const icon = (tone, size = 16) =>
-  element(
-    "svg:svg",
-    { viewBox: "0 0 16 16", width: size, height: size, "aria-hidden": "true", "data-tone": tone },
-    element("svg:path", { d: ICONS[tone], "fill-rule": "evenodd" }),
-  );
+/** Return whether a run is training, in a word. */
+export const statusMark = (status) =>
+  element("span", { class: "tone", "data-tone": status, title: STATUSES[status] }, status);
+
+/**
+ * Return how many times as many effective tasks as uniform sampling a run found, and how that is known; null where that is
+ * unknown. It is grey where the run is not healthy: more effective tasks are then no better training.
+ */
+export function gainOf(summary) {
+  const { gain } = summary;
+  if ((gain?.factor ?? null) === null) return null;
+  const doubt = doubtOf(summary);
+  const times = element("b", { class: doubt && "soft", title: doubt }, factor(gain.factor));
+  return { times, how: gain.source === "measured" ? "measured" : "estimate" };
+}

@@ -1,0 +1,587 @@
+"""One call over HTTP: where the service is, the request, attempts within a deadline, and the answer."""
+
+import copy
+import ipaddress
+import json
+import logging
+import math
+import os
+import random
+import ssl
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+import httpx
+
+from bots_client import __version__
+from bots_client._errors import (
+    BUSY,
+    BotsClientError,
+    DeadlineExceededError,
+    InvalidRequestError,
+    ServiceError,
+    UnreachableError,
+    error_of,
+    problem_of,
+)
+from bots_client._inputs import checked_str, plain
+
+T = TypeVar("T")
+ClientT = TypeVar("ClientT", bound="HttpClient")
+Progress = Callable[[int, int | None], None]  # bytes sent, total bytes (None: unknown)
+Source = str | os.PathLike[str] | Callable[[], Iterable[bytes]]  # of an upload
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+KEY = "Idempotency-Key"
+NDJSON = "application/x-ndjson"
+PARQUET = "application/vnd.apache.parquet"
+MEDIA_TYPES = {".ndjson": NDJSON, ".jsonl": NDJSON, ".parquet": PARQUET}
+MAX_KEY_LENGTH = 128  # characters of an Idempotency-Key; the service's limit
+CHUNK_BYTES = 256 * 1024  # of an upload; progress is reported once per chunk
+ANSWER_BYTES = 8 * 2**20  # the longest answer to a training job, whose receipts and runs have a few KiB
+LISTING_BYTES = 64 * 2**20  # the longest page or chart: a thousand leases of a thousand tasks have 40 MiB
+RETRIED_STATUSES = frozenset({408, 429, 502, 503, 504})
+MIN_TIMEOUT_S = 0.001  # a socket timeout of 0 would mean non-blocking
+PARAMETERS = {"datasets": "dataset", "runs": "run", "tasks": "task", "keys": "key_id"}  # path segment -> the next one
+
+# From the operating system: workers forked from one trainer share the state of `random`, and would all wait equally.
+system_random = random.SystemRandom().random
+
+logger = logging.getLogger("bots_client")
+
+
+def url_of(url: str | None) -> str:
+    """Return the service's URL: the argument, or BOTS_URL, or the local default.
+
+    Raises:
+        ValueError: it is not an http(s) URL, or contains a password, which would appear in messages.
+    """
+    url = url or os.environ.get("BOTS_URL") or DEFAULT_URL
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"url is not a URL: {error}") from error
+    if parsed.userinfo:
+        raise ValueError("url contains a user name or password; pass api_key= instead")
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise ValueError(f"url {url!r} must begin with http:// or https:// and a host, such as {DEFAULT_URL}")
+    if parsed.query or parsed.fragment:
+        raise ValueError(f"url {url!r} has a query or fragment; pass only scheme, host, port and path")
+    return url.rstrip("/")
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether a URL is a loopback address, which needs no proxy and is private to this machine."""
+    host = httpx.URL(url).host
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def trust_of(url: str) -> ssl.SSLContext | bool:
+    """Return what httpx takes as `verify`: the known authorities, or none of them for plain HTTP on loopback.
+
+    No certificate is ever checked there, and reading the authorities takes 20 ms.
+    """
+    is_plain = httpx.URL(url).scheme == "http"
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain and is_loopback(url) else True
+
+
+def headers_of(api_key: str | None, headers: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the headers of every request; the key is the argument, or BOTS_API_KEY, or none.
+
+    Raises:
+        ValueError: a value is not valid in a header; the message does not show it, because it may be a secret.
+    """
+    sent = {"User-Agent": f"bots-client/{__version__}", **(headers or {})}
+    key = (api_key or os.environ.get("BOTS_API_KEY") or "").strip()  # a key read from a file ends with a newline
+    if " " in key:
+        raise ValueError("api_key contains a blank; pass only the key")
+    if key:
+        sent["Authorization"] = f"Bearer {key}"
+    for name, value in sent.items():
+        if not (value.isascii() and value.isprintable()):
+            raise ValueError(
+                f"the value of {name} (from api_key= or headers=) contains a character that is not allowed in a header"
+            )
+    return sent
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often a call is tried, and how long it waits between attempts; the call's deadline limits the total.
+
+    Full jitter (each wait is uniform between 0 and a bound that doubles) spreads the clients of a restarted service
+    best: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
+
+    attempts: maximum number of attempts; 1 means no retries.
+    first_wait_s: longest wait after the first attempt; doubles with each attempt.
+    longest_wait_s: upper limit of the doubling. A longer Retry-After of the service is honoured.
+    rng, clock, wall_clock: replaced in tests; numbers in [0, 1), monotonic seconds, seconds since 1970.
+    """
+
+    attempts: int = 6
+    first_wait_s: float = 0.1
+    longest_wait_s: float = 5.0
+    rng: Callable[[], float] = field(default=system_random, repr=False)
+    clock: Callable[[], float] = field(default=time.monotonic, repr=False)
+    wall_clock: Callable[[], float] = field(default=time.time, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ValueError(f"attempts must be at least 1, got {self.attempts}")
+        if not (0 <= self.first_wait_s < math.inf and 0 <= self.longest_wait_s < math.inf):
+            raise ValueError(
+                f"waits must be finite and not negative, got {self.first_wait_s} and {self.longest_wait_s} s"
+            )
+
+    def wait_s(self, attempt: int, retry_after_s: float | None) -> float:
+        """Return the wait after an attempt, at least as long as the service's Retry-After.
+
+        Args:
+            attempt: 1 for the first.
+            retry_after_s: the service's Retry-After, if it sent one.
+        """
+        bound_s = min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(attempt - 1, 60))
+        # The sum, not the maximum: clients that were turned away together must not return together.
+        return (retry_after_s or 0.0) + self.rng() * bound_s
+
+    def retry_after_s(self, header: str | None) -> float | None:
+        """Return a Retry-After header, given in seconds or as a date, in seconds; None if it is neither."""
+        if header is None:
+            return None
+        try:
+            seconds = float(header)
+        except ValueError:
+            return self._seconds_until(header)
+        return seconds if 0 <= seconds < math.inf else None
+
+    def _seconds_until(self, date: str) -> float | None:
+        try:
+            return max(0.0, parsedate_to_datetime(date).timestamp() - self.wall_clock())
+        except (ValueError, OverflowError):
+            return None
+
+
+class Deadline:
+    """The deadline of a call with all its attempts and waits."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        if not math.isfinite(seconds):
+            raise ValueError(f"a deadline must be a number of seconds, got {seconds}")
+        self.seconds = seconds
+        self._clock = clock
+        self._end = clock() + seconds
+
+    def restart(self) -> None:
+        """Start the deadline again."""
+        self._end = self._clock() + self.seconds
+
+    def left_s(self) -> float:
+        """Return the seconds left; 0 or less if the deadline has passed."""
+        return self._end - self._clock()
+
+
+class TimeLeft(dict[str, float | None]):
+    """httpx's dict of timeouts, whose every value is the time left until the deadline.
+
+    httpx reads it again for each phase (connect, write, read), so that all phases share the deadline. Plain numbers
+    would give each phase the whole time.
+    """
+
+    def __init__(self, deadline: Deadline) -> None:
+        super().__init__(dict.fromkeys(("connect", "read", "write", "pool"), deadline.seconds))
+        self._deadline = deadline
+
+    def get(self, phase: str, default: object = None) -> float:  # noqa: ARG002 - all phases share the deadline
+        """Return how many seconds a phase may take from now on."""
+        return max(self._deadline.left_s(), MIN_TIMEOUT_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request, and how to read its answer. It only reads, or has an Idempotency-Key: it is safe to send again.
+
+    parse: body of a successful response -> result; raises ValueError for an invalid body.
+    deadline_s: for the whole call with its retries; None: the client's.
+    max_bytes: of an answer that is read as a whole; a longer one is a ServiceError.
+    """
+
+    method: str
+    path: str
+    parse: Callable[[bytes], T]
+    params: tuple[tuple[str, str], ...] = ()
+    body: "bytes | Upload | None" = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    deadline_s: float | None = None
+    max_bytes: int = LISTING_BYTES
+
+    @property
+    def asked(self) -> str:
+        """Method and path, for messages."""
+        return f"{self.method} {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A streamed body; opened again for each attempt.
+
+    length: in bytes; None if unknown.
+    """
+
+    open: Callable[[], Iterable[bytes]]
+    length: int | None = None
+    on_progress: Progress | None = None
+
+    def chunks(self, require_time: Callable[[], None]) -> Iterator[bytes]:
+        """Yield the body from its beginning; before each chunk `require_time` raises if the deadline has passed.
+
+        Raises:
+            InvalidRequestError: the source does not have `length` bytes.
+        """
+        source, sent = self.open(), 0
+        try:
+            for chunk in source:
+                require_time()  # reading a slow file counts too
+                sent += len(chunk)
+                self._require(self.length is None or sent <= self.length)
+                yield chunk
+                if self.on_progress is not None:
+                    self.on_progress(sent, self.length)
+            self._require(self.length in (None, sent))
+        finally:
+            close = getattr(source, "close", None)  # files and generators have one, lists do not
+            if close is not None:
+                close()
+
+    def _require(self, fits: bool) -> None:
+        if not fits:
+            raise InvalidRequestError(f"the file no longer has {self.length} bytes: it changed during the upload")
+
+
+class HttpClient:
+    """The base of `Client`, which documents the arguments: connections, and calls with their retries."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        api_key: str | None = None,
+        deadline_s: float = 10.0,
+        retries: Retries = Retries(),
+        headers: Mapping[str, str] | None = None,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.url = url_of(url)
+        self._deadline_s = deadline_s
+        self._retries = retries
+        self._sleep = sleep
+        self._http = httpx.Client(
+            base_url=self.url,
+            headers=headers_of(api_key, headers),
+            transport=transport,
+            trust_env=not is_loopback(self.url),
+            verify=trust_of(self.url),
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(url={self.url!r})"
+
+    def __enter__(self: ClientT) -> ClientT:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def within(self: ClientT, deadline_s: float, *, attempts: int | None = None) -> ClientT:
+        """Return a client on the same connections with another deadline, and with so many attempts."""
+        other = copy.copy(self)
+        other._deadline_s = deadline_s
+        if attempts is not None:
+            other._retries = replace(self._retries, attempts=attempts)
+        return other
+
+    def send(self, call: Call[T]) -> T:
+        """Send a call, with its retries, and return the parsed answer.
+
+        Raises:
+            BotsClientError: the call failed; the subclass says how.
+        """
+        attempts = self._attempts(call)
+        while True:
+            try:
+                with self._answer(attempts) as response:
+                    body = attempts.whole_body(response)
+            except httpx.RequestError as error:
+                wait_s = attempts.wait_after_failure(error)
+            else:
+                if response.is_success:
+                    return attempts.parsed(response, body)
+                wait_s = attempts.wait_after_refusal(response, body)
+            self._sleep(wait_s)
+
+    def stream(self, call: Call[bytes]) -> Generator[bytes, None, None]:
+        """Yield the body of the answer as it arrives. Once it has begun, there are no further attempts.
+
+        Raises:
+            BotsClientError: the call failed; the subclass says how.
+        """
+        attempts, has_begun = self._attempts(call), False
+        while True:
+            try:
+                with self._answer(attempts) as response:
+                    if response.is_success:
+                        has_begun = True
+                        attempts.deadline.restart()  # httpx reads it now, for each of the chunks
+                        yield from response.iter_bytes()
+                        return
+                    body = attempts.whole_body(response)
+            except httpx.RequestError as error:
+                wait_s = attempts.wait_after_failure(error, is_last=has_begun)
+            else:
+                wait_s = attempts.wait_after_refusal(response, body)
+            self._sleep(wait_s)
+
+    def _attempts(self, call: Call[T]) -> "_Attempts[T]":
+        deadline_s = self._deadline_s if call.deadline_s is None else call.deadline_s
+        return _Attempts(call, self.url, self._retries, Deadline(deadline_s, self._retries.clock))
+
+    @contextmanager
+    def _answer(self, attempts: "_Attempts[Any]") -> Iterator[httpx.Response]:
+        """Make one attempt; yield the response before its body is read."""
+        response = self._http.send(self._http.build_request(**attempts.next_request()), stream=True)
+        try:
+            attempts.check_encoding(response)
+            yield response
+        finally:
+            response.close()
+
+
+class _Attempts(Generic[T]):
+    """The attempts of one call within its deadline: the next request, and what each answer or failure means."""
+
+    def __init__(self, call: Call[T], url: str, retries: Retries, deadline: Deadline) -> None:
+        self.deadline = deadline
+        self._call = call
+        self._url = url
+        self._retries = retries
+        self._made = 0
+
+    def next_request(self) -> dict[str, Any]:
+        """Return the next attempt, as httpx's build_request takes it.
+
+        Raises:
+            DeadlineExceededError: no time is left for it.
+        """
+        self._require_time()
+        self._made += 1
+        call = self._call
+        # Not compressed: a few bytes of gzip can become gigabytes, and the service compresses none of these answers.
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity", **call.headers}
+        if isinstance(call.body, Upload) and call.body.length is not None:
+            headers["Content-Length"] = str(call.body.length)
+        return {
+            "method": call.method,
+            "url": call.path,
+            "params": call.params or None,
+            "headers": headers,
+            "content": call.body.chunks(self._require_time) if isinstance(call.body, Upload) else call.body,
+            "extensions": {"timeout": TimeLeft(self.deadline)},
+        }
+
+    def check_encoding(self, response: httpx.Response) -> None:
+        """Raise ServiceError if the body is compressed although no request allows it."""
+        if (encoding := response.headers.get("content-encoding", "identity")) != "identity":
+            raise ServiceError(
+                f"{self._url} answered {self._call.asked} with Content-Encoding {encoding}, which the request does not"
+                " allow: is it the BOTS service, and does a proxy before it change its answers?"
+            )
+
+    def whole_body(self, response: httpx.Response) -> bytes:
+        """Read the whole body.
+
+        Raises:
+            DeadlineExceededError: the deadline passes.
+            ServiceError: it is longer than the call allows.
+        """
+        body = bytearray()
+        for chunk in response.iter_bytes():
+            body += chunk
+            self._require_time()
+            if len(body) > self._call.max_bytes:
+                raise ServiceError(
+                    f"{self._url} answered {self._call.asked} with more than {self._call.max_bytes:,} bytes; is it the"
+                    " BOTS service?"
+                )
+        return bytes(body)
+
+    def parsed(self, response: httpx.Response, body: bytes) -> T:
+        """Return what a successful answer says.
+
+        Raises:
+            ServiceError: the answer is invalid.
+        """
+        try:
+            return self._call.parse(body)
+        except (ValueError, RecursionError) as error:
+            problem = problem_of(response.status_code, response.headers, b"", retry_after_s=None)
+            said = f"{self._url} answered {response.status_code} to {self._call.asked} with an invalid body: {error}"
+            raise ServiceError(said, problem) from error
+
+    def wait_after_refusal(self, response: httpx.Response, body: bytes) -> float:
+        """Return the wait before the next attempt, after an unsuccessful answer.
+
+        Raises:
+            BotsClientError: another attempt is useless, or there is no time for it.
+        """
+        retry_after_s = self._retries.retry_after_s(response.headers.get("retry-after"))
+        problem = problem_of(response.status_code, response.headers, body, retry_after_s=retry_after_s)
+        error = error_of(problem, asked=self._call.asked)
+        if response.status_code not in RETRIED_STATUSES and error.type != BUSY:
+            raise error
+        return self._wait_s(error, retry_after_s)
+
+    def wait_after_failure(self, error: Exception, *, is_last: bool = False) -> float:
+        """Return the wait before the next attempt, after no answer or an incomplete one.
+
+        Raises:
+            BotsClientError: another attempt is useless, or there is no time for it.
+        """
+        if isinstance(error, httpx.LocalProtocolError):
+            raise InvalidRequestError(f"{self._call.asked} can't be sent: {error}") from error
+        failure = self._failure(error)
+        failure.__cause__ = error
+        return self._wait_s(failure, None, is_last=is_last)
+
+    def _wait_s(self, error: BotsClientError, retry_after_s: float | None, *, is_last: bool = False) -> float:
+        """Return the wait before the next attempt, or raise the error if there is none."""
+        wait_s = self._retries.wait_s(self._made, retry_after_s)
+        if is_last or self._made >= self._retries.attempts or wait_s >= self.deadline.left_s():
+            raise error
+        logger.info("attempt %d: %s; again in %.2f s", self._made, error, wait_s)
+        return wait_s
+
+    def _failure(self, error: Exception) -> UnreachableError:
+        reason = str(error) or type(error).__name__
+        if isinstance(error, httpx.TimeoutException):
+            return self._too_late(reason)
+        if isinstance(error, httpx.ConnectError):
+            hint = "start it with `make serve`, or pass its address with url= or BOTS_URL"
+            return UnreachableError(f"no BOTS service at {self._url}: {reason}; {hint}")
+        attempt = f"attempt {self._made} of {self._retries.attempts}"
+        return UnreachableError(f"lost the connection to {self._url} during {self._call.asked}, {attempt}: {reason}")
+
+    def _too_late(self, reason: str) -> DeadlineExceededError:
+        what = f"no full answer from {self._url} to {self._call.asked} within {self.deadline.seconds:g} s"
+        return DeadlineExceededError(f"{what}, attempt {self._made} of {self._retries.attempts} ({reason})")
+
+    def _require_time(self) -> None:
+        if self.deadline.left_s() <= 0:
+            raise self._too_late("the deadline passed")
+
+
+def path(*parts: str) -> str:
+    """Return a path of names, percent-encoded.
+
+    Raises:
+        InvalidRequestError: a name is empty, "." or "..", which would lead to another path.
+        TypeError: a name is not a str.
+    """
+    for before, part in zip(("", *parts), parts, strict=False):
+        checked_str(part, PARAMETERS.get(before, "name"))
+        if part in ("", ".", ".."):
+            raise InvalidRequestError(f"{part!r} is not the name of a dataset, run or task")
+    return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def run_path(dataset: str, run: str, *more: str) -> str:
+    """Return the path of a run, or of something of it."""
+    return path("datasets", dataset, "runs", run, *more)
+
+
+def write_call(
+    method: str,
+    where: str,
+    parse: Callable[[bytes], T],
+    content: Mapping[str, Any] | None = None,
+    *,
+    key: str | None = None,
+) -> Call[T]:
+    """Return a write: a JSON body, and one Idempotency-Key for all attempts.
+
+    Args:
+        key: Idempotency-Key; None: a new one.
+    """
+    if content is None:
+        return Call(method, where, parse, headers=key_header(key))
+    headers = {**key_header(key), "Content-Type": "application/json"}
+    return Call(method, where, parse, body=json_bytes(content), headers=headers)
+
+
+def key_header(key: str | None) -> dict[str, str]:
+    """Return the header with an Idempotency-Key; None: a new key."""
+    key = uuid4().hex if key is None else key
+    if not (1 <= len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable()):
+        raise InvalidRequestError(f"idempotency key {key!r} is not 1 to {MAX_KEY_LENGTH} printable ASCII characters")
+    return {KEY: key}
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Return the values that are not None; the service has defaults for the others."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def json_bytes(content: Mapping[str, Any]) -> bytes:
+    """Return a body as JSON; encoded once, so that every attempt sends the same bytes."""
+    try:
+        # `default` converts numpy's numbers, which are common in trainers.
+        return json.dumps(content, allow_nan=False, separators=(",", ":"), default=plain).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequestError(f"the request can't be encoded as JSON: {error}") from error
+
+
+def upload_of(source: Source, media_type: str | None, on_progress: Progress | None) -> tuple[Upload, str]:
+    """Return an upload and its media type."""
+    if callable(source):
+        if media_type is None:
+            raise InvalidRequestError(f"pass media_type=, one of {NDJSON}, {PARQUET}")
+        return Upload(source, None, on_progress), media_type
+    upload = _file_upload(source, on_progress)
+    media_type = media_type or MEDIA_TYPES.get(Path(source).suffix.lower())
+    if media_type is None:
+        raise InvalidRequestError(
+            f"the format of {Path(source).name} is not known: give a file that ends with one of"
+            f" {', '.join(MEDIA_TYPES)}; in Python you can also pass media_type=, one of {NDJSON}, {PARQUET}"
+        )
+    return upload, media_type
+
+
+def _file_upload(file: str | os.PathLike[str], on_progress: Progress | None) -> Upload:
+    """Return the upload of a file.
+
+    Raises:
+        OSError: the file can't be opened.
+    """
+
+    def read() -> Iterator[bytes]:
+        with Path(file).open("rb") as opened:
+            while chunk := opened.read(CHUNK_BYTES):
+                yield chunk
+
+    return Upload(read, Path(file).stat().st_size, on_progress)

@@ -1,0 +1,364 @@
+"""What the doctor finds: at settings, this machine and files, and at real servers."""
+
+import os
+import re
+import sqlite3
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from pydantic import SecretStr
+
+from bots_service import doctor
+from bots_service.doctor import Grade, examine
+from bots_service.settings import Settings, unknown_variables
+from bots_service.storage.sql.migrate import head, upgrade
+from tests.ports import free_port
+from tests.servers import RedisServer, running
+
+OK, WARNING, PROBLEM = Grade.OK, Grade.WARNING, Grade.PROBLEM
+PG, REDIS = "postgresql://bots@db/bots", "redis://redis:6379/0"
+ROOT = Path(__file__).parents[2]
+SOURCES = [
+    *ROOT.glob("client/bots_client/**/*.py"),
+    *ROOT.glob("service/**/*.py"),
+    *ROOT.glob("examples/clusters/*.sh"),
+    ROOT / "docker-compose.yml",
+]
+IS_READ = re.compile(r"""(?:environ(?:\.get\(|\[)|envvar=)"(BOTS_\w+)"|\$\{?(BOTS_\w+)""")
+
+
+@pytest.fixture
+def look(tmp_path, monkeypatch):
+    """Examine settings that keep their data in the test's folder; gives the findings by what they are about."""
+    for name in [name for name in os.environ if name.startswith("BOTS_")]:
+        monkeypatch.delenv(name)
+
+    def examined(**settings):
+        return {each.about: each for each in examine(Settings(**{"data_dir": tmp_path / "data", **settings}))}
+
+    return examined
+
+
+def grades(found):
+    return {about: each.grade for about, each in found.items()}
+
+
+def test_the_defaults_are_fit_and_looking_changes_nothing(look, tmp_path):
+    found = look()
+    assert {each.grade for each in found.values()} <= {OK, WARNING}, found
+    assert found["tables"].said == f"none yet; the service migrates them to {head()} when it starts"
+    assert str(tmp_path / "data") in found["disk"].said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_variable_that_nothing_reads_is_named_with_the_nearest(look, monkeypatch):
+    monkeypatch.setenv("BOTS_PROT", "4711")
+    found = look()["variables"]
+    assert found.grade is WARNING
+    assert re.findall(r"BOTS_\w+", found.said) == ["BOTS_PROT", "BOTS_PORT"]
+    assert "4711" not in found.said  # it may be a secret
+
+
+def test_each_variable_that_is_read_anywhere_is_known():
+    read = {name for path in SOURCES for each in IS_READ.findall(path.read_text("utf-8")) for name in each if name}
+    assert unknown_variables(dict.fromkeys(read, "")) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "grade"),
+    [
+        ({"host": "127.0.0.1"}, OK),
+        ({"host": "::1"}, OK),
+        ({"host": "0.0.0.0"}, PROBLEM),  # noqa: S104 - what is judged
+        ({"host": "10.0.0.7", "insecure": True}, WARNING),
+        ({"host": "10.0.0.7", "admin_key": SecretStr("made for this test".replace(" ", "-"))}, OK),
+    ],
+)
+def test_an_address_that_others_reach_needs_a_key(look, settings, grade):
+    assert look(**settings)["address"].grade is grade
+
+
+@pytest.mark.parametrize(
+    ("settings", "grade", "named"),
+    [
+        ({}, OK, []),
+        ({"workers": 2}, PROBLEM, ["BOTS_DATABASE_URL", "BOTS_REDIS_URL"]),
+        ({"workers": 2, "database_url": PG}, PROBLEM, ["BOTS_REDIS_URL"]),
+        ({"workers": 2, "redis_url": REDIS}, PROBLEM, ["BOTS_DATABASE_URL"]),
+        ({"workers": 2, "database_url": PG, "redis_url": REDIS}, OK, []),
+        ({"database_url": PG}, OK, []),
+        ({"redis_url": REDIS}, WARNING, ["BOTS_DATABASE_URL"]),
+    ],
+)
+def test_several_processes_need_stores_that_they_can_share(settings, grade, named):
+    found = doctor.stores(Settings(**settings), is_postgres="database_url" in settings)
+    assert found.grade is grade
+    assert [name for name in ("BOTS_DATABASE_URL", "BOTS_REDIS_URL") if f"{name}=" in found.advice] == named
+
+
+def test_more_processes_than_processors_are_warned_of_and_open_files_are_judged_by_what_is_needed():
+    settings = Settings(workers=4, max_concurrent=10, max_waiting=100 - 10)
+    needed = 100 + doctor.FILES_OF_ITS_OWN
+    expected = {-1: OK, needed - 1: PROBLEM, needed: WARNING, 4 * needed - 1: WARNING, 4 * needed: OK}
+    for limit, grade in expected.items():
+        processors, files = doctor.machine(settings, processors=4, files=limit)
+        assert (processors.grade, files.grade) == (OK, grade)
+    assert "BOTS_WORKERS=2" in next(doctor.machine(settings, processors=2, files=-1)).advice
+
+
+@pytest.mark.parametrize(("free", "grade"), [(10, PROBLEM), (2**29, WARNING), (2**30, OK)])
+def test_the_room_on_the_disk_is_judged(tmp_path, free, grade):
+    assert doctor.disk(tmp_path, free=free).grade is grade
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mysql://u:secret@db/bots", "sqlite://", "sqlite:///:memory:"])
+def test_a_database_that_the_service_can_not_use_is_a_problem(look, url):
+    found = look(database_url=url)["database"]
+    assert found.grade is PROBLEM
+    assert "BOTS_DATABASE_URL" in found.advice
+    assert "secret" not in found.said
+
+
+def test_a_database_file_is_looked_at_without_being_changed(look, tmp_path):
+    path = tmp_path / "bots.db"
+    url = f"sqlite:///{path}"
+    upgrade(url)
+    before = path.read_bytes()
+    found = look(database_url=url)
+    assert found["database file"].grade is WARNING  # the service turns the log on, the migrations don't
+    assert found["tables"].said == f"at the newest revision, {head()}"
+    assert path.read_bytes() == before
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    assert look(database_url=url)["database file"].grade is OK
+    path.write_bytes(b"something else entirely")
+    found = grades(look(database_url=url, host="10.0.0.7"))
+    assert {about for about, grade in found.items() if grade is PROBLEM} == {"database file", "tables", "address"}
+
+
+def test_a_folder_that_can_not_be_written_is_a_problem(look, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    assert look(data_dir=tmp_path / "file" / "below")["database folder"].grade is PROBLEM
+    # Root may write anywhere, so the tests can't take the right away in earnest.
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert look()["database folder"].grade is PROBLEM
+
+
+def test_a_network_file_system_is_found_by_the_deepest_and_last_mount(tmp_path):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/x {tmp_path} ext4 rw 0 0\nserver:/y {tmp_path} nfs4 rw 0 0\n")
+    (tmp_path / "data").mkdir()
+    assert doctor.file_system_of(tmp_path / "data", mounts) == "nfs4"
+    assert doctor.file_system_of(Path("/"), mounts) == "ext4"
+    assert doctor.file_system_of(tmp_path, tmp_path / "none") is None
+
+
+@pytest.mark.parametrize(
+    ("revision", "migrate_on_start", "grade", "says"),
+    [
+        (head(), False, OK, head()),
+        (None, False, PROBLEM, "bots migrate"),
+        ("0000", False, PROBLEM, "bots migrate"),
+        ("0000", True, OK, "when it starts"),
+        ("9999", False, OK, "can use them"),
+        ("a1b2c3", True, PROBLEM, "a1b2c3"),  # of another program
+    ],
+)
+def test_tables_must_fit_this_version(tmp_path, revision, migrate_on_start, grade, says):
+    with sqlite3.connect(tmp_path / "bots.db") as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        connection.executemany("INSERT INTO alembic_version VALUES (?)", [(revision,)] * (revision is not None))
+    connection.close()
+    found = doctor.tables(f"sqlite:///{tmp_path}/bots.db", migrate_on_start=migrate_on_start)
+    assert found.grade is grade
+    assert says in found.said + found.advice
+
+
+@pytest.mark.parametrize(("theirs", "grade"), [(97.9, WARNING), (98.5, OK), (102.5, OK), (103.2, WARNING)])
+def test_a_clock_may_differ_by_two_seconds_beyond_the_time_that_asking_took(theirs, grade):
+    assert doctor.clock("clock", theirs, before=100.0, after=101.0).grade is grade
+
+
+# --- PostgreSQL ------------------------------------------------------------------------------------------------------
+
+FIT = {
+    "fsync": "on",
+    "full_page_writes": "on",
+    "synchronous_commit": "on",
+    "read_only": "off",
+    "encoding": "UTF8",
+    "connections": 97,
+    "is_standby": False,
+    "synchronous_standbys": "",
+    "standbys": 0,
+    "is_pooled": False,
+    "can_create": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("about", "changes", "grade"),
+    [
+        ("database role", {"is_standby": True}, PROBLEM),
+        ("durability", {"synchronous_commit": "local"}, OK),
+        ("encoding", {"encoding": "SQL_ASCII"}, PROBLEM),
+        ("rights", {"can_create": None}, WARNING),
+        ("connections", {"connections": 7}, PROBLEM),
+        ("connections", {"connections": 15}, WARNING),
+        ("connections", {"connections": 16}, OK),
+        ("standbys", {"standbys": 1}, WARNING),
+        ("standbys", {"standbys": 1, "synchronous_standbys": "*"}, OK),
+        ("standbys", {"standbys": 0, "synchronous_standbys": "*"}, PROBLEM),
+        ("standbys", {"standbys": 1, "synchronous_standbys": "*", "synchronous_commit": "local"}, WARNING),
+    ],
+)
+def test_each_fact_of_postgresql_is_judged(about, changes, grade):
+    found = grades({each.about: each for each in doctor.judge_postgres({**FIT, **changes}, needed=8)})
+    assert found.pop(about) is grade
+    assert set(found.values()) == {OK}
+
+
+def test_a_postgresql_is_found_as_it_is(look, postgres_url):
+    found = look(database_url=postgres_url, migrate_on_start=False, host="10.0.0.7")
+    assert found["database"].grade is found["database role"].grade is found["database clock"].grade is OK
+    assert found["rights"].grade is found["encoding"].grade is found["connections"].grade is OK
+    assert found["durability"].grade is PROBLEM  # the tests' server does without fsync, to be quicker
+    assert found["durability"].said.startswith("fsync and full_page_writes off")
+    # What the server keeps for superusers is not for us: 300 less the default 3.
+    assert found["connections"].said == "297 connections, 8 needed per machine with these settings: enough for 37"
+    assert found["tables"].said == f"at the newest revision, {head()}"
+    assert found["address"].grade is PROBLEM
+    name = postgres_url.rpartition("/")[2]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = %s", ["0" * len(head())])
+        connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+        connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        connection.execute("DROP ROLE IF EXISTS doctor_guest")
+        connection.execute("CREATE ROLE doctor_guest LOGIN")
+        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO doctor_guest")
+    found = look(database_url=postgres_url.replace("bots@", "doctor_guest@"), migrate_on_start=False)
+    assert (found["tables"].grade, "bots migrate" in found["tables"].advice) == (PROBLEM, True)
+    assert "synchronous_commit = on" in found["durability"].advice
+    assert (found["database role"].grade, found["database role"].said) == (PROBLEM, "read-only")
+    assert found["rights"].grade is WARNING
+
+
+def test_a_database_that_is_not_there_is_told_without_its_password(look, postgres):
+    port = free_port()
+    found = look(database_url=f"postgresql://bots:hunter2@127.0.0.1:{port}/bots")
+    assert (found["database"].grade, "hunter2" in found["database"].said) == (PROBLEM, False)
+    assert f"127.0.0.1:{port}/bots" in found["database"].said
+    assert found["tables"].grade is PROBLEM
+    found = look(database_url=postgres.url("no_such_database"))["database"]
+    assert 'database "no_such_database" does not exist' in found.said
+
+
+def test_servers_that_hang_are_given_up(look, postgres, redis_server):
+    hanging = (postgres, redis_server)
+    for server in hanging:
+        server.hang()
+    try:
+        found = look(redis_url=redis_server.url, database_url=postgres.url(), database_timeout_s=1)
+    finally:
+        for server in hanging:
+            server.resume()
+    assert {found[about].grade for about in ("redis", "database", "tables")} == {PROBLEM}
+    assert "Timeout" in found["redis"].said
+    assert "timeout" in found["database"].said
+
+
+# --- Redis -----------------------------------------------------------------------------------------------------------
+
+
+def look_at_redis(url):
+    return {each.about: each for each in doctor.redis(url, timeout_s=10)}
+
+
+@contextmanager
+def configured(server, **settings):
+    """Change a Redis's configuration for a while."""
+    with server.client() as client:
+        before = {name: client.config_get(name)[name] for name in settings}
+        for name, value in settings.items():
+            client.config_set(name, value)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                client.config_set(name, value)
+
+
+def test_a_redis_is_found_as_it_is_and_eviction_is_a_problem_once_there_is_a_limit(redis_server):
+    with configured(redis_server, **{"maxmemory-policy": "noeviction", "maxmemory": "0"}):
+        found = look_at_redis(redis_server.url)
+    parts = ("role", "eviction", "memory", "persistence", "clock", "scripts", "url")
+    assert grades(found) == {"redis": OK, **{f"redis {part}": OK for part in parts}}
+    assert f"127.0.0.1:{redis_server.port}" in found["redis"].said
+    with configured(redis_server, **{"maxmemory-policy": "allkeys-lru", "maxmemory": "0"}):
+        assert look_at_redis(redis_server.url)["redis eviction"].grade is WARNING
+    with configured(redis_server, **{"maxmemory-policy": "volatile-ttl", "maxmemory": "1gb"}):
+        found = look_at_redis(redis_server.url)["redis eviction"]
+    assert (found.grade, found.advice) == (PROBLEM, "set maxmemory-policy noeviction")
+    with configured(redis_server, appendonly="no"):
+        assert look_at_redis(redis_server.url)["redis persistence"].grade is WARNING
+
+
+@pytest.mark.parametrize(
+    ("about", "changes", "grade"),
+    [
+        ("redis", {"redis_version": "6.0.16"}, PROBLEM),
+        ("redis", {"redis_version": "10.0.1"}, OK),
+        ("redis role", {"redis_mode": "cluster"}, PROBLEM),
+        ("redis role", {"redis_mode": "sentinel"}, PROBLEM),
+        ("redis memory", {"used_memory": 81, "maxmemory": 100}, WARNING),
+        ("redis memory", {"used_memory": 80, "maxmemory": 100}, OK),
+        ("redis persistence", {"aof_last_write_status": "err"}, PROBLEM),
+    ],
+)
+def test_what_redis_says_is_judged(redis_server, about, changes, grade):
+    with redis_server.client() as client:
+        info = {**client.info(), **changes}
+    assert grades({each.about: each for each in doctor.judge_redis(info, "redis")})[about] is grade
+
+
+def test_a_replica_is_a_problem(redis_server):
+    with running(RedisServer()) as follower:
+        with follower.client() as client:
+            client.replicaof("127.0.0.1", redis_server.port)
+        assert look_at_redis(follower.url)["redis role"].grade is PROBLEM
+
+
+def test_a_user_who_may_not_run_scripts_is_a_problem_and_the_advice_is_enough(redis_server):
+    with redis_server.client() as client:
+        client.acl_setuser(
+            "doctor", enabled=True, passwords=["+hunter2"], categories=["+@all"], commands=["-eval"], keys=["*"]
+        )
+    found = look_at_redis(f"redis://doctor:hunter2@127.0.0.1:{redis_server.port}/0")["redis scripts"]
+    assert found.grade is PROBLEM
+    rights = found.advice.partition("ACL SETUSER NAME ")[2].split()
+    with redis_server.client() as client:
+        client.execute_command("ACL", "SETUSER", "doctor", "reset", "on", ">hunter2", *rights)
+    found = look_at_redis(f"redis://doctor:hunter2@127.0.0.1:{redis_server.port}/0")
+    assert found["redis scripts"].grade is OK
+    found = look_at_redis(f"redis://doctor:hunter3@127.0.0.1:{redis_server.port}/0")["redis"]
+    assert (found.grade, "hunter3" in found.said) == (PROBLEM, False)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("rediss://:secret@localhost:1/0", {"redis url": OK, "redis": PROBLEM}),
+        ("redis://:secret@127.0.0.1:99999/0", {"redis url": OK, "redis": PROBLEM}),
+        ("redis://:secret@redis.invalid:1/0", {"redis url": WARNING, "redis": PROBLEM}),
+        ("redis:///0", {"redis url": PROBLEM}),
+        ("http://:secret@redis:6379", {"redis url": PROBLEM}),
+        ("redis:6379", {"redis url": PROBLEM}),
+    ],
+)
+def test_a_redis_that_can_not_be_there_is_a_problem_and_an_open_password_a_warning(url, expected):
+    found = look_at_redis(url)
+    assert grades(found) == expected
+    assert not [each for each in found.values() if "secret" in each.said + each.advice]

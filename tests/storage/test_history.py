@@ -1,0 +1,312 @@
+"""What runs did, read from SQL: the present history where rewinds hide what stood before them, and every entry."""
+
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import update
+
+from bots_service.core.entries import Body, Rewind, SettingsChange
+from bots_service.core.receipt import Receipt
+from bots_service.core.summary.course import TIMED, StepSums
+from bots_service.core.summary.gain import StepRange
+from bots_service.errors import DamagedStateError
+from bots_service.records import EntryKind, RunRow, SeqRange, StoredReceipt, VisitsPage
+from bots_service.storage.sql.codecs import encode_body
+from bots_service.storage.sql.courses import WantedCourse, WantedSums
+from bots_service.storage.sql.history import BODY_CHARACTERS, CHUNK, ENTRIES
+from bots_service.storage.sql.stores import SqlStores
+from bots_service.storage.sql.tables import journal
+from tests.core.journals import report_of
+from tests.sizes import examples
+from tests.storage import made
+
+
+class Moment(NamedTuple):
+    """The history as it stood after an entry.
+
+    entries: its seqs. closed: (step, seq). looks: (step, seq) at which an outlook was kept. step: the last one.
+    """
+
+    entries: tuple[int, ...]
+    closed: tuple[tuple[int, int], ...]
+    looks: tuple[tuple[int, int], ...]
+    step: int
+
+
+@dataclass
+class Model:
+    """A run's journal as whole lists after each entry. changes: number that each change of settings set, by seq."""
+
+    moments: list[Moment] = field(default_factory=lambda: [Moment((), (), (), 0)])
+    changes: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def present(self) -> Moment:
+        return self.moments[-1]
+
+    @property
+    def first(self) -> tuple[int, int]:
+        """Step and seq with which the run begins."""
+        return (0, 0) if self.moments[0].step == 0 else (self.moments[0].step, 1)
+
+    def closing(self, step: int) -> int | None:
+        return dict([self.first, *self.present.closed]).get(step)
+
+    def add(self, onto: Moment, *, closes: bool = False) -> int:
+        """Add an entry to a history, and return its seq."""
+        seq, step = len(self.moments), onto.step + closes
+        closed = (*onto.closed, (step, seq)) if closes else onto.closed
+        self.moments.append(Moment((*onto.entries, seq), closed, onto.looks, step))
+        return seq
+
+    def look(self) -> None:
+        here = self.present
+        self.moments[-1] = here._replace(looks=(*here.looks, (here.step, len(self.moments) - 1)))
+
+
+async def act(stores: SqlStores, run: RunRow, model: Model, kind: str, number: int) -> None:
+    """Append an entry, or keep an outlook, in the store and in the model."""
+    here, seq = model.present, len(model.moments)
+    if kind == "look":
+        if (here.step, seq - 1) not in here.looks:
+            model.look()
+        await stores.outlooks.keep(run, seq - 1, here.step, made.outlook(seq - 1), made.coverage())
+        return
+    body: Body = made.report(number)
+    if kind == "rewind":
+        first = model.first[0]
+        to_step = first + number % (here.step - first + 1)
+        to_seq = model.closing(to_step)
+        assert to_seq is not None
+        body, here = Rewind(to_seq, to_step), model.moments[to_seq]
+    elif kind == "change":
+        body = SettingsChange({"seed": number})
+        model.changes[seq] = number
+    model.add(here, closes=kind == "close")
+    await made.append(stores, run, body, step=model.present.step, closed=kind == "close")
+
+
+async def compare(stores: SqlStores, run: RunRow, model: Model) -> None:
+    """Compare all that is told of a run with what the model has."""
+    first, present, last = model.first[0], model.present, len(model.moments) - 1
+    for step in range(first - 1, present.step + 3):
+        assert await stores.history.closing(run, step) == model.closing(step)
+    steps = await stores.history.steps(run, 0, 1000)
+    assert [(kept.receipt.step, kept.receipt.seq) for kept in steps] == list(present.closed)
+    middle = (first + present.step) // 2
+    page = await stores.history.steps(run, middle, 3)
+    assert [kept.receipt.seq for kept in page] == [seq for step, seq in present.closed if step > middle][:3]
+    for width in (1, 3):
+        for up_to in (last // 2, last):
+            points = await stores.history.curve(run, up_to, width)
+            within = [kept for kept in steps if kept.receipt.seq <= up_to]
+            expected = points_of(within, first, width)
+            assert [asdict(point) for point in points] == [pytest.approx(one) for one in expected]
+    await compare_entries(stores, run, model)
+    await compare_outlooks(stores, run, model)
+    await compare_course(stores, run, model, steps)
+
+
+def points_of(steps: list[StoredReceipt], first: int, width: int) -> list[dict[str, Any]]:
+    """Return what each `width` steps add up to, with the fields of a CurvePoint."""
+    places: dict[int, list[StoredReceipt]] = {}
+    for kept in steps:
+        places.setdefault((kept.receipt.step - 1 - first) // width, []).append(kept)
+    return [point_of([kept.receipt for kept in several], several[-1].created_at) for several in places.values()]
+
+
+def point_of(several: list[Receipt], time: float) -> dict[str, Any]:
+    tallies, end = [receipt.tally for receipt in several], several[-1]
+    sums: dict[str, Any] = {"first_step": several[0].step, "last_step": end.step, "time": time}
+    sums |= {"capability": end.capability, "distinct_tasks": end.distinct_tasks}
+    for name in ("reported", "effective", "all_solved", "none_solved", "rollouts", "successes"):
+        sums[name] = sum(getattr(tally, name) for tally in tallies)
+    for name in ("late", "expired", "new_tasks"):
+        sums[name] = sum(getattr(receipt, name) for receipt in several)
+    for name in ("brier", "log_loss"):
+        known = [(getattr(one, name), one.tally.rollouts) for one in several if getattr(one, name) is not None]
+        sums[name] = sum(error * weight for error, weight in known) / sums["rollouts"] if known else None
+    return sums
+
+
+async def compare_entries(stores: SqlStores, run: RunRow, model: Model) -> None:
+    """The whole journal comes backwards, page by page, and tells what was hidden."""
+    pages = [await stores.history.entries(run, None, 4)]
+    while pages[-1]:
+        pages.append(await stores.history.entries(run, pages[-1][-1].seq, 4))
+    read = [logged for page in pages for logged in page]
+    assert [logged.seq for logged in read] == list(range(len(model.moments) - 1, 0, -1))
+    assert sorted(logged.seq for logged in read if not logged.is_hidden) == list(model.present.entries)
+    assert all(logged.step == model.moments[logged.seq].step for logged in read)
+    assert all(logged.closed == ((logged.step, logged.seq) in model.moments[logged.seq].closed) for logged in read)
+
+
+async def compare_outlooks(stores: SqlStores, run: RunRow, model: Model) -> None:
+    """Of each step the first outlook; where few are wanted, some far and wide between the first and the last."""
+    of_step: dict[int, int] = {}
+    for step, seq in model.present.looks:
+        of_step.setdefault(step, seq)
+    last, found = len(model.moments) - 1, list[int]()
+    for up_to in (last // 2, last):
+        found = [one.seq for one in await stores.outlooks.read(run, up_to, 1000)]
+        assert found == [seq for seq in of_step.values() if seq <= up_to]
+    for most in range(1, len(of_step) + 2):
+        some = [one.seq for one in await stores.outlooks.read(run, last, most)]
+        assert (len(some), some[-1:]) == (min(most, len(of_step)), found[-1:])
+        assert most == 1 or some[:1] == found[:1]
+        gaps = [found.index(after) - found.index(before) for before, after in pairwise(some)]
+        assert not gaps or max(gaps) - min(gaps) <= 1
+
+
+async def compare_course(stores: SqlStores, run: RunRow, model: Model, steps: list[StoredReceipt]) -> None:
+    """The same of many runs at once: from an entry on, and the sums over a few steps."""
+    (head,) = [head for head in await stores.courses.heads() if head.run_id == run.id]
+    present = (await stores.courses.present([head]))[run.id]
+    assert [seq for span in present for seq in range(span.after + 1, span.last + 1)] == list(model.present.entries)
+    cut = len(model.moments) // 3
+    after = tuple(SeqRange(max(span.after, cut), span.last) for span in present if span.last > cut)
+    # Outlooks also from before the first entry.
+    since = tuple(SeqRange(max(span.after, cut) or -1, span.last) for span in present if span.last >= cut)
+    part = (await stores.courses.read([WantedCourse(run.id, after, since)]))[run.id]
+    late = [kept for kept in steps if kept.receipt.seq > cut]
+    tallies = [kept.receipt.tally for kept in late]
+    assert part.steps.seqs.tolist() == [kept.receipt.seq for kept in late]
+    for name in ("reported", "effective", "rollouts"):
+        assert getattr(part.steps, name).tolist() == [getattr(tally, name) for tally in tallies]
+    assert part.steps.times.tolist() == [kept.created_at for kept in late][-TIMED:]
+    looks = [seq for _, seq in model.present.looks if seq > cut or cut == 0]
+    assert part.estimates.seqs.tolist() == looks
+    np.testing.assert_allclose(part.estimates.ratios, [made.outlook(seq).effective_task_ratio for seq in looks])
+    seeds = [model.changes[seq] for seq in model.present.entries if seq > cut and seq in model.changes]
+    assert part.changed == ({"seed": seeds[-1]} if seeds else {})
+    for one in (StepRange(2, 5), StepRange(1, 30), StepRange(4, 3)):
+        inside = [kept.receipt.tally for kept in steps if one.first <= kept.receipt.step <= one.last]
+        expected = StepSums(*(sum(getattr(tally, name) for tally in inside) for name in StepSums.__slots__))
+        assert await stores.courses.sums([WantedSums(run.id, present, one)]) == [expected]
+
+
+kinds = st.sampled_from(["close", "close", "close", "part", "change", "look", "look", "rewind"])
+# To one step twice, then to nested ones, then to the beginning.
+CLOSES, TO = [("close", 0), ("look", 0)] * 4, "rewind"
+NESTED = [*CLOSES, (TO, 2), (TO, 2), *CLOSES, (TO, 3), ("look", 0), (TO, 1), *CLOSES, (TO, 0), ("close", 0)]
+
+
+# Each example makes a run of its own, so the database may be shared by all.
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(actions=NESTED, forked=False)
+@example(actions=NESTED, forked=True)
+@given(actions=st.lists(st.tuples(kinds, st.integers(0, 20)), max_size=25), forked=st.booleans())
+async def test_the_present_history_is_that_of_a_slow_model(
+    stores: SqlStores, actions: list[tuple[str, int]], forked: bool
+):
+    run, model = await made.run(stores), Model()
+    if forked:  # its entry 1 leads to its parent's step 12
+        run, _ = await stores.runs.put(run.dataset_id, run.name, run.settings, fork=made.fork())
+        model = Model([Moment((), (), (), 12)])
+        model.add(model.present)
+    for kind, number in actions:
+        await act(stores, run, model, kind, number)
+    await compare(stores, run, model)
+
+
+async def test_an_empty_journal_and_a_run_that_is_gone_have_no_history(stores: SqlStores):
+    run = await made.run(stores)
+    history, nothing = stores.history, VisitsPage([], None, 0)
+    assert await history.visits(run, 7, None, 10) == await history.visits(run, 7, 2**53, 10) == nothing
+    await made.append(stores, run)
+    assert (await history.closing(run, 2**53), await history.steps(run, 2**53, 10)) == (None, [])
+    await stores.runs.delete(run)
+    assert (await history.steps(run, 0, 10), await history.closing(run, 1)) == ([], None)
+    assert (await history.entries(run, None, 10), await history.visits(run, 7, None, 10)) == ([], nothing)
+
+
+async def test_what_a_page_tells_of_each_kind_of_entry(stores: SqlStores):
+    run, report = await made.run(stores), made.report(3)
+    change = SettingsChange({"forgetting": 0.1 + 0.2, "reward_range": (-1.0, 1 / 3)})
+    for body in (report, made.report(4, tasks=0), change, Rewind(2, 1), made.fork()[1].entry.body):
+        await made.append(stores, run, body)
+    read = (await stores.history.entries(run, None, 9))[::-1]
+    rollouts = float(report.evidence.successes.sum() + report.evidence.failures.sum())
+    assert [(one.kind, one.seq, one.epoch, one.tasks, one.rollouts, one.to_step, one.changed) for one in read] == [
+        ("report", 1, 0, 4, rollouts, None, None),
+        ("report", 2, 0, 0, 0.0, None, None),
+        ("settings", 3, 0, None, None, None, change.values),
+        ("rewind", 4, 1, None, None, 1, None),
+        ("fork", 5, 1, None, None, None, None),
+    ]
+
+
+async def test_a_page_can_be_of_some_kinds_only(stores: SqlStores):
+    run = await made.run(stores)
+    kinds: list[EntryKind] = ["report", "settings", "rewind"]
+    for seed in range(4):
+        for body in (made.report(seed), SettingsChange({"seed": seed}), Rewind(1, 1)):
+            await made.append(stores, run, body)
+    whole = {one.seq: one for one in await stores.history.entries(run, None, 12)}
+    for wanted in (kinds[:1], kinds[1:], kinds[::2], kinds[2:], kinds):
+        of_kinds = [whole[seq] for seq in range(12, 0, -1) if kinds[(seq - 1) % 3] in wanted]
+        assert await stores.history.entries(run, None, 9, wanted) == of_kinds[:9]
+        assert await stores.history.entries(run, 8, 2, wanted) == [one for one in of_kinds if one.seq < 8][:2]
+    assert await stores.history.entries(run, None, 9, ["fork"]) == []
+
+
+async def test_a_page_does_not_read_the_state_that_a_fork_holds(stores: SqlStores):
+    run = await made.run(stores)
+    await made.append(stores, run, made.fork()[1].entry.body)
+    spoiled = update(journal).where(journal.c.run_id == run.id).values(body="{")
+    await stores.database.write(lambda connection: connection.execute(spoiled).close())
+    with pytest.raises(DamagedStateError):
+        await stores.journal.between(run, 0, 9)
+    assert [one.kind for one in await stores.history.entries(run, None, 9)] == ["fork"]
+
+
+async def test_only_reports_of_a_task_are_told_and_hidden_ones_are_marked(stores: SqlStores):
+    run = await made.run(stores)
+    bodies: list[Body] = [
+        report_of((7, 1.0, 3.0), (2, 1.0, 0.0)),
+        report_of((2, 1.0, 3.0)),
+        report_of((7, 0.0, 2.0), (7, 2.0, 0.0), (7, 0.5, 0.0)),
+        SettingsChange({"target": 0.6}),
+        Rewind(1, 1),
+        report_of((7, 4.0, 0.0)),
+    ]
+    for body in bodies:
+        await made.append(stores, run, body)
+    page = await stores.history.visits(run, 7, None, 10)
+    told = [(one.seq, one.step, one.successes, one.trials, one.is_effective, one.is_hidden) for one in page.visits]
+    assert told == [(6, 6, 4.0, 4.0, False, False), (3, 3, 2.5, 4.5, True, True), (1, 1, 1.0, 4.0, True, False)]
+    assert (page.next, page.pruned) == (None, 0)
+    logged = {one.seq: one.created_at for one in await stores.history.entries(run, None, 9)}
+    assert [one.created_at for one in page.visits] == [logged[one.seq] for one in page.visits]
+    assert (await stores.history.visits(run, 5, None, 10)).visits == []
+
+
+async def test_a_page_of_visits_reads_a_bounded_number_of_entries_and_the_pages_lose_none(stores: SqlStores):
+    run, last = await made.run(stores), 2 * ENTRIES + 100
+    having = {1, 2, 60, 61, 62, 3 * CHUNK, last - 2 * CHUNK, last}
+    other, wanted = encode_body(report_of((7, 1.0, 1.0))), encode_body(report_of((3, 1.0, 1.0), (77, 2.0, 0.0)))
+    await made.write_bodies(stores, run, [wanted if seq in having else other for seq in range(1, last + 1)])
+    page = await stores.history.visits(run, 77, None, 1000)
+    assert ([one.seq for one in page.visits], page.next) == ([last, last - 2 * CHUNK], last + 1 - ENTRIES)
+    for limit, requests in ((1, None), (3, None), (1000, 3)):
+        pages, before = list[VisitsPage](), None
+        while not pages or before is not None:
+            pages.append(await stores.history.visits(run, 77, before, limit))
+            before = pages[-1].next
+        assert requests in (None, len(pages))
+        assert [one.seq for page in pages for one in page.visits] == sorted(having, reverse=True)
+        assert max(len(page.visits) for page in pages) <= limit
+
+
+async def test_a_page_of_visits_ends_once_it_read_many_bytes(stores: SqlStores):
+    run, size = await made.run(stores), BODY_CHARACTERS // CHUNK
+    large = encode_body(report_of((7, 1.0, 1.0))).ljust(size + 1)
+    await made.write_bodies(stores, run, [large] * (CHUNK + 1))
+    page = await stores.history.visits(run, 8, None, 10)
+    assert (page.visits, page.next) == ([], 2)
+    assert (await stores.history.visits(run, 8, 2, 10)).next is None

@@ -1,0 +1,160 @@
+"""Journals and snapshots as stores keep them."""
+
+import asyncio
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+
+import pytest
+
+from bots_service.core.entries import Body, Report, Rewind, SettingsChange
+from bots_service.core.run_settings import RunSettings
+from bots_service.errors import BotsError, KeyReusedError, UnknownRunError
+from bots_service.records import Head, RunRow, SnapshotRow
+from bots_service.storage.sql.codecs import encode_body
+from bots_service.storage.sql.journal import receipt_under
+from bots_service.storage.sql.stores import SqlStores
+from bots_service.storage.sql.transfer import MOST_BYTES, MOST_ROWS, last_within
+from tests.storage import made
+
+ALL = 2**62
+
+
+async def test_every_kind_of_entry_reads_back_exactly_with_its_receipt(stores: SqlStores):
+    run = await made.run(stores)
+    change = SettingsChange({"forgetting": 0.1 + 0.2, "reward_range": (-1.0, 1 / 3)})
+    bodies: list[Body] = [made.report(3), made.report(4, tasks=0), change, Rewind(1, 1), made.fork()[1].entry.body]
+    receipts = [await made.append(stores, run, body, closed=body is change) for body in bodies]
+    read = await stores.journal.between(run, 0, ALL)
+    assert [entry.seq for entry in read] == [1, 2, 3, 4, 5]
+    assert [encode_body(entry.body) for entry in read] == [encode_body(body) for body in bodies]
+    assert [entry.epoch for entry in read] == [0, 0, 0, 1, 1]
+    assert [await stores.journal.receipt(run, seq) for seq in (1, 2, 3, 4, 5, 6)] == [*receipts, None]
+
+
+async def test_nobody_can_change_an_entry_that_was_read(stores: SqlStores):
+    run = await made.run(stores)
+    await made.append(stores, run)
+    (entry,) = await stores.journal.between(run, 0, ALL)
+    assert isinstance(entry.body, Report)
+    with pytest.raises(ValueError, match="read-only"):
+        entry.body.evidence.successes[:] = 0.0
+
+
+async def test_entries_come_from_one_seq_to_another(stores: SqlStores):
+    run = await made.run(stores)
+    for seed in range(10):
+        await made.append(stores, run, made.report(seed))
+    for after, up_to, limit in [(0, ALL, 1000), (3, ALL, 1000), (3, 7, 1000), (3, 7, 2), (0, 3, 3), (9, 10, 1)]:
+        expected = [seq for seq in range(1, 11) if after < seq <= up_to][:limit]
+        assert [entry.seq for entry in await stores.journal.between(run, after, up_to, limit)] == expected
+    assert await stores.journal.between(run, 4, 2) == []
+
+
+async def test_heads_say_where_runs_stand_and_when_an_entry_came_is_known(stores: SqlStores):
+    dataset = await made.dataset(stores)
+    run, gone = await made.run(stores, dataset), await made.run(stores, dataset)
+    await stores.runs.delete(gone)
+    for body in (None, None, Rewind(1, 1)):
+        await made.append(stores, run, body)
+    head = Head(run.uid, 3, 1, 0, dataset.version)
+    assert await stores.journal.head(run) == head
+    assert await stores.journal.heads([run.id, gone.id]) == {run.id: head}
+    times = [await stores.journal.created_at(run, seq) for seq in (1, 2, 3, 4)]
+    assert times[:3] == sorted(times[:3])  # type: ignore[type-var]
+    assert times[3] is None
+
+
+async def test_a_receipt_is_found_by_the_key_of_its_request_in_its_run_alone(stores: SqlStores):
+    run, other = await made.run(stores), await made.run(stores)
+    first = await made.append(stores, run, key=made.once("key"))
+    await made.append(stores, run, Rewind(0, 0))
+
+    async def found(of, key):
+        return await stores.database.read(lambda connection: receipt_under(connection, of, key))
+
+    assert await found(run, made.once("key", scope="whatever")) == first
+    assert [await found(other, made.once("key")), await found(run, made.once("none"))] == [None, None]
+    with pytest.raises(KeyReusedError):
+        await found(run, made.once("key", fingerprint="other"))
+
+
+async def test_a_deleted_or_replaced_run_takes_no_entry_under_its_old_row(stores: SqlStores):
+    replaced, gone = await made.run(stores), await made.run(stores)
+    await stores.runs.put(replaced.dataset_id, replaced.name, RunSettings(target=0.2))
+    await stores.runs.delete(gone)
+    for run in (replaced, gone):
+        with pytest.raises(UnknownRunError):
+            await made.append(stores, run)
+        with pytest.raises(UnknownRunError):
+            await stores.journal.head(run)
+
+
+async def test_deleting_a_dataset_under_appends_hurts_nobody_else(stores: SqlStores):
+    keeps, goes = await made.dataset(stores), await made.dataset(stores)
+    runs = [await made.run(stores, of) for of in (goes, keeps) * 2]
+
+    async def append(run: RunRow) -> None:
+        with nullcontext() if run.dataset_id == keeps.id else suppress(BotsError):
+            await made.append(stores, run)
+
+    await asyncio.gather(*map(append, runs * 20), stores.datasets.delete(goes))
+    assert [(await stores.journal.head(run)).seq for run in runs[1::2]] == [20, 20]
+
+
+async def test_pages_of_an_export_follow_each_other(stores: SqlStores):
+    run = await made.run(stores)
+    await made.write_bodies(stores, run, [encode_body(made.report(tasks=1))] * (MOST_ROWS + 5))
+    seqs: list[int] = []
+    while page := await stores.transfers.entries(run, seqs[-1] if seqs else 0, MOST_ROWS + 3):
+        assert len(page) <= MOST_ROWS
+        seqs += [row.seq for row in page]
+    assert seqs == list(range(1, MOST_ROWS + 4))
+
+
+def test_a_page_of_an_export_ends_before_it_is_too_large_but_holds_one_entry():
+    half = MOST_BYTES // 2
+    assert last_within([], 7) == 7
+    assert last_within([(8, 3 * MOST_BYTES), (9, 1)], 7) == 8
+    assert last_within([(8, half), (9, half), (10, 1)], 7) == 9
+
+
+def snapshot(seq: int) -> SnapshotRow:
+    return SnapshotRow(seq, 1, seq - 1, seq * 10, f"{seq:08x}", 1e9 + seq + 0.25, False)
+
+
+async def test_the_newest_snapshot_up_to_a_seq_is_found(stores: SqlStores):
+    run = await made.run(stores)
+    for seq in (3, 8, 5):
+        await stores.snapshots.save(run, snapshot(seq), bytes([seq]))
+    assert await stores.snapshots.newest(run, 2) is None
+    for up_to, seq in [(3, 3), (7, 5), (8, 8), (100, 8)]:
+        assert await stores.snapshots.newest(run, up_to) == (snapshot(seq), bytes([seq]))
+
+
+async def test_a_snapshot_that_is_there_stays_and_may_become_wanted(stores: SqlStores):
+    run = await made.run(stores)
+    first, wanted = snapshot(3), replace(snapshot(3), wanted=True)
+    assert await stores.snapshots.save(run, first, b"first") == first
+    assert await stores.snapshots.save(run, replace(wanted, created_at=9.0), b"second") == wanted
+    assert await stores.snapshots.save(run, first, b"third") == wanted
+    assert await stores.snapshots.newest(run, 3) == (wanted, b"first")
+
+
+async def test_snapshots_come_in_pages_and_go_when_dropped(stores: SqlStores):
+    run = await made.run(stores)
+    for seq in range(1, 8):
+        await stores.snapshots.save(run, snapshot(seq), b"state")
+    await stores.snapshots.drop(run, [2, 3, 99])
+    first = await stores.snapshots.after(run, 0, 3)
+    assert [row.seq for row in first + await stores.snapshots.after(run, first[-1].seq, 100)] == [1, 4, 5, 6, 7]
+
+
+async def test_the_answer_of_a_save_is_kept_and_a_run_that_is_gone_has_none(stores: SqlStores):
+    run = await made.run(stores)
+    saved = await stores.snapshots.save(run, snapshot(1), b"state", made.once("k"))
+    answer = await stores.answers.find("PUT /it", "k", SnapshotRow)
+    assert answer is not None
+    assert answer.result == saved
+    await stores.runs.delete(run)
+    with pytest.raises(UnknownRunError):
+        await stores.snapshots.save(run, snapshot(1), b"state")

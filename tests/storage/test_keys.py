@@ -1,0 +1,76 @@
+"""API keys as stores keep them."""
+
+from dataclasses import replace
+
+import pytest
+
+from bots_service.errors import (
+    BusyError,
+    LimitReachedError,
+    UnauthenticatedError,
+    UnknownApiKeyError,
+)
+from bots_service.keys import KeyRow, KeysInUse, Scope
+from bots_service.records import Answer
+from bots_service.storage.sql.keys import SqlKeys
+from bots_service.storage.sql.stores import SqlStores
+from tests.storage.made import once
+
+NOW = 1_800_000_000.25
+
+
+def key(number: int = 0) -> KeyRow:
+    """A key with everything that a key can have."""
+    return KeyRow(
+        id=f"{number:016x}",
+        name=f"trainer {number} ü",
+        digest=bytes([number]) * 32,
+        scopes=frozenset({Scope.SELECT, Scope.REPORT}),
+        datasets=("guru*", "b.?"),
+        created_at=NOW + number,
+        expires_at=NOW + 60,
+    )
+
+
+def keys_over(stores: SqlStores) -> SqlKeys:
+    return SqlKeys(stores.database, clock=lambda: NOW, most_keys=3)
+
+
+async def test_keys_come_back_as_they_were_in_pages_by_id_and_only_so_many_are_in_use(stores: SqlStores):
+    keys = keys_over(stores)
+    plain = replace(key(1), scopes=frozenset({Scope.ADMIN}), datasets=("*",), expires_at=None)
+    assert await keys.in_use() == KeysInUse(exist=False, rows=())
+    assert await keys.add(key(2), first=True) == key(2)
+    for other in (key(0), plain):
+        await keys.add(other, first=False)
+    assert await keys.after("", 2) == [key(0), plain]
+    assert await keys.after(plain.id, 2) == [key(2)]
+    found = await keys.in_use()
+    assert (found.exist, sorted(found.rows, key=lambda row: row.id)) == (True, [key(0), plain, key(2)])
+    with pytest.raises(LimitReachedError, match="3 keys exist"):
+        await keys.add(key(3), first=False)
+    await keys.revoke(plain.id)
+    await keys.add(key(3), first=False)
+    assert sorted(row.id for row in (await keys.in_use()).rows) == [key(0).id, key(2).id, key(3).id]
+
+
+async def test_a_revoked_key_is_listed_and_not_in_use_and_counts_as_having_existed(stores: SqlStores):
+    keys = keys_over(stores)
+    with pytest.raises(UnknownApiKeyError, match="no key"):
+        await keys.revoke(key(0).id)
+    await keys.add(key(0), first=True)
+    await keys.revoke(key(0).id)
+    await SqlKeys(stores.database, clock=lambda: NOW + 99).revoke(key(0).id)  # changes nothing
+    assert await keys.in_use() == KeysInUse(exist=True, rows=())
+    assert await keys.after("", 10) == [replace(key(0), revoked_at=NOW)]
+    with pytest.raises(UnauthenticatedError):
+        await keys.add(key(1), first=True)
+
+
+async def test_the_answer_to_a_change_of_keys_is_kept_with_it(stores: SqlStores):
+    keys = keys_over(stores)
+    await keys.add(key(0), first=True, idempotency_key=once("k"))
+    with pytest.raises(BusyError):
+        await keys.add(key(1), first=False, idempotency_key=once("k"))
+    assert await keys.after("", 10) == [key(0)]
+    assert await stores.answers.find("PUT /it", "k", KeyRow) == Answer("same", key(0))
