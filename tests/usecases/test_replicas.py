@@ -1,7 +1,6 @@
 """Two replicas over one database and one Redis: whatever one does, the other goes on from it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from bots_service.errors import (
     UnknownRunError,
 )
 from bots_service.outcomes import ReportRequest
-from bots_service.records import DatasetRow, Head, IdempotencyKey
+from bots_service.records import Head, IdempotencyKey
 from bots_service.runs import KEEP_EVERY
 from tests.servers import RedisServer
 from tests.usecases.moving import exported, imported
@@ -41,7 +40,6 @@ from tests.usecases.world import (
     stream,
 )
 
-Retire = Callable[..., Awaitable[DatasetRow]]
 Both = tuple[World, World]
 
 
@@ -72,12 +70,6 @@ async def test_selections_at_once_on_both_share_no_task_while_others_are_free(re
     assert {selection.reused for selection in selections} == {0}
     assert len({selection.id for selection in selections}) == 10
     assert (await replicas[0].select(2)).reused == 2
-
-
-async def test_the_same_key_gives_the_same_selection_on_both(replicas: Both):
-    first = await replicas[0].select(4, key="once")
-    assert (await replicas[1].select(4, key="once")).tasks.tolist() == first.tasks.tolist()
-    assert (await replicas[1].describe()).leased == 4
 
 
 async def test_settings_changed_on_both_at_once_are_both_changed(replicas: Both):
