@@ -72,15 +72,6 @@ async def test_selections_at_once_on_both_share_no_task_while_others_are_free(re
     assert (await replicas[0].select(2)).reused == 2
 
 
-async def test_settings_changed_on_both_at_once_are_both_changed(replicas: Both):
-    changes: list[dict[str, Any]] = [{"lease_seconds": 60.0}, {"target": 0.7}, {"reward_range": (-1.0, 1.0)}]
-    calls = [replicas[n % 2].runs.change_settings(POOL, "default", values, None) for n, values in enumerate(changes)]
-    await asyncio.gather(*calls)
-    for replica in replicas:
-        settings = (await replica.state()).settings
-        assert (settings.lease_seconds, settings.target, settings.reward_range) == (60.0, 0.7, (-1.0, 1.0))
-
-
 async def test_a_run_deleted_or_replaced_here_is_the_new_one_there(replicas: Both):
     here, there = replicas
     await there.report(outcome("t1"))
