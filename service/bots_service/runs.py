@@ -362,13 +362,14 @@ class Runs:
 
         An older belief is better than a job that waits: where SQL is away, the newest state in this process will do.
         """
+
+        def is_newest() -> bool:
+            return (look.head, look.dataset_version) == (version_of(known), run.dataset.row.version)
+
         known = self.states.get(run.row) or await self.state_of(run)
         for _ in range(LEAST_ATTEMPTS):
             look = await self.live.look(run.row, version_of(known), key, lease_s=known.settings.lease_seconds)
-            if self.live.is_exact or (look.head, look.dataset_version) == (
-                version_of(known),
-                run.dataset.row.version,
-            ):
+            if self.live.is_exact or is_newest():
                 break
             # The store knows other versions, or none: SQL decides.
             try:
@@ -377,7 +378,7 @@ class Runs:
             except StorageUnavailableError:
                 look = replace(look, local=True, degraded=True)
                 break
-            if look.local:
+            if look.local or is_newest():
                 break
             if look.head is not None and look.head > version_of(known):
                 await self.live.delete(run.row)  # the database was restored to an earlier time

@@ -340,11 +340,14 @@ async def test_retired_tasks_are_not_selected_until_they_are_restored_with_what_
 
 async def test_a_deleted_dataset_is_gone_and_its_name_is_free(world: World):
     await world.report(outcome("t1"))
+    before = await world.opened()
     await world.use.datasets.delete(POOL, None)
     for call in (world.describe(), world.select(1), world.report(outcome("t1")), world.use.datasets.delete(POOL, None)):
         with pytest.raises(UnknownDatasetError):
             await call
     await world.import_pool(POOL, block(0, 1))
+    with pytest.raises(UnknownRunError):
+        await world.use.datasets.current(before)
     with pytest.raises(InvalidOutcomesError):
         await world.report(outcome("t1"))
     assert (await world.state()).seq == 0

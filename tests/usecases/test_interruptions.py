@@ -19,7 +19,8 @@ from bots_service.errors import (
     UnknownDatasetError,
     UnknownRunError,
 )
-from bots_service.records import IdempotencyKey, LoggedEntry
+from bots_service.outcomes import Outcome
+from bots_service.records import IdempotencyKey, LoggedEntry, OpenDataset, Selection
 from bots_service.runs import ForkFrom
 from tests.sizes import size
 from tests.usecases.moving import exported
@@ -133,18 +134,15 @@ CHANGES: dict[str, Call] = {
 }
 
 
+def facts_of(dataset: OpenDataset) -> tuple[Any, ...]:
+    return dataset.row, list(dataset.ids), dataset.pool.retired.tolist(), dataset.pool.profile_of.tolist()
+
+
 async def what_stands(world: World) -> dict[str, Any]:
     """Return all that a service says of its datasets and runs, from wherever it has it."""
     found: dict[str, Any] = {}
     for row in await world.use.store.datasets.after("", 1000):
-        opened = await world.runs.open(row.name, "default")
-        dataset = opened.dataset
-        found[row.name] = (
-            dataset.row,
-            list(dataset.ids),
-            dataset.pool.retired.tolist(),
-            dataset.pool.profile_of.tolist(),
-        )
+        found[row.name] = facts_of((await world.opened(dataset=row.name)).dataset)
         for run in await world.runs.page(row.name, "", 1000):
             told = await world.describe(run.row.name, row.name)
             await world.report(outcome("t0"), run=run.row.name, dataset=row.name)  # nobody is stuck
@@ -158,12 +156,10 @@ async def assert_memory_and_sql_are_at_one(world: World) -> None:
     known, cold = await what_stands(world), world.beside()
     for name, told in known.items():
         dataset, _, run = name.partition("/")
-        opened = (await cold.opened(dataset=dataset)).dataset
         if run:
             assert told == ((await cold.row(run, dataset)).uid, encode_state(await cold.state(run, dataset)))
         else:
-            pool = opened.pool
-            assert told == (opened.row, list(opened.ids), pool.retired.tolist(), pool.profile_of.tolist())
+            assert told == facts_of((await cold.opened(dataset=dataset)).dataset)
 
 
 async def delete_what_was_made(world: World, place: int) -> None:
@@ -217,12 +213,17 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
+async def rows_of(world: World, selection: Selection, successes: float = 4.0) -> list[Outcome]:
+    ids = (await world.opened()).dataset.ids  # tasks are appended here in any order
+    return [outcome(ids[task], successes) for task in selection.tasks.tolist()]
+
+
 def a_write(rng: np.random.Generator) -> tuple[str, Write]:
     """Return any write of a run with what it does in words."""
 
     async def select_and_report(world: World, run: str) -> None:
         selection = await world.select(3, run)
-        await world.report(*outcomes_of(selection, successes), run=run, selection_id=selection.id)
+        await world.report(*await rows_of(world, selection, successes), run=run, selection_id=selection.id)
 
     async def fork(world: World, run: str) -> None:
         await world.runs.put(POOL, f"{run}-fork", {}, ForkFrom(run), None)
@@ -262,7 +263,8 @@ async def assert_goes_on(world: World, run: str) -> None:
     step = (await world.describe(run)).step
     await world.runs.change_settings(POOL, run, {"target": 0.4, "tasks_per_step": None}, None)
     selection = await world.select(2, run)
-    assert (await world.report(*outcomes_of(selection), run=run, selection_id=selection.id)).step == step + 1
+    rows = await rows_of(world, selection)
+    assert (await world.report(*rows, run=run, selection_id=selection.id)).step == step + 1
     assert (await world.rewind(step, run)).step == step
     assert await exported(world, run)
 

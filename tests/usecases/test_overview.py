@@ -20,6 +20,7 @@ from bots_service.errors import DamagedStateError, UnknownRunError
 from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, SPACING, is_due
 from bots_service.overview import SETTLES_S, Overview, OverviewPage, OverviewQuery, RunCourses, SummedRun
 from bots_service.records import RunRow, StoredReceipt
+from bots_service.runs import ForkFrom
 from bots_service.storage.sql.courses import CoursePart, RunHead, SqlCourses, WantedCourse, WantedSums
 from tests.usecases.world import POOL, TASKS, Clock, Later, World, meanwhile, outage, outcome
 
@@ -167,9 +168,13 @@ async def test_a_measured_gain_reads_the_sums_that_no_course_has_once(world: Wor
     later = await summarizing.gain()
     assert later.steps == 59
     assert later.factor == pytest.approx(59 / 4)
+    await world.runs.put(POOL, "child", {}, ForkFrom("default", 62), None)
+    child = (await summarizing.one("child")).gain
+    assert child is not None
+    assert child.steps == 0  # it began behind the last step of the other
     await assert_is_as_read_at_first(summarizing)
     await world.runs.delete(POOL, "even", None)
-    assert ((await summarizing.gain()).source, (await summarizing.gain()).baseline) == ("estimated", None)
+    assert (await summarizing.gain()).source == "estimated"
 
 
 async def test_a_run_that_is_deleted_while_it_is_read_is_left_out(world: World):
@@ -392,9 +397,7 @@ async def test_a_run_that_stands_still_is_judged_though_nobody_looks(watched: Wo
     assert known.is_judged
 
 
-async def test_a_summary_of_one_run_counts_its_tasks_in_flight_and_there_is_none_of_a_run_that_is_not_there(
-    world: World,
-):
+async def test_a_summary_counts_the_tasks_in_flight_and_there_is_none_of_an_unknown_run(world: World):
     await world.select(5)
     found, leased = await world.use.overview.with_leases(POOL, "default")
     assert (found.known.row.name, leased) == ("default", 5)

@@ -38,7 +38,10 @@ async def test_old_entries_go_up_to_the_last_stored_state_but_one(world: World):
     assert await pruner(world, keep_days=None)(keep_days=200.0) == []
     assert await pruner(world)(dry_run=True) == [PrunedRun(POOL, "default", 15, 15)]
     assert entries(world) == list(range(1, 24))
-    assert await pruner(world)() == [PrunedRun(POOL, "default", 15, 15)]
+    world.sql("UPDATE journal SET created_at = created_at + ? WHERE seq > 12", 90 * DAY_S)
+    assert await pruner(world)() == [PrunedRun(POOL, "default", 10, 10)]
+    world.sql("UPDATE journal SET created_at = created_at - ? WHERE seq > 12", 90 * DAY_S)
+    assert await pruner(world)() == [PrunedRun(POOL, "default", 5, 15)]
     assert entries(world) == list(range(16, 24))
     assert await pruner(world)() == []
 

@@ -1,7 +1,6 @@
 """Two replicas over one database and one Redis: whatever one does, the other goes on from it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from bots_service.errors import (
     UnknownRunError,
 )
 from bots_service.outcomes import ReportRequest
-from bots_service.records import DatasetRow, Head, IdempotencyKey
+from bots_service.records import Head, IdempotencyKey
 from bots_service.runs import KEEP_EVERY
 from tests.servers import RedisServer
 from tests.usecases.moving import exported, imported
@@ -41,7 +40,6 @@ from tests.usecases.world import (
     stream,
 )
 
-Retire = Callable[..., Awaitable[DatasetRow]]
 Both = tuple[World, World]
 
 
@@ -72,21 +70,6 @@ async def test_selections_at_once_on_both_share_no_task_while_others_are_free(re
     assert {selection.reused for selection in selections} == {0}
     assert len({selection.id for selection in selections}) == 10
     assert (await replicas[0].select(2)).reused == 2
-
-
-async def test_the_same_key_gives_the_same_selection_on_both(replicas: Both):
-    first = await replicas[0].select(4, key="once")
-    assert (await replicas[1].select(4, key="once")).tasks.tolist() == first.tasks.tolist()
-    assert (await replicas[1].describe()).leased == 4
-
-
-async def test_settings_changed_on_both_at_once_are_both_changed(replicas: Both):
-    changes: list[dict[str, Any]] = [{"lease_seconds": 60.0}, {"target": 0.7}, {"reward_range": (-1.0, 1.0)}]
-    calls = [replicas[n % 2].runs.change_settings(POOL, "default", values, None) for n, values in enumerate(changes)]
-    await asyncio.gather(*calls)
-    for replica in replicas:
-        settings = (await replica.state()).settings
-        assert (settings.lease_seconds, settings.target, settings.reward_range) == (60.0, 0.7, (-1.0, 1.0))
 
 
 async def test_a_run_deleted_or_replaced_here_is_the_new_one_there(replicas: Both):
