@@ -40,7 +40,7 @@ from bots_service.records import (
     Subset,
     TaskBlock,
 )
-from bots_service.storage.live import Live
+from bots_service.storage.live import BEGIN, Live
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.storage.sql.runs import SqlRuns
 
@@ -272,6 +272,8 @@ class Datasets:
             result = await self.store.create(name, stage, facts, idempotency_key(), within=within)
             if result.created:
                 self._keep(opened(result.row, ids, pool, np.empty(0, np.int32)))
+                async for run in self._runs.all(result.row.id):
+                    await self._live.moved(run, BEGIN, begins=True)
             return result
 
     async def append(

@@ -308,7 +308,7 @@ class MoveRuns:
         if moved.replaced is not None:
             self.runs.invalidate(moved.replaced.dataset_id, name)
             await self.runs.live.delete(moved.replaced)
-        await self.runs.live.moved(moved.run, BEGIN)
+        await self.runs.live.moved(moved.run, BEGIN, begins=True)
         return moved
 
 

@@ -527,7 +527,8 @@ class Runs:
             try:
                 before, after = await self._commit(run, batch)
             except Exception as error:
-                self.states.drop(run.row)  # what was committed of it, if anything, is not known
+                if self.live.is_exact:  # otherwise SQL is asked before a state is believed
+                    self.states.drop(run.row)  # what was committed of it, if anything, is not known
                 for change in batch:
                     change.fail(error if len(batch) == 1 else copy(error))  # one raised twice tangles its traceback
             else:
@@ -551,7 +552,7 @@ class Runs:
         degraded = not self.live.is_exact and not self.live.is_shared
         if folded:
             if folded[0].entry.seq == 1:
-                await self.live.moved(run.row, BEGIN)
+                await self.live.moved(run.row, BEGIN, begins=True)
             done = [_done(one.entry.body, state) for one in folded]
             kept = KeptState(state, now) if before.seq // KEEP_EVERY != state.seq // KEEP_EVERY else None
             degraded = not await self.live.moved(run.row, version_of(state), done=united(*done), kept=kept)
@@ -763,7 +764,7 @@ class Runs:
         if known is None or known.seq < head.seq:
             run = await self.datasets.of(await self.datasets.open(dataset.row.name), row)
             known = await self._caught_up(run, head)
-            await self.live.moved(row, version_of(known))
+        await self.live.moved(row, version_of(known))
 
     # --- create, describe, delete ------------------------------------------------------------------------------------
 
@@ -854,8 +855,8 @@ class Runs:
         self.invalidate(opened.row.id, name)
         if before is not None and before.uid != row.uid:  # replicas must not continue with the run that was replaced
             await self.live.delete(before)
-        if begun.start is not None:
-            await self.live.moved(row, BEGIN)
+        if put is not RunPut.UNCHANGED:
+            await self.live.moved(row, BEGIN, begins=True)
         return row, put
 
     async def describe(self, dataset: str, run: str) -> RunDescription:
@@ -976,6 +977,8 @@ class Runs:
         self.states.drop(run.row)
         self.metrics.runs.forget(run.dataset.row.name, run.row.name)
         await self.live.delete(run.row)
+        with suppress(UnknownRunError):  # a `default` run is there again
+            await self.live.moved(await self.store.runs.get(run.row.dataset_id, run.row.name), BEGIN, begins=True)
 
 
 class _Begun(NamedTuple):

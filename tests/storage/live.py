@@ -81,9 +81,11 @@ class Caller:
     def is_away(self) -> bool:
         return self.server is not None and self.server.is_away
 
-    async def moved(self, seq: int, epoch: int = 0, *done: int, kept: KeptState | None = None) -> bool:
+    async def moved(
+        self, seq: int, epoch: int = 0, *done: int, kept: KeptState | None = None, begins: bool = False
+    ) -> bool:
         self.version = epoch, seq
-        return await self.live.moved(self.run, self.version, done=np.array(done, np.int32), kept=kept)
+        return await self.live.moved(self.run, self.version, done=np.array(done, np.int32), kept=kept, begins=begins)
 
     async def look(self, key: str | None = None, *, lease_s: float = 1000) -> Look:
         return await self.live.look(self.run, self.version, key, lease_s=lease_s)

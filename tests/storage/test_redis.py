@@ -56,7 +56,7 @@ def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
 @pytest.fixture
 async def one(redis_server: RedisServer, client: redis.Redis) -> AsyncIterator[Caller]:
     async with replica(redis_server.url, Clock(client)) as made:
-        await made.moved(0)
+        await made.moved(0, begins=True)
         await made.moved(1)
         yield made
 
@@ -185,8 +185,8 @@ async def test_selections_are_degraded_until_leases_that_were_lost_would_have_en
         look = await caller.look()
         assert (look.degraded, look.local) == (True, False)
     new = replace(one, run=run_row(2))
-    await new.moved(0)
-    assert not (await new.look()).degraded  # it has no journal, so it has lost nothing
+    await new.moved(0, begins=True)
+    assert not (await new.look()).degraded  # it begins, so it has lost nothing
     one.clock.advance(900)
     assert (await one.look()).degraded
     one.clock.advance(200)

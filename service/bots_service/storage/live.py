@@ -120,15 +120,23 @@ class Live(Protocol):
         """
         ...
 
-    async def moved(self, run: RunRow, head: Version, *, done: Tasks = NO_TASKS, kept: KeptState | None = None) -> bool:
+    async def moved(
+        self,
+        run: RunRow,
+        head: Version,
+        *,
+        done: Tasks = NO_TASKS,
+        kept: KeptState | None = None,
+        begins: bool = False,
+    ) -> bool:
         """Tell where a run stands now, and end leases. Return whether all replicas can see it.
 
         Args:
             run: the run.
-            head: version of its newest state; an older one changes nothing. If the store knows nothing of a run whose
-                head is not BEGIN, its leases were lost; so one that begins with entries is told at BEGIN first.
+            head: version of its newest state; an older one changes nothing.
             done: tasks whose leases end.
             kept: for replicas that have no state; it need not be the newest.
+            begins: the run is new. If the store knows nothing of any other run, its leases were lost.
         """
         ...
 
@@ -238,7 +246,15 @@ class ProcessLive:
             self._forget_selections()
         return True
 
-    async def moved(self, run: RunRow, head: Version, *, done: Tasks = NO_TASKS, kept: KeptState | None = None) -> bool:  # noqa: ARG002
+    async def moved(
+        self,
+        run: RunRow,
+        head: Version,  # noqa: ARG002
+        *,
+        done: Tasks = NO_TASKS,
+        kept: KeptState | None = None,  # noqa: ARG002
+        begins: bool = False,  # noqa: ARG002
+    ) -> bool:
         """End leases: this process knows where the run stands."""
         in_flight = self._in_flight(run)
         in_flight.keep(~contained(in_flight.tasks, (np.unique(done),)))

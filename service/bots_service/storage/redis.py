@@ -290,14 +290,22 @@ class RedisLive:
             return _previous(run, bytes_[0]) or await self.lease(run, selection, look, **named)  # type: ignore[arg-type]
         return bool(status == b"leased")
 
-    async def moved(self, run: RunRow, head: Version, *, done: Tasks = NO_TASKS, kept: KeptState | None = None) -> bool:
+    async def moved(
+        self,
+        run: RunRow,
+        head: Version,
+        *,
+        done: Tasks = NO_TASKS,
+        kept: KeptState | None = None,
+        begins: bool = False,
+    ) -> bool:
         """Tell where a run stands now, and end leases. Return whether all replicas can see it."""
         await self._local.moved(run, head, done=done)
         epoch, seq, blob = -1, -1, b""
         if kept is not None and not self._server.is_away:
             epoch, seq = version_of(kept.state)
             blob = _AT.pack(kept.at) + await asyncio.to_thread(encode_state, kept.state)
-        begin = secrets.randbelow(ORDINALS), int(IDLE_RUNS_S)
+        begin = 0 if begins else 1 + secrets.randbelow(ORDINALS), int(IDLE_RUNS_S)
         try:
             await self._server.run("moved", _keys(run), *head, *begin, epoch, seq, blob, *done.tolist())
         except RedisAwayError:

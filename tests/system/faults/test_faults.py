@@ -22,6 +22,7 @@ def assert_all_settled(made: Cluster, account: Account, folder: Path) -> None:
     """The services hold exactly what the acknowledged reports come to, and Redis knows where the one run stands."""
     state = assert_settled(made.direct, made.database_url, account, folder)
     with made.redis.client() as client:
+        wait_until(lambda: client.keys("bots:*:run"))  # wiped, it is told again with the next report or select
         [key] = client.keys("bots:*:run")
         assert list(map(int, client.hmget(key, "epoch", "seq"))) == [state.epoch, state.seq]
 

@@ -1,11 +1,11 @@
 -- Tells where a run stands, and ends leases. ARGV: 1, 2 epoch and seq of the newest state; 3 the first ordinal, in case
--- that there is no valid header; 4 seconds that an idle run is kept; 5 to 7 epoch, seq and bytes of a state to keep, ''
+-- that there is no valid header, 0 of a run that begins: it has lost nothing; 4 seconds that an idle run is kept; 5 to 7 epoch, seq and bytes of a state to keep, ''
 -- for none; from 8 the tasks whose leases end.
 local epoch, seq, TTL_S = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4]
 local run = header()
 if not run then
-  -- Of a run with a journal, leases were lost with the header. Selections may have been made from this state before.
-  local lost_ms = seq > 0 and now_ms() or 0
+  -- Leases were lost with the header, and selections may have been made from this state before.
+  local lost_ms = ARGV[3] == '0' and 0 or now_ms()
   redis.call('DEL', RUN)
   redis.call(
     'HSET', RUN, 'server', server_id(), 'epoch', epoch, 'seq', seq, 'ordinal', ARGV[3], 'lost_ms', text(lost_ms)
