@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -56,10 +56,14 @@ class TaskPage:
 
 @dataclass(frozen=True, slots=True)
 class ReadTasks:
-    """Read beliefs; retired tasks are left out unless asked for."""
+    """Read beliefs; retired tasks are left out unless asked for.
+
+    turns: of pages that are put in order. Each looks at the whole pool, and draws wait for the same threads.
+    """
 
     open_runs: OpenRuns
     catch_up: CatchUp
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
 
     async def __call__(self, dataset: str, run: str, query: Query) -> TaskPage:
         """Return one page.
@@ -69,7 +73,8 @@ class ReadTasks:
             InvalidInputError: an id, a tag or a sort is not known.
         """
         opened, state = await self.open_runs.using(dataset, run, self._newest)
-        return await asyncio.to_thread(page, query, opened.dataset, state)
+        async with self.turns:
+            return await asyncio.to_thread(page, query, opened.dataset, state)
 
     async def whole(
         self, dataset: str, run: str, query: Query, *, piece: int
