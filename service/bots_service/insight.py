@@ -104,6 +104,8 @@ class Insight:
     def __init__(self, runs: Runs, *, clock: Callable[[], float] = time.time) -> None:
         """Read runs; `clock` gives seconds since 1970, UTC."""
         self.runs, self._store, self._clock = runs, runs.store, clock
+        # Pages that are put in order: each looks at the whole pool, and draws wait for the same threads.
+        self._turns = asyncio.Semaphore(2)
 
     async def steps(self, dataset: str, run: str, after_step: int, limit: int) -> list[StoredReceipt]:
         """Return up to `limit` closed steps of the present history in order, after `after_step`."""
@@ -213,7 +215,8 @@ class Insight:
             InvalidInputError: an id, a tag or a sort is not known.
         """
         opened, state = await self.runs.using(dataset, run, self._newest)
-        return await asyncio.to_thread(page, query, opened.dataset, state)
+        async with self._turns:
+            return await asyncio.to_thread(page, query, opened.dataset, state)
 
     async def every_task(
         self, dataset: str, run: str, query: TaskQuery, *, piece: int

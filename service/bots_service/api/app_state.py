@@ -1,6 +1,5 @@
 """The state of an application, for its routes."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
@@ -24,7 +23,6 @@ class AppState:
     metrics: of this process.
     line: the queue of training requests.
     downloads: the queue of answers that hold a whole pool.
-    pages: turns of answers that look at each task of a pool: two at once, as draws share their threads.
     services: set while the application runs, because its stores are opened at the start.
     metrics_of_all: returns the metrics of all workers; None if there is only this process.
     """
@@ -34,7 +32,6 @@ class AppState:
     metrics: Metrics
     line: "Line"
     downloads: "Line"
-    pages: asyncio.Semaphore = field(init=False, default_factory=lambda: asyncio.Semaphore(2))
     services: Services = field(init=False)
     metrics_of_all: Callable[[], Awaitable[bytes]] | None = None
 

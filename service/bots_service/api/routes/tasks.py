@@ -243,9 +243,8 @@ async def list_tasks(
     if ARROW in accept:
         pieces = arrow_stream(partial(read.every_task, dataset, run, TaskQuery(), piece=PIECE))
         return Download(state_of(request.app).downloads, pieces, media_type=ARROW)
-    async with state_of(request.app).pages:
-        page = await read.tasks(dataset, run, query)
-        rows = await asyncio.to_thread(tasks_of, page.dataset, page.table)
+    page = await read.tasks(dataset, run, query)
+    rows = await asyncio.to_thread(tasks_of, page.dataset, page.table)
     following = None if page.next is None else write_cursor(AfterTask(query.sort, *page.next))
     return json_response(TasksResponse(rows, page.matching, SegmentCounts(**page.segments), following))
 
