@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks, frozen
-from bots_service.core.offset_tags import choose_offset_tags
-from bots_service.core.pool import Pool
+from bots_service.core.pool import Pool, choose_offset_tags
 from bots_service.core.task_ids import GrowingTaskIds, TaskIds
 from bots_service.errors import Flaw, InvalidTasksError
 from bots_service.records import DatasetFacts, DatasetRow, OpenDataset, TaskBlock

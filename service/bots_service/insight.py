@@ -11,11 +11,20 @@ from bots_service.core.arrays import Floats, Tasks, contained, is_first, united
 from bots_service.core.entries import Report
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Calibration, added
-from bots_service.core.segments import RETIRED, SEGMENTS, Segment, counts_of, segments_of_pool
 from bots_service.core.state import RunState
 from bots_service.core.summary.tags import StepEvidence, TagRow, closed_steps_of, tag_rows
 from bots_service.core.task_ids import TaskIds
-from bots_service.core.task_table import SORTS, TaskTable, ordered, task_table
+from bots_service.core.task_table import (
+    RETIRED,
+    SEGMENTS,
+    SORTS,
+    Segment,
+    TaskTable,
+    counts_of,
+    ordered,
+    segments_of_pool,
+    task_table,
+)
 from bots_service.datasets import OpenRun
 from bots_service.errors import Flaw, InvalidInputError, InvalidTasksError, UnknownTaskError
 from bots_service.records import (

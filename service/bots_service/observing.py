@@ -10,8 +10,7 @@ from time import monotonic
 import structlog
 
 from bots_service.background import repeating
-from bots_service.core.coverage import coverage
-from bots_service.core.outlook import outlook, rollouts_of
+from bots_service.core.outlook import coverage, outlook, rollouts_of
 from bots_service.core.state import RunState
 from bots_service.datasets import OpenRun
 from bots_service.errors import BotsError, UnknownDatasetError, UnknownRunError

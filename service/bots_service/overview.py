@@ -27,15 +27,23 @@ from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import StrategyName
 from bots_service.core.state import RunState
-from bots_service.core.summary.course import RECENT, RunCourse, StepSums
-from bots_service.core.summary.facts import facts_of
-from bots_service.core.summary.gain import Gain, StepRange, estimated_gain, measured_gain, nearest
+from bots_service.core.summary.course import (
+    RECENT,
+    Gain,
+    RunCourse,
+    StepRange,
+    StepSums,
+    estimated_gain,
+    measured_gain,
+    nearest,
+)
 from bots_service.core.summary.tags import StepEvidence
 from bots_service.core.summary.verdict import (
     RunFindings,
     RunProgress,
     RunStatus,
     RunVerdict,
+    facts_of,
     findings_of,
     is_overdue,
     status_of,

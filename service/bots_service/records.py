@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from bots_service.core.arrays import Floats, Tasks, united
-from bots_service.core.coverage import Coverage
+from bots_service.core.outlook import Coverage
 from bots_service.core.pool import Pool
 from bots_service.core.predictions import PredictionsKey
 from bots_service.core.receipt import Receipt

@@ -26,18 +26,16 @@ from bots_service.access import ANYBODY, Caller
 from bots_service.background import repeating
 from bots_service.core.arrays import Floats, Tasks, frozen, united
 from bots_service.core.codec import encode_state
-from bots_service.core.coverage import Coverage, coverage
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.entries import Body, Entry, Forget, Fork, Report, Rewind, SettingsChange
-from bots_service.core.guard.guard import VerifierAlarm
-from bots_service.core.mix_account import MixShare, mix_shares
-from bots_service.core.open_step import NOTHING_OPEN
-from bots_service.core.outlook import advice
+from bots_service.core.evidence import NOTHING_OPEN
+from bots_service.core.guard import VerifierAlarm
+from bots_service.core.mixing import MixShare, mix_shares
+from bots_service.core.outlook import Coverage, advice, coverage
 from bots_service.core.pool import Pool
-from bots_service.core.receipt import Receipt
+from bots_service.core.receipt import Receipt, Totals
 from bots_service.core.run_settings import RunSettings, settings_asked
 from bots_service.core.state import RunState, advance, fresh_state
-from bots_service.core.totals import Totals
 from bots_service.datasets import Datasets, KeyOfUpload, OpenRun
 from bots_service.errors import (
     BotsError,

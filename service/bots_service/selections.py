@@ -9,7 +9,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from bots_service.core.arrays import Tasks, united
-from bots_service.core.draw.context import DrawContext
 from bots_service.core.draw.selection import (
     GUESSES,
     LARGEST_COUNT,
@@ -20,6 +19,7 @@ from bots_service.core.draw.selection import (
     enough_tasks,
     select_tasks,
 )
+from bots_service.core.draw.strategies import DrawContext
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
 from bots_service.core.walks import Walk, walk_numbers

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bots_service.core.permutation import fractions, items_at, key_of, places_of_pass
+from bots_service.core.walks import fractions, items_at, key_of, places_of_pass
 
 LEAST_CHANCE = 1 / 20  # of being taken, whatever the belief says
 Place = tuple[int, int, int]  # the number of the pass, the place in it, and how many tasks it has

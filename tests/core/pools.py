@@ -7,12 +7,11 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, ks_2samp
 
-from bots_service.core.belief.betas import Betas
 from bots_service.core.belief.bots import BotsBelief
-from bots_service.core.belief.logit_normals import LogitNormals
+from bots_service.core.belief.distributions import Betas, LogitNormals
 from bots_service.core.belief.protocol import Distributions
-from bots_service.core.draw.context import DrawContext
 from bots_service.core.draw.selection import SelectRequest
+from bots_service.core.draw.strategies import DrawContext
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, StrategyName
 from bots_service.core.state import RunState

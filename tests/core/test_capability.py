@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.belief.capability import LEAST_GAP, NO_CAPABILITY, TINY, Capability, quotient
+from bots_service.core.belief.bots import LEAST_GAP, NO_CAPABILITY, TINY, Capability, quotient
 
 sixteenths = st.integers(0, 16).map(lambda k: k / 16)
 batches = st.integers(2, 5).flatmap(

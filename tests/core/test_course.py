@@ -15,9 +15,9 @@ from bots_service.core.summary.course import (
     RunCourse,
     StepSums,
     UniformEstimates,
+    estimated_gain,
     recent_ratios,
 )
-from bots_service.core.summary.gain import estimated_gain
 
 
 @dataclass(frozen=True)

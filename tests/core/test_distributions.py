@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import beta, norm
 
-from bots_service.core.belief.logit_normals import LogitNormals
+from bots_service.core.belief.distributions import LogitNormals
 from bots_service.core.belief.protocol import Distributions
 from tests.core.pools import betas
 

@@ -12,9 +12,8 @@ from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Distributions
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, SettingsChange
-from bots_service.core.evidence import MAX_TRIALS
+from bots_service.core.evidence import MAX_TRIALS, NOTHING_OPEN
 from bots_service.core.groups import NOTHING_UNFINISHED
-from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
 from tests.core.journals import (

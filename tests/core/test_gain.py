@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.summary.course import StepSums
-from bots_service.core.summary.gain import StepRange, measured_gain, nearest
+from bots_service.core.summary.course import StepRange, StepSums, measured_gain, nearest
 from bots_service.core.summary.verdict import is_overdue, status_of
 
 sums = st.builds(

@@ -9,7 +9,7 @@ import pytest
 
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Body, Report
-from bots_service.core.guard.guard import ALARM, AT_ONCE, LEAST_CHANCE, Streak
+from bots_service.core.guard import ALARM, AT_ONCE, LEAST_CHANCE, Streak
 from bots_service.core.pool import MOST_WATCHED, Pool
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.belief.capability import BLOCK, implied_counts, implied_rates, with_implied
+from bots_service.core.belief.bots import BLOCK, implied_counts, implied_rates, with_implied
 
 sixteenths = st.integers(0, 16).map(lambda k: k / 16)
 

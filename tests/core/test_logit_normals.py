@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import kstest, norm
 
-from bots_service.core.belief.logit_normals import FOCUS, LogitNormals
+from bots_service.core.belief.distributions import FOCUS, LogitNormals
 from tests.core.pools import LEVEL, normals
 
 GRID = normals(*(column.ravel() for column in np.meshgrid([-6.0, -2.0, 0.0, 0.7, 3.0], [1e-3, 0.25, 1.0, 4.0, 16.0])))

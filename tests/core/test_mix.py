@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core import mix_account
+from bots_service.core import mixing as mix_account
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import SettingsChange
 from bots_service.core.mix import MOST_TAGS_MIXED, shares_of
-from bots_service.core.mix_account import MOST_OWED, MixedTag, counts_by_tag, sources_of
+from bots_service.core.mixing import MOST_OWED, MixedTag, counts_by_tag, sources_of
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.errors import InvalidSettingsError

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bots_service.core.draw.mixing import deal
 from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.mix import Mix
-from bots_service.core.mix_account import MixAccount, MixedTag, counts_by_tag
+from bots_service.core.mixing import MixAccount, MixedTag, counts_by_tag, deal
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName, settings_from
 from bots_service.core.state import fresh_state

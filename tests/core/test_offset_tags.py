@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core import offset_tags as rule
-from bots_service.core.offset_tags import choose_offset_tags
-from bots_service.core.pool import Pool
+from bots_service.core import pool as rule
+from bots_service.core.pool import Pool, choose_offset_tags
 from tests.core.pools import tasks
 
 TASKS = 24

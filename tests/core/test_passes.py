@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from bots_service.core.draw.context import DrawContext
 from bots_service.core.draw.eligible import Eligible
-from bots_service.core.draw.passes import walk_pass
 from bots_service.core.draw.selection import NamedTasks, select_tasks
+from bots_service.core.draw.strategies import DrawContext, walk_pass
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.walks import Walk, Walks

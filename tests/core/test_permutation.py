@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 
-from bots_service.core.permutation import fractions, items_at, key_of, places_of_pass, rectangle
+from bots_service.core.walks import fractions, items_at, key_of, places_of_pass, rectangle
 from tests import sizes
 
 ORDERS = sizes.size(1500, 4000)

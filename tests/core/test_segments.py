@@ -8,7 +8,7 @@ from hypothesis import given
 
 from bots_service.core.attempts import NO_ROWS, Attempts
 from bots_service.core.run_settings import settings_from
-from bots_service.core.segments import SEGMENTS, SOLVED_MEAN, segments_of_pool
+from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, segments_of_pool
 from tests.core.journals import Story, pool_of, replay, report_of, stories
 
 

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots_service.core.run_settings import settings_from
-from bots_service.core.segments import segments_of_pool
-from bots_service.core.task_table import SORTS, ordered, task_table
+from bots_service.core.task_table import SORTS, ordered, segments_of_pool, task_table
 from tests.core.journals import Story, pool_of, replay, report_of, stories
 
 

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from bots_service.core import rows
-from bots_service.core.belief import tracker_filter
-from bots_service.core.belief.logit_normals import LogitNormals
+from bots_service.core import arrays as rows
+from bots_service.core.belief import tracker as tracker_filter
+from bots_service.core.belief.distributions import LogitNormals
 from bots_service.core.belief.protocol import ClosingStep
-from bots_service.core.belief.tracker import TrackerBelief
-from bots_service.core.belief.tracker_filter import moments
+from bots_service.core.belief.tracker import TrackerBelief, moments
 from bots_service.core.entries import Body
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, fresh_state, parts_of

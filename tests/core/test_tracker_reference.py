@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from bots_service.core.belief.logit_normals import NODES, WEIGHTS
-from bots_service.core.belief.tracker_filter import (
+from bots_service.core.belief.distributions import NODES, WEIGHTS
+from bots_service.core.belief.tracker import (
     Effects,
     LaggedEvidence,
     absorb,

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from bots_service.core.arrays import frozen
-from bots_service.core.belief.tried import FADED, LEAST_SCALE, NO_TRIES, REMEMBERED, SETTLED_EVERY
+from bots_service.core.arrays import FEW_ROWS, frozen
+from bots_service.core.belief.bots import FADED, LEAST_SCALE, NO_TRIES, REMEMBERED, SETTLED_EVERY
 from bots_service.core.evidence import NO_EVIDENCE, Evidence
-from bots_service.core.rows import FEW_ROWS
 
 POOL = 10_000
 ALL = np.arange(POOL, dtype=np.int32)

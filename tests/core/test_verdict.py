@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.guard.guard import VerifierAlarm
+from bots_service.core.guard import VerifierAlarm
 from bots_service.core.receipt import BINS, Calibration
 from bots_service.core.rounding import half_up
 from bots_service.core.summary.course import StepSums
-from bots_service.core.summary.facts import RunFacts
 from bots_service.core.summary.tags import GroupCounts
 from bots_service.core.summary.verdict import (
     ATTENTION_S,
@@ -25,6 +24,7 @@ from bots_service.core.summary.verdict import (
     STARTING,
     UNLIKELY,
     RefusedReports,
+    RunFacts,
     RunProgress,
     RunVerdict,
     calibration_error,

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import SettingsChange
 from bots_service.core.evidence import NO_EVIDENCE
-from bots_service.core.permutation import places_of_pass
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.walks import MOST_WALKS, WHOLE, Walk, Walks
+from bots_service.core.walks import MOST_WALKS, WHOLE, Walk, Walks, places_of_pass
 from tests.core.journals import pool_of, replay, report_of
 
 POOL = pool_of((0.25,), (0.5,), (0.75,))

@@ -7,10 +7,9 @@ import numpy as np
 from sqlalchemy import Connection, insert, update
 
 from bots_service.core.arrays import frozen
-from bots_service.core.coverage import Coverage
 from bots_service.core.entries import Body, Entry, Fork, Report, Rewind
 from bots_service.core.evidence import NO_COSTS, Costs, Evidence
-from bots_service.core.outlook import Outlook
+from bots_service.core.outlook import Coverage, Outlook
 from bots_service.core.receipt import BINS, Calibration, Receipt, Tally
 from bots_service.core.run_settings import RunSettings
 from bots_service.records import DatasetFacts, DatasetRow, IdempotencyKey, Parent, RunRow, TaskBlock

@@ -5,8 +5,7 @@ import time
 import pytest
 
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.summary.course import StepSums
-from bots_service.core.summary.gain import StepRange
+from bots_service.core.summary.course import StepRange, StepSums
 from bots_service.core.summary.verdict import RunFindings, RunVerdict
 from bots_service.errors import UnknownRunError
 from bots_service.records import RunRow, SeqRange, StoredOutlook

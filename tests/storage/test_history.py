@@ -12,8 +12,7 @@ from sqlalchemy import update
 
 from bots_service.core.entries import Body, Rewind, SettingsChange
 from bots_service.core.receipt import Receipt
-from bots_service.core.summary.course import TIMED, StepSums
-from bots_service.core.summary.gain import StepRange
+from bots_service.core.summary.course import TIMED, StepRange, StepSums
 from bots_service.errors import DamagedStateError
 from bots_service.records import EntryKind, RunRow, SeqRange, StoredReceipt, VisitsPage
 from bots_service.storage.sql.codecs import encode_body

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, event, insert, select, text
 
 from bots_service.core.entries import Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.summary.gain import StepRange
+from bots_service.core.summary.course import StepRange
 from bots_service.core.summary.verdict import RunFindings
 from bots_service.records import RunRow, SeqRange, SnapshotRow
 from bots_service.storage.sql.codecs import encode_body

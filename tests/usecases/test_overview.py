@@ -11,10 +11,8 @@ from structlog.testing import capture_logs
 
 from bots_service import observing as module
 from bots_service.access import Caller
-from bots_service.core.coverage import coverage
-from bots_service.core.outlook import Outlook, outlook, rollouts_of
-from bots_service.core.summary.course import StepSums
-from bots_service.core.summary.gain import Gain
+from bots_service.core.outlook import Outlook, coverage, outlook, rollouts_of
+from bots_service.core.summary.course import Gain, StepSums
 from bots_service.core.summary.verdict import RUNNING_S
 from bots_service.errors import DamagedStateError, UnknownRunError
 from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, SPACING, is_due

@@ -127,7 +127,7 @@ def receipt_text(receipt: "Receipt") -> str:
 Ids = Annotated[list[str] | None, typer.Argument(help="Task IDs; all tasks if there are none.")]
 Tag = Annotated[str | None, typer.Option(help="Only tasks with this tag.")]
 Search = Annotated[str | None, typer.Option(help="Only tasks whose ID contains this text, ignoring case.")]
-# As in `core.segments`, whose import would load numpy.
+# As in `core.task_table`, whose import would load numpy.
 OneSegment = Annotated[
     Literal["untried", "aborting", "stuck", "teaching", "solved", "retired"] | None,
     typer.Option(

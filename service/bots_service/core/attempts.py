@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats, Tasks, contained, frozen, united
+from bots_service.core.arrays import Floats, LayeredRows, TaskRows, Tasks, contained, frozen, united
 from bots_service.core.evidence import Evidence
-from bots_service.core.rows import LayeredRows, TaskRows
 
 MOST_IN_A_ROW = 3  # aborts, before a task rests: a sandbox that fails by chance rarely does so three times
 REST_STEPS = 32  # then it is selected once more, where others are free

@@ -22,10 +22,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import frozen
+from bots_service.core.arrays import Table, frozen
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.pool import Pool
-from bots_service.core.rows import Table
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import RunState, fresh_state, parts_of
 from bots_service.errors import DamagedStateError, InvalidSettingsError

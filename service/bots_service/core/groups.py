@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Flags, Floats, Tasks, contained, frozen, is_first, united, without
+from bots_service.core.arrays import Flags, Floats, Table, Tasks, contained, frozen, is_first, united, without
 from bots_service.core.evidence import NO_EVIDENCE, SPREAD, Evidence, sum_by_task
-from bots_service.core.rows import Table
 
 if TYPE_CHECKING:
     from bots_service.core.entries import Report

@@ -1,4 +1,4 @@
-"""Receipts: the results of folding entries. They follow from the journal, so that they can be computed again."""
+"""Receipts: the results of folding entries, and their sums over a run. They follow from the journal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bots_service.core.arrays import Floats, ordered_sum
-from bots_service.core.evidence import NO_COSTS, Costs, Evidence
+from bots_service.core.evidence import NO_COSTS, Costs, Evidence, OpenStep
 
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
 BINS = 10  # of a calibration: predictions in [0, 0.1), [0.1, 0.2), and so on
@@ -135,3 +135,45 @@ def calibration(means: Floats, evidence: Evidence) -> Calibration | None:
     rollouts = evidence.successes + evidence.failures
     sums = (rollouts, means * rollouts, evidence.successes)
     return Calibration(*(tuple(np.bincount(bins, each, BINS).tolist()) for each in sums))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over all closed steps; a task counts once in each step that reported it.
+
+    distinct: how many different tasks they reported.
+    tokens, seconds: what their rollouts cost, as far as reports said it.
+    """
+
+    reported: int = 0
+    effective: int = 0
+    all_solved: int = 0
+    none_solved: int = 0
+    rollouts: float = 0.0
+    successes: float = 0.0
+    late: int = 0
+    expired: int = 0
+    distinct: int = 0
+    tokens: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def rollouts_per_task(self) -> float | None:
+        """How many rollouts a reported task had, on average; None before the first."""
+        return self.rollouts / self.reported if self.reported else None
+
+    def plus(self, step: Tally, open_step: OpenStep, new_tasks: int) -> "Totals":
+        """Return the totals with one more closed step, of whose tasks so many were never reported before."""
+        return Totals(
+            reported=self.reported + step.reported,
+            effective=self.effective + step.effective,
+            all_solved=self.all_solved + step.all_solved,
+            none_solved=self.none_solved + step.none_solved,
+            rollouts=self.rollouts + step.rollouts,
+            successes=self.successes + step.successes,
+            late=self.late + open_step.late,
+            expired=self.expired + open_step.expired,
+            distinct=self.distinct + new_tasks,
+            tokens=self.tokens + open_step.costs.tokens,
+            seconds=self.seconds + open_step.costs.seconds,
+        )

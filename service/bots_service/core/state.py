@@ -10,21 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from bots_service.core.arrays import Tasks
+from bots_service.core.arrays import Table, Tasks
 from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, AbortRows, Attempts
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep, Distributions
 from bots_service.core.entries import Entry, Forget, Report, Rewind, SettingsChange
-from bots_service.core.evidence import NO_EVIDENCE, Evidence
+from bots_service.core.evidence import NO_EVIDENCE, NOTHING_OPEN, Evidence, OpenStep
 from bots_service.core.groups import NOTHING_UNFINISHED, UnfinishedGroups
-from bots_service.core.guard.guard import NO_ALARMS, SeenGroups, VerifierGuard
-from bots_service.core.mix_account import MixAccount, after_report
-from bots_service.core.open_step import NOTHING_OPEN, OpenStep
+from bots_service.core.guard import NO_ALARMS, SeenGroups, VerifierGuard
+from bots_service.core.mixing import MixAccount, after_report
 from bots_service.core.pool import NO_TASKS, Pool
-from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, tally
-from bots_service.core.rows import Table
+from bots_service.core.receipt import Receipt, Tally, Totals, calibration, prediction_error, tally
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, changed_settings
-from bots_service.core.totals import Totals
 from bots_service.core.walks import WHOLE, Walks
 from bots_service.errors import InvalidSettingsError
 

@@ -15,7 +15,7 @@ from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment
 from bots_service.api.security import About, allowed, caller_of, guarded_router
 from bots_service.core.checks import NAME
-from bots_service.core.summary.gain import Gain
+from bots_service.core.summary.course import Gain
 from bots_service.core.summary.verdict import RefusedReports, RunStatus, RunVerdict
 from bots_service.keys import Scope
 from bots_service.overview import SORTS, OverviewQuery, OverviewTotals, Place, SummedRun

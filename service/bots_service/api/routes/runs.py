@@ -20,11 +20,11 @@ from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, mome
 from bots_service.api.run_settings import SettingsInUse, SettingsRequest
 from bots_service.api.security import ANY_SCOPE, allowed, caller_of, guarded_router, require_run
 from bots_service.core.checks import MAX_IDS, Name, TaskId
-from bots_service.core.coverage import Coverage
-from bots_service.core.guard.guard import VerifierAlarm
-from bots_service.core.mix_account import MixShare
+from bots_service.core.guard import VerifierAlarm
+from bots_service.core.mixing import MixShare
+from bots_service.core.outlook import Coverage
+from bots_service.core.receipt import Totals
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.totals import Totals
 from bots_service.errors import (
     InvalidSettingsError,
     InvalidTasksError,

@@ -23,8 +23,7 @@ from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, ser
 from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.security import allowed, guarded_router
-from bots_service.core.segments import SEGMENTS, SOLVED_MEAN, Segment
-from bots_service.core.task_table import SORTS, TaskTable
+from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, SORTS, Segment, TaskTable
 from bots_service.errors import InvalidTasksError, OverloadedError
 from bots_service.insight import TaskQuery
 from bots_service.keys import Scope

@@ -1,26 +1,368 @@
-"""The tracker: a belief that follows the model's ability, and learns how fast to forget and what references tell."""
+"""How the tracker's belief follows a model in training: a Gaussian filter over logits.
 
+After t closed steps task k succeeds with probability sigmoid(theta_k),
+
+    theta_k = phi_k . beta + r_k
+
+phi_k: the features of the task's profile, and 0 for the velocity. beta: the effects that all tasks share (the ability,
+slopes on references and predictions, offsets, the ability's velocity), one Gaussian. r_k: its residual. All drift.
+
+Rollouts enter as one Gaussian observation of theta_k, the one that leads to the mean and the variance of the exact
+posterior (moment matching, as in expectation propagation: Minka, UAI 2001). Three variances are no settings: they are
+means over grids, weighted by the likelihood of all evidence so far.
+
+Everything is elementwise and in a fixed order, so that every machine gets the same bits.
+"""
+
+import math
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats, Tasks, frozen
-from bots_service.core.belief.logit_normals import LogitNormals
+from bots_service.core.arrays import Flags, Floats, LayeredRows, TaskRows, Tasks, frozen
+from bots_service.core.belief.distributions import NODES, WEIGHTS, LogitNormals
 from bots_service.core.belief.protocol import Belief, ClosingStep
-from bots_service.core.belief.tracker_filter import (
-    Effects,
-    LaggedEvidence,
-    Variances,
-    absorb,
-    first_effects,
-    first_variances,
-)
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
-from bots_service.core.portable_math import summed
-from bots_service.core.rows import LayeredRows, TaskRows
+from bots_service.core.portable_math import exp, inverse, log, sigmoid, summed, summed_rows
 from bots_service.core.run_settings import RunSettings
+
+HALF_SQUARES = frozen(0.5 * NODES * NODES)
+MIDDLE = len(NODES) // 2  # the place of node 0
+LN2 = 0.6931471805599453
+
+ABILITY_VARIANCE = UNKNOWN_VARIANCE = 4.0  # of logits, before any evidence
+TAG_VARIANCE = 1.0
+PREDICTION_VARIANCE = 0.25  # of a slope whose mean is 0: with means of 1/3 or 1/2, wrong predictions cost more
+SLOPE_DRIFT = UNKNOWN_DRIFT = 0.1  # times the ability's
+TAG_DRIFT = 0.5
+VELOCITY_VARIANCE = 0.02**2  # stationary; (logits a step)^2
+DAMPING = 0.99  # of the velocity, a step
+
+# The grids of the three learned variances, per step except the first.
+UNTRIED_VARIANCES = frozen(2.0 ** np.arange(-4, 5))
+RESIDUAL_DRIFTS = frozen(2.0 ** np.arange(-16, 1, 2))
+ABILITY_DRIFTS = frozen(2.0 ** np.arange(-16, -1, 2))
+GRIDS = frozen(np.concatenate([UNTRIED_VARIANCES, RESIDUAL_DRIFTS, ABILITY_DRIFTS]))
+GRID_CENTRE, GRID_SPREAD = 4.0, 2.0  # places: what is likely before any evidence
+
+
+@dataclass(frozen=True)
+class Variances:
+    """Log weights of the grids of three variances, the largest of each grid 0.
+
+    untried: [9] of the variance of untried tasks' residuals (tau^2).
+    residual: [9] of the variance that a tried task's residual gains a step (kappa).
+    ability: [8] of the variance that the ability gains a step (q).
+    """
+
+    untried: Floats
+    residual: Floats
+    ability: Floats
+
+    @cached_property
+    def estimates(self) -> tuple[float, float, float]:
+        """tau^2, kappa and q: means over the grids."""
+        weights = exp(np.concatenate([self.untried, self.residual, self.ability]))
+        weighted, weights = (weights * GRIDS).tolist(), weights.tolist()
+        ends = (0, len(UNTRIED_VARIANCES), len(UNTRIED_VARIANCES) + len(RESIDUAL_DRIFTS), len(GRIDS))
+        tau2, kappa, q = (
+            math.fsum(weighted[begin:end]) / math.fsum(weights[begin:end]) for begin, end in pairwise(ends)
+        )
+        return tau2, kappa, q
+
+    def plus(self, untried: Floats, residual: Floats, ability: Floats) -> "Variances":
+        """Return the weights after evidence with these log likelihoods."""
+        summed_up = (self.untried + untried, self.residual + residual, self.ability + ability)
+        return Variances(*(frozen(each - each.max()) for each in summed_up))
+
+
+def first_variances() -> Variances:
+    """Return what is likely before any evidence."""
+    untried, residual, ability = (
+        frozen(-0.5 * ((np.arange(float(len(grid))) - GRID_CENTRE) / GRID_SPREAD) ** 2)
+        for grid in (UNTRIED_VARIANCES, RESIDUAL_DRIFTS, ABILITY_DRIFTS)
+    )
+    return Variances(untried, residual, ability)
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """The effects that tasks share, N(mean, covariance).
+
+    They are, in order: the ability, a slope on each reference, the offset of unknown references, an offset of each tag,
+    a slope on each column of predictions, the offset where each is unknown, and the ability's velocity.
+
+    mean: [d]; covariance: [d, d].
+    drift: [d] the variance that each effect gains a step, as a multiple of the ability's; the velocity has its own.
+    """
+
+    mean: Floats
+    covariance: Floats
+    drift: Floats
+
+    def a_step_later(self) -> "Effects":
+        """Return the effects after a step without evidence, before they drift: the velocity moved the ability."""
+        mean, covariance = self.mean.copy(), self.covariance.copy()
+        mean[0] += mean[-1]
+        mean[-1] *= DAMPING
+        covariance[0] += covariance[-1]
+        covariance[:, 0] += covariance[:, -1]
+        covariance[-1] *= DAMPING  # only now: the other order would round both halves of the matrix differently
+        covariance[:, -1] *= DAMPING
+        covariance[-1, -1] += VELOCITY_VARIANCE * (1 - DAMPING**2)
+        return Effects(frozen(mean), frozen(covariance), self.drift)
+
+    def drifted(self, by: float) -> "Effects":
+        """Return the effects once they drifted, the ability by this variance."""
+        covariance = self.covariance.copy()
+        diagonal(covariance)[:] += by * self.drift
+        return Effects(self.mean, frozen(covariance), self.drift)
+
+
+def diagonal(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a view of the diagonals of square matrices, [d] of [d, d] or [d, j] of [d, d, j]."""
+    size = len(matrices)
+    return matrices.reshape(size * size, *matrices.shape[2:])[:: size + 1]
+
+
+def first_effects(models: int, tags: int, predictions: int = 0) -> Effects:
+    """Return the effects before any evidence: references tell how hard tasks are, and predictions tell nothing yet."""
+    counts, part = (1, models, 1, tags, predictions, predictions, 1), 1 / max(models, 1)
+    mean = np.repeat((0.0, part, *[0.0] * 5), counts)
+    rest = (UNKNOWN_VARIANCE, TAG_VARIANCE, PREDICTION_VARIANCE, UNKNOWN_VARIANCE, VELOCITY_VARIANCE)
+    variance = np.repeat([ABILITY_VARIANCE, part**2, *rest], counts)
+    drift = np.repeat([1.0, SLOPE_DRIFT, UNKNOWN_DRIFT, TAG_DRIFT, SLOPE_DRIFT, UNKNOWN_DRIFT, 0.0], counts)
+    return Effects(frozen(mean), frozen(np.diag(variance)), frozen(drift))
+
+
+@dataclass(frozen=True, slots=True)
+class LaggedEvidence:
+    """Evidence about n distinct tasks at one lag, and what was believed of their residuals.
+
+    features: [d - 1, n] of the tasks' profiles.
+    successes, failures: [n] real counts, their sum > 0.
+    lag: how many steps ago the tasks were selected.
+    residual, variance: [n] N(residual, variance) of each task; 0 and tau^2 for those never tried.
+    tried: [n] whether there was evidence of the task before; age: [n] steps since, 0 for the others.
+    """
+
+    features: NDArray[np.float64]
+    successes: Floats
+    failures: Floats
+    lag: int
+    residual: Floats
+    variance: Floats
+    tried: Flags
+    age: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Absorbed:
+    """What a batch left: effects, the variances' weights, and N(residual, variance) of each task's residual, [n]."""
+
+    effects: Effects
+    variances: Variances
+    residual: Floats
+    variance: Floats
+
+
+def absorb(effects: Effects, variances: Variances, batch: LaggedEvidence, undrifted: Effects | None = None) -> Absorbed:
+    """Return the belief after a batch: the exact Gaussian posterior, but that residuals stay independent of effects.
+
+    Late evidence observes an older theta: what may have moved since is noise, and the ability was lower by what the
+    velocity tells.
+
+    Args:
+        effects: at the step that closes.
+        variances: before the batch.
+        batch: the evidence.
+        undrifted: the effects before the drift of this step, for its first batch: that tells how fast they drift.
+    """
+    phi = np.concatenate([batch.features, np.full((1, len(batch.age)), -float(batch.lag))])
+    squares = (phi[:, None] * phi).reshape(phi.shape[0] ** 2, phi.shape[1])
+    _, kappa, q = variances.estimates
+    moved, noise = _moved(effects, phi, batch.lag, kappa, q)
+    shared = summed(effects.covariance.reshape(-1, 1) * squares)
+    mean = summed(effects.mean[:, None] * phi) + batch.residual
+    excess, unsure = observed(mean, shared + batch.variance + noise, batch.successes, batch.failures)
+    unexplained = shared + moved + unsure
+    unexplained += np.where(batch.tried, batch.variance - kappa * batch.age, batch.lag * kappa)
+    untried, residual = _likelihoods(batch, unexplained, excess)
+    blur = unsure + noise
+    total = batch.variance + blur
+    information = summed_rows(squares / total).reshape(effects.covariance.shape)
+    score = summed_rows(phi * (excess / total))
+    posterior, shift, ability = _updated(effects, information, score, undrifted)
+    share = batch.variance / total
+    return Absorbed(
+        effects=Effects(frozen(effects.mean + shift), frozen(posterior), effects.drift),
+        variances=variances.plus(untried, residual, ability),
+        residual=batch.residual + share * (excess - summed(shift[:, None] * phi)),
+        variance=share * (blur + share * summed(posterior.reshape(-1, 1) * squares)),
+    )
+
+
+def _moved(effects: Effects, phi: Floats, lag: int, kappa: float, q: float) -> tuple[Floats, Floats]:
+    """Return how far the effects may have moved the logits since evidence was due, and all that may have; [n]."""
+    if lag == 0:
+        return (nothing := np.zeros(phi.shape[1])), nothing
+    moved = lag * q * summed(effects.drift[:, None] * (phi * phi))
+    return moved, moved + lag * kappa
+
+
+def _likelihoods(batch: LaggedEvidence, unexplained: Floats, excess: Floats) -> tuple[Floats, Floats]:
+    """Return the log likelihoods of the grids of tau^2 (untried tasks tell of it) and of kappa (tried ones), each [9].
+
+    Args:
+        unexplained: [n] the variance of the excess without what the grid's variance adds.
+        excess: [n] observed less expected.
+    """
+    variance = np.where(batch.tried, RESIDUAL_DRIFTS[:, None] * (batch.age + batch.lag), UNTRIED_VARIANCES[:, None])
+    variance += unexplained
+    fit = log(variance)
+    fit += excess * excess / variance
+    fit *= -0.5
+    tells = np.array([~batch.tried, batch.tried])
+    untried, residual = summed_rows(np.where(tells[:, None, :], fit, 0.0))
+    return untried, residual
+
+
+def _updated(
+    effects: Effects, information: Floats, score: Floats, undrifted: Effects | None
+) -> tuple[Floats, Floats, Floats]:
+    """Return the posterior covariance, the shift of the mean, and log likelihoods of the grid of q, [8]."""
+    precisions, pivots = inverse(_priors(effects, undrifted))
+    posteriors, pivots_after = inverse(precisions + information[:, :, None])
+    shifts = summed(posteriors * score[:, None, None])
+    posterior, shift = posteriors[:, :, 0], shifts[:, 0]
+    if undrifted is None:
+        return posterior, shift, np.zeros(len(ABILITY_DRIFTS))
+    # The determinants after are of precisions, so their logarithms add.
+    determinants = summed(log(np.concatenate([pivots, pivots_after])))
+    fits = 0.5 * (summed(shifts * score[:, None]) - determinants)
+    return posterior, shift, fits[1:]
+
+
+def _priors(effects: Effects, undrifted: Effects | None) -> NDArray[np.float64]:
+    """Return the effects' covariance, then for the first batch of a step as each drift of the grid would have it.
+
+    [d, d, 1] or [d, d, 9].
+    """
+    if undrifted is None:
+        return effects.covariance[:, :, None]
+    priors = np.empty((*effects.covariance.shape, 1 + len(ABILITY_DRIFTS)))
+    priors[:, :, 0] = effects.covariance
+    priors[:, :, 1:] = undrifted.covariance[:, :, None]
+    diagonal(priors)[:, 1:] += effects.drift[:, None] * ABILITY_DRIFTS
+    return priors
+
+
+LEAST_GAIN = 1e-9
+
+
+def observed(mean: Floats, variance: Floats, successes: Floats, failures: Floats) -> tuple[Floats, Floats]:
+    """Return the Gaussian observations z of theta ~ N(mean, variance) that lead to the posterior's means and variances.
+
+    [n] z less what was expected, and [n] the variance of z.
+
+    The likelihood is log-concave, so the posterior is never wider than the prior, except by rounding.
+    """
+    posterior_mean, posterior_variance = moments(mean, variance, successes, failures)
+    precision = 1 / variance
+    gain = np.maximum(1 / posterior_variance - precision, LEAST_GAIN * precision)
+    return (posterior_mean - mean) / (posterior_variance * gain), 1 / gain
+
+
+def moments(mean: Floats, variance: Floats, successes: Floats, failures: Floats) -> tuple[Floats, Floats]:
+    """Return mean and variance of N(mean, variance) sigmoid^s (1 - sigmoid)^f, normalised; each [n].
+
+    15-point Gauss-Hermite quadrature around the mode, with the curvature there: right to 0.2 % of the variance for
+    prior variances up to 4 and from 1 to 512 rollouts, to 7 % at 64.
+    """
+    trials, precision = successes + failures, 1 / variance
+    mode, curvature = _mode(mean, precision, successes, failures)
+    away = NODES[:, None] / np.sqrt(curvature)
+    logits = mode + away
+    softplus = np.maximum(log(1.0 + exp(logits)), logits)  # of logits beyond 700 it is the logit, and exp is cut
+    softplus *= trials
+    # Logarithms of the density, less those of the normal density with this mode and curvature.
+    weights = (successes - (mode - mean) * precision) * away
+    weights -= softplus
+    weights += HALF_SQUARES[:, None] * (1.0 - precision / curvature)
+    weights -= weights[MIDDLE].copy()  # exp stays a number: none exceeds the mode's by more than its half square, 20
+    weights = exp(weights)
+    weights *= WEIGHTS[:, None]
+    weights /= summed(weights)
+    weights *= away
+    shift = summed(weights)
+    weights *= away
+    return mode + shift, summed(weights) - shift * shift
+
+
+FREE_STEPS = 6  # of the search for a mode; typical evidence takes 2 or 3
+HELD_STEPS = 80  # of the search within a bracket, which costs as much again: where the other one leads nowhere
+PRECISION = 1e-3  # in logits: a step of Halley's below it leaves about its cube, 1e-9
+
+
+def _mode(mean: Floats, precision: Floats, successes: Floats, failures: Floats) -> tuple[Floats, Floats]:
+    """[n] where the density is largest, and [n] the curvature of its logarithm there, negative."""
+    # A mean of the prior's mode and the evidence's, whose logarithm the parts of a float tell to 0.06.
+    mantissas, powers = np.frexp((successes + 0.5) / (failures + 0.5))
+    known = (successes + 0.5) * (failures + 0.5) / (successes + failures + 1.0)
+    mode = (mean * precision + known * LN2 * (powers + (2.0 * mantissas - 2.0))) / (precision + known)
+    for _ in range(FREE_STEPS):
+        _, step, curvature = _ascent(mode, mean, precision, successes, failures)
+        mode += step
+        if np.abs(step).max() < PRECISION:
+            return mode, curvature
+    return _held_mode(mode, mean, precision, successes, failures)
+
+
+def _held_mode(
+    mode: Floats, mean: Floats, precision: Floats, successes: Floats, failures: Floats
+) -> tuple[Floats, Floats]:
+    """[n] mode and [n] curvature, wherever the search begins: it is held within a bracket."""
+    low, high = mean - failures / precision, mean + successes / precision  # the slope's sign is known there
+    moved = high - low
+    for _ in range(HELD_STEPS):
+        slope, step, _ = _ascent(mode, mean, precision, successes, failures)
+        is_below = slope > 0
+        low = np.where(is_below, np.maximum(mode, low), low)
+        high = np.where(is_below, high, np.minimum(mode, high))
+        ahead, size = mode + step, np.abs(step)
+        # A step below the precision is the last one: halving the bracket would only lead away from the mode again.
+        is_astray = (size > PRECISION) & ((ahead < low) | (ahead > high) | (size > 0.5 * moved))
+        ahead = np.where(is_astray, 0.5 * (low + high), ahead)
+        moved = np.abs(ahead - mode)
+        mode = ahead
+        if size.max() < PRECISION:
+            break
+    _, _, curvature = _ascent(mode, mean, precision, successes, failures)
+    return mode, curvature
+
+
+def _ascent(
+    at: Floats, mean: Floats, precision: Floats, successes: Floats, failures: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return the logarithm's slope at these logits, Halley's step towards the mode, and the curvature after it.
+
+    Of the shape of the density Newton's method uses the slope's slope; this uses the slope of that, too.
+    """
+    trials = successes + failures
+    p = sigmoid(at)
+    expected = trials * p
+    spread = expected - expected * p
+    bend = spread - 2.0 * spread * p
+    curvature = spread + precision
+    slope = successes - expected - (at - mean) * precision
+    step = slope / curvature
+    step /= np.maximum(1.0 + 0.5 * step * bend / curvature, 0.5)
+    return slope, step, np.maximum(curvature + bend * step, precision)
+
 
 BLOCK = 2048  # profiles at a time: their numbers stay in the processor's cache
 FOLD_NUMBERS = 20_000  # a fold of 32 tasks takes as long as one that touches so many numbers

@@ -11,12 +11,10 @@ from msgspec import Meta, Struct
 from bots_service.core.arrays import Floats, Tasks, contained, united, without
 from bots_service.core.belief.protocol import Belief
 from bots_service.core.checks import MAX_IDS, Name, Tag, TaskId
-from bots_service.core.draw.context import DrawContext, StrategyResult, undrawn
 from bots_service.core.draw.eligible import Eligible
-from bots_service.core.draw.mixing import deal
-from bots_service.core.draw.strategies import STRATEGIES
+from bots_service.core.draw.strategies import STRATEGIES, DrawContext, StrategyResult, undrawn
 from bots_service.core.mix import shares_of
-from bots_service.core.mix_account import account_of, counts_by_tag
+from bots_service.core.mixing import account_of, counts_by_tag, deal
 from bots_service.core.pool import Part, Pool
 from bots_service.core.walks import Walk
 from bots_service.errors import PoolTooSmallError

@@ -7,9 +7,8 @@ import numpy as np
 
 from bots_service.core.arrays import Counts, Flags, contained, frozen
 from bots_service.core.entries import Report
-from bots_service.core.evidence import NO_EVIDENCE, Evidence
+from bots_service.core.evidence import NO_EVIDENCE, NOTHING_OPEN, Evidence
 from bots_service.core.groups import NOTHING_UNFINISHED
-from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.pool import Pool
 
 MOST_TAGS_LISTED = 100  # those with most tasks: a table of more is not readable

@@ -13,8 +13,15 @@ from sqlalchemy import BigInteger, Connection, TextClause, and_, bindparam, dele
 
 from bots_service.core.arrays import frozen
 from bots_service.core.entries import Rewind, SettingsChange
-from bots_service.core.summary.course import NO_ESTIMATES, NO_STEPS, TIMED, CourseSteps, StepSums, UniformEstimates
-from bots_service.core.summary.gain import StepRange
+from bots_service.core.summary.course import (
+    NO_ESTIMATES,
+    NO_STEPS,
+    TIMED,
+    CourseSteps,
+    StepRange,
+    StepSums,
+    UniformEstimates,
+)
 from bots_service.core.summary.verdict import RefusedReports, RunFindings
 from bots_service.records import RunRow, SeqRange
 from bots_service.storage.sql.answers import insert_missing

@@ -7,8 +7,7 @@ import msgspec
 import numpy as np
 from sqlalchemy import BigInteger, Connection, bindparam, func, select
 
-from bots_service.core.coverage import Coverage
-from bots_service.core.outlook import Outlook
+from bots_service.core.outlook import Coverage, Outlook
 from bots_service.errors import UnknownRunError
 from bots_service.records import RunRow, StoredOutlook
 from bots_service.storage.sql.answers import insert_missing

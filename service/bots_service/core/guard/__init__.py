@@ -1,1 +1,0 @@
-"""The verifier guard: rewards that turn wrong at once raise an alarm."""
