@@ -485,7 +485,6 @@ class JournalEntry:
         closed a step.
     to_step: of a rewind.
     changed: names and values of changed settings.
-    skipped: why it changed nothing, though it is in the journal; None for all others.
     hidden: undone by a rewind.
     """
 
@@ -500,7 +499,6 @@ class JournalEntry:
     closed: bool | None = None
     to_step: int | None = None
     changed: Mapping[str, Setting] | None = None
-    skipped: str | None = None
     hidden: bool = False
 
 

@@ -67,6 +67,10 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("pruned", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("predictions", sa.Text(), server_default=sa.text("'[]'"), nullable=False),
+        sa.Column("refused_reports", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("refused_seq", sa.BigInteger(), nullable=True),
+        sa.Column("refused_at", sa.Double(), nullable=True),
+        sa.Column("refused_reason", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(
             ["dataset_id"], ["datasets.id"], name="fk_runs_dataset_id_datasets", ondelete="CASCADE"
         ),
@@ -193,9 +197,33 @@ def upgrade() -> None:
         sa.Column("written_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_write_probe"),
     )
+    op.create_table(
+        "judgements",
+        sa.Column("run_id", _number, nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("seq", sa.BigInteger(), nullable=False),
+        sa.Column("dataset_version", sa.Integer(), nullable=False),
+        sa.Column("findings", sa.Text(), nullable=False),
+        sa.Column("made_at", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_judgements_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", name="pk_judgements"),
+    )
+    op.create_table(
+        "subsets",
+        sa.Column("dataset_id", _number, nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("tasks", sa.LargeBinary(), nullable=False),
+        sa.Column("kept_at", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["dataset_id"], ["datasets.id"], name="fk_subsets_dataset_id_datasets", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("dataset_id", "name", name="pk_subsets"),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("subsets")
+    op.drop_table("judgements")
     op.drop_table("write_probe")
     op.drop_table("api_keys")
     op.drop_table("outlooks")

@@ -31,6 +31,16 @@ from bots_service.storage.sql.transfer import Moved, SavedEntry
 
 PAGE = 1000  # entries stored at a time
 LONGEST_LINE = 32 * 2**20  # bytes; a report of the largest request is some 8 MiB as an entry
+# What folding entries that no run can have written raises.
+NO_FOLD = (
+    ArithmeticError,
+    AssertionError,
+    DamagedStateError,
+    InvalidSettingsError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 
 
 class TasksFacts(Struct, frozen=True):
@@ -264,7 +274,15 @@ class MoveRuns:
                 head = await self._stored(staged, header, entries, profiles, opened.row.facts.size)
                 row = replace(head, dataset_id=opened.row.id)
                 state = await self._folded(OpenRun(seen, row))
-            except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError, DamagedStateError) as error:
+            except (
+                ArithmeticError,
+                AssertionError,
+                InvalidSettingsError,
+                LookupError,
+                TypeError,
+                ValueError,
+                DamagedStateError,
+            ) as error:
                 raise InvalidJournalError(f"the journal does not fold: {error}") from error
             await self.runs.replay.save(row, state, wanted=False)
             return await asyncio.shield(self._finish(opened.row, run, stage, row, idempotency_key))

@@ -367,7 +367,6 @@ class LoggedEntry:
     tasks, rollouts: numbers in a report; effective: number of its groups that give a gradient.
     to_step: target of a rewind.
     changed: names and values of changed settings.
-    skipped: why the fold skipped it; None if it did not.
     """
 
     seq: int
@@ -382,7 +381,6 @@ class LoggedEntry:
     rollouts: float | None = None
     to_step: int | None = None
     changed: dict[str, Any] | None = None
-    skipped: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,7 +105,7 @@ async def test_rewinding_brings_the_old_beliefs_back_and_refuses_evidence_from_b
     assert [step["step"] for step in (await http.get(f"{RUN}/history")).json()["history"]] == [1]
 
 
-NOTHING = dict.fromkeys(("tasks", "effective", "rollouts", "closed", "to_step", "changed", "skipped"))
+NOTHING = dict.fromkeys(("tasks", "effective", "rollouts", "closed", "to_step", "changed"))
 
 
 async def journal(http: httpx.AsyncClient, run: str = RUN, **query: str | int) -> dict[str, Any]:

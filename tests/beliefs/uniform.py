@@ -86,6 +86,9 @@ class UniformBelief(Belief):
     def own_tasks(self) -> Tasks:
         return self.reported
 
+    def own_distributions(self, pool: Pool) -> Uniforms:
+        return Uniforms(len(self.reported))
+
     def profile_distributions(self, pool: Pool) -> Uniforms:
         return Uniforms(pool.profiles)
 

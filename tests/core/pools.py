@@ -35,6 +35,9 @@ class ArrayBelief:
     def profile_distributions(self, _pool):
         return self.shared
 
+    def own_distributions(self, _pool):
+        return self.own
+
     def distributions(self, pool, asked):
         places = pool.profile_of[asked].astype(np.int64)
         for place, task in enumerate(self.own_tasks):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.attempts import NO_ATTEMPTS, NO_ROWS, Attempts
+from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, NO_ROWS, Attempts
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Report
 from bots_service.core.run_settings import settings_from
@@ -91,3 +91,17 @@ def test_many_recent_rows_are_settled():
         attempts = attempts.with_step(evidence_of(*((task, 1.0, 1.0) for task in range(1000 * step))), step)
     assert (len(attempts.settled), len(attempts.recent)) == (3000, 0)
     assert attempts.of(np.array([0, 1500, 2999, 3000], np.int32)).visits.tolist() == [3, 2, 1, 0]
+
+
+def test_aborts_in_a_row_are_counted_until_a_task_brings_rollouts():
+    rng = np.random.default_rng(7)
+    rows, aborts, in_a_row, last = NO_ABORTS, dict[int, int](), dict[int, int](), dict[int, int]()
+    for step in range(200):
+        aborted, tried = (rng.choice(40, rng.integers(0, 4), replace=False).astype(np.int32) for _ in range(2))
+        rows = rows.after(aborted, tried, step)
+        for task in aborted.tolist():
+            aborts[task], in_a_row[task], last[task] = aborts.get(task, 0) + 1, in_a_row.get(task, 0) + 1, step
+        in_a_row |= {task: 0 for task in tried.tolist() if task in aborts}
+        tasks, *columns = (column.tolist() for column in rows)
+        expected = {task: (aborts[task], in_a_row[task], last[task]) for task in sorted(aborts)}
+        assert dict(zip(tasks, zip(*columns, strict=True), strict=True)) == expected

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from bots_service.core.guard import VerifierAlarm
 from bots_service.core.receipt import BINS, Calibration
 from bots_service.core.rounding import half_up
+from bots_service.core.run_settings import settings_from
+from bots_service.core.state import fresh_state
 from bots_service.core.summary.course import StepSums
 from bots_service.core.summary.tags import GroupCounts
 from bots_service.core.summary.verdict import (
@@ -28,11 +30,13 @@ from bots_service.core.summary.verdict import (
     RunProgress,
     RunVerdict,
     calibration_error,
+    facts_of,
     fallen,
     findings_of,
     urgency,
     verdict_on,
 )
+from tests.core.journals import pool_of
 
 NOTHING = Calibration((0.0,) * BINS, (0.0,) * BINS, (0.0,) * BINS)
 FACTS = RunFacts(
@@ -287,3 +291,10 @@ def test_no_advice_about_references_is_given_where_there_are_none():
     wrong = replace(FACTS, calibration=in_bin(8, 80_000, 0.85, 0.4))
     assert "reference" in judged(PROGRESS, wrong).advice
     assert "reference" not in judged(PROGRESS, replace(wrong, has_references=False)).advice
+
+
+@pytest.mark.parametrize(("strategy", "counts"), [("easy_to_hard", 0), ("shuffle", 1)])
+def test_groups_that_turn_effective_and_back_by_intent_are_not_judged(strategy: str, counts: int):
+    pool = pool_of((0.25,), (0.5,))
+    state = fresh_state(settings_from({"belief": "bots", "strategy": strategy}), pool)
+    assert len(facts_of(state, pool, [], []).groups) == counts

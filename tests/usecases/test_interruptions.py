@@ -20,7 +20,7 @@ from bots_service.errors import (
     UnknownRunError,
 )
 from bots_service.outcomes import Outcome
-from bots_service.records import IdempotencyKey, LoggedEntry, OpenDataset, Selection
+from bots_service.records import IdempotencyKey, OpenDataset, Selection
 from bots_service.runs import ForkFrom
 from tests.sizes import size
 from tests.usecases.moving import exported
@@ -254,10 +254,6 @@ async def six_steps(world: World) -> None:
         await world.report(*(outcome(f"t{task}", (6, 9)[(task + step) % 2]) for task in range(TASKS)))
 
 
-async def logged(world: World, run: str) -> list[LoggedEntry]:
-    return await world.use.insight.entries(POOL, run, None, 1000, [])
-
-
 async def assert_goes_on(world: World, run: str) -> None:
     """Select, report, change, rewind, export, replay."""
     step = (await world.describe(run)).step
@@ -281,7 +277,6 @@ async def test_any_two_writes_at_once_leave_a_run_that_goes_on(services: tuple[W
             known = all(isinstance(each, ConflictError | InvalidInputError | NotFoundError) for each in refused)
             assert known, f"{first} beside {second}: {told}"
             await services[turn % 2].report(outcome("t1", 9), run=run)  # what an entry that does not fold would refuse
-        assert [entry for entry in await logged(services[0], run) if entry.skipped is not None] == []
         for world in services:
             await assert_goes_on(world, run)
         await services[0].assert_is_a_replay(run)

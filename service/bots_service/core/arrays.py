@@ -116,14 +116,10 @@ class Table:
     @classmethod
     def joined(cls, tables: Sequence[Self]) -> Self:
         """Return the rows of all tables, at least one, one after the other."""
-        if len(tables) == 1:
-            return tables[0]
-        return cls(*(np.concatenate(columns, axis=-1) for columns in zip(*tables, strict=True))).frozen()
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory the columns take."""
-        return sum(column.nbytes for column in self)
+        full = [table for table in tables if len(table)] or tables
+        if len(full) == 1:
+            return full[0]
+        return cls(*(np.concatenate(columns, axis=-1) for columns in zip(*full, strict=True))).frozen()
 
 
 @cache
@@ -148,19 +144,27 @@ class TaskRows(Table):
         if len(self) == 0:
             return
         places = self.tasks.searchsorted(others.tasks)
-        found = self.tasks.take(places, mode="clip") == others.tasks
+        found = np.flatnonzero(self.tasks.take(places, mode="clip") == others.tasks)
+        if not len(found):
+            return
+        places = places.take(found)
         for own, other in islice(zip(self, others, strict=True), 1, None):
-            np.copyto(other, own.take(places, axis=-1, mode="clip"), where=found)
+            other[..., found] = own.take(places, axis=-1)
 
     def overlaid(self, newer: Self) -> Self:
         """Return these rows with newer ones added; of a task that is in both, the newer row counts."""
         if len(self) == 0 or len(newer) == 0:
             return newer if len(self) == 0 else self
-        both = self.joined([self, newer])
-        order = both.tasks.argsort(kind="stable")  # of two sorted runs this is a merge; of equals the newer comes last
-        tasks = both.tasks.take(order)
-        is_last = np.append(tasks[1:] != tasks[:-1], True)
-        return both.where(order.compress(is_last))
+        tasks = np.concatenate((self.tasks, newer.tasks))
+        order = tasks.argsort(kind="stable")  # of two sorted runs this is a merge; of equals the newer comes last
+        tasks = tasks.take(order)
+        is_last = np.empty(len(tasks), bool)
+        is_last[-1] = True
+        np.not_equal(tasks[1:], tasks[:-1], out=is_last[:-1])
+        order = order.compress(is_last)
+        columns = islice(zip(self, newer, strict=True), 1, None)
+        both = (np.concatenate(two, axis=-1).take(order, axis=-1) for two in columns)
+        return type(self)(tasks.compress(is_last), *both).frozen()
 
     def without(self, tasks: Tasks) -> Self:
         """Return the rows less those of some tasks, which are sorted."""

@@ -79,6 +79,8 @@ class AbortRows(TaskRows):
             tried: tasks of which rollouts were reported.
             step: how many steps had closed before.
         """
+        if not len(aborted) and not len(self):
+            return self
         rows = self
         if len(aborted):
             newer = self.of(united(aborted))

@@ -152,13 +152,13 @@ class OpenStep:
     @property
     def tasks(self) -> int:
         """How many distinct tasks have evidence here."""
-        return len(np.unique(self.evidence.tasks))
+        return int(np.count_nonzero(is_first(np.sort(self.evidence.tasks))))
 
     def with_report(self, evidence: Evidence, made_at: int, *, late: bool) -> "OpenStep":
         """Return the open step with the evidence of one report, all of it selected at one step."""
         if len(evidence) == 0:
             return self
-        dated = DatedEvidence(*(*evidence, np.full(len(evidence), made_at, np.int32)))
+        dated = DatedEvidence(*(*evidence, frozen(np.full(len(evidence), made_at, np.int32))))
         whole = DatedEvidence.joined([self.evidence, dated])
         return replace(self, evidence=whole, late=self.late + late * len(evidence))
 
@@ -190,7 +190,7 @@ class OpenStep:
             whole: what `whole()` returned.
         """
         made_at = self.evidence.made_at
-        steps = np.unique(made_at).tolist()
+        steps = sorted(set(made_at.tolist()))
         for step in steps:
             yield step, whole if len(steps) == 1 else sum_by_task(self.evidence.where(made_at == step))
 

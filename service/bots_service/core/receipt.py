@@ -63,7 +63,6 @@ class Receipt:
     costs: what the rollouts of the tally's step cost.
     brier, log_loss: error of the belief's mean as a prediction of each rollout, made before the step was folded.
     calibration: the same predictions, by bins.
-    skipped: why the fold skipped the entry, a change that its state did not allow; None for all others.
     """
 
     seq: int
@@ -80,7 +79,6 @@ class Receipt:
     new_tasks: int = 0
     distinct_tasks: int = 0
     costs: Costs = NO_COSTS
-    skipped: str | None = None
 
 
 def tally(evidence: Evidence) -> Tally:

@@ -23,7 +23,6 @@ from bots_service.core.pool import NO_TASKS, Pool
 from bots_service.core.receipt import Receipt, Tally, Totals, calibration, prediction_error, tally
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, changed_settings
 from bots_service.core.walks import WHOLE, Walks
-from bots_service.errors import InvalidSettingsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +113,7 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
 
     Raises:
         ValueError: the entry is not the next one, its base is missing, or the pool is older than the entry.
+        InvalidSettingsError: the state does not allow the change of settings.
     """
     if entry.seq != state.seq + 1:
         raise ValueError(f"entry {entry.seq} can't follow entry {state.seq}")
@@ -122,20 +122,12 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
     if isinstance(entry.body, Report):
         state, receipt, _ = with_report(state, entry, entry.body, pool)
         return state, receipt
-    try:
-        state, skipped = _changed(state, entry, pool, base), None
-    except InvalidSettingsError as error:
-        # The service appends no change that the state does not allow; an import may fold one under other settings.
-        state, skipped = replace(state, seq=entry.seq), str(error)
-    return state, _receipt(state, tally(NO_EVIDENCE), skipped=skipped)
+    state = _changed(state, entry, pool, base)
+    return state, _receipt(state, tally(NO_EVIDENCE))
 
 
 def _changed(state: RunState, entry: Entry, pool: Pool, base: RunState | None) -> RunState:
-    """Return the state after an entry that is no report.
-
-    Raises:
-        InvalidSettingsError: the state does not allow the change.
-    """
+    """Return the state after an entry that is no report."""
     body = entry.body
     if isinstance(body, SettingsChange):
         settings = changed_settings(body.values, state.settings)
@@ -227,10 +219,9 @@ def _parted(open_step: OpenStep, size: int | None, *, close: bool | None) -> tup
     so many groups, and those that came after them begin the next one. An entry closes one step: where one report brings
     several times as many, they are all of it.
     """
-    pending = open_step.tasks
-    if close or (size is None and close is None and pending > 0):
+    if close or (size is None and close is None and len(open_step.evidence)):
         return open_step, NOTHING_OPEN
-    if size is None or pending < size:
+    if size is None or (pending := open_step.tasks) < size:
         return None, open_step
     return open_step.first(pending - pending % size)
 

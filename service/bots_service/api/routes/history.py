@@ -175,7 +175,6 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     closed: whether a report closed a step.
     to_step: the step that a rewind went back to.
     changed: the names and values that a change of settings set.
-    skipped: why it changed nothing, though it is in the journal; null for all others.
     hidden: whether a rewind undid it.
     time: when it was appended (RFC 3339, UTC).
     """
@@ -190,7 +189,6 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     closed: bool | None = None
     to_step: int | None = None
     changed: dict[str, Any] | None = None
-    skipped: str | None = None
     hidden: bool
     time: datetime
 

@@ -385,10 +385,19 @@ class BotsBelief(Belief):
         implied = self.extended(pool, pool.profiles).implied
         return Betas(self.prior[0] + implied[0], self.prior[1] + implied[1], self.prior)
 
+    def own_distributions(self, pool: Pool) -> Betas:
+        """[T] of the tasks with evidence of their own."""
+        own = self.tried.whole
+        return self._with(pool, own.tasks, self.tried.scale * own.counts)
+
     def distributions(self, pool: Pool, tasks: Tasks) -> Betas:
         """[n] of the given tasks."""
+        return self._with(pool, tasks, self.tried.counts_of(tasks))
+
+    def _with(self, pool: Pool, tasks: Tasks, own: NDArray[np.float64]) -> Betas:
+        """[n] of tasks with this evidence of their own, [2, n]."""
         excess = self.extended(pool, pool.profiles).implied.take(pool.profile_of.take(tasks), axis=1)
-        excess += self.tried.counts_of(tasks)
+        excess += own
         # In exact arithmetic neither sum can fall below zero: what was taken off had been booked. Rounding can.
         np.maximum(excess, 0.0, out=excess)
         return Betas(self.prior[0] + excess[0], self.prior[1] + excess[1], self.prior)

@@ -146,6 +146,10 @@ class Belief(ABC):
         """Sorted tasks with evidence of their own; all others follow their profile."""
 
     @abstractmethod
+    def own_distributions(self, pool: Pool) -> Distributions:
+        """[T] of the tasks with evidence of their own, in their order."""
+
+    @abstractmethod
     def profile_distributions(self, pool: Pool) -> Distributions:
         """[G] of the tasks of each profile that have no evidence of their own."""
 

@@ -455,6 +455,10 @@ class TrackerBelief(Belief):
         """Sorted tasks that were tried."""
         return self.residuals.whole.tasks
 
+    def own_distributions(self, pool: Pool) -> LogitNormals:
+        """[T] of the tasks that were tried."""
+        return self._of_rows(pool, self.residuals.whole)
+
     def profile_distributions(self, pool: Pool) -> LogitNormals:
         """[G] of tasks that were never tried."""
         shared = self._shared(pool.features)

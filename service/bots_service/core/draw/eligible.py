@@ -49,12 +49,14 @@ class Eligible:
 
     def candidates(self) -> Candidates:
         """Return the tasks with their own evidence, the counts of the others, and their distributions."""
-        pool, own_tasks = self.pool, self.part.keep(self.belief.own_tasks)
-        own_tasks = own_tasks[~contained(own_tasks, (self.excluded,))]
+        pool, own_tasks, own_beliefs = self.pool, self.belief.own_tasks, self.belief.own_distributions(self.pool)
+        kept = self.part.holds(own_tasks) & ~contained(own_tasks, (self.excluded,))
+        if not kept.all():
+            own_tasks, own_beliefs = own_tasks[kept], own_beliefs.at(kept)
         apart = pool.profile_of[np.concatenate([own_tasks, self.excluded])]
         return Candidates(
             own_tasks,
-            self.belief.distributions(pool, own_tasks),
+            own_beliefs,
             self.part.members.sizes - np.bincount(apart, minlength=pool.profiles),
             self.belief.profile_distributions(pool),
         )

@@ -180,9 +180,10 @@ def nearest(distances: Floats, count: int, rng: np.random.Generator) -> Counts:
     Args:
         count: at least 1.
     """
-    mixed = rng.permutation(len(distances))
+    places = np.arange(len(distances))
     if count < len(distances):
         last = np.partition(distances, count - 1)[count - 1]
-        nearer, tied = mixed[distances[mixed] < last], mixed[distances[mixed] == last]
-        mixed = np.concatenate([nearer, tied[: count - len(nearer)]])
+        nearer, tied = np.flatnonzero(distances < last), rng.permutation(np.flatnonzero(distances == last))
+        places = np.concatenate([nearer, tied[: count - len(nearer)]])
+    mixed = rng.permutation(places)
     return mixed[np.argsort(distances[mixed], kind="stable")]

@@ -196,7 +196,6 @@ _PAGE = (
         journal.c.created_at,
         receipts.c.step,
         receipts.c.closed,
-        receipts.c.skipped,
     )
     .join(receipts, (receipts.c.run_id == journal.c.run_id) & (receipts.c.seq == journal.c.seq))
     .where(journal.c.run_id == bindparam("run"), journal.c.seq < bindparam("before", type_=BigInteger))
@@ -233,7 +232,6 @@ def entries_before(
             closed=row.closed,
             is_hidden=not any(span.after < row.seq <= span.last for span in spans),
             created_at=row.created_at,
-            skipped=row.skipped,
             **({} if row.body is None else _told(decode_body(row.body))),
         )
         for row in connection.execute(page, values)  # one by one: all their bodies may be tens of MB

@@ -134,7 +134,6 @@ def receipt_row(run_id: int, receipt: Receipt) -> dict[str, Any]:
         else np.array([shown.rollouts, shown.predicted, shown.solved], "<f8").tobytes(),
         "new_tasks": receipt.new_tasks,
         "distinct_tasks": receipt.distinct_tasks,
-        "skipped": receipt.skipped,
         "tokens": receipt.costs.tokens,
         "seconds": receipt.costs.seconds,
     } | {name: getattr(receipt.tally, name) for name in _TALLY}
@@ -157,7 +156,6 @@ def receipt_of(row: SqlRow) -> Receipt:
         new_tasks=row.new_tasks,
         distinct_tasks=row.distinct_tasks,
         costs=Costs(row.tokens, row.seconds),
-        skipped=row.skipped,
     )
 
 

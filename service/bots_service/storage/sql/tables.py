@@ -177,7 +177,6 @@ receipts = Table(
     Column("calibration", LargeBinary),  # little-endian doubles: rollouts, predicted and solved, by bins
     Column("tokens", Double, nullable=False),
     Column("seconds", Double, nullable=False),
-    Column("skipped", Text),  # why the fold skipped the entry
 )
 Index("ix_receipts_step", receipts.c.run_id, receipts.c.step, receipts.c.seq)
 
