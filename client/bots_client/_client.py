@@ -45,7 +45,6 @@ from bots_client._models import (
     JournalEntry,
     Leases,
     NewApiKey,
-    Outlooks,
     Overview,
     PoolChange,
     Pruning,
@@ -508,14 +507,6 @@ class Client(HttpClient):
             steps: number of last steps to compare, 1 to 1,000; None: 200.
         """
         return self._get(Calibration, run_path(dataset, run, "calibration"), *given(steps=steps).items())
-
-    def outlooks(self, dataset: str, run: str = "default", *, points: int | None = None) -> Outlooks:
-        """Return the estimates for the whole pool over time, always with the newest.
-
-        Args:
-            points: maximum number of estimates, 1 to 2,000; None: 200.
-        """
-        return self._get(Outlooks, run_path(dataset, run, "outlooks"), *given(points=points).items())
 
     def overview(
         self,

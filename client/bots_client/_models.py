@@ -234,6 +234,7 @@ class Run:
     capability: of the model, on the scale of its references; None before the first closed step, or without references.
     estimates: what the belief estimates about the model, by name; the first tells where the model stands: ability with
         the tracker, capability with the belief bots.
+    uniform_effective_task_ratio: what the belief expects of uniform sampling, in [0, 1].
     rollouts_per_task: m in use: the setting, or learned from what was reported; None before the first report.
     pending: tasks reported in the open step; leased: tasks selected and not yet reported.
     unfinished_groups: groups that were reported in part; aborting_tasks: tasks that were aborted three times in a row.
@@ -252,6 +253,7 @@ class Run:
     settings: Settings = field(default_factory=Settings)
     capability: float | None = None
     estimates: Mapping[str, float] = field(default_factory=dict)
+    uniform_effective_task_ratio: float | None = None
     rollouts_per_task: float | None = None
     pending: int = 0
     unfinished_groups: int = 0
@@ -373,6 +375,9 @@ class CurvePoint:
     """Consecutive closed steps, aggregated.
 
     capability, distinct_tasks, time: after the last of them; success_rate, brier, log_loss: means over their rollouts.
+    uniform_effective_task_ratio: what the belief expected of uniform sampling, in [0, 1].
+    distribution: shares of the pool by expected success probability, in equal bins from 0 to 1; None where the service
+        did not look in these steps.
     """
 
     first_step: int
@@ -387,6 +392,8 @@ class CurvePoint:
     capability: float | None = None
     brier: float | None = None
     log_loss: float | None = None
+    uniform_effective_task_ratio: float | None = None
+    distribution: tuple[float, ...] | None = None
     late: int = 0
     expired: int = 0
     new_tasks: int = 0
@@ -400,35 +407,6 @@ class Curve(Table):
 
     _rows: ClassVar[str] = "points"
     points: tuple[CurvePoint, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
-    """The estimates for the whole pool after a step.
-
-    uniform_effective_task_ratio: estimate for uniform sampling, in [0, 1].
-    distribution: shares of the tasks by expected success probability, in equal bins from 0 to 1.
-    distinct_tasks, reached_share, top_tenth_share, unmet_share, visits_per_met_task, narrow: as in `Coverage`.
-    """
-
-    step: int
-    uniform_effective_task_ratio: float
-    distribution: tuple[float, ...] = ()
-    distinct_tasks: int = 0
-    reached_share: float | None = None
-    top_tenth_share: float | None = None
-    unmet_share: float | None = None
-    visits_per_met_task: float | None = None
-    narrow: bool = False
-    time: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlooks(Table):
-    """The estimates for the whole pool over the course of training, oldest first."""
-
-    _rows: ClassVar[str] = "outlooks"
-    outlooks: tuple[Outlook, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -415,10 +415,8 @@ class Selector:
             return
         self._estimated_at = step
         name, local = (self.dataset, self.run), self._local
-        found = local.ask_once(lambda bots: bots.outlooks(*name, points=1), spent_s=time.monotonic() - begun)
-        newest = found.outlooks[-1] if found is not None and found.outlooks else None
-        self._uniform = None if newest is None else newest.uniform_effective_task_ratio
         run = local.ask_once(lambda bots: bots.run(*name), spent_s=time.monotonic() - begun)
+        self._uniform = None if run is None else run.uniform_effective_task_ratio
         self._ability = None if run is None else run.estimates.get("ability")
 
     def _leases(self) -> list[Lease]:

@@ -98,10 +98,37 @@ def upgrade() -> None:
         sa.Column("epoch", sa.Integer(), nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("profiles", sa.Integer(), nullable=False),
-        sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("body", sa.Text(), nullable=True),
         sa.Column("key", sa.Text(), nullable=True),
         sa.Column("fingerprint", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("hidden", sa.Boolean(), nullable=False),
+        sa.Column("step", sa.Integer(), nullable=True),
+        sa.Column("closed", sa.Boolean(), nullable=True),
+        sa.Column("strategy", sa.Text(), nullable=True),
+        sa.Column("reported", sa.Integer(), nullable=True),
+        sa.Column("effective", sa.Integer(), nullable=True),
+        sa.Column("all_solved", sa.Integer(), nullable=True),
+        sa.Column("none_solved", sa.Integer(), nullable=True),
+        sa.Column("rollouts", sa.Double(), nullable=True),
+        sa.Column("successes", sa.Double(), nullable=True),
+        sa.Column("mean_pass_rate", sa.Double(), nullable=True),
+        sa.Column("capability", sa.Double(), nullable=True),
+        sa.Column("late", sa.Integer(), nullable=True),
+        sa.Column("expired", sa.Integer(), nullable=True),
+        sa.Column("brier", sa.Double(), nullable=True),
+        sa.Column("log_loss", sa.Double(), nullable=True),
+        sa.Column("calibration", sa.LargeBinary(), nullable=True),
+        sa.Column("new_tasks", sa.Integer(), nullable=True),
+        sa.Column("distinct_tasks", sa.Integer(), nullable=True),
+        sa.Column("tokens", sa.Double(), nullable=True),
+        sa.Column("seconds", sa.Double(), nullable=True),
+        sa.Column("total_reported", sa.BigInteger(), nullable=True),
+        sa.Column("total_effective", sa.BigInteger(), nullable=True),
+        sa.Column("total_rollouts", sa.Double(), nullable=True),
+        sa.Column("uniform", sa.Double(), nullable=True),
+        sa.Column("expected", sa.Double(), nullable=True),
+        sa.Column("distribution", sa.LargeBinary(), nullable=True),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_journal_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_id", "seq", name="pk_journal"),
         sa.UniqueConstraint("run_id", "key", name="uq_journal_run_id_key"),
@@ -115,44 +142,13 @@ def upgrade() -> None:
         postgresql_where=sa.text("kind <> 'report'"),
     )
     op.create_index(
-        "ix_journal_settings",
+        "ix_journal_steps",
         "journal",
-        ["run_id", "seq"],
+        ["run_id", "step"],
         unique=False,
-        sqlite_where=sa.text("kind = 'settings'"),
-        postgresql_where=sa.text("kind = 'settings'"),
+        sqlite_where=sa.text("closed AND NOT hidden"),
+        postgresql_where=sa.text("closed AND NOT hidden"),
     )
-
-    op.create_table(
-        "receipts",
-        sa.Column("run_id", _number, nullable=False),
-        sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("epoch", sa.Integer(), nullable=False),
-        sa.Column("step", sa.Integer(), nullable=False),
-        sa.Column("closed", sa.Boolean(), nullable=False),
-        sa.Column("reported", sa.Integer(), nullable=False),
-        sa.Column("effective", sa.Integer(), nullable=False),
-        sa.Column("all_solved", sa.Integer(), nullable=False),
-        sa.Column("none_solved", sa.Integer(), nullable=False),
-        sa.Column("rollouts", sa.Double(), nullable=False),
-        sa.Column("successes", sa.Double(), nullable=False),
-        sa.Column("mean_pass_rate", sa.Double(), nullable=True),
-        sa.Column("capability", sa.Double(), nullable=True),
-        sa.Column("late", sa.Integer(), nullable=False),
-        sa.Column("expired", sa.Integer(), nullable=False),
-        sa.Column("brier", sa.Double(), nullable=True),
-        sa.Column("log_loss", sa.Double(), nullable=True),
-        sa.Column("created_at", sa.Double(), nullable=True),
-        sa.Column("new_tasks", sa.Integer(), nullable=False),
-        sa.Column("distinct_tasks", sa.Integer(), nullable=False),
-        sa.Column("calibration", sa.LargeBinary(), nullable=True),
-        sa.Column("tokens", sa.Double(), nullable=False),
-        sa.Column("seconds", sa.Double(), nullable=False),
-        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_receipts_run_id_runs", ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "seq", name="pk_receipts"),
-    )
-    op.create_index("ix_receipts_step", "receipts", ["run_id", "step", "seq"], unique=False)
-
     op.create_table(
         "snapshots",
         sa.Column("run_id", _number, nullable=False),
@@ -166,18 +162,6 @@ def upgrade() -> None:
         sa.Column("blob", sa.LargeBinary(), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_snapshots_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_id", "seq", name="pk_snapshots"),
-    )
-    op.create_table(
-        "outlooks",
-        sa.Column("run_id", _number, nullable=False),
-        sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("step", sa.Integer(), nullable=False),
-        sa.Column("uniform_effective_task_ratio", sa.Double(), nullable=False),
-        sa.Column("distribution", sa.LargeBinary(), nullable=False),
-        sa.Column("coverage", sa.Text(), nullable=False),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_outlooks_run_id_runs", ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "seq", name="pk_outlooks"),
     )
     op.create_table(
         "api_keys",
@@ -226,9 +210,7 @@ def downgrade() -> None:
     op.drop_table("judgements")
     op.drop_table("write_probe")
     op.drop_table("api_keys")
-    op.drop_table("outlooks")
     op.drop_table("snapshots")
-    op.drop_table("receipts")
     op.drop_table("journal")
     op.drop_table("task_blocks")
     op.drop_table("runs")

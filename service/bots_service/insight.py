@@ -33,13 +33,10 @@ from bots_service.records import (
     LeaseTtls,
     LoggedEntry,
     OpenDataset,
-    SeqRange,
-    StoredOutlook,
     StoredReceipt,
     VisitsPage,
 )
 from bots_service.runs import Runs
-from bots_service.storage.sql.courses import RunHead, common
 
 SHOWN_IDS = 5  # ids that contain an unknown one: enough to see what was meant
 MOST_ENTRIES = 4000  # of a journal, read for the evidence of steps: about a second
@@ -149,15 +146,6 @@ class Insight:
 
         return await self.runs.using(dataset, run, read)
 
-    async def outlooks(self, dataset: str, run: str, points: int) -> list[StoredOutlook]:
-        """Return at most `points` outlooks of the present history, in order."""
-
-        async def read(opened: OpenRun) -> list[StoredOutlook]:
-            head = await self._store.journal.head(opened.row)
-            return await self._store.outlooks.read(opened.row, head.seq, points)
-
-        return await self.runs.using(dataset, run, read)
-
     async def entries(
         self, dataset: str, run: str, before: int | None, limit: int, kinds: Sequence[EntryKind] = ()
     ) -> list[LoggedEntry]:
@@ -260,12 +248,10 @@ class Insight:
         wanted = {seq: (step, groups) for seq, (step, groups) in seqs.items() if seq > begin and step > before}
         if not wanted:
             return []
-        head = RunHead(run.row.id, run.row.uid, run.dataset.row.name, state.seq, state.epoch)
-        present = (await self._store.courses.present([head]))[run.row.id]
-        reports = await self._reports(run, present, begin, max(wanted))
+        reports = await self._reports(run, begin, max(wanted))
         earlier = list[tuple[int, Report]]()
         if any(len(report.parts) for _, report in reports):
-            earlier = await self._reports(run, present, max(begin - MOST_EARLIER, pruned, 0), begin)
+            earlier = await self._reports(run, max(begin - MOST_EARLIER, pruned, 0), begin)
         return closed_steps_of(
             reports,
             wanted,
@@ -274,17 +260,14 @@ class Insight:
             earlier=[report for _, report in earlier],
         )
 
-    async def _reports(
-        self, run: OpenRun, present: tuple[SeqRange, ...], after: int, last: int
-    ) -> list[tuple[int, Report]]:
+    async def _reports(self, run: OpenRun, after: int, last: int) -> list[tuple[int, Report]]:
         """Return the reports of the present history after one entry and up to another, with their seqs."""
-        return [
-            (entry.seq, entry.body)
-            for part in common(present, after, last)
-            for first in range(part.after, part.last, PAGE)
-            for entry in await self._store.journal.between(run.row, first, min(first + PAGE, part.last), PAGE)
-            if isinstance(entry.body, Report)
+        entries = [
+            entry
+            for first in range(after, last, PAGE)
+            for entry in await self._store.journal.reports(run.row, first, min(first + PAGE, last), PAGE)
         ]
+        return [(entry.seq, entry.body) for entry in entries if isinstance(entry.body, Report)]
 
 
 def grouped(

@@ -314,8 +314,8 @@ class MoveRuns:
     async def _folded(self, run: OpenRun) -> RunState:
         """Return the state after the whole journal, once its receipts are stored."""
         state = fresh_state(run.row.settings, run.dataset.pool)
-        async for folded, receipts in self.runs.replay.folds(run, state, run.row.head):
-            await self.runs.store.transfers.add_receipts(run.row, receipts)
+        async for folded, entries, receipts in self.runs.replay.folds(run, state, run.row.head):
+            await self.runs.store.transfers.add_receipts(run.row, entries, receipts)
             state = folded
         return state
 

@@ -10,7 +10,7 @@ from time import monotonic
 import structlog
 
 from bots_service.background import repeating
-from bots_service.core.outlook import coverage, outlook, rollouts_of
+from bots_service.core.outlook import coverage
 from bots_service.core.state import RunState
 from bots_service.datasets import OpenRun
 from bots_service.errors import BotsError, UnknownDatasetError, UnknownRunError
@@ -21,24 +21,19 @@ from bots_service.runs import Runs
 log = structlog.get_logger(__name__)
 
 
-SPACING = 1000  # outlooks are kept a thousandth of the steps apart, finer than a chart can show
-
-
 @dataclass(slots=True)
 class RunObservation:
     """What was seen of a run so far, and when.
 
     series: where it shows.
     looked: when it was last looked at.
-    shown: uid, epoch and seq of the state whose outlook is shown.
-    kept: uid, epoch and step of the state whose outlook was kept last.
+    shown: uid, epoch and seq of the state whose coverage is shown.
     judged: uid, epoch and seq of the state after which the run was judged.
     """
 
     series: RunSeries
     looked: float = -math.inf
     shown: tuple[str, int, int] | None = None
-    kept: tuple[str, int, int] | None = None
     judged: tuple[str, int, int] | None = None
 
 
@@ -73,43 +68,26 @@ class LookAtRun:
         if seen.shown != version:
             series.set_strategy(state.settings.strategy)
             series.verifier_alarms.set(len(state.guard.alarms))
-            await self._expect(run, state, seen)
+            await self._cover(run, state, seen)
             seen.shown = version
         elif seen.judged != version and not is_older:
             # It stands still. Lists need this even after a restart, when its state is gone.
             seen.judged = version
             await self.judging.judge(dataset, name)
 
-    async def _expect(self, run: OpenRun, state: RunState, seen: RunObservation) -> None:
-        """Show what is expected of the pool and how visits spread over it, and keep both once a step."""
+    async def _cover(self, run: OpenRun, state: RunState, seen: RunObservation) -> None:
+        """Show how visits spread over the pool."""
         pool = (await self.runs.datasets.matching(run, state)).dataset.pool
-        found = await asyncio.to_thread(outlook, state.belief, pool, rollouts_of(state))
         covered = await asyncio.to_thread(coverage, state, pool)
-        if not self._is_shown(run, seen):
-            return
-        seen.series.reached_share.set(math.nan if covered.reached_share is None else covered.reached_share)
-        seen.series.narrow.set(covered.narrow)
-        if found is None:
-            return
-        seen.series.uniform_effective_task_ratio.set(found.effective_task_ratio)
-        step = (run.row.uid, state.epoch, state.step)
-        if is_due(step, seen.kept):
-            await self.runs.store.outlooks.keep(run.row, state.seq, state.step, found, covered)
-            seen.kept = step
+        uniform = (await self.runs.store.journal.head(run.row)).uniform.ratio
+        if self._is_shown(run, seen):
+            seen.series.uniform_effective_task_ratio.set(math.nan if uniform is None else uniform)
+            seen.series.reached_share.set(math.nan if covered.reached_share is None else covered.reached_share)
+            seen.series.narrow.set(covered.narrow)
 
     def _is_shown(self, run: OpenRun, seen: RunObservation) -> bool:
         """Say whether the run still has its series: else it was deleted meanwhile."""
         return self.at_work.series(run.dataset.row.name, run.row.name) is seen.series
-
-
-def is_due(step: tuple[str, int, int], kept: tuple[str, int, int] | None) -> bool:
-    """Say whether the outlook at a step is worth keeping after another one: uid, epoch and step of both.
-
-    A long run needs fewer: a million steps leave about eight thousand, and a chart reads them all.
-    """
-    if kept is None or kept[:2] != step[:2]:
-        return True
-    return step[2] >= kept[2] + max(1, kept[2] // SPACING)
 
 
 EVERY_S = 1.0

@@ -1,7 +1,7 @@
 """The overview of runs: the course of each, its gain over uniform sampling, and its verdict.
 
-What is known of a course stays in memory, and grows by what the run's journal got since. A run's head and epoch in SQL
-say whether it is still the one that is known here, whichever replica moved it.
+A course is made of a few rows of the run's journal, which hold sums over all steps by then. It stays in memory until
+the journal changes: the run's head and epoch in SQL say so, whichever replica moved it.
 
 A judgement takes the run's state and the evidence of its last steps: about 60 ms, and seconds where the state must be
 folded first. So a list of runs shows the judgements that are kept in SQL, and lets missing or outdated ones be made in
@@ -14,7 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from contextvars import Context
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import nan
 from time import monotonic
 from typing import NamedTuple
@@ -24,19 +24,10 @@ import structlog
 from bots_service.access import Caller
 from bots_service.background import ended
 from bots_service.core.pool import Pool
-from bots_service.core.receipt import Receipt
+from bots_service.core.receipt import NO_SUMS, Receipt
 from bots_service.core.run_settings import StrategyName
 from bots_service.core.state import RunState
-from bots_service.core.summary.course import (
-    RECENT,
-    Gain,
-    RunCourse,
-    StepRange,
-    StepSums,
-    estimated_gain,
-    measured_gain,
-    nearest,
-)
+from bots_service.core.summary.course import RECENT, Gain, RunCourse, estimated_gain, measured_gain, nearest
 from bots_service.core.summary.tags import StepEvidence
 from bots_service.core.summary.verdict import (
     RunFindings,
@@ -53,43 +44,20 @@ from bots_service.core.summary.verdict import (
 from bots_service.datasets import OpenRun
 from bots_service.errors import BotsError, StorageUnavailableError, UnknownRunError
 from bots_service.insight import Insight
-from bots_service.records import RunRow, SeqRange
+from bots_service.records import RunRow
 from bots_service.runs import Runs
-from bots_service.storage.sql.courses import (
-    NO_NOTES,
-    CoursePart,
-    Judgement,
-    RunHead,
-    RunNotes,
-    SqlCourses,
-    WantedCourse,
-    WantedSums,
-    common,
-)
+from bots_service.storage.sql.courses import NO_NOTES, Judgement, RunHead, RunNotes, SqlCourses
 
 log = structlog.get_logger(__name__)
 
-ENTRIES_AT_ONCE = 20_000  # of all runs together: some 50 ms, and a few MB
-RUNS_AT_ONCE = 512
-SETTLES_S = 15.0  # after a step: its outlook is stored by then, whichever replica makes it
-
-
-@dataclass(frozen=True, slots=True)
-class CourseUpTo:
-    """A run's course and strategy after entry `seq`."""
-
-    seq: int
-    course: RunCourse
-    strategy: StrategyName
-
-    def continued(self, up_to: int, part: CoursePart) -> "CourseUpTo":
-        """Return the course after later entries."""
-        course = self.course.continued(part.steps, part.estimates)
-        return CourseUpTo(up_to, course, part.changed.get("strategy", self.strategy))
-
-
 NO_FINDINGS = RunFindings()  # of a run whose journal is empty
-SumsKey = tuple[int, str, int, StepRange]  # a run's id, uid and epoch, and some of the steps that it closed
+Journal = tuple[str, int, int]
+"""A run's uid, epoch and last entry: the same for the same journal."""
+
+
+def journal_of(head: RunHead) -> Journal:
+    """Return which journal a run has."""
+    return head.uid, head.epoch, head.head
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,33 +66,24 @@ class KnownCourse:
 
     head: where it stood when this was read.
     row: the run; its head and epoch may be older.
-    present: the entries of its present history.
-    newest: its course.
-    since: when the run was first seen at this head, in seconds that only grow.
+    course: of its closed steps; strategy: in use after them.
     notes: what is stored of the run besides its journal.
     gain: over uniform sampling; None for a run that samples uniformly.
-    compared: sums that its gain needs and no course has; they stay as they are, for closed steps never change.
+    compared: the journals of the run and of its baseline from which the gain was measured.
     """
 
     head: RunHead
     row: RunRow
-    present: tuple[SeqRange, ...]
-    newest: CourseUpTo
-    since: float
+    course: RunCourse
+    strategy: StrategyName
     notes: RunNotes = NO_NOTES
     gain: Gain | None = None
-    compared: dict[SumsKey, StepSums] = field(default_factory=dict)
-    _verdict: list[RunVerdict | None] = field(init=False, default_factory=list, compare=False, repr=False)
+    compared: tuple[Journal, Journal] | None = None
 
     @property
     def step(self) -> int:
         """How many steps it has closed, those before a fork included."""
-        return self.row.origin_step + self.newest.course.steps
-
-    @property
-    def steps(self) -> StepRange:
-        """The steps that it has closed itself."""
-        return StepRange(self.row.origin_step + 1, self.step)
+        return self.row.origin_step + self.course.steps
 
     @property
     def findings(self) -> RunFindings | None:
@@ -141,170 +100,83 @@ class KnownCourse:
         return self.head.head == 0 or (judgement is not None and judgement.is_of(self.head))
 
     def verdict(self, stalled_s: float | None) -> RunVerdict | None:
-        """Return what to think of it, None if it was not judged yet. Worked out once, unless it is stalled.
+        """Return what to think of it, None if it was not judged yet.
 
         Args:
             stalled_s: seconds since its last step, if its status is stalled; otherwise None.
         """
-        if stalled_s is not None:
-            return verdict_on(self._progress(stalled_s), self.findings)
-        if not self._verdict:
-            self._verdict.append(verdict_on(self._progress(None), self.findings))
-        return self._verdict[0]
-
-    def _progress(self, stalled_s: float | None) -> RunProgress:
-        course, refused = self.newest.course, self.notes.refused
+        refused = self.notes.refused
         is_refused_still = refused is not None and refused.seq == self.head.head  # nothing was accepted since
-        return RunProgress(
-            steps=course.steps,
+        progress = RunProgress(
+            steps=self.course.steps,
             stalled_s=stalled_s,
-            usual_gap_s=course.usual_gap_s,
-            recent=course.recent,
+            usual_gap_s=self.course.usual_gap_s,
+            recent=self.course.recent,
             uniform=None if self.gain is None else self.gain.uniform_effective_task_ratio,
             refused=refused if is_refused_still else None,
         )
-
-    def wanted(self, entries: int) -> tuple[int, WantedCourse]:
-        """Return what to read next, at most so many entries, and up to which entry that is."""
-        after = self.newest.seq
-        up_to = min(self.head.head, after + entries)
-        # An outlook may have been made before the first entry.
-        first, *others = self.present
-        looks = (SeqRange(-1 if first.after == 0 else first.after, first.last), *others)
-        settled = self.newest.course.settled
-        return up_to, WantedCourse(self.head.run_id, common(self.present, after, up_to), common(looks, settled, up_to))
-
-    def grown(self, up_to: int, part: CoursePart) -> "KnownCourse":
-        """Return what is known after another part was read."""
-        return replace(self, newest=self.newest.continued(up_to, part))
+        return verdict_on(progress, self.findings)
 
 
 UNIFORM = "uniform"
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedRun:
-    """A run and its baseline, the run that samples uniformly. steps: those that both have closed."""
-
-    run: KnownCourse
-    baseline: KnownCourse
-    steps: StepRange
-
-    @property
-    def wanted(self) -> tuple[tuple[KnownCourse, StepRange], ...]:
-        """The steps to sum up: of the run, of its baseline, and the last of the baseline's."""
-        return (self.run, self.steps), (self.baseline, self.steps), (self.baseline, self.steps.recent(RECENT))
-
-
 class RunCourses:
-    """A cache of courses, by run. It grows by some 6 KB a run that was asked for; deleted runs leave it."""
+    """A cache of courses, by run. It grows by some 3 KB a run that was asked for; deleted runs leave it."""
 
-    def __init__(
-        self,
-        courses: SqlCourses,
-        *,
-        clock: Callable[[], float] = monotonic,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        """Know nothing yet.
-
-        Args:
-            courses: the store.
-            clock: seconds that only grow.
-            now: seconds since 1970, UTC.
-        """
+    def __init__(self, courses: SqlCourses) -> None:
+        """Know no run yet."""
         self._courses = courses
-        self._clock, self._now = clock, now
         self._known: dict[int, KnownCourse] = {}
-        self._changed: set[str] = set()  # datasets whose runs are to be compared again
         self._reading = asyncio.Lock()  # one reads for all that wait
 
     async def of(self, dataset: str) -> list[KnownCourse]:
         """Return the runs of a dataset; none if it does not exist."""
         async with self._reading:
             heads = await self._courses.heads(dataset)
-            known = {run_id for run_id, known in self._known.items() if known.head.dataset == dataset}
-            self._forget(known.difference(head.run_id for head in heads))
+            self._forget({run_id for run_id, known in self._known.items() if known.head.dataset == dataset}, heads)
             return await self._up_to_date(heads)
 
     async def all(self, reaches: Callable[[str], bool]) -> list[KnownCourse]:
         """Return the runs of the datasets that the caller reaches."""
         async with self._reading:
             heads = await self._courses.heads()
-            self._forget(self._known.keys() - {head.run_id for head in heads})
+            self._forget(set(self._known), heads)
             reached = {name: reaches(name) for name in {head.dataset for head in heads}}
-            self._changed &= reached.keys()
             return await self._up_to_date([head for head in heads if reached[head.dataset]])
 
-    def _forget(self, gone: set[int]) -> None:
-        for run_id in gone:
-            self._changed.add(self._known.pop(run_id).head.dataset)
+    def _forget(self, known: set[int], heads: list[RunHead]) -> None:
+        for run_id in known.difference(head.run_id for head in heads):
+            del self._known[run_id]
 
     async def _up_to_date(self, heads: list[RunHead]) -> list[KnownCourse]:
         """Return what is known of runs at these heads, which are all of their datasets."""
-        outdated = [head for head in heads if self._is_outdated(head)]
-        self._changed.update(head.dataset for head in outdated)
-        await self._read(outdated)
-        await self._read_notes(outdated)
-        here = [head for head in heads if head.run_id in self._known]  # others were deleted meanwhile
-        changed = defaultdict(list)
-        for head in here:
-            if head.dataset in self._changed:
-                changed[head.dataset].append(self._known[head.run_id])
-        for dataset, runs in changed.items():
-            self._known |= {known.head.run_id: known for known in await self._compared(runs)}
-            self._changed.discard(dataset)
-        return [self._known[head.run_id] for head in here]
-
-    def _is_outdated(self, head: RunHead) -> bool:
-        known = self._known.get(head.run_id)
-        if known is None or known.head != head:
-            return True
-        closed_at = known.newest.course.last_step_at
-        is_recent = self._clock() - known.since < SETTLES_S
-        return is_recent and closed_at is not None and self._now() - closed_at < SETTLES_S
-
-    async def _read(self, heads: list[RunHead]) -> None:
-        waiting = deque(await self._begun(heads))
-        while waiting:
-            batch, entries = list[tuple[KnownCourse, int, WantedCourse]](), 0
-            while waiting and len(batch) < RUNS_AT_ONCE and entries < ENTRIES_AT_ONCE:
-                known = waiting.popleft()
-                up_to, wanted = known.wanted(ENTRIES_AT_ONCE - entries)
-                batch.append((known, up_to, wanted))
-                entries += up_to - known.newest.seq
-            parts = await self._courses.read([wanted for _, _, wanted in batch])
-            for known in await asyncio.to_thread(_grown, batch, parts):
-                if known.newest.seq < known.head.head:
-                    waiting.appendleft(known)
-                else:
-                    self._known[known.head.run_id] = known
-
-    async def _begun(self, heads: list[RunHead]) -> list[KnownCourse]:
-        """Return the runs as they were known, at their new heads; without those that were deleted meanwhile."""
-        known = {head.run_id: self._known.get(head.run_id) for head in heads}
-        fresh = [head for head in heads if not _continues(known[head.run_id], head)]
-        rows = await self._courses.rows([head.run_id for head in fresh]) if fresh else {}
-        present = await self._courses.present(fresh) if fresh else {}
-        now, begun = self._clock(), list[KnownCourse]()
+        outdated = [head for head in heads if self._course_at(head) is None or self._known[head.run_id].head != head]
+        rows = await self._courses.rows([head.run_id for head in outdated]) if outdated else {}
+        with_notes = [head.run_id for head in outdated if head.refused_reports or head.judged_at is not None]
+        notes = await self._courses.notes(with_notes) if with_notes else {}
+        for head in outdated:
+            row, known = rows.get(head.run_id), self._course_at(head)
+            if row is None or row.uid != head.uid:
+                continue  # it was deleted or replaced meanwhile
+            # None: it was rewound meanwhile; the next list reads it.
+            read = (known.course, known.strategy) if known is not None else await self._courses.read(row, head.head)
+            if read is not None:
+                gain, compared = (None, None) if known is None else (known.gain, known.compared)
+                noted = notes.get(head.run_id, NO_NOTES)
+                self._known[head.run_id] = KnownCourse(head, row, *read, noted, gain, compared)
+        here = defaultdict(list)
         for head in heads:
-            before = known[head.run_id]
-            if before is not None and _continues(before, head):
-                *parts, last = before.present
-                since = before.since if before.head.head == head.head else now
-                grown = (*parts, SeqRange(last.after, head.head))
-                begun.append(replace(before, head=head, present=grown, since=since))
-            elif head.run_id in rows and rows[head.run_id].uid == head.uid:
-                row = rows[head.run_id]
-                nothing = CourseUpTo(0, RunCourse(), row.settings.strategy)
-                begun.append(KnownCourse(head, row, present[head.run_id], nothing, now))
-        return begun
+            if head.run_id in self._known:
+                here[head.dataset].append(self._known[head.run_id])
+        found = [run for runs in here.values() for run in await self._compared(runs)]
+        self._known |= {run.head.run_id: run for run in found}
+        return found
 
-    async def _read_notes(self, heads: list[RunHead]) -> None:
-        noted = [head.run_id for head in heads if head.refused_reports or head.judged_at is not None]
-        wanted = [run_id for run_id in noted if run_id in self._known]  # others were deleted meanwhile
-        for run_id, notes in (await self._courses.notes(wanted) if wanted else {}).items():
-            self._known[run_id] = replace(self._known[run_id], notes=notes)
+    def _course_at(self, head: RunHead) -> KnownCourse | None:
+        """Return what is known of a run, if its journal is still the same."""
+        known = self._known.get(head.run_id)
+        return known if known is not None and journal_of(known.head) == journal_of(head) else None
 
     async def _compared(self, runs: list[KnownCourse]) -> list[KnownCourse]:
         """Return all runs of a dataset with their gains.
@@ -313,64 +185,40 @@ class RunCourses:
         by name.
         """
         baselines = sorted(
-            (run for run in runs if run.newest.strategy == UNIFORM and run.newest.course.sums.reported),
+            (run for run in runs if run.strategy == UNIFORM and run.course.sums.reported),
             key=lambda run: run.row.name,
         )
         times = [run.row.created_at for run in baselines]
-        compared, others = list[ComparedRun](), list[KnownCourse]()
+        compared = []
         for run in runs:
             baseline = nearest(run.row.created_at, times, baselines)
-            if run.newest.strategy == UNIFORM or baseline is None:
-                is_uniform = run.newest.strategy == UNIFORM
-                others.append(replace(run, gain=None if is_uniform else estimated_gain(run.newest.course), compared={}))
-            else:
-                compared.append(ComparedRun(run, baseline, run.steps.common(baseline.steps)))
-        return [*others, *await self._measured(compared)]
+            if run.strategy == UNIFORM or baseline is None:
+                gain = None if run.strategy == UNIFORM else estimated_gain(run.course)
+                compared.append(replace(run, gain=gain, compared=None))
+                continue
+            journals = (journal_of(run.head), journal_of(baseline.head))
+            if run.compared != journals:
+                run = replace(run, gain=await self._measured(run, baseline), compared=journals)  # noqa: PLW2901
+            compared.append(run)
+        return compared
 
-    async def _measured(self, compared: list[ComparedRun]) -> list[KnownCourse]:
-        """Return the runs with their gains; reads the sums over steps that no course has."""
-        missing = {
-            key_of(run, steps): (run, steps)
-            for one in compared
-            for run, steps in one.wanted
-            if in_course(run, steps) is None and key_of(run, steps) not in one.run.compared
-        }
-        read = await self._courses.sums(
-            [WantedSums(run.head.run_id, run.present, steps) for run, steps in missing.values()]
+    async def _measured(self, run: KnownCourse, baseline: KnownCourse) -> Gain:
+        """Return a run's gain over its baseline, over the steps that both have closed."""
+        first, last = max(run.row.origin_step, baseline.row.origin_step), min(run.step, baseline.step)
+        if last <= first:
+            return measured_gain(baseline.row.name, 0, own=NO_SUMS, uniform=NO_SUMS, recent=NO_SUMS)
+        recent = max(first, last - RECENT)
+        own = await self._courses.ends(run.row, run.head.head, [first, last])
+        uniform = await self._courses.ends(baseline.row, baseline.head.head, [first, recent, last])
+        if not own.keys() >= {first, last} or not uniform.keys() >= {first, recent, last}:  # one was rewound meanwhile
+            return estimated_gain(run.course)
+        return measured_gain(
+            baseline.row.name,
+            last - first,
+            own=own[last].sums.less(own[first].sums),
+            uniform=uniform[last].sums.less(uniform[first].sums),
+            recent=uniform[last].sums.less(uniform[recent].sums),
         )
-        found = dict(zip(missing, read, strict=True))
-        return [with_gain(one, one.run.compared | found) for one in compared]
-
-
-def _continues(known: KnownCourse | None, head: RunHead) -> bool:
-    """Return whether a run's entries since are all that there is to read."""
-    return known is not None and (known.head.uid, known.head.epoch) == (head.uid, head.epoch)
-
-
-def _grown(batch: list[tuple[KnownCourse, int, WantedCourse]], parts: dict[int, CoursePart]) -> list[KnownCourse]:
-    return [known.grown(up_to, parts[known.head.run_id]) for known, up_to, _ in batch]
-
-
-def with_gain(one: ComparedRun, known: dict[SumsKey, StepSums]) -> KnownCourse:
-    """Return the run with its gain. known: the sums over steps that no course has."""
-    used = {key_of(*wanted): known[key_of(*wanted)] for wanted in one.wanted if in_course(*wanted) is None}
-    own, uniform, recent = (in_course(*wanted) or used[key_of(*wanted)] for wanted in one.wanted)
-    gain: Gain = measured_gain(one.baseline.row.name, len(one.steps), own=own, uniform=uniform, recent=recent)
-    return replace(one.run, gain=gain, compared=used)
-
-
-def in_course(run: KnownCourse, steps: StepRange) -> StepSums | None:
-    """Return the sums over some of the steps that a run closed, None if its course has only those over others."""
-    if not len(steps):
-        return StepSums()
-    if steps == run.steps:
-        return run.newest.course.sums
-    return run.newest.course.recent if steps == run.steps.recent(RECENT) else None
-
-
-def key_of(run: KnownCourse, steps: StepRange) -> SumsKey:
-    """Return what the sums over some steps of a run are known by."""
-    return run.head.run_id, run.head.uid, run.head.epoch, steps
 
 
 LOOKED_AT = 100  # steps, for what became of the groups of rollouts
@@ -515,7 +363,7 @@ class SummedRun:
 
     def value(self, sort: str) -> float | None:
         """Return what the run is sorted by; 0 where that is its name, and None where it has none."""
-        course = self.known.newest.course
+        course = self.known.course
         match sort:
             case "attention":
                 return None if self.moved_at is None else self.moved_at + self.urgency * MORE_THAN_A_TIME
@@ -649,7 +497,7 @@ class Overview:
 
     async def _as_they_are_now(self, known: list[KnownCourse]) -> list[SummedRun]:
         now = self.clock()
-        overdue = [one.row for one in known if is_overdue(since_last_step(one, now), one.newest.course.usual_gap_s)]
+        overdue = [one.row for one in known if is_overdue(since_last_step(one, now), one.course.usual_gap_s)]
         in_flight: set[int] = set()
         for first in range(0, len(overdue), LOOKED_AT_ONCE):
             rows = overdue[first : first + LOOKED_AT_ONCE]
@@ -664,7 +512,7 @@ def turn_of(run: KnownCourse) -> tuple[bool, float]:
     Of those that have moved since, the one comes first that has not for the longest time: a run at work would else keep
     others from ever having a turn.
     """
-    at = run.newest.course.last_step_at or 0.0
+    at = run.course.last_step_at or 0.0
     is_judged = run.findings is not None
     return is_judged, at if is_judged else -at
 
@@ -672,17 +520,17 @@ def turn_of(run: KnownCourse) -> tuple[bool, float]:
 def summed(known: KnownCourse, now: float, *, in_flight: bool) -> SummedRun:
     """Return a run with its status and verdict at a time, in seconds since 1970, UTC."""
     since = since_last_step(known, now)
-    status = status_of(since, known.newest.course.usual_gap_s, in_flight=in_flight)
+    status = status_of(since, known.course.usual_gap_s, in_flight=in_flight)
     verdict = known.verdict(since if status == "stalled" else None)
     refused = known.notes.refused
-    times = (known.newest.course.last_step_at, None if refused is None else refused.last_at)
+    times = (known.course.last_step_at, None if refused is None else refused.last_at)
     moved_at = max((at for at in times if at is not None), default=None)
     return SummedRun(known, status, verdict, urgency(verdict, None if moved_at is None else now - moved_at), moved_at)
 
 
 def since_last_step(known: KnownCourse, now: float) -> float | None:
     """Return how many seconds ago a run's last step closed; None before the first."""
-    last = known.newest.course.last_step_at
+    last = known.course.last_step_at
     return None if last is None else now - last
 
 
@@ -711,7 +559,7 @@ def is_wanted(run: SummedRun, query: OverviewQuery) -> bool:
 
 def totals_of(runs: list[SummedRun]) -> OverviewTotals:
     """Return the sums over runs."""
-    sums = [run.known.newest.course.sums for run in runs]
+    sums = [run.known.course.sums for run in runs]
     statuses = [run.status for run in runs]
     return OverviewTotals(
         datasets=len({run.dataset for run in runs}),

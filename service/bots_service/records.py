@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from bots_service.core.arrays import Floats, Tasks, united
-from bots_service.core.outlook import Coverage
+from bots_service.core.outlook import UniformEstimate
 from bots_service.core.pool import Pool
 from bots_service.core.predictions import PredictionsKey
 from bots_service.core.receipt import Receipt
@@ -199,6 +199,7 @@ class Head:
 
     seq: of its last entry; epoch: number of rewinds; pruned: entries up to this seq were deleted.
     dataset_version: of its dataset.
+    uniform: the estimate of uniform sampling after its last entry.
     """
 
     uid: str
@@ -206,6 +207,7 @@ class Head:
     epoch: int
     pruned: int
     dataset_version: int
+    uniform: UniformEstimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +316,8 @@ class CurvePoint:
     capability: float | None
     brier: float | None
     log_loss: float | None
+    uniform_effective_task_ratio: float | None
+    distribution: tuple[float, ...] | None
     time: float
 
 
@@ -420,31 +424,6 @@ class VisitsPage:
     visits: list[LoggedVisit]
     next: int | None
     pruned: int
-
-
-@dataclass(frozen=True, slots=True)
-class StoredOutlook:
-    """An estimate for the whole pool, made after entry `seq`, in step `step`.
-
-    uniform_effective_task_ratio: estimate for uniform sampling;
-    distribution: shares of the tasks by expected success probability, in equal bins, to 7 digits;
-    coverage: how the visits spread over the pool by then;
-    created_at: when it was made, in seconds since 1970, UTC.
-    """
-
-    seq: int
-    step: int
-    uniform_effective_task_ratio: float
-    distribution: tuple[float, ...]
-    coverage: Coverage
-    created_at: float
-
-
-class SeqRange(NamedTuple):
-    """Entries after `after`, up to and including `last`."""
-
-    after: int
-    last: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,12 +119,14 @@ class Replay:
         Raises:
             UnknownStepError: some of it was pruned.
         """
-        async for folded, _ in self.folds(run, state, up_to):
+        async for folded, _, _ in self.folds(run, state, up_to):
             state = folded
         return state
 
-    async def folds(self, run: OpenRun, state: RunState, up_to: int) -> AsyncIterator[tuple[RunState, list[Receipt]]]:
-        """Yield the state after each page of entries up to `up_to`, and the page's receipts."""
+    async def folds(
+        self, run: OpenRun, state: RunState, up_to: int
+    ) -> AsyncIterator[tuple[RunState, list[Entry], list[Receipt]]]:
+        """Yield the state after each page of entries up to `up_to`, the page, and its receipts."""
         while state.seq < up_to:
             entries = await self.journal.between(run.row, state.seq, up_to, PAGE)
             for seq, entry in enumerate(entries, start=state.seq + 1):
@@ -141,7 +143,7 @@ class Replay:
                     state, receipts = fold(state, entries, pool, bases)
                 else:
                     state, receipts = await asyncio.to_thread(fold, state, entries, pool, bases)
-            yield state, receipts
+            yield state, entries, receipts
 
     async def missing_entry(self, run: OpenRun, seq: int, damage: str) -> BotsError:
         """Return the error for a missing entry: it was pruned, or the journal is damaged."""

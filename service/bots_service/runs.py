@@ -31,7 +31,7 @@ from bots_service.core.entries import Body, Entry, Forget, Fork, Report, Rewind,
 from bots_service.core.evidence import NOTHING_OPEN
 from bots_service.core.guard import VerifierAlarm
 from bots_service.core.mixing import MixShare, mix_shares
-from bots_service.core.outlook import Coverage, advice, coverage
+from bots_service.core.outlook import Coverage, advice, coverage, estimate_after, outlook_of
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Totals
 from bots_service.core.run_settings import RunSettings, settings_asked
@@ -68,7 +68,14 @@ from bots_service.records import (
 from bots_service.replay import Replay, is_start, largest_task
 from bots_service.selections import drawn, named_tasks
 from bots_service.storage.live import BEGIN, KeptState, Live, Look, Previous, version_of
-from bots_service.storage.sql.journal import FoldedEntry, append, entries_between, locked_head, receipt_under
+from bots_service.storage.sql.journal import (
+    FoldedEntry,
+    append,
+    entries_between,
+    estimate_at,
+    locked_head,
+    receipt_under,
+)
 from bots_service.storage.sql.stores import SqlStores
 
 log = structlog.get_logger(__name__)
@@ -190,6 +197,7 @@ class RunDescription:
 
     settings: those in use; epoch, seq, step: of its newest state.
     estimates: what the belief estimates about the model in training, by name.
+    uniform_effective_task_ratio: what the belief expects of uniform sampling; None where all tasks are retired.
     rollouts_per_task: in use: the setting, or learned from what was reported; None before the first report.
     pending: tasks with evidence in the open step.
     unfinished_groups: groups of which rollouts are to come.
@@ -210,6 +218,7 @@ class RunDescription:
     step: int
     capability: float | None
     estimates: dict[str, float]
+    uniform_effective_task_ratio: float | None
     rollouts_per_task: float | None
     pending: int
     unfinished_groups: int
@@ -225,6 +234,7 @@ class RunDescription:
     @classmethod
     def of(cls, run: OpenRun, state: RunState, *, leased: int, degraded: bool) -> Self:
         """Return the description of a run in a state."""
+        expected = outlook_of(state, run.dataset.pool)
         return cls(
             dataset=run.dataset.row.name,
             row=run.row,
@@ -234,6 +244,7 @@ class RunDescription:
             step=state.step,
             capability=state.belief.capability,
             estimates=state.belief.estimates(run.dataset.pool),
+            uniform_effective_task_ratio=None if expected is None else expected.effective_task_ratio,
             rollouts_per_task=state.rollouts_per_task,
             pending=state.open_step.tasks,
             unfinished_groups=len(state.unfinished),
@@ -578,6 +589,7 @@ class Runs:
         """
         row, pool = run.row, run.dataset.pool
         head = locked_head(connection, row)
+        uniform = head.uniform
         if head.dataset_version != run.dataset.row.version or state.seq < max(head.pruned, head.seq - TAIL):
             raise _OutdatedError
         for entry in entries_between(connection, row.id, state.seq, head.seq, TAIL) if head.seq > state.seq else ():
@@ -593,8 +605,14 @@ class Runs:
                 first = self._first(connection, row, change.key, folded)
                 if first is None:
                     with self.metrics.fold_seconds.time():
-                        state, one = _folded(run, state, change, head, pool)
-                    folded.append(one)
+                        after, one = _folded(run, state, change, head, pool)
+                    body = one.entry.body
+                    if isinstance(body, Rewind):
+                        uniform = estimate_at(connection, row.id, body.to_seq)
+                    else:
+                        uniform = estimate_after(uniform, state, one.receipt, pool)
+                    state = after
+                    folded.append(one._replace(uniform=uniform))
                 outcomes.append((folded[-1].receipt, False) if first is None else (first, True))
             except SQLAlchemyError:  # concerns the whole transaction
                 raise
@@ -827,7 +845,8 @@ class Runs:
         body = Fork(origin.run, state.seq, await asyncio.to_thread(encode_state, begin))
         entry = Entry(1, 0, seen.pool.profiles, body)
         folded, receipt = advance(fresh_state(settings, seen.pool), entry, seen.pool, base=begin)
-        start = Parent(origin.run, state.step, state.seq), FoldedEntry(entry, receipt)
+        uniform = await self.store.journal.estimate(run.row, state.seq)
+        start = Parent(origin.run, state.step, state.seq), FoldedEntry(entry, receipt, uniform=uniform)
         return _Begun(folded, seen, run.row.predictions, start)
 
     async def _put(

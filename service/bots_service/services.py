@@ -60,7 +60,7 @@ class Services:
         self.moves = MoveRuns(self.runs)
         self.insight = Insight(self.runs)
         self.judging = JudgeRuns(self.insight)
-        self.overview = Overview(self.runs, RunCourses(store.courses, now=clock), self.judging)
+        self.overview = Overview(self.runs, RunCourses(store.courses), self.judging)
         self.access = Access(store.keys, None if admin_key is None else digest_of(admin_key))
         self.prune = Prune(store, keep_journal_days)
         self.look_at_run = LookAtRun(self.runs, metrics.runs, self.judging)

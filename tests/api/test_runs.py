@@ -1,7 +1,5 @@
-"""Runs over HTTP: made, changed, forked, rewound; what they did: journal, a task's history, outlooks."""
+"""Runs over HTTP: made, changed, forked, rewound; what they did: journal, a task's history, curve."""
 
-import asyncio
-from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -174,24 +172,14 @@ async def test_any_id_can_stand_in_the_path(http: httpx.AsyncClient, name: str):
     assert [one["seq"] for one in answer.json()["history"]] == [1]
 
 
-async def test_what_is_expected_of_the_pool_becomes_history_by_itself(http):
+async def test_what_was_expected_of_the_pool_is_a_part_of_the_curve(http):
     await make_dataset(http)
-    assert (await http.get(f"{RUN}/outlooks")).json() == {"outlooks": []}
-    await report(http, solved(1), solved(2))
-    found: list[dict[str, Any]] = []
-    async with asyncio.timeout(60):
-        while not found:
-            await asyncio.sleep(0.05)
-            found = (await http.get(f"{RUN}/outlooks", params={"points": 1})).json()["outlooks"]
-    (outlook,) = found
-    assert outlook["step"] == 1
-    assert 0 < outlook["uniform_effective_task_ratio"] < 1
-    told = (await http.get("/datasets/guru/runs/default")).json()["coverage"]
-    for name in ("distinct_tasks", "reached_share", "top_tenth_share", "unmet_share", "visits_per_met_task", "narrow"):
-        assert outlook[name] == told[name]
     tasks = (await http.get(f"{RUN}/tasks", params={"limit": 1000})).json()["tasks"]
+    expected = (await http.get(RUN.removeprefix("/"))).json()["uniform_effective_task_ratio"]
+    await report(http, solved(1), solved(2))
+    (point,) = (await http.get(f"{RUN}/curve")).json()["points"]
+    assert 0 < point["uniform_effective_task_ratio"] == expected < 1
     counts = [0] * 20
     for task in tasks:
         counts[int(task["mean"] * 20)] += 1
-    assert outlook["distribution"] == pytest.approx([count / len(tasks) for count in counts])
-    assert datetime.fromisoformat(outlook["time"]).tzinfo is not None
+    assert point["distribution"] == pytest.approx([count / len(tasks) for count in counts])

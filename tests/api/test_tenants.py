@@ -60,7 +60,6 @@ OPENED_BY: dict[str, set[str] | None] = {
     "GET /datasets/{dataset}/runs/{run}/history": {"read"},
     "GET /datasets/{dataset}/runs/{run}/curve": {"read"},
     "GET /datasets/{dataset}/runs/{run}/calibration": {"read"},
-    "GET /datasets/{dataset}/runs/{run}/outlooks": {"read"},
     "GET /datasets/{dataset}/runs/{run}/journal": {"read"},
     "GET /datasets/{dataset}/runs/{run}/leases": {"read"},
     "POST /datasets/{dataset}/runs/{run}/rewind": {"report"},

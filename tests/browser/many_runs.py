@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 from sqlalchemy import Connection, create_engine, delete, insert, select
 
-from bots_service.storage.sql.tables import datasets, journal, judgements, receipts, runs
+from bots_service.storage.sql.tables import datasets, journal, judgements, runs
 from tests.serving import ServiceProcess
 
 AT_WORK_S = 3600.0
@@ -52,7 +52,6 @@ def multiply(connection: Connection) -> None:
 
     (run,) = rows_of(select(runs).where(runs.c.head == STEPS))
     entries = rows_of(select(journal).where(journal.c.run_id == run.pop("id")))
-    kept = rows_of(select(receipts))
     owners = connection.scalars(select(datasets.c.id).order_by(datasets.c.name)).all()
     connection.execute(delete(runs))
     now, first = time.time(), 1000  # an id beyond those that were given out
@@ -70,15 +69,10 @@ def multiply(connection: Connection) -> None:
     connection.execute(insert(runs), copies)
     judged = {"epoch": 0, "seq": STEPS, "dataset_version": 1, "findings": "{}", "made_at": now}
     connection.execute(insert(judgements), [{"run_id": run, **judged} for run in ids.values()])
-    for rows, table, changes in ((entries, journal, journal_changes), (kept, receipts, receipt_changes)):
-        connection.execute(
-            insert(table),
-            [
-                {**row, "run_id": ids[place, number], **changes(number, row["seq"], now)}
-                for place, number in pairs()
-                for row in rows
-            ],
-        )
+    rows = [(pair, row) for pair in pairs() for row in entries]
+    connection.execute(
+        insert(journal), [{**row, "run_id": ids[pair], **changes(pair[1], row, now)} for pair, row in rows]
+    )
 
 
 def pairs() -> list[tuple[int, int]]:
@@ -86,15 +80,14 @@ def pairs() -> list[tuple[int, int]]:
     return [(place, number) for place in range(DATASETS) for number in range(RUNS_OF_EACH)]
 
 
-def journal_changes(number: int, seq: int, now: float) -> dict[str, Any]:
+def changes(number: int, entry: dict[str, Any], now: float) -> dict[str, Any]:
     """Return what of an entry differs between runs: their last steps are a minute apart, the first run's is to come.
 
     So it is at work however long a test takes, and the others are not.
     """
-    last = now + AT_WORK_S if number == 0 else now - 60 * number
-    return {"created_at": last - (STEPS - seq)}
-
-
-def receipt_changes(number: int, _seq: int, _now: float) -> dict[str, Any]:
-    """Return what of a receipt differs between runs."""
-    return {"effective": effective_of(number)}
+    last, effective = now + AT_WORK_S if number == 0 else now - 60 * number, effective_of(number)
+    return {
+        "created_at": last - (STEPS - entry["seq"]),
+        "effective": effective,
+        "total_effective": effective * entry["step"],
+    }

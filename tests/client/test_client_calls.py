@@ -97,7 +97,6 @@ CALLS = [
     ),
     ("curve", ("guru", "r1"), {"points": 50}, "GET", f"{RUN_PATH}/curve?points=50", None),
     ("calibration", ("guru",), {}, "GET", "/datasets/guru/runs/default/calibration", None),
-    ("outlooks", ("guru", "r1"), {"points": 1}, "GET", f"{RUN_PATH}/outlooks?points=1", None),
     ("prune", (), {"keep_journal_days": 1.5}, "POST", "/prune", {"keep_journal_days": 1.5, "dry_run": False}),
     ("forget_tasks", ("guru", ["t1"], "r1"), {}, "POST", f"{RUN_PATH}/forget", {"tasks": ["t1"]}),
     ("rewind", ("guru", 400, "r1"), {}, "POST", f"{RUN_PATH}/rewind", {"step": 400}),

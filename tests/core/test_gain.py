@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.summary.course import StepRange, StepSums, measured_gain, nearest
+from bots_service.core.receipt import StepSums
+from bots_service.core.summary.course import measured_gain, nearest
 from bots_service.core.summary.verdict import is_overdue, status_of
 
 sums = st.builds(
@@ -47,17 +48,6 @@ def test_a_run_is_compared_with_the_baseline_created_nearest_in_time_and_the_fir
     assert [nearest(at, times, names) for at in (0.0, 14.9, 15.1, 20.0, 25.4, 25.6, 99.0)] == list("aabbbdd")
     assert nearest(15.0, times, names) == "a"
     assert nearest(15.0, [], []) is None
-
-
-@given(*[st.integers(-3, 12)] * 4)
-def test_a_range_of_steps_holds_its_steps(first, last, other_first, other_last):
-    one, other = StepRange(first, last), StepRange(other_first, other_last)
-    steps, others = set(range(first, last + 1)), set(range(other_first, other_last + 1))
-    assert len(one) == len(steps)
-    common = one.common(other)
-    assert set(range(common.first, common.last + 1)) == steps & others
-    recent = one.recent(3)
-    assert set(range(recent.first, recent.last + 1)) == set(sorted(steps)[-3:])
 
 
 @pytest.mark.parametrize(

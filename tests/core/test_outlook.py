@@ -1,5 +1,7 @@
 """The outlook of a pool against a look at each of its tasks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,11 @@ from hypothesis import strategies as st
 from scipy.stats import betabinom
 
 from bots_service.core import outlook as outlook_module
-from bots_service.core.outlook import BINS, outlook
+from bots_service.core.entries import Entry
+from bots_service.core.outlook import BINS, EVERY, UniformEstimate, estimate_after, outlook, outlook_of
+from bots_service.core.run_settings import settings_from
+from bots_service.core.state import advance, fresh_state
+from tests.core.journals import pool_of, replay, report_of
 from tests.core.pools import belief, beliefs, beta_parameters, candidates, pool, pools, tasks
 
 
@@ -55,15 +61,51 @@ def test_one_rollout_is_never_effective_and_many_of_an_even_task_nearly_always(a
     assert found.effective_task_ratio == pytest.approx(expected, abs=1e-9)
 
 
-def test_a_sample_stands_for_a_pool_of_too_many_kinds(monkeypatch: pytest.MonkeyPatch):
-    kinds = 5000
-    about, rng = pool(np.arange(kinds)), np.random.default_rng(3)
-    believed = belief(rng.uniform(1, 9, kinds), rng.uniform(1, 9, kinds))
+def test_a_sample_stands_for_a_large_pool(monkeypatch: pytest.MonkeyPatch):
+    about, rng = pool(np.arange(5000)), np.random.default_rng(3)
+    believed = belief(rng.uniform(1, 9, 5000), rng.uniform(1, 9, 5000))
+    sampled, again, other = (outlook(believed, about, 16, seed=seed) for seed in ((1, 2), (1, 2), (1, 3)))
+    monkeypatch.setattr(outlook_module, "SAMPLE", 5000)
     whole = outlook(believed, about, 16)
-    monkeypatch.setattr(outlook_module, "MOST_ROWS", 1000)
-    sampled = outlook(believed, about, 16)
     assert whole is not None
     assert sampled is not None
-    assert sampled != whole
-    assert sampled.effective_task_ratio == pytest.approx(whole.effective_task_ratio, abs=0.03)  # 4 standard errors
-    np.testing.assert_allclose(sampled.distribution, whole.distribution, atol=0.06)
+    assert sampled == again != other
+    assert sampled.effective_task_ratio == pytest.approx(whole.effective_task_ratio, abs=0.04)  # 4 standard errors
+    np.testing.assert_allclose(sampled.distribution, whole.distribution, atol=0.08)
+
+
+@pytest.mark.parametrize("kind", ["bots", "tracker"])
+def test_what_uniform_sampling_would_have_found_is_added_up_by_the_estimates_of_the_time(kind: str):
+    about = pool_of(*((share / 16,) for share in range(17)))
+    state, before = fresh_state(settings_from({"belief": kind}), about), UniformEstimate()
+    looks, expected, ratio = 0, 0.0, None
+    for number in range(70):
+        body = report_of((number % 17, 4.0, 12.0), (number * 3 % 17, 9.0, 7.0), close=number % 3 > 0)
+        after, receipt = advance(state, Entry(number + 1, 0, about.profiles, body), about)
+        found = estimate_after(before, state, receipt, about)
+        if receipt.closed:
+            if state.step < EVERY or state.step % EVERY == 0:
+                here = outlook_of(state, about)
+                assert here is not None
+                ratio, looks = here.effective_task_ratio, looks + 1
+                assert found.distribution == here.distribution
+            assert ratio is not None
+            expected += ratio * receipt.tally.reported
+            assert found.ratio == ratio
+            assert found.expected == pytest.approx(expected)
+        else:
+            assert (found.ratio, found.expected, found.distribution) == (before.ratio, before.expected, None)
+        state, before = after, found
+    assert looks == EVERY + (state.step - 1) // EVERY - (EVERY - 1) // EVERY
+
+
+def test_the_first_estimate_stands_for_the_steps_before_it_and_there_is_none_without_tasks():
+    about = pool_of((0.25,), (0.5,))
+    state = replay(about, [report_of((0, 4.0, 12.0))] * 40, settings_from({}))
+    body = Entry(41, 0, about.profiles, report_of((0, 4.0, 12.0), (1, 1.0, 1.0)))
+    _, receipt = advance(state, body, about)
+    found = estimate_after(UniformEstimate(), state, receipt, about)
+    assert found.ratio is not None
+    assert found.expected == found.ratio * 42
+    nothing = replace(about, retired=np.array([0, 1], np.int32))
+    assert estimate_after(UniformEstimate(), state, receipt, nothing) == UniformEstimate()

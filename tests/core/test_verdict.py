@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots_service.core.guard import VerifierAlarm
-from bots_service.core.receipt import BINS, Calibration
+from bots_service.core.receipt import BINS, Calibration, StepSums
 from bots_service.core.rounding import half_up
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import fresh_state
-from bots_service.core.summary.course import StepSums
 from bots_service.core.summary.tags import GroupCounts
 from bots_service.core.summary.verdict import (
     ATTENTION_S,

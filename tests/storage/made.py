@@ -9,14 +9,14 @@ from sqlalchemy import Connection, insert, update
 from bots_service.core.arrays import frozen
 from bots_service.core.entries import Body, Entry, Fork, Report, Rewind
 from bots_service.core.evidence import NO_COSTS, Costs, Evidence
-from bots_service.core.outlook import Coverage, Outlook
-from bots_service.core.receipt import BINS, Calibration, Receipt, Tally
+from bots_service.core.outlook import UniformEstimate
+from bots_service.core.receipt import BINS, Calibration, Receipt, StepSums, Tally
 from bots_service.core.run_settings import RunSettings
 from bots_service.records import DatasetFacts, DatasetRow, IdempotencyKey, Parent, RunRow, TaskBlock
-from bots_service.storage.sql.journal import FoldedEntry, locked_head, receipt_row
+from bots_service.storage.sql.journal import FoldedEntry, locked_head, receipt_columns
 from bots_service.storage.sql.journal import append as append_folded
 from bots_service.storage.sql.stores import SqlStores
-from bots_service.storage.sql.tables import journal, receipts, runs
+from bots_service.storage.sql.tables import journal, runs
 
 names = (f"made-{number}" for number in itertools.count())
 
@@ -73,7 +73,7 @@ async def append(
         head = locked_head(connection, run)
         entry = Entry(head.seq + 1, head.epoch + isinstance(body, Rewind), 3, body or report())
         told = receipt(entry.seq, entry.seq if step is None else step, closed=closed, epoch=entry.epoch)
-        append_folded(connection, run.id, [FoldedEntry(entry, told, key)], time.time())
+        append_folded(connection, run.id, [FoldedEntry(entry, told, key, uniform(entry.seq))], time.time())
         return told
 
     return await stores.database.write(job)
@@ -81,12 +81,12 @@ async def append(
 
 async def write_bodies(stores: SqlStores, run: RunRow, bodies: list[str]) -> None:
     """Let the journal hold these reports, as if they had been appended."""
-    body = {"run_id": run.id, "epoch": 0, "kind": "report", "profiles": 3, "created_at": 0.0}
+    entry = {"run_id": run.id, "kind": "report", "profiles": 3, "created_at": 0.0, "hidden": False}
     seqs = range(1, len(bodies) + 1)
 
     def job(connection: Connection) -> None:
-        connection.execute(insert(journal), [{**body, "seq": seq, "body": bodies[seq - 1]} for seq in seqs])
-        connection.execute(insert(receipts), [receipt_row(run.id, receipt(seq, seq)) for seq in seqs])
+        rows = [{**entry, **receipt_columns(receipt(seq, seq)), "body": bodies[seq - 1]} for seq in seqs]
+        connection.execute(insert(journal), rows)
         connection.execute(update(runs).where(runs.c.id == run.id).values(head=len(bodies)))
 
     await stores.database.write(job)
@@ -98,31 +98,30 @@ def receipt(seq: int, step: int, *, closed: bool = True, epoch: int = 0) -> Rece
     brier = None if seq == 2 else 0.2 / seq
     shown = None if brier is None else Calibration((16.0,) * BINS, (0.1 + 1e-9,) * BINS, (1 / seq,) * BINS)
     costs = Costs(100.5 * seq, seq / 8) if seq % 2 else NO_COSTS
-    return Receipt(seq, epoch, step, closed, tally, capability, 1, 2, brier, 0.5 + seq, shown, seq % 3, 2 * seq, costs)
-
-
-def outlook(seed: int = 0) -> Outlook:
-    """What the service could expect: shares that four bytes hold exactly."""
-    return Outlook(seed / 7, tuple((seed + bin_) % 32 / 32 for bin_ in range(20)))
-
-
-def coverage(seed: int = 0) -> Coverage:
-    """How visits could spread: some of it known, some not."""
-    return Coverage(
-        available_tasks=100,
-        distinct_tasks=seed,
-        reached_share=seed / 100,
-        mean_visits=seed / 7,
-        most_visits=seed,
-        top_tenth_share=0.1,
-        pass_steps=7,
-        unmet_share=None,
-        visits_per_met_task=None,
-        passes_done=None,
-        pass_share=None,
-        narrow=seed % 2 == 1,
-        reason="few" * (seed % 2) or None,
+    return Receipt(
+        seq=seq,
+        epoch=epoch,
+        step=step,
+        closed=closed,
+        tally=tally,
+        capability=capability,
+        late=1,
+        expired=2,
+        brier=brier,
+        log_loss=0.5 + seq,
+        calibration=shown,
+        new_tasks=seq % 3,
+        distinct_tasks=2 * seq,
+        totals=StepSums(10 * step, 7 * step, 160.0 * step),
+        strategy="uniform" if seq % 4 == 0 else "pass",
+        costs=costs,
     )
+
+
+def uniform(seq: int) -> UniformEstimate:
+    """What could be expected of uniform sampling after an entry: shares that four bytes hold exactly."""
+    shares = None if seq % 3 else tuple((seq + bin_) % 32 / 32 for bin_ in range(20))
+    return UniformEstimate(seq % 7 / 7, 1.5 * seq, shares)
 
 
 def once(key: str, *, scope: str = "PUT /it", fingerprint: str = "same") -> IdempotencyKey:

@@ -1,22 +1,19 @@
 """What runs did, read from SQL: the present history where rewinds hide what stood before them, and every entry."""
 
-from dataclasses import asdict, dataclass, field
-from itertools import pairwise
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from bots_service.core.entries import Body, Rewind, SettingsChange
+from bots_service.core.entries import Body, Report, Rewind, SettingsChange
 from bots_service.core.receipt import Receipt
-from bots_service.core.summary.course import TIMED, StepRange, StepSums
+from bots_service.core.summary.course import StepEnd, course_of, wanted_steps
 from bots_service.errors import DamagedStateError
-from bots_service.records import EntryKind, RunRow, SeqRange, StoredReceipt, VisitsPage
+from bots_service.records import EntryKind, RunRow, StoredReceipt, VisitsPage
 from bots_service.storage.sql.codecs import encode_body
-from bots_service.storage.sql.courses import WantedCourse, WantedSums
 from bots_service.storage.sql.history import BODY_CHARACTERS, CHUNK, ENTRIES
 from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.tables import journal
@@ -28,21 +25,20 @@ from tests.storage import made
 class Moment(NamedTuple):
     """The history as it stood after an entry.
 
-    entries: its seqs. closed: (step, seq). looks: (step, seq) at which an outlook was kept. step: the last one.
+    entries: its seqs. closed: (step, seq). step: the last one.
     """
 
     entries: tuple[int, ...]
     closed: tuple[tuple[int, int], ...]
-    looks: tuple[tuple[int, int], ...]
     step: int
 
 
 @dataclass
 class Model:
-    """A run's journal as whole lists after each entry. changes: number that each change of settings set, by seq."""
+    """A run's journal as whole lists after each entry. reports: seqs of those."""
 
-    moments: list[Moment] = field(default_factory=lambda: [Moment((), (), (), 0)])
-    changes: dict[int, int] = field(default_factory=dict)
+    reports: set[int] = field(default_factory=set)
+    moments: list[Moment] = field(default_factory=lambda: [Moment((), (), 0)])
 
     @property
     def present(self) -> Moment:
@@ -60,22 +56,13 @@ class Model:
         """Add an entry to a history, and return its seq."""
         seq, step = len(self.moments), onto.step + closes
         closed = (*onto.closed, (step, seq)) if closes else onto.closed
-        self.moments.append(Moment((*onto.entries, seq), closed, onto.looks, step))
+        self.moments.append(Moment((*onto.entries, seq), closed, step))
         return seq
-
-    def look(self) -> None:
-        here = self.present
-        self.moments[-1] = here._replace(looks=(*here.looks, (here.step, len(self.moments) - 1)))
 
 
 async def act(stores: SqlStores, run: RunRow, model: Model, kind: str, number: int) -> None:
-    """Append an entry, or keep an outlook, in the store and in the model."""
-    here, seq = model.present, len(model.moments)
-    if kind == "look":
-        if (here.step, seq - 1) not in here.looks:
-            model.look()
-        await stores.outlooks.keep(run, seq - 1, here.step, made.outlook(seq - 1), made.coverage())
-        return
+    """Append an entry, in the store and in the model."""
+    here = model.present
     body: Body = made.report(number)
     if kind == "rewind":
         first = model.first[0]
@@ -85,8 +72,9 @@ async def act(stores: SqlStores, run: RunRow, model: Model, kind: str, number: i
         body, here = Rewind(to_seq, to_step), model.moments[to_seq]
     elif kind == "change":
         body = SettingsChange({"seed": number})
-        model.changes[seq] = number
-    model.add(here, closes=kind == "close")
+    seq = model.add(here, closes=kind == "close")
+    if isinstance(body, Report):
+        model.reports.add(seq)
     await made.append(stores, run, body, step=model.present.step, closed=kind == "close")
 
 
@@ -105,10 +93,16 @@ async def compare(stores: SqlStores, run: RunRow, model: Model) -> None:
             points = await stores.history.curve(run, up_to, width)
             within = [kept for kept in steps if kept.receipt.seq <= up_to]
             expected = points_of(within, first, width)
-            assert [asdict(point) for point in points] == [pytest.approx(one) for one in expected]
+            assert [point.distribution for point in points] == [one.pop("distribution") for one in expected]
+            plain = [asdict(replace(point, distribution=None)) for point in points]
+            assert plain == [pytest.approx(one | {"distribution": None}) for one in expected]
     await compare_entries(stores, run, model)
-    await compare_outlooks(stores, run, model)
     await compare_course(stores, run, model, steps)
+    reports = [seq for seq in present.entries if seq in model.reports]
+    assert [entry.seq for entry in await stores.journal.reports(run, int(first > 0), last)] == reports
+    assert [entry.seq for entry in await stores.journal.reports(run, 2, last - 1)] == [
+        seq for seq in reports if 2 < seq < last
+    ]
 
 
 def points_of(steps: list[StoredReceipt], first: int, width: int) -> list[dict[str, Any]]:
@@ -129,7 +123,13 @@ def point_of(several: list[Receipt], time: float) -> dict[str, Any]:
         sums[name] = sum(getattr(receipt, name) for receipt in several)
     for name in ("brier", "log_loss"):
         known = [(getattr(one, name), one.tally.rollouts) for one in several if getattr(one, name) is not None]
-        sums[name] = sum(error * weight for error, weight in known) / sums["rollouts"] if known else None
+        sums[name] = (
+            sum(error * weight for error, weight in known) / sum(weight for _, weight in known) if known else None
+        )
+    estimates = [(made.uniform(one.seq).ratio or 0.0, one.tally.reported) for one in several]
+    sums["uniform_effective_task_ratio"] = sum(ratio * tasks for ratio, tasks in estimates) / sums["reported"]
+    looks = [made.uniform(one.seq).distribution for one in several]
+    sums["distribution"] = next((look for look in reversed(looks) if look is not None), None)
     return sums
 
 
@@ -145,54 +145,31 @@ async def compare_entries(stores: SqlStores, run: RunRow, model: Model) -> None:
     assert all(logged.closed == ((logged.step, logged.seq) in model.moments[logged.seq].closed) for logged in read)
 
 
-async def compare_outlooks(stores: SqlStores, run: RunRow, model: Model) -> None:
-    """Of each step the first outlook; where few are wanted, some far and wide between the first and the last."""
-    of_step: dict[int, int] = {}
-    for step, seq in model.present.looks:
-        of_step.setdefault(step, seq)
-    last, found = len(model.moments) - 1, list[int]()
-    for up_to in (last // 2, last):
-        found = [one.seq for one in await stores.outlooks.read(run, up_to, 1000)]
-        assert found == [seq for seq in of_step.values() if seq <= up_to]
-    for most in range(1, len(of_step) + 2):
-        some = [one.seq for one in await stores.outlooks.read(run, last, most)]
-        assert (len(some), some[-1:]) == (min(most, len(of_step)), found[-1:])
-        assert most == 1 or some[:1] == found[:1]
-        gaps = [found.index(after) - found.index(before) for before, after in pairwise(some)]
-        assert not gaps or max(gaps) - min(gaps) <= 1
-
-
 async def compare_course(stores: SqlStores, run: RunRow, model: Model, steps: list[StoredReceipt]) -> None:
-    """The same of many runs at once: from an entry on, and the sums over a few steps."""
-    (head,) = [head for head in await stores.courses.heads() if head.run_id == run.id]
-    present = (await stores.courses.present([head]))[run.id]
-    assert [seq for span in present for seq in range(span.after + 1, span.last + 1)] == list(model.present.entries)
-    cut = len(model.moments) // 3
-    after = tuple(SeqRange(max(span.after, cut), span.last) for span in present if span.last > cut)
-    # Outlooks also from before the first entry.
-    since = tuple(SeqRange(max(span.after, cut) or -1, span.last) for span in present if span.last >= cut)
-    part = (await stores.courses.read([WantedCourse(run.id, after, since)]))[run.id]
-    late = [kept for kept in steps if kept.receipt.seq > cut]
-    tallies = [kept.receipt.tally for kept in late]
-    assert part.steps.seqs.tolist() == [kept.receipt.seq for kept in late]
-    for name in ("reported", "effective", "rollouts"):
-        assert getattr(part.steps, name).tolist() == [getattr(tally, name) for tally in tallies]
-    assert part.steps.times.tolist() == [kept.created_at for kept in late][-TIMED:]
-    looks = [seq for _, seq in model.present.looks if seq > cut or cut == 0]
-    assert part.estimates.seqs.tolist() == looks
-    np.testing.assert_allclose(part.estimates.ratios, [made.outlook(seq).effective_task_ratio for seq in looks])
-    seeds = [model.changes[seq] for seq in model.present.entries if seq > cut and seq in model.changes]
-    assert part.changed == ({"seed": seeds[-1]} if seeds else {})
-    for one in (StepRange(2, 5), StepRange(1, 30), StepRange(4, 3)):
-        inside = [kept.receipt.tally for kept in steps if one.first <= kept.receipt.step <= one.last]
-        expected = StepSums(*(sum(getattr(tally, name) for tally in inside) for name in StepSums.__slots__))
-        assert await stores.courses.sums([WantedSums(run.id, present, one)]) == [expected]
+    """What lists of runs show of it."""
+    first, last = model.first[0], len(model.moments) - 1
+    ends = {
+        kept.receipt.step: StepEnd(kept.receipt.totals, made.uniform(kept.receipt.seq).expected, kept.created_at)
+        for kept in steps
+    }
+    found = await stores.courses.ends(run, last, [*ends, 10**6])
+    begin = found.pop(first)
+    assert found == ends
+    assert begin.sums.reported == 10 * first
+    read = await stores.courses.read(run, last)
+    assert read is not None
+    course, strategy = read
+    ends[first] = begin
+    expected = course_of(
+        first, model.present.step, {step: ends[step] for step in (first, *wanted_steps(first, model.present.step))}
+    )
+    assert (course, strategy) == (expected, "uniform" if last and last % 4 == 0 else "pass")
 
 
-kinds = st.sampled_from(["close", "close", "close", "part", "change", "look", "look", "rewind"])
+kinds = st.sampled_from(["close", "close", "close", "part", "change", "rewind"])
 # To one step twice, then to nested ones, then to the beginning.
-CLOSES, TO = [("close", 0), ("look", 0)] * 4, "rewind"
-NESTED = [*CLOSES, (TO, 2), (TO, 2), *CLOSES, (TO, 3), ("look", 0), (TO, 1), *CLOSES, (TO, 0), ("close", 0)]
+CLOSES, TO = [("close", 0)] * 4, "rewind"
+NESTED = [*CLOSES, (TO, 2), (TO, 2), *CLOSES, (TO, 3), (TO, 1), *CLOSES, (TO, 0), ("close", 0)]
 
 
 # Each example makes a run of its own, so the database may be shared by all.
@@ -206,7 +183,7 @@ async def test_the_present_history_is_that_of_a_slow_model(
     run, model = await made.run(stores), Model()
     if forked:  # its entry 1 leads to its parent's step 12
         run, _ = await stores.runs.put(run.dataset_id, run.name, run.settings, fork=made.fork())
-        model = Model([Moment((), (), (), 12)])
+        model = Model(moments=[Moment((), (), 12)])
         model.add(model.present)
     for kind, number in actions:
         await act(stores, run, model, kind, number)

@@ -9,13 +9,12 @@ from sqlalchemy import Connection, Engine, event, insert, select, text
 
 from bots_service.core.entries import Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.summary.course import StepRange
 from bots_service.core.summary.verdict import RunFindings
-from bots_service.records import RunRow, SeqRange, SnapshotRow
+from bots_service.records import RunRow, SnapshotRow
 from bots_service.storage.sql.codecs import encode_body
-from bots_service.storage.sql.courses import Judgement, RunHead, WantedCourse, WantedSums
+from bots_service.storage.sql.courses import Judgement
 from bots_service.storage.sql.datasets import facts_text
-from bots_service.storage.sql.journal import receipt_row, receipt_under
+from bots_service.storage.sql.journal import receipt_columns, receipt_under
 from bots_service.storage.sql.runs import settings_text
 from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.tables import (
@@ -24,8 +23,6 @@ from bots_service.storage.sql.tables import (
     datasets,
     journal,
     judgements,
-    outlooks,
-    receipts,
     runs,
     snapshots,
 )
@@ -73,12 +70,12 @@ def fill(connection: Connection) -> None:
     busy = connection.scalars(select(runs.c.id).where(runs.c.name == "run-7").order_by(runs.c.id)).all()
     rows = [{"run_id": run, "seq": seq, "epoch": 0} for run in busy for seq in range(1, ENTRIES + 1)]
     entry = {"kind": "report", "profiles": 3, "body": encode_body(made.report(tasks=32)), "created_at": 0.0}
-    connection.execute(insert(journal), [{**row, **entry, "key": f"key-{row['seq']}"} for row in rows])
-    kept = [receipt_row(row["run_id"], made.receipt(row["seq"], row["seq"])) for row in rows]
-    connection.execute(insert(receipts), kept)
-    look = {"uniform_effective_task_ratio": 0.5, "distribution": b"", "coverage": "{}", "created_at": 0.0}
-    kept_looks = [{"run_id": row["run_id"], "seq": row["seq"], "step": row["seq"], **look} for row in rows]
-    connection.execute(insert(outlooks), kept_looks)
+    entry |= {"hidden": False, "uniform": 0.5, "expected": 5.0}
+    receipts = [receipt_columns(made.receipt(row["seq"], row["seq"])) for row in rows]
+    connection.execute(
+        insert(journal),
+        [{**row, **entry, **told, "key": f"key-{row['seq']}"} for row, told in zip(rows, receipts, strict=True)],
+    )
     state = {"step": 1, "bytes": 100, "checksum": "", "created_at": 0.0, "wanted": False, "blob": bytes(100)}
     connection.execute(insert(snapshots), [{**row, **state} for row in rows if row["seq"] % 5 == 0])
     first_answer = {"key": "k", "fingerprint": "", "result": "null", "created_at": 0.0}
@@ -109,17 +106,14 @@ async def ask_everything(stores: SqlStores, run: RunRow) -> None:
     await history.visits(run, 7, None, 10)
     await history.closing(run, ENTRIES - 20)
     await history.steps(run, ENTRIES - 50, 10)
-    head = RunHead(run.id, run.uid, "pool-30", ENTRIES, 1)
-    some = (SeqRange(ENTRIES - 20, ENTRIES),)
     await stores.courses.heads("pool-30")
     await stores.courses.rows([run.id])
     await stores.courses.notes([run.id])
     await stores.courses.keep_judgement(run, Judgement(1, ENTRIES + 1, 1, RunFindings()))
     await stores.runs.note_refused_report(run, "why")
-    await stores.courses.present([head])
-    await stores.courses.read([WantedCourse(run.id, some, some)] * 5)
-    await stores.courses.sums([WantedSums(run.id, some, StepRange(3, ENTRIES))] * 5)
-    await stores.outlooks.keep(run, ENTRIES, ENTRIES, made.outlook(), made.coverage())
+    await stores.courses.read(run, ENTRIES)
+    await stores.courses.ends(run, ENTRIES, [3, ENTRIES - 60, ENTRIES - 20])
+    await journal.reports(run, ENTRIES - 5, ENTRIES, 100)
     await snapshots.newest(run, ENTRIES)
     await snapshots.after(run, ENTRIES - 20, 10)
     await snapshots.save(run, SnapshotRow(ENTRIES - 1, 0, 1, 5, "", 0.0, True), b"state")

@@ -1,58 +1,56 @@
-"""What is shown of runs: read once, continued, judged once for all, right whichever replica moved a run."""
+"""What is shown of runs: read when they moved, judged once for all, right whichever replica moved a run."""
 
 import asyncio
 import math
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
 from bots_service import observing as module
 from bots_service.access import Caller
-from bots_service.core.outlook import Outlook, coverage, outlook, rollouts_of
-from bots_service.core.summary.course import Gain, StepSums
+from bots_service.core.outlook import Coverage, coverage, outlook_of
+from bots_service.core.run_settings import StrategyName
+from bots_service.core.summary.course import Gain, RunCourse, StepEnd
 from bots_service.core.summary.verdict import RUNNING_S
 from bots_service.errors import DamagedStateError, UnknownRunError
-from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, SPACING, is_due
-from bots_service.overview import SETTLES_S, Overview, OverviewPage, OverviewQuery, RunCourses, SummedRun
+from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S
+from bots_service.overview import Overview, OverviewPage, OverviewQuery, RunCourses, SummedRun
 from bots_service.records import RunRow, StoredReceipt
 from bots_service.runs import ForkFrom
-from bots_service.storage.sql.courses import CoursePart, RunHead, SqlCourses, WantedCourse, WantedSums
-from tests.usecases.world import POOL, TASKS, Clock, Later, World, meanwhile, outage, outcome
+from bots_service.storage.sql.courses import RunHead, SqlCourses
+from tests.usecases.world import POOL, Clock, Later, World, meanwhile, outage, outcome
 
 EVERYONE = Caller(None, frozenset(), ("*",))
 
 
 class Watch(SqlCourses):
-    """Courses, with what was asked for."""
+    """Courses, with the names of the runs that were read, and how often heads and ends were."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.database)
-        self.entries, self.heads_read, self.reads, self.summed = 0, 0, 0, list[WantedSums]()
+        self.heads_read, self.ends_read, self.read_runs = 0, 0, list[str]()
 
     async def heads(self, dataset: str | None = None) -> list[RunHead]:
         self.heads_read += 1
         return await super().heads(dataset)
 
-    async def read(self, wanted: list[WantedCourse]) -> dict[int, CoursePart]:
-        self.reads += 1
-        self.entries += sum(part.last - part.after for one in wanted for part in one.entries)
-        return await super().read(wanted)
+    async def read(self, run: RunRow, head: int) -> tuple[RunCourse, StrategyName] | None:
+        self.read_runs.append(run.name)
+        return await super().read(run, head)
 
-    async def sums(self, wanted: list[WantedSums]) -> list[StepSums]:
-        self.summed += wanted
-        return await super().sums(wanted)
+    async def ends(self, run: RunRow, head: int, steps: Sequence[int]) -> dict[int, StepEnd]:
+        self.ends_read += 1
+        return await super().ends(run, head, steps)
 
 
 class Summarizing:
-    """A process that summarizes runs. watch: what it read; clock: seconds that only grow; now: since 1970."""
+    """A process that summarizes runs. watch: what it read; now: seconds since 1970."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.clock, self.now, self.watch = world, Clock(), Clock(1e10), Watch(world)
-        courses = RunCourses(self.watch, clock=self.clock, now=self.now)
-        self.use = Overview(world.runs, courses, world.use.judging, self.now)
+        self.world, self.now, self.watch = world, Clock(1e10), Watch(world)
+        self.use = Overview(world.runs, RunCourses(self.watch), world.use.judging, self.now)
 
     async def overview(self, **query: Any) -> OverviewPage:
         return await self.use.page(EVERYONE, OverviewQuery(**{"sort": "name", **query}))
@@ -89,20 +87,20 @@ async def assert_is_as_read_at_first(summarizing: Summarizing) -> None:
     known = (await summarizing.overview(limit=1000)).runs
     fresh = (await Summarizing(summarizing.world).overview(limit=1000)).runs
     for one, other in zip(known, fresh, strict=True):
-        courses = [each.known.newest.course for each in (one, other)]
+        courses = [each.known.course for each in (one, other)]
         assert courses[0].trend == pytest.approx(courses[1].trend)
         assert (courses[0].sums, one.known.step, one.gain) == (courses[1].sums, other.known.step, other.gain)
 
 
-async def test_only_what_came_since_is_read(world: World, summarizing: Summarizing):
+async def test_only_runs_that_moved_are_read(world: World, summarizing: Summarizing):
     await world.put_run("other")
     await close(world, 5)
     await close(world, 3, "other")
     await summarizing.overview()
-    assert summarizing.watch.entries == 8
+    assert sorted(summarizing.watch.read_runs) == ["default", "other"]
     await close(world, 2)
     assert (await summarizing.one()).known.step == 7
-    assert summarizing.watch.entries == 10
+    assert sorted(summarizing.watch.read_runs) == ["default", "default", "other"]
     await assert_is_as_read_at_first(summarizing)
 
 
@@ -115,7 +113,7 @@ async def test_a_run_that_another_process_rewinds_moves_or_deletes_is_read_again
     await other.rewind(2)
     await close(other, 1, effective=False)
     found = await summarizing.one()
-    assert (found.known.step, found.known.newest.course.sums.effective) == (3, 2)
+    assert (found.known.step, found.known.course.sums.effective) == (3, 2)
     await close(other, 1)
     assert (await summarizing.one()).known.step == 4
     await assert_is_as_read_at_first(summarizing)
@@ -123,34 +121,34 @@ async def test_a_run_that_another_process_rewinds_moves_or_deletes_is_read_again
     assert (await summarizing.one()).known.step == 0
 
 
-async def test_an_outlook_that_comes_after_its_step_is_found_for_a_while(watched: World):
-    summarizing = Summarizing(watched)
-    await close(watched, 2)
-    summarizing.now.now = (await summarizing.one()).known.newest.course.last_step_at or 0.0
-    found = await summarizing.gain()
-    assert (found.source, found.factor) == ("estimated", None)
-    await watched.observe.once()
-    (look,) = await watched.use.insight.outlooks(POOL, "default", 10)
-    later = await summarizing.gain()
-    assert later.uniform_effective_task_ratio == look.uniform_effective_task_ratio
-    assert later.factor == pytest.approx(2 / (4 * look.uniform_effective_task_ratio))
-    reads = summarizing.watch.reads
-    summarizing.clock.now += SETTLES_S
-    await summarizing.overview()
-    assert summarizing.watch.reads == reads
+async def test_without_a_baseline_the_gain_is_over_what_the_belief_expected(world: World, summarizing: Summarizing):
+    await close(world, 2)
+    gain, found = await summarizing.gain(), await world.use.insight.curve(POOL, "default", 10)
+    expected = [point.reported * (point.uniform_effective_task_ratio or 0.0) for point in found]
+    assert (gain.source, len(found)) == ("estimated", 2)
+    assert gain.factor == pytest.approx(2 / sum(expected))
+    assert gain.uniform_effective_task_ratio == pytest.approx(sum(expected) / 4)
 
 
-async def test_a_long_run_is_read_in_parts(world: World, summarizing: Summarizing, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bots_service.overview.ENTRIES_AT_ONCE", 4)
-    await close(world, 9)
-    found = await summarizing.listed()
-    assert (found.known.step, found.known.newest.course.sums.effective) == (9, 9)
-    assert summarizing.watch.reads >= 3
-    assert summarizing.watch.entries == 9
-    assert set(found.known.newest.course.trend) == {0.5}
+async def test_a_fork_goes_on_with_its_parent_s_estimate_and_a_rewind_goes_back_to_it(world: World):
+    summarizing = Summarizing(world)
+    await close(world, 4)
+    await world.runs.put(POOL, "child", {}, ForkFrom("default", 2), None)
+    for _ in range(2):
+        await close(world, 1, "child")
+    await world.rewind(2)
+    for _ in range(2):
+        await close(world, 1)
+    child, parent = (await summarizing.listed("child")).known.course, (await summarizing.listed()).known.course
+    both = await world.use.insight.curve(POOL, "default", 10), await world.use.insight.curve(POOL, "child", 10)
+    expected = [
+        sum(point.reported * (point.uniform_effective_task_ratio or 0.0) for point in points) for points in both
+    ]
+    assert [parent.expected, child.expected] == pytest.approx(expected)
+    assert (parent.steps, child.steps) == (4, 2)
 
 
-async def test_a_measured_gain_reads_the_sums_that_no_course_has_once(world: World, summarizing: Summarizing):
+async def test_a_measured_gain_compares_the_steps_that_both_closed(world: World, summarizing: Summarizing):
     await world.put_run("even", strategy="uniform")
     await close(world, 60)
     await close(world, 55, "even", effective=False)
@@ -158,10 +156,11 @@ async def test_a_measured_gain_reads_the_sums_that_no_course_has_once(world: Wor
     gain = await summarizing.gain()
     assert (gain.source, gain.baseline, gain.steps) == ("measured", "even", 56)
     assert (gain.factor, gain.uniform_effective_task_ratio) == (56.0, 1 / 100)
-    summarizing.watch.summed.clear()
     await close(world, 2)
     assert (await summarizing.one()).gain == gain
-    assert summarizing.watch.summed == []  # the steps that both closed are the same
+    summarizing.watch.ends_read = 0
+    await summarizing.overview()
+    assert summarizing.watch.ends_read == 0  # neither moved
     await close(world, 3, "even")
     later = await summarizing.gain()
     assert later.steps == 59
@@ -190,15 +189,15 @@ async def test_runs_that_stand_still_are_not_read_again(world: World, summarizin
     await listed_when_judged(world)
     page = await summarizing.overview(limit=5)
     assert (page.matching, page.totals.reported, page.totals.unjudged) == (21, 80, 0)
-    assert summarizing.watch.entries == 40
-    summarizing.watch.heads_read = summarizing.watch.reads = 0
+    assert len(summarizing.watch.read_runs) == 21
+    summarizing.watch.heads_read = 0
     for _ in range(3):
         assert await summarizing.overview(limit=5) == page
-    assert (summarizing.watch.heads_read, summarizing.watch.reads) == (3, 0)
+    assert (summarizing.watch.heads_read, len(summarizing.watch.read_runs)) == (3, 21)
     await close(world, 1)
     later = await summarizing.overview(limit=5)
     assert later.totals.reported == page.totals.reported + 2
-    assert summarizing.watch.entries == 41
+    assert len(summarizing.watch.read_runs) == 22
 
 
 async def test_pages_in_any_order_hold_each_run_once_those_without_a_value_last(world: World, summarizing: Summarizing):
@@ -218,7 +217,7 @@ async def test_pages_in_any_order_hold_each_run_once_those_without_a_value_last(
         "last_step": ["few", "many", "default", "none"],
         "-last_step": ["many", "few", "default", "none"],
         "effective_task_ratio": ["few", "many", "default", "none"],
-        "vs_uniform": names,  # no outlook was stored, so none has a factor
+        "-vs_uniform": ["few", "many", "default", "none"],
     }
     for sort, expected in ordered.items():
         first = await summarizing.overview(sort=sort, limit=3)
@@ -232,7 +231,7 @@ async def test_a_query_finds_runs_by_part_of_their_names_by_dataset_and_by_statu
 ):
     await world.put_run("Qwen")
     await close(world, 1, "Qwen")
-    summarizing.now.now = (await summarizing.one("Qwen")).known.newest.course.last_step_at or 0.0
+    summarizing.now.now = (await summarizing.one("Qwen")).known.course.last_step_at or 0.0
 
     async def found(**query: Any) -> list[str]:
         page = await summarizing.overview(**query)
@@ -248,7 +247,7 @@ async def test_a_run_whose_next_step_is_overdue_stalls_while_tasks_are_in_flight
     world: World, summarizing: Summarizing
 ):
     await close(world, 1)
-    last = (await summarizing.one()).known.newest.course.last_step_at
+    last = (await summarizing.one()).known.course.last_step_at
     assert last is not None
     summarizing.now.now = last + 2 * RUNNING_S
     assert (await summarizing.one()).status == "idle"
@@ -410,12 +409,14 @@ async def test_it_shows_where_the_run_stands_and_how_it_chooses(watched: World):
     await watched.put_run("default", belief="bots")
     await watched.select(5)
     assert math.isnan(watched.shown("step") or 0.0)
-    for step, rollouts in ((0, 16.0), (1, 4.0)):  # before any, those of the settings
+    expected = math.nan
+    for step in range(2):
         await watched.observe.once()
         state, pool = await watched.state(), (await watched.opened()).dataset.pool
-        expected, covered = outlook(state.belief, pool, rollouts), coverage(state, pool)
-        assert expected is not None
-        assert watched.shown("uniform_effective_task_ratio") == expected.effective_task_ratio
+        covered, looked = coverage(state, pool), outlook_of(state, pool)
+        assert watched.shown("uniform_effective_task_ratio") == pytest.approx(expected, nan_ok=True)
+        assert looked is not None
+        expected = looked.effective_task_ratio
         assert (watched.shown("step"), watched.shown("leased_tasks")) == (step, 5)
         assert watched.shown("narrow") == covered.narrow
         await watched.report(outcome("t1", 1, 4))
@@ -429,11 +430,11 @@ async def test_it_looks_at_the_pool_again_only_after_something_happened(
 ):
     looks: list[object] = []
 
-    def counted(*arguments: Any) -> Outlook | None:
+    def counted(*arguments: Any) -> Coverage:
         looks.append(arguments)
-        return outlook(*arguments)
+        return coverage(*arguments)
 
-    monkeypatch.setattr(module, "outlook", counted)
+    monkeypatch.setattr(module, "coverage", counted)
     for wanted in (1, 2):
         await watched.report(outcome("t1"))
         for _ in range(2):
@@ -478,22 +479,15 @@ async def test_a_run_that_is_deleted_during_a_look_leaves_nothing(
 
     def deleted_during(*arguments):
         asyncio.run_coroutine_threadsafe(watched.runs.delete(POOL, "default", None), loop).result(30)
-        return outlook(*arguments)
+        return coverage(*arguments)
 
     if moment.startswith("before"):
         meanwhile(watched.use.live, "leases", lambda: watched.runs.delete(POOL, "default", None))
     else:
-        monkeypatch.setattr(module, "outlook", deleted_during)
+        monkeypatch.setattr(module, "coverage", deleted_during)
     await watched.observe.once()
     samples = [sample for family in watched.registry.collect() for sample in family.samples]
     assert [sample for sample in samples if sample.labels.get("run")] == []
-
-
-async def test_a_pool_whose_tasks_are_all_retired_has_no_outlook(watched: World):
-    await watched.report(outcome("t1"))
-    await watched.use.datasets.retire(POOL, [f"t{number}" for number in range(TASKS)], None)
-    await watched.observe.once()
-    assert math.isnan(watched.shown("uniform_effective_task_ratio") or 0.0)
 
 
 async def test_a_run_that_comes_back_is_shown_whole_again(watched: World):
@@ -555,80 +549,19 @@ async def test_it_goes_on_whatever_happens(watched: World):
                 await asyncio.sleep(0.001)
 
 
-# --- outlooks, which become a part of the run's history --------------------------------------------------------------
-
-
-async def steps(world: World) -> list[int]:
-    return [one.step for one in await world.use.insight.outlooks(POOL, "default", 2000)]
-
-
-async def test_an_outlook_is_kept_for_each_step_that_is_seen(watched: World):
-    expected = []
-    await watched.select(1)
-    for step in range(4):
-        await watched.observe.once()
-        state, pool = await watched.state(), (await watched.opened()).dataset.pool
-        assert state.step == step
-        expected.append(outlook(state.belief, pool, rollouts_of(state)))
-        await watched.report(outcome("t1", step), outcome("t2", 16 - step))
-    kept = await watched.use.insight.outlooks(POOL, "default", 2000)
-    assert [(one.seq, one.step) for one in kept] == [(step, step) for step in range(4)]
-    for one, then in zip(kept, expected, strict=True):
-        assert then is not None
-        assert one.uniform_effective_task_ratio == then.effective_task_ratio
-        np.testing.assert_array_equal(np.array(one.distribution), np.array(then.distribution, np.float32))
-
-
-async def test_a_step_is_kept_once_however_often_it_is_looked_at(watched: World):
-    await watched.report(outcome("t1"), close_step=False)
-    with outage(watched.use.store.outlooks, "keep"):
-        await watched.observe.once()
-    assert await steps(watched) == []
-    for _ in range(2):
-        await watched.report(outcome("t1"), close_step=False)
-        await watched.observe.once()
-    assert await steps(watched) == [0]
-
-
-async def test_a_rewind_hides_what_came_after_its_step_and_nothing_is_removed(watched: World):
-    for _ in range(3):
-        await watched.report(outcome("t1"))
-        await watched.observe.once()
-    assert await steps(watched) == [1, 2, 3]
-    await watched.rewind(1)
-    await watched.report(outcome("t1"))
-    await watched.observe.once()
-    kept = await watched.use.insight.outlooks(POOL, "default", 2000)
-    assert [(one.seq, one.step) for one in kept] == [(1, 1), (5, 2)]
-    assert watched.sql("SELECT seq FROM outlooks ORDER BY seq") == [(1,), (2,), (3,), (5,)]
-
-
-def test_a_long_run_keeps_fewer_and_a_young_one_or_a_rewound_one_each():
-    kept: tuple[str, int, int] | None = None
-    steps: list[int] = []
-    for step in range(20 * SPACING):
-        if is_due(("a", 0, step), kept):
-            kept = ("a", 0, step)
-            steps.append(step)
-    assert steps[: 2 * SPACING] == list(range(2 * SPACING))
-    assert all(later - earlier == earlier // SPACING for earlier, later in pairwise(steps[2 * SPACING :]))
-    assert is_due(("a", 1, steps[-1]), kept)
-    assert is_due(("b", 0, steps[-1]), kept)
-
-
 async def test_a_run_that_can_not_be_looked_at_hides_no_other(watched: World, monkeypatch: pytest.MonkeyPatch):
     await watched.put_run("other")
     await watched.report(outcome("t1"))
     await watched.select(1, run="other")
 
-    def broken(belief, *arguments):
-        if belief.capability is None and not belief.own_tasks.size:
+    def broken(state, pool):
+        if not state.step:
             raise ValueError("a defect")
-        return outlook(belief, *arguments)
+        return coverage(state, pool)
 
-    monkeypatch.setattr(module, "outlook", broken)
+    monkeypatch.setattr(module, "coverage", broken)
     with capture_logs() as logs:
         for _ in range(2):
             await watched.observe.once()
     assert [line["event"] for line in logs if line["log_level"] == "error"] == ["run_not_observed"]
-    assert await steps(watched) == [1]
+    assert watched.shown("step") == 1

@@ -1,20 +1,23 @@
 """What is expected of a run, and how its visits spread over its pool: what the effective task ratio hides."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 import numpy as np
 
-from bots_service.core.arrays import Floats, Tasks, contained, frozen
+from bots_service.core.arrays import Tasks, contained
 from bots_service.core.belief.protocol import Belief
-from bots_service.core.draw.eligible import Eligible
 from bots_service.core.draw.strategies import IN_ORDER
 from bots_service.core.pool import Pool
+from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState
 
 BINS = 20  # equal ones, of [0, 1]
-MOST_ROWS = 16_384  # looked at; of more profiles and tried tasks, evenly spaced ones stand for the rest
+SAMPLE = 512  # tasks looked at: an effective task ratio is then right to about 0.015
+EVERY = 16  # steps between two looks; before the EVERYth, each step has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,35 +33,70 @@ class Outlook:
     distribution: tuple[float, ...]
 
 
-def outlook(belief: Belief, pool: Pool, rollouts: float) -> Outlook | None:
-    """Return the outlook; None where every task is retired.
+def outlook(belief: Belief, pool: Pool, rollouts: float, *, seed: Sequence[int] = (0,)) -> Outlook | None:
+    """Return what a belief expects of SAMPLE tasks drawn at random; None where every task is retired.
 
     Args:
         belief: about the pool.
         pool: the tasks.
         rollouts: m, how many of each task.
+        seed: of the sample.
     """
-    candidates = Eligible(pool, belief, pool.part(), frozen(np.empty(0, np.int32))).candidates()
-    tasks = np.concatenate([candidates.profile_members, np.ones(len(candidates.own_tasks), np.int64)])
-    rows = np.flatnonzero(tasks)
-    if not len(rows):
+    tasks = pool.part().members.order
+    if not len(tasks):
         return None
-    rows = rows[:: -(-len(rows) // MOST_ROWS)]
-    distributions, tasks = candidates.profile_beliefs.joined(candidates.own_beliefs).at(rows), tasks[rows]
-    ratio = float(np.average(distributions.effective(rollouts), weights=tasks))
-    return Outlook(min(max(ratio, 0.0), 1.0), _shares(distributions.mean, tasks))
+    if len(tasks) > SAMPLE:
+        tasks = tasks.take(np.random.default_rng(seed).choice(len(tasks), SAMPLE, replace=False))
+    found = belief.distributions(pool, np.sort(tasks))
+    ratio = float(found.effective(rollouts).mean())
+    places = np.minimum((found.mean * BINS).astype(np.intp), BINS - 1)  # exactly 1 is in the last
+    return Outlook(min(max(ratio, 0.0), 1.0), tuple((np.bincount(places, minlength=BINS) / len(tasks)).tolist()))
+
+
+def outlook_of(state: RunState, pool: Pool) -> Outlook | None:
+    """Return what a run's belief expects in a state."""
+    return outlook(state.belief, pool, rollouts_of(state), seed=(state.settings.seed, state.step))
+
+
+class UniformEstimate(NamedTuple):
+    """What uniform sampling would have found instead of a run, by the run's own belief.
+
+    ratio: the last estimate of its effective task ratio; None before the first.
+    expected: how many of as many tasks would have been effective, by the estimates of the time.
+    distribution: of the outlook that this estimate comes from; None where it comes from an earlier one.
+    """
+
+    ratio: float | None = None
+    expected: float | None = None
+    distribution: tuple[float, ...] | None = None
+
+
+def estimate_after(before: UniformEstimate, state: RunState, receipt: Receipt, pool: Pool) -> UniformEstimate:
+    """Return the estimate after an entry.
+
+    Args:
+        before: after the entry before it.
+        state: before the entry.
+        receipt: of the entry.
+        pool: the tasks.
+    """
+    ratio, distribution = before.ratio, None
+    if not receipt.closed:
+        return UniformEstimate(ratio, before.expected)
+    if (ratio is None or state.step < EVERY or state.step % EVERY == 0) and (
+        found := outlook_of(state, pool)
+    ) is not None:
+        ratio, distribution = found.effective_task_ratio, found.distribution
+    if ratio is None:
+        return before
+    if before.expected is None:  # the first estimate stands for what came before it
+        return UniformEstimate(ratio, ratio * receipt.totals.reported, distribution)
+    return UniformEstimate(ratio, before.expected + ratio * receipt.tally.reported, distribution)
 
 
 def rollouts_of(state: RunState) -> float:
     """Return how many rollouts a task gets: as many as it got so far, else as the settings say."""
     return state.totals.rollouts_per_task or state.group_size
-
-
-def _shares(values: Floats, weights: np.ndarray) -> tuple[float, ...]:
-    """Return which share of the weight lies in each of the BINS; a value of exactly 1 is in the last."""
-    places = np.minimum((values * BINS).astype(np.intp), BINS - 1)
-    sums = np.bincount(places, weights, BINS)
-    return tuple((sums / sums.sum()).tolist())
 
 
 def advice(state: RunState, pool: Pool) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from bots_service.core.arrays import Floats, ordered_sum
 from bots_service.core.evidence import NO_COSTS, Costs, Evidence, OpenStep
+from bots_service.core.run_settings import StrategyName
 
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
 BINS = 10  # of a calibration: predictions in [0, 0.1), [0.1, 0.2), and so on
@@ -51,6 +52,28 @@ def added(several: Sequence[Calibration]) -> Calibration:
 
 
 @dataclass(frozen=True, slots=True)
+class StepSums:
+    """Sums over some closed steps: reported and effective tasks, and rollouts."""
+
+    reported: int = 0
+    effective: int = 0
+    rollouts: float = 0.0
+
+    @property
+    def effective_task_ratio(self) -> float | None:
+        """The share of the reported tasks that were effective; None without any."""
+        return self.effective / self.reported if self.reported else None
+
+    def less(self, earlier: "StepSums") -> "StepSums":
+        """Return the sums without those over the first of the steps."""
+        reported, effective = self.reported - earlier.reported, self.effective - earlier.effective
+        return StepSums(reported, effective, self.rollouts - earlier.rollouts)
+
+
+NO_SUMS = StepSums()
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """The result of folding one entry.
 
@@ -59,7 +82,8 @@ class Receipt:
     late: outcomes of this entry for a step that had already closed; they have less weight.
     expired: outcomes too late to count.
     new_tasks: those of the tally's tasks that no step before had reported.
-    distinct_tasks: how many different tasks the closed steps reported so far.
+    distinct_tasks: how many different tasks the closed steps reported so far; totals: sums over these steps.
+    strategy: in use after the entry.
     costs: what the rollouts of the tally's step cost.
     brier, log_loss: error of the belief's mean as a prediction of each rollout, made before the step was folded.
     calibration: the same predictions, by bins.
@@ -78,6 +102,8 @@ class Receipt:
     calibration: Calibration | None = None
     new_tasks: int = 0
     distinct_tasks: int = 0
+    totals: StepSums = NO_SUMS
+    strategy: StrategyName = "pass"
     costs: Costs = NO_COSTS
 
 
@@ -154,6 +180,11 @@ class Totals:
     distinct: int = 0
     tokens: float = 0.0
     seconds: float = 0.0
+
+    @property
+    def sums(self) -> StepSums:
+        """What is compared with other runs and with uniform sampling."""
+        return StepSums(self.reported, self.effective, self.rollouts)
 
     @property
     def rollouts_per_task(self) -> float | None:

@@ -276,5 +276,7 @@ def _receipt(state: RunState, step_tally: Tally, *, closed: bool = False, **more
         tally=step_tally,
         capability=state.belief.capability,
         distinct_tasks=state.totals.distinct,
+        totals=state.totals.sums,
+        strategy=state.settings.strategy,
         **more,
     )

@@ -18,11 +18,11 @@ SOON_S = 30.0
 
 
 def before(service, instead=None):
-    """Return what a server does that hands each request on to the service; to outlooks, something else instead."""
+    """Return what a server does that hands each request on to the service, but for looks at the run if told so."""
 
     def act(server, connection):
         request = server.received[-1]
-        if instead is not None and "/outlooks" in request.target:
+        if instead is not None and is_look(request):
             instead(server, connection)
             return
         headers = {name: value for name, value in request.headers.items() if name != "host"}
@@ -41,12 +41,9 @@ def train(selector, steps=1):
         selector.step()
 
 
-def wait_for_outlook(bots, dataset):
-    """Return the newest, once the service has looked at the run."""
-    give_up = time.monotonic() + SOON_S
-    while not (found := bots.outlooks(dataset, points=1).outlooks) and time.monotonic() < give_up:
-        time.sleep(0.05)
-    return found[-1]
+def is_look(request):
+    """Return whether a request asks how the run stands."""
+    return request.method == "GET" and request.target.endswith("/runs/default")
 
 
 def known(selector):
@@ -55,21 +52,19 @@ def known(selector):
 
 
 def asked(server):
-    return [request.target for request in server.received if "/outlooks" in request.target]
+    return [request.target for request in server.received if is_look(request)]
 
 
 def test_the_gain_is_the_last_steps_ratio_over_what_uniform_choice_could_expect(connect, service, dataset):
     selector = Selector(connect(service), dataset, ids=IDS)
     selector.next(1)
-    outlook = wait_for_outlook(selector.client.direct, dataset)
     assert not GAIN & known(selector)
 
     train(selector)
 
-    expected = selector.client.direct.outlooks(dataset).outlooks
+    expected = selector.client.direct.run(dataset).uniform_effective_task_ratio
     metrics = selector.metrics()
-    assert outlook in expected
-    assert metrics["bots/uniform_effective_task_ratio"] in {one.uniform_effective_task_ratio for one in expected}
+    assert metrics["bots/uniform_effective_task_ratio"] == expected
     assert metrics["bots/times_uniform"] == (2 / 4) / metrics["bots/uniform_effective_task_ratio"]
 
 
@@ -93,7 +88,7 @@ def test_it_is_asked_for_once_in_ten_steps_and_the_newest_alone(connect, serve, 
     train(follower, 2)
     assert asked(server) == []
     train(selector, ESTIMATE_EVERY)
-    assert asked(server) == [f"/datasets/{dataset}/runs/default/outlooks?points=1"]
+    assert asked(server) == [f"/datasets/{dataset}/runs/default"]
     train(selector)
     assert len(asked(server)) == 2
 
@@ -132,7 +127,6 @@ def test_while_the_service_is_away_it_is_neither_asked_for_nor_told(connect, ser
     server = serve(act)
     selector = Selector(connect(server, select_deadline_s=1.0, report_deadline_s=1.0), dataset, ids=IDS)
     selector.next(1)
-    wait_for_outlook(selector.client.direct, dataset)
     train(selector)
     assert known(selector) >= GAIN
     looks = len(asked(server))

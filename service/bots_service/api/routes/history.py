@@ -82,6 +82,9 @@ class Point(Struct, frozen=True):
     first_step, last_step: the first and the last of them.
     capability: the estimate after the last of them; null without references and with the belief `tracker`.
     success_rate, brier, log_loss: the mean over their rollouts; null without rollouts.
+    uniform_effective_task_ratio: what the run's belief expected uniform sampling to have, the mean over their tasks.
+    distribution: shares of the pool by expected success probability, in equal bins from 0 to 1, by a sample of 512
+        tasks; null where the service did not look in these steps.
     time: when the last of them closed (RFC 3339, UTC).
     """
 
@@ -97,6 +100,8 @@ class Point(Struct, frozen=True):
     capability: float | None
     brier: float | None
     log_loss: float | None
+    uniform_effective_task_ratio: float | None
+    distribution: tuple[float, ...] | None
     late: int
     expired: int
     new_tasks: int
@@ -241,6 +246,8 @@ EXAMPLE_POINT = Point(
     capability=None,
     brier=0.11,
     log_loss=0.42,
+    uniform_effective_task_ratio=0.45,
+    distribution=(0.1, 0.2, 0.4, 0.2, 0.1),
     late=0,
     expired=0,
     new_tasks=83,

@@ -95,21 +95,21 @@ class RunSummary(Struct, frozen=True):
     @classmethod
     def from_summed(cls, run: SummedRun) -> "RunSummary":
         """Return the answer for a run."""
-        known, course, refused = run.known, run.known.newest.course, run.known.notes.refused
+        known, course, refused = run.known, run.known.course, run.known.notes.refused
         return filled(
             cls,
             run,
             course.sums,
             run=known.row.name,
             belief=known.row.settings.belief,
-            strategy=known.newest.strategy,
+            strategy=known.strategy,
             created_at=moment(known.row.created_at),
             step=known.step,
             epoch=known.head.epoch,
             seq=known.head.head,
             last_step_at=None if course.last_step_at is None else moment(course.last_step_at),
             effective_task_ratio=course.recent.effective_task_ratio,
-            trend=course.trend,
+            trend=list(course.trend),
             attention=run.urgency > 0,
             refused=None if refused is None else RefusedReportsSummary.of(refused),
         )

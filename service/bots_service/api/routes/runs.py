@@ -87,6 +87,8 @@ class Run(Struct, frozen=True):
     estimates: what the belief estimates about the model in training, by name; empty if nothing is known yet. The first
         tells where the model stands: `capability` with the belief `bots`, `ability` with `tracker` (docs/tracker.md
         explains all of its estimates).
+    uniform_effective_task_ratio: what the belief expects uniform sampling to have now; null where all tasks are
+        retired.
     rollouts_per_task: in use: the setting, or learned from what was reported; null before the first report.
     pending: tasks with evidence in the open step.
     unfinished_groups: groups of rollouts that were reported in part; each counts when it is whole.
@@ -110,6 +112,7 @@ class Run(Struct, frozen=True):
     seq: int
     capability: float | None
     estimates: dict[str, float]
+    uniform_effective_task_ratio: float | None
     rollouts_per_task: float | None
     pending: int
     unfinished_groups: int
@@ -187,6 +190,7 @@ EXAMPLE = Run(
         "residual_drift": 0.011,
         "ability_drift": 0.002,
     },
+    uniform_effective_task_ratio=0.45,
     rollouts_per_task=8.0,
     pending=0,
     unfinished_groups=0,

@@ -1,216 +1,51 @@
-"""The course of a run: all that its summary needs of its closed steps, in a few kilobytes.
+"""The course of a run: what its summary shows of its closed steps, from a few of them."""
 
-A course continued from where it stood equals one read from the beginning. So the overview of many runs reads only
-the steps that closed since its last answer.
-"""
-
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bots_service.core.arrays import Counts, Floats, frozen
+from bots_service.core.receipt import NO_SUMS, StepSums
 
 RECENT = 50  # steps; fewer are too noisy to show a run's present level
 TREND = 40  # points at most, the newest included: as many as a sparkline can show
-TIMED = 21  # steps whose times are kept: the gaps between them say how long a step usually takes
+TIMED = 21  # steps whose times are known: the gaps between them say how long a step usually takes
 
 
-@dataclass(frozen=True, slots=True)
-class StepSums:
-    """Sums over some closed steps: reported and effective tasks, and rollouts."""
+class StepEnd(NamedTuple):
+    """Where a run stood when it had closed a step.
 
-    reported: int = 0
-    effective: int = 0
-    rollouts: float = 0.0
-
-    @property
-    def effective_task_ratio(self) -> float | None:
-        """The share of the reported tasks that were effective; None without any."""
-        return self.effective / self.reported if self.reported else None
-
-    def plus(self, other: "StepSums") -> "StepSums":
-        """Return the sums over these steps and others."""
-        return StepSums(
-            self.reported + other.reported,
-            self.effective + other.effective,
-            self.rollouts + other.rollouts,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class CourseSteps:
-    """Consecutive closed steps, in order.
-
-    seqs: [n] of the entries that closed them.
-    reported, effective: [n] tasks; rollouts: [n] of these tasks.
-    times: when the last of them closed, in seconds since 1970, UTC; at most TIMED.
+    sums: over all steps by then, those before a fork included.
+    expected: how many effective tasks uniform sampling was estimated to find in them; None without an estimate.
+    at: when it closed, in seconds since 1970, UTC.
     """
 
-    seqs: Counts
-    reported: Counts
-    effective: Counts
-    rollouts: Floats
-    times: Floats
-
-    def __len__(self) -> int:
-        return len(self.seqs)
-
-    @property
-    def sums(self) -> StepSums:
-        """The sums over all of them."""
-        return StepSums(int(self.reported.sum()), int(self.effective.sum()), float(self.rollouts.sum()))
-
-    @property
-    def _columns(self) -> tuple[NDArray[Any], ...]:
-        return self.seqs, self.reported, self.effective, self.rollouts
-
-    def followed_by(self, steps: "CourseSteps") -> "CourseSteps":
-        """Return these steps and the next ones."""
-        pairs = zip(self._columns, steps._columns, strict=True)
-        return CourseSteps(*(*map(np.concatenate, pairs), np.concatenate([self.times, steps.times])[-TIMED:]))
-
-    def before(self, place: int) -> "CourseSteps":
-        """Return the first steps, so many, without their times."""
-        return CourseSteps(*(*(column[:place] for column in self._columns), _NO_NUMBER))
-
-    def last(self, count: int) -> "CourseSteps":
-        """Return the last steps, at most so many, in memory of their own."""
-        columns = (frozen(column[-count:].copy()) for column in self._columns)
-        return CourseSteps(*(*columns, frozen(self.times.copy())))
-
-
-@dataclass(frozen=True, slots=True)
-class UniformEstimates:
-    """Estimates of what uniform sampling reaches, in order.
-
-    seqs: [n] the entries after which they were made.
-    ratios: [n] effective task ratios.
-    """
-
-    seqs: Counts
-    ratios: Floats
-
-    def at(self, seqs: Counts, *, older: float) -> Floats:
-        """Return [m] the last estimate made up to each of these entries; `older` where there is none."""
-        known: Floats = np.concatenate([[older], self.ratios])
-        return known[self.seqs.searchsorted(seqs, side="right")]
-
-    def after(self, seq: int) -> "UniformEstimates":
-        """Return those made after an entry."""
-        first = int(self.seqs.searchsorted(seq, side="right"))
-        return UniformEstimates(frozen(self.seqs[first:].copy()), frozen(self.ratios[first:].copy()))
-
-
-_NOTHING = frozen(np.empty(0, np.int64))
-_NO_NUMBER = frozen(np.empty(0))
-NO_STEPS = CourseSteps(_NOTHING, _NOTHING, _NOTHING, _NO_NUMBER, _NO_NUMBER)
-NO_ESTIMATES = UniformEstimates(_NOTHING, _NO_NUMBER)
+    sums: StepSums = NO_SUMS
+    expected: float | None = None
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RunCourse:
-    """The closed steps of a run's present history, summed up.
+    """The closed steps of a run's present history, summed up; without those before a fork.
 
     steps: how many there are; sums: over all of them; recent: over the last RECENT.
     last_step_at: when the last one closed, in seconds since 1970, UTC; None before the first.
     usual_gap_s: the median time between two of the last ones; 0 before the second.
-    tail: the last RECENT of them; settled: the entry that closed the step before these, -1 if there is none.
-    stride, ratios: the effective task ratio over the last RECENT steps, after every `stride`th step; NaN where they
-        reported nothing.
-    estimates: those made since `settled`; older_estimate: the last made before; first_estimate: the first of all.
-        NaN without any.
-    expected: how many effective tasks uniform sampling is estimated to find in the steps before the tail.
-    unestimated: tasks reported in those of them that closed before the first estimate.
+    trend: the effective task ratio over about RECENT steps, along all steps; at most TREND points.
+    expected: how many effective tasks uniform sampling is estimated to find in all steps; None without an estimate.
+    uniform_recent: the effective task ratio that it is estimated to reach in the last RECENT; None as above.
     """
 
     steps: int = 0
-    sums: StepSums = StepSums()
-    recent: StepSums = StepSums()
+    sums: StepSums = NO_SUMS
+    recent: StepSums = NO_SUMS
     last_step_at: float | None = None
     usual_gap_s: float = 0.0
-    tail: CourseSteps = NO_STEPS
-    settled: int = -1
-    stride: int = 1
-    ratios: Floats = field(default_factory=lambda: _NO_NUMBER)
-    estimates: UniformEstimates = NO_ESTIMATES
-    older_estimate: float = np.nan
-    first_estimate: float = np.nan
-    expected: float = 0.0
-    unestimated: int = 0
-
-    def continued(self, steps: CourseSteps, estimates: UniformEstimates) -> "RunCourse":
-        """Return the course with the next steps.
-
-        Args:
-            steps: that closed since.
-            estimates: all that were made after entry `settled`: some may be stored late.
-        """
-        known, count = self.tail.followed_by(steps), self.steps + len(steps)
-        tail, leaving, stride = known.last(RECENT), known.before(max(0, len(known) - RECENT)), stride_of(count)
-        settled = int(leaving.seqs[-1]) if len(leaving) else self.settled
-        shares = estimates.at(leaving.seqs, older=self.older_estimate)
-        is_known = ~np.isnan(shares)
-        first = self.first_estimate
-        if len(estimates.ratios) and (np.isnan(first) or self.settled < 0):
-            first = float(estimates.ratios[0])
-        return RunCourse(
-            steps=count,
-            sums=self.sums.plus(steps.sums),
-            recent=tail.sums,
-            last_step_at=float(tail.times[-1]) if len(tail.times) else None,
-            usual_gap_s=float(np.median(np.diff(tail.times))) if len(tail.times) > 1 else 0.0,
-            tail=tail,
-            settled=settled,
-            stride=stride,
-            ratios=frozen(np.concatenate([self._thinned(stride), self._new_ratios(known, len(steps), stride)])),
-            estimates=estimates.after(settled),
-            older_estimate=float(shares[-1]) if len(leaving) else self.older_estimate,
-            first_estimate=first,
-            expected=self.expected + float((leaving.reported * shares)[is_known].sum()),
-            unestimated=self.unestimated + int(leaving.reported[~is_known].sum()),
-        )
-
-    def _thinned(self, stride: int) -> Floats:
-        """Return the known ratios of every `stride`th step."""
-        kept = np.arange(1, len(self.ratios) + 1) * self.stride % stride == 0
-        ratios: Floats = self.ratios[kept]
-        return ratios
-
-    def _new_ratios(self, known: CourseSteps, new: int, stride: int) -> Floats:
-        """Return the ratios of every `stride`th of the new steps, the last of those known."""
-        numbers = np.arange(self.steps + 1, self.steps + new + 1)
-        wanted = np.arange(len(known) - new, len(known))[numbers % stride == 0]
-        ratios: Floats = recent_ratios(known.reported, known.effective)[wanted]
-        return ratios
-
-    @property
-    def trend(self) -> list[float | None]:
-        """The effective task ratio over the last RECENT steps, along all steps; at most TREND points."""
-        points = [None if np.isnan(ratio) else float(ratio) for ratio in self.ratios.tolist()]
-        return points if self.steps % self.stride == 0 else [*points, self.recent.effective_task_ratio]
-
-    @property
-    def uniform_expected(self) -> float | None:
-        """How many effective tasks uniform sampling is estimated to find in all steps; None without an estimate."""
-        if np.isnan(self.first_estimate):
-            return None
-        return self.expected + self.unestimated * self.first_estimate + float(self._expected_in_tail().sum())
-
-    @property
-    def uniform_recent(self) -> float | None:
-        """The effective task ratio that uniform sampling is estimated to reach in the last RECENT steps."""
-        reported = self.recent.reported
-        if np.isnan(self.first_estimate) or not reported:
-            return None
-        return float(self._expected_in_tail().sum()) / reported
-
-    def _expected_in_tail(self) -> Floats:
-        older = self.first_estimate if np.isnan(self.older_estimate) else self.older_estimate
-        expected: Floats = self.tail.reported * self.estimates.at(self.tail.seqs, older=older)
-        return expected
+    trend: tuple[float | None, ...] = ()
+    expected: float | None = None
+    uniform_recent: float | None = None
 
 
 def stride_of(steps: int) -> int:
@@ -221,16 +56,46 @@ def stride_of(steps: int) -> int:
     return stride
 
 
-def recent_ratios(reported: Counts, effective: Counts) -> Floats:
-    """Return [n] the effective task ratio over the RECENT steps up to each step; NaN where they reported nothing."""
-    tasks, found = (_moving_sums(column) for column in (reported, effective))
-    ratios: Floats = np.divide(found, tasks, out=np.full(len(tasks), np.nan), where=tasks > 0)
-    return ratios
+def wanted_steps(origin: int, step: int) -> list[int]:
+    """Return the steps whose ends a course is made of. origin: how many steps closed before a fork; step: by now."""
+    grid = range(origin, step + 1, stride_of(step - origin))
+    timed = range(max(origin, step - TIMED) + 1, step + 1)
+    return sorted({*grid, *timed, max(origin, step - RECENT), step} - {origin})
 
 
-def _moving_sums(column: Counts) -> Counts:
-    sums: Counts = np.concatenate([np.zeros(RECENT, np.int64), np.cumsum(column)])
-    return sums[RECENT:] - sums[:-RECENT]
+def course_of(origin: int, step: int, ends: Mapping[int, StepEnd]) -> RunCourse:
+    """Return the course of a run that has closed `step` steps. ends: those of `wanted_steps`, and that of `origin`."""
+    last, begin, recent = ends[step], ends[origin], ends[max(origin, step - RECENT)]
+    stride = stride_of(step - origin)
+    grid = list(range(origin, step + 1, stride))
+    width = -(-RECENT // stride)
+    trend = [
+        ends[each].sums.less(ends[grid[max(place - width, 0)]].sums).effective_task_ratio
+        for place, each in enumerate(grid)
+    ][1:]
+    now = last.sums.less(recent.sums)
+    times = [ends[each].at for each in range(max(origin, step - TIMED) + 1, step + 1)]
+    gaps = np.diff(np.array(times, np.float64))
+    expected, lately = _between(begin, last), _between(recent, last)
+    return RunCourse(
+        steps=step - origin,
+        sums=last.sums.less(begin.sums),
+        recent=now,
+        last_step_at=last.at if step > origin else None,
+        usual_gap_s=float(np.median(gaps)) if len(gaps) else 0.0,
+        trend=tuple(trend if grid[-1] == step else [*trend, now.effective_task_ratio]),
+        expected=expected,
+        uniform_recent=lately / now.reported if lately is not None and now.reported else None,
+    )
+
+
+def _between(begin: StepEnd, end: StepEnd) -> float | None:
+    """Return how many effective tasks uniform sampling is estimated to find between two steps."""
+    if end.expected is None:
+        return None
+    if begin.expected is not None:
+        return end.expected - begin.expected
+    return end.expected if not begin.sums.reported else None
 
 
 GainSource = Literal["measured", "estimated"]
@@ -264,25 +129,6 @@ class Gain:
     uniform_effective_task_ratio: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class StepRange:
-    """Steps from `first` to `last`, both included; none if `last` comes before `first`."""
-
-    first: int
-    last: int
-
-    def __len__(self) -> int:
-        return max(0, self.last - self.first + 1)
-
-    def common(self, other: "StepRange") -> "StepRange":
-        """Return the steps that are in both."""
-        return StepRange(max(self.first, other.first), min(self.last, other.last))
-
-    def recent(self, steps: int) -> "StepRange":
-        """Return the last of them, at most so many."""
-        return StepRange(max(self.first, self.last - steps + 1), self.last)
-
-
 def measured_gain(baseline: str, steps: int, *, own: StepSums, uniform: StepSums, recent: StepSums) -> Gain:
     """Return the gain over a run that samples uniformly.
 
@@ -301,7 +147,7 @@ def measured_gain(baseline: str, steps: int, *, own: StepSums, uniform: StepSums
 
 def estimated_gain(course: RunCourse) -> Gain:
     """Return the gain over what the run's belief expects of uniform sampling."""
-    sums, expected = course.sums, course.uniform_expected
+    sums, expected = course.sums, course.expected
     factor, saved = _compared(sums, expected or 0.0)
     uniform = None if expected is None or not sums.reported else expected / sums.reported
     ratios = (sums.effective_task_ratio, uniform, course.uniform_recent)

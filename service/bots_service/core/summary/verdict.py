@@ -7,12 +7,12 @@ from typing import Literal
 
 from bots_service.core.draw.strategies import BY_DIFFICULTY
 from bots_service.core.guard import VerifierAlarm
-from bots_service.core.outlook import BINS, Outlook, advice, coverage, narrow_advice, outlook, rollouts_of
+from bots_service.core.outlook import BINS, Outlook, advice, coverage, narrow_advice, outlook_of
 from bots_service.core.pool import Pool
-from bots_service.core.receipt import Calibration, Receipt, added
+from bots_service.core.receipt import Calibration, Receipt, StepSums, added
 from bots_service.core.rounding import half_up
 from bots_service.core.state import RunState
-from bots_service.core.summary.course import RECENT, StepSums
+from bots_service.core.summary.course import RECENT
 from bots_service.core.summary.tags import (
     GroupCounts,
     StepEvidence,
@@ -65,7 +65,7 @@ def facts_of(state: RunState, pool: Pool, evidence: Sequence[StepEvidence], rece
         evidence: of the last steps, for what became of the groups.
         receipts: of the last steps, for the calibration.
     """
-    spread, expected = coverage(state, pool), outlook(state.belief, pool, rollouts_of(state))
+    spread, expected = coverage(state, pool), outlook_of(state, pool)
     todo = narrow_advice(state.settings)
     easy, hard = (0.0, 0.0) if expected is None else _ends_of(expected)
     reported = sum(receipt.tally.reported for receipt in receipts)

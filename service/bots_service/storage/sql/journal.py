@@ -1,55 +1,65 @@
-"""Journals in SQL: each entry with what folding it did, committed together."""
+"""Journals in SQL: each entry with what folding it did, in one row."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import BigInteger, Connection, bindparam, insert, select, update
+from sqlalchemy import BigInteger, Connection, and_, bindparam, insert, select, update
 
-from bots_service.core.entries import Entry
+from bots_service.core.entries import Entry, Report, Rewind
 from bots_service.core.evidence import Costs
-from bots_service.core.receipt import BINS, Calibration, Receipt, Tally
+from bots_service.core.outlook import UniformEstimate
+from bots_service.core.receipt import BINS, Calibration, Receipt, StepSums, Tally
 from bots_service.errors import KeyReusedError, UnknownRunError
 from bots_service.records import Head, IdempotencyKey, RunRow
 from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body
 from bots_service.storage.sql.database import Database, SqlRow
-from bots_service.storage.sql.tables import datasets, journal, receipts, runs
+from bots_service.storage.sql.tables import datasets, journal, runs
 
-_HEAD = select(runs.c.id, runs.c.uid, runs.c.head, runs.c.epoch, runs.c.pruned, datasets.c.version).select_from(
-    runs.join(datasets)
-)
-# The lock makes seqs follow commit order on PostgreSQL. Snapshots and outlooks may refer to the run meanwhile.
+_ESTIMATE = (journal.c.uniform, journal.c.expected)
+_HEAD = select(
+    runs.c.id, runs.c.uid, runs.c.head, runs.c.epoch, runs.c.pruned, datasets.c.version, *_ESTIMATE
+).select_from(runs.join(datasets).outerjoin(journal, and_(journal.c.run_id == runs.c.id, journal.c.seq == runs.c.head)))
+# The lock makes seqs follow commit order on PostgreSQL. Snapshots may refer to the run meanwhile.
 _LOCKED_HEAD = _HEAD.where(runs.c.id == bindparam("run")).with_for_update(key_share=True, of=runs)
 _HEADS = _HEAD.where(runs.c.id.in_(bindparam("ids", expanding=True)))
+_THIS = (journal.c.run_id == bindparam("run"), journal.c.seq == bindparam("seq"))
 _BETWEEN = (
     select(journal.c.seq, journal.c.epoch, journal.c.profiles, journal.c.body)
     .where(
         journal.c.run_id == bindparam("run"),
         journal.c.seq > bindparam("after", type_=BigInteger),
         journal.c.seq <= bindparam("up_to", type_=BigInteger),
+        journal.c.body.is_not(None),
     )
     .order_by(journal.c.seq)
     .limit(bindparam("most"))
 )
-_BY_KEY = (
-    select(journal.c.fingerprint, receipts)
-    .join(receipts, (receipts.c.run_id == journal.c.run_id) & (receipts.c.seq == journal.c.seq))
-    .where(journal.c.run_id == bindparam("run"), journal.c.key == bindparam("key"))
-)
-_RECEIPT = select(receipts).where(receipts.c.run_id == bindparam("run"), receipts.c.seq == bindparam("seq"))
-_CREATED_AT = select(journal.c.created_at).where(
-    journal.c.run_id == bindparam("run"), journal.c.seq == bindparam("seq")
-)
+_REPORTS = _BETWEEN.where(journal.c.kind == KINDS[Report], ~journal.c.hidden)
+_BY_KEY = select(journal).where(journal.c.run_id == bindparam("run"), journal.c.key == bindparam("key"))
+_RECEIPT = select(journal).where(*_THIS)
+_CREATED_AT = select(journal.c.created_at).where(*_THIS)
 _MOVE_HEAD = update(runs).where(runs.c.id == bindparam("run")).values(head=bindparam("to"), epoch=bindparam("now"))
+_HIDE = (
+    update(journal)
+    .where(
+        journal.c.run_id == bindparam("run"),
+        journal.c.seq > bindparam("to_seq"),
+        journal.c.seq < bindparam("rewind_seq"),
+    )
+    .values(hidden=True)
+)
 _TALLY = tuple(Tally.__slots__)
+_TOTALS = ("reported", "effective", "rollouts")
 
 
 class FoldedEntry(NamedTuple):
-    """An entry and what folding it did, to be stored. key: of the request."""
+    """An entry and what folding it did, to be stored. key: of the request; uniform: of uniform sampling by then."""
 
     entry: Entry
     receipt: Receipt
     key: IdempotencyKey | None = None
+    uniform: UniformEstimate = UniformEstimate()
 
 
 def locked_head(connection: Connection, run: RunRow) -> Head:
@@ -61,6 +71,12 @@ def locked_head(connection: Connection, run: RunRow) -> Head:
     return _of_run(connection.execute(_LOCKED_HEAD, {"run": run.id}).one_or_none(), run)
 
 
+def estimate_at(connection: Connection, run_id: int, seq: int) -> UniformEstimate:
+    """Return the estimate of uniform sampling after entry `seq`."""
+    row = connection.execute(_RECEIPT, {"run": run_id, "seq": seq}).one_or_none()
+    return UniformEstimate() if row is None else UniformEstimate(row.uniform, row.expected)
+
+
 def entries_between(connection: Connection, run_id: int, after: int, up_to: int, limit: int) -> list[Entry]:
     """Return entries after + 1, after + 2, ... up to `up_to` in order, at most `limit`.
 
@@ -68,7 +84,11 @@ def entries_between(connection: Connection, run_id: int, after: int, up_to: int,
         DamagedStateError: an entry can't be read.
     """
     rows = connection.execute(_BETWEEN, {"run": run_id, "after": after, "up_to": up_to, "most": limit})
-    return [Entry(row.seq, row.epoch, row.profiles, decode_body(row.body)) for row in rows]
+    return list(map(_entry, rows))
+
+
+def _entry(row: SqlRow) -> Entry:
+    return Entry(row.seq, row.epoch, row.profiles, decode_body(row.body))
 
 
 def receipt_under(connection: Connection, run: RunRow, key: IdempotencyKey) -> Receipt | None:
@@ -91,52 +111,65 @@ def require_same(key: IdempotencyKey, fingerprint: str | None) -> None:
 
 
 def append(connection: Connection, run_id: int, folded: Sequence[FoldedEntry], now: float) -> None:
-    """Store the next entries of a run whose head is locked, and move its head."""
+    """Store the next entries of a run whose head is locked, and move its head; a rewind hides what it undoes."""
     if not folded:
         return
-    connection.execute(insert(journal), [_entry_row(run_id, one, now) for one in folded])
-    connection.execute(insert(receipts), [receipt_row(run_id, one.receipt) for one in folded])
+    connection.execute(insert(journal), [_row(run_id, one, now) for one in folded])
+    for one in folded:
+        hide(connection, run_id, one.entry)
     last = folded[-1].entry
     connection.execute(_MOVE_HEAD, {"run": run_id, "to": last.seq, "now": last.epoch})
 
 
-def _entry_row(run_id: int, folded: FoldedEntry, now: float) -> dict[str, Any]:
-    entry, key = folded.entry, folded.key
+def hide(connection: Connection, run_id: int, entry: Entry) -> None:
+    """Hide the entries that an entry undoes, if it is a rewind."""
+    if isinstance(entry.body, Rewind):
+        connection.execute(_HIDE, {"run": run_id, "to_seq": entry.body.to_seq, "rewind_seq": entry.seq})
+
+
+def _row(run_id: int, folded: FoldedEntry, now: float) -> dict[str, Any]:
+    entry, key, uniform = folded.entry, folded.key, folded.uniform
     return {
         "run_id": run_id,
-        "seq": entry.seq,
-        "epoch": entry.epoch,
-        "kind": KINDS[type(entry.body)],
         "profiles": entry.profiles,
+        "kind": KINDS[type(entry.body)],
         "body": encode_body(entry.body),
         "key": None if key is None else key.key,
         "fingerprint": None if key is None else key.fingerprint,
         "created_at": now,
-    }
+        "hidden": False,
+        "uniform": uniform.ratio,
+        "expected": uniform.expected,
+        "distribution": None if uniform.distribution is None else np.array(uniform.distribution, "<f4").tobytes(),
+    } | receipt_columns(folded.receipt)
 
 
-def receipt_row(run_id: int, receipt: Receipt) -> dict[str, Any]:
+def receipt_columns(receipt: Receipt) -> dict[str, Any]:
     """Return the columns of a receipt."""
     shown = receipt.calibration
-    return {
-        "run_id": run_id,
-        "seq": receipt.seq,
-        "epoch": receipt.epoch,
-        "step": receipt.step,
-        "closed": receipt.closed,
-        "capability": receipt.capability,
-        "late": receipt.late,
-        "expired": receipt.expired,
-        "brier": receipt.brier,
-        "log_loss": receipt.log_loss,
-        "calibration": None
-        if shown is None
-        else np.array([shown.rollouts, shown.predicted, shown.solved], "<f8").tobytes(),
-        "new_tasks": receipt.new_tasks,
-        "distinct_tasks": receipt.distinct_tasks,
-        "tokens": receipt.costs.tokens,
-        "seconds": receipt.costs.seconds,
-    } | {name: getattr(receipt.tally, name) for name in _TALLY}
+    return (
+        {
+            "seq": receipt.seq,
+            "epoch": receipt.epoch,
+            "step": receipt.step,
+            "closed": receipt.closed,
+            "strategy": receipt.strategy,
+            "capability": receipt.capability,
+            "late": receipt.late,
+            "expired": receipt.expired,
+            "brier": receipt.brier,
+            "log_loss": receipt.log_loss,
+            "calibration": None
+            if shown is None
+            else np.array([shown.rollouts, shown.predicted, shown.solved], "<f8").tobytes(),
+            "new_tasks": receipt.new_tasks,
+            "distinct_tasks": receipt.distinct_tasks,
+            "tokens": receipt.costs.tokens,
+            "seconds": receipt.costs.seconds,
+        }
+        | {name: getattr(receipt.tally, name) for name in _TALLY}
+        | {f"total_{name}": getattr(receipt.totals, name) for name in _TOTALS}
+    )
 
 
 def receipt_of(row: SqlRow) -> Receipt:
@@ -146,6 +179,7 @@ def receipt_of(row: SqlRow) -> Receipt:
         epoch=row.epoch,
         step=row.step,
         closed=row.closed,
+        strategy=row.strategy,
         tally=Tally(**{name: getattr(row, name) for name in _TALLY}),
         capability=row.capability,
         late=row.late,
@@ -155,8 +189,14 @@ def receipt_of(row: SqlRow) -> Receipt:
         calibration=_calibration(row.calibration),
         new_tasks=row.new_tasks,
         distinct_tasks=row.distinct_tasks,
+        totals=StepSums(row.total_reported, row.total_effective, row.total_rollouts),
         costs=Costs(row.tokens, row.seconds),
     )
+
+
+def distribution_of(blob: bytes) -> tuple[float, ...]:
+    """Return the shares of a pool that a row holds."""
+    return tuple(np.frombuffer(blob, "<f4").tolist())
 
 
 def _calibration(blob: bytes | None) -> Calibration | None:
@@ -173,7 +213,8 @@ def _of_run(row: SqlRow | None, run: RunRow) -> Head:
 
 
 def _head(row: SqlRow) -> Head:
-    return Head(row.uid, row.head, row.epoch, row.pruned, row.version)
+    uniform = UniformEstimate(row.uniform, row.expected)
+    return Head(row.uid, row.head, row.epoch, row.pruned, row.version, uniform)
 
 
 class SqlJournal:
@@ -204,10 +245,23 @@ class SqlJournal:
         """
         return await self._database.read(lambda connection: entries_between(connection, run.id, after, up_to, limit))
 
+    async def reports(self, run: RunRow, after: int, up_to: int, limit: int = 1000) -> list[Entry]:
+        """Return the reports of the present history behind entry `after`, up to `up_to`, in order, at most `limit`.
+
+        Raises:
+            DamagedStateError: an entry can't be read.
+        """
+        values = {"run": run.id, "after": after, "up_to": up_to, "most": limit}
+        return await self._database.read(lambda connection: list(map(_entry, connection.execute(_REPORTS, values))))
+
     async def created_at(self, run: RunRow, seq: int) -> float | None:
         """Return when an entry was appended, in seconds since 1970, UTC; None if it is not there."""
         values = {"run": run.id, "seq": seq}
         return await self._database.read(lambda connection: connection.scalar(_CREATED_AT, values))
+
+    async def estimate(self, run: RunRow, seq: int) -> UniformEstimate:
+        """Return the estimate of uniform sampling after entry `seq`."""
+        return await self._database.read(lambda connection: estimate_at(connection, run.id, seq))
 
     async def receipt(self, run: RunRow, seq: int) -> Receipt | None:
         """Return what folding entry `seq` did; None if there is no such entry."""

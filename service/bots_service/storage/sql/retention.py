@@ -5,17 +5,16 @@ from sqlalchemy import Connection, bindparam, delete, func, select, text, tuple_
 from bots_service.core.entries import Rewind
 from bots_service.errors import BusyError
 from bots_service.records import RunRow
-from bots_service.storage.sql.codecs import KINDS
+from bots_service.storage.sql.codecs import KINDS, decode_body
 from bots_service.storage.sql.database import Database, Job, Result
-from bots_service.storage.sql.history import rewinds_of
-from bots_service.storage.sql.tables import answers, datasets, journal, receipts, runs, snapshots, task_blocks
+from bots_service.storage.sql.tables import IS_MARK, answers, datasets, journal, runs, snapshots, task_blocks
 
 BATCH = 1000  # rows of one transaction: some 20 ms
 _LOCK = 0x7072756E  # of pruners, among PostgreSQL's advisory locks: "prun"
 _TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(:lock)")
 
 _OF_RUN = journal.c.run_id == bindparam("run")
-_NO_REWIND = journal.c.kind != KINDS[Rewind]  # the history needs those
+_IS_KEPT = journal.c.body.is_not(None)
 _OLD_STATES = (
     select(snapshots.c.seq)
     .join(journal, (journal.c.run_id == snapshots.c.run_id) & (journal.c.seq == snapshots.c.seq))
@@ -24,26 +23,22 @@ _OLD_STATES = (
     .where(journal.c.created_at < bindparam("before"))
     .order_by(snapshots.c.seq.desc())
 )
-_COUNT = select(func.count()).select_from(journal).where(_OF_RUN, _NO_REWIND, journal.c.seq <= bindparam("up_to"))
+_COUNT = select(func.count()).select_from(journal).where(_OF_RUN, _IS_KEPT, journal.c.seq <= bindparam("up_to"))
 _RUN = select(runs.c.uid, runs.c.pruned).where(runs.c.id == bindparam("run")).with_for_update(key_share=True)
 _STATE = select(snapshots.c.seq).where(snapshots.c.run_id == bindparam("run"), snapshots.c.seq == bindparam("this_seq"))
 _TRUNCATE = update(runs).where(runs.c.id == bindparam("run")).values(pruned=bindparam("up_to"))
 _FIRST = (
     select(func.min(journal.c.seq), func.min(runs.c.pruned))
     .join(runs, runs.c.id == journal.c.run_id)
-    .where(_OF_RUN, _NO_REWIND, journal.c.seq <= runs.c.pruned)
+    .where(_OF_RUN, _IS_KEPT, journal.c.seq <= runs.c.pruned)
 )
 _BETWEEN = journal.c.seq.between(bindparam("first"), bindparam("last"))
-_KEEP_TIMES = (
-    update(receipts)
-    .where(receipts.c.run_id == bindparam("run"), receipts.c.seq.between(bindparam("first"), bindparam("last")))
-    .values(
-        created_at=select(journal.c.created_at)
-        .where(journal.c.run_id == receipts.c.run_id, journal.c.seq == receipts.c.seq)
-        .scalar_subquery()
-    )
+_DROP = update(journal).where(_OF_RUN, _BETWEEN, _IS_KEPT).values(body=None)
+_REWINDS = (
+    select(journal.c.seq, journal.c.body)
+    .where(_OF_RUN, text(IS_MARK), journal.c.kind == KINDS[Rewind], _IS_KEPT)
+    .order_by(journal.c.seq)
 )
-_DROP = delete(journal).where(_OF_RUN, _BETWEEN, _NO_REWIND)
 _ANSWER = tuple_(answers.c.scope, answers.c.key)
 _OLD_ANSWERS = select(answers.c.scope, answers.c.key).where(answers.c.created_at < bindparam("before")).limit(BATCH)
 _DROP_ANSWERS = delete(answers).where(_ANSWER.in_(_OLD_ANSWERS))
@@ -62,7 +57,7 @@ class SqlRetention:
 
         def job(connection: Connection) -> list[int]:
             found = list(connection.execute(_OLD_STATES, {"run": run.id, "before": before}).scalars())
-            rewinds = rewinds_of(connection, run.id) if found else []
+            rewinds = _rewinds(connection, run.id) if found else []
             return [seq for seq in found if _is_free(seq, rewinds)]
 
         return await self._database.read(job)
@@ -80,7 +75,7 @@ class SqlRetention:
             stored = connection.scalar(_STATE, {"run": run.id, "this_seq": seq})
             is_standing = row is not None and row.uid == run.uid and row.pruned < seq and stored is not None
             # Again, for a rewind may have come: none comes between now and the commit, as the run's row is locked.
-            if not is_standing or not _is_free(seq, rewinds_of(connection, run.id)):
+            if not is_standing or not _is_free(seq, _rewinds(connection, run.id)):
                 return False
             connection.execute(_TRUNCATE, {"run": run.id, "up_to": seq})
             return True
@@ -88,14 +83,13 @@ class SqlRetention:
         return await self._database.write(_exclusive(job))
 
     async def delete_entries(self, run: RunRow) -> int:
-        """Delete some entries before the beginning of the journal and return how many; rewinds stay."""
+        """Delete the bodies of some entries before the beginning of the journal; return how many."""
 
         def job(connection: Connection) -> int:
             first, pruned = connection.execute(_FIRST, {"run": run.id}).one()
             if first is None:
                 return 0
             values = {"run": run.id, "first": first, "last": min(first + BATCH - 1, pruned)}
-            connection.execute(_KEEP_TIMES, values)
             return connection.execute(_DROP, values).rowcount
 
         return await self._database.write(_exclusive(job))
@@ -112,6 +106,12 @@ class SqlRetention:
         Row by row, for the rows of a large dataset would take long to go with it.
         """
         return await self._database.write(_exclusive(lambda connection: _drop_staged(connection, before)))
+
+
+def _rewinds(connection: Connection, run_id: int) -> list[tuple[int, int]]:
+    """Return the rewinds of a run's kept journal by seq: the seq of each, and the seq that it went back to."""
+    bodies = [(row.seq, decode_body(row.body)) for row in connection.execute(_REWINDS, {"run": run_id})]
+    return [(seq, body.to_seq) for seq, body in bodies if isinstance(body, Rewind)]
 
 
 def _is_free(seq: int, rewinds: list[tuple[int, int]]) -> bool:
@@ -134,7 +134,6 @@ def _drop_staged(connection: Connection, before: float) -> int:
     values = {"before": before}
     for table, keys, staged in (
         (journal, (journal.c.run_id, journal.c.seq), journal.c.run_id.in_(_STAGED_RUNS)),
-        (receipts, (receipts.c.run_id, receipts.c.seq), receipts.c.run_id.in_(_STAGED_RUNS)),
         (task_blocks, (task_blocks.c.dataset_id, task_blocks.c.position), task_blocks.c.dataset_id.in_(_STAGES)),
     ):
         rows = select(*keys).where(staged).limit(BATCH)

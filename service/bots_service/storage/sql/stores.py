@@ -9,7 +9,6 @@ from bots_service.storage.sql.health import SqlHealth, SqlWriteHealth
 from bots_service.storage.sql.history import SqlHistory
 from bots_service.storage.sql.journal import SqlJournal
 from bots_service.storage.sql.keys import SqlKeys
-from bots_service.storage.sql.outlooks import SqlOutlooks
 from bots_service.storage.sql.retention import SqlRetention
 from bots_service.storage.sql.runs import SqlRuns
 from bots_service.storage.sql.snapshots import SqlSnapshots
@@ -29,7 +28,6 @@ class SqlStores:
         self.history = SqlHistory(database)
         self.snapshots = SqlSnapshots(database)
         self.courses = SqlCourses(database)
-        self.outlooks = SqlOutlooks(database)
         self.keys = SqlKeys(database)
         self.retention = SqlRetention(database)
         self.transfers = SqlTransfers(database, capacity)

@@ -118,6 +118,8 @@ runs = Table(
     sqlite_autoincrement=True,
 )
 
+# Entries, each with what folding it did. Only a stage has entries that are not folded yet: the columns from `step` on
+# are null there. Of pruned entries the body is gone.
 journal = Table(
     "journal",
     metadata,
@@ -126,14 +128,45 @@ journal = Table(
     Column("epoch", Integer, nullable=False),
     Column("kind", Text, nullable=False),
     Column("profiles", Integer, nullable=False),
-    Column("body", Text, nullable=False),
+    Column("body", Text),
     Column("key", Text),
     Column("fingerprint", Text),
     Column("created_at", Double, nullable=False),
+    Column("hidden", Boolean, nullable=False),  # a rewind undid it
+    Column("step", Integer),
+    Column("closed", Boolean),
+    Column("strategy", Text),
+    Column("reported", Integer),
+    Column("effective", Integer),
+    Column("all_solved", Integer),
+    Column("none_solved", Integer),
+    Column("rollouts", Double),
+    Column("successes", Double),
+    Column("mean_pass_rate", Double),
+    Column("capability", Double),
+    Column("late", Integer),
+    Column("expired", Integer),
+    Column("brier", Double),
+    Column("log_loss", Double),
+    Column("calibration", LargeBinary),  # little-endian doubles: rollouts, predicted and solved, by bins
+    Column("new_tasks", Integer),
+    Column("distinct_tasks", Integer),
+    Column("tokens", Double),
+    Column("seconds", Double),
+    # Sums over the steps that had closed by then.
+    Column("total_reported", BigInteger),
+    Column("total_effective", BigInteger),
+    Column("total_rollouts", Double),
+    # Of uniform sampling: the last estimate of its effective task ratio, and how many effective tasks it would have
+    # found in as many, by the estimates of the time; null before the first. Little-endian floats, one a bin, where the
+    # service looked: the share of the pool by expected success probability.
+    Column("uniform", Double),
+    Column("expected", Double),
+    Column("distribution", LargeBinary),
     UniqueConstraint("run_id", "key"),
 )
-# Nearly all entries are reports; without this index, finding the others would read all of them. SQLite uses it for a
-# statement with this very text, and not where the kind is a bound value or another condition implies it.
+# Nearly all entries are reports; without this index, finding the others would read all of them. SQLite uses an index
+# for a statement with its very condition, and not where another one implies it.
 IS_MARK = "kind <> 'report'"
 Index(
     "ix_journal_marks",
@@ -142,43 +175,14 @@ Index(
     sqlite_where=text(IS_MARK),
     postgresql_where=text(IS_MARK),
 )
-
+IS_STEP = "closed AND NOT hidden"  # closed a step of the present history
 Index(
-    "ix_journal_settings",
+    "ix_journal_steps",
     journal.c.run_id,
-    journal.c.seq,
-    sqlite_where=text("kind = 'settings'"),
-    postgresql_where=text("kind = 'settings'"),
+    journal.c.step,
+    sqlite_where=text(IS_STEP),
+    postgresql_where=text(IS_STEP),
 )
-
-receipts = Table(
-    "receipts",
-    metadata,
-    _of_run(primary_key=True),
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    Column("epoch", Integer, nullable=False),
-    Column("step", Integer, nullable=False),
-    Column("closed", Boolean, nullable=False),
-    Column("reported", Integer, nullable=False),
-    Column("effective", Integer, nullable=False),
-    Column("all_solved", Integer, nullable=False),
-    Column("none_solved", Integer, nullable=False),
-    Column("rollouts", Double, nullable=False),
-    Column("successes", Double, nullable=False),
-    Column("mean_pass_rate", Double),
-    Column("capability", Double),
-    Column("late", Integer, nullable=False),
-    Column("expired", Integer, nullable=False),
-    Column("brier", Double),
-    Column("log_loss", Double),
-    Column("created_at", Double),  # of the entry, once that is pruned
-    Column("new_tasks", Integer, nullable=False),
-    Column("distinct_tasks", Integer, nullable=False),
-    Column("calibration", LargeBinary),  # little-endian doubles: rollouts, predicted and solved, by bins
-    Column("tokens", Double, nullable=False),
-    Column("seconds", Double, nullable=False),
-)
-Index("ix_receipts_step", receipts.c.run_id, receipts.c.step, receipts.c.seq)
 
 snapshots = Table(
     "snapshots",
@@ -192,19 +196,6 @@ snapshots = Table(
     Column("created_at", Double, nullable=False),
     Column("wanted", Boolean, nullable=False),
     Column("blob", LargeBinary, nullable=False),
-)
-
-# What the service expected of a run's pool after entry `seq`, where it looked: the journal does not lead there.
-outlooks = Table(
-    "outlooks",
-    metadata,
-    _of_run(primary_key=True),
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    Column("step", Integer, nullable=False),
-    Column("uniform_effective_task_ratio", Double, nullable=False),
-    Column("distribution", LargeBinary, nullable=False),  # little-endian floats of four bytes, one a bin
-    Column("coverage", Text, nullable=False),  # JSON of Coverage
-    Column("created_at", Double, nullable=False),
 )
 
 # What the journal up to entry `seq` says against a run, with the dataset at that version. It can be made again.

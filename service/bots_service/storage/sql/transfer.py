@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Raw, Struct
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Update, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from bots_service.core.entries import Entry
+from bots_service.core.outlook import BINS
 from bots_service.core.predictions import PredictionsKey
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
@@ -20,20 +22,26 @@ from bots_service.storage.sql.capacity import require_room_for_run
 from bots_service.storage.sql.codecs import KINDS, decode_body
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sql.datasets import stage_gone
-from bots_service.storage.sql.journal import receipt_row
+from bots_service.storage.sql.journal import hide, receipt_columns
 from bots_service.storage.sql.runs import insert_run, run_of
-from bots_service.storage.sql.tables import datasets, journal, receipts, runs
+from bots_service.storage.sql.tables import datasets, journal, runs
 
 # A value that another database can't store is refused before it gets there.
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Small = Annotated[int, Meta(ge=0, lt=2**31)]
 Moment = Annotated[float, Meta(ge=0, le=1e11)]  # seconds since 1970, UTC
+Share = Annotated[float, Meta(ge=0, le=1)]
+Total = Annotated[float, Meta(ge=0, le=1e15)]
 Key = Annotated[str, Meta(pattern=r"^[ -~]{1,128}\Z")]
 Text = Annotated[str, Meta(pattern=r"^[^\0]*\Z")]
 
 
 class SavedEntry(Struct, frozen=True, omit_defaults=True):
-    """A journal entry as stored in SQL. body: as JSON, with its kind; key, fingerprint: of its report."""
+    """A journal entry as stored in SQL.
+
+    body: as JSON, with its kind; key, fingerprint: of its report.
+    uniform, expected, distribution: the estimate of uniform sampling after it, and what it comes from.
+    """
 
     seq: Count
     epoch: Small
@@ -42,6 +50,9 @@ class SavedEntry(Struct, frozen=True, omit_defaults=True):
     body: Raw
     key: Key | None = None
     fingerprint: Text | None = None
+    uniform: Share | None = None
+    expected: Total | None = None
+    distribution: Annotated[bytes, Meta(max_length=4 * BINS)] | None = None
 
 
 class Moved(NamedTuple):
@@ -60,9 +71,9 @@ _BEHIND = (
     journal.c.seq > bindparam("after"),
     journal.c.seq <= bindparam("up_to"),
 )
-_COLUMNS = (journal.c[name] for name in ("seq", "epoch", "profiles", "created_at", "body", "key", "fingerprint"))
+_PLAIN = tuple(name for name in SavedEntry.__struct_fields__ if name != "body")
 _SIZES = select(journal.c.seq, func.length(journal.c.body)).where(*_BEHIND).order_by(journal.c.seq).limit(MOST_ROWS)
-_ENTRIES = select(*_COLUMNS).where(*_BEHIND).order_by(journal.c.seq)
+_ENTRIES = select(journal).where(*_BEHIND).order_by(journal.c.seq)
 _VERSION = select(datasets.c.version).where(datasets.c.id == bindparam("dataset"))
 _STAGE = select(datasets.c.id).where(datasets.c.id == bindparam("stage"), datasets.c.name.is_(None))
 _STAGED = (
@@ -84,6 +95,13 @@ _MOVE = (
 )
 _DROP_RUN = delete(runs).where(runs.c.id == bindparam("run"))
 _DROP_STAGE = delete(datasets).where(datasets.c.id == bindparam("stage"), datasets.c.name.is_(None))
+
+
+@cache
+def _note(columns: tuple[str, ...]) -> Update:
+    """Return the statement that sets columns of entries."""
+    these = (journal.c.run_id == bindparam("run"), journal.c.seq == bindparam("new_seq"))
+    return update(journal).where(*these).values({name: bindparam(f"new_{name}") for name in columns if name != "seq"})
 
 
 class SqlTransfers:
@@ -115,10 +133,7 @@ class SqlTransfers:
             last = last_within([(found, size) for found, size in sizes], seq)
             rows = connection.execute(_ENTRIES, {**values, "up_to": last})
             return [
-                SavedEntry(
-                    row.seq, row.epoch, row.profiles, row.created_at, Raw(row.body.encode()), row.key, row.fingerprint
-                )
-                for row in rows
+                SavedEntry(body=Raw(row.body.encode()), **{name: getattr(row, name) for name in _PLAIN}) for row in rows
             ]
 
         return await self._database.read(job)
@@ -141,17 +156,8 @@ class SqlTransfers:
             Entry(row.seq, row.epoch, row.profiles, decode_body(text)) for row, text in zip(rows, texts, strict=True)
         ]
         stored = [
-            {
-                "run_id": run.id,
-                "seq": row.seq,
-                "epoch": row.epoch,
-                "kind": KINDS[type(entry.body)],
-                "profiles": row.profiles,
-                "body": text,
-                "key": row.key,
-                "fingerprint": row.fingerprint,
-                "created_at": row.created_at,
-            }
+            {"run_id": run.id, "kind": KINDS[type(entry.body)], "body": text, "hidden": False}
+            | {name: getattr(row, name) for name in _PLAIN}
             for row, entry, text in zip(rows, entries, texts, strict=True)
         ]
 
@@ -166,13 +172,17 @@ class SqlTransfers:
             raise DamagedStateError(f"two entries clash: {error.orig}") from error
         return entries
 
-    async def add_receipts(self, run: RunRow, made: Sequence[Receipt]) -> None:
-        """Put what folding its entries did next to a staged run's journal."""
+    async def add_receipts(self, run: RunRow, entries: Sequence[Entry], made: Sequence[Receipt]) -> None:
+        """Note at entries of a staged run's journal what folding them did."""
+        columns = [receipt_columns(receipt) for receipt in made]
+        values = [{f"new_{name}": value for name, value in row.items()} | {"run": run.id} for row in columns]
 
         def job(connection: Connection) -> None:
             if connection.execute(_STAGED, {"run": run.id}).one_or_none() is None:
                 raise stage_gone()
-            connection.execute(insert(receipts), [receipt_row(run.id, receipt) for receipt in made])
+            connection.execute(_note(tuple(columns[0])), values)
+            for entry in entries:
+                hide(connection, run.id, entry)
 
         await self._database.write(job)
 

@@ -8,7 +8,7 @@ const LARGEST = 12; // pixels, the radius of the dot of most rollouts
 const SUCCESS = { name: "success probability", format: percent, range: [0, 1] };
 const PREDICTED = { name: "predicted success rate", format: decimal, range: [-0.04, 1.04] }; // with room for the dots
 const OBSERVED = { ...PREDICTED, name: "observed success rate" };
-const PARTS = { "below 0.2": [0, 4], "0.2 to 0.8": [4, 16], "above 0.8": [16, 20] }; // bins of an outlook's distribution
+const PARTS = { "below 0.2": [0, 4], "0.2 to 0.8": [4, 16], "above 0.8": [16, 20] }; // bins of a distribution
 
 /** Return a run's charts: {nodes, draw}. */
 export function runCharts() {
@@ -20,16 +20,17 @@ export function runCharts() {
   const heat = chart("Predicted success rate of all tasks over time", "The stronger the colour, the more tasks.");
   const coverage = chart(
     "Coverage",
-    "The share of the tasks that the run has met so far, compared with a shuffled pass, and the share not met for a whole pass.",
+    "The share of the tasks that the run has met so far, compared with a shuffled pass.",
   );
   const calibration = chart(
     "Calibration",
     "Observed success rate by predicted success rate. On the dashed line, predictions are right.",
   );
 
-  /** Draw them. summary: of the run; found: {run, points, outlooks, calibration, uniform, marks}. */
+  /** Draw them. summary: of the run; found: {run, points, calibration, uniform, marks}. */
   function draw(summary, found) {
-    const { run, points, outlooks, marks } = found;
+    const { run, points, marks } = found;
+    const looks = points.filter(({ distribution }) => distribution);
     const baseline = summary.strategy === "uniform" || !points.length ? null : baselineOf(summary, found);
     ratios.draw({
       x: STEPS,
@@ -41,16 +42,16 @@ export function runCharts() {
     heat.draw({
       x: STEPS,
       y: SUCCESS,
-      series: partsOf(outlooks),
-      cells: { x: stepsAt(outlooks), values: outlooks.map(({ distribution }) => distribution) },
+      series: partsOf(looks),
+      cells: { x: stepsOf(looks), values: looks.map(({ distribution }) => distribution) },
       targets: [{ at: run.settings.target, name: "target" }],
       marks,
-      words: heatWords(outlooks),
+      words: heatWords(looks),
     });
     coverage.draw({
       x: STEPS,
       y: SHARES,
-      series: coverageLines(run, points, outlooks),
+      series: coverageLines(run, points),
       marks,
       words: coverageWords(run.coverage),
     });
@@ -65,10 +66,10 @@ export function runCharts() {
 }
 
 /** Return the line of uniform sampling: a run's that samples uniformly, otherwise the estimate. */
-function baselineOf({ gain }, { points, outlooks, uniform }) {
+function baselineOf({ gain }, { points, uniform }) {
   if (uniform) return { name: `uniform (run ${gain.baseline})`, x: stepsOf(uniform), y: recentRatios(uniform) };
-  const y = outlooks.length ? recentEstimates(points, outlooks) : points.map(() => null);
-  return { name: "uniform (estimate)", x: stepsOf(points), y };
+  const known = points.filter((point) => point.uniform_effective_task_ratio !== null);
+  return { name: "uniform (estimate)", x: stepsOf(known), y: recentEstimates(known) };
 }
 
 function ratioLines(points, baseline) {
@@ -87,34 +88,30 @@ function ratioWords({ step, effective_task_ratio: ratio, gain }, baseline) {
   return `${percent(ratio)} after step ${count(step)}${compared}.`;
 }
 
-const stepsAt = (outlooks) => outlooks.map(({ step }) => step);
 const share = ({ distribution }, [first, end]) => distribution.slice(first, end).reduce((sum, part) => sum + part, 0);
 
 /** Return what is read of the heat map: the share of the tasks that are hard, that teach, and that are easy. */
-const partsOf = (outlooks) =>
+const partsOf = (looks) =>
   Object.entries(PARTS).map(([name, bins]) => ({
     name,
-    x: stepsAt(outlooks),
-    y: outlooks.map((outlook) => share(outlook, bins)),
+    x: stepsOf(looks),
+    y: looks.map((look) => share(look, bins)),
     isHidden: true,
   }));
 
-function heatWords(outlooks) {
-  if (!outlooks.length) return "No outlook yet.";
-  const parts = Object.entries(PARTS).map(([name, bins]) => `${percent(share(outlooks.at(-1), bins))} ${name}`);
+function heatWords(looks) {
+  if (!looks.length) return "No step has closed yet.";
+  const parts = Object.entries(PARTS).map(([name, bins]) => `${percent(share(looks.at(-1), bins))} ${name}`);
   return `Now ${parts.join(", ")}.`;
 }
 
-function coverageLines({ coverage, totals }, points, outlooks) {
+function coverageLines({ coverage, totals }, points) {
   const tasks = Math.max(coverage.available_tasks, 1); // all may be retired
   const x = stepsOf(points);
   const reported = sums(points, "reported");
   const before = totals.reported - (reported.at(-1) ?? 0); // by the run that this one was forked from
   const shuffled = reported.map((sum) => Math.min(1, (before + sum) / tasks));
-  const known = outlooks.filter((outlook) => outlook.unmet_share !== null);
-  const unmet = known.map((outlook) => outlook.unmet_share);
   return [
-    { name: "not met for a whole pass", x: stepsAt(known), y: unmet, paint: "third", dash: "dot" },
     { name: "a shuffled pass", x, y: shuffled, paint: "other", dash: "dash" },
     { name: "this run", x, y: points.map((point) => point.distinct_tasks / tasks), paint: "accent", width: 3 },
   ];

@@ -13,7 +13,6 @@ import { verdictLine } from "./verdict.js";
 
 const POINTS = 500;
 const SETTLED_MS = 6000; // after a change: the service looks at the pool as a whole a little later
-const OUTLOOKS = 240; // columns of the heat map: more than a chart of this width can show apart
 const CHANGES = ["rewind", "settings", "forget", "fork"];
 const MOST_CHANGES = 100;
 
@@ -82,10 +81,9 @@ export function showRun(dataset, run, caller) {
 /** Return all that the view shows below its numbers. */
 async function all(path, { gain }) {
   const other = gain?.baseline ?? null;
-  const [run, { points }, { outlooks }, calibration, uniform, tags, { segments }, { entries }] = await Promise.all([
+  const [run, { points }, calibration, uniform, tags, { segments }, { entries }] = await Promise.all([
     get(path),
     get([...path, "curve"], { points: POINTS }),
-    get([...path, "outlooks"], { points: OUTLOOKS }),
     get([...path, "calibration"]),
     other && get([...path.slice(0, 3), other, "curve"], { points: POINTS }),
     get([...path, "tags"], { steps: RECENT }),
@@ -96,7 +94,6 @@ async function all(path, { gain }) {
   return {
     run,
     points,
-    outlooks,
     calibration,
     uniform: uniform?.points ?? null,
     tags,

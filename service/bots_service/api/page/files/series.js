@@ -1,4 +1,4 @@
-// What charts and tables show, computed from a run's curve, outlooks and calibration. No page, no service.
+// What charts and tables show, computed from a run's curve and calibration. No page, no service.
 
 export const RECENT = 50; // steps; fewer are too noisy to see where a run stands
 const Z = 1.959964; // standard deviations of a 95 % interval
@@ -45,15 +45,9 @@ export const recentRatios = (points) => recent(points, (point) => point.effectiv
 /** Return the success rate of rollouts along a curve, over the last steps. */
 export const recentRates = (points) => recent(points, (point) => (point.success_rate ?? 0) * point.rollouts, rollouts);
 
-/** Return what uniform sampling is estimated to reach along a curve, over the last steps. outlooks: in order; at least one. */
-export function recentEstimates(points, outlooks) {
-  let place = 0;
-  const expected = points.map((point) => {
-    while (outlooks[place + 1]?.step <= point.last_step) place += 1;
-    return { ...point, expected: point.reported * outlooks[place].uniform_effective_task_ratio };
-  });
-  return recent(expected, (point) => point.expected, reported);
-}
+/** Return what uniform sampling is estimated to reach along a curve, over the last steps. */
+export const recentEstimates = (points) =>
+  recent(points, (point) => point.reported * point.uniform_effective_task_ratio, reported);
 
 /** Return what was RECENT steps before the end of a curve; null if it is shorter. values: one for each point. */
 export function before(points, values) {
