@@ -52,7 +52,6 @@ from bots_client._models import (
     Run,
     RunSummary,
     Selection,
-    Snapshot,
     Subset,
     TagComparison,
     TaskBelief,
@@ -484,14 +483,6 @@ class Client(HttpClient):
         """
         return self.send(rewind_call(dataset, step, run))
 
-    def snapshot(self, dataset: str, run: str = "default") -> Snapshot:
-        """Store a snapshot of a run's state now, so that recovery is faster."""
-        return self._write("POST", run_path(dataset, run, "snapshots"), Snapshot)
-
-    def snapshots(self, dataset: str, run: str = "default", *, limit: int | None = None) -> Listing[Snapshot]:
-        """List the snapshots of a run."""
-        return self._list(Snapshot, "snapshots", run_path(dataset, run, "snapshots"), limit)
-
     def curve(self, dataset: str, run: str = "default", *, points: int | None = None) -> Curve:
         """Return a run's history in a few points, each of which aggregates consecutive steps.
 
@@ -630,7 +621,7 @@ class Client(HttpClient):
         return self.send(replace(call, deadline_s=deadline_s))
 
     def prune(self, *, keep_journal_days: float | None = None, dry_run: bool = False) -> Pruning:
-        """Remove old journal entries that snapshots cover.
+        """Remove old journal entries that stored states cover.
 
         Args:
             keep_journal_days: keep entries younger than this; None: the service's setting.

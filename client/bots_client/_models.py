@@ -544,7 +544,7 @@ class RunSummary:
     trend: this ratio along all steps, the newest last.
     gain: over uniform sampling; None for a run that samples uniformly.
     leased: number of tasks in flight; None in an overview.
-    verdict: a judgement with advice; None if the run is not judged yet. In an overview it may be some seconds old.
+    verdict: a judgement with advice.
     attention: whether somebody should look at the run.
     refused: reports that the service refused as invalid; None without any.
     """
@@ -576,7 +576,7 @@ class OverviewTotals:
     """Sums over all runs that the key reaches.
 
     datasets, runs: how many there are.
-    attention: how many of the runs that are judged need attention; unjudged: how many are not judged yet.
+    attention: how many of the runs need attention.
     new, running, stalled, idle: how many of the runs are.
     reported, effective, rollouts: of all their closed steps.
     """
@@ -584,7 +584,6 @@ class OverviewTotals:
     datasets: int = 0
     runs: int = 0
     attention: int = 0
-    unjudged: int = 0
     new: int = 0
     running: int = 0
     stalled: int = 0
@@ -709,18 +708,6 @@ class Subset:
     retired: int = 0
     others: int = 0
     missing: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """A stored state of a run; recovery starts from it."""
-
-    seq: int
-    epoch: int
-    step: int
-    bytes: int = 0
-    checksum: str = ""
-    created_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,6 @@ python -m verl.trainer.main_ppo \
     data.custom_cls.name=BotsDataset \
     +data.bots="{dataset: gsm8k, run: qwen3-4b, id_key: extra_info.index, url: '$BOTS_URL'}" \
     reward.custom_reward_function.path="$here/reward.py" \
-    trainer.checkpoint_callback_class=bots_client.integrations.verl.BotsSnapshots \
     actor_rollout_ref.model.path="${MODEL:-Qwen/Qwen3-4B}" \
     actor_rollout_ref.rollout.name=vllm \
     actor_rollout_ref.rollout.n=16 \

@@ -129,6 +129,7 @@ def upgrade() -> None:
         sa.Column("uniform", sa.Double(), nullable=True),
         sa.Column("expected", sa.Double(), nullable=True),
         sa.Column("distribution", sa.LargeBinary(), nullable=True),
+        sa.Column("findings", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_journal_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_id", "seq", name="pk_journal"),
         sa.UniqueConstraint("run_id", "key", name="uq_journal_run_id_key"),
@@ -153,12 +154,6 @@ def upgrade() -> None:
         "snapshots",
         sa.Column("run_id", _number, nullable=False),
         sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("epoch", sa.Integer(), nullable=False),
-        sa.Column("step", sa.Integer(), nullable=False),
-        sa.Column("bytes", sa.BigInteger(), nullable=False),
-        sa.Column("checksum", sa.Text(), nullable=False),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.Column("wanted", sa.Boolean(), nullable=False),
         sa.Column("blob", sa.LargeBinary(), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_snapshots_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_id", "seq", name="pk_snapshots"),
@@ -182,17 +177,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_write_probe"),
     )
     op.create_table(
-        "judgements",
-        sa.Column("run_id", _number, nullable=False),
-        sa.Column("epoch", sa.Integer(), nullable=False),
-        sa.Column("seq", sa.BigInteger(), nullable=False),
-        sa.Column("dataset_version", sa.Integer(), nullable=False),
-        sa.Column("findings", sa.Text(), nullable=False),
-        sa.Column("made_at", sa.Double(), nullable=False),
-        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_judgements_run_id_runs", ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", name="pk_judgements"),
-    )
-    op.create_table(
         "subsets",
         sa.Column("dataset_id", _number, nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
@@ -207,7 +191,6 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table("subsets")
-    op.drop_table("judgements")
     op.drop_table("write_probe")
     op.drop_table("api_keys")
     op.drop_table("snapshots")

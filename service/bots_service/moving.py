@@ -144,14 +144,8 @@ def renumbered(entry: SavedEntry, seqs: int, epochs: int) -> SavedEntry:
         body["to_seq"] += seqs
     elif body.get("selection"):
         body["selection"][0] += seqs
-    return SavedEntry(
-        entry.seq + seqs,
-        entry.epoch + epochs,
-        entry.profiles,
-        entry.created_at,
-        msgspec.Raw(_encoder.encode(body)),
-        entry.key,
-        entry.fingerprint,
+    return msgspec.structs.replace(
+        entry, seq=entry.seq + seqs, epoch=entry.epoch + epochs, body=msgspec.Raw(_encoder.encode(body))
     )
 
 
@@ -284,7 +278,7 @@ class MoveRuns:
                 DamagedStateError,
             ) as error:
                 raise InvalidJournalError(f"the journal does not fold: {error}") from error
-            await self.runs.replay.save(row, state, wanted=False)
+            await self.runs.replay.save(row, state)
             return await asyncio.shield(self._finish(opened.row, run, stage, row, idempotency_key))
 
     async def _stored(

@@ -15,7 +15,6 @@ from bots_service.core.state import RunState
 from bots_service.datasets import OpenRun
 from bots_service.errors import BotsError, UnknownDatasetError, UnknownRunError
 from bots_service.metrics.run_series import RunsAtWork, RunSeries
-from bots_service.overview import JudgeRuns
 from bots_service.runs import Runs
 
 log = structlog.get_logger(__name__)
@@ -28,13 +27,11 @@ class RunObservation:
     series: where it shows.
     looked: when it was last looked at.
     shown: uid, epoch and seq of the state whose coverage is shown.
-    judged: uid, epoch and seq of the state after which the run was judged.
     """
 
     series: RunSeries
     looked: float = -math.inf
     shown: tuple[str, int, int] | None = None
-    judged: tuple[str, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,6 @@ class LookAtRun:
 
     runs: Runs
     at_work: RunsAtWork
-    judging: JudgeRuns
 
     async def __call__(self, dataset: str, name: str, seen: RunObservation) -> None:
         """Look at a run and note what was seen; one that is deleted meanwhile shows nothing.
@@ -57,7 +53,7 @@ class LookAtRun:
             UnknownDatasetError, UnknownRunError: it is gone.
         """
         run = await self.runs.open(dataset, name)
-        state, is_older = await self.runs.newest_or_known(run)
+        state, _ = await self.runs.newest_or_known(run)
         leased = (await self.runs.live.leases(run.row)).tasks
         if not self._is_shown(run, seen):
             return
@@ -70,10 +66,6 @@ class LookAtRun:
             series.verifier_alarms.set(len(state.guard.alarms))
             await self._cover(run, state, seen)
             seen.shown = version
-        elif seen.judged != version and not is_older:
-            # It stands still. Lists need this even after a restart, when its state is gone.
-            seen.judged = version
-            await self.judging.judge(dataset, name)
 
     async def _cover(self, run: OpenRun, state: RunState, seen: RunObservation) -> None:
         """Show how visits spread over the pool."""

@@ -2,55 +2,35 @@
 
 A course is made of a few rows of the run's journal, which hold sums over all steps by then. It stays in memory until
 the journal changes: the run's head and epoch in SQL say so, whichever replica moved it.
-
-A judgement takes the run's state and the evidence of its last steps: about 60 ms, and seconds where the state must be
-folded first. So a list of runs shows the judgements that are kept in SQL, and lets missing or outdated ones be made in
-the background.
 """
 
 import asyncio
 import time
-from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
-from contextvars import Context
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import nan
-from time import monotonic
 from typing import NamedTuple
 
-import structlog
-
 from bots_service.access import Caller
-from bots_service.background import ended
-from bots_service.core.pool import Pool
-from bots_service.core.receipt import NO_SUMS, Receipt
+from bots_service.core.receipt import NO_SUMS
 from bots_service.core.run_settings import StrategyName
-from bots_service.core.state import RunState
 from bots_service.core.summary.course import RECENT, Gain, RunCourse, estimated_gain, measured_gain, nearest
-from bots_service.core.summary.tags import StepEvidence
 from bots_service.core.summary.verdict import (
-    RunFindings,
+    RefusedReports,
     RunProgress,
     RunStatus,
     RunVerdict,
-    facts_of,
-    findings_of,
     is_overdue,
     status_of,
     urgency,
     verdict_on,
 )
-from bots_service.datasets import OpenRun
-from bots_service.errors import BotsError, StorageUnavailableError, UnknownRunError
-from bots_service.insight import Insight
+from bots_service.errors import UnknownRunError
 from bots_service.records import RunRow
 from bots_service.runs import Runs
-from bots_service.storage.sql.courses import NO_NOTES, Judgement, RunHead, RunNotes, SqlCourses
+from bots_service.storage.sql.courses import RunHead, SqlCourses, StoredCourse
 
-log = structlog.get_logger(__name__)
-
-NO_FINDINGS = RunFindings()  # of a run whose journal is empty
 Journal = tuple[str, int, int]
 """A run's uid, epoch and last entry: the same for the same journal."""
 
@@ -66,46 +46,41 @@ class KnownCourse:
 
     head: where it stood when this was read.
     row: the run; its head and epoch may be older.
-    course: of its closed steps; strategy: in use after them.
-    notes: what is stored of the run besides its journal.
+    stored: what its journal tells.
+    refused: its refused reports; None without any.
     gain: over uniform sampling; None for a run that samples uniformly.
     compared: the journals of the run and of its baseline from which the gain was measured.
     """
 
     head: RunHead
     row: RunRow
-    course: RunCourse
-    strategy: StrategyName
-    notes: RunNotes = NO_NOTES
+    stored: StoredCourse
+    refused: RefusedReports | None = None
     gain: Gain | None = None
     compared: tuple[Journal, Journal] | None = None
+
+    @property
+    def course(self) -> RunCourse:
+        """Its closed steps, summed up."""
+        return self.stored.course
+
+    @property
+    def strategy(self) -> StrategyName:
+        """The strategy in use."""
+        return self.stored.strategy
 
     @property
     def step(self) -> int:
         """How many steps it has closed, those before a fork included."""
         return self.row.origin_step + self.course.steps
 
-    @property
-    def findings(self) -> RunFindings | None:
-        """What its journal says against it, by its last judgement; None where there is none since the last rewind."""
-        if self.head.head == 0:
-            return NO_FINDINGS
-        judgement = self.notes.judgement
-        return None if judgement is None or judgement.epoch != self.head.epoch else judgement.findings
-
-    @property
-    def is_judged(self) -> bool:
-        """Whether its last judgement is still right. An empty journal needs none."""
-        judgement = self.notes.judgement
-        return self.head.head == 0 or (judgement is not None and judgement.is_of(self.head))
-
-    def verdict(self, stalled_s: float | None) -> RunVerdict | None:
-        """Return what to think of it, None if it was not judged yet.
+    def verdict(self, stalled_s: float | None) -> RunVerdict:
+        """Return what to think of it.
 
         Args:
             stalled_s: seconds since its last step, if its status is stalled; otherwise None.
         """
-        refused = self.notes.refused
+        refused = self.refused
         is_refused_still = refused is not None and refused.seq == self.head.head  # nothing was accepted since
         progress = RunProgress(
             steps=self.course.steps,
@@ -115,7 +90,7 @@ class KnownCourse:
             uniform=None if self.gain is None else self.gain.uniform_effective_task_ratio,
             refused=refused if is_refused_still else None,
         )
-        return verdict_on(progress, self.findings)
+        return verdict_on(progress, self.stored.findings)
 
 
 UNIFORM = "uniform"
@@ -153,18 +128,17 @@ class RunCourses:
         """Return what is known of runs at these heads, which are all of their datasets."""
         outdated = [head for head in heads if self._course_at(head) is None or self._known[head.run_id].head != head]
         rows = await self._courses.rows([head.run_id for head in outdated]) if outdated else {}
-        with_notes = [head.run_id for head in outdated if head.refused_reports or head.judged_at is not None]
-        notes = await self._courses.notes(with_notes) if with_notes else {}
+        refused = await self._courses.refused([head.run_id for head in outdated if head.refused_reports])
         for head in outdated:
             row, known = rows.get(head.run_id), self._course_at(head)
             if row is None or row.uid != head.uid:
                 continue  # it was deleted or replaced meanwhile
             # None: it was rewound meanwhile; the next list reads it.
-            read = (known.course, known.strategy) if known is not None else await self._courses.read(row, head.head)
-            if read is not None:
+            stored = await self._courses.read(row, head.head) if known is None else known.stored
+            if stored is not None:
                 gain, compared = (None, None) if known is None else (known.gain, known.compared)
-                noted = notes.get(head.run_id, NO_NOTES)
-                self._known[head.run_id] = KnownCourse(head, row, *read, noted, gain, compared)
+                of_run = refused.get(head.run_id)
+                self._known[head.run_id] = KnownCourse(head, row, stored, of_run, gain, compared)
         here = defaultdict(list)
         for head in heads:
             if head.run_id in self._known:
@@ -221,103 +195,6 @@ class RunCourses:
         )
 
 
-LOOKED_AT = 100  # steps, for what became of the groups of rollouts
-CALIBRATED = 200  # steps, as a page of a calibration has them
-PATIENCE_S = 0.25  # that a list waits: enough for the runs that moved since the last look, where few are at work
-REST = 3.0  # times as long as a judgement took, while no list waits: requests have the rest
-MOST_TASKS = 1_000_000  # of a dataset that is opened for this alone; a larger one takes seconds, and displaces others
-
-
-class JudgeRuns:
-    """Judges one run at once, or many in the background. At the end of `in_background`, those under way are stopped."""
-
-    def __init__(self, insight: Insight) -> None:
-        self._insight, self._runs = insight, insight.runs
-        self._datasets, self._store = insight.runs.datasets, insight.runs.store
-        self._wanted = deque[KnownCourse]()
-        self._work = list[asyncio.Task[None]]()  # one at most
-        self._lists_waiting = 0
-        self._failed: dict[int, RunHead] = {}  # where runs stood that could not be judged
-
-    async def judge(self, dataset: str, run: str) -> Judgement:
-        """Judge a run as it is now, and keep the judgement.
-
-        Raises:
-            UnknownDatasetError, UnknownRunError: one of the names is not known.
-        """
-        await self._datasets.fresh(dataset)
-        return await self._runs.using(dataset, run, self._judge)
-
-    async def judge_soon(self, runs: Iterable[KnownCourse]) -> bool:
-        """Judge these runs in the background, in this order; return once all are, and after PATIENCE_S at the latest.
-
-        What was still to be judged for an earlier list is forgotten.
-
-        Returns:
-            Whether there was anything to judge.
-        """
-        self._wanted = deque(run for run in runs if self._failed.get(run.head.run_id) != run.head)
-        if not self._wanted:
-            return False
-        if not self._work or self._work[0].done():
-            self._work = [asyncio.create_task(self._judge_wanted(), context=Context())]  # it outlives the request
-        self._lists_waiting += 1
-        try:
-            await asyncio.wait(self._work, timeout=PATIENCE_S)
-        finally:
-            self._lists_waiting -= 1
-        return True
-
-    @asynccontextmanager
-    async def in_background(self) -> AsyncIterator[None]:
-        """Stop at the end."""
-        try:
-            yield
-        finally:
-            await ended(self._work)
-
-    async def _judge_wanted(self) -> None:
-        while self._wanted:
-            run = self._wanted.popleft()
-            began = monotonic()
-            try:
-                if await self._opens_soon(run.head.dataset):
-                    await self.judge(run.head.dataset, run.row.name)
-            except StorageUnavailableError:
-                return  # the next list asks again
-            except BotsError as error:
-                self._failed[run.head.run_id] = run.head
-                log.debug("run_not_judged", dataset=run.head.dataset, run=run.row.name, reason=str(error))
-            except Exception:  # a defect that one run brings out must not hide all the others
-                self._failed[run.head.run_id] = run.head
-                log.exception("run_not_judged", dataset=run.head.dataset, run=run.row.name)
-            if not self._lists_waiting:
-                await asyncio.sleep(REST * (monotonic() - began))
-
-    async def _opens_soon(self, name: str) -> bool:
-        if self._datasets.known(name) is not None:
-            return True
-        return (await self._store.datasets.get(name)).facts.size <= MOST_TASKS
-
-    async def _judge(self, opened: OpenRun) -> Judgement:
-        state = await self._runs.state_of(opened)
-        opened = await self._datasets.matching(opened, state)
-        evidence = await self._insight.step_evidence(opened, state, LOOKED_AT)
-        after = max(opened.row.origin_step, state.step - CALIBRATED)
-        receipts = [one.receipt for one in await self._store.history.steps(opened.row, after, CALIBRATED)]
-        findings = await asyncio.to_thread(_findings, state, opened.dataset.pool, evidence, receipts)
-        judgement = Judgement(state.epoch, state.seq, opened.dataset.row.version, findings)
-        try:
-            await self._store.courses.keep_judgement(opened.row, judgement)
-        except StorageUnavailableError as error:  # it can be made again
-            log.debug("judgement_not_kept", run=opened.row.name, reason=str(error))
-        return judgement
-
-
-def _findings(state: RunState, pool: Pool, evidence: list[StepEvidence], receipts: list[Receipt]) -> RunFindings:
-    return findings_of(facts_of(state, pool, evidence, receipts))
-
-
 SORTS = ("attention", "name", "created", "last_step", "step", "effective_task_ratio", "vs_uniform", "rollouts")
 LOOKED_AT_ONCE = 64  # runs whose tasks in flight are asked for side by side
 MORE_THAN_A_TIME = 1e11  # seconds: a run that needs attention comes before all that need it less, however old
@@ -340,14 +217,13 @@ class Place(NamedTuple):
 class SummedRun:
     """A run as lists show it, now.
 
-    verdict: None if it is not judged yet.
     urgency: 2 if somebody should look at it at once, 1 if somebody should look at it, otherwise 0.
     moved_at: when it last closed a step, or had a report refused; None if it never did.
     """
 
     known: KnownCourse
     status: RunStatus
-    verdict: RunVerdict | None
+    verdict: RunVerdict
     urgency: int
     moved_at: float | None
 
@@ -385,7 +261,7 @@ class SummedRun:
         """Return its place in a list."""
         value = self.value(sort)
         signed = nan if value is None else -value if descends else value
-        is_doubtful = sort == "vs_uniform" and (self.verdict is None or self.verdict.kind != "healthy")
+        is_doubtful = sort == "vs_uniform" and self.verdict.kind != "healthy"
         group = 2 if value is None else int(is_doubtful)
         return Place(group, 0.0 if value is None else signed, self.dataset, self.known.row.name)
 
@@ -415,8 +291,7 @@ class OverviewTotals:
 
     datasets: how many there are.
     runs: how many there are.
-    attention: how many need attention, of those that are judged.
-    unjudged: how many are not judged yet.
+    attention: how many need attention.
     new, running, stalled, idle: how many runs have this status.
     reported, effective, rollouts: sums over all their steps.
     """
@@ -424,7 +299,6 @@ class OverviewTotals:
     datasets: int
     runs: int
     attention: int
-    unjudged: int
     new: int
     running: int
     stalled: int
@@ -450,21 +324,13 @@ class Overview:
 
     runs: Runs
     courses: RunCourses
-    judging: JudgeRuns
     clock: Callable[[], float] = time.time
 
     async def page(self, caller: Caller, query: OverviewQuery) -> OverviewPage:
-        """Return a page of the runs that the query is about; verdicts may be some seconds old, or missing yet."""
-        known = await self._reached(caller)
-        outdated = [run for run in known if not run.is_judged]
-        if await self.judging.judge_soon(sorted(outdated, key=turn_of)):
-            known = await self._reached(caller)
-        runs = await self._as_they_are_now(known)
-        return await asyncio.to_thread(page_of, runs, query)
-
-    async def _reached(self, caller: Caller) -> list[KnownCourse]:
+        """Return a page of the runs that the query is about."""
         known = await self.courses.all(caller.reaches)
-        return [one for one in known if caller.reaches_run(one.head.dataset, one.row.name)]
+        runs = await self._as_they_are_now([one for one in known if caller.reaches_run(one.head.dataset, one.row.name)])
+        return await asyncio.to_thread(page_of, runs, query)
 
     async def one(self, dataset: str, run: str) -> SummedRun:
         """Return one run.
@@ -472,12 +338,7 @@ class Overview:
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
         """
-        known = await self._known(dataset, run)
-        if not known.is_judged:
-            judgement = await self.judging.judge(dataset, run)
-            known = await self._known(dataset, run)
-            known = replace(known, notes=replace(known.notes, judgement=judgement))
-        return (await self._as_they_are_now([known]))[0]
+        return (await self._as_they_are_now([await self._known(dataset, run)]))[0]
 
     async def with_leases(self, dataset: str, run: str) -> tuple[SummedRun, int]:
         """Return one run, and how many of its tasks are in flight.
@@ -506,23 +367,12 @@ class Overview:
         return [summed(one, now, in_flight=one.row.id in in_flight) for one in known]
 
 
-def turn_of(run: KnownCourse) -> tuple[bool, float]:
-    """Return when a run is judged, among others: first those that never were, the newest of them first.
-
-    Of those that have moved since, the one comes first that has not for the longest time: a run at work would else keep
-    others from ever having a turn.
-    """
-    at = run.course.last_step_at or 0.0
-    is_judged = run.findings is not None
-    return is_judged, at if is_judged else -at
-
-
 def summed(known: KnownCourse, now: float, *, in_flight: bool) -> SummedRun:
     """Return a run with its status and verdict at a time, in seconds since 1970, UTC."""
     since = since_last_step(known, now)
     status = status_of(since, known.course.usual_gap_s, in_flight=in_flight)
     verdict = known.verdict(since if status == "stalled" else None)
-    refused = known.notes.refused
+    refused = known.refused
     times = (known.course.last_step_at, None if refused is None else refused.last_at)
     moved_at = max((at for at in times if at is not None), default=None)
     return SummedRun(known, status, verdict, urgency(verdict, None if moved_at is None else now - moved_at), moved_at)
@@ -565,7 +415,6 @@ def totals_of(runs: list[SummedRun]) -> OverviewTotals:
         datasets=len({run.dataset for run in runs}),
         runs=len(runs),
         attention=sum(run.urgency > 0 for run in runs),
-        unjudged=sum(run.verdict is None for run in runs),
         new=statuses.count("new"),
         running=statuses.count("running"),
         stalled=statuses.count("stalled"),

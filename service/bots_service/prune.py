@@ -12,7 +12,7 @@ from bots_service.background import repeating
 from bots_service.core.codec import decode_state
 from bots_service.errors import BotsError, BusyError, DamagedStateError, UnknownRunError
 from bots_service.records import RunRow
-from bots_service.retention import ANSWERS_S, DAY_S, PRUNE_EVERY_S, SNAPSHOTS_READ, STAGES_S
+from bots_service.retention import ANSWERS_S, DAY_S, PRUNE_EVERY_S, STAGES_S
 from bots_service.storage.sql.stores import SqlStores
 
 log = structlog.get_logger(__name__)
@@ -71,8 +71,7 @@ class Prune:
     async def _prune(self, run: RunRow, seq: int) -> int:
         """Remove the entries up to `seq`, and what an earlier turn left; return how many went."""
         if seq > (await self.store.journal.head(run)).pruned and await self.store.retention.truncate(run, seq):
-            rows = await self.store.snapshots.after(run, -1, SNAPSHOTS_READ)
-            await self.store.snapshots.drop(run, [row.seq for row in rows if row.seq < seq and not row.wanted])
+            await self.store.snapshots.drop(run, [each for each in await self.store.snapshots.seqs(run) if each < seq])
         return await _all(lambda: self.store.retention.delete_entries(run))
 
     async def _covered(self, run: RunRow, before: float) -> int | None:
@@ -81,12 +80,12 @@ class Prune:
         if not points:
             return None
         has_newer = False
-        for row in reversed(await self.store.snapshots.after(run, points[-1] - 1, SNAPSHOTS_READ)):
-            if has_newer and row.seq not in points:
+        for seq in reversed(await self.store.snapshots.seqs(run, points[-1])):
+            if has_newer and seq not in points:
                 continue
-            is_intact = await self._is_intact(run, row.seq)
+            is_intact = await self._is_intact(run, seq)
             if is_intact and has_newer:
-                return row.seq
+                return seq
             has_newer = has_newer or is_intact
         return None
 

@@ -270,19 +270,6 @@ class RunPut(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotRow:
-    """A stored state. wanted: a user requested it, so it is not thinned."""
-
-    seq: int
-    epoch: int
-    step: int
-    bytes: int
-    checksum: str
-    created_at: float
-    wanted: bool
-
-
-@dataclass(frozen=True, slots=True)
 class StoredReceipt:
     """A receipt, with the time at which its entry was appended (seconds since 1970, UTC)."""
 

@@ -1,9 +1,7 @@
 """States computed from the journal: replay from snapshots, and the snapshots that make it short."""
 
 import asyncio
-import time
-import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -17,8 +15,8 @@ from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.datasets import Datasets, OpenRun
 from bots_service.errors import BotsError, DamagedStateError, UnknownStepError
-from bots_service.records import Head, IdempotencyKey, RunRow, SnapshotRow
-from bots_service.retention import NEWEST_SNAPSHOTS, SNAPSHOTS_READ
+from bots_service.records import Head, RunRow
+from bots_service.retention import NEWEST_SNAPSHOTS
 from bots_service.storage.live import KeptState, version_of
 from bots_service.storage.sql.journal import SqlJournal
 from bots_service.storage.sql.snapshots import SqlSnapshots
@@ -41,7 +39,6 @@ class Replay:
         fold_seconds: Histogram,
         *,
         snapshot_every: int,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         """Create it.
 
@@ -51,12 +48,10 @@ class Replay:
             datasets: the tasks.
             fold_seconds: observes how long folds take.
             snapshot_every: entries between two snapshots.
-            clock: seconds since 1970, UTC.
         """
         self.journal, self.snapshots, self.datasets = journal, snapshots, datasets
         self.fold_seconds = fold_seconds
         self.snapshot_every = snapshot_every
-        self.clock = clock
 
     async def state_at(self, run: OpenRun, seq: int) -> RunState:
         """Return the state after entry `seq`.
@@ -82,12 +77,12 @@ class Replay:
             found = await self.snapshots.newest(run.row, up_to)
             if found is None:
                 return fresh_state(run.row.settings, run.dataset.pool)
-            row, blob = found
+            seq, blob = found
             try:
                 return await asyncio.to_thread(decode_state, blob)
             except DamagedStateError as error:
-                log.error("snapshot_damaged", run=run.row.name, seq=row.seq, reason=str(error))
-                up_to = row.seq - 1
+                log.error("snapshot_damaged", run=run.row.name, seq=seq, reason=str(error))
+                up_to = seq - 1
 
     async def last_rewind(self, run: OpenRun, after: int, up_to: int) -> tuple[Entry, int] | None:
         """Return the last rewind after entry `after` with the seq that it restored; None if there is none."""
@@ -175,27 +170,14 @@ class Replay:
         if before.epoch == state.epoch and before.seq // every == state.seq // every:
             return
         try:
-            await self.save(run, state, wanted=False)
-            rows = await self.snapshots.after(run, 0, SNAPSHOTS_READ)
-            await self.snapshots.drop(run, superfluous(rows))
+            await self.save(run, state)
+            await self.snapshots.drop(run, superfluous(await self.snapshots.seqs(run, 1)))
         except Exception as error:  # a snapshot only shortens replays: a later one will do
             log.warning("snapshot_not_saved", run=run.name, seq=state.seq, reason=str(error))
 
-    async def save(
-        self, run: RunRow, state: RunState, *, wanted: bool, idempotency_key: IdempotencyKey | None = None
-    ) -> SnapshotRow:
-        """Store the state and return its row.
-
-        Args:
-            run: the run.
-            state: its state.
-            wanted: a user requested it, so it is not thinned.
-            idempotency_key: keeps the result.
-        """
-        blob = await asyncio.to_thread(encode_state, state)
-        checksum = f"{zlib.crc32(blob):08x}"
-        row = SnapshotRow(state.seq, state.epoch, state.step, len(blob), checksum, self.clock(), wanted)
-        return await self.snapshots.save(run, row, blob, idempotency_key)
+    async def save(self, run: RunRow, state: RunState) -> None:
+        """Store a snapshot of the state."""
+        await self.snapshots.save(run, state.seq, await asyncio.to_thread(encode_state, state))
 
 
 def is_start(body: Body) -> bool:
@@ -222,19 +204,18 @@ def fold(
     return state, receipts
 
 
-def superfluous(rows: list[SnapshotRow]) -> list[int]:
-    """Return the seqs of snapshots to delete, among those that no user requested; the newest stay.
+def superfluous(seqs: list[int]) -> list[int]:
+    """Return the seqs of snapshots to delete; the newest stay.
 
     A snapshot is superfluous if the next kept one is at least as old as the gap that its deletion leaves. A rewind to
     any step then folds at most about as many entries as there are after that step. This stays true over time, because
     ages grow and gaps don't.
     """
-    automatic = sorted((row.seq for row in rows if not row.wanted), reverse=True)
-    drop: list[int] = []
-    if len(automatic) <= NEWEST_SNAPSHOTS:
+    seqs, drop = sorted(seqs, reverse=True), list[int]()
+    if len(seqs) <= NEWEST_SNAPSHOTS:
         return drop
-    newest, after = automatic[0], automatic[NEWEST_SNAPSHOTS - 1]
-    for seq, before in pairwise([*automatic[NEWEST_SNAPSHOTS:], 0]):
+    newest, after = seqs[0], seqs[NEWEST_SNAPSHOTS - 1]
+    for seq, before in pairwise([*seqs[NEWEST_SNAPSHOTS:], 0]):
         if after - before <= newest - after:
             drop.append(seq)
         else:

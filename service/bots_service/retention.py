@@ -13,7 +13,6 @@ DAY_S = 24 * HOUR_S
 ANSWERS_S = 7 * DAY_S  # answers by idempotency key; no client repeats a request for longer
 STAGES_S = DAY_S  # uploads that were not finished; one that takes longer has died with its process
 NEWEST_SNAPSHOTS = 4  # of a run: snapshots that thinning never drops
-SNAPSHOTS_READ = 10_000  # of a run: snapshots that thinning, pruning and a backup look at
 PRUNE_EVERY_S = HOUR_S  # each replica removes what is due about so often
 
 # In the hot store.

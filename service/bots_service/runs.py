@@ -31,11 +31,12 @@ from bots_service.core.entries import Body, Entry, Forget, Fork, Report, Rewind,
 from bots_service.core.evidence import NOTHING_OPEN
 from bots_service.core.guard import VerifierAlarm
 from bots_service.core.mixing import MixShare, mix_shares
-from bots_service.core.outlook import Coverage, advice, coverage, estimate_after, outlook_of
+from bots_service.core.outlook import Coverage, UniformEstimate, advice, coverage, estimate_after, is_due, outlook_of
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Totals
 from bots_service.core.run_settings import RunSettings, settings_asked
 from bots_service.core.state import RunState, advance, fresh_state
+from bots_service.core.summary.verdict import RunFindings, facts_of, findings_of
 from bots_service.datasets import Datasets, KeyOfUpload, OpenRun
 from bots_service.errors import (
     BotsError,
@@ -63,7 +64,6 @@ from bots_service.records import (
     RunPut,
     RunRow,
     Selection,
-    SnapshotRow,
 )
 from bots_service.replay import Replay, is_start, largest_task
 from bots_service.selections import drawn, named_tasks
@@ -71,6 +71,7 @@ from bots_service.storage.live import BEGIN, KeptState, Live, Look, Previous, ve
 from bots_service.storage.sql.journal import (
     FoldedEntry,
     append,
+    calibration_of,
     entries_between,
     estimate_at,
     locked_head,
@@ -94,6 +95,7 @@ PATIENCE_S, LEAST_ATTEMPTS = 2.0, 3
 PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.03  # longer each time, so that replicas that collide draw apart
 FOLLOW_EVERY_S = 1.0
 BATCH = 500  # rows looked through at once where most may belong to others
+CALIBRATED = 200  # steps whose predictions are compared with what came
 LONGEST_REASON = 300  # characters of why a report was refused; a longer one is cut
 
 
@@ -606,13 +608,10 @@ class Runs:
                 if first is None:
                     with self.metrics.fold_seconds.time():
                         after, one = _folded(run, state, change, head, pool)
-                    body = one.entry.body
-                    if isinstance(body, Rewind):
-                        uniform = estimate_at(connection, row.id, body.to_seq)
-                    else:
-                        uniform = estimate_after(uniform, state, one.receipt, pool)
+                    uniform = self._uniform(connection, row, uniform, state, one, pool)
+                    findings = self._findings(connection, row, state, after, [*folded, one], pool)
                     state = after
-                    folded.append(one._replace(uniform=uniform))
+                    folded.append(one._replace(uniform=uniform, findings=findings))
                 outcomes.append((folded[-1].receipt, False) if first is None else (first, True))
             except SQLAlchemyError:  # concerns the whole transaction
                 raise
@@ -620,6 +619,29 @@ class Runs:
                 outcomes.append(error)
         append(connection, row.id, folded, now)
         return state, outcomes, folded
+
+    @staticmethod
+    def _uniform(
+        connection: Connection, run: RunRow, before: UniformEstimate, state: RunState, folded: FoldedEntry, pool: Pool
+    ) -> UniformEstimate:
+        """Return the estimate of uniform sampling after an entry. before: after the one before; state: before it."""
+        body = folded.entry.body
+        if isinstance(body, Rewind):
+            return estimate_at(connection, run.id, body.to_seq)
+        return estimate_after(before, state, folded.receipt, pool)
+
+    @staticmethod
+    def _findings(
+        connection: Connection, run: RunRow, before: RunState, after: RunState, folded: list[FoldedEntry], pool: Pool
+    ) -> RunFindings | None:
+        """Return what the journal says against the run after the last of these entries.
+
+        None where it closed no step, or it is not time to look.
+        """
+        if not folded[-1].receipt.closed or not (is_due(before.step) or after.guard.alarms != before.guard.alarms):
+            return None
+        shown = calibration_of(connection, run.id, after.step - CALIBRATED, folded)
+        return findings_of(facts_of(after, pool, shown))
 
     @staticmethod
     def _first(
@@ -962,18 +984,6 @@ class Runs:
         fresh = await self.datasets.fresh(dataset)
         rates = np.concatenate([rates, np.full(len(fresh.ids) - len(rates), np.nan)])  # tasks appended meanwhile
         return await self.datasets.set_predictions(fresh, name, rates, idempotency_key)
-
-    async def take_snapshot(self, dataset: str, run: str, key: IdempotencyKey | None) -> SnapshotRow:
-        """Store the run's state as it stands; it is not thinned away."""
-
-        async def store(opened: OpenRun) -> SnapshotRow:
-            return await self.replay.save(opened.row, await self.state_of(opened), wanted=True, idempotency_key=key)
-
-        return await self.using(dataset, run, store)
-
-    async def snapshots(self, dataset: str, run: str, after: int, limit: int) -> list[SnapshotRow]:
-        """Return up to `limit` stored states by seq, after `after`."""
-        return await self.store.snapshots.after((await self.fresh(dataset, run)).row, after, limit)
 
     async def count_refused_report(self, dataset: str, run: str, error: InvalidInputError) -> None:
         """Count a refused report with its run: a trainer trains on after a refusal, and nobody reads its log."""

@@ -10,7 +10,7 @@ from bots_service.insight import Insight
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.moving import MoveRuns
 from bots_service.observing import LookAtRun, ObserveRuns
-from bots_service.overview import JudgeRuns, Overview, RunCourses
+from bots_service.overview import Overview, RunCourses
 from bots_service.prune import Prune
 from bots_service.readiness import Health, Readiness
 from bots_service.replay import Replay
@@ -54,16 +54,14 @@ class Services:
             self.datasets,
             metrics.fold_seconds,
             snapshot_every=snapshot_every,
-            clock=clock,
         )
         self.runs = Runs(store, self.datasets, live, self.replay, metrics, cache_bytes=cache_bytes, clock=clock)
         self.moves = MoveRuns(self.runs)
         self.insight = Insight(self.runs)
-        self.judging = JudgeRuns(self.insight)
-        self.overview = Overview(self.runs, RunCourses(store.courses), self.judging)
+        self.overview = Overview(self.runs, RunCourses(store.courses))
         self.access = Access(store.keys, None if admin_key is None else digest_of(admin_key))
         self.prune = Prune(store, keep_journal_days)
-        self.look_at_run = LookAtRun(self.runs, metrics.runs, self.judging)
+        self.look_at_run = LookAtRun(self.runs, metrics.runs)
         health: dict[str, Health] = {"sql": store.health, "sql_writes": store.write_health}
         self.readiness = Readiness(health | ({"redis": live} if live.is_shared else {}))
 
@@ -82,7 +80,6 @@ class Services:
                 self.runs.follow_replicas,
                 observe.in_background,
                 self.prune.in_background,
-                self.judging.in_background,
             ):
                 await stack.enter_async_context(work())
             yield

@@ -179,7 +179,6 @@ async def test_impossible_tasks_are_refused_in_json_and_ndjson_alike(http, task,
         f"{RUN}/tasks?tag=nobody",
         f"{RUN}/tasks?{'&'.join(['ids=task-1'] * 1001)}",
         f"{RUN}/history?after_step=99999999999999999999999",
-        f"{RUN}/snapshots?cursor=eyJuYW1lIjoiYSJ9",
     ],
 )
 async def test_impossible_questions_are_refused(busy, path):

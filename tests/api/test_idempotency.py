@@ -26,7 +26,6 @@ WRITES: list[Sent] = [
     ("PUT", "/datasets/guru/runs/fork", {"fork": {"run": "default", "step": 2}}),
     ("PUT", "/datasets/standing/runs/default", {}),  # found as it is: 200
     ("PUT", "/datasets/standing/runs/reported", {"seed": 7}),  # found as it is, with a history: 200
-    ("POST", f"{RUN}/snapshots", None),
     ("POST", "/report", REWARDS),
     ("POST", "/report", OPEN),
     ("PATCH", RUN, {"target": 0.25}),
@@ -63,13 +62,12 @@ async def prepare(http: httpx.AsyncClient) -> None:
 
 
 async def everything_changes(http: httpx.AsyncClient) -> None:
-    """Settings, tasks, steps, epoch, snapshots and names: after this, no write would be answered as it was."""
+    """Settings, tasks, steps, epoch and names: after this, no write would be answered as it was."""
     changes: list[Sent] = [
         ("PATCH", RUN, {"reward_range": [0, 1], "target": 0.75, "tasks_per_step": 3}),
         ("DELETE", "/datasets/guru/tasks", {"ids": ["task-3", "task-4", "task-9"]}),
         ("POST", "/datasets/guru/tasks", {"tasks": tasks(5, 30)}),
         ("POST", "/report", {"dataset": "guru", "outcomes": [solved(5)], "close_step": True}),
-        ("POST", f"{RUN}/snapshots", None),
         ("POST", "/datasets/standing/tasks", {"tasks": tasks(2, 8)}),
         ("PATCH", "/datasets/standing/runs/default", {"seed": 5}),
         ("PATCH", "/datasets/standing/runs/reported", {"seed": 5}),

@@ -64,8 +64,6 @@ OPENED_BY: dict[str, set[str] | None] = {
     "GET /datasets/{dataset}/runs/{run}/leases": {"read"},
     "POST /datasets/{dataset}/runs/{run}/rewind": {"report"},
     "POST /datasets/{dataset}/runs/{run}/forget": {"report"},
-    "POST /datasets/{dataset}/runs/{run}/snapshots": {"report"},
-    "GET /datasets/{dataset}/runs/{run}/snapshots": {"read"},
     "GET /datasets/{dataset}/runs/{run}/export": {"read"},
     "POST /datasets/{dataset}/runs/{run}/import": set(),
     "POST /prune": set(),

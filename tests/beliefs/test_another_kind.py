@@ -75,7 +75,6 @@ async def test_what_is_expected_of_its_pool_is_what_it_says(http: httpx.AsyncCli
 async def test_it_rewinds_forks_and_comes_back_after_a_restart(tmp_path: Path):
     async with serving(tmp_path) as http:
         await train(http)
-        assert (await http.post(f"{RUN}/snapshots")).status_code == 201
         assert (await http.post(f"{RUN}/rewind", json={"step": 2})).json()["step"] == 2
         forked = await http.put("/datasets/guru/runs/forked", json={"fork": {"run": "flat"}})
         assert (forked.json()["step"], forked.json()["settings"]["belief"]) == (2, "uniform")

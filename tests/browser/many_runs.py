@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 from sqlalchemy import Connection, create_engine, delete, insert, select
 
-from bots_service.storage.sql.tables import datasets, journal, judgements, runs
+from bots_service.storage.sql.tables import datasets, journal, runs
 from tests.serving import ServiceProcess
 
 AT_WORK_S = 3600.0
@@ -67,8 +67,6 @@ def multiply(connection: Connection) -> None:
         for place, number in pairs()
     ]
     connection.execute(insert(runs), copies)
-    judged = {"epoch": 0, "seq": STEPS, "dataset_version": 1, "findings": "{}", "made_at": now}
-    connection.execute(insert(judgements), [{"run_id": run, **judged} for run in ids.values()])
     rows = [(pair, row) for pair in pairs() for row in entries]
     connection.execute(
         insert(journal), [{**row, "run_id": ids[pair], **changes(pair[1], row, now)} for pair, row in rows]

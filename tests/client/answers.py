@@ -22,7 +22,6 @@ RUN = example("GET", RUN_PATH)
 SELECTION = example("POST", "/select")
 RECEIPT = example("POST", "/report")
 VERSION = example("GET", "/version")
-SNAPSHOT = example("POST", f"{RUN_PATH}/snapshots")
 NEW_API_KEY = example("POST", "/keys")
 [BELIEF] = example("GET", f"{RUN_PATH}/tasks")["tasks"][:1]
 [HISTORY_STEP] = example("GET", f"{RUN_PATH}/history")["history"][:1]

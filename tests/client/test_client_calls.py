@@ -18,7 +18,6 @@ from tests.client.answers import (
     RUN,
     RUN_PATH,
     SELECTION,
-    SNAPSHOT,
     example,
     page,
 )
@@ -100,8 +99,6 @@ CALLS = [
     ("prune", (), {"keep_journal_days": 1.5}, "POST", "/prune", {"keep_journal_days": 1.5, "dry_run": False}),
     ("forget_tasks", ("guru", ["t1"], "r1"), {}, "POST", f"{RUN_PATH}/forget", {"tasks": ["t1"]}),
     ("rewind", ("guru", 400, "r1"), {}, "POST", f"{RUN_PATH}/rewind", {"step": 400}),
-    ("snapshot", ("guru", "r1"), {}, "POST", f"{RUN_PATH}/snapshots", None),
-    ("snapshots", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/snapshots", None),
     ("select", ("guru", 2), {}, "POST", "/select", {"dataset": "guru", "run": "default", "count": 2}),
     (
         "select",
@@ -189,7 +186,7 @@ CALLS = [
 
 STREAMED = {"tasks_arrow", "tasks_csv", "export_run", "download_tasks"}
 UPLOADS = {"upload_dataset", "upload_tasks", "upload_predictions", "make_subset", "import_run"}
-LISTS = {"datasets", "runs", "tasks", "task_history", "history", "journal", "snapshots", "keys"}
+LISTS = {"datasets", "runs", "tasks", "task_history", "history", "journal", "keys"}
 
 
 def says(value: Any, said: Any) -> bool:
@@ -296,11 +293,9 @@ def test_cursors_are_followed_to_the_end_and_a_page_is_asked_for_when_it_is_need
 
 @pytest.mark.parametrize(("limit", "requests"), [(0, 0), (1, 1), (2, 1), (3, 2)])
 def test_a_limit_ends_the_list_and_no_page_is_asked_in_vain(serve, connect, limit, requests):
-    server = serve(
-        answer(page("snapshots", SNAPSHOT, SNAPSHOT, cursor="c1")), answer(page("snapshots", SNAPSHOT, SNAPSHOT))
-    )
+    server = serve(answer(page("runs", RUN, RUN, cursor="c1")), answer(page("runs", RUN, RUN)))
 
-    assert len(list(connect(server).snapshots("guru", limit=limit))) == limit
+    assert len(list(connect(server).runs("guru", limit=limit))) == limit
     assert len(server.received) == requests
 
 

@@ -9,9 +9,6 @@ from bots_service.core.pool import Pool
 from bots_service.core.summary.tags import (
     MOST_TAGS_LISTED,
     StepEvidence,
-    carried_by,
-    evidence_of_steps,
-    group_counts,
     listed_tags,
     tag_rows,
 )
@@ -50,11 +47,3 @@ def test_the_tags_with_most_available_tasks_come_first_and_those_without_any_are
     assert [row.pool_share for row in tag_rows(retired, [], [])] == [3 / 4, 2 / 4]
     many = Pool.of_tasks(np.empty((1, 0)), {f"tag-{number:03}": tasks(0) for number in range(MOST_TAGS_LISTED + 1)})
     assert [tag for tag, _ in listed_tags(many)] == [f"tag-{number:03}" for number in range(MOST_TAGS_LISTED)]
-
-
-def test_groups_are_counted_step_by_step_all_of_them_or_a_tag_s():
-    steps = [EARLIER, SECOND, THIRD]
-    whole = group_counts(steps)
-    assert (whole.groups.tolist(), whole.failed.tolist(), whole.solved.tolist()) == ([2, 2, 2], [1, 0, 1], [0, 1, 0])
-    own = group_counts(steps, carried_by(POOL, "odd", evidence_of_steps(steps)))
-    assert (own.groups.tolist(), own.failed.tolist(), own.solved.tolist()) == ([0, 1, 1], [0, 0, 0], [0, 1, 0])

@@ -13,35 +13,26 @@ from hypothesis import strategies as st
 from bots_service.core.guard import VerifierAlarm
 from bots_service.core.receipt import BINS, Calibration, StepSums
 from bots_service.core.rounding import half_up
-from bots_service.core.run_settings import settings_from
-from bots_service.core.state import fresh_state
-from bots_service.core.summary.tags import GroupCounts
 from bots_service.core.summary.verdict import (
     ATTENTION_S,
     COLLAPSED,
     EXHAUSTED,
     LARGE_ERROR,
-    MOST_BEFORE,
     STARTING,
-    UNLIKELY,
     RefusedReports,
     RunFacts,
+    RunFindings,
     RunProgress,
     RunVerdict,
     calibration_error,
-    facts_of,
-    fallen,
     findings_of,
     urgency,
     verdict_on,
 )
-from tests.core.journals import pool_of
 
 NOTHING = Calibration((0.0,) * BINS, (0.0,) * BINS, (0.0,) * BINS)
 FACTS = RunFacts(
-    step=80,
     alarms=(),
-    groups={},
     narrow=None,
     calibration=NOTHING,
     group_size=8.0,
@@ -60,9 +51,7 @@ REFUSED = RefusedReports(count=12, last_at=1e9, seq=0, reason="reward -1.0 is ou
 
 
 def judged(progress: RunProgress, facts: RunFacts) -> RunVerdict:
-    found = verdict_on(progress, findings_of(facts))
-    assert found is not None
-    return found
+    return verdict_on(progress, findings_of(facts))
 
 
 def in_bin(place: int, rollouts: float, predicted: float, solved: float) -> Calibration:
@@ -71,16 +60,12 @@ def in_bin(place: int, rollouts: float, predicted: float, solved: float) -> Cali
     return Calibration(*(tuple(column) for column in columns.tolist()))
 
 
-def groups(*steps: tuple[int, int, int]) -> GroupCounts:
-    return GroupCounts(*np.array(steps).T)
-
-
-FALLEN = groups(*[(8, 2, 1)] * 20, *[(8, 8, 0)] * 3)
+ALARM = VerifierAlarm(None, "failed", 71, 80, 24, 1e-12)
 URGENT: list[
     tuple[str, dict[str, Any], dict[str, Any]]
 ] = [  # by urgency: each fits together with all that come after it
     ("reports_refused", {"refused": REFUSED}, {}),
-    ("verifier_suspect", {}, {"groups": {None: FALLEN}}),
+    ("verifier_suspect", {}, {"alarms": (ALARM,)}),
     ("stalled", {"stalled_s": 1000.0}, {}),
     ("aborting", {}, {"aborting": 9, "met": 800}),
     ("narrow", {}, {"narrow": ("Few tasks take most visits.", "Use pass.")}),
@@ -107,11 +92,8 @@ def test_a_run_of_few_steps_is_starting_whatever_else_its_numbers_say_except_wha
     assert judged(replace(early, steps=STARTING), FACTS).kind == "healthy"
 
 
-def test_a_run_that_is_not_judged_has_no_verdict_unless_its_reports_are_refused():
-    assert verdict_on(PROGRESS, None) is None
-    assert verdict_on(replace(PROGRESS, stalled_s=1000.0), None) is None  # its verifier may be suspect, too
-    found = verdict_on(replace(PROGRESS, refused=REFUSED, steps=0), None)
-    assert found is not None
+def test_refused_reports_come_first_and_say_why():
+    found = verdict_on(replace(PROGRESS, refused=REFUSED, steps=0), RunFindings())
     assert found.kind == "reports_refused"
     assert found.reason.startswith("12 reports were refused")
     assert REFUSED.reason in found.reason
@@ -124,7 +106,7 @@ def test_a_run_that_is_not_judged_has_no_verdict_unless_its_reports_are_refused(
 def test_a_run_needs_attention_where_something_is_wrong_and_it_moved_lately(kind, wanted):
     verdict = RunVerdict(kind, "Why.", "What to do.")
     assert urgency(verdict, 60.0) == urgency(verdict, ATTENTION_S) == wanted
-    assert urgency(verdict, ATTENTION_S + 1) == urgency(verdict, None) == urgency(None, 60.0) == 0
+    assert urgency(verdict, ATTENTION_S + 1) == urgency(verdict, None) == 0
 
 
 @given(st.integers(0, 100_000), st.integers(0, 3))
@@ -137,54 +119,8 @@ def test_a_half_is_rounded_up_as_in_a_browser(halves, digits):
 # --- the verifier ----------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.tuples(st.integers(0, 12), st.floats(0, 1)), max_size=40), st.integers(0, 20))
-def test_a_fall_is_judged_by_the_exact_probability_of_so_many_equal_groups(steps, last):
-    counts = [count for count, _ in steps]
-    equal = [count if place >= len(steps) - last else int(count * share) for place, (count, share) in enumerate(steps)]
-    first = len(counts)
-    while first and counts[first - 1] == equal[first - 1]:
-        first -= 1
-    now, before = sum(counts[first : first + 10]), sum(counts[max(0, first - 10) : first])
-    before_equal, found = sum(equal[max(0, first - 10) : first]), fallen(counts, equal)
-    if not before or before_equal / before > MOST_BEFORE:
-        assert found is None
-        return
-    probability = 1.0
-    for _ in range(now):
-        probability *= (before_equal + 1) / (before + 2)
-    if probability < UNLIKELY * (1 - 1e-9):
-        assert found == (len(counts) - first, sum(counts[first:]), before_equal / before)
-    elif probability > UNLIKELY * (1 + 1e-9):
-        assert found is None
-
-
-def test_a_rate_that_falls_slowly_is_no_fall():
-    shares = [min(1.0, step / 60) for step in range(80)]
-    assert fallen([8] * 80, [round(8 * share) for share in shares]) is None
-
-
-@pytest.mark.parametrize(("column", "word"), [(1, "failed"), (2, "succeeded")])
-def test_a_suspect_verifier_is_named_with_its_tag_and_the_step_to_go_back_to(column, word):
-    steady = groups(*[(8, 2, 1)] * 20, *[(8, 2, 1)] * 3)
-    columns = [[8] * 23, [2] * 23, [1] * 23]
-    columns[column][20:] = [8] * 3
-    found = judged(PROGRESS, replace(FACTS, groups={None: steady, "code": GroupCounts(*np.array(columns))}))
-    assert found.kind == "verifier_suspect"
-    share = (2 if column == 1 else 1) / 8
-    assert found.reason == (
-        f"All rollouts of tasks with the tag 'code' in the last 3 steps {word}: 24 groups; before,"
-        f" {100 * float(half_up(share, 2)):.0f} % of the groups did."
-    )
-    assert "rewind the run to step 77" in found.advice
-    whole = judged(PROGRESS, replace(FACTS, groups={None: FALLEN}))
-    assert whole.reason.startswith("All rollouts in the last 3 steps failed: 24 groups")
-
-
-ALARM = VerifierAlarm(None, "failed", 71, 80, 24, 1e-12)
-
-
 def test_an_alarm_comes_first_and_says_how_to_go_back():
-    found = judged(PROGRESS, replace(FACTS, alarms=(ALARM,), groups={None: FALLEN}))
+    found = judged(PROGRESS, replace(FACTS, alarms=(ALARM,)))
     assert found.kind == "verifier_suspect"
     assert found.reason.startswith("All rollouts failed since step 71: 24 groups; by what the belief knew")
     assert found.advice.startswith("Check the verifier, and")
@@ -290,10 +226,3 @@ def test_no_advice_about_references_is_given_where_there_are_none():
     wrong = replace(FACTS, calibration=in_bin(8, 80_000, 0.85, 0.4))
     assert "reference" in judged(PROGRESS, wrong).advice
     assert "reference" not in judged(PROGRESS, replace(wrong, has_references=False)).advice
-
-
-@pytest.mark.parametrize(("strategy", "counts"), [("easy_to_hard", 0), ("shuffle", 1)])
-def test_groups_that_turn_effective_and_back_by_intent_are_not_judged(strategy: str, counts: int):
-    pool = pool_of((0.25,), (0.5,))
-    state = fresh_state(settings_from({"belief": "bots", "strategy": strategy}), pool)
-    assert len(facts_of(state, pool, [], []).groups) == counts

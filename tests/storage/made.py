@@ -12,6 +12,7 @@ from bots_service.core.evidence import NO_COSTS, Costs, Evidence
 from bots_service.core.outlook import UniformEstimate
 from bots_service.core.receipt import BINS, Calibration, Receipt, StepSums, Tally
 from bots_service.core.run_settings import RunSettings
+from bots_service.core.summary.verdict import RunFindings, RunVerdict
 from bots_service.records import DatasetFacts, DatasetRow, IdempotencyKey, Parent, RunRow, TaskBlock
 from bots_service.storage.sql.journal import FoldedEntry, locked_head, receipt_columns
 from bots_service.storage.sql.journal import append as append_folded
@@ -73,7 +74,9 @@ async def append(
         head = locked_head(connection, run)
         entry = Entry(head.seq + 1, head.epoch + isinstance(body, Rewind), 3, body or report())
         told = receipt(entry.seq, entry.seq if step is None else step, closed=closed, epoch=entry.epoch)
-        append_folded(connection, run.id, [FoldedEntry(entry, told, key, uniform(entry.seq))], time.time())
+        append_folded(
+            connection, run.id, [FoldedEntry(entry, told, key, uniform(entry.seq), findings(entry.seq))], time.time()
+        )
         return told
 
     return await stores.database.write(job)
@@ -116,6 +119,11 @@ def receipt(seq: int, step: int, *, closed: bool = True, epoch: int = 0) -> Rece
         strategy="uniform" if seq % 4 == 0 else "pass",
         costs=costs,
     )
+
+
+def findings(seq: int) -> RunFindings | None:
+    """What could be found after an entry, where the service looked."""
+    return None if seq % 3 else RunFindings(RunVerdict("narrow", f"Why ü, {seq}.", "What to do."), None, ("A hint.",))
 
 
 def uniform(seq: int) -> UniformEstimate:

@@ -2,14 +2,13 @@
 
 import asyncio
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 
 import pytest
 
 from bots_service.core.entries import Body, Report, Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BotsError, KeyReusedError, UnknownRunError
-from bots_service.records import Head, RunRow, SnapshotRow
+from bots_service.records import Head, RunRow
 from bots_service.storage.sql.codecs import encode_body
 from bots_service.storage.sql.journal import receipt_under
 from bots_service.storage.sql.stores import SqlStores
@@ -118,43 +117,22 @@ def test_a_page_of_an_export_ends_before_it_is_too_large_but_holds_one_entry():
     assert last_within([(8, half), (9, half), (10, 1)], 7) == 9
 
 
-def snapshot(seq: int) -> SnapshotRow:
-    return SnapshotRow(seq, 1, seq - 1, seq * 10, f"{seq:08x}", 1e9 + seq + 0.25, False)
-
-
-async def test_the_newest_snapshot_up_to_a_seq_is_found(stores: SqlStores):
+async def test_the_newest_snapshot_up_to_a_seq_is_found_and_what_is_there_stays(stores: SqlStores):
     run = await made.run(stores)
     for seq in (3, 8, 5):
-        await stores.snapshots.save(run, snapshot(seq), bytes([seq]))
+        await stores.snapshots.save(run, seq, bytes([seq]))
+    await stores.snapshots.save(run, 5, b"another")
     assert await stores.snapshots.newest(run, 2) is None
     for up_to, seq in [(3, 3), (7, 5), (8, 8), (100, 8)]:
-        assert await stores.snapshots.newest(run, up_to) == (snapshot(seq), bytes([seq]))
+        assert await stores.snapshots.newest(run, up_to) == (seq, bytes([seq]))
 
 
-async def test_a_snapshot_that_is_there_stays_and_may_become_wanted(stores: SqlStores):
-    run = await made.run(stores)
-    first, wanted = snapshot(3), replace(snapshot(3), wanted=True)
-    assert await stores.snapshots.save(run, first, b"first") == first
-    assert await stores.snapshots.save(run, replace(wanted, created_at=9.0), b"second") == wanted
-    assert await stores.snapshots.save(run, first, b"third") == wanted
-    assert await stores.snapshots.newest(run, 3) == (wanted, b"first")
-
-
-async def test_snapshots_come_in_pages_and_go_when_dropped(stores: SqlStores):
+async def test_snapshots_go_when_dropped_and_a_run_that_is_gone_takes_none(stores: SqlStores):
     run = await made.run(stores)
     for seq in range(1, 8):
-        await stores.snapshots.save(run, snapshot(seq), b"state")
+        await stores.snapshots.save(run, seq, b"state")
     await stores.snapshots.drop(run, [2, 3, 99])
-    first = await stores.snapshots.after(run, 0, 3)
-    assert [row.seq for row in first + await stores.snapshots.after(run, first[-1].seq, 100)] == [1, 4, 5, 6, 7]
-
-
-async def test_the_answer_of_a_save_is_kept_and_a_run_that_is_gone_has_none(stores: SqlStores):
-    run = await made.run(stores)
-    saved = await stores.snapshots.save(run, snapshot(1), b"state", made.once("k"))
-    answer = await stores.answers.find("PUT /it", "k", SnapshotRow)
-    assert answer is not None
-    assert answer.result == saved
+    assert (await stores.snapshots.seqs(run), await stores.snapshots.seqs(run, 5)) == ([1, 4, 5, 6, 7], [5, 6, 7])
     await stores.runs.delete(run)
     with pytest.raises(UnknownRunError):
-        await stores.snapshots.save(run, snapshot(1), b"state")
+        await stores.snapshots.save(run, 1, b"state")

@@ -9,10 +9,8 @@ from sqlalchemy import Connection, Engine, event, insert, select, text
 
 from bots_service.core.entries import Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.summary.verdict import RunFindings
-from bots_service.records import RunRow, SnapshotRow
+from bots_service.records import RunRow
 from bots_service.storage.sql.codecs import encode_body
-from bots_service.storage.sql.courses import Judgement
 from bots_service.storage.sql.datasets import facts_text
 from bots_service.storage.sql.journal import receipt_columns, receipt_under
 from bots_service.storage.sql.runs import settings_text
@@ -22,7 +20,6 @@ from bots_service.storage.sql.tables import (
     answers,
     datasets,
     journal,
-    judgements,
     runs,
     snapshots,
 )
@@ -64,9 +61,6 @@ def fill(connection: Connection) -> None:
             for number in range(RUNS_OF_EACH)
         ],
     )
-    judged = {"epoch": 0, "seq": ENTRIES, "dataset_version": 1, "findings": "{}", "made_at": 0.0}
-    made_runs = connection.scalars(select(runs.c.id)).all()
-    connection.execute(insert(judgements), [{"run_id": run, **judged} for run in made_runs])
     busy = connection.scalars(select(runs.c.id).where(runs.c.name == "run-7").order_by(runs.c.id)).all()
     rows = [{"run_id": run, "seq": seq, "epoch": 0} for run in busy for seq in range(1, ENTRIES + 1)]
     entry = {"kind": "report", "profiles": 3, "body": encode_body(made.report(tasks=32)), "created_at": 0.0}
@@ -76,8 +70,10 @@ def fill(connection: Connection) -> None:
         insert(journal),
         [{**row, **entry, **told, "key": f"key-{row['seq']}"} for row, told in zip(rows, receipts, strict=True)],
     )
-    state = {"step": 1, "bytes": 100, "checksum": "", "created_at": 0.0, "wanted": False, "blob": bytes(100)}
-    connection.execute(insert(snapshots), [{**row, **state} for row in rows if row["seq"] % 5 == 0])
+    connection.execute(
+        insert(snapshots),
+        [{"run_id": row["run_id"], "seq": row["seq"], "blob": bytes(100)} for row in rows if row["seq"] % 5 == 0],
+    )
     first_answer = {"key": "k", "fingerprint": "", "result": "null", "created_at": 0.0}
     connection.execute(insert(answers), [{"scope": f"PUT /{number}", **first_answer} for number in range(5000)])
     if connection.dialect.name == "postgresql":
@@ -108,15 +104,14 @@ async def ask_everything(stores: SqlStores, run: RunRow) -> None:
     await history.steps(run, ENTRIES - 50, 10)
     await stores.courses.heads("pool-30")
     await stores.courses.rows([run.id])
-    await stores.courses.notes([run.id])
-    await stores.courses.keep_judgement(run, Judgement(1, ENTRIES + 1, 1, RunFindings()))
+    await stores.courses.refused([run.id])
     await stores.runs.note_refused_report(run, "why")
     await stores.courses.read(run, ENTRIES)
     await stores.courses.ends(run, ENTRIES, [3, ENTRIES - 60, ENTRIES - 20])
     await journal.reports(run, ENTRIES - 5, ENTRIES, 100)
     await snapshots.newest(run, ENTRIES)
-    await snapshots.after(run, ENTRIES - 20, 10)
-    await snapshots.save(run, SnapshotRow(ENTRIES - 1, 0, 1, 5, "", 0.0, True), b"state")
+    await snapshots.seqs(run, ENTRIES - 20)
+    await snapshots.save(run, ENTRIES - 1, b"state")
     await snapshots.drop(run, [ENTRIES - 1])
 
 

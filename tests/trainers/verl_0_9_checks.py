@@ -241,7 +241,6 @@ def test_a_resumed_trainer_finds_the_belief_of_its_checkpoint(trainer, bots):
     for _ in range(2):
         roll_out(first, first._next_train_batch(), solved=2)
     first._save_checkpoint()
-    assert [snapshot.step for snapshot in bots.snapshots(*RUN)] == [2]
     before = {task.id: task.mean for task in bots.tasks(*RUN)}
     late = first._next_train_batch()
     roll_out(first, late, solved=4)

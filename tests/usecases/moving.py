@@ -26,7 +26,7 @@ async def live(world: World, seed: int, actions: int = 40) -> None:
     runs, tasks = ["default", "by-three", "bots"], 40
     for number in range(actions):
         run = runs[int(rng.integers(len(runs)))]
-        kind = rng.choice(["report"] * 12 + ["rewind", "settings", "fork", "snapshot", "retire", "append"])
+        kind = rng.choice(["report"] * 12 + ["rewind", "settings", "fork", "retire", "append"])
         if kind == "report":
             await report(world, rng, run, number, tasks)
         elif kind == "rewind":
@@ -41,8 +41,6 @@ async def live(world: World, seed: int, actions: int = 40) -> None:
             name = f"fork-{number}"
             await world.runs.put(POOL, name, {}, ForkFrom(run), None)
             runs.append(name)
-        elif kind == "snapshot":
-            await world.runs.take_snapshot(POOL, run, None)
         elif kind == "retire":
             await world.use.datasets.retire(POOL, [f"t{rng.integers(tasks)}"], None)
         elif tasks < TASKS:

@@ -129,7 +129,6 @@ CHANGES: dict[str, Call] = {
     "patch": lambda world, n: world.runs.change_settings(POOL, "default", {"seed": n}, None),
     "rewind": lambda world, _: world.runs.rewind(POOL, "default", 2, None),
     "delete run": lambda world, _: world.runs.delete(POOL, "default", None),
-    "snapshot": lambda world, _: world.runs.take_snapshot(POOL, "default", None),
     "delete": lambda world, _: world.use.datasets.delete(POOL, None),
 }
 
@@ -242,7 +241,6 @@ def a_write(rng: np.random.Generator) -> tuple[str, Write]:
         ("fork", fork),
         ("tasks", lambda world, _: world.use.datasets.append(POOL, stream(block(40 + task, 1)), never)),
         ("retire", lambda world, _: world.use.datasets.retire(POOL, [f"t{task}"], None)),
-        ("snapshot", lambda world, run: world.runs.take_snapshot(POOL, run, None)),
     ]
     return writes[rng.integers(len(writes))]
 

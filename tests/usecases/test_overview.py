@@ -1,4 +1,4 @@
-"""What is shown of runs: read when they moved, judged once for all, right whichever replica moved a run."""
+"""What is shown of runs: read when they moved, right whichever replica moved a run."""
 
 import asyncio
 import math
@@ -11,16 +11,15 @@ from structlog.testing import capture_logs
 from bots_service import observing as module
 from bots_service.access import Caller
 from bots_service.core.outlook import Coverage, coverage, outlook_of
-from bots_service.core.run_settings import StrategyName
-from bots_service.core.summary.course import Gain, RunCourse, StepEnd
+from bots_service.core.summary.course import Gain, StepEnd
 from bots_service.core.summary.verdict import RUNNING_S
-from bots_service.errors import DamagedStateError, UnknownRunError
+from bots_service.errors import UnknownRunError
 from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S
 from bots_service.overview import Overview, OverviewPage, OverviewQuery, RunCourses, SummedRun
-from bots_service.records import RunRow, StoredReceipt
+from bots_service.records import RunRow
 from bots_service.runs import ForkFrom
-from bots_service.storage.sql.courses import RunHead, SqlCourses
-from tests.usecases.world import POOL, Clock, Later, World, meanwhile, outage, outcome
+from bots_service.storage.sql.courses import RunHead, SqlCourses, StoredCourse
+from tests.usecases.world import POOL, TASKS, Clock, Later, World, meanwhile, outcome
 
 EVERYONE = Caller(None, frozenset(), ("*",))
 
@@ -36,7 +35,7 @@ class Watch(SqlCourses):
         self.heads_read += 1
         return await super().heads(dataset)
 
-    async def read(self, run: RunRow, head: int) -> tuple[RunCourse, StrategyName] | None:
+    async def read(self, run: RunRow, head: int) -> StoredCourse | None:
         self.read_runs.append(run.name)
         return await super().read(run, head)
 
@@ -50,7 +49,7 @@ class Summarizing:
 
     def __init__(self, world: World) -> None:
         self.world, self.now, self.watch = world, Clock(1e10), Watch(world)
-        self.use = Overview(world.runs, RunCourses(self.watch), world.use.judging, self.now)
+        self.use = Overview(world.runs, RunCourses(self.watch), self.now)
 
     async def overview(self, **query: Any) -> OverviewPage:
         return await self.use.page(EVERYONE, OverviewQuery(**{"sort": "name", **query}))
@@ -62,8 +61,7 @@ class Summarizing:
     async def one(self, run: str = "default") -> SummedRun:
         found = await self.listed(run)
         alone = await self.use.one(POOL, run)
-        stands, listed = alone.known.head[:5], found.known.head[:5]  # its judgement may have come between the two
-        assert (stands, alone.gain, alone.status) == (listed, found.gain, found.status)
+        assert (alone.known.head, alone.gain, alone.status) == (found.known.head, found.gain, found.status)
         return found
 
     async def gain(self) -> Gain:
@@ -186,9 +184,8 @@ async def test_runs_that_stand_still_are_not_read_again(world: World, summarizin
     for number in range(20):
         await world.put_run(f"run-{number}")
         await close(world, 2, f"run-{number}")
-    await listed_when_judged(world)
     page = await summarizing.overview(limit=5)
-    assert (page.matching, page.totals.reported, page.totals.unjudged) == (21, 80, 0)
+    assert (page.matching, page.totals.reported) == (21, 80)
     assert len(summarizing.watch.read_runs) == 21
     summarizing.watch.heads_read = 0
     for _ in range(3):
@@ -257,25 +254,12 @@ async def test_a_run_whose_next_step_is_overdue_stalls_while_tasks_are_in_flight
     assert (totals.stalled, totals.idle, totals.reported, totals.effective, totals.rollouts) == (1, 0, 2, 1, 32.0)
 
 
-# --- judgements -------------------------------------------------------------------------------------------------------
+# --- verdicts --------------------------------------------------------------------------------------------------------
 
 
 async def verdict_on(world: World, run: str) -> tuple[str, str]:
-    found = await world.use.overview.one(POOL, run)
-    assert found.verdict is not None
-    return found.verdict.kind, found.verdict.reason
-
-
-async def listed(world: World) -> dict[str, SummedRun]:
-    page = await world.use.overview.page(EVERYONE, OverviewQuery(limit=1000))
-    return {one.known.row.name: one for one in page.runs}
-
-
-async def listed_when_judged(world: World) -> dict[str, SummedRun]:
-    while True:
-        found = await listed(world)
-        if all(run.known.is_judged for run in found.values()):
-            return found
+    found = (await world.use.overview.one(POOL, run)).verdict
+    return found.kind, found.reason
 
 
 async def break_the_verifier(world: World, run: str = "default") -> None:
@@ -285,113 +269,27 @@ async def break_the_verifier(world: World, run: str = "default") -> None:
         await world.report(*(outcome(f"t{task}", 4 if step < 15 else 0) for task in range(20)), run=run)
 
 
-async def test_what_a_run_s_summary_found_is_in_every_list_until_the_run_moves(world: World):
+async def test_what_is_found_at_a_step_stands_until_the_run_shows_otherwise_and_every_process_tells_it(world: World):
     await break_the_verifier(world)
-    with outage(world.use.store.courses, "keep_judgement"):
-        found = await verdict_on(world, "default")
-    assert found == await verdict_on(world, "default")
-    for process in (world, world.beside()):
-        with outage(process.use.store.history, "steps"):  # it is judged once for all
-            verdict = (await listed(process))["default"].verdict
-        assert verdict is not None
-        assert (verdict.kind, verdict.reason) == found
+    found = await verdict_on(world, "default")
     assert found[0] == "verifier_suspect"
+    for process in (world, world.beside()):
+        (listed,) = (await process.use.overview.page(EVERYONE, OverviewQuery())).runs
+        assert (listed.verdict.kind, listed.verdict.reason) == found
     await world.report(*(outcome(f"t{task}", 4) for task in range(20)))
-    verdict = (await listed_when_judged(world))["default"].verdict
-    assert verdict is not None
-    assert verdict.reason != found[1]  # rewards vary again
+    assert (await verdict_on(world, "default"))[0] != "verifier_suspect"  # rewards vary again
     await world.rewind(20)
     assert await verdict_on(world, "default") == found
     await world.rewind(15)
     assert (await verdict_on(world, "default"))[0] != "verifier_suspect"
 
 
-async def test_a_change_of_the_dataset_has_its_runs_judged_again(world: World):
-    await world.report(outcome("t1"))
-    before = await world.use.judging.judge(POOL, "default")
-    await world.use.datasets.retire(POOL, ["t9"], None)
-    (known,) = await world.use.overview.courses.of(POOL)
-    assert not known.is_judged
-    judgement = (await listed_when_judged(world))["default"].known.notes.judgement
-    assert judgement is not None
-    assert judgement.dataset_version > before.dataset_version
-
-
-async def test_a_list_does_not_wait_for_judgements_that_take_long_and_says_that_there_are_none(
-    world: World, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("bots_service.overview.PATIENCE_S", 0.01)
-    go_on = asyncio.Event()
-    await close(world, 1)
-    other = world.beside()
-    steps = other.use.store.history.steps
-
-    async def slow(*arguments: Any) -> list[StoredReceipt]:
-        await go_on.wait()
-        return await steps(*arguments)
-
-    monkeypatch.setattr(other.use.store.history, "steps", slow)
-    async with other.use.judging.in_background():
-        for _ in range(2):  # another list waits for the same work
-            page = await other.use.overview.page(EVERYONE, OverviewQuery())
-            assert (page.runs[0].verdict, page.totals.unjudged, page.totals.attention) == (None, 1, 0)
-        go_on.set()
-        assert (await listed_when_judged(other))["default"].verdict is not None
-        go_on.clear()
-        await other.report(outcome("t1"))
-        await listed(other)  # and what is under way at the end is stopped
-
-
-async def test_a_run_that_cannot_be_judged_is_not_tried_again_until_it_moves_and_hides_no_other(
-    world: World, monkeypatch: pytest.MonkeyPatch
-):
-    tried, refusal = list[str](), [DamagedStateError("damaged"), ValueError("a defect"), DamagedStateError("damaged")]
-    other = world.beside()
-    steps = other.use.store.history.steps
-
-    async def failing(run: RunRow, *arguments: Any) -> list[StoredReceipt]:
-        tried.append(run.name)
-        if run.name == "default":
-            raise refusal[tried.count("default") - 1]
-        return await steps(run, *arguments)
-
-    monkeypatch.setattr(other.use.store.history, "steps", failing)
-    await world.put_run("other")
-    for name in ("default", "other"):
-        await close(other, 1, name)
-    while (found := await listed(other))["other"].verdict is None or "default" not in tried:
-        pass
-    await listed(other)
-    assert (found["default"].verdict, tried.count("default")) == (None, 1)
-    await close(other, 1)
-    while tried.count("default") < 2:
-        await listed(other)
-
-
-async def test_a_store_that_is_away_is_asked_again_by_the_next_list(world: World):
-    await close(world, 1)
-    with outage(world.use.store.history, "steps"):
-        assert (await listed(world))["default"].verdict is None
-    assert (await listed_when_judged(world))["default"].verdict is not None
-
-
-async def test_a_large_dataset_that_is_not_open_is_not_opened_for_a_list(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bots_service.overview.MOST_TASKS", 10)
-    await close(world, 1)
-    other = world.beside()
-    assert (await listed(other))["default"].verdict is None
-    assert other.use.datasets.known(POOL) is None
-    assert (await listed_when_judged(world))["default"].verdict is not None  # it is open there
-
-
-async def test_a_run_that_stands_still_is_judged_though_nobody_looks(watched: World):
-    await watched.report(outcome("t1"))
-    later = Later()
-    observing = watched.observing(later)
-    for later.later_s in (0.0, IDLE_EVERY_S, 2 * IDLE_EVERY_S):
-        await observing.once()
-    (known,) = await watched.use.overview.courses.of(POOL)
-    assert known.is_judged
+async def test_predictions_that_were_off_for_long_are_found(world: World):
+    await world.put_run("default", belief="bots", strategy="uniform", forgetting=0.0)
+    for step in range(60):
+        await world.report(*(outcome(f"t{task}", 16 * (step < 30)) for task in range(TASKS)))
+    kind, reason = await verdict_on(world, "default")
+    assert kind in ("miscalibrated", "verifier_suspect"), reason
 
 
 async def test_a_summary_counts_the_tasks_in_flight_and_there_is_none_of_an_unknown_run(world: World):

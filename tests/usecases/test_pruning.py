@@ -194,14 +194,6 @@ async def test_an_earlier_turn_that_was_cut_short_is_finished(world: World):
     assert await pruner(world, days_later=0.0)() == [PrunedRun(POOL, "default", 15, 15)]
 
 
-async def test_stored_states_that_were_asked_for_stay(world: World):
-    await reports(world, 7)
-    await world.runs.take_snapshot(POOL, "default", None)
-    await reports(world, 16, first=7)
-    await pruner(world)()
-    assert [row.seq for row in await world.runs.snapshots(POOL, "default", 0, 100)] == [7, 15, 20]
-
-
 async def test_old_answers_and_dead_uploads_go(world: World):
     await world.use.store.datasets.stage()
     stage = await world.use.store.datasets.stage()

@@ -20,7 +20,7 @@ from bots_service.errors import (
 )
 from bots_service.keys import Scope
 from bots_service.outcomes import Outcome
-from bots_service.records import IdempotencyKey, RunPut, RunRow, SnapshotRow
+from bots_service.records import IdempotencyKey, RunPut, RunRow
 from bots_service.replay import superfluous
 from bots_service.retention import NEWEST_SNAPSHOTS
 from bots_service.runs import LONGEST_REASON, ChangeRunResult, ForkFrom, PutRunResult, reason_of
@@ -49,11 +49,11 @@ async def test_putting_a_run_makes_it_and_later_replaces_the_settings_of_an_empt
 
 async def test_a_stored_state_of_replaced_settings_is_not_taken_for_the_new_ones(world: World):
     await world.put_run("run", seed=1)
-    await world.runs.take_snapshot(POOL, "run", None)
+    await world.use.replay.save(await world.row("run"), await world.state("run"))
     replaced = await world.put_run("run", seed=2)
     assert replaced.settings.seed == 2
     assert (await world.beside().state("run")).settings.seed == 2
-    assert await world.runs.snapshots(POOL, "run", -1, 10) == []
+    assert await world.use.store.snapshots.seqs(await world.row("run")) == []
 
 
 async def test_what_a_put_came_to_is_kept_even_if_its_sender_was_not_told(world: World):
@@ -208,41 +208,31 @@ async def test_history_pages_follow_the_present_history(world: World):
 # --- stored states ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_snapshot_on_demand_stays_and_is_listed(world: World):
-    await reports(world, 3)
-    taken = await world.runs.take_snapshot(POOL, "default", None)
-    again = await world.runs.take_snapshot(POOL, "default", None)
-    assert taken == again
-    assert (taken.seq, taken.step, taken.epoch, taken.wanted) == (3, 3, 0, True)
-    [(blob,)] = world.sql("SELECT blob FROM snapshots WHERE seq = 3")
-    assert encode_state(decode_state(blob)) == encode_state((await world.replay())[0][3])
-    assert taken.bytes == len(blob)
-    for step in range(120):
+async def test_stored_states_are_those_of_a_replay_and_the_newest_stay(world: World):
+    for step in range(123):
         await world.report(outcome(f"t{step % 40}"))
-    seqs, after = [], 0
-    while page := await world.runs.snapshots(POOL, "default", after, 2):
-        seqs += [row.seq for row in page]
-        after = page[-1].seq
-    assert seqs[0] == 3
+    seqs = await world.use.store.snapshots.seqs(await world.row())
     assert seqs[-NEWEST_SNAPSHOTS:] == [120 - 5 * back for back in reversed(range(NEWEST_SNAPSHOTS))]
+    states, _ = await world.replay()
+    for seq, blob in world.sql("SELECT seq, blob FROM snapshots"):
+        assert encode_state(decode_state(blob)) == encode_state(states[seq])
 
 
 @pytest.mark.parametrize("every", [1, 10, 500])
 def test_thinned_snapshots_are_few_and_a_rewind_folds_about_as_many_entries_as_lie_behind_it(every: int):
     chance = random.Random(every)
-    rows: list[SnapshotRow] = []
+    seqs: list[int] = []
     head = 0
-    for turn in range(600):
+    for _ in range(600):
         head += every if chance.random() < 0.9 else chance.randint(1, every)  # rewinds store states in between
-        rows.append(SnapshotRow(head, 0, head, 1, "", 0.0, wanted=turn % 100 == 50))
-        gone = set(superfluous(rows))
-        rows = [row for row in rows if row.seq not in gone]
-        kept = [0, *(row.seq for row in rows if not row.wanted)]
+        seqs.append(head)
+        gone = set(superfluous(seqs))
+        seqs = [seq for seq in seqs if seq not in gone]
+        kept = [0, *seqs]
         assert len(kept) <= NEWEST_SNAPSHOTS + 2 * np.log2(head / every + 1) + 3
         for before, after in pairwise(kept):
             folded, behind = after - 1 - before, head - (after - 1)
             assert folded <= behind + (NEWEST_SNAPSHOTS + 1) * every
-    assert sum(row.wanted for row in rows) == 6
 
 
 # --- forgetting tasks ------------------------------------------------------------------------------------------------
@@ -284,8 +274,7 @@ async def test_a_report_of_a_run_that_another_replica_replaced_is_counted_with_t
     await world.put_run("default", seed=3)
     await other.runs.count_refused_report(POOL, "default", InvalidInputError("it can't be true"))
     run = (await world.row()).id
-    refused = (await world.use.store.courses.notes([run]))[run].refused
-    assert refused is not None
+    refused = (await world.use.store.courses.refused([run]))[run]
     assert (refused.count, refused.reason) == (1, "it can't be true")
     with pytest.raises(UnknownRunError):
         await other.runs.count_refused_report(POOL, "nobody", InvalidInputError("it can't be true"))

@@ -1,9 +1,8 @@
-"""verl 0.9: a dataset of selected rows, a reward function that reports, and a snapshot at each checkpoint.
+"""verl 0.9: a dataset of selected rows, and a reward function that reports.
 
 data.custom_cls.path=pkg://bots_client.integrations.verl data.custom_cls.name=BotsDataset
 +data.bots.dataset=gsm8k data.shuffle=false data.dataloader_num_workers=0
 reward.custom_reward_function.path=pkg://bots_client.integrations.verl
-trainer.checkpoint_callback_class=bots_client.integrations.verl.BotsSnapshots
 """
 
 import functools
@@ -13,11 +12,10 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import ray
 from omegaconf import DictConfig
-from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.utils.reward_score import default_compute_score
 
-from bots_client import BotsClientError, Client, Outcome, ResilientClient, Selection, Selector
+from bots_client import Outcome, ResilientClient, Selection, Selector
 from bots_client._http import is_loopback
 from bots_client._models import SelectedTask
 from bots_client.integrations._task_buffer import TaskBuffer
@@ -174,28 +172,6 @@ def reporting(score: Callable[P, R]) -> Callable[P, R]:
 
 compute_score = reporting(default_compute_score)
 """verl's default reward function for the row's `data_source`, with reports."""
-
-
-class BotsSnapshots(CheckpointCallback):
-    """Stores a snapshot of the run at each checkpoint, so that resuming replays less.
-
-    If the service is away, this only logs a warning: the checkpoint has everything that resuming needs.
-
-    Raises:
-        ValueError: the data configuration has no dataset.
-    """
-
-    def __init__(self, config: DictConfig) -> None:
-        super().__init__(config)
-        self._wanted = wanted_of(config.data)
-
-    def on_save(self, *_: Any, global_step: int, **_more: Any) -> None:
-        """Store a snapshot."""
-        try:
-            with Client(self._wanted.url) as client:
-                client.snapshot(self._wanted.dataset, self._wanted.run)
-        except BotsClientError as error:
-            logger.warning("no snapshot of the run at step %d: %s", global_step, error)
 
 
 def _check_reach(url: str) -> None:

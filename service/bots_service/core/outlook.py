@@ -83,15 +83,18 @@ def estimate_after(before: UniformEstimate, state: RunState, receipt: Receipt, p
     ratio, distribution = before.ratio, None
     if not receipt.closed:
         return UniformEstimate(ratio, before.expected)
-    if (ratio is None or state.step < EVERY or state.step % EVERY == 0) and (
-        found := outlook_of(state, pool)
-    ) is not None:
+    if (ratio is None or is_due(state.step)) and (found := outlook_of(state, pool)) is not None:
         ratio, distribution = found.effective_task_ratio, found.distribution
     if ratio is None:
         return before
     if before.expected is None:  # the first estimate stands for what came before it
         return UniformEstimate(ratio, ratio * receipt.totals.reported, distribution)
     return UniformEstimate(ratio, before.expected + ratio * receipt.tally.reported, distribution)
+
+
+def is_due(step: int) -> bool:
+    """Return whether the service looks at a run's pool when it closes the step after this one."""
+    return step < EVERY or step % EVERY == 0
 
 
 def rollouts_of(state: RunState) -> float:

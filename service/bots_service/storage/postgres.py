@@ -2,11 +2,16 @@
 
 import asyncio
 import math
+import os
 import random
+import socket
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass
-from threading import Event, Thread, local
+from threading import Lock, local
 from typing import Any, cast
 
 import psycopg
@@ -16,7 +21,28 @@ from sqlalchemy.exc import DBAPIError
 from bots_service.errors import StorageUnavailableError
 from bots_service.storage.sql.database import Job, Result, storage_errors
 from bots_service.storage.sql.url import ENCODING, sql_url
-from bots_service.storage.sql.work_queue import Lifeline, Promise, WaitingJob, WaitingJobs
+
+
+class Lifeline:
+    """A second hold on a connection's socket, so that another thread can end what the first waits for."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Hold a socket by its descriptor. A copy: the descriptor itself may soon be another file's."""
+        self._socket = socket.socket(fileno=os.dup(descriptor))
+        self._lock = Lock()
+
+    def cut(self) -> None:
+        """End the connection: a thread that waits for it gets an error at once. Nothing is sent to the server.
+
+        Asking it to cancel instead would let a commit that waits for a standby return as if that had it.
+        """
+        with self._lock, suppress(OSError):  # it was closed, or the other side ended it
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Let the socket go."""
+        with self._lock:
+            self._socket.close()
 
 
 class _Connection(psycopg.Connection[Any]):
@@ -128,7 +154,6 @@ def _arguments(url: URL, timeout_s: float) -> dict[str, Any]:
 
 
 MOST_WAITING = 1000  # one more would only wait for its deadline
-LOOKS = 20  # for jobs whose time is over, within the time that a job has
 
 # Errors by SQLSTATE after which a job is run again, and how often: https://www.postgresql.org/docs/current/errcodes-appendix.html
 _AGAIN = {
@@ -148,73 +173,105 @@ class PoolUse:
     waiting: int
 
 
+class _Running:
+    """A job that a thread may be doing. lifeline: of its connection, while it has one."""
+
+    def __init__(self, job: Job[Any], *, is_read: bool) -> None:
+        self.job, self.is_read, self.is_over = job, is_read, False
+        self._lock = Lock()
+        self._lifeline: Lifeline | None = None
+
+    def hold(self, lifeline: Lifeline | None) -> None:
+        """Remember the connection that the job is done on, to cut it when the job's time is over; None: none now."""
+        with self._lock:
+            self._lifeline = lifeline
+            if self.is_over and lifeline is not None:
+                lifeline.cut()
+
+    def end(self) -> None:
+        """Free the thread: cut the connection."""
+        with self._lock:
+            self.is_over = True
+            if self._lifeline is not None:
+                self._lifeline.cut()
+
+
 class PostgresDatabase:
     """A Database on a server. Its tables are made by `migrate.upgrade`."""
 
     def __init__(self, url: str, *, pool_size: int, timeout_s: float) -> None:
-        """Start the threads; connections are opened as they are needed.
+        """Open no connection yet: they are opened as they are needed.
 
         Args:
             url: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.
             pool_size: connections, and threads, at most.
             timeout_s: longest life of a job, from when it is put in line.
         """
-        self._pool_size = pool_size
-        self._timeout_s = timeout_s
-        self._jobs = WaitingJobs(MOST_WAITING)
+        self._pool_size, self._timeout_s = pool_size, timeout_s
         self._of_thread = local()
+        self._jobs: set[asyncio.Task[Any]] = set()  # in line, or under way
+        self._running: set[_Running] = set()
         self._writing = postgres_engine(url, pool_size=pool_size, timeout_s=timeout_s, opened=self._opened)
         self._reading = self._writing.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-        self._threads = [Thread(target=self._work, name=f"bots-sql-{n}", daemon=True) for n in range(pool_size)]
-        self._ended = Event()
-        self._watchdog = Thread(target=self._watch, name="bots-sql-watchdog", daemon=True)
-        for thread in (*self._threads, self._watchdog):
-            thread.start()
+        self._threads = ThreadPoolExecutor(pool_size, thread_name_prefix="bots-sql")
+        self._closed = False
 
     @property
     def use(self) -> PoolUse:
         """How busy the connections are just now."""
-        return PoolUse(self._pool_size, self._jobs.running, self._jobs.waiting)
+        return PoolUse(self._pool_size, len(self._running), max(len(self._jobs) - len(self._running), 0))
 
     def write(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Put the job in line at once, and return what it will return, once that is committed to stable storage."""
-        return self._put(job, is_read=False)
+        return self._put(_Running(job, is_read=False))
 
     def read(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Return what the job will return; it sees everything committed before this call, and one state throughout."""
-        return self._put(job, is_read=True)
+        return self._put(_Running(job, is_read=True))
 
     async def close(self) -> None:
         """Finish what is in line, then close the connections."""
-        self._jobs.close()
-        await asyncio.to_thread(self._finish)
-
-    def _finish(self) -> None:
-        for thread in self._threads:
-            thread.join()
-        self._ended.set()
-        self._watchdog.join()
+        self._closed = True
+        await asyncio.gather(*self._jobs, return_exceptions=True)
+        await asyncio.to_thread(self._threads.shutdown)
         self._writing.dispose()
 
-    def _put(self, job: Job[Result], *, is_read: bool) -> asyncio.Future[Result]:
-        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        deadline = time.monotonic() + self._timeout_s
-        self._jobs.put(WaitingJob(job, Promise(future), deadline=deadline, is_read=is_read))
-        return future
+    def _put(self, running: _Running) -> asyncio.Future[Any]:
+        if self._closed:
+            raise StorageUnavailableError("the database is closed: the service is stopping")
+        if len(self._jobs) >= self._pool_size + MOST_WAITING:
+            raise StorageUnavailableError(f"{MOST_WAITING} calls already wait for the database")
+        # A task of its own: it is done even if the caller stops waiting.
+        task = asyncio.get_running_loop().create_task(self._in_time(running), context=Context())
+        self._jobs.add(task)
+        task.add_done_callback(self._settled)
+        return asyncio.shield(task)
 
-    def _work(self) -> None:
-        while (job := self._jobs.take()) is not None:
-            self._of_thread.job = job
-            try:
-                with storage_errors():
-                    result = self._do(job)
-            except Exception as error:
-                job.promise.fail(error)
-            else:
-                job.promise.succeed(result)
-            self._jobs.done(job)
+    def _settled(self, task: asyncio.Task[Any]) -> None:
+        self._jobs.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller may have stopped waiting
 
-    def _do(self, job: WaitingJob) -> Any:
+    async def _in_time(self, running: _Running) -> Any:
+        loop = asyncio.get_running_loop()
+        done = loop.run_in_executor(self._threads, self._work, running)
+        finished, _ = await asyncio.wait([done], timeout=self._timeout_s)
+        if finished:
+            return done.result()
+        done.cancel()  # nobody begins it any more
+        running.end()
+        raise StorageUnavailableError(f"the database did not answer in {self._timeout_s:g} s")
+
+    def _work(self, running: _Running) -> Any:
+        self._of_thread.job = running
+        self._running.add(running)
+        try:
+            with storage_errors():
+                return self._do(running)
+        finally:
+            self._running.discard(running)
+
+    def _do(self, job: _Running) -> Any:
         """Return what the job returns, once it is committed; where that may help, run it again."""
         tries: dict[str, int] = {}
         while True:
@@ -228,7 +285,7 @@ class PostgresDatabase:
                 # Two that met once would meet again if both came back at once.
                 time.sleep(random.uniform(0, 0.01) * 2 ** tries[cause])  # noqa: S311 - no secret
 
-    def _transact(self, job: WaitingJob) -> Any:
+    def _transact(self, job: _Running) -> Any:
         engine = self._reading if job.is_read else self._writing
         with engine.connect() as connection:
             job.hold(lifeline_of(connection))
@@ -239,16 +296,11 @@ class PostgresDatabase:
                         _commit(transaction)
                 return result
             finally:
-                job.let_go()
+                job.hold(None)
 
     def _opened(self, lifeline: Lifeline) -> None:
-        """Let the watchdog cut a connection that this thread just opened: preparing it asks the server, too."""
+        """Let a connection that this thread just opened be cut: preparing it asks the server, too."""
         self._of_thread.job.hold(lifeline)
-
-    def _watch(self) -> None:
-        while not self._ended.wait(self._timeout_s / LOOKS):
-            for job in self._jobs.late(time.monotonic()):
-                job.give_up(StorageUnavailableError(f"the database did not answer in {self._timeout_s:g} s"))
 
 
 def _commit(transaction: Transaction) -> None:

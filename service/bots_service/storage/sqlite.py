@@ -3,16 +3,20 @@
 import asyncio
 import fcntl
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock, local
+from queue import SimpleQueue
+from threading import Lock, Thread, local
 from typing import Any
 
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event, make_url
 
 from bots_service.errors import StorageUnavailableError
 from bots_service.storage.sql.database import Job, Result, storage_errors
-from bots_service.storage.sql.work_queue import WriteThread
 
 
 class FileLock:
@@ -43,6 +47,106 @@ class FileLock:
     def release(self) -> None:
         """Give the lock back. The file stays: removing it would let two processes lock two files of one name."""
         self._file.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Settles a future; what comes second changes nothing."""
+
+    future: asyncio.Future[Any]
+
+    def succeed(self, result: Any) -> None:
+        """Let the future return the result."""
+        self._tell(self.future.set_result, result)
+
+    def fail(self, error: Exception) -> None:
+        """Let the future raise the error."""
+        self._tell(self.future.set_exception, error)
+
+    def _tell(self, settle: Callable[[Any], None], value: Any) -> None:
+        def tell() -> None:
+            if not self.future.done():  # its caller may have stopped waiting
+                settle(value)
+
+        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            self.future.get_loop().call_soon_threadsafe(tell)
+
+
+MOST_JOBS = 256  # in one transaction; more would make the first wait long for the last
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    job: Job[Any]
+    promise: Promise
+
+
+class WriteThread:
+    """Writes jobs in the order in which they came, and outlives whatever they do."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        """Start the thread.
+
+        Args:
+            connect: opens a connection whose transactions may write; called again after an error of the database.
+        """
+        self._connect = connect
+        self._connection: Connection | None = None
+        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="bots-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, job: Job[Result]) -> asyncio.Future[Result]:
+        """Put a job in line; the future is settled once it is committed."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._queue.put(_Waiting(job, Promise(future)))
+        return future
+
+    def close(self) -> None:
+        """Do what is in line, then end the thread. Nothing may be put from now on."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        is_open = True
+        while is_open:
+            batch = [self._queue.get()]
+            while len(batch) < MOST_JOBS and not self._queue.empty():
+                batch.append(self._queue.get())
+            is_open = None not in batch
+            self._commit([waiting for waiting in batch if waiting is not None])
+        self._disconnect()
+
+    def _commit(self, batch: list[_Waiting]) -> None:
+        """Commit the jobs together; where one can't be done, each on its own, so that it hurts no other."""
+        try:
+            results = self._run(batch)
+        except StorageUnavailableError as error:
+            self._disconnect()
+            for waiting in batch:
+                waiting.promise.fail(copy(error))  # one raised in several places tangles its traceback
+        except Exception as error:
+            if len(batch) == 1:
+                batch[0].promise.fail(error)
+                return
+            for waiting in batch:
+                self._commit([waiting])
+        else:
+            for waiting, result in zip(batch, results, strict=True):
+                waiting.promise.succeed(result)
+
+    def _run(self, batch: list[_Waiting]) -> list[Any]:
+        with storage_errors():
+            if self._connection is None:
+                self._connection = self._connect()
+            with self._connection.begin():
+                return [waiting.job(self._connection) for waiting in batch]
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.invalidate()
+            self._connection.close()
+            self._connection = None
 
 
 READERS = 4  # reads hold the interpreter's lock most of the time: more threads than that would only wait for it

@@ -66,7 +66,7 @@ class RunSummary(Struct, frozen=True):
     effective_task_ratio: over the last 50 steps; null if they reported nothing.
     trend: this ratio along all steps, the newest last; at most 40 points; null where nothing was reported.
     gain: the gain over uniform sampling; null for a run that samples uniformly.
-    verdict: the most urgent that fits; in a list it may be some seconds old. null: the run is not judged yet.
+    verdict: the most urgent that fits.
     attention: whether somebody should look at the run: its verdict says that something is wrong, and it moved within
         three days.
     refused: the reports that were refused as invalid; null without any.
@@ -88,14 +88,14 @@ class RunSummary(Struct, frozen=True):
     effective_task_ratio: float | None
     trend: list[float | None]
     gain: Gain | None
-    verdict: RunVerdict | None
+    verdict: RunVerdict
     attention: bool
     refused: RefusedReportsSummary | None
 
     @classmethod
     def from_summed(cls, run: SummedRun) -> "RunSummary":
         """Return the answer for a run."""
-        known, course, refused = run.known, run.known.course, run.known.notes.refused
+        known, course, refused = run.known, run.known.course, run.known.refused
         return filled(
             cls,
             run,
@@ -128,7 +128,7 @@ class RunSummaryWithLeases(RunSummary, frozen=True):
     effective_task_ratio: over the last 50 steps; null if they reported nothing.
     trend: this ratio along all steps, the newest last; at most 40 points; null where nothing was reported.
     gain: the gain over uniform sampling; null for a run that samples uniformly.
-    verdict: the most urgent that fits; in a list it may be some seconds old. null: the run is not judged yet.
+    verdict: the most urgent that fits.
     attention: whether somebody should look at the run: its verdict says that something is wrong, and it moved within
         three days.
     refused: the reports that were refused as invalid; null without any.
@@ -194,7 +194,7 @@ EXAMPLE = RunSummary(
     refused=RefusedReportsSummary(1, EXAMPLE_TIME, "task 'gsm8k-4': 9 successes of 8 trials"),
 )
 EXAMPLE_WITH_LEASES = RunSummaryWithLeases(**structs.asdict(EXAMPLE), leased=64)
-EXAMPLE_TOTALS = OverviewTotals(1, 2, 0, 0, 0, 2, 0, 0, 1536, 897, 12288.0)
+EXAMPLE_TOTALS = OverviewTotals(1, 2, 0, 0, 2, 0, 0, 1536, 897, 12288.0)
 
 
 @router.get(

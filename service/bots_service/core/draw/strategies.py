@@ -220,7 +220,6 @@ STRATEGIES: dict[StrategyName, Strategy] = {
 }
 
 IN_ORDER: tuple[StrategyName, ...] = ("shuffle", "easy_to_hard")  # these continue where the tasks reported so far end
-BY_DIFFICULTY: tuple[StrategyName, ...] = ("easy_to_hard",)  # later tasks are harder, by intent
 
 
 def _walk(eligible: Eligible, count: int, position: int, order_of: Callable[[int], Tasks]) -> StrategyResult:

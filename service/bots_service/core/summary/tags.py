@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bots_service.core.arrays import Counts, Flags, contained, frozen
+from bots_service.core.arrays import Flags, contained
 from bots_service.core.entries import Report
 from bots_service.core.evidence import NO_EVIDENCE, NOTHING_OPEN, Evidence
 from bots_service.core.groups import NOTHING_UNFINISHED
@@ -138,32 +138,3 @@ def carried_by(pool: Pool, tag: str, evidence: Evidence) -> Flags:
 def _mean_pass_rate(evidence: Evidence) -> float | None:
     rates = evidence.successes / (evidence.successes + evidence.failures)
     return float(rates.mean()) if len(rates) else None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupCounts:
-    """What became of the groups of rollouts in each step, oldest first.
-
-    groups: [k]; failed: those without a success; solved: those without a failure.
-    """
-
-    groups: Counts
-    failed: Counts
-    solved: Counts
-
-
-def group_counts(steps: list[StepEvidence], carried: Flags | None = None) -> GroupCounts:
-    """Return the counts of steps.
-
-    Args:
-        steps: the steps.
-        carried: of `evidence_of_steps(steps)`, which places count; None: all.
-    """
-    whole = evidence_of_steps(steps)
-    counts = np.ones(len(whole), bool) if carried is None else carried
-    step = np.repeat(np.arange(len(steps)), [len(each.evidence) for each in steps])
-    sums = [
-        frozen(np.bincount(step[counts & one], minlength=len(steps)))
-        for one in (counts, whole.successes == 0, whole.failures == 0)
-    ]
-    return GroupCounts(*sums)

@@ -1,26 +1,16 @@
 """What to think of a run, and what to do: its status, and one verdict, the most urgent of those that fit."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log, pi, sqrt
+from math import pi, sqrt
 from typing import Literal
 
-from bots_service.core.draw.strategies import BY_DIFFICULTY
 from bots_service.core.guard import VerifierAlarm
 from bots_service.core.outlook import BINS, Outlook, advice, coverage, narrow_advice, outlook_of
 from bots_service.core.pool import Pool
-from bots_service.core.receipt import Calibration, Receipt, StepSums, added
+from bots_service.core.receipt import Calibration, StepSums
 from bots_service.core.rounding import half_up
 from bots_service.core.state import RunState
 from bots_service.core.summary.course import RECENT
-from bots_service.core.summary.tags import (
-    GroupCounts,
-    StepEvidence,
-    carried_by,
-    evidence_of_steps,
-    group_counts,
-    listed_tags,
-)
 
 EASY, HARD = 0.9, 0.1  # expected success probabilities from and up to which a task seldom teaches
 
@@ -29,11 +19,9 @@ EASY, HARD = 0.9, 0.1  # expected success probabilities from and up to which a t
 class RunFacts:
     """What follows from a run's journal.
 
-    step: the number of its last step.
     alarms: those of the verifier guard that stand.
-    groups: what became of the groups of rollouts in the last steps, by tag; None stands for all tasks.
     narrow: why few tasks take most visits, and what to do; None if they don't.
-    calibration: predictions and observations of the last steps; group_size: mean rollouts of a reported task there.
+    calibration: predictions and observations of the last steps; group_size: mean rollouts of a reported task.
     expected: the effective task ratio that uniform sampling is expected to reach now; None without available tasks.
     easy, hard: shares of the tasks whose expected success probability is at least EASY, and below HARD.
     aborting: how many tasks always abort; met: how many were aborted or tried.
@@ -41,9 +29,7 @@ class RunFacts:
     hints: what is known to be wrong with the run's settings and references, a sentence or two each.
     """
 
-    step: int
     alarms: tuple[VerifierAlarm, ...]
-    groups: Mapping[str | None, GroupCounts]
     narrow: tuple[str, str] | None
     calibration: Calibration
     group_size: float
@@ -56,26 +42,16 @@ class RunFacts:
     hints: tuple[str, ...]
 
 
-def facts_of(state: RunState, pool: Pool, evidence: Sequence[StepEvidence], receipts: Sequence[Receipt]) -> RunFacts:
-    """Return what follows from a run's state and from its last steps.
-
-    Args:
-        state: the run's.
-        pool: its tasks.
-        evidence: of the last steps, for what became of the groups.
-        receipts: of the last steps, for the calibration.
-    """
+def facts_of(state: RunState, pool: Pool, calibration: Calibration) -> RunFacts:
+    """Return what follows from a run's state. calibration: of its last steps."""
     spread, expected = coverage(state, pool), outlook_of(state, pool)
     todo = narrow_advice(state.settings)
     easy, hard = (0.0, 0.0) if expected is None else _ends_of(expected)
-    reported = sum(receipt.tally.reported for receipt in receipts)
     return RunFacts(
-        step=state.step,
         alarms=state.guard.alarms,
-        groups=_groups_of(state, pool, list(evidence)),
         narrow=None if spread.reason is None else (spread.reason.removesuffix(f" {todo}"), todo),
-        calibration=added([receipt.calibration for receipt in receipts if receipt.calibration is not None]),
-        group_size=sum(receipt.tally.rollouts for receipt in receipts) / reported if reported else 1.0,
+        calibration=calibration,
+        group_size=state.totals.rollouts_per_task or 1.0,
         expected=None if expected is None else expected.effective_task_ratio,
         easy=easy,
         hard=hard,
@@ -84,20 +60,6 @@ def facts_of(state: RunState, pool: Pool, evidence: Sequence[StepEvidence], rece
         has_references=pool.has_references,
         hints=advice(state, pool),
     )
-
-
-def _groups_of(state: RunState, pool: Pool, evidence: list[StepEvidence]) -> dict[str | None, GroupCounts]:
-    """Return what became of the groups of rollouts, of the whole run first.
-
-    A run that goes from easy tasks to hard ones and begins again with the easy ones falls by intent.
-    """
-    if state.settings.strategy in BY_DIFFICULTY:
-        return {}
-    whole = evidence_of_steps(evidence)
-    found: dict[str | None, GroupCounts] = {None: group_counts(evidence)}
-    for tag, _ in listed_tags(pool):
-        found[tag] = group_counts(evidence, carried_by(pool, tag, whole))
-    return found
 
 
 def _ends_of(expected: Outlook) -> tuple[float, float]:
@@ -150,11 +112,6 @@ VerdictKind = Literal[
     "healthy",
 ]
 STARTING = 10  # steps: before, a run has shown too little to be judged
-# That groups fall so by chance. 100 tags are tested twice each after each step: by this bound, 1,000 steps give a false
-# alarm in 1 of 5,000 runs.
-UNLIKELY = 1e-9
-AT_ONCE = 10  # steps before and after: over more, a rate that changes slowly looks like a fall
-MOST_BEFORE = 0.8  # of the groups were of that kind already: what is left to change is no fall
 # The recorded run of the demo has 0.02 to 0.06, depending on the belief.
 LARGE_ERROR = 0.1
 CLEAR = 3.0  # standard errors
@@ -195,7 +152,7 @@ class RunFindings:
 def findings_of(facts: RunFacts) -> RunFindings:
     """Return what the facts say against a run."""
     weakness = _aborting(facts) or _narrow(facts) or _miscalibrated(facts) or _exhausted(facts)
-    return RunFindings(_alarmed(facts) or _suspect(facts), weakness, facts.hints)
+    return RunFindings(_alarmed(facts), weakness, facts.hints)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +189,10 @@ class RunProgress:
     refused: RefusedReports | None = None
 
 
-def verdict_on(progress: RunProgress, findings: RunFindings | None) -> RunVerdict | None:
-    """Return the most urgent verdict that fits a run; None if that takes findings, and there are none yet."""
+def verdict_on(progress: RunProgress, findings: RunFindings) -> RunVerdict:
+    """Return the most urgent verdict that fits a run."""
     if progress.refused is not None:
         return _refused(progress.refused)
-    if findings is None:
-        return None
     found = findings.suspect or _stalled(progress)
     if found is None and progress.steps < STARTING:
         reason = f"{progress.steps} steps have closed; a verdict needs {STARTING}."
@@ -249,14 +204,14 @@ ATTENTION_S = 3 * 86400.0  # a weekend; what happened to a run that has not move
 AT_ONCE_KINDS = ("reports_refused", "verifier_suspect", "stalled")  # rollouts are lost as long as nobody acts
 
 
-def urgency(verdict: RunVerdict | None, since_s: float | None) -> int:
+def urgency(verdict: RunVerdict, since_s: float | None) -> int:
     """Return 2 if somebody should look at a run at once, 1 if somebody should look at it, otherwise 0.
 
     Args:
-        verdict: on the run; None if it is not judged yet.
+        verdict: on the run.
         since_s: how long ago it last closed a step, or had a report refused; None if it never did.
     """
-    if verdict is None or verdict.kind in ("healthy", "starting") or since_s is None or since_s > ATTENTION_S:
+    if verdict.kind in ("healthy", "starting") or since_s is None or since_s > ATTENTION_S:
         return 0
     return 2 if verdict.kind in AT_ONCE_KINDS else 1
 
@@ -293,42 +248,6 @@ def _check_of(tag: str | None) -> str:
 
 def _rewind_to(step: int) -> str:
     return f"Once it is right again, rewind the run to step {step}, so that the belief forgets the wrong rewards."
-
-
-def _suspect(facts: RunFacts) -> RunVerdict | None:
-    """Return the verdict on a verifier whose rewards are all equal at once, for the whole run or for a tag."""
-    for tag, counts in facts.groups.items():
-        for all_equal, what in ((counts.failed.tolist(), "failed"), (counts.solved.tolist(), "succeeded")):
-            fall = fallen(counts.groups.tolist(), all_equal)
-            if fall is None:
-                continue
-            steps, groups, before = fall
-            now = f"All {_rollouts_of(tag)} in the last {steps} steps {what}: {groups} groups"
-            reason = f"{now}; before, {_percent(before, 0)} of the groups did."
-            return RunVerdict("verifier_suspect", reason, f"{_check_of(tag)} {_rewind_to(facts.step - steps)}")
-    return None
-
-
-def fallen(groups: list[int], equal: list[int]) -> tuple[int, int, float] | None:
-    """Return how many last steps have only groups of one kind, how many groups, and the share of that kind before.
-
-    None if this did not happen at once, or is not unlikely: each group is of that kind with the probability that groups
-    had before, by Laplace's rule. Groups and not rollouts, for the rollouts of one task succeed or fail together.
-
-    Args:
-        groups: of each step.
-        equal: those of that kind.
-    """
-    first = len(groups)
-    while first and groups[first - 1] == equal[first - 1]:
-        first -= 1
-    now, before = slice(first, first + AT_ONCE), slice(max(0, first - AT_ONCE), first)
-    count, known, known_equal = sum(groups[now]), sum(groups[before]), sum(equal[before])
-    if not known or known_equal > MOST_BEFORE * known:
-        return None
-    if count * log((known_equal + 1) / (known + 2)) >= log(UNLIKELY):
-        return None
-    return len(groups) - first, sum(groups[first:]), known_equal / known
 
 
 def _stalled(progress: RunProgress) -> RunVerdict | None:

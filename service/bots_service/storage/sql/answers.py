@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, Insert, Table, bindparam, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 from bots_service.errors import BusyError, DamagedStateError, KeyReusedError
 from bots_service.records import Answer, IdempotencyKey
@@ -23,8 +23,11 @@ def insert_missing(connection: Connection, table: Table) -> Insert:
 
 @cache
 def _statement(product: str, table: Table) -> Insert:
-    insert = postgresql.insert if product == "postgresql" else sqlite.insert
-    return insert(table).on_conflict_do_nothing()
+    if product == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table).on_conflict_do_nothing()
+    return sqlite.insert(table).on_conflict_do_nothing()
 
 
 Value = TypeVar("Value")

@@ -3,18 +3,20 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
-from sqlalchemy import BigInteger, Connection, and_, bindparam, insert, select, update
+from sqlalchemy import BigInteger, Connection, and_, bindparam, insert, select, text, update
 
 from bots_service.core.entries import Entry, Report, Rewind
 from bots_service.core.evidence import Costs
 from bots_service.core.outlook import UniformEstimate
-from bots_service.core.receipt import BINS, Calibration, Receipt, StepSums, Tally
+from bots_service.core.receipt import BINS, Calibration, Receipt, StepSums, Tally, added
+from bots_service.core.summary.verdict import RunFindings
 from bots_service.errors import KeyReusedError, UnknownRunError
 from bots_service.records import Head, IdempotencyKey, RunRow
 from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body
 from bots_service.storage.sql.database import Database, SqlRow
-from bots_service.storage.sql.tables import datasets, journal, runs
+from bots_service.storage.sql.tables import IS_STEP, datasets, journal, runs
 
 _ESTIMATE = (journal.c.uniform, journal.c.expected)
 _HEAD = select(
@@ -38,6 +40,9 @@ _BETWEEN = (
 _REPORTS = _BETWEEN.where(journal.c.kind == KINDS[Report], ~journal.c.hidden)
 _BY_KEY = select(journal).where(journal.c.run_id == bindparam("run"), journal.c.key == bindparam("key"))
 _RECEIPT = select(journal).where(*_THIS)
+_CALIBRATIONS = select(journal.c.calibration).where(
+    journal.c.run_id == bindparam("run"), text(IS_STEP), journal.c.step > bindparam("step")
+)
 _CREATED_AT = select(journal.c.created_at).where(*_THIS)
 _MOVE_HEAD = update(runs).where(runs.c.id == bindparam("run")).values(head=bindparam("to"), epoch=bindparam("now"))
 _HIDE = (
@@ -54,12 +59,18 @@ _TOTALS = ("reported", "effective", "rollouts")
 
 
 class FoldedEntry(NamedTuple):
-    """An entry and what folding it did, to be stored. key: of the request; uniform: of uniform sampling by then."""
+    """An entry and what folding it did, to be stored.
+
+    key: of the request.
+    uniform: of uniform sampling by then.
+    findings: what the journal says against the run by then; None where the service did not look.
+    """
 
     entry: Entry
     receipt: Receipt
     key: IdempotencyKey | None = None
     uniform: UniformEstimate = UniformEstimate()
+    findings: RunFindings | None = None
 
 
 def locked_head(connection: Connection, run: RunRow) -> Head:
@@ -69,6 +80,13 @@ def locked_head(connection: Connection, run: RunRow) -> Head:
         UnknownRunError: it was deleted or replaced.
     """
     return _of_run(connection.execute(_LOCKED_HEAD, {"run": run.id}).one_or_none(), run)
+
+
+def calibration_of(connection: Connection, run_id: int, after_step: int, folded: Sequence[FoldedEntry]) -> Calibration:
+    """Return predicted and observed success of the closed steps behind one, those that are about to be stored too."""
+    stored = connection.execute(_CALIBRATIONS, {"run": run_id, "step": after_step}).scalars()
+    known = [*map(_calibration, stored), *(one.receipt.calibration for one in folded)]
+    return added([one for one in known if one is not None])
 
 
 def estimate_at(connection: Connection, run_id: int, seq: int) -> UniformEstimate:
@@ -140,6 +158,7 @@ def _row(run_id: int, folded: FoldedEntry, now: float) -> dict[str, Any]:
         "hidden": False,
         "uniform": uniform.ratio,
         "expected": uniform.expected,
+        "findings": None if folded.findings is None else msgspec.json.encode(folded.findings).decode(),
         "distribution": None if uniform.distribution is None else np.array(uniform.distribution, "<f4").tobytes(),
     } | receipt_columns(folded.receipt)
 

@@ -17,7 +17,7 @@ from bots_service.storage.sql.answers import keep_result, keeping_result, requir
 from bots_service.storage.sql.capacity import require_room_for_run
 from bots_service.storage.sql.database import Database, SqlRow
 from bots_service.storage.sql.journal import FoldedEntry, append
-from bots_service.storage.sql.tables import judgements, runs, snapshots
+from bots_service.storage.sql.tables import runs, snapshots
 
 PAGE = 1000
 DEFAULT_RUN = "default"  # every dataset has it, so that a first user never needs to know the word
@@ -116,7 +116,6 @@ _REFUSED = (
     )
 )
 _DROP_SNAPSHOTS = delete(snapshots).where(snapshots.c.run_id == bindparam("run"))
-_DROP_JUDGEMENT = delete(judgements).where(judgements.c.run_id == bindparam("run"))
 _NONE_REFUSED = {"refused_reports": 0, "refused_seq": None, "refused_at": None, "refused_reason": None}
 _DELETE = delete(runs).where(runs.c.id == bindparam("run"), runs.c.uid == bindparam("old_uid"))
 
@@ -127,8 +126,7 @@ Start = tuple[Parent, FoldedEntry]
 def replace_empty_run(connection: Connection, run_id: int, values: dict[str, Any]) -> None:
     """Set columns of a run whose journal is empty, and drop what was made of the old ones."""
     connection.execute(_UPDATE.values(values), {"run": run_id})
-    for drop in (_DROP_SNAPSHOTS, _DROP_JUDGEMENT):
-        connection.execute(drop, {"run": run_id})
+    connection.execute(_DROP_SNAPSHOTS, {"run": run_id})
 
 
 class SqlRuns:

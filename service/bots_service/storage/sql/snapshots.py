@@ -1,38 +1,22 @@
 """Stored states in SQL. The bytes carry their own checksum, so that decoding detects damage."""
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, select
 
 from bots_service.errors import UnknownRunError
-from bots_service.records import IdempotencyKey, RunRow, SnapshotRow
-from bots_service.storage.sql.answers import keeping_result
-from bots_service.storage.sql.database import Database, SqlRow
+from bots_service.records import RunRow
+from bots_service.storage.sql.answers import insert_missing
+from bots_service.storage.sql.database import Database
+from bots_service.storage.sql.runs import STANDING
 from bots_service.storage.sql.tables import runs, snapshots
 
-_COLUMNS = tuple(snapshots.c[name] for name in SnapshotRow.__slots__)
 _OF_RUN = snapshots.c.run_id == bindparam("run")
-_THIS = (_OF_RUN, snapshots.c.seq == bindparam("this_seq"))
-
-# On PostgreSQL the lock keeps the run from being deleted or replaced before its snapshot is in.
-_STANDING = (
-    select(runs.c.id)
-    .where(runs.c.id == bindparam("run"), runs.c.uid == bindparam("uid"))
-    .with_for_update(key_share=True, read=True)
-)
-_GET = select(*_COLUMNS).where(*_THIS)
-_WANT = update(snapshots).where(*_THIS).values(wanted=True)
-_INSERT = insert(snapshots)
 _NEWEST = (
-    select(*_COLUMNS, snapshots.c.blob)
+    select(snapshots.c.seq, snapshots.c.blob)
     .where(_OF_RUN, snapshots.c.seq <= bindparam("up_to"))
     .order_by(snapshots.c.seq.desc())
     .limit(1)
 )
-_AFTER = (
-    select(*_COLUMNS)
-    .where(_OF_RUN, snapshots.c.seq > bindparam("after"))
-    .order_by(snapshots.c.seq)
-    .limit(bindparam("most"))
-)
+_SEQS = select(snapshots.c.seq).where(_OF_RUN, snapshots.c.seq >= bindparam("first")).order_by(snapshots.c.seq)
 # The state that pruned entries led to has nothing else that leads to it.
 _BEGINNING = select(runs.c.pruned).where(runs.c.id == bindparam("run")).scalar_subquery()
 _DROP = delete(snapshots).where(
@@ -47,29 +31,32 @@ class SqlSnapshots:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def save(
-        self, run: RunRow, row: SnapshotRow, blob: bytes, idempotency_key: IdempotencyKey | None = None
-    ) -> SnapshotRow:
-        """Store a state's bytes; one that is there for this seq stays, and becomes wanted if this one is."""
-        job = keeping_result(lambda connection: _save(connection, run, row, blob), idempotency_key)
-        return await self._database.write(job)
+    async def save(self, run: RunRow, seq: int, blob: bytes) -> None:
+        """Store the bytes of the state after entry `seq`; what is there for this seq stays."""
 
-    async def newest(self, run: RunRow, up_to: int) -> tuple[SnapshotRow, bytes] | None:
-        """Return the snapshot with the greatest seq that is not beyond `up_to`."""
+        def job(connection: Connection) -> None:
+            if connection.execute(STANDING, {"run": run.id, "uid": run.uid}).one_or_none() is None:
+                raise UnknownRunError(f"run {run.name!r} was deleted or replaced")
+            connection.execute(insert_missing(connection, snapshots), {"run_id": run.id, "seq": seq, "blob": blob})
 
-        def job(connection: Connection) -> tuple[SnapshotRow, bytes] | None:
+        await self._database.write(job)
+
+    async def newest(self, run: RunRow, up_to: int) -> tuple[int, bytes] | None:
+        """Return the greatest seq that is not beyond `up_to` and has a stored state, and that state's bytes."""
+
+        def job(connection: Connection) -> tuple[int, bytes] | None:
             found = connection.execute(_NEWEST, {"run": run.id, "up_to": up_to}).one_or_none()
-            return None if found is None else (_snapshot(found), found.blob)
+            return None if found is None else (found.seq, found.blob)
 
         return await self._database.read(job)
 
-    async def after(self, run: RunRow, seq: int, limit: int) -> list[SnapshotRow]:
-        """Return snapshots in order of seq, beginning behind `seq`."""
-        values = {"run": run.id, "after": seq, "most": limit}
-        return await self._database.read(lambda connection: list(map(_snapshot, connection.execute(_AFTER, values))))
+    async def seqs(self, run: RunRow, first: int = 0) -> list[int]:
+        """Return the seqs of all stored states from `first` on, in order."""
+        values = {"run": run.id, "first": first}
+        return await self._database.read(lambda connection: list(connection.execute(_SEQS, values).scalars()))
 
     async def drop(self, run: RunRow, seqs: list[int]) -> None:
-        """Drop some snapshots; the journal still leads to their states."""
+        """Drop some stored states; the journal still leads to them."""
 
         def job(connection: Connection) -> None:
             for start in range(0, len(seqs), _MOST_SEQS):
@@ -77,20 +64,3 @@ class SqlSnapshots:
 
         if seqs:
             await self._database.write(job)
-
-
-def _save(connection: Connection, run: RunRow, row: SnapshotRow, blob: bytes) -> SnapshotRow:
-    if connection.execute(_STANDING, {"run": run.id, "uid": run.uid}).one_or_none() is None:
-        raise UnknownRunError(f"run {run.name!r} was deleted or replaced")
-    this = {"run": run.id, "this_seq": row.seq}
-    standing = connection.execute(_GET, this).one_or_none()
-    if standing is None:
-        values = {name: getattr(row, name) for name in SnapshotRow.__slots__}
-        connection.execute(_INSERT, {**values, "run_id": run.id, "blob": blob})
-    elif row.wanted and not standing.wanted:
-        connection.execute(_WANT, this)
-    return _snapshot(connection.execute(_GET, this).one())
-
-
-def _snapshot(row: SqlRow) -> SnapshotRow:
-    return SnapshotRow(**{name: getattr(row, name) for name in SnapshotRow.__slots__})

@@ -163,6 +163,7 @@ journal = Table(
     Column("uniform", Double),
     Column("expected", Double),
     Column("distribution", LargeBinary),
+    Column("findings", Text),  # JSON of RunFindings, where the service looked
     UniqueConstraint("run_id", "key"),
 )
 # Nearly all entries are reports; without this index, finding the others would read all of them. SQLite uses an index
@@ -189,25 +190,7 @@ snapshots = Table(
     metadata,
     _of_run(primary_key=True),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    Column("epoch", Integer, nullable=False),
-    Column("step", Integer, nullable=False),
-    Column("bytes", BigInteger, nullable=False),
-    Column("checksum", Text, nullable=False),
-    Column("created_at", Double, nullable=False),
-    Column("wanted", Boolean, nullable=False),
     Column("blob", LargeBinary, nullable=False),
-)
-
-# What the journal up to entry `seq` says against a run, with the dataset at that version. It can be made again.
-judgements = Table(
-    "judgements",
-    metadata,
-    _of_run(primary_key=True),
-    Column("epoch", Integer, nullable=False),
-    Column("seq", BigInteger, nullable=False),
-    Column("dataset_version", Integer, nullable=False),
-    Column("findings", Text, nullable=False),  # JSON of RunFindings
-    Column("made_at", Double, nullable=False),
 )
 
 answers = Table(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, NamedTuple
 
+import msgspec
 from msgspec import Meta, Raw, Struct
 from sqlalchemy import Connection, Update, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -14,6 +15,7 @@ from bots_service.core.outlook import BINS
 from bots_service.core.predictions import PredictionsKey
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
+from bots_service.core.summary.verdict import RunFindings
 from bots_service.errors import BusyError, DamagedStateError, RunHasHistoryError
 from bots_service.records import Capacity, DatasetRow, IdempotencyKey, RunRow
 from bots_service.storage.sql import predictions as stored_predictions
@@ -41,6 +43,7 @@ class SavedEntry(Struct, frozen=True, omit_defaults=True):
 
     body: as JSON, with its kind; key, fingerprint: of its report.
     uniform, expected, distribution: the estimate of uniform sampling after it, and what it comes from.
+    findings: what the service found against the run, as JSON.
     """
 
     seq: Count
@@ -52,6 +55,7 @@ class SavedEntry(Struct, frozen=True, omit_defaults=True):
     fingerprint: Text | None = None
     uniform: Share | None = None
     expected: Total | None = None
+    findings: RunFindings | None = None
     distribution: Annotated[bytes, Meta(max_length=4 * BINS)] | None = None
 
 
@@ -71,7 +75,8 @@ _BEHIND = (
     journal.c.seq > bindparam("after"),
     journal.c.seq <= bindparam("up_to"),
 )
-_PLAIN = tuple(name for name in SavedEntry.__struct_fields__ if name != "body")
+_PLAIN = tuple(name for name in SavedEntry.__struct_fields__ if name not in ("body", "findings"))
+_findings = msgspec.json.Decoder(RunFindings)
 _SIZES = select(journal.c.seq, func.length(journal.c.body)).where(*_BEHIND).order_by(journal.c.seq).limit(MOST_ROWS)
 _ENTRIES = select(journal).where(*_BEHIND).order_by(journal.c.seq)
 _VERSION = select(datasets.c.version).where(datasets.c.id == bindparam("dataset"))
@@ -133,7 +138,12 @@ class SqlTransfers:
             last = last_within([(found, size) for found, size in sizes], seq)
             rows = connection.execute(_ENTRIES, {**values, "up_to": last})
             return [
-                SavedEntry(body=Raw(row.body.encode()), **{name: getattr(row, name) for name in _PLAIN}) for row in rows
+                SavedEntry(
+                    body=Raw(row.body.encode()),
+                    findings=None if row.findings is None else _findings.decode(row.findings),
+                    **{name: getattr(row, name) for name in _PLAIN},
+                )
+                for row in rows
             ]
 
         return await self._database.read(job)
@@ -156,7 +166,13 @@ class SqlTransfers:
             Entry(row.seq, row.epoch, row.profiles, decode_body(text)) for row, text in zip(rows, texts, strict=True)
         ]
         stored = [
-            {"run_id": run.id, "kind": KINDS[type(entry.body)], "body": text, "hidden": False}
+            {
+                "run_id": run.id,
+                "kind": KINDS[type(entry.body)],
+                "body": text,
+                "hidden": False,
+                "findings": None if row.findings is None else msgspec.json.encode(row.findings).decode(),
+            }
             | {name: getattr(row, name) for name in _PLAIN}
             for row, entry, text in zip(rows, entries, texts, strict=True)
         ]

@@ -119,7 +119,7 @@ export function headline(compared) {
   }
   const best = shown.find((one) => doubtOf(one) === null) ?? shown[0];
   const doubt = doubtOf(best);
-  const larger = shown.slice(0, shown.indexOf(best)).find(({ verdict }) => verdict?.kind !== "starting");
+  const larger = shown.slice(0, shown.indexOf(best)).find(({ verdict }) => verdict.kind !== "starting");
   const { rollouts_spent: spent, baseline, steps } = best.gain;
   return [
     element(

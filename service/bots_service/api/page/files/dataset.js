@@ -114,7 +114,7 @@ export function showDataset(dataset, query) {
 const effective = (points) => sums(points, "effective");
 
 /** Return a run's summary without what time alone changes: an idle tab asks once a refresh. */
-const lasting = (run) => ({ ...run, status: null, verdict: run.verdict?.kind });
+const lasting = (run) => ({ ...run, status: null, verdict: run.verdict.kind });
 
 /** Return the summaries of runs; those that the list does not have are asked for, and one that is deleted is left out. */
 async function summaries(dataset, names, listed) {

@@ -70,11 +70,7 @@ function totalsOf(totals) {
   const datasets = `of ${count(totals.datasets)} ${totals.datasets === 1 ? "dataset" : "datasets"}`;
   return [
     ["Runs", count(totals.runs), " ", soft(datasets)],
-    [
-      "Need attention",
-      count(totals.attention),
-      totals.unjudged ? soft(` ${count(totals.unjudged)} not judged yet`) : null,
-    ],
+    ["Need attention", count(totals.attention)],
     ["Running", count(totals.running)],
     ["Stalled", count(totals.stalled)],
     ["Rollouts", compact(totals.rollouts)],

@@ -103,7 +103,7 @@ async function all(path, { gain }) {
   };
 }
 
-/** Return the actions on a run: store a snapshot, or rewind to an earlier step. They need a key with the scope for it. */
+/** Return the action on a run: rewind to an earlier step. It needs a key with the scope for it. */
 function actions(path, { scopes }) {
   const status = element("span", { role: "status", class: "soft" });
   const mayNot = !scopes.includes("admin") && !scopes.includes("report");
@@ -112,16 +112,9 @@ function actions(path, { scopes }) {
     disabled: true,
     title: mayNot ? "Your key is read-only: this needs the scope report." : null,
   };
-  const snapshot = element("button", denied, "Snapshot");
   const rewind = element("button", denied, "Rewind…");
   let last = null; // the step that the run is at
 
-  snapshot.addEventListener("click", async () => {
-    const kept = await send([...path, "snapshots"]).catch((error) =>
-      say(status, `No snapshot was stored: ${error.message}`),
-    );
-    if (kept) say(status, `Snapshot of step ${count(kept.step)} stored permanently.`);
-  });
   rewind.addEventListener("click", () => {
     const step = element("input", { id: "to-step", type: "number", min: "0", max: last, required: true });
     ask({
@@ -138,9 +131,9 @@ function actions(path, { scopes }) {
 
   const refresh = (run) => {
     last = run.step;
-    for (const button of [snapshot, rewind]) button.disabled = mayNot;
+    rewind.disabled = mayNot;
   };
-  return { node: element("span", { class: "chips" }, status, snapshot, rewind), refresh };
+  return { node: element("span", { class: "chips" }, status, rewind), refresh };
 }
 
 function estimatesCard({ estimates }) {

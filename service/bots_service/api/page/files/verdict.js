@@ -15,12 +15,6 @@ const KINDS = {
   verifier_suspect: { name: "Verifier suspect", tone: "bad" },
   reports_refused: { name: "Reports refused", tone: "bad" },
 };
-const UNJUDGED = {
-  name: "Not judged yet",
-  tone: "plain",
-  reason: "The service judges this run in a moment.",
-  advice: "",
-};
 const STATUSES = {
   running: "The last step is as recent as usual.",
   stalled: "The last step is much older than usual. Look at the trainer.",
@@ -29,9 +23,9 @@ const STATUSES = {
 };
 export const STATUS_NAMES = Object.keys(STATUSES);
 
-const described = (verdict) => (verdict === null ? UNJUDGED : { ...KINDS[verdict.kind], ...verdict });
+const described = (verdict) => ({ ...KINDS[verdict.kind], ...verdict });
 
-/** Return a verdict in a word. verdict: {kind, reason, advice}; null: not judged yet. */
+/** Return a verdict in a word. verdict: {kind, reason, advice}. */
 export function verdictMark(verdict) {
   const { name, tone, reason, advice } = described(verdict);
   return element("span", { class: "tone", "data-tone": tone, title: unbroken(`${reason} ${advice}`.trim()) }, name);
@@ -42,7 +36,7 @@ export function verdictLine() {
   const node = element("section", { class: "card verdict wide", role: "note", "aria-label": "Verdict" });
   let shown = "";
 
-  /** verdict: {kind, reason, advice}, of /summary; null: not judged yet. */
+  /** verdict: {kind, reason, advice}, of /summary. */
   function show(verdict) {
     const { reason, advice, tone } = described(verdict);
     const version = JSON.stringify(verdict);
@@ -61,7 +55,7 @@ export function verdictLine() {
 
 /** Return why a run's gain is no good news, as in "Narrow: Few tasks take most visits."; null where it is healthy. */
 export function doubtOf({ verdict }) {
-  if (verdict?.kind === "healthy") return null;
+  if (verdict.kind === "healthy") return null;
   const { name, reason } = described(verdict);
   return unbroken(`${name}: ${reason}`);
 }
