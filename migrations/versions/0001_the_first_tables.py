@@ -119,6 +119,7 @@ def upgrade() -> None:
         sa.Column("brier", sa.Double(), nullable=True),
         sa.Column("log_loss", sa.Double(), nullable=True),
         sa.Column("calibration", sa.LargeBinary(), nullable=True),
+        sa.Column("tags", sa.Text(), nullable=True),
         sa.Column("new_tasks", sa.Integer(), nullable=True),
         sa.Column("distinct_tasks", sa.Integer(), nullable=True),
         sa.Column("tokens", sa.Double(), nullable=True),

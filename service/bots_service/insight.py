@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks, contained, is_first, united
-from bots_service.core.entries import Report
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Calibration, added
 from bots_service.core.state import RunState
-from bots_service.core.summary.tags import StepEvidence, TagRow, closed_steps_of, tag_rows
+from bots_service.core.summary.tags import TagRow, tag_rows
 from bots_service.core.task_ids import TaskIds
 from bots_service.core.task_table import (
     RETIRED,
@@ -197,7 +196,8 @@ class Insight:
 
         async def read(opened: OpenRun) -> TagTable:
             state = await self.runs.state_of(opened)
-            found = await self.step_evidence(opened, state, 2 * steps)
+            after = max(opened.row.origin_step, state.step - 2 * steps)
+            found = [one.receipt for one in await self._store.history.steps(opened.row, after, 2 * steps)]
             last, earlier = found[-steps:], found[:-steps]
             pool = (await self.runs.datasets.matching(opened, state)).dataset.pool
             rows = await asyncio.to_thread(tag_rows, pool, last, earlier)
@@ -230,44 +230,6 @@ class Insight:
     async def _newest(self, run: OpenRun) -> tuple[OpenRun, RunState]:
         state, _ = await self.runs.newest_or_known(run)
         return await self.runs.datasets.matching(run, state), state
-
-    async def step_evidence(self, run: OpenRun, state: RunState, steps: int) -> list[StepEvidence]:
-        """Return what the last steps of the present history showed, task by task, from the journal, in order.
-
-        At most so many steps, none that was pruned, and fewer if they have more than MOST_ENTRIES entries.
-        """
-        origin, before = run.row.origin_step, state.step - steps
-        after = max(origin, before - 1)
-        closed = await self._store.history.steps(run.row, after, state.step - after)
-        receipts = [one.receipt for one in closed if one.receipt.seq <= state.seq]
-        seqs = {one.seq: (one.step, one.tally.reported) for one in receipts}
-        last, pruned = max(seqs, default=0), (await self._store.journal.head(run.row)).pruned
-        begins = max(pruned, last - MOST_ENTRIES)
-        # Begin behind a step that closed, or with the run: what an open step got before would be missing.
-        begin = 0 if before <= origin and begins <= 0 else min((seq for seq in seqs if seq >= begins), default=last)
-        wanted = {seq: (step, groups) for seq, (step, groups) in seqs.items() if seq > begin and step > before}
-        if not wanted:
-            return []
-        reports = await self._reports(run, begin, max(wanted))
-        earlier = list[tuple[int, Report]]()
-        if any(len(report.parts) for _, report in reports):
-            earlier = await self._reports(run, max(begin - MOST_EARLIER, pruned, 0), begin)
-        return closed_steps_of(
-            reports,
-            wanted,
-            state.belief.longest_lag,
-            lease_s=state.settings.lease_seconds,
-            earlier=[report for _, report in earlier],
-        )
-
-    async def _reports(self, run: OpenRun, after: int, last: int) -> list[tuple[int, Report]]:
-        """Return the reports of the present history after one entry and up to another, with their seqs."""
-        entries = [
-            entry
-            for first in range(after, last, PAGE)
-            for entry in await self._store.journal.reports(run.row, first, min(first + PAGE, last), PAGE)
-        ]
-        return [(entry.seq, entry.body) for entry in entries if isinstance(entry.body, Report)]
 
 
 def grouped(

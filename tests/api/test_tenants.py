@@ -10,7 +10,6 @@ import pytest
 from fastapi import APIRouter
 
 from bots_service.api.app import every_route
-from bots_service.api.page.assets import page_version
 from bots_service.api.security import About, allowed, guarded, guarded_router, open_to_all
 from bots_service.keys import Scope
 from bots_service.settings import Settings
@@ -24,8 +23,8 @@ ANY = {"read", "select", "report"}
 OPENED_BY: dict[str, set[str] | None] = {
     "GET /": None,
     "HEAD /": None,
-    "GET /page/{version}/{name}": None,
-    "HEAD /page/{version}/{name}": None,
+    "GET /page/{name}": None,
+    "HEAD /page/{name}": None,
     "GET /livez": None,
     "GET /readyz": None,
     "GET /version": ANY,
@@ -77,8 +76,8 @@ WHOLE = {"GET /datasets/{dataset}/tasks", "GET /datasets/{dataset}/runs/{run}/ex
 FOR_BROWSERS = {
     "GET /",
     "HEAD /",
-    "GET /page/{version}/{name}",
-    "HEAD /page/{version}/{name}",
+    "GET /page/{name}",
+    "HEAD /page/{name}",
     "GET /docs",
     "GET /docs/{name}",
     "GET /openapi.json",
@@ -121,9 +120,7 @@ async def call(
     """Call a route; what is not about access is refused later, or done."""
     method, path = route.split(" ")
     name = "swagger-ui.css" if "docs" in path else "page.css"
-    path = path.replace(":path", "").format(
-        dataset=dataset, run=run, task="t1", name=name, version=page_version(), key_id="0" * 16
-    )
+    path = path.replace(":path", "").format(dataset=dataset, run=run, task="t1", name=name, key_id="0" * 16)
     body: dict[str, Any] | None = None
     if path in ("/select", "/report"):
         body = {"dataset": dataset, "run": run, **({"count": 1} if path == "/select" else {"outcomes": []})}

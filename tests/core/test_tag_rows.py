@@ -5,21 +5,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bots_service.core.entries import Entry
 from bots_service.core.pool import Pool
-from bots_service.core.summary.tags import (
-    MOST_TAGS_LISTED,
-    StepEvidence,
-    listed_tags,
-    tag_rows,
-)
-from tests.core.journals import evidence_of
+from bots_service.core.receipt import Receipt
+from bots_service.core.run_settings import settings_from
+from bots_service.core.state import advance, fresh_state
+from bots_service.core.summary.tags import MOST_TAGS_LISTED, listed_tags, tag_rows
+from tests.core.journals import report_of
 from tests.core.pools import tasks
 
 TAGS = {"hard": tasks(4), "math": tasks(0, 1, 2), "odd": tasks(1, 3, 5)}
 POOL = Pool.of_tasks(np.empty((6, 0)), TAGS)
-EARLIER = StepEvidence(1, evidence_of((0, 1.0, 3.0), (4, 0.0, 4.0)))
-SECOND = StepEvidence(2, evidence_of((0, 2.0, 2.0), (1, 4.0, 0.0)))
-THIRD = StepEvidence(3, evidence_of((0, 0.0, 4.0), (3, 3.0, 1.0)))
+STATE = fresh_state(settings_from({}), POOL)
+
+
+def step(*outcomes: tuple[int, float, float]) -> Receipt:
+    return advance(STATE, Entry(1, 0, POOL.profiles, report_of(*outcomes)), POOL)[1]
+
+
+EARLIER = step((0, 1.0, 3.0), (4, 0.0, 4.0))
+SECOND = step((0, 2.0, 2.0), (1, 4.0, 0.0))
+THIRD = step((0, 0.0, 4.0), (3, 3.0, 1.0))
 
 
 def test_a_tag_s_row_holds_what_its_own_tasks_showed_in_these_steps_and_before():

@@ -10,7 +10,7 @@ from bots_service.core.arrays import frozen
 from bots_service.core.entries import Body, Entry, Fork, Report, Rewind
 from bots_service.core.evidence import NO_COSTS, Costs, Evidence
 from bots_service.core.outlook import UniformEstimate
-from bots_service.core.receipt import BINS, Calibration, Receipt, StepSums, Tally
+from bots_service.core.receipt import BINS, Calibration, Receipt, StepSums, TagCounts, Tally
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary.verdict import RunFindings, RunVerdict
 from bots_service.records import DatasetFacts, DatasetRow, IdempotencyKey, Parent, RunRow, TaskBlock
@@ -117,6 +117,7 @@ def receipt(seq: int, step: int, *, closed: bool = True, epoch: int = 0) -> Rece
         distinct_tasks=2 * seq,
         totals=StepSums(10 * step, 7 * step, 160.0 * step),
         strategy="uniform" if seq % 4 == 0 else "pass",
+        tags={"math ü": TagCounts(3, seq, 24.0, seq / 7)} if seq % 2 else {},
         costs=costs,
     )
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from bots_service.core.entries import Body, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Rewind, SettingsChange
 from bots_service.core.receipt import Receipt
 from bots_service.core.summary.course import StepEnd, course_of, wanted_steps
 from bots_service.errors import DamagedStateError
@@ -35,9 +35,8 @@ class Moment(NamedTuple):
 
 @dataclass
 class Model:
-    """A run's journal as whole lists after each entry. reports: seqs of those."""
+    """A run's journal as whole lists after each entry."""
 
-    reports: set[int] = field(default_factory=set)
     moments: list[Moment] = field(default_factory=lambda: [Moment((), (), 0)])
 
     @property
@@ -72,9 +71,7 @@ async def act(stores: SqlStores, run: RunRow, model: Model, kind: str, number: i
         body, here = Rewind(to_seq, to_step), model.moments[to_seq]
     elif kind == "change":
         body = SettingsChange({"seed": number})
-    seq = model.add(here, closes=kind == "close")
-    if isinstance(body, Report):
-        model.reports.add(seq)
+    model.add(here, closes=kind == "close")
     await made.append(stores, run, body, step=model.present.step, closed=kind == "close")
 
 
@@ -98,11 +95,6 @@ async def compare(stores: SqlStores, run: RunRow, model: Model) -> None:
             assert plain == [pytest.approx(one | {"distribution": None}) for one in expected]
     await compare_entries(stores, run, model)
     await compare_course(stores, run, model, steps)
-    reports = [seq for seq in present.entries if seq in model.reports]
-    assert [entry.seq for entry in await stores.journal.reports(run, int(first > 0), last)] == reports
-    assert [entry.seq for entry in await stores.journal.reports(run, 2, last - 1)] == [
-        seq for seq in reports if 2 < seq < last
-    ]
 
 
 def points_of(steps: list[StoredReceipt], first: int, width: int) -> list[dict[str, Any]]:

@@ -108,7 +108,6 @@ async def ask_everything(stores: SqlStores, run: RunRow) -> None:
     await stores.runs.note_refused_report(run, "why")
     await stores.courses.read(run, ENTRIES)
     await stores.courses.ends(run, ENTRIES, [3, ENTRIES - 60, ENTRIES - 20])
-    await journal.reports(run, ENTRIES - 5, ENTRIES, 100)
     await snapshots.newest(run, ENTRIES)
     await snapshots.seqs(run, ENTRIES - 20)
     await snapshots.save(run, ENTRIES - 1, b"state")

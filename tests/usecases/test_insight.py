@@ -55,14 +55,6 @@ async def test_tags_are_read_over_the_last_steps_and_compared_with_those_before(
     assert rows["even"].mean_pass_rate == rows["even"].earlier_mean_pass_rate == 1.0
 
 
-async def test_each_of_the_last_steps_has_its_own_outcomes_wherever_they_begin(world: World):
-    await train(world)
-    every = [(step, [count, 16.0]) for step, count in enumerate(SOLVED, 1)]
-    for steps in range(1, len(SOLVED) + 2):
-        found = await world.use.insight.step_evidence(await world.opened(), await world.state(), steps)
-        assert [(one.step, one.evidence.successes.tolist()) for one in found] == every[-steps:]
-
-
 # --- tasks -----------------------------------------------------------------------------------------------------------
 
 

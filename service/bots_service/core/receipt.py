@@ -1,12 +1,13 @@
 """Receipts: the results of folding entries, and their sums over a run. They follow from the journal."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from bots_service.core.arrays import Floats, ordered_sum
 from bots_service.core.evidence import NO_COSTS, Costs, Evidence, OpenStep
+from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName
 
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
@@ -74,6 +75,49 @@ NO_SUMS = StepSums()
 
 
 @dataclass(frozen=True, slots=True)
+class TagCounts:
+    """What a step showed of the tasks of one tag. pass_rates: the sum over these tasks of successes / rollouts."""
+
+    reported: int = 0
+    effective: int = 0
+    rollouts: float = 0.0
+    pass_rates: float = 0.0
+
+    @property
+    def mean_pass_rate(self) -> float | None:
+        """The mean over the tasks of the share of successful rollouts; None without tasks."""
+        return self.pass_rates / self.reported if self.reported else None
+
+    def plus(self, other: "TagCounts") -> "TagCounts":
+        """Return the sums of both."""
+        reported, effective = self.reported + other.reported, self.effective + other.effective
+        return TagCounts(reported, effective, self.rollouts + other.rollouts, self.pass_rates + other.pass_rates)
+
+
+NO_COUNTS = TagCounts()
+
+
+def counts_by_tag(pool: Pool, evidence: Evidence) -> dict[str, TagCounts]:
+    """Return what a step showed of each of the pool's watched tags that its tasks carry.
+
+    Args:
+        pool: the tasks.
+        evidence: of the step, each task once.
+    """
+    names = pool.watched_tags.names
+    if not names or not len(evidence):
+        return {}
+    rollouts = evidence.successes + evidence.failures
+    columns = np.array([np.ones(len(evidence)), evidence.effective, rollouts, evidence.successes / rollouts])
+    sums = (pool.watched_tags.carried_by(evidence.tasks) @ columns.T).tolist()
+    return {
+        tag: TagCounts(int(reported), int(effective), trials, rates)
+        for tag, (reported, effective, trials, rates) in zip(names, sums, strict=True)
+        if reported
+    }
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """The result of folding one entry.
 
@@ -84,6 +128,7 @@ class Receipt:
     new_tasks: those of the tally's tasks that no step before had reported.
     distinct_tasks: how many different tasks the closed steps reported so far; totals: sums over these steps.
     strategy: in use after the entry.
+    tags: what the tally's step showed by tag; empty where it is open.
     costs: what the rollouts of the tally's step cost.
     brier, log_loss: error of the belief's mean as a prediction of each rollout, made before the step was folded.
     calibration: the same predictions, by bins.
@@ -104,6 +149,7 @@ class Receipt:
     distinct_tasks: int = 0
     totals: StepSums = NO_SUMS
     strategy: StrategyName = "pass"
+    tags: Mapping[str, TagCounts] = field(default_factory=dict)
     costs: Costs = NO_COSTS
 
 

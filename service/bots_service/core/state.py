@@ -20,7 +20,7 @@ from bots_service.core.groups import NOTHING_UNFINISHED, UnfinishedGroups
 from bots_service.core.guard import NO_ALARMS, SeenGroups, VerifierGuard
 from bots_service.core.mixing import MixAccount, after_report
 from bots_service.core.pool import NO_TASKS, Pool
-from bots_service.core.receipt import Receipt, Tally, Totals, calibration, prediction_error, tally
+from bots_service.core.receipt import Receipt, Tally, Totals, calibration, counts_by_tag, prediction_error, tally
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, changed_settings
 from bots_service.core.walks import WHOLE, Walks
 
@@ -199,6 +199,7 @@ def with_report(
     )
     brier, log_loss = prediction_error(believed.mean, whole)
     facts |= {"brier": brier, "log_loss": log_loss, "calibration": calibration(believed.mean, whole)}
+    facts["tags"] = counts_by_tag(pool, whole)
     return closed, _receipt(closed, step_tally, closed=True, **facts), step
 
 

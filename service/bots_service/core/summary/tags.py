@@ -1,59 +1,15 @@
 """The last closed steps by tag: what the run selected of each, and the outcomes of the rollouts."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from bots_service.core.arrays import Flags, contained
-from bots_service.core.entries import Report
-from bots_service.core.evidence import NO_EVIDENCE, NOTHING_OPEN, Evidence
-from bots_service.core.groups import NOTHING_UNFINISHED
+from bots_service.core.arrays import contained
 from bots_service.core.pool import Pool
+from bots_service.core.receipt import NO_COUNTS, Receipt, TagCounts
 
 MOST_TAGS_LISTED = 100  # those with most tasks: a table of more is not readable
-
-
-@dataclass(frozen=True, slots=True)
-class StepEvidence:
-    """What a closed step showed, each group of rollouts once. step: its number."""
-
-    step: int
-    evidence: Evidence
-
-
-def closed_steps_of(
-    reports: Iterable[tuple[int, Report]],
-    closings: dict[int, tuple[int, int]],
-    longest_lag: int,
-    *,
-    lease_s: float,
-    earlier: Iterable[Report] = (),
-) -> list[StepEvidence]:
-    """Return the steps that some reports closed, as the fold closed them, without outcomes that were too late to count.
-
-    Args:
-        reports: the consecutive reports of a history, with their seqs, from the beginning of a step on.
-        closings: the seqs of those that closed a step, in order, with the steps, and how many groups each had.
-        longest_lag: how many steps late evidence may be and still count.
-        lease_s: how long the lease of a task lasts.
-        earlier: reports from just before, which may hold parts of groups that these complete.
-    """
-    found, open_step, step = list[StepEvidence](), NOTHING_OPEN, next(iter(closings.values()), (1, 0))[0] - 1
-    unfinished = NOTHING_UNFINISHED
-    for report in earlier:
-        _, unfinished = unfinished.after(report, lease_s)
-    for seq, report in reports:
-        whole, unfinished = unfinished.after(report, lease_s)
-        for each in whole:
-            made_at = step if each.made_at is None else min(each.made_at, step)
-            if step - made_at <= longest_lag:
-                open_step = open_step.with_report(each.evidence, made_at, late=False)
-        if seq in closings:
-            step, count = closings[seq]
-            closes, open_step = open_step.first(count)
-            found.append(StepEvidence(step, closes.whole()))
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +40,7 @@ class TagRow:
     earlier_mean_pass_rate: float | None
 
 
-def tag_rows(pool: Pool, steps: list[StepEvidence], earlier: list[StepEvidence]) -> list[TagRow]:
+def tag_rows(pool: Pool, steps: Sequence[Receipt], earlier: Sequence[Receipt]) -> list[TagRow]:
     """Return the tags with most available tasks, these first.
 
     Args:
@@ -92,24 +48,22 @@ def tag_rows(pool: Pool, steps: list[StepEvidence], earlier: list[StepEvidence])
         steps: the last ones.
         earlier: the steps before.
     """
-    available = len(pool) - len(pool.retired)
-    now, before = (evidence_of_steps(some) for some in (steps, earlier))
+    available, reported = len(pool) - len(pool.retired), sum(step.tally.reported for step in steps)
     rows = []
     for tag, tasks in listed_tags(pool):
-        own, own_before = (some.where(carried_by(pool, tag, some)) for some in (now, before))
-        reported, effective = len(own), int(np.count_nonzero(own.effective))
+        own, before = (_summed(tag, some) for some in (steps, earlier))
         rows.append(
             TagRow(
                 tag=tag,
                 tasks=tasks,
                 pool_share=tasks / available,
-                reported=reported,
-                selected_share=reported / len(now) if len(now) else None,
-                effective=effective,
-                effective_task_ratio=effective / reported if reported else None,
-                rollouts=float((own.successes + own.failures).sum()),
-                mean_pass_rate=_mean_pass_rate(own),
-                earlier_mean_pass_rate=_mean_pass_rate(own_before),
+                reported=own.reported,
+                selected_share=own.reported / reported if reported else None,
+                effective=own.effective,
+                effective_task_ratio=own.effective / own.reported if own.reported else None,
+                rollouts=own.rollouts,
+                mean_pass_rate=own.mean_pass_rate,
+                earlier_mean_pass_rate=before.mean_pass_rate,
             )
         )
     return rows
@@ -118,23 +72,15 @@ def tag_rows(pool: Pool, steps: list[StepEvidence], earlier: list[StepEvidence])
 def listed_tags(pool: Pool) -> list[tuple[str, int]]:
     """Return the tags with most available tasks, and how many these are, most first; equals by name."""
     tasks = {
-        tag: len(carriers) - int(np.count_nonzero(contained(pool.retired, (carriers,))))
-        for tag, carriers in pool.tags.items()
+        tag: len(pool.tags[tag]) - int(np.count_nonzero(contained(pool.retired, (pool.tags[tag],))))
+        for tag in pool.watched_tags.names
     }
     found = sorted((-count, tag) for tag, count in tasks.items() if count)
     return [(tag, -count) for count, tag in found[:MOST_TAGS_LISTED]]
 
 
-def evidence_of_steps(steps: list[StepEvidence]) -> Evidence:
-    """Return the evidence of all steps, one after the other."""
-    return Evidence.joined([step.evidence for step in steps] or [NO_EVIDENCE])
-
-
-def carried_by(pool: Pool, tag: str, evidence: Evidence) -> Flags:
-    """Return [B] whether the task in each place carries a tag."""
-    return contained(evidence.tasks, (pool.tags[tag],))
-
-
-def _mean_pass_rate(evidence: Evidence) -> float | None:
-    rates = evidence.successes / (evidence.successes + evidence.failures)
-    return float(rates.mean()) if len(rates) else None
+def _summed(tag: str, steps: Sequence[Receipt]) -> TagCounts:
+    found = NO_COUNTS
+    for step in steps:
+        found = found.plus(step.tags.get(tag, NO_COUNTS))
+    return found

@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 from sqlalchemy import BigInteger, Connection, and_, bindparam, insert, select, text, update
 
-from bots_service.core.entries import Entry, Report, Rewind
+from bots_service.core.entries import Entry, Rewind
 from bots_service.core.evidence import Costs
 from bots_service.core.outlook import UniformEstimate
-from bots_service.core.receipt import BINS, Calibration, Receipt, StepSums, Tally, added
+from bots_service.core.receipt import BINS, Calibration, Receipt, StepSums, TagCounts, Tally, added
 from bots_service.core.summary.verdict import RunFindings
 from bots_service.errors import KeyReusedError, UnknownRunError
 from bots_service.records import Head, IdempotencyKey, RunRow
@@ -37,7 +37,6 @@ _BETWEEN = (
     .order_by(journal.c.seq)
     .limit(bindparam("most"))
 )
-_REPORTS = _BETWEEN.where(journal.c.kind == KINDS[Report], ~journal.c.hidden)
 _BY_KEY = select(journal).where(journal.c.run_id == bindparam("run"), journal.c.key == bindparam("key"))
 _RECEIPT = select(journal).where(*_THIS)
 _CALIBRATIONS = select(journal.c.calibration).where(
@@ -55,6 +54,7 @@ _HIDE = (
     .values(hidden=True)
 )
 _TALLY = tuple(Tally.__slots__)
+_tags = msgspec.json.Decoder(dict[str, TagCounts])
 _TOTALS = ("reported", "effective", "rollouts")
 
 
@@ -181,6 +181,7 @@ def receipt_columns(receipt: Receipt) -> dict[str, Any]:
             "calibration": None
             if shown is None
             else np.array([shown.rollouts, shown.predicted, shown.solved], "<f8").tobytes(),
+            "tags": msgspec.json.encode(receipt.tags).decode() if receipt.tags else None,
             "new_tasks": receipt.new_tasks,
             "distinct_tasks": receipt.distinct_tasks,
             "tokens": receipt.costs.tokens,
@@ -199,6 +200,7 @@ def receipt_of(row: SqlRow) -> Receipt:
         step=row.step,
         closed=row.closed,
         strategy=row.strategy,
+        tags={} if row.tags is None else _tags.decode(row.tags),
         tally=Tally(**{name: getattr(row, name) for name in _TALLY}),
         capability=row.capability,
         late=row.late,
@@ -263,15 +265,6 @@ class SqlJournal:
             DamagedStateError: an entry can't be read.
         """
         return await self._database.read(lambda connection: entries_between(connection, run.id, after, up_to, limit))
-
-    async def reports(self, run: RunRow, after: int, up_to: int, limit: int = 1000) -> list[Entry]:
-        """Return the reports of the present history behind entry `after`, up to `up_to`, in order, at most `limit`.
-
-        Raises:
-            DamagedStateError: an entry can't be read.
-        """
-        values = {"run": run.id, "after": after, "up_to": up_to, "most": limit}
-        return await self._database.read(lambda connection: list(map(_entry, connection.execute(_REPORTS, values))))
 
     async def created_at(self, run: RunRow, seq: int) -> float | None:
         """Return when an entry was appended, in seconds since 1970, UTC; None if it is not there."""

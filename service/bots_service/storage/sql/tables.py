@@ -149,6 +149,7 @@ journal = Table(
     Column("brier", Double),
     Column("log_loss", Double),
     Column("calibration", LargeBinary),  # little-endian doubles: rollouts, predicted and solved, by bins
+    Column("tags", Text),  # JSON of TagCounts by tag
     Column("new_tasks", Integer),
     Column("distinct_tasks", Integer),
     Column("tokens", Double),
