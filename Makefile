@@ -7,7 +7,8 @@
 SHELL := /bin/sh
 PYTHON ?= python3
 ARGS ?=
-WORKERS ?= auto
+# Most tests wait for servers, so there are more workers than cores.
+WORKERS ?= $(shell expr 2 '*' `getconf _NPROCESSORS_ONLN`)
 # What has a target of its own.
 APART := $(addprefix --ignore tests/,browser observability trainers languages image versions)
 VENV := .venv
@@ -39,7 +40,7 @@ ifdef PIP_FIND_LINKS
 export UV_FIND_LINKS ?= $(subst $(empty) $(empty),$(comma),$(PIP_FIND_LINKS))
 endif
 
-.PHONY: help serve demo finetune test test-core test-others test-browser test-observability test-trainers test-languages test-lowest test-image test-versions container-tools dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench study clean \
+.PHONY: help serve demo finetune test coverage test-browser test-observability test-trainers test-languages test-lowest test-image test-versions container-tools dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench study clean \
 	setup toolchains browsers constraints \
 	check-format check-lint check-types check-imports check-migrations check-api
 
@@ -57,18 +58,14 @@ finetune: $(VENV)/.trainers ## Finetune a tiny model by GRPO, once for each way 
 
 test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
 ifeq ($(ARGS),)
-	@$(MAKE) --keep-going --no-print-directory test-others test-core
+	$(BIN)/python -m pytest $(APART) --numprocesses $(WORKERS) --dist worksteal
 else
 	$(BIN)/python -m pytest $(APART) $(ARGS)
 endif
 
-test-core: $(VENV)/.dev ## Run the tests of core and of what can be done, that must reach every branch of these
+coverage: $(VENV)/.dev ## Do the plain tests of core and of what can be done reach every branch of these?
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report= tests/core tests/usecases
 	$(BIN)/python -m coverage report --fail-under=100
-
-# Most of them wait for servers, so there may be more workers than cores. They are not traced.
-test-others: $(VENV)/.dev
-	$(BIN)/python -m pytest $(APART) --ignore tests/core --ignore tests/usecases --numprocesses $(WORKERS) --dist worksteal
 
 # Debian 12 has Prometheus 2.42; PROMETHEUS_SUITE=sid takes Prometheus 3 from Debian's unstable suite.
 PROMETHEUS_SUITE ?=
