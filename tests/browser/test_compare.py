@@ -104,7 +104,7 @@ def test_the_gain_of_a_run_that_is_not_healthy_is_grey_and_says_why(browser: Bro
         http.put("/datasets/few", json={"tasks": [{"id": f"t{number}"} for number in range(20)]}).raise_for_status()
         for run, (tasks, effective, settings) in runs.items():
             http.put(f"/datasets/few/runs/{run}", json=settings).raise_for_status()
-            for step in range(20):
+            for step in range(36):  # the service looks at every 16th
                 solved = 4 if step % 4 < effective else 0
                 outcomes = [{"task": f"t{step % tasks}", "successes": solved, "trials": 8}]
                 http.post("/report", json={"dataset": "few", "run": run, "outcomes": outcomes}).raise_for_status()
