@@ -6,6 +6,7 @@ fold the same entries get the same bytes; so whatever the fold reads stands here
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, change
 from bots_service.core.walks import WHOLE, Walks
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunState:
     """All that is known of a run after a prefix of its journal.
 
@@ -70,10 +71,20 @@ class RunState:
         """
         return max(self.rollouts_per_task or TYPICAL_ROLLOUTS, 2.0)
 
-    @property
+    @cached_property
+    def _parts(self) -> tuple[Any, ...]:
+        return tuple(parts_of(self))
+
+    @cached_property
     def nbytes(self) -> int:
         """How much memory the arrays of the state take."""
-        return sum(part.nbytes for part in parts_of(self) if isinstance(part, np.ndarray))
+        return sum(part.nbytes for part in self._parts if isinstance(part, np.ndarray))
+
+    @cached_property
+    def largest_task(self) -> int:
+        """The last task of the pool that the state knows of, -1 of none."""
+        tables = (part for part in self._parts if isinstance(part, Table))
+        return max((int(table.tasks.max(initial=-1)) for table in tables), default=-1)
 
     @property
     def fold_numbers(self) -> int:
@@ -83,8 +94,7 @@ class RunState:
 
     def fits(self, pool: Pool) -> bool:
         """Return whether the pool has every task and every profile that the state knows: else it is an older one."""
-        tables = [part for part in parts_of(self) if isinstance(part, Table)]
-        return self.belief.fits(pool) and all(table.tasks.max(initial=-1) < len(pool) for table in tables)
+        return self.belief.fits(pool) and self.largest_task < len(pool)
 
 
 def parts_of(value: Any) -> Iterator[Any]:
