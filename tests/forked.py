@@ -163,10 +163,10 @@ asked.connect({address!r})
 said = marshal.dumps((sys.argv[1:], os.getcwd(), dict(os.environ)))
 socket.send_fds(asked, [len(said).to_bytes(4, "big")], [0, 1, 2])
 asked.sendall(said)
-pid = int.from_bytes(asked.recv(4), "big")
+pid = int.from_bytes(asked.recv(4) or sys.exit("the tests could not start it"), "big")
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     signal.signal(number, lambda number, frame: os.kill(pid, number))
-code = int.from_bytes(asked.recv(4), "big", signed=True)
+code = int.from_bytes(asked.recv(4) or sys.exit("the tests are gone"), "big", signed=True)
 if code < 0:
     signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
@@ -191,9 +191,11 @@ def bots_program(folder: Path) -> Iterator[Path]:
         program.chmod(0o755)
         asking = threading.Thread(target=_serve_programs, args=(listener,), daemon=True)
         asking.start()
-        yield folder
-        listener.shutdown(socket.SHUT_RDWR)
-        asking.join()
+        try:
+            yield folder
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            asking.join()
 
 
 def _serve_programs(listener: socket.socket) -> None:
@@ -209,10 +211,12 @@ def _run_for(asked: socket.socket) -> None:
         said = b""
         while len(said) < int.from_bytes(length, "big"):
             said += asked.recv(2**16)
-        arguments, folder, environment = marshal.loads(said)  # noqa: S302 - our own program wrote it
-        process = ForkedProcess(arguments, Path(folder), environment, descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
+        try:
+            arguments, folder, environment = marshal.loads(said)  # noqa: S302 - our own program wrote it
+            process = ForkedProcess(arguments, Path(folder), environment, descriptors)
+        finally:
+            for descriptor in descriptors:  # who reads them waits for all copies to be closed
+                os.close(descriptor)
         with suppress(OSError):
             asked.sendall(process.pid.to_bytes(4, "big"))
         if process.sentinel not in connection.wait([process.sentinel, asked]):
