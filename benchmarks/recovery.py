@@ -31,10 +31,11 @@ class RecoveryGrid:
     callers: int
     load_s: float
     repetitions: int
+    services: int = 2
 
 
 FULL = RecoveryGrid(10**5, runs=50, steps=60, callers=64, load_s=3.0, repetitions=3)
-QUICK = RecoveryGrid(10**4, runs=3, steps=3, callers=4, load_s=0.3, repetitions=1)
+QUICK = RecoveryGrid(1000, runs=2, steps=2, callers=2, load_s=0.1, repetitions=1, services=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ async def measure_recovery(grid: RecoveryGrid) -> AsyncIterator[RecoveryRow]:
     """
     runs = [f"run-{number}" for number in range(grid.runs)]
     asks = Asks(DATASET, grid.tasks)
-    with running_cluster(services=2) as cluster:
+    with running_cluster(services=grid.services) as cluster:
         import_pool(cluster.services[0], DATASET, make_rates(grid.tasks, "k/16"))
         for run in runs:
             make_run(cluster.services[0], DATASET, run, lease_seconds=LEASE_S, belief="bots")

@@ -13,6 +13,7 @@ import pytest
 from bots_client import Client
 from tests.cli.running import clean_environment
 from tests.deploy.files import ROOT
+from tests.forked import bots_program
 from tests.serving import running_service
 
 FOLDER = ROOT / "examples" / "clusters"
@@ -47,13 +48,13 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     """The environment of a job: a node's disk, and a folder that outlives it."""
     for folder in ("node", "kept"):
         (tmp_path / folder).mkdir()
-    bin_folder = str(Path(sys.executable).parent)
-    yield clean_environment(
-        PATH=f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
-        SLURM_TMPDIR=str(tmp_path / "node"),
-        SLURM_SUBMIT_DIR=str(tmp_path / "kept"),
-        BOTS_DATASET="guru",
-    )
+    with bots_program(tmp_path / "programs") as programs:
+        yield clean_environment(
+            PATH=os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]]),
+            SLURM_TMPDIR=str(tmp_path / "node"),
+            SLURM_SUBMIT_DIR=str(tmp_path / "kept"),
+            BOTS_DATASET="guru",
+        )
     assert list((tmp_path / "node").iterdir()) == []  # the service ended, and took its data along
 
 

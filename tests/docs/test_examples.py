@@ -1,7 +1,8 @@
 """Every example of the README and the documents works as it stands there.
 
 Each page gets a service of its own and an empty folder. A reader runs its blocks in order: bash blocks in one shell,
-python blocks in one Python, so that a later block sees an earlier one's names.
+python blocks in one Python, so that a later block sees an earlier one's names. Its `bots` is one that has its modules
+already: the pages call it some two hundred times. tests/cli/test_cli_service.py runs the installed one.
 """
 
 import os
@@ -12,6 +13,7 @@ import pytest
 
 from tests.docs.blocks import blocks_of
 from tests.docs.reader import Reader
+from tests.forked import bots_program
 from tests.serving import running_service
 
 ROOT = Path(__file__).parents[2]
@@ -44,8 +46,8 @@ def test_the_examples_of_a_page_work_in_order(page, tmp_path):
     folder = tmp_path / "reader"
     folder.mkdir()
     (folder / ".venv").symlink_to(sys.prefix)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    with running_service(tmp_path / "service") as service:
+    with running_service(tmp_path / "service") as service, bots_program(tmp_path / "programs") as programs:
+        path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
         environment = {**os.environ, "PATH": path, "BOTS_URL": service.url, "BOTS_SPOOL": str(tmp_path / "spool")}
         with Reader(page, folder, environment, url=service.url) as reader:
             for block in BLOCKS[page]:

@@ -12,10 +12,12 @@ from sqlalchemy import text
 
 from bots_service.settings import Settings
 from bots_service.wiring import sqlite_or_postgres
+from tests.sizes import size
 from tests.storage.appending_child import CALLERS, RUNS
 from tests.usecases.world import World
 
 ROOT = Path(__file__).parents[2]
+KILLS = size(3, 20)  # each time Python starts anew
 FOUND = text(
     "SELECT runs.name, journal.seq, journal.key, runs.head FROM journal JOIN runs ON runs.id = journal.run_id "
     "WHERE journal.step IS NOT NULL ORDER BY journal.seq"
@@ -59,7 +61,7 @@ async def test_every_acknowledged_report_survives_kills_and_counts_once(
     await world.put_run("other")
     await world.close()
     moments, first, acks = random.Random(11), 0, Acks()
-    for _ in range(5):
+    for _ in range(KILLS):
         acks |= acknowledged(url, first, moments.uniform(0.0, 0.3))
         world = World.over(tmp_path, settings, sqlite_or_postgres(settings))
         await assert_each_is_there_once(world, acks)

@@ -25,7 +25,7 @@ from bots_service.storage.sql.tables import (
 )
 from tests.storage import made
 
-DATASETS, WITH_RUNS, RUNS_OF_EACH = 3000, 50, 40
+DATASETS, WITH_RUNS, RUNS_OF_EACH = 1500, 35, 40
 ENTRIES = 400  # of one run of each dataset that has several: 20,000 rows of the journal
 
 # What a plan may go through from end to end: the values of a statement, and what it found by an index before.

@@ -15,7 +15,7 @@ import psutil
 from tests.serving import ServiceProcess, running_service
 from tests.sizes import SOAK, size
 
-ROUNDS, SECONDS = size(3, 10), size(1.0, 2.0)  # in turns, few callers and too many: a noisy machine disturbs both alike
+ROUNDS, SECONDS = size(2, 10), size(1.0, 2.0)  # in turns, few callers and too many: a noisy machine disturbs both alike
 ROOM = 16  # half of it working, half in line
 GOODPUT = 0.9 if SOAK else 0.6  # of what few callers got done just before and just after
 GROWTH_BYTES = 64 * 2**20

@@ -16,7 +16,7 @@ from tests.serving import ServiceProcess
 from tests.sizes import size
 from tests.system.replica import Replica
 
-SELECTIONS = size(130, 200)
+SELECTIONS = size(80, 200)
 KILLED_AT, REWOUND_AT, REWOUND_TO = 60, 120, 70
 TASKS, COUNT, ROLLOUTS, SEED = 60, 4, 8, 11
 RUN = "/datasets/pool/runs/default"

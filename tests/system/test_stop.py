@@ -69,7 +69,7 @@ def test_a_quick_stop_under_load_answers_every_request_that_was_sent(tmp_path):
 
 
 def test_a_service_that_drains_goes_on_answering_and_resets_nobody(tmp_path):
-    service = ServiceProcess(tmp_path, drain_s="4")
+    service = ServiceProcess(tmp_path, drain_s="2.5")
     service.start()
     callers = Callers(service)
     callers.start()

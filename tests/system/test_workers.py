@@ -14,6 +14,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.cli.running import CommandLine
 from tests.servers import PostgresServer, RedisServer, running, wait_until
 from tests.serving import ServiceProcess
 
@@ -57,18 +58,35 @@ def seq(service: ServiceProcess) -> int:
     return httpx.get(f"{service.url}/datasets/pool/runs/default", timeout=SOON_S).json()["seq"]
 
 
-def test_workers_serve_one_truth_and_a_dead_one_is_replaced(service: ServiceProcess):
+def counted(service: ServiceProcess, name: str) -> dict[str, float]:
+    """Return what each worker counted of one thing, asked on one new connection."""
+    text = httpx.get(f"{service.url}/metrics", timeout=SOON_S).raise_for_status().text
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {sample.labels["worker"]: sample.value for sample in samples if sample.name == name}
+
+
+def test_workers_serve_and_count_as_one_and_a_dead_one_is_replaced(service: ServiceProcess):
     make_pool(service)
     wait_until(lambda: len(workers_of(service)) == WORKERS, SOON_S)
-    for number in range(10):
+    wait_until(lambda: len(counted(service, "bots_ready")) == WORKERS, SOON_S)
+    for number in range(20):
         assert report(service, str(number)).json()["seq"] == number + 1
+    assert {sum(counted(service, "bots_reports_total").values()) for _ in range(10)} == {20}
+    assert set(counted(service, "bots_ready")) == {str(pid) for pid in workers_of(service)}
+
+    hanging = min(workers_of(service))
+    os.kill(hanging, signal.SIGSTOP)
+    assert len(counted(service, "bots_ready")) == WORKERS - 1  # left out, and the others are not held up for long
+    os.kill(hanging, signal.SIGCONT)
+    assert len(counted(service, "bots_ready")) == WORKERS
+
     before = workers_of(service)
     victim = min(before)
     os.kill(victim, signal.SIGKILL)
     wait_until(lambda: victim not in workers_of(service) and len(workers_of(service)) == WORKERS, SOON_S)
     wait_until(lambda: service.log.read_text().count("worker_died") == 1, SOON_S)
     assert before - {victim} < workers_of(service)
-    for number in range(10, 20):
+    for number in range(20, 30):
         assert report(service, str(number)).json()["seq"] == number + 1
     pids = workers_of(service)
     assert service.stop() == 0
@@ -89,10 +107,11 @@ def launched(tmp_path: Path, redis_server: RedisServer) -> Iterator[Callable[[st
 
     yield launch
     for service in services:
-        service.stop()
+        if service.is_running:
+            service.stop()
 
 
-def test_a_worker_that_dies_while_the_database_is_away_is_replaced_when_it_is_back(launched):
+def test_a_worker_that_dies_without_a_database_is_replaced_later_and_none_outlives_who_watches_over_them(launched):
     with running(PostgresServer()) as postgres:
         service = launched(postgres.url())
         service.await_ready()
@@ -107,35 +126,9 @@ def test_a_worker_that_dies_while_the_database_is_away_is_replaced_when_it_is_ba
         wait_until(lambda: set(counted(service, "bots_ready").values()) == {1.0}, SOON_S)
         wait_until(lambda: len(counted(service, "bots_ready")) == WORKERS, SOON_S)
         assert report(service, "after").json()["seq"] == 1
-
-
-def counted(service: ServiceProcess, name: str) -> dict[str, float]:
-    """Return what each worker counted of one thing, asked on one new connection."""
-    text = httpx.get(f"{service.url}/metrics", timeout=SOON_S).raise_for_status().text
-    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    return {sample.labels["worker"]: sample.value for sample in samples if sample.name == name}
-
-
-def test_whichever_worker_is_asked_tells_what_all_of_them_counted(service: ServiceProcess):
-    make_pool(service)
-    reports = 40
-    for number in range(reports):
-        assert report(service, f"key {number}").status_code == 200
-    assert {sum(counted(service, "bots_reports_total").values()) for _ in range(10)} == {reports}
-    assert set(counted(service, "bots_ready")) == {str(pid) for pid in workers_of(service)}
-
-    hanging = min(workers_of(service))
-    os.kill(hanging, signal.SIGSTOP)
-    assert len(counted(service, "bots_ready")) == WORKERS - 1  # left out, and the others are not held up for long
-    os.kill(hanging, signal.SIGCONT)
-    assert len(counted(service, "bots_ready")) == WORKERS
-
-
-def test_workers_do_not_outlive_the_one_that_watches_over_them(service: ServiceProcess):
-    wait_until(lambda: len(workers_of(service)) == WORKERS, SOON_S)
-    pids = workers_of(service)
-    service.kill()
-    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids), SOON_S)
+        pids = workers_of(service)
+        service.kill()
+        wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids), SOON_S)
 
 
 def start_in_vain(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -148,10 +141,9 @@ def start_in_vain(folder: Path, **settings: str) -> subprocess.CompletedProcess[
 
 @pytest.mark.parametrize("settings", [{}, {"redis_url": "redis://localhost"}, {"database_url": "postgresql://db/bots"}])
 def test_several_workers_need_what_they_can_share(tmp_path: Path, settings: dict[str, str]):
-    ended = start_in_vain(tmp_path, workers="2", **settings)
-    assert ended.returncode == 1
-    assert ended.stderr.count("\n") == 1
-    assert "2 workers need PostgreSQL and Redis" in ended.stderr
+    given = {f"BOTS_{name.upper()}": value for name, value in settings.items()}
+    ended = CommandLine("", tmp_path)("serve", "--port", "0", BOTS_WORKERS="2", **given)
+    assert "2 workers need PostgreSQL and Redis" in ended.assert_one_line(1)
 
 
 def test_workers_that_can_not_start_end_the_service_and_say_why(

@@ -10,8 +10,8 @@ from bots_client import BotsClientError, Client, Outcome, Task
 from tests.sizes import size
 from tests.system.faults.cluster import Cluster, cluster
 
-TASKS = size(5_000, 100_000)
-RUNS = size(6, 50)
+TASKS = size(2_000, 100_000)
+RUNS = size(4, 50)
 REPORTS = size(3, 40)  # of each run, before the end
 BATCH = 32
 READY_S = size(60.0, 30.0)  # the promise is 10 s, and what is printed says so; beside other tests it can't be kept
@@ -76,7 +76,7 @@ def test_everything_is_there_again_soon_after_all_was_killed(tmp_path: Path, cap
         ]
         for worker in workers:
             worker.start()
-        time.sleep(size(1.0, 10.0))
+        time.sleep(size(0.5, 10.0))
         until.set()
         made.kill()
         for worker in workers:
