@@ -113,7 +113,7 @@ def version(url: Url = None, as_json: AsJson = False) -> None:
 def doctor(url: Url = None, as_json: AsJson = False) -> None:
     """Check the configuration and suggest fixes; exit code 1 if there is a problem.
 
-    Checks the settings (BOTS_...), this machine, the database and Redis; with --url or BOTS_URL also the service.
+    Checks the settings (BOTS_...), the database and Redis; with --url or BOTS_URL also the service.
     It changes nothing. Run it where the service runs, with the same environment and as the same user.
     """
     settings = settings_with()
