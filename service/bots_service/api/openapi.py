@@ -11,7 +11,7 @@ from bots_service.api.descriptions import describe
 from bots_service.api.parameters import KEYED
 from bots_service.api.problems import Problem, documented
 from bots_service.api.security import GuardedRoute
-from bots_service.errors import ForbiddenError, UnauthenticatedError
+from bots_service.errors import BotsError, ForbiddenError, UnauthenticatedError
 
 REFERENCE = "#/components/schemas/{name}"
 
@@ -39,18 +39,23 @@ def reads(example: Struct, other_media: Media | None = None) -> dict[str, Any]:
 
 
 def answers_with(
-    example: Struct, meanings: dict[int, str] | None = None, other_media: Media | None = None
+    example: Struct,
+    *refusals: type[BotsError],
+    meanings: dict[int, str] | None = None,
+    other_media: Media | None = None,
 ) -> dict[int | str, dict[str, Any]]:
-    """Return OpenAPI responses with this body.
+    """Return OpenAPI responses with this body, and those of errors.
 
     Args:
         example: an example of the body; its class is the schema.
+        refusals: the errors.
         meanings: status -> description; None: only 200.
         other_media: other media types that the route returns.
     """
     content = _content(example, as_json(example), other_media)
     meanings = meanings or {200: (type(example).__doc__ or "").splitlines()[0]}
-    return {status: {"description": meaning, "content": content} for status, meaning in meanings.items()}
+    found = {status: {"description": meaning, "content": content} for status, meaning in meanings.items()}
+    return found | documented(*refusals)
 
 
 def _content(body: Struct, example: Any, other_media: Media | None) -> dict[str, Any]:

@@ -170,8 +170,13 @@ class GuardedRoute(APIRoute):
 
 
 def guarded_router(**options: Any) -> APIRouter:
-    """Return a router whose routes must all have a guard."""
-    return APIRouter(route_class=GuardedRoute, generate_unique_id_function=_function_name, **options)
+    """Return a router whose routes must all have a guard, and make their responses themselves."""
+    return APIRouter(
+        route_class=GuardedRoute,
+        default_response_class=Response,
+        generate_unique_id_function=_function_name,
+        **options,
+    )
 
 
 def _function_name(route: APIRoute) -> str:

@@ -20,7 +20,7 @@ from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import Media, answers_with, reads
 from bots_service.api.overload import Download
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, services_of
-from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, documented
+from bots_service.api.problems import DATASET, EVERY, ONCE, WRITE, documented
 from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment, no_content
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
@@ -161,12 +161,15 @@ EXAMPLE_TASK = TaskRequest("gsm8k-17", [0.25], ["arithmetic"])
 @router.put(
     "/datasets/{dataset}",
     summary="Create a dataset",
-    response_class=Response,
     openapi_extra=reads(DatasetRequest(reference_models=EXAMPLE.reference_models, tasks=[EXAMPLE_TASK]), UPLOADS),
-    responses={
-        **answers_with(EXAMPLE, {200: "The dataset existed with the same content.", 201: "The dataset was created."}),
-        **documented(*EVERY, *BODY, *ONCE, InvalidTasksError, DatasetExistsError, LimitReachedError),
-    },
+    responses=answers_with(
+        EXAMPLE,
+        *WRITE,
+        InvalidTasksError,
+        DatasetExistsError,
+        LimitReachedError,
+        meanings={200: "The dataset existed with the same content.", 201: "The dataset was created."},
+    ),
 )
 @allowed(Scope.ADMIN, kind=RouteKind.UPLOAD)
 async def put_dataset(
@@ -197,8 +200,7 @@ async def put_dataset(
 @router.get(
     "/datasets",
     summary="List the datasets",
-    response_class=Response,
-    responses={**answers_with(DatasetPage([EXAMPLE], None)), **documented(*EVERY)},
+    responses=answers_with(DatasetPage([EXAMPLE], None), *EVERY),
 )
 @allowed(Scope.READ, about=About.NONE)
 async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
@@ -213,8 +215,7 @@ async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = N
 @router.get(
     "/datasets/{dataset}",
     summary="Get a dataset",
-    response_class=Response,
-    responses={**answers_with(EXAMPLE), **documented(*EVERY, *DATASET)},
+    responses=answers_with(EXAMPLE, *EVERY, *DATASET),
 )
 @allowed(*ANY_SCOPE)
 async def get_dataset(request: Request, dataset: DatasetName) -> Response:
@@ -227,7 +228,6 @@ async def get_dataset(request: Request, dataset: DatasetName) -> Response:
     "/datasets/{dataset}",
     summary="Delete a dataset",
     status_code=204,
-    response_class=Response,
     openapi_extra=KEYED,
     responses=documented(*EVERY, *ONCE, *DATASET),
 )
@@ -246,7 +246,6 @@ async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
 @router.get(
     "/datasets/{dataset}/tasks",
     summary="Export a dataset's tasks",
-    response_class=Response,
     responses={
         200: {"description": "A header, then one line for each task.", "content": {NDJSON: UPLOADS[NDJSON]}},
         **documented(*EVERY, *DATASET, OverloadedError),
@@ -272,12 +271,10 @@ async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Respo
 @router.post(
     "/datasets/{dataset}/tasks",
     summary="Append tasks to a dataset",
-    response_class=Response,
     openapi_extra=reads(AppendRequest([EXAMPLE_TASK]), UPLOADS),
-    responses={
-        **answers_with(AppendResponse("gsm8k", 1, 7474)),
-        **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError, TaskExistsError, LimitReachedError),
-    },
+    responses=answers_with(
+        AppendResponse("gsm8k", 1, 7474), *WRITE, *DATASET, InvalidTasksError, TaskExistsError, LimitReachedError
+    ),
 )
 @allowed(Scope.ADMIN, kind=RouteKind.UPLOAD)
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
@@ -300,12 +297,8 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
 @router.delete(
     "/datasets/{dataset}/tasks",
     summary="Retire tasks of a dataset",
-    response_class=Response,
     openapi_extra=reads(TaskIdsRequest(["gsm8k-17"])),
-    responses={
-        **answers_with(RetiredResponse("gsm8k", 1, 7472)),
-        **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError),
-    },
+    responses=answers_with(RetiredResponse("gsm8k", 1, 7472), *WRITE, *DATASET, InvalidTasksError),
 )
 @allowed(Scope.ADMIN)
 async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
@@ -316,12 +309,8 @@ async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
 @router.post(
     "/datasets/{dataset}/tasks/restore",
     summary="Restore retired tasks of a dataset",
-    response_class=Response,
     openapi_extra=reads(TaskIdsRequest(["gsm8k-17"])),
-    responses={
-        **answers_with(RetiredResponse("gsm8k", 0, 7473)),
-        **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError),
-    },
+    responses=answers_with(RetiredResponse("gsm8k", 0, 7473), *WRITE, *DATASET, InvalidTasksError),
 )
 @allowed(Scope.ADMIN)
 async def restore_tasks(request: Request, dataset: DatasetName) -> Response:

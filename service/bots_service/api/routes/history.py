@@ -11,7 +11,7 @@ from starlette.responses import Response
 from bots_service.api.cursors import AfterNumber, read_cursor, write_cursor
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
-from bots_service.api.problems import EVERY, RUN, documented
+from bots_service.api.problems import EVERY, RUN
 from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment, ratio
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core import receipt
@@ -271,8 +271,7 @@ EXAMPLE_ENTRY = JournalEntry(
 @router.get(
     "/datasets/{dataset}/runs/{run}/history",
     summary="List a run's closed steps",
-    response_class=Response,
-    responses={**answers_with(HistoryPage([EXAMPLE_STEP], None)), **documented(*EVERY, *RUN)},
+    responses=answers_with(HistoryPage([EXAMPLE_STEP], None), *EVERY, *RUN),
 )
 @allowed(Scope.READ)
 async def read_history(
@@ -295,8 +294,7 @@ async def read_history(
 @router.get(
     "/datasets/{dataset}/runs/{run}/curve",
     summary="Get a run's learning curve",
-    response_class=Response,
-    responses={**answers_with(Curve([EXAMPLE_POINT])), **documented(*EVERY, *RUN)},
+    responses=answers_with(Curve([EXAMPLE_POINT]), *EVERY, *RUN),
 )
 @allowed(Scope.READ)
 async def read_curve(request: Request, dataset: DatasetName, run: RunName, points: Points = 500) -> Response:
@@ -308,11 +306,7 @@ async def read_curve(request: Request, dataset: DatasetName, run: RunName, point
 @router.get(
     "/datasets/{dataset}/runs/{run}/calibration",
     summary="Compare predicted and observed success rates",
-    response_class=Response,
-    responses={
-        **answers_with(CalibrationResponse(12, [Bin(0.4, 0.5, 1024.0, 0.46, 0.44)])),
-        **documented(*EVERY, *RUN),
-    },
+    responses=answers_with(CalibrationResponse(12, [Bin(0.4, 0.5, 1024.0, 0.46, 0.44)]), *EVERY, *RUN),
 )
 @allowed(Scope.READ)
 async def read_calibration(request: Request, dataset: DatasetName, run: RunName, steps: Steps = 200) -> Response:
@@ -324,8 +318,7 @@ async def read_calibration(request: Request, dataset: DatasetName, run: RunName,
 @router.get(
     "/datasets/{dataset}/runs/{run}/journal",
     summary="List a run's journal",
-    response_class=Response,
-    responses={**answers_with(JournalPage([EXAMPLE_ENTRY], None)), **documented(*EVERY, *RUN)},
+    responses=answers_with(JournalPage([EXAMPLE_ENTRY], None), *EVERY, *RUN),
 )
 @allowed(Scope.READ)
 async def read_journal(

@@ -17,7 +17,7 @@ from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, Limit, services_of, whole
-from bots_service.api.problems import BODY, EVERY, ONCE, documented
+from bots_service.api.problems import EVERY, ONCE, WRITE, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
 from bots_service.errors import LimitReachedError, UnknownApiKeyError
@@ -170,12 +170,13 @@ EXAMPLE_CALLER = WhoAmI(guarded=True, name="trainer", scopes=EXAMPLE.scopes, dat
     "/keys",
     summary="Create an API key",
     status_code=201,
-    response_class=Response,
     openapi_extra=reads(EXAMPLE_REQUEST),
-    responses={
-        **answers_with(NewApiKey(**structs.asdict(EXAMPLE), key=None), {201: "The key was created."}),
-        **documented(*EVERY, *BODY, *ONCE, LimitReachedError),
-    },
+    responses=answers_with(
+        NewApiKey(**structs.asdict(EXAMPLE), key=None),
+        *WRITE,
+        LimitReachedError,
+        meanings={201: "The key was created."},
+    ),
 )
 @allowed(Scope.ADMIN, about=About.EVERY)
 async def create_key(request: Request) -> Response:
@@ -203,8 +204,7 @@ async def create_key(request: Request) -> Response:
 @router.get(
     "/keys",
     summary="List the API keys",
-    response_class=Response,
-    responses={**answers_with(ApiKeyPage([EXAMPLE], None)), **documented(*EVERY)},
+    responses=answers_with(ApiKeyPage([EXAMPLE], None), *EVERY),
 )
 @allowed(Scope.ADMIN, about=About.EVERY)
 async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
@@ -220,7 +220,6 @@ async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None)
     "/keys/{key_id}",
     summary="Revoke an API key",
     status_code=204,
-    response_class=Response,
     openapi_extra=KEYED,
     responses=documented(*EVERY, *ONCE, UnknownApiKeyError),
 )
@@ -236,7 +235,7 @@ async def revoke_key(request: Request, key_id: KeyId) -> Response:
     return await answered_once(services.store.answers, body, NoneType, act, no_content)
 
 
-@router.get("/whoami", summary="Show the caller", response_class=Response, responses=answers_with(EXAMPLE_CALLER))
+@router.get("/whoami", summary="Show the caller", responses=answers_with(EXAMPLE_CALLER))
 @allowed(*ANY_SCOPE, about=About.NONE)
 async def tell_caller(request: Request) -> Response:
     """Return who the caller is, and what it may do."""

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import DatasetName, Limit, RunName, services_of
-from bots_service.api.problems import EVERY, RUN, documented
+from bots_service.api.problems import EVERY, RUN
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
 from bots_service.api.security import allowed, guarded_router
 from bots_service.insight import IDS_PER_LEASE, LeaseGroup
@@ -56,11 +56,7 @@ EXAMPLE_LEASES = LeasesResponse(64, [Lease(EXAMPLE_TIME, 64, ["gsm8k-17", "gsm8k
 @router.get(
     "/datasets/{dataset}/runs/{run}/leases",
     summary="List a run's tasks in flight",
-    response_class=Response,
-    responses={
-        **answers_with(EXAMPLE_LEASES),
-        **documented(*EVERY, *RUN),
-    },
+    responses=answers_with(EXAMPLE_LEASES, *EVERY, *RUN),
 )
 @allowed(Scope.READ)
 async def read_leases(

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from bots_service.api.cursors import AfterRun, read_sorted_cursor, write_cursor
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
-from bots_service.api.problems import EVERY, RUN, documented
+from bots_service.api.problems import EVERY, RUN
 from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment
 from bots_service.api.security import About, allowed, caller_of, guarded_router
 from bots_service.core.checks import NAME
@@ -200,8 +200,7 @@ EXAMPLE_TOTALS = OverviewTotals(1, 2, 0, 0, 2, 0, 0, 1536, 897, 12288.0)
 @router.get(
     "/overview",
     summary="Summarize all runs",
-    response_class=Response,
-    responses={**answers_with(Overview([EXAMPLE], 2, EXAMPLE_TOTALS, None)), **documented(*EVERY)},
+    responses=answers_with(Overview([EXAMPLE], 2, EXAMPLE_TOTALS, None), *EVERY),
 )
 @allowed(Scope.READ, about=About.NONE)
 async def read_overview(request: Request, query: Annotated[OverviewQuery, Depends(overview_query)]) -> Response:
@@ -215,8 +214,7 @@ async def read_overview(request: Request, query: Annotated[OverviewQuery, Depend
 @router.get(
     "/datasets/{dataset}/runs/{run}/summary",
     summary="Summarize a run",
-    response_class=Response,
-    responses={**answers_with(EXAMPLE_WITH_LEASES), **documented(*EVERY, *RUN)},
+    responses=answers_with(EXAMPLE_WITH_LEASES, *EVERY, *RUN),
 )
 @allowed(Scope.READ)
 async def read_summary(request: Request, dataset: DatasetName, run: RunName) -> Response:

@@ -13,7 +13,7 @@ from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import Media, answers_with, reads
 from bots_service.api.parameters import KEYED, DatasetName, PredictionsName, RunName, services_of
-from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
+from bots_service.api.problems import DATASET, EVERY, ONCE, RUN, WRITE
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.routes.datasets import EXAMPLE, Dataset, Predicted
@@ -56,12 +56,8 @@ _FROM_RUN = msgspec.json.Decoder(RunPredictionsRequest)
 @router.put(
     "/datasets/{dataset}/predictions/{name}",
     summary="Store predictions",
-    response_class=Response,
     openapi_extra=reads(PredictionsRequest([PredictionRequest("gsm8k-17", 0.25)]), UPLOADS),
-    responses={
-        **answers_with(PREDICTED),
-        **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError, LimitReachedError),
-    },
+    responses=answers_with(PREDICTED, *WRITE, *DATASET, InvalidTasksError, LimitReachedError),
 )
 @allowed(Scope.ADMIN, kind=RouteKind.UPLOAD)
 async def put_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
@@ -83,9 +79,8 @@ async def put_predictions(request: Request, dataset: DatasetName, name: Predicti
 @router.delete(
     "/datasets/{dataset}/predictions/{name}",
     summary="Remove predictions",
-    response_class=Response,
     openapi_extra=KEYED,
-    responses={**answers_with(EXAMPLE), **documented(*EVERY, *ONCE, *DATASET, UnknownPredictionsError)},
+    responses=answers_with(EXAMPLE, *EVERY, *ONCE, *DATASET, UnknownPredictionsError),
 )
 @allowed(Scope.ADMIN)
 async def drop_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
@@ -102,12 +97,8 @@ async def drop_predictions(request: Request, dataset: DatasetName, name: Predict
 @router.post(
     "/datasets/{dataset}/runs/{run}/predictions",
     summary="Store the beliefs of a run as predictions",
-    response_class=Response,
     openapi_extra=reads(RunPredictionsRequest("first-attempt")),
-    responses={
-        **answers_with(PREDICTED),
-        **documented(*EVERY, *BODY, *ONCE, *RUN, UnknownStepError, InvalidTasksError, LimitReachedError),
-    },
+    responses=answers_with(PREDICTED, *WRITE, *RUN, UnknownStepError, InvalidTasksError, LimitReachedError),
 )
 @allowed(Scope.ADMIN)
 async def put_predictions_of_run(request: Request, dataset: DatasetName, run: RunName) -> Response:

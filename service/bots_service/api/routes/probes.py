@@ -62,7 +62,6 @@ EXAMPLE = "bots_requests_waiting 0.0\n"
 @router.get(
     "/livez",
     summary="Check that the process serves requests",
-    response_class=Response,
     responses=answers_with(LivenessResponse("ok")),
 )
 @open_to_all(RouteKind.PROBE)
@@ -74,10 +73,9 @@ async def tell_alive() -> Response:
 @router.get(
     "/readyz",
     summary="Check whether to send requests",
-    response_class=Response,
     responses={
-        **answers_with(ReadinessResponse("ready", {"sql": "ok"}), {200: "Send requests."}),
-        **answers_with(ReadinessResponse("starting", {"sql": "not checked yet"}), {503: "Send none."}),
+        **answers_with(ReadinessResponse("ready", {"sql": "ok"}), meanings={200: "Send requests."}),
+        **answers_with(ReadinessResponse("starting", {"sql": "not checked yet"}), meanings={503: "Send none."}),
     },
 )
 @open_to_all(RouteKind.PROBE)
@@ -90,7 +88,6 @@ async def tell_ready(request: Request) -> Response:
 @router.get(
     "/version",
     summary="Show the versions",
-    response_class=Response,
     responses=answers_with(VersionResponse("0.1.0", "3.12.8", "2.2.0", "0001")),
 )
 @allowed(*ANY_SCOPE, about=About.NONE)
@@ -104,7 +101,6 @@ async def tell_version(request: Request) -> Response:
 @router.get(
     "/metrics",
     summary="Get the metrics",
-    response_class=Response,
     responses={
         200: {
             "description": "All metrics, in Prometheus's text format.",

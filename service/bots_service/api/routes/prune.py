@@ -11,7 +11,7 @@ from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body
 from bots_service.api.decoding import decode_plain
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import services_of
-from bots_service.api.problems import BODY, EVERY, documented
+from bots_service.api.problems import BODY, EVERY
 from bots_service.api.responses import json_response
 from bots_service.api.security import About, allowed, guarded_router
 from bots_service.errors import BusyError
@@ -67,12 +67,10 @@ _PRUNE = msgspec.json.Decoder(PruneRequest)
 @router.post(
     "/prune",
     summary="Remove old journal entries",
-    response_class=Response,
     openapi_extra=reads(PruneRequest(dry_run=True, keep_journal_days=30)),
-    responses={
-        **answers_with(PruneResponse(dry_run=True, runs=[PrunedJournal("gsm8k", "default", 1200, 1200)])),
-        **documented(*EVERY, *BODY, BusyError),
-    },
+    responses=answers_with(
+        PruneResponse(dry_run=True, runs=[PrunedJournal("gsm8k", "default", 1200, 1200)]), *EVERY, *BODY, BusyError
+    ),
 )
 @allowed(Scope.ADMIN, about=About.EVERY)
 async def prune(request: Request) -> Response:

@@ -15,7 +15,7 @@ from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, services_of
-from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
+from bots_service.api.problems import DATASET, EVERY, ONCE, RUN, WRITE, documented
 from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment, no_content
 from bots_service.api.run_settings import SettingsInUse, SettingsRequest
 from bots_service.api.security import ANY_SCOPE, allowed, caller_of, guarded_router, require_run
@@ -220,14 +220,17 @@ EXAMPLE = Run(
 @router.put(
     "/datasets/{dataset}/runs/{run}",
     summary="Create a run",
-    response_class=Response,
     openapi_extra=reads(RunRequest(target=0.6, fork=ForkRequest("default", 10))),
-    responses={
-        **answers_with(EXAMPLE, {200: "The run existed and has these settings now.", 201: "The run was created."}),
-        **documented(
-            *EVERY, *BODY, *ONCE, *RUN, UnknownStepError, InvalidSettingsError, RunHasHistoryError, LimitReachedError
-        ),
-    },
+    responses=answers_with(
+        EXAMPLE,
+        *WRITE,
+        *RUN,
+        UnknownStepError,
+        InvalidSettingsError,
+        RunHasHistoryError,
+        LimitReachedError,
+        meanings={200: "The run existed and has these settings now.", 201: "The run was created."},
+    ),
 )
 @allowed(Scope.ADMIN)
 async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -253,8 +256,7 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
 @router.get(
     "/datasets/{dataset}/runs",
     summary="List a dataset's runs",
-    response_class=Response,
-    responses={**answers_with(RunPage([EXAMPLE], None)), **documented(*EVERY, *DATASET)},
+    responses=answers_with(RunPage([EXAMPLE], None), *EVERY, *DATASET),
 )
 @allowed(Scope.READ)
 async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, cursor: Cursor = None) -> Response:
@@ -269,8 +271,7 @@ async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, 
 @router.get(
     "/datasets/{dataset}/runs/{run}",
     summary="Get a run",
-    response_class=Response,
-    responses={**answers_with(EXAMPLE), **documented(*EVERY, *RUN)},
+    responses=answers_with(EXAMPLE, *EVERY, *RUN),
 )
 @allowed(*ANY_SCOPE)
 async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -282,9 +283,8 @@ async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
 @router.patch(
     "/datasets/{dataset}/runs/{run}",
     summary="Change a run's settings",
-    response_class=Response,
     openapi_extra=reads(SettingsRequest(target=0.6)),
-    responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidSettingsError)},
+    responses=answers_with(EXAMPLE, *WRITE, *RUN, InvalidSettingsError),
 )
 @allowed(Scope.ADMIN)
 async def change_settings(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -303,9 +303,8 @@ def changed_response(result: ChangeRunResult) -> Response:
 @router.post(
     "/datasets/{dataset}/runs/{run}/rewind",
     summary="Rewind a run",
-    response_class=Response,
     openapi_extra=reads(RewindRequest(10)),
-    responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *RUN, UnknownStepError)},
+    responses=answers_with(EXAMPLE, *WRITE, *RUN, UnknownStepError),
 )
 @allowed(Scope.REPORT)
 async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -319,9 +318,8 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 @router.post(
     "/datasets/{dataset}/runs/{run}/forget",
     summary="Forget tasks",
-    response_class=Response,
     openapi_extra=reads(ForgetRequest(["gsm8k-17"])),
-    responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidTasksError)},
+    responses=answers_with(EXAMPLE, *WRITE, *RUN, InvalidTasksError),
 )
 @allowed(Scope.REPORT)
 async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -339,7 +337,6 @@ async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> 
     "/datasets/{dataset}/runs/{run}",
     summary="Delete a run",
     status_code=204,
-    response_class=Response,
     openapi_extra=KEYED,
     responses=documented(*EVERY, *ONCE, *RUN),
 )

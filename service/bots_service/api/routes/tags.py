@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import DatasetName, RunName, services_of
-from bots_service.api.problems import EVERY, RUN, documented
+from bots_service.api.problems import EVERY, RUN
 from bots_service.api.responses import json_response
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core.summary.tags import TagRow
@@ -39,8 +39,7 @@ EXAMPLE = TagsResponse(1, 12, [EXAMPLE_ROW])
 @router.get(
     "/datasets/{dataset}/runs/{run}/tags",
     summary="Compare a run's tags",
-    response_class=Response,
-    responses={**answers_with(EXAMPLE), **documented(*EVERY, *RUN)},
+    responses=answers_with(EXAMPLE, *EVERY, *RUN),
 )
 @allowed(Scope.READ)
 async def read_tags(request: Request, dataset: DatasetName, run: RunName, steps: Steps = 50) -> Response:

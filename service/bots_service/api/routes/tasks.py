@@ -20,7 +20,7 @@ from bots_service.api.cursors import AfterTask, read_sorted_cursor, write_cursor
 from bots_service.api.openapi import answers_with
 from bots_service.api.overload import Download
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
-from bots_service.api.problems import EVERY, RUN, documented
+from bots_service.api.problems import EVERY, RUN
 from bots_service.api.responses import json_response
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, SORTS, Segment, TaskTable
@@ -212,17 +212,17 @@ EXAMPLE_CSV = csv_lines([CSV_HEAD, csv_row(EXAMPLE)]).decode()
 @router.get(
     "/datasets/{dataset}/runs/{run}/tasks",
     summary="List a run's tasks",
-    response_class=Response,
-    responses={
-        **answers_with(
-            TasksResponse([EXAMPLE], 7473, EXAMPLE_SEGMENTS, None),
-            other_media={
-                CSV: {"type": "string", "example": EXAMPLE_CSV},
-                ARROW: {"type": "string", "format": "binary"},
-            },
-        ),
-        **documented(*EVERY, *RUN, InvalidTasksError, OverloadedError),
-    },
+    responses=answers_with(
+        TasksResponse([EXAMPLE], 7473, EXAMPLE_SEGMENTS, None),
+        *EVERY,
+        *RUN,
+        InvalidTasksError,
+        OverloadedError,
+        other_media={
+            CSV: {"type": "string", "example": EXAMPLE_CSV},
+            ARROW: {"type": "string", "format": "binary"},
+        },
+    ),
 )
 @allowed(Scope.READ)
 async def list_tasks(

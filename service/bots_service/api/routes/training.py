@@ -15,7 +15,7 @@ from bots_service.api.decoding import decode, decode_plain
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.overload import while_client_waits
 from bots_service.api.parameters import services_of
-from bots_service.api.problems import BODY, EVERY, RUN, documented
+from bots_service.api.problems import BODY, EVERY, RUN
 from bots_service.api.responses import filled, json_response, ratio
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import About, allowed, guarded_router, log_names, require_run
@@ -179,12 +179,10 @@ EXAMPLE_RECEIPT = ReportResponse(
 @router.post(
     "/select",
     summary="Select tasks",
-    response_class=Response,
     openapi_extra=reads(SelectRequest("gsm8k", 64)),
-    responses={
-        **answers_with(EXAMPLE_SELECTION),
-        **documented(*EVERY, *BODY, *RUN, KeyReusedError, InvalidSelectionError, PoolTooSmallError),
-    },
+    responses=answers_with(
+        EXAMPLE_SELECTION, *EVERY, *BODY, *RUN, KeyReusedError, InvalidSelectionError, PoolTooSmallError
+    ),
 )
 @allowed(Scope.SELECT, about=About.BODY, kind=RouteKind.TRAINING)
 async def select_tasks(request: Request) -> Response:
@@ -209,12 +207,17 @@ async def select_tasks(request: Request) -> Response:
 @router.post(
     "/report",
     summary="Report outcomes",
-    response_class=Response,
     openapi_extra=reads(EXAMPLE_REPORT),
-    responses={
-        **answers_with(EXAMPLE_RECEIPT),
-        **documented(*EVERY, *BODY, *RUN, KeyReusedError, InvalidOutcomesError, InvalidSelectionError, StaleEpochError),
-    },
+    responses=answers_with(
+        EXAMPLE_RECEIPT,
+        *EVERY,
+        *BODY,
+        *RUN,
+        KeyReusedError,
+        InvalidOutcomesError,
+        InvalidSelectionError,
+        StaleEpochError,
+    ),
 )
 @allowed(Scope.REPORT, about=About.BODY, kind=RouteKind.TRAINING)
 async def report_outcomes(request: Request) -> Response:

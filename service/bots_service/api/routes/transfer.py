@@ -12,7 +12,7 @@ from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with
 from bots_service.api.overload import Download
 from bots_service.api.parameters import KEYED, DatasetName, RunName, services_of
-from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
+from bots_service.api.problems import DATASET, EVERY, RUN, WRITE, documented
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import About, allowed, guarded_router
@@ -50,7 +50,6 @@ class ImportedRun(Struct, frozen=True):
 @router.get(
     "/datasets/{dataset}/runs/{run}/export",
     summary="Export a run",
-    response_class=Response,
     responses={
         200: {"description": "A header, then one line for each entry.", "content": LINES},
         **documented(*EVERY, *RUN, JournalIncompleteError, OverloadedError),
@@ -73,21 +72,17 @@ async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     "/datasets/{dataset}/runs/{run}/import",
     summary="Import a run",
     status_code=201,
-    response_class=Response,
     openapi_extra={**KEYED, "requestBody": {"required": True, "content": LINES}},
-    responses={
-        **answers_with(ImportedRun("gsm8k", "default", 12, 0), {201: "The run was imported."}),
-        **documented(
-            *EVERY,
-            *BODY,
-            *ONCE,
-            *DATASET,
-            InvalidJournalError,
-            DatasetExistsError,
-            RunHasHistoryError,
-            LimitReachedError,
-        ),
-    },
+    responses=answers_with(
+        ImportedRun("gsm8k", "default", 12, 0),
+        *WRITE,
+        *DATASET,
+        InvalidJournalError,
+        DatasetExistsError,
+        RunHasHistoryError,
+        LimitReachedError,
+        meanings={201: "The run was imported."},
+    ),
 )
 @allowed(Scope.ADMIN, kind=RouteKind.UPLOAD)
 async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
