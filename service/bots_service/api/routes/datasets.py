@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import datetime
+from functools import partial
 from types import NoneType
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service.api.app_state import state_of
-from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body, NoBody
+from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
@@ -234,12 +235,8 @@ async def get_dataset(request: Request, dataset: DatasetName) -> Response:
 @allowed(Scope.ADMIN)
 async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
     """Delete a dataset with its runs, journals and snapshots."""
-    services = services_of(request)
-    body = NoBody(request)
-
-    async def act() -> None:
-        await services.datasets.delete(dataset, body.idempotency_key())
-
+    services, body = services_of(request), Body(request)
+    act = partial(services.datasets.delete, dataset, body.idempotency_key())
     return await answered_once(services.store.answers, body, NoneType, act, no_content)
 
 
@@ -325,10 +322,8 @@ async def _changed_retired(request: Request, dataset: str, change: ChangeTasks) 
     body = Body(request, {JSON: TRAINING_LIMIT})
     ids = decode_plain(_TASK_IDS, await body.whole()).ids
 
-    async def act() -> DatasetRow:
-        return await change(dataset, ids, body.idempotency_key())
-
     def respond(row: DatasetRow) -> Response:
         return json_response(RetiredResponse(row.name, row.retired, row.live))
 
+    act = partial(change, dataset, ids, body.idempotency_key())
     return await answered_once(services_of(request).store.answers, body, DatasetRow, act, respond)

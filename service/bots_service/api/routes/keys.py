@@ -1,6 +1,7 @@
 """API keys: an administrator of all datasets creates, lists and revokes them; GET /whoami describes the caller's."""
 
 from datetime import datetime
+from functools import partial
 from types import NoneType
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service.access import Caller, NewKey
-from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body, NoBody
+from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
@@ -226,12 +227,8 @@ async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None)
 @allowed(Scope.ADMIN, about=About.EVERY)
 async def revoke_key(request: Request, key_id: KeyId) -> Response:
     """Revoke a key. Every replica refuses it within 5 seconds."""
-    services = services_of(request)
-    body = NoBody(request)
-
-    async def act() -> None:
-        await services.access.revoke(key_id, body.idempotency_key())
-
+    services, body = services_of(request), Body(request)
+    act = partial(services.access.revoke, key_id, body.idempotency_key())
     return await answered_once(services.store.answers, body, NoneType, act, no_content)
 
 

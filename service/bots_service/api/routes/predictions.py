@@ -1,5 +1,6 @@
 """Predictions of a dataset: put from an upload or from a run, and removed."""
 
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -8,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service.api.app_state import state_of
-from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body, NoBody
+from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import Media, answers_with, reads
@@ -85,12 +86,8 @@ async def put_predictions(request: Request, dataset: DatasetName, name: Predicti
 @allowed(Scope.ADMIN)
 async def drop_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
     """Remove predictions: new runs no longer see them. Runs that know them keep them."""
-    services = services_of(request)
-    body = NoBody(request)
-
-    async def act() -> DatasetRow:
-        return await services.datasets.drop_predictions(dataset, name, body.idempotency_key())
-
+    services, body = services_of(request), Body(request)
+    act = partial(services.datasets.drop_predictions, dataset, name, body.idempotency_key())
     return await answered_once(services.store.answers, body, DatasetRow, act, _respond)
 
 
@@ -110,9 +107,7 @@ async def put_predictions_of_run(request: Request, dataset: DatasetName, run: Ru
     body = Body(request, {JSON: TRAINING_LIMIT})
     wanted = decode_plain(_FROM_RUN, await body.whole())
 
-    async def act() -> DatasetRow:
-        return await services.runs.put_predictions(dataset, run, wanted.name, wanted.step, body.idempotency_key)
-
+    act = partial(services.runs.put_predictions, dataset, run, wanted.name, wanted.step, body.idempotency_key)
     return await answered_once(services.store.answers, body, DatasetRow, act, _respond)
 
 

@@ -1,6 +1,7 @@
 """Runs: created, read, changed, rewound, deleted."""
 
 from datetime import datetime
+from functools import partial
 from types import NoneType
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body, NoBody
+from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
@@ -244,12 +245,10 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     if wanted.fork is not None:
         require_run(request, dataset, wanted.fork.run)
 
-    async def act() -> PutRunResult:
-        return await services.runs.put(dataset, run, wanted.given(), wanted.origin(), body.idempotency_key())
-
     def respond(result: PutRunResult) -> Response:
         return json_response(Run.from_description(result.run), 201 if result.put is RunPut.CREATED else 200)
 
+    act = partial(services.runs.put, dataset, run, wanted.given(), wanted.origin(), body.idempotency_key())
     return await answered_once(services.store.answers, body, PutRunResult, act, respond)
 
 
@@ -343,10 +342,6 @@ async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> 
 @allowed(Scope.ADMIN)
 async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Delete a run. The run `default` is created again at once, empty."""
-    services = services_of(request)
-    body = NoBody(request)
-
-    async def act() -> None:
-        await services.runs.delete(dataset, run, body.idempotency_key())
-
+    services, body = services_of(request), Body(request)
+    act = partial(services.runs.delete, dataset, run, body.idempotency_key())
     return await answered_once(services.store.answers, body, NoneType, act, no_content)

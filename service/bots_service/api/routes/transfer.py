@@ -1,6 +1,7 @@
 """A run moves to another service: export and import of its journal."""
 
 from collections.abc import AsyncGenerator
+from functools import partial
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -90,11 +91,9 @@ async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     services = services_of(request)
     body = Body(request, {NDJSON: state_of(request.app).uploads.max_bytes})
 
-    async def act() -> Moved:
-        lines = split_lines(body.chunks(), longest=LONGEST_LINE)
-        return await services.moves.import_lines(dataset, run, lines, body.idempotency_key)
-
     def respond(moved: Moved) -> Response:
         return json_response(ImportedRun(dataset, moved.run.name, moved.run.head, moved.run.epoch), 201)
 
+    lines = split_lines(body.chunks(), longest=LONGEST_LINE)
+    act = partial(services.moves.import_lines, dataset, run, lines, body.idempotency_key)
     return await answered_once(services.store.answers, body, Moved, act, respond)
