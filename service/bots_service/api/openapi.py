@@ -1,5 +1,6 @@
 """The OpenAPI document: paths and parameters from FastAPI, bodies from msgspec."""
 
+import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -113,8 +114,9 @@ def document(title: str, version: str, description: str, routes: Sequence[Guarde
     shown = [route for route in routes if route.include_in_schema]
     bodies = {body for route in shown for body in bodies_in({**route.responses, **(route.openapi_extra or {})})}
     _, components = msgspec.json.schema_components([Problem, *bodies], ref_template=REFERENCE)
-    for schema in components.values():
-        describe(schema)
+    parents = {body.__name__: inspect.getdoc(body.__base__) or "" for body in bodies}
+    for name, schema in components.items():
+        describe(schema, parents.get(name, ""))
         end_patterns(schema)
     made.setdefault("components", {})["schemas"] = dict(sorted(components.items()))
     made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}

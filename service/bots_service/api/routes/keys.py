@@ -95,13 +95,6 @@ class ApiKey(Struct, frozen=True, kw_only=True):
 class NewApiKey(ApiKey, frozen=True, kw_only=True):
     """A new key.
 
-    id: the part of the key between its underscores.
-    name: a name for people.
-    scopes: what the key may do.
-    datasets: patterns of the datasets that it reaches, or of their runs, such as guru/alice-*; `*` stands for any
-        characters, `?` for one.
-    expires_at: when it expires (RFC 3339, UTC); null: never.
-    revoked_at: when it was revoked (RFC 3339, UTC); null: it was not.
     key: the key itself, shown once; null when the answer is given again.
     """
 

@@ -118,20 +118,6 @@ class RunSummary(Struct, frozen=True):
 class RunSummaryWithLeases(RunSummary, frozen=True):
     """How a run goes, and how many of its tasks are in flight.
 
-    belief: the kind of its belief.
-    strategy: the present strategy of its selections.
-    status: new (no step closed), running, stalled (tasks are in flight and the next step is overdue) or idle (nothing
-        is in flight, or no step closed for a long time).
-    step: number of closed steps; a fork counts those of its parent too.
-    last_step_at: when the last step closed (RFC 3339, UTC); null before the first.
-    reported, effective, rollouts: sums over all closed steps, without steps undone by a rewind.
-    effective_task_ratio: over the last 50 steps; null if they reported nothing.
-    trend: this ratio along all steps, the newest last; at most 40 points; null where nothing was reported.
-    gain: the gain over uniform sampling; null for a run that samples uniformly.
-    verdict: the most urgent that fits.
-    attention: whether somebody should look at the run: its verdict says that something is wrong, and it moved within
-        three days.
-    refused: the reports that were refused as invalid; null without any.
     leased: number of tasks in flight.
     """
 

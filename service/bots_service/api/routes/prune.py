@@ -32,24 +32,6 @@ class PruneRequest(Struct, frozen=True, forbid_unknown_fields=True):
     keep_journal_days: Annotated[float, Meta(gt=0, le=36_500)] | None = None
 
 
-class PrunedJournal(Struct, frozen=True):
-    """Removed journal entries of one run.
-
-    entries: how many.
-    seq: the last entry removed.
-    """
-
-    dataset: str
-    run: str
-    entries: int
-    seq: int
-
-    @classmethod
-    def from_run(cls, pruned: PrunedRun) -> "PrunedJournal":
-        """Return the answer for a run."""
-        return cls(pruned.dataset, pruned.run, pruned.entries, pruned.seq)
-
-
 class PruneResponse(Struct, frozen=True):
     """The removed journal entries of all runs; with dry_run, those that would be removed.
 
@@ -58,7 +40,7 @@ class PruneResponse(Struct, frozen=True):
     """
 
     dry_run: bool
-    runs: list[PrunedJournal]
+    runs: list[PrunedRun]
 
 
 _PRUNE = msgspec.json.Decoder(PruneRequest)
@@ -69,7 +51,7 @@ _PRUNE = msgspec.json.Decoder(PruneRequest)
     summary="Remove old journal entries",
     openapi_extra=reads(PruneRequest(dry_run=True, keep_journal_days=30)),
     responses=answers_with(
-        PruneResponse(dry_run=True, runs=[PrunedJournal("gsm8k", "default", 1200, 1200)]), *EVERY, *BODY, BusyError
+        PruneResponse(dry_run=True, runs=[PrunedRun("gsm8k", "default", 1200, 1200)]), *EVERY, *BODY, BusyError
     ),
 )
 @allowed(Scope.ADMIN, about=About.EVERY)
@@ -78,4 +60,4 @@ async def prune(request: Request) -> Response:
     body = Body(request, {JSON: CONTROL_LIMIT})
     asked = decode_plain(_PRUNE, await body.whole())
     pruned = await services_of(request).prune(keep_days=asked.keep_journal_days, dry_run=asked.dry_run)
-    return json_response(PruneResponse(asked.dry_run, list(map(PrunedJournal.from_run, pruned))))
+    return json_response(PruneResponse(asked.dry_run, pruned))
