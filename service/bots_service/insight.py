@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,8 +38,6 @@ from bots_service.records import (
 from bots_service.runs import Runs
 
 SHOWN_IDS = 5  # ids that contain an unknown one: enough to see what was meant
-MOST_ENTRIES = 4000  # of a journal, read for the evidence of steps: about a second
-MOST_EARLIER = 1000  # entries in which the first parts of a group are looked for
 PAGE = 1000
 IDS_PER_LEASE = 5  # ids of each group, unless more are wanted: enough to know a selection by
 
@@ -106,9 +104,8 @@ class TagTable:
 class Insight:
     """Reads runs, and changes nothing. Names that are not known raise UnknownDatasetError or UnknownRunError."""
 
-    def __init__(self, runs: Runs, *, clock: Callable[[], float] = time.time) -> None:
-        """Read runs; `clock` gives seconds since 1970, UTC."""
-        self.runs, self._store, self._clock = runs, runs.store, clock
+    def __init__(self, runs: Runs) -> None:
+        self.runs, self._store = runs, runs.store
         # Pages that are put in order: each looks at the whole pool, and draws wait for the same threads.
         self._turns = asyncio.Semaphore(2)
 
@@ -189,7 +186,7 @@ class Insight:
         asked how long each still lasts: a time given here is as right as this machine's clock.
         """
         known, leased = await self.runs.leases(dataset, run)
-        return len(leased.tasks), grouped(leased, known, self._clock(), limit, named)
+        return len(leased.tasks), grouped(leased, known, time.time(), limit, named)
 
     async def tags(self, dataset: str, run: str, steps: int) -> TagTable:
         """Return the tags with most tasks, over the last steps and compared with the steps before."""

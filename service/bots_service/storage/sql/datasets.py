@@ -214,19 +214,10 @@ class SqlDatasets:
     the same request was answered meanwhile: the answer can be found then.
     """
 
-    def __init__(
-        self, database: Database, capacity: Capacity | None = None, *, clock: Callable[[], float] = time.time
-    ) -> None:
-        """Keep datasets in a database.
-
-        Args:
-            database: which.
-            capacity: how much is kept at most.
-            clock: seconds since 1970, UTC.
-        """
+    def __init__(self, database: Database, capacity: Capacity | None = None) -> None:
+        """Keep datasets in a database. capacity: how much is kept at most."""
         self._database = database
         self._capacity = capacity or Capacity()
-        self._clock = clock
 
     async def get(self, name: str) -> DatasetRow:
         """Return the dataset of that name."""
@@ -249,7 +240,7 @@ class SqlDatasets:
         """
 
         def job(connection: Connection) -> int:
-            now = self._clock()
+            now = time.time()
             connection.execute(_DROP_OLD_STAGES, {"before": now - STAGES_S})
             return new_id(connection.execute(_STAGE, {"version": 0, "retired": 0, "created_at": now}))
 
@@ -288,10 +279,10 @@ class SqlDatasets:
             if standing is not None:
                 return CreateDatasetResult(_with_content(dataset_of(standing), facts), created=False)
             require_room_for_dataset(connection, self._capacity, within)
-            create(connection, name, stage, facts, self._clock())
+            create(connection, name, stage, facts, time.time())
             return CreateDatasetResult(_row(connection, stage), created=True)
 
-        return await self._database.write(keeping_result(job, idempotency_key, self._clock))
+        return await self._database.write(keeping_result(job, idempotency_key))
 
     async def append(
         self, row: DatasetRow, stage: int, facts: DatasetFacts, idempotency_key: IdempotencyKey | None = None
@@ -303,7 +294,7 @@ class SqlDatasets:
             append(connection, row, stage, facts)
             return AppendTasksResult(_row(connection, row.id), facts.size - row.facts.size)
 
-        return await self._database.write(keeping_result(job, idempotency_key, self._clock))
+        return await self._database.write(keeping_result(job, idempotency_key))
 
     async def retire(self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None) -> DatasetRow:
         """Mark tasks as retired (those that are already stay so)."""
@@ -326,7 +317,7 @@ class SqlDatasets:
             change(connection, row, own)
             return _row(connection, row.id)
 
-        return await self._database.write(keeping_result(job, idempotency_key, self._clock))
+        return await self._database.write(keeping_result(job, idempotency_key))
 
     async def put_predictions(
         self,
@@ -343,7 +334,7 @@ class SqlDatasets:
             empty[:] = put_predictions(connection, row, facts, new)
             return _row(connection, row.id)
 
-        return await self._database.write(keeping_result(job, idempotency_key, self._clock)), empty
+        return await self._database.write(keeping_result(job, idempotency_key)), empty
 
     async def predictions(self, dataset_id: int, keys: Sequence[PredictionsKey]) -> list[Predictions]:
         """Return predictions that new runs see or that a run knows, in the order of the keys."""
@@ -359,10 +350,10 @@ class SqlDatasets:
         def job(connection: Connection) -> Subset:
             if subset.name is None:
                 raise ValueError("a subset without a name")
-            subsets.keep(connection, row.id, subset.name, content, self._clock())
+            subsets.keep(connection, row.id, subset.name, content, time.time())
             return subset
 
-        return await self._database.write(keeping_result(job, idempotency_key, self._clock))
+        return await self._database.write(keeping_result(job, idempotency_key))
 
     async def subset(self, dataset_id: int, name: str) -> Tasks | None:
         """Return a subset's tasks, sorted; None if there is no such subset."""
@@ -375,7 +366,7 @@ class SqlDatasets:
         def job(connection: Connection) -> None:
             connection.execute(_DELETE, {"dataset": row.id})
 
-        await self._database.write(keeping_result(job, idempotency_key, self._clock))
+        await self._database.write(keeping_result(job, idempotency_key))
 
     async def blocks(self, dataset_id: int) -> AsyncIterator[TaskBlock]:
         """Yield the dataset's blocks in order, one in memory at a time.

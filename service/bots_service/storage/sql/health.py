@@ -49,19 +49,10 @@ class SqlWriteHealth:
     It begins a transaction that may write at each look, and really writes now and then; once that failed, at each look.
     """
 
-    def __init__(
-        self, database: Database, *, timeout_s: float = TIMEOUT_S, clock: Callable[[], float] = monotonic
-    ) -> None:
-        """Check a database.
-
-        Args:
-            database: which.
-            timeout_s: one that takes longer counts as not answering.
-            clock: seconds that never go backwards.
-        """
+    def __init__(self, database: Database, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Check a database. timeout_s: one that takes longer counts as not answering."""
         self._database = database
         self._timeout_s = timeout_s
-        self._clock = clock
         self._written: float | None = None
 
     async def check(self) -> dict[str, Any]:
@@ -70,7 +61,7 @@ class SqlWriteHealth:
         Raises:
             StorageUnavailableError: it takes none.
         """
-        now = self._clock()
+        now = monotonic()
         if self._written is not None and now - self._written < WRITE_EVERY_S:
             await _within(self._timeout_s, self._database.write, _look)
         else:
