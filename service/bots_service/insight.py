@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -43,14 +44,15 @@ IDS_PER_LEASE = 5  # ids of each group, unless more are wanted: enough to know a
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseGroup:
+class Lease:
     """Tasks whose leases end together, as those of one selection do.
 
-    expires_at: by this process's clock, in seconds since 1970, UTC.
-    first: the ids of some of them, by index.
+    expires_at: when the leases end (RFC 3339, UTC).
+    tasks: how many tasks.
+    first: ids of as many as the query asks for.
     """
 
-    expires_at: float
+    expires_at: datetime
     tasks: int
     first: list[str]
 
@@ -94,7 +96,11 @@ class TaskPage:
 
 @dataclass(frozen=True, slots=True)
 class TagTable:
-    """The tags of a run's pool over its last steps. first_step, last_step: of these; both 0 if no step closed."""
+    """The tags with most tasks, over the last closed steps; at most 100 of them.
+
+    first_step, last_step: the first and the last of these steps; 0 if none closed, or all were pruned.
+    tags: the tags, those with most tasks first.
+    """
 
     first_step: int
     last_step: int
@@ -177,9 +183,7 @@ class Insight:
 
         return await self.runs.using(dataset, run, read)
 
-    async def leases(
-        self, dataset: str, run: str, limit: int, named: int = IDS_PER_LEASE
-    ) -> tuple[int, list[LeaseGroup]]:
+    async def leases(self, dataset: str, run: str, limit: int, named: int = IDS_PER_LEASE) -> tuple[int, list[Lease]]:
         """Return how many tasks are in flight, and up to `limit` groups of them, those that end soonest first.
 
         Each group names up to `named` of its tasks. The store that keeps leases ends them by its own clock, so it is
@@ -229,17 +233,16 @@ class Insight:
         return await self.runs.datasets.matching(run, state), state
 
 
-def grouped(
-    leased: LeaseTtls, dataset: OpenDataset, now: float, limit: int, named: int = IDS_PER_LEASE
-) -> list[LeaseGroup]:
+def grouped(leased: LeaseTtls, dataset: OpenDataset, now: float, limit: int, named: int = IDS_PER_LEASE) -> list[Lease]:
     """Return up to `limit` groups of tasks whose leases end together, those that end soonest first."""
     order = np.argsort(leased.ttl_s, kind="stable")
     tasks, ttl_s = leased.tasks[order], leased.ttl_s[order]
     begins = np.flatnonzero(is_first(ttl_s))
     sizes = np.diff(begins, append=len(tasks))
+    ends = [datetime.fromtimestamp(now + ttl, UTC) for ttl in ttl_s[begins[:limit]].tolist()]
     return [
-        LeaseGroup(now + float(ttl_s[begin]), size, dataset.ids.take(tasks[begin : begin + min(size, named)]))
-        for begin, size in zip(begins[:limit].tolist(), sizes[:limit].tolist(), strict=True)
+        Lease(end, size, dataset.ids.take(tasks[begin : begin + min(size, named)]))
+        for end, begin, size in zip(ends, begins[:limit].tolist(), sizes[:limit].tolist(), strict=True)
     ]
 
 

@@ -36,7 +36,11 @@ class Health(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What is known of this process. checks: what each part said last, "ok", "down: ..." or "outdated: ..."."""
+    """Whether requests should be sent here.
+
+    status: whether the parts that are needed work.
+    checks: what each part said last, "ok" or what is wrong.
+    """
 
     status: Status
     checks: dict[str, str]

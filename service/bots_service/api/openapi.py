@@ -26,7 +26,8 @@ class SchemaReference(dict[str, str]):
         self.body = body
 
 
-Media = dict[str, dict[str, Any]]  # media type -> schema, with an example where one can be read
+Media = dict[str, dict[str, Any]]  # media type -> its description, with a schema
+BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 
 def reads(example: Struct, other_media: Media | None = None) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def reads(example: Struct, other_media: Media | None = None) -> dict[str, Any]:
 
 
 def answers_with(
-    example: Struct,
+    example: Any,
     *refusals: type[BotsError],
     meanings: dict[int, str] | None = None,
     other_media: Media | None = None,
@@ -48,7 +49,7 @@ def answers_with(
     """Return OpenAPI responses with this body, and those of errors.
 
     Args:
-        example: an example of the body; its class is the schema.
+        example: an example of the body, a struct or a dataclass; its class is the schema.
         refusals: the errors.
         meanings: status -> description; None: only 200.
         other_media: other media types that the route returns.
@@ -59,17 +60,11 @@ def answers_with(
     return found | documented(*refusals)
 
 
-def _content(body: Struct, example: Any, other_media: Media | None) -> dict[str, Any]:
-    others = {media_type: _shown(schema) for media_type, schema in (other_media or {}).items()}
-    return {"application/json": {"schema": SchemaReference(type(body)), "example": example}, **others}
+def _content(body: Any, example: Any, other_media: Media | None) -> dict[str, Any]:
+    return {"application/json": {"schema": SchemaReference(type(body)), "example": example}, **(other_media or {})}
 
 
-def _shown(schema: dict[str, Any]) -> dict[str, Any]:
-    own = {name: value for name, value in schema.items() if name != "example"}
-    return {"schema": own} | ({"example": schema["example"]} if "example" in schema else {})
-
-
-def as_json(body: Struct) -> dict[str, Any]:
+def as_json(body: Any) -> dict[str, Any]:
     """Return a body as JSON types: lists for tuples, strings for times."""
     values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body))
     return values

@@ -18,15 +18,22 @@ from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
-from bots_service.api.openapi import Media, answers_with, reads
+from bots_service.api.openapi import BINARY, Media, answers_with, reads
 from bots_service.api.overload import Download
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, services_of
 from bots_service.api.problems import DATASET, EVERY, ONCE, WRITE, documented
 from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment, no_content
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
-from bots_service.api.task_formats.text import AppendRequest, DatasetRequest, TaskRequest, header_line, task_lines
-from bots_service.api.uploads import NDJSON, PARQUET, UploadHeader, header_of, open_tasks, require_models
+from bots_service.api.task_formats.text import (
+    AppendRequest,
+    DatasetRequest,
+    Header,
+    TaskRequest,
+    header_line,
+    task_lines,
+)
+from bots_service.api.uploads import NDJSON, PARQUET, header_of, open_tasks, require_models
 from bots_service.core.checks import MAX_IDS, TaskId
 from bots_service.errors import (
     DatasetExistsError,
@@ -48,8 +55,8 @@ Repeatable = Annotated[
     bool | None, Query(description="For NDJSON and Parquet: whether tasks are handed out without leases.", strict=False)
 ]
 UPLOADS: Media = {
-    NDJSON: {"type": "string", "examples": ['{"id": "gsm8k-17", "reference_pass_rates": [0.25]}\n']},
-    PARQUET: {"type": "string", "format": "binary"},
+    NDJSON: {"schema": {"type": "string", "examples": ['{"id": "gsm8k-17", "reference_pass_rates": [0.25]}\n']}},
+    PARQUET: BINARY,
 }
 
 
@@ -186,7 +193,7 @@ async def put_dataset(
 
     async def act() -> CreateDatasetResult:
         async with open_tasks(body, max_tasks=state_of(request.app).uploads.max_tasks) as file:
-            header = header_of(file.header, UploadHeader(tuple(reference_model), description, repeatable))
+            header = header_of(file.header, Header(tuple(reference_model), description, repeatable))
             blocks = file.blocks(len(header.reference_models))
             return await services.datasets.create(
                 dataset, header, blocks, body.idempotency_key, within=caller_of(request).datasets

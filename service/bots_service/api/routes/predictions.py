@@ -12,7 +12,7 @@ from bots_service.api.app_state import state_of
 from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
-from bots_service.api.openapi import Media, answers_with, reads
+from bots_service.api.openapi import BINARY, Media, answers_with, reads
 from bots_service.api.parameters import KEYED, DatasetName, PredictionsName, RunName, services_of
 from bots_service.api.problems import DATASET, EVERY, ONCE, RUN, WRITE
 from bots_service.api.responses import json_response
@@ -34,8 +34,8 @@ from bots_service.records import DatasetRow
 router = guarded_router(tags=["datasets"])
 
 UPLOADS: Media = {
-    NDJSON: {"type": "string", "examples": ['{"id": "gsm8k-17", "pass_rate": 0.25}\n']},
-    PARQUET: {"type": "string", "format": "binary"},
+    NDJSON: {"schema": {"type": "string", "examples": ['{"id": "gsm8k-17", "pass_rate": 0.25}\n']}},
+    PARQUET: BINARY,
 }
 PREDICTED = msgspec.structs.replace(EXAMPLE, predictions=(Predicted("probe", 7473, 0.41, 16),))
 

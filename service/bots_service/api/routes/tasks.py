@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from bots_service.api.app_state import state_of
 from bots_service.api.cursors import AfterTask, read_sorted_cursor, write_cursor
-from bots_service.api.openapi import answers_with
+from bots_service.api.openapi import BINARY, answers_with
 from bots_service.api.overload import Download
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
 from bots_service.api.problems import EVERY, RUN
@@ -209,8 +209,8 @@ EXAMPLE_CSV = (
         InvalidTasksError,
         OverloadedError,
         other_media={
-            CSV: {"type": "string", "example": EXAMPLE_CSV},
-            ARROW: {"type": "string", "format": "binary"},
+            CSV: {"schema": {"type": "string"}, "example": EXAMPLE_CSV},
+            ARROW: BINARY,
         },
     ),
 )

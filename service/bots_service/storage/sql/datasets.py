@@ -57,11 +57,6 @@ def dataset_of(row: SqlRow) -> DatasetRow:
     return DatasetRow(row.id, row.name, row.version, row.retired, row.created_at, facts)
 
 
-def retired_blob(tasks: Tasks) -> bytes:
-    """Return sorted tasks as checksummed bytes."""
-    return pack({}, {"tasks": tasks})
-
-
 def retired_of(connection: Connection, dataset_id: int) -> Tasks:
     """Return a dataset's retired tasks, sorted.
 
@@ -96,91 +91,7 @@ _MOVE = (
     )
 )
 _EMPTY_RUNS = select(runs).where(runs.c.dataset_id == bindparam("dataset"), runs.c.head == 0).with_for_update()
-_DELETE_DATASET = delete(datasets).where(datasets.c.id == bindparam("dataset"))
 _DELETE_RETIRED = delete(retired_tasks).where(retired_tasks.c.dataset_id == bindparam("dataset"))
-
-
-def add_block(connection: Connection, stage: int, count: int, body: bytes, checksum: int) -> int:
-    """Put a block behind those that are on the stage, and return how many tasks there are now."""
-    end = connection.execute(_END, {"dataset": stage}).one()
-    row = {"dataset_id": stage, "position": end.blocks, "first": end.tasks, "count": count}
-    connection.execute(_ADD_BLOCK, {**row, "body": body, "checksum": checksum})
-    return int(end.tasks) + count
-
-
-def create(connection: Connection, name: str, stage: int, facts: DatasetFacts, now: float) -> None:
-    """Make the stage a dataset with a run `default`.
-
-    Raises:
-        BusyError: the stage is gone.
-    """
-    values = {"stage": stage, "new_name": name, "new_facts": facts_text(facts), "now": now}
-    if connection.execute(_NAME_STAGE, values).rowcount == 0:
-        raise stage_gone()
-    insert_run(connection, stage, DEFAULT_RUN, RunSettings(), now)
-
-
-def append(connection: Connection, row: DatasetRow, stage: int, facts: DatasetFacts) -> None:
-    """Move the staged blocks behind those of the dataset.
-
-    Raises:
-        BusyError: the dataset is no longer at the row's version, or the stage is gone.
-    """
-    _raise_version(connection, row, facts=facts_text(facts))
-    end = connection.execute(_END, {"dataset": row.id}).one()
-    connection.execute(_MOVE, {"stage": stage, "dataset": row.id, "blocks": end.blocks, "tasks": end.tasks})
-    if connection.execute(_DELETE_DATASET, {"dataset": stage}).rowcount == 0:
-        raise stage_gone()
-
-
-def retire(connection: Connection, row: DatasetRow, tasks: Tasks) -> None:
-    """Add tasks to the retired ones.
-
-    Raises:
-        BusyError: the dataset is no longer at the row's version.
-    """
-    _keep_retired(connection, row, np.union1d(retired_of(connection, row.id), tasks))
-
-
-def restore(connection: Connection, row: DatasetRow, tasks: Tasks) -> None:
-    """Remove tasks from the retired ones.
-
-    Raises:
-        BusyError: the dataset is no longer at the row's version.
-    """
-    _keep_retired(connection, row, np.setdiff1d(retired_of(connection, row.id), tasks))
-
-
-def _keep_retired(connection: Connection, row: DatasetRow, tasks: Tasks) -> None:
-    _raise_version(connection, row, retired=len(tasks))
-    connection.execute(_DELETE_RETIRED, {"dataset": row.id})
-    blob = retired_blob(tasks.astype(np.int32))
-    connection.execute(insert(retired_tasks), {"dataset_id": row.id, "tasks": blob})
-
-
-def put_predictions(
-    connection: Connection, row: DatasetRow, facts: DatasetFacts, new: tuple[str, bytes] | None
-) -> list[RunRow]:
-    """Set what new runs see; return the runs with an empty journal, as they were before they saw it too.
-
-    Args:
-        connection: in a transaction.
-        row: of the dataset.
-        facts: from now on.
-        new: digest and content of predictions that were not there.
-
-    Raises:
-        BusyError: the dataset is no longer at the row's version.
-    """
-    _raise_version(connection, row, facts=facts_text(facts))
-    if new is not None:
-        predictions.keep(connection, row.id, *new)
-    empty = [run_of(found) for found in connection.execute(_EMPTY_RUNS, {"dataset": row.id})]
-    for run in empty:
-        # A new uid: what was made without these predictions must not be taken for this run's.
-        replace_empty_run(connection, run.id, {"uid": new_uid(), "predictions": keys_text(facts.prediction_keys)})
-    predictions.drop_unused(connection, row.id, facts.prediction_keys)
-    return empty
 
 
 def stage_gone() -> BusyError:
@@ -252,7 +163,10 @@ class SqlDatasets:
         count, crc = len(block), checksum(body)
 
         def job(connection: Connection) -> None:
-            require_room_for_tasks(add_block(connection, stage, count, body, crc), self._capacity)
+            end = connection.execute(_END, {"dataset": stage}).one()
+            require_room_for_tasks(int(end.tasks) + count, self._capacity)
+            row = {"dataset_id": stage, "position": end.blocks, "first": end.tasks, "count": count}
+            connection.execute(_ADD_BLOCK, {**row, "body": body, "checksum": crc})
 
         await self._database.write(job)
 
@@ -279,7 +193,11 @@ class SqlDatasets:
             if standing is not None:
                 return CreateDatasetResult(_with_content(dataset_of(standing), facts), created=False)
             require_room_for_dataset(connection, self._capacity, within)
-            create(connection, name, stage, facts, time.time())
+            now = time.time()
+            values = {"stage": stage, "new_name": name, "new_facts": facts_text(facts), "now": now}
+            if connection.execute(_NAME_STAGE, values).rowcount == 0:
+                raise stage_gone()
+            insert_run(connection, stage, DEFAULT_RUN, RunSettings(), now)
             return CreateDatasetResult(_row(connection, stage), created=True)
 
         return await self._database.write(keeping_result(job, idempotency_key))
@@ -291,22 +209,26 @@ class SqlDatasets:
 
         def job(connection: Connection) -> AppendTasksResult:
             require_room_for_tasks(facts.size, self._capacity)
-            append(connection, row, stage, facts)
+            _raise_version(connection, row, facts=facts_text(facts))
+            end = connection.execute(_END, {"dataset": row.id}).one()
+            connection.execute(_MOVE, {"stage": stage, "dataset": row.id, "blocks": end.blocks, "tasks": end.tasks})
+            if connection.execute(_DELETE, {"dataset": stage}).rowcount == 0:
+                raise stage_gone()
             return AppendTasksResult(_row(connection, row.id), facts.size - row.facts.size)
 
         return await self._database.write(keeping_result(job, idempotency_key))
 
     async def retire(self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None) -> DatasetRow:
         """Mark tasks as retired (those that are already stay so)."""
-        return await self._change_retired(retire, row, tasks, idempotency_key)
+        return await self._change_retired(np.union1d, row, tasks, idempotency_key)
 
     async def restore(self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None) -> DatasetRow:
         """Mark tasks as not retired (those that are not stay so)."""
-        return await self._change_retired(restore, row, tasks, idempotency_key)
+        return await self._change_retired(np.setdiff1d, row, tasks, idempotency_key)
 
     async def _change_retired(
         self,
-        change: Callable[[Connection, DatasetRow, Tasks], None],
+        change: Callable[[Tasks, Tasks], Tasks],
         row: DatasetRow,
         tasks: Tasks,
         idempotency_key: IdempotencyKey | None,
@@ -314,7 +236,10 @@ class SqlDatasets:
         own = tasks.copy()
 
         def job(connection: Connection) -> DatasetRow:
-            change(connection, row, own)
+            retired = change(retired_of(connection, row.id), own).astype(np.int32)
+            _raise_version(connection, row, retired=len(retired))
+            connection.execute(_DELETE_RETIRED, {"dataset": row.id})
+            connection.execute(insert(retired_tasks), {"dataset_id": row.id, "tasks": pack({}, {"tasks": retired})})
             return _row(connection, row.id)
 
         return await self._database.write(keeping_result(job, idempotency_key))
@@ -326,12 +251,30 @@ class SqlDatasets:
         column: Predictions | None,
         idempotency_key: IdempotencyKey | None = None,
     ) -> tuple[DatasetRow, list[RunRow]]:
-        """Set the predictions that new runs see, and give them to the runs whose journal is empty."""
+        """Set the predictions that new runs see, and give them to the runs whose journal is empty.
+
+        Args:
+            row: of the dataset.
+            facts: from now on.
+            column: predictions that were not there, None if some are removed.
+            idempotency_key: keeps the dataset's row.
+
+        Returns:
+            The dataset, and the runs with an empty journal as they were before they saw it too.
+        """
         new = None if column is None else (column.digest, await asyncio.to_thread(predictions.content_of, column))
         empty: list[RunRow] = []
 
         def job(connection: Connection) -> DatasetRow:
-            empty[:] = put_predictions(connection, row, facts, new)
+            _raise_version(connection, row, facts=facts_text(facts))
+            if new is not None:
+                predictions.keep(connection, row.id, *new)
+            empty[:] = [run_of(found) for found in connection.execute(_EMPTY_RUNS, {"dataset": row.id})]
+            for run in empty:
+                # A new uid: what was made without these predictions must not be taken for this run's.
+                values = {"uid": new_uid(), "predictions": keys_text(facts.prediction_keys)}
+                replace_empty_run(connection, run.id, values)
+            predictions.drop_unused(connection, row.id, facts.prediction_keys)
             return _row(connection, row.id)
 
         return await self._database.write(keeping_result(job, idempotency_key)), empty
