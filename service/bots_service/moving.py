@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -81,6 +81,7 @@ class JournalHeader(Struct, frozen=True):
     entries: int
 
 
+Line = TypeVar("Line", JournalHeader, SavedEntry)
 _encoder = msgspec.json.Encoder()
 _header = msgspec.json.Decoder(JournalHeader)
 _entry = msgspec.json.Decoder(SavedEntry)
@@ -97,10 +98,7 @@ def read_header(line: bytes) -> JournalHeader:
     Raises:
         InvalidJournalError: the line is none.
     """
-    try:
-        return _header.decode(line)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidJournalError(f"the first line is no header of a journal: {error}") from error
+    return _read(_header, line, "the first line is no header of a journal")
 
 
 def read_entry(line: bytes, number: int) -> SavedEntry:
@@ -109,10 +107,14 @@ def read_entry(line: bytes, number: int) -> SavedEntry:
     Raises:
         InvalidJournalError: the line is no entry.
     """
+    return _read(_entry, line, f"line {number} is no entry of a journal")
+
+
+def _read(decoder: msgspec.json.Decoder[Line], line: bytes, refusal: str) -> Line:
     try:
-        return _entry.decode(line)
+        return decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidJournalError(f"line {number} is no entry of a journal: {error}") from error
+        raise InvalidJournalError(f"{refusal}: {error}") from error
 
 
 def forked(entry: SavedEntry, row: RunRow, seq: int, epoch: int) -> list[SavedEntry]:
@@ -268,15 +270,7 @@ class MoveRuns:
                 head = await self._stored(staged, header, entries, profiles, opened.row.facts.size)
                 row = replace(head, dataset_id=opened.row.id)
                 state = await self._folded(OpenRun(seen, row))
-            except (
-                ArithmeticError,
-                AssertionError,
-                InvalidSettingsError,
-                LookupError,
-                TypeError,
-                ValueError,
-                DamagedStateError,
-            ) as error:
+            except NO_FOLD as error:
                 raise InvalidJournalError(f"the journal does not fold: {error}") from error
             await self.runs.replay.save(row, state)
             return await asyncio.shield(self._finish(opened.row, run, stage, row, idempotency_key))

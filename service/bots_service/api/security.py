@@ -174,14 +174,9 @@ def guarded_router(**options: Any) -> APIRouter:
     return APIRouter(
         route_class=GuardedRoute,
         default_response_class=Response,
-        generate_unique_id_function=_function_name,
+        generate_unique_id_function=lambda route: route.name,  # what generated clients call its function,
         **options,
     )
-
-
-def _function_name(route: APIRoute) -> str:
-    """Return what generated clients call the route's function."""
-    return route.name
 
 
 def guarded(router: APIRouter) -> Iterator[GuardedRoute]:

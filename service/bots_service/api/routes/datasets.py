@@ -214,9 +214,9 @@ async def put_dataset(
 async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return the datasets that the key has access to, by name."""
     services = services_of(request)
-    after = "" if cursor is None else read_cursor(cursor, AfterName).name
+    after = "" if cursor is None else read_cursor(cursor, AfterName)
     rows = await services.runs.datasets_reached(caller_of(request), after, limit + 1)
-    following = write_cursor(AfterName(rows[limit - 1].name)) if len(rows) > limit else None
+    following = write_cursor(rows[limit - 1].name) if len(rows) > limit else None
     return json_response(DatasetPage([Dataset.from_row(row) for row in rows[:limit]], following))
 
 

@@ -157,14 +157,13 @@ class CalibrationResponse(Struct, frozen=True):
     def from_sums(cls, steps: int, sums: receipt.Calibration) -> "CalibrationResponse":
         """Return the answer for some sums."""
         rows = zip(sums.rollouts, sums.predicted, sums.solved, strict=True)
-        return cls(steps, [_bin(place, *row) for place, row in enumerate(rows)])
-
-
-def _bin(place: int, rollouts: float, predicted: float, solved: float) -> Bin:
-    low, high = place / receipt.BINS, (place + 1) / receipt.BINS
-    if not rollouts:
-        return Bin(low, high, rollouts, None, None)
-    return Bin(low, high, rollouts, predicted / rollouts, solved / rollouts)
+        return cls(
+            steps,
+            [
+                Bin(place / receipt.BINS, (place + 1) / receipt.BINS, many, ratio(predicted, many), ratio(solved, many))
+                for place, (many, predicted, solved) in enumerate(rows)
+            ],
+        )
 
 
 class JournalEntry(Struct, frozen=True, kw_only=True):
@@ -284,10 +283,10 @@ async def read_history(
 ) -> Response:
     """Return the closed steps of the run's history in order, without steps undone by a rewind."""
     services = services_of(request)
-    after = after_step if cursor is None else read_cursor(cursor, AfterNumber).number
+    after = after_step if cursor is None else read_cursor(cursor, AfterNumber)
     stored = await services.insight.steps(dataset, run, after, limit + 1)
     steps = [ClosedStep.from_receipt(receipt) for receipt in stored[:limit]]
-    following = write_cursor(AfterNumber(steps[-1].step)) if len(stored) > limit else None
+    following = write_cursor(steps[-1].step) if len(stored) > limit else None
     return json_response(HistoryPage(steps, following))
 
 
@@ -330,7 +329,7 @@ async def read_journal(
     cursor: Cursor = None,
 ) -> Response:
     """Return the entries of the run's journal, newest first, including entries undone by a rewind."""
-    before = None if cursor is None else read_cursor(cursor, AfterNumber).number
+    before = None if cursor is None else read_cursor(cursor, AfterNumber)
     logged = await services_of(request).insight.entries(dataset, run, before, limit + 1, kind)
-    following = write_cursor(AfterNumber(logged[limit - 1].seq)) if len(logged) > limit else None
+    following = write_cursor(logged[limit - 1].seq) if len(logged) > limit else None
     return json_response(JournalPage([JournalEntry.from_logged(entry) for entry in logged[:limit]], following))

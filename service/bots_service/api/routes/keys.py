@@ -100,11 +100,6 @@ class NewApiKey(ApiKey, frozen=True, kw_only=True):
 
     key: str | None
 
-    @staticmethod
-    def with_key(row: KeyRow, key: str | None) -> "NewApiKey":
-        """Return the answer for a row, with its key."""
-        return NewApiKey(**structs.asdict(ApiKey.from_row(row)), key=key)
-
 
 class ApiKeyPage(Struct, frozen=True):
     """A page of keys, by id; revoked ones too.
@@ -190,7 +185,7 @@ async def create_key(request: Request) -> Response:
         return row
 
     def respond(row: KeyRow) -> Response:
-        return json_response(NewApiKey.with_key(row, key), 201)
+        return json_response(NewApiKey(**structs.asdict(ApiKey.from_row(row)), key=key), 201)
 
     return await answered_once(services.store.answers, body, KeyRow, act, respond)
 
@@ -204,9 +199,9 @@ async def create_key(request: Request) -> Response:
 async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return keys by id; revoked ones too."""
     services = services_of(request)
-    after = "" if cursor is None else read_cursor(cursor, AfterName).name
+    after = "" if cursor is None else read_cursor(cursor, AfterName)
     rows = await services.access.page(after, limit + 1)
-    following = write_cursor(AfterName(rows[limit - 1].id)) if len(rows) > limit else None
+    following = write_cursor(rows[limit - 1].id) if len(rows) > limit else None
     return json_response(ApiKeyPage([ApiKey.from_row(row) for row in rows[:limit]], following))
 
 

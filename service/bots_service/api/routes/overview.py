@@ -16,7 +16,7 @@ from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, mome
 from bots_service.api.security import About, allowed, caller_of, guarded_router
 from bots_service.core.checks import NAME
 from bots_service.core.summary.course import Gain
-from bots_service.core.summary.verdict import RefusedReports, RunStatus, RunVerdict
+from bots_service.core.summary.verdict import RunStatus, RunVerdict
 from bots_service.keys import Scope
 from bots_service.overview import SORTS, OverviewQuery, OverviewTotals, Place, SummedRun
 
@@ -46,11 +46,6 @@ class RefusedReportsSummary(Struct, frozen=True):
     count: int
     last_at: datetime
     reason: str
-
-    @classmethod
-    def of(cls, refused: RefusedReports) -> "RefusedReportsSummary":
-        """Return the answer for them."""
-        return cls(refused.count, moment(refused.last_at), refused.reason)
 
 
 class RunSummary(Struct, frozen=True):
@@ -96,6 +91,7 @@ class RunSummary(Struct, frozen=True):
     def from_summed(cls, run: SummedRun) -> "RunSummary":
         """Return the answer for a run."""
         known, course, refused = run.known, run.known.course, run.known.refused
+        last_refused = refused and RefusedReportsSummary(refused.count, moment(refused.last_at), refused.reason)
         return filled(
             cls,
             run,
@@ -111,7 +107,7 @@ class RunSummary(Struct, frozen=True):
             effective_task_ratio=course.recent.effective_task_ratio,
             trend=list(course.trend),
             attention=run.urgency > 0,
-            refused=None if refused is None else RefusedReportsSummary.of(refused),
+            refused=last_refused,
         )
 
 
@@ -153,7 +149,7 @@ async def overview_query(
         InvalidInputError: the cursor is broken, or of another order.
     """
     last = read_sorted_cursor(cursor, AfterRun, sort)
-    after = None if last is None else Place(last.group, last.value, last.dataset, last.run)
+    after = None if last is None else Place(*last)
     return OverviewQuery(search, dataset, status, attention, sort, after, limit)
 
 
@@ -192,7 +188,7 @@ EXAMPLE_TOTALS = OverviewTotals(1, 2, 0, 0, 2, 0, 0, 1536, 897, 12288.0)
 async def read_overview(request: Request, query: Annotated[OverviewQuery, Depends(overview_query)]) -> Response:
     """Return a summary of each run of the datasets that the key has access to."""
     page = await services_of(request).overview.page(caller_of(request), query)
-    following = None if page.next is None else write_cursor(AfterRun(query.sort, *page.next))
+    following = None if page.next is None else write_cursor((query.sort, *page.next))
     runs = [RunSummary.from_summed(run) for run in page.runs]
     return json_response(Overview(runs, page.matching, page.totals, following))
 

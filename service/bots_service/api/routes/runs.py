@@ -261,9 +261,9 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
 async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return by name the runs of a dataset that the caller's key reaches."""
     services = services_of(request)
-    after = "" if cursor is None else read_cursor(cursor, AfterName).name
+    after = "" if cursor is None else read_cursor(cursor, AfterName)
     runs = await services.runs.page(dataset, after, limit + 1, caller_of(request))
-    following = write_cursor(AfterName(runs[limit - 1].row.name)) if len(runs) > limit else None
+    following = write_cursor(runs[limit - 1].row.name) if len(runs) > limit else None
     return json_response(RunPage([Run.from_description(run) for run in runs[:limit]], following))
 
 

@@ -101,7 +101,7 @@ async def read_task_history(
 
     Each request reads at most 500 journal entries, so a page may have few reports, or none, and a cursor.
     """
-    before = None if cursor is None else read_cursor(cursor, AfterNumber).number
+    before = None if cursor is None else read_cursor(cursor, AfterNumber)
     page = await services_of(request).insight.task_history(dataset, run, task, before, limit)
-    following = None if page.next is None else write_cursor(AfterNumber(page.next))
+    following = None if page.next is None else write_cursor(page.next)
     return json_response(TaskHistoryPage([TaskVisit.from_logged(each) for each in page.visits], page.pruned, following))

@@ -168,8 +168,7 @@ async def task_query(
     Raises:
         InvalidInputError: the cursor is broken, or of another order.
     """
-    last = read_sorted_cursor(cursor, AfterTask, sort)
-    after = None if last is None else (last.value, last.index)
+    after = read_sorted_cursor(cursor, AfterTask, sort)
     return TaskQuery(tuple(ids), tag, search, segment, sort, after, limit)
 
 
@@ -234,7 +233,7 @@ async def list_tasks(
         return Download(state_of(request.app).downloads, pieces, media_type=ARROW)
     page = await read.tasks(dataset, run, query)
     rows = await asyncio.to_thread(tasks_of, page.dataset, page.table)
-    following = None if page.next is None else write_cursor(AfterTask(query.sort, *page.next))
+    following = None if page.next is None else write_cursor((query.sort, *page.next))
     return json_response(TasksResponse(rows, page.matching, SegmentCounts(**page.segments), following))
 
 

@@ -191,7 +191,12 @@ class SqlDatasets:
         def job(connection: Connection) -> CreateDatasetResult:
             standing = connection.execute(_BY_NAME, {"dataset": name}).one_or_none()
             if standing is not None:
-                return CreateDatasetResult(_with_content(dataset_of(standing), facts), created=False)
+                row = dataset_of(standing)
+                if row.facts.digest != facts.digest:
+                    raise DatasetExistsError(
+                        f"dataset {name!r} exists with other content; delete it or choose another name"
+                    )
+                return CreateDatasetResult(row, created=False)
             require_room_for_dataset(connection, self._capacity, within)
             now = time.time()
             values = {"stage": stage, "new_name": name, "new_facts": facts_text(facts), "now": now}
@@ -330,14 +335,6 @@ class SqlDatasets:
 
 def _row(connection: Connection, dataset_id: int) -> DatasetRow:
     return dataset_of(connection.execute(_BY_ID, {"dataset": dataset_id}).one())
-
-
-def _with_content(standing: DatasetRow, facts: DatasetFacts) -> DatasetRow:
-    if standing.facts.digest != facts.digest:
-        raise DatasetExistsError(
-            f"dataset {standing.name!r} exists with other content; delete it or choose another name"
-        )
-    return standing
 
 
 def _block_at(dataset_id: int, position: int) -> Callable[[Connection], TaskBlock | None]:
