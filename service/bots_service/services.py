@@ -11,7 +11,7 @@ from bots_service.moving import MoveRuns
 from bots_service.observing import ObserveRuns
 from bots_service.overview import Overview, RunCourses
 from bots_service.prune import Prune
-from bots_service.readiness import Health, Readiness
+from bots_service.readiness import Check, Readiness
 from bots_service.replay import Replay
 from bots_service.runs import Runs
 from bots_service.storage.live import Live
@@ -59,8 +59,8 @@ class Services:
         self.access = Access(store.keys, None if admin_key is None else digest_of(admin_key))
         self.prune = Prune(store, keep_journal_days)
         self.observe = ObserveRuns(self.runs, metrics.runs)
-        health: dict[str, Health] = {"sql": store.health, "sql_writes": store.write_health}
-        self.readiness = Readiness(health | ({"redis": live} if live.is_shared else {}))
+        checks: dict[str, Check] = {"sql": store.health.check, "sql_writes": store.write_health.check}
+        self.readiness = Readiness(checks | ({"redis": live.check} if live.is_shared else {}))
 
     @asynccontextmanager
     async def in_background(self) -> AsyncIterator[None]:

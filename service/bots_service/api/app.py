@@ -115,7 +115,7 @@ def create_app(
     )
     line = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
     downloads = Line(concurrent=DOWNLOADS_AT_ONCE, waiting=DOWNLOADS_WAITING)
-    AppState(uploads, schema, metrics, line, downloads).attach(app)
+    app.state.typed = AppState(uploads, schema, metrics, line, downloads)
     app.router.routes += every_route()  # `include_router` makes a copy of each, for the first request to wait for
     _surround(app, line, limits, metrics.requests)
     app.add_exception_handler(BotsError, answer_error)

@@ -52,7 +52,7 @@ class About(Enum):
     WHOLE = "whole"
     """The one in its path, with all its runs."""
     BODY = "body"
-    """The one in its body: the route calls `require_run` after reading it."""
+    """The one in its body: the route calls `Caller.require_run` after reading it, before any lookup."""
     NONE = "none"
     """None, or those that the route filters for its caller."""
     EVERY = "every"
@@ -203,12 +203,3 @@ def caller_of(request: Request) -> Caller:
     """Return the request's caller."""
     caller: Caller = request.state.caller
     return caller
-
-
-def require_run(request: Request, dataset: str, run: str) -> None:
-    """Check that the caller has access to the run that the body names; call this before any lookup.
-
-    Raises:
-        ForbiddenError: it has no access.
-    """
-    caller_of(request).require_run(dataset, run)

@@ -19,7 +19,7 @@ from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, Limit, services_of, whole
 from bots_service.api.problems import EVERY, ONCE, WRITE, documented
-from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
+from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment, no_content
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
 from bots_service.errors import LimitReachedError, UnknownApiKeyError
 from bots_service.keys import KeyRow, Scope
@@ -81,11 +81,10 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     @staticmethod
     def from_row(row: KeyRow) -> "ApiKey":
         """Return the answer for a row."""
-        return ApiKey(
-            id=row.id,
-            name=row.name,
+        return filled(
+            ApiKey,
+            row,
             scopes=sorted(row.scopes),
-            datasets=row.datasets,
             created_at=moment(row.created_at),
             expires_at=None if row.expires_at is None else moment(row.expires_at),
             revoked_at=None if row.revoked_at is None else moment(row.revoked_at),
@@ -130,11 +129,11 @@ class WhoAmI(Struct, frozen=True):
     @classmethod
     def from_caller(cls, caller: Caller) -> "WhoAmI":
         """Return the answer for a caller."""
-        return cls(
+        return filled(
+            cls,
+            caller,
             guarded=caller.key is not None,
-            name=caller.name,
             scopes=sorted(caller.scopes),
-            datasets=caller.datasets,
             expires_at=None if caller.expires_at is None else moment(caller.expires_at),
         )
 

@@ -19,7 +19,7 @@ from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunNa
 from bots_service.api.problems import DATASET, EVERY, ONCE, RUN, WRITE, documented
 from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment, no_content
 from bots_service.api.run_settings import SettingsInUse, SettingsRequest
-from bots_service.api.security import ANY_SCOPE, allowed, caller_of, guarded_router, require_run
+from bots_service.api.security import ANY_SCOPE, allowed, caller_of, guarded_router
 from bots_service.core.checks import MAX_IDS, Name, TaskId
 from bots_service.core.guard import VerifierAlarm
 from bots_service.core.mixing import MixShare
@@ -57,10 +57,6 @@ class RunRequest(SettingsRequest, frozen=True, forbid_unknown_fields=True):
     """
 
     fork: ForkRequest | None = None
-
-    def origin(self) -> ForkFrom | None:
-        """Return where the run starts; None for an empty journal."""
-        return None if self.fork is None else ForkFrom(self.fork.run, self.fork.step)
 
 
 class RewindRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -242,13 +238,14 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     services = services_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     wanted = decode_plain(_PUT, await body.whole())
-    if wanted.fork is not None:
-        require_run(request, dataset, wanted.fork.run)
+    origin = None if wanted.fork is None else ForkFrom(wanted.fork.run, wanted.fork.step)
+    if origin is not None:
+        caller_of(request).require_run(dataset, origin.run)
 
     def respond(result: PutRunResult) -> Response:
         return json_response(Run.from_description(result.run), 201 if result.put is RunPut.CREATED else 200)
 
-    act = partial(services.runs.put, dataset, run, wanted.given(), wanted.origin(), body.idempotency_key())
+    act = partial(services.runs.put, dataset, run, wanted.given(), origin, body.idempotency_key())
     return await answered_once(services.store.answers, body, PutRunResult, act, respond)
 
 

@@ -32,18 +32,13 @@ def encode_block(block: TaskBlock) -> bytes:
     return body
 
 
-def checksum(body: bytes) -> int:
-    """Return the CRC-32 that is stored with a block."""
-    return zlib.crc32(body)
-
-
 def decode_block(body: bytes, expected_checksum: int) -> TaskBlock:
     """Return the block that was encoded.
 
     Raises:
         DamagedStateError: the bytes don't match their checksum.
     """
-    if checksum(body) != expected_checksum:
+    if zlib.crc32(body) != expected_checksum:
         raise DamagedStateError("a block of tasks does not match its checksum: the bytes were altered or truncated")
     with pa.ipc.open_stream(body) as reader:
         batch = reader.read_next_batch()

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
@@ -29,7 +30,7 @@ from bots_service.retention import STAGES_S
 from bots_service.storage.sql import predictions, subsets
 from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.capacity import require_room_for_dataset, require_room_for_tasks
-from bots_service.storage.sql.codecs import checksum, decode_block, encode_block
+from bots_service.storage.sql.codecs import decode_block, encode_block
 from bots_service.storage.sql.database import Database, SqlRow
 from bots_service.storage.sql.runs import (
     DEFAULT_RUN,
@@ -160,7 +161,7 @@ class SqlDatasets:
     async def add_block(self, stage: int, block: TaskBlock) -> None:
         """Put the next block on the stage."""
         body = await asyncio.to_thread(encode_block, block)
-        count, crc = len(block), checksum(body)
+        count, crc = len(block), zlib.crc32(body)
 
         def job(connection: Connection) -> None:
             end = connection.execute(_END, {"dataset": stage}).one()

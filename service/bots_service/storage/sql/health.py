@@ -22,7 +22,7 @@ _TOUCH = update(write_probe).where(write_probe.c.id == _ROW).values(written_at=b
 
 
 class SqlHealth:
-    """A Health: whether the database can be read."""
+    """Whether the database can be read."""
 
     def __init__(self, database: Database, *, timeout_s: float = TIMEOUT_S) -> None:
         self._database = database
@@ -44,7 +44,7 @@ class SqlHealth:
 
 
 class SqlWriteHealth:
-    """A Health: whether the database takes what is written.
+    """Whether the database takes what is written.
 
     It begins a transaction that may write at each look, and really writes now and then; once that failed, at each look.
     """
