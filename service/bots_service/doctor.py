@@ -171,8 +171,7 @@ _POSTGRES_FACTS = """
            pg_is_in_recovery() AS is_standby, pg_backend_pid() <> %s AS is_pooled,
            (SELECT count(*) FROM pg_stat_replication) > 0 AND (
                current_setting('synchronous_standby_names') = '' OR current_setting('synchronous_commit') = 'local'
-           ) AS may_lose,
-           has_schema_privilege(current_schema(), 'CREATE') AS can_create
+           ) AS may_lose
 """
 
 
@@ -216,10 +215,6 @@ def judge_postgres(facts: dict[str, Any], *, needed: int) -> Iterator[Finding]:
     if facts["may_lose"]:
         advice = "set synchronous_standby_names, and synchronous_commit = on"
         yield judge("standbys", "one that takes over may miss acknowledged reports", advice, warning=True)
-    said = f"this user {'can' if facts['can_create'] else 'has no right to'} create tables"
-    advice = "run `bots migrate` as the owner, or GRANT CREATE ON SCHEMA public"
-    yield judge("rights", said, advice, warning=not facts["can_create"])
-
     if facts["is_pooled"]:
         yield judge("connections", f"through a pooler, which limits them: at most {needed} per machine")
         return
@@ -275,8 +270,7 @@ def redis(url: str, *, timeout_s: float) -> Iterator[Finding]:
         with Redis.from_url(url, **waits, retry=Retry(NoBackoff(), 0)) as client:
             info = client.info()
             yield from judge_redis(info, where)
-            if info.get("redis_mode") != "sentinel":  # which doesn't know EVAL
-                yield _scripts(client)
+            yield _scripts(client)
     except (RedisError, StorageUnavailableError, TypeError, ValueError) as error:
         said = without_secrets(error, parts.password, unquote(parts.password or ""))
         advice = refusal(error) or "start it, or correct BOTS_REDIS_URL: check the host, port, user and password"
@@ -292,8 +286,6 @@ def judge_redis(info: dict[str, Any], where: str) -> Iterator[Finding]:
     kind = mode if mode != "standalone" else "primary" if role == "master" else "replica, which is read-only"
     advice = "name one Redis that has all keys and takes writes in BOTS_REDIS_URL"
     yield judge("redis role", f"it is a {kind}", advice, problem=kind != "primary")
-    if mode == "sentinel":
-        return
     policy = info.get("maxmemory_policy", "unknown")
     evicts = policy != "noeviction"
     said = policy + (": it may evict keys that the service needs, if its memory has a limit" if evicts else "")

@@ -39,7 +39,6 @@ from bots_service.records import (
 from bots_service.runs import Runs
 
 SHOWN_IDS = 5  # ids that contain an unknown one: enough to see what was meant
-PAGE = 1000
 IDS_PER_LEASE = 5  # ids of each group, unless more are wanted: enough to know a selection by
 
 
@@ -273,9 +272,9 @@ def matching(query: TaskQuery, dataset: OpenDataset) -> Tasks:
         raise InvalidInputError("unknown tag", (flaw,))
     tasks = np.arange(len(pool), dtype=np.int32) if query.tag is None else pool.tags[query.tag]
     if query.ids:
-        tasks = _common(_named(query.ids, dataset), tasks)
+        tasks = tasks[contained(tasks, (_named(query.ids, dataset),))]
     if query.search is not None:
-        tasks = _common(dataset.ids.containing(query.search), tasks)
+        tasks = tasks[contained(tasks, (dataset.ids.containing(query.search),))]
     return tasks
 
 
@@ -291,11 +290,6 @@ def _named(ids: tuple[str, ...], dataset: OpenDataset) -> Tasks:
         flaws = [Flaw(("query", "ids", place), f"no task {ids[place][:80]!r}") for place in missing[:20]]
         raise InvalidTasksError("unknown tasks", tuple(flaws))
     return united(wanted)
-
-
-def _common(some: Tasks, others: Tasks) -> Tasks:
-    """Return the tasks that are in both sets, sorted as both are."""
-    return some[contained(some, (others,))]
 
 
 def chosen(query: TaskQuery, dataset: OpenDataset, state: RunState) -> tuple[Tasks, dict[Segment, int]]:

@@ -24,7 +24,7 @@ from bots_service.errors import (
     JournalIncompleteError,
     UnknownRunError,
 )
-from bots_service.records import DatasetFacts, DatasetRow, RunRow
+from bots_service.records import DatasetFacts, DatasetRow, Parent, RunRow
 from bots_service.runs import Runs
 from bots_service.storage.live import BEGIN
 from bots_service.storage.sql.transfer import Moved, SavedEntry
@@ -56,19 +56,12 @@ class TasksFacts(Struct, frozen=True):
         return cls(facts.digest, facts.reference_order, facts.offset_tags)
 
 
-class ParentRun(Struct, frozen=True):
-    """The run that an exported run forked; the journal begins with that run's."""
-
-    run: str
-    step: int
-    seq: int
-
-
 class JournalHeader(Struct, frozen=True):
     """The first line.
 
     settings: of the run before its first entry.
     predictions: name and digest of those that it knows.
+    parent: the run that it forked; the journal begins with that run's.
     entries: how many follow.
     """
 
@@ -77,7 +70,7 @@ class JournalHeader(Struct, frozen=True):
     tasks: TasksFacts
     settings: dict[str, Any]
     predictions: tuple[tuple[str, str], ...]
-    parent: ParentRun | None
+    parent: Parent | None
     entries: int
 
 
@@ -202,7 +195,7 @@ class MoveRuns:
                 TasksFacts.of(dataset.facts),
                 first.settings.as_dict(),
                 last.predictions,
-                None if last.parent is None else ParentRun(last.parent.run, last.parent.step, last.parent.seq),
+                last.parent,
                 sum(part.up_to for part in parts) + len(parts) - 1,
             )
         )

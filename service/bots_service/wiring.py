@@ -50,8 +50,7 @@ async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[S
         services = build_services(settings, database, live, metrics.training)
         readiness = services.readiness
         metrics.watch(
-            lambda: readiness().is_ready,
-            lambda: {part: said == OK for part, said in readiness().checks.items()},
+            lambda: readiness().is_ready, lambda: {part: said == OK for part, said in readiness().checks.items()}
         )
         async with services.in_background():
             yield services

@@ -165,7 +165,6 @@ FIT = {
     "is_standby": False,
     "may_lose": False,
     "is_pooled": False,
-    "can_create": True,
 }
 
 
@@ -174,7 +173,6 @@ FIT = {
     [
         ("database role", {"is_standby": True}, PROBLEM),
         ("durability", {"synchronous_commit": "local"}, OK),
-        ("rights", {"can_create": None}, WARNING),
         ("connections", {"connections": 7}, PROBLEM),
         ("connections", {"connections": 15}, WARNING),
         ("connections", {"connections": 16}, OK),
@@ -190,7 +188,7 @@ def test_each_fact_of_postgresql_is_judged(about, changes, grade):
 def test_a_postgresql_is_found_as_it_is(look, postgres_url):
     found = look(database_url=postgres_url, migrate_on_start=False, host="10.0.0.7")
     assert found["database"].grade is found["database role"].grade is OK
-    assert found["rights"].grade is found["connections"].grade is OK
+    assert found["connections"].grade is OK
     assert found["durability"].grade is PROBLEM  # the tests' server does without fsync, to be quicker
     assert found["durability"].said.startswith("fsync and full_page_writes off")
     # What the server keeps for superusers is not for us: 300 less the default 3.
@@ -209,7 +207,6 @@ def test_a_postgresql_is_found_as_it_is(look, postgres_url):
     assert (found["tables"].grade, "bots migrate" in found["tables"].advice) == (PROBLEM, True)
     assert "synchronous_commit = on" in found["durability"].advice
     assert (found["database role"].grade, found["database role"].said) == (PROBLEM, "read-only")
-    assert found["rights"].grade is WARNING
 
 
 def test_a_database_that_is_not_there_is_told_without_its_password(look, postgres):

@@ -118,9 +118,7 @@ class GuardedRoute(APIRoute):
             request.state.caller = caller
             if caller.key is not None:
                 structlog.contextvars.bind_contextvars(key=caller.key)
-            log_names(
-                request, request.path_params
-            )  # only now, so that unauthorized callers can't write names into the log
+            log_names(request, request.path_params)  # only now: callers without a key can't write names into the log
             caller.require_scope(scopes)
             if guard.about in IN_PATH:
                 self._require_path(request, caller)

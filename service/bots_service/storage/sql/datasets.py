@@ -4,6 +4,7 @@ import asyncio
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -325,7 +326,7 @@ class SqlDatasets:
             DamagedStateError: a block does not match its checksum.
         """
         position = 0
-        while (block := await self._database.read(_block_at(dataset_id, position))) is not None:
+        while (block := await self._database.read(partial(_block_at, dataset_id, position))) is not None:
             yield block
             position += 1
 
@@ -338,13 +339,10 @@ def _row(connection: Connection, dataset_id: int) -> DatasetRow:
     return dataset_of(connection.execute(_BY_ID, {"dataset": dataset_id}).one())
 
 
-def _block_at(dataset_id: int, position: int) -> Callable[[Connection], TaskBlock | None]:
-    def job(connection: Connection) -> TaskBlock | None:
-        row = connection.execute(_BLOCK, {"dataset": dataset_id, "this_position": position}).one_or_none()
-        if row is not None:
-            return decode_block(row.body, row.checksum)
-        if connection.execute(_BY_ID, {"dataset": dataset_id}).one_or_none() is None:
-            raise UnknownDatasetError("the dataset was deleted while it was read")
-        return None
-
-    return job
+def _block_at(dataset_id: int, position: int, connection: Connection) -> TaskBlock | None:
+    row = connection.execute(_BLOCK, {"dataset": dataset_id, "this_position": position}).one_or_none()
+    if row is not None:
+        return decode_block(row.body, row.checksum)
+    if connection.execute(_BY_ID, {"dataset": dataset_id}).one_or_none() is None:
+        raise UnknownDatasetError("the dataset was deleted while it was read")
+    return None

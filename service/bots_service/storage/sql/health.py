@@ -63,7 +63,7 @@ class SqlWriteHealth:
         """
         now = monotonic()
         if self._written is not None and now - self._written < WRITE_EVERY_S:
-            await _within(self._timeout_s, self._database.write, _look)
+            await _within(self._timeout_s, self._database.write, lambda connection: connection.execute(_LOOK).first())
         else:
             self._written = None
             await _within(self._timeout_s, self._database.write, _touch)
@@ -77,10 +77,6 @@ async def _within(seconds: float, verb: Callable[[Job[Result]], asyncio.Future[R
             return await verb(job)
     except TimeoutError as error:
         raise StorageUnavailableError(f"the database did not answer in {seconds:g} s") from error
-
-
-def _look(connection: Connection) -> None:
-    connection.execute(_LOOK)
 
 
 def _touch(connection: Connection) -> None:
