@@ -6,7 +6,7 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -133,26 +133,15 @@ class Access:
     While SQL is away, known keys stay valid.
     """
 
-    def __init__(
-        self,
-        keys: SqlKeys,
-        admin_digest: bytes | None = None,
-        *,
-        every_s: float = REFRESH_S,
-        monotonic: Callable[[], float] = time.monotonic,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, keys: SqlKeys, admin_digest: bytes | None = None) -> None:
         """Know no key yet.
 
         Args:
             keys: where they are kept.
             admin_digest: of the key that the operator set, None without one.
-            every_s: time between two looks at them.
-            monotonic: seconds that never go backwards.
-            clock: seconds since 1970, UTC.
         """
         self._keys, self._admin_digest = keys, admin_digest
-        self._every_s, self._monotonic, self._clock = every_s, monotonic, clock
+        self._every_s, self._monotonic, self._clock = REFRESH_S, time.monotonic, time.time
         self._rows: dict[str, KeyRow] = {}
         self._changing = asyncio.Lock()
         self._looked_at = -LOOK_AGAIN_S

@@ -1,10 +1,7 @@
 """What `bots doctor` checks: whether what the settings name is there, and fit to keep what the service promises."""
 
 import os
-import resource
 import shutil
-import sqlite3
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -68,8 +65,6 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield judge("database", str(error), advice, problem=True)
         return
     yield stores(settings, is_postgres=url.get_backend_name() == "postgresql")
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield from machine(settings, processors=available, files=resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     if url.get_backend_name() == "postgresql":
         connections = settings.database_pool * settings.workers
         database = list(postgres(url, timeout_s=settings.database_timeout_s, connections=connections))
@@ -86,7 +81,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield from redis(settings.redis_url, timeout_s=settings.redis_timeout_s)
 
 
-# --- the settings and this machine -----------------------------------------------------------------------------------
+# --- the settings -----------------------------------------------------------------------------------
 
 
 def stores(settings: Settings, *, is_postgres: bool) -> Finding:
@@ -124,18 +119,7 @@ def address(settings: Settings, *, database_answers: bool) -> Finding:
     return judge("address", said, "set BOTS_ADMIN_KEY, or BOTS_HOST=127.0.0.1", problem=True)
 
 
-FILES_OF_ITS_OWN = 128  # open files of the libraries, the database, the logs, the pools
 LEAST_FREE, LITTLE_FREE = 100 * 2**20, GIB  # bytes; a journal grows by some kilobytes a step
-
-
-def machine(settings: Settings, *, processors: int, files: int) -> Iterator[Finding]:
-    """Judge this machine: its processors, and how many files one process may open; below 0: without a limit."""
-    said, advice = f"{processors} for {settings.workers} workers", f"BOTS_WORKERS={processors} would need less memory"
-    yield judge("processors", said, advice, warning=settings.workers > processors)
-    needed = settings.max_concurrent + settings.max_waiting + FILES_OF_ITS_OWN
-    said = f"at most {files}, idle connections included" if files >= 0 else "no limit"
-    advice = f"raise the limit (`ulimit -n 65536`), or lower BOTS_MAX_WAITING; {needed} are needed"
-    yield judge("open files", said, advice, problem=0 <= files < needed, warning=0 <= files < 4 * needed)
 
 
 def disk(folder: Path, *, free: int) -> Finding:
@@ -146,10 +130,7 @@ def disk(folder: Path, *, free: int) -> Finding:
 
 # --- databases -------------------------------------------------------------------------------------------------------
 
-SQLITE_VERSION = (3, 35)  # RETURNING
 SQLITE_HEADER = b"SQLite format 3\0"
-# Write-ahead logging needs memory that processes share, which network file systems don't offer.
-NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "beegfs", "gpfs", "ceph", "9p", "afs"}
 
 
 def sqlite(url: URL) -> Iterator[Finding]:
@@ -158,9 +139,6 @@ def sqlite(url: URL) -> Iterator[Finding]:
         said = "an in-memory database is lost when the process ends"
         yield judge("database", said, "name a file: BOTS_DATABASE_URL=sqlite:////PATH/bots.db", problem=True)
         return
-    advice = "use a Python with SQLite 3.35 or later"
-    outdated = sqlite3.sqlite_version_info < SQLITE_VERSION
-    yield judge("database", f"SQLite {sqlite3.sqlite_version}", advice, problem=outdated)
     path = Path(url.database).absolute()
     folder = next(each for each in path.parents if each.exists())
     can_write = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
@@ -169,10 +147,6 @@ def sqlite(url: URL) -> Iterator[Finding]:
     if path.exists():
         yield sqlite_file(path)
     yield disk(path.parent, free=shutil.disk_usage(folder).free)
-    kind = file_system_of(folder, Path("/proc/self/mounts"))
-    if kind is not None:
-        advice = "locks and the write-ahead log are unreliable there: move it to a local disk, or use PostgreSQL"
-        yield judge("file system", f"the file is on {kind}", advice, problem=kind in NETWORK_FILE_SYSTEMS)
 
 
 def sqlite_file(path: Path) -> Finding:
@@ -181,42 +155,23 @@ def sqlite_file(path: Path) -> Finding:
         said = f"{path} can't be read and written"
         return judge("database file", said, "change its owner or its permissions", problem=True)
     with path.open("rb") as opened:
-        header = opened.read(20) or SQLITE_HEADER  # an empty file becomes a database
-    if not header.startswith(SQLITE_HEADER):
-        said = f"{path} is not a SQLite database"
-        return judge("database file", said, "name another file, or restore a backup", problem=True)
-    has_log = header[18:20] == b"\2\2"  # the versions for writing and reading: 2 says write-ahead log
-    said = f"{path}, {'with a' if has_log else 'without a'} write-ahead log"
-    return judge("database file", said, "start the service once: it enables the log", warning=not has_log)
-
-
-def file_system_of(path: Path, mounts: Path) -> str | None:
-    """Return the kind of file system that holds a folder, None where the kernel does not tell.
-
-    Args:
-        path: an existing folder.
-        mounts: the kernel's list: what is mounted, where, its kind, and more, separated by blanks.
-    """
-    if not mounts.exists():
-        return None
-    listed = [line.split() for line in mounts.read_text("utf-8", errors="replace").splitlines()]
-    holding = [(fields[1], fields[2]) for fields in listed if path.resolve().is_relative_to(fields[1])]
-    # Of two at one place, the later one hides the earlier.
-    return max(enumerate(holding), key=lambda item: (len(item[1][0]), item[0]))[1][1] if holding else None
+        is_database = opened.read(len(SQLITE_HEADER)) in (SQLITE_HEADER, b"")  # an empty file becomes a database
+    said = f"{path} is {'a' if is_database else 'not a'} SQLite database"
+    return judge("database file", said, "name another file, or restore a backup", problem=not is_database)
 
 
 POSTGRES_VERSION = 140_000  # older ones get no security fixes any more
 _POSTGRES_FACTS = """
     SELECT current_setting('server_version_num')::int AS version, current_setting('server_version') AS version_shown,
            current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
-           current_setting('synchronous_commit') AS synchronous_commit, current_setting('server_encoding') AS encoding,
+           current_setting('synchronous_commit') AS synchronous_commit,
            current_setting('default_transaction_read_only') AS read_only,
            current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
                AS connections,
-           pg_is_in_recovery() AS is_standby, current_setting('synchronous_standby_names') AS synchronous_standbys,
-           (SELECT count(*) FROM pg_stat_replication) AS standbys, pg_backend_pid() <> %s AS is_pooled,
-           has_schema_privilege(current_schema(), 'CREATE') AS can_create,
-           extract(epoch FROM clock_timestamp())::float8 AS now
+           pg_is_in_recovery() AS is_standby, pg_backend_pid() <> %s AS is_pooled,
+           (SELECT count(*) FROM pg_stat_replication) > 0 AND (
+               current_setting('synchronous_standby_names') = '' OR current_setting('synchronous_commit') = 'local'
+           ) AS may_lose
 """
 
 
@@ -230,7 +185,6 @@ def postgres(url: URL, *, timeout_s: float, connections: int) -> Iterator[Findin
     arguments = {**driver.create_connect_args(url)[1], **waits}
     hosts = url.query.get("host") or f"{url.host or 'localhost'}:{url.port or 5432}"
     where = f"{hosts if isinstance(hosts, str) else ','.join(hosts)}/{url.database or ''}"
-    before = time.time()
     try:
         with psycopg.connect(**arguments, row_factory=psycopg.rows.dict_row) as connection:
             # Not as an option of the connection: PgBouncer refuses those.
@@ -241,11 +195,9 @@ def postgres(url: URL, *, timeout_s: float, connections: int) -> Iterator[Findin
         advice = "start it, or correct BOTS_DATABASE_URL: check the host, port, user, password and database name"
         yield judge("database", said, advice, problem=True)
         return
-    after = time.time()
     said = f"PostgreSQL {facts['version_shown']} at {where}"
     yield judge("database", said, "use PostgreSQL 14 or later", problem=facts["version"] < POSTGRES_VERSION)
     yield from judge_postgres(facts, needed=connections)
-    yield clock("database clock", facts["now"], before=before, after=after)
 
 
 def judge_postgres(facts: dict[str, Any], *, needed: int) -> Iterator[Finding]:
@@ -255,26 +207,14 @@ def judge_postgres(facts: dict[str, Any], *, needed: int) -> Iterator[Finding]:
     if role == "read-only":
         advice = "set default_transaction_read_only = off for the server, the database or the user"
     yield judge("database role", role, advice, problem=role != "primary")
-    commit = facts["synchronous_commit"]
     off = [name for name in ("fsync", "full_page_writes", "synchronous_commit") if facts[name] == "off"]
     said = f"{' and '.join(off)} off: acknowledged reports may be lost if its machine crashes"
     advice = f"set {' and '.join(f'{name} = on' for name in off)}"
-    yield judge("durability", said if off else f"fsync on, synchronous_commit {commit}", advice, problem=bool(off))
-    standbys, names = facts["standbys"], facts["synchronous_standbys"]
-    if standbys or names:
-        said = f"{standbys} connected, synchronous_standby_names {names or 'empty'}"
-        waits, may_lose = not standbys, not names or commit == "local"
-        said += ": every commit waits for one" if waits else ""
-        said += ": one that takes over may miss acknowledged reports" if may_lose else ""
+    fit = f"fsync on, synchronous_commit {facts['synchronous_commit']}"
+    yield judge("durability", said if off else fit, advice, problem=bool(off))
+    if facts["may_lose"]:
         advice = "set synchronous_standby_names, and synchronous_commit = on"
-        advice = "start a standby, or empty the setting" if waits else advice
-        yield judge("standbys", said, advice, problem=waits, warning=may_lose)
-    said, advice = facts["encoding"], "it can't store all ids: create it with ENCODING 'UTF8' TEMPLATE template0"
-    yield judge("encoding", said, advice, problem=facts["encoding"] != ENCODING)
-    said = f"this user {'can' if facts['can_create'] else 'has no right to'} create tables"
-    advice = "run `bots migrate` as the owner, or GRANT CREATE ON SCHEMA public"
-    yield judge("rights", said, advice, warning=not facts["can_create"])
-
+        yield judge("standbys", "one that takes over may miss acknowledged reports", advice, warning=True)
     if facts["is_pooled"]:
         yield judge("connections", f"through a pooler, which limits them: at most {needed} per machine")
         return
@@ -308,8 +248,6 @@ def tables(url: str, *, migrate_on_start: bool) -> Finding:
 
 # --- Redis -----------------------------------------------------------------------------------------------------------
 
-NEARLY_FULL = 0.8  # of its memory
-
 
 def redis(url: str, *, timeout_s: float) -> Iterator[Finding]:
     """Yield what is found at the Redis that BOTS_REDIS_URL names. timeout_s: longest wait for each answer."""
@@ -332,11 +270,6 @@ def redis(url: str, *, timeout_s: float) -> Iterator[Finding]:
         with Redis.from_url(url, **waits, retry=Retry(NoBackoff(), 0)) as client:
             info = client.info()
             yield from judge_redis(info, where)
-            if info.get("redis_mode") == "sentinel":  # which knows neither TIME nor EVAL
-                return
-            before = time.time()
-            seconds, microseconds = client.time()
-            yield clock("redis clock", seconds + microseconds / 1e6, before=before, after=time.time())
             yield _scripts(client)
     except (RedisError, StorageUnavailableError, TypeError, ValueError) as error:
         said = without_secrets(error, parts.password, unquote(parts.password or ""))
@@ -353,23 +286,15 @@ def judge_redis(info: dict[str, Any], where: str) -> Iterator[Finding]:
     kind = mode if mode != "standalone" else "primary" if role == "master" else "replica, which is read-only"
     advice = "name one Redis that has all keys and takes writes in BOTS_REDIS_URL"
     yield judge("redis role", f"it is a {kind}", advice, problem=kind != "primary")
-    if mode == "sentinel":
-        return
-    policy, used, limit = info.get("maxmemory_policy", "unknown"), info["used_memory"], info.get("maxmemory", 0)
+    policy = info.get("maxmemory_policy", "unknown")
     evicts = policy != "noeviction"
     said = policy + (": it may evict keys that the service needs, if its memory has a limit" if evicts else "")
     advice = "set maxmemory-policy noeviction"
-    yield judge("redis eviction", said, advice, problem=evicts and bool(limit), warning=evicts)
-    said = f"{used / 2**20:.0f} MiB used, " + (f"at most {limit / 2**20:.0f} MiB" if limit else "no limit")
-    advice = "raise maxmemory: a full Redis accepts no new state, and each replica continues alone"
-    yield judge("redis memory", said, advice, warning=bool(limit) and used > NEARLY_FULL * limit)
-    has_log, is_failing = info.get("aof_enabled", 0), info.get("aof_last_write_status", "ok") != "ok"
-    said = "append-only file" + (", whose last write failed" if is_failing else "")
-    advice = "check its disk and its log"
-    if not has_log:
-        said = "no append-only file: if Redis restarts, all leases and selections are lost"
-        advice = "set appendonly yes; reports are safe in SQL in any case"
-    yield judge("redis persistence", said, advice, problem=bool(has_log) and is_failing, warning=not has_log)
+    yield judge("redis eviction", said, advice, problem=evicts and bool(info.get("maxmemory")), warning=evicts)
+    has_log = bool(info.get("aof_enabled"))
+    said = "append-only file" if has_log else "no append-only file: if Redis restarts, leases and selections are lost"
+    advice = "set appendonly yes; reports are safe in SQL in any case"
+    yield judge("redis persistence", said, advice, warning=not has_log)
 
 
 def _scripts(client: Any) -> Finding:
@@ -382,18 +307,6 @@ def _scripts(client: Any) -> Finding:
         advice = "allow scripts and what they call on keys bots:*: ACL SETUSER NAME ~bots:* +@all -@dangerous +info"
         return judge("redis scripts", f"refused: {error}", advice, problem=True)
     return judge("redis scripts", "this user can run them")
-
-
-# --- both ------------------------------------------------------------------------------------------------------------
-
-TOLERATED_S = 2.0  # leases last minutes; what people read in a history should still be in order
-
-
-def clock(about: str, theirs: float, *, before: float, after: float) -> Finding:
-    """Judge another machine's time, asked for between two times of ours; all in seconds since 1970."""
-    apart_s = max(before - theirs, theirs - after, 0.0)
-    said = f"its clock and this machine's differ by {apart_s:.1f} s" if apart_s else "its clock agrees with ours"
-    return judge(about, said, "run NTP on both machines", warning=apart_s > TOLERATED_S)
 
 
 def without_secrets(error: Exception, *secrets: str | None) -> str:

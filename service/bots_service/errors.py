@@ -1,41 +1,5 @@
 """Everything that is refused on purpose, named by the fact.
 
-    BotsError
-    ├── NotFoundError
-    │   ├── UnknownDatasetError       no dataset of that name
-    │   ├── UnknownRunError           no run of that name in the dataset
-    │   ├── UnknownTaskError          no task of that id in the dataset
-    │   ├── UnknownStepError          the run's present history has no such step
-    │   └── UnknownApiKeyError        no API key of that id
-    ├── ConflictError
-    │   ├── DatasetExistsError        the name is taken by other content
-    │   ├── TaskExistsError           an appended task's id is taken
-    │   ├── JournalIncompleteError    entries that an export needs are gone
-    │   ├── RunHasHistoryError        settings can't be replaced once evidence came
-    │   ├── StaleEpochError           evidence from before a rewind
-    │   ├── BusyError                 another request is changing the same thing
-    │   └── LimitReachedError         no more tasks, datasets, runs or API keys are kept
-    ├── InvalidInputError             carries where and what
-    │   ├── InvalidTasksError         a dataset that can't be true
-    │   ├── InvalidOutcomesError      evidence that can't be true
-    │   ├── InvalidSettingsError      settings outside their range
-    │   ├── InvalidSelectionError     a selection that can't be made, or an id that was not given out
-    │   ├── PoolTooSmallError         fewer tasks than asked for
-    │   ├── InvalidJournalError       an exported journal that was cut, is none, or does not fold
-    │   └── KeyReusedError            an idempotency key came with another body
-    ├── UnauthenticatedError          no API key, or none that is good
-    ├── ForbiddenError                the API key does not reach this far
-    ├── MalformedBodyError            the body can't be read at all
-    ├── PayloadTooLargeError
-    ├── UnsupportedMediaTypeError
-    ├── DamagedStateError             stored bytes don't match their checksum
-    ├── SlowSenderError               the body came too slowly
-    └── TryLaterError                 carries when
-        ├── OverloadedError           too many requests wait already
-        ├── DeadlinePassedError       the request was not done in time
-        └── StorageUnavailableError   SQL did not answer
-            └── OutdatedTablesError   its tables are older than this version needs
-
 A ValueError means that our own code called a kernel wrongly. Status codes stand in `api/problems.py` only.
 """
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -38,21 +39,19 @@ from bots_service.records import (
 from bots_service.runs import Runs
 
 SHOWN_IDS = 5  # ids that contain an unknown one: enough to see what was meant
-MOST_ENTRIES = 4000  # of a journal, read for the evidence of steps: about a second
-MOST_EARLIER = 1000  # entries in which the first parts of a group are looked for
-PAGE = 1000
 IDS_PER_LEASE = 5  # ids of each group, unless more are wanted: enough to know a selection by
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseGroup:
+class Lease:
     """Tasks whose leases end together, as those of one selection do.
 
-    expires_at: by this process's clock, in seconds since 1970, UTC.
-    first: the ids of some of them, by index.
+    expires_at: when the leases end (RFC 3339, UTC).
+    tasks: how many tasks.
+    first: ids of as many as the query asks for.
     """
 
-    expires_at: float
+    expires_at: datetime
     tasks: int
     first: list[str]
 
@@ -96,7 +95,11 @@ class TaskPage:
 
 @dataclass(frozen=True, slots=True)
 class TagTable:
-    """The tags of a run's pool over its last steps. first_step, last_step: of these; both 0 if no step closed."""
+    """The tags with most tasks, over the last closed steps; at most 100 of them.
+
+    first_step, last_step: the first and the last of these steps; 0 if none closed, or all were pruned.
+    tags: the tags, those with most tasks first.
+    """
 
     first_step: int
     last_step: int
@@ -106,9 +109,8 @@ class TagTable:
 class Insight:
     """Reads runs, and changes nothing. Names that are not known raise UnknownDatasetError or UnknownRunError."""
 
-    def __init__(self, runs: Runs, *, clock: Callable[[], float] = time.time) -> None:
-        """Read runs; `clock` gives seconds since 1970, UTC."""
-        self.runs, self._store, self._clock = runs, runs.store, clock
+    def __init__(self, runs: Runs) -> None:
+        self.runs, self._store = runs, runs.store
         # Pages that are put in order: each looks at the whole pool, and draws wait for the same threads.
         self._turns = asyncio.Semaphore(2)
 
@@ -180,16 +182,14 @@ class Insight:
 
         return await self.runs.using(dataset, run, read)
 
-    async def leases(
-        self, dataset: str, run: str, limit: int, named: int = IDS_PER_LEASE
-    ) -> tuple[int, list[LeaseGroup]]:
+    async def leases(self, dataset: str, run: str, limit: int, named: int = IDS_PER_LEASE) -> tuple[int, list[Lease]]:
         """Return how many tasks are in flight, and up to `limit` groups of them, those that end soonest first.
 
         Each group names up to `named` of its tasks. The store that keeps leases ends them by its own clock, so it is
         asked how long each still lasts: a time given here is as right as this machine's clock.
         """
         known, leased = await self.runs.leases(dataset, run)
-        return len(leased.tasks), grouped(leased, known, self._clock(), limit, named)
+        return len(leased.tasks), grouped(leased, known, time.time(), limit, named)
 
     async def tags(self, dataset: str, run: str, steps: int) -> TagTable:
         """Return the tags with most tasks, over the last steps and compared with the steps before."""
@@ -232,17 +232,16 @@ class Insight:
         return await self.runs.datasets.matching(run, state), state
 
 
-def grouped(
-    leased: LeaseTtls, dataset: OpenDataset, now: float, limit: int, named: int = IDS_PER_LEASE
-) -> list[LeaseGroup]:
+def grouped(leased: LeaseTtls, dataset: OpenDataset, now: float, limit: int, named: int = IDS_PER_LEASE) -> list[Lease]:
     """Return up to `limit` groups of tasks whose leases end together, those that end soonest first."""
     order = np.argsort(leased.ttl_s, kind="stable")
     tasks, ttl_s = leased.tasks[order], leased.ttl_s[order]
     begins = np.flatnonzero(is_first(ttl_s))
     sizes = np.diff(begins, append=len(tasks))
+    ends = [datetime.fromtimestamp(now + ttl, UTC) for ttl in ttl_s[begins[:limit]].tolist()]
     return [
-        LeaseGroup(now + float(ttl_s[begin]), size, dataset.ids.take(tasks[begin : begin + min(size, named)]))
-        for begin, size in zip(begins[:limit].tolist(), sizes[:limit].tolist(), strict=True)
+        Lease(end, size, dataset.ids.take(tasks[begin : begin + min(size, named)]))
+        for end, begin, size in zip(ends, begins[:limit].tolist(), sizes[:limit].tolist(), strict=True)
     ]
 
 
@@ -273,9 +272,9 @@ def matching(query: TaskQuery, dataset: OpenDataset) -> Tasks:
         raise InvalidInputError("unknown tag", (flaw,))
     tasks = np.arange(len(pool), dtype=np.int32) if query.tag is None else pool.tags[query.tag]
     if query.ids:
-        tasks = _common(_named(query.ids, dataset), tasks)
+        tasks = tasks[contained(tasks, (_named(query.ids, dataset),))]
     if query.search is not None:
-        tasks = _common(dataset.ids.containing(query.search), tasks)
+        tasks = tasks[contained(tasks, (dataset.ids.containing(query.search),))]
     return tasks
 
 
@@ -291,11 +290,6 @@ def _named(ids: tuple[str, ...], dataset: OpenDataset) -> Tasks:
         flaws = [Flaw(("query", "ids", place), f"no task {ids[place][:80]!r}") for place in missing[:20]]
         raise InvalidTasksError("unknown tasks", tuple(flaws))
     return united(wanted)
-
-
-def _common(some: Tasks, others: Tasks) -> Tasks:
-    """Return the tasks that are in both sets, sorted as both are."""
-    return some[contained(some, (others,))]
 
 
 def chosen(query: TaskQuery, dataset: OpenDataset, state: RunState) -> tuple[Tasks, dict[Segment, int]]:

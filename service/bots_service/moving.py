@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -24,7 +24,7 @@ from bots_service.errors import (
     JournalIncompleteError,
     UnknownRunError,
 )
-from bots_service.records import DatasetFacts, DatasetRow, RunRow
+from bots_service.records import DatasetFacts, DatasetRow, Parent, RunRow
 from bots_service.runs import Runs
 from bots_service.storage.live import BEGIN
 from bots_service.storage.sql.transfer import Moved, SavedEntry
@@ -56,19 +56,12 @@ class TasksFacts(Struct, frozen=True):
         return cls(facts.digest, facts.reference_order, facts.offset_tags)
 
 
-class ParentRun(Struct, frozen=True):
-    """The run that an exported run forked; the journal begins with that run's."""
-
-    run: str
-    step: int
-    seq: int
-
-
 class JournalHeader(Struct, frozen=True):
     """The first line.
 
     settings: of the run before its first entry.
     predictions: name and digest of those that it knows.
+    parent: the run that it forked; the journal begins with that run's.
     entries: how many follow.
     """
 
@@ -77,10 +70,11 @@ class JournalHeader(Struct, frozen=True):
     tasks: TasksFacts
     settings: dict[str, Any]
     predictions: tuple[tuple[str, str], ...]
-    parent: ParentRun | None
+    parent: Parent | None
     entries: int
 
 
+Line = TypeVar("Line", JournalHeader, SavedEntry)
 _encoder = msgspec.json.Encoder()
 _header = msgspec.json.Decoder(JournalHeader)
 _entry = msgspec.json.Decoder(SavedEntry)
@@ -97,10 +91,7 @@ def read_header(line: bytes) -> JournalHeader:
     Raises:
         InvalidJournalError: the line is none.
     """
-    try:
-        return _header.decode(line)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidJournalError(f"the first line is no header of a journal: {error}") from error
+    return _read(_header, line, "the first line is no header of a journal")
 
 
 def read_entry(line: bytes, number: int) -> SavedEntry:
@@ -109,10 +100,14 @@ def read_entry(line: bytes, number: int) -> SavedEntry:
     Raises:
         InvalidJournalError: the line is no entry.
     """
+    return _read(_entry, line, f"line {number} is no entry of a journal")
+
+
+def _read(decoder: msgspec.json.Decoder[Line], line: bytes, refusal: str) -> Line:
     try:
-        return _entry.decode(line)
+        return decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidJournalError(f"line {number} is no entry of a journal: {error}") from error
+        raise InvalidJournalError(f"{refusal}: {error}") from error
 
 
 def forked(entry: SavedEntry, row: RunRow, seq: int, epoch: int) -> list[SavedEntry]:
@@ -200,7 +195,7 @@ class MoveRuns:
                 TasksFacts.of(dataset.facts),
                 first.settings.as_dict(),
                 last.predictions,
-                None if last.parent is None else ParentRun(last.parent.run, last.parent.step, last.parent.seq),
+                last.parent,
                 sum(part.up_to for part in parts) + len(parts) - 1,
             )
         )
@@ -268,15 +263,7 @@ class MoveRuns:
                 head = await self._stored(staged, header, entries, profiles, opened.row.facts.size)
                 row = replace(head, dataset_id=opened.row.id)
                 state = await self._folded(OpenRun(seen, row))
-            except (
-                ArithmeticError,
-                AssertionError,
-                InvalidSettingsError,
-                LookupError,
-                TypeError,
-                ValueError,
-                DamagedStateError,
-            ) as error:
+            except NO_FOLD as error:
                 raise InvalidJournalError(f"the journal does not fold: {error}") from error
             await self.runs.replay.save(row, state)
             return await asyncio.shield(self._finish(opened.row, run, stage, row, idempotency_key))

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from time import monotonic
@@ -34,54 +33,6 @@ class RunObservation:
     shown: tuple[str, int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LookAtRun:
-    """Looks at a run: its newest state and its leases."""
-
-    runs: Runs
-    at_work: RunsAtWork
-
-    async def __call__(self, dataset: str, name: str, seen: RunObservation) -> None:
-        """Look at a run and note what was seen; one that is deleted meanwhile shows nothing.
-
-        Args:
-            dataset: the run's.
-            name: of the run.
-            seen: what was seen of it before.
-
-        Raises:
-            UnknownDatasetError, UnknownRunError: it is gone.
-        """
-        run = await self.runs.open(dataset, name)
-        state, _ = await self.runs.newest_or_known(run)
-        leased = (await self.runs.live.leases(run.row)).tasks
-        if not self._is_shown(run, seen):
-            return
-        series = seen.series
-        series.step.set(state.step)
-        series.leased_tasks.set(len(leased))
-        version = (run.row.uid, state.epoch, state.seq)
-        if seen.shown != version:
-            series.set_strategy(state.settings.strategy)
-            series.verifier_alarms.set(len(state.guard.alarms))
-            await self._cover(run, state, seen)
-            seen.shown = version
-
-    async def _cover(self, run: OpenRun, state: RunState, seen: RunObservation) -> None:
-        """Show how visits spread over the pool."""
-        pool = (await self.runs.datasets.matching(run, state)).dataset.pool
-        covered = await asyncio.to_thread(coverage, state, pool)
-        uniform = (await self.runs.store.journal.head(run.row)).uniform.ratio
-        if self._is_shown(run, seen):
-            seen.series.uniform_effective_task_ratio.set(math.nan if uniform is None else uniform)
-            seen.series.reached_share.set(math.nan if covered.reached_share is None else covered.reached_share)
-            seen.series.narrow.set(covered.narrow)
-
-    def _is_shown(self, run: OpenRun, seen: RunObservation) -> bool:
-        """Say whether the run still has its series: else it was deleted meanwhile."""
-        return self.at_work.series(run.dataset.row.name, run.row.name) is seen.series
-
-
 EVERY_S = 1.0
 IDLE_EVERY_S = 60.0  # for runs that are not at work here, but may be at another replica
 MOST_OF_TIME = 1 / 20  # requests have the rest
@@ -89,48 +40,31 @@ MOST_PAUSE_S = 60.0  # after a round that waited for a store that hung
 
 
 class ObserveRuns:
-    """Looks at each run that has series of its own."""
+    """Looks at each run that has series of its own: at its newest state and its leases."""
 
-    def __init__(
-        self,
-        look: LookAtRun,
-        at_work: RunsAtWork,
-        *,
-        every_s: float = EVERY_S,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        """Observe nothing yet.
-
-        Args:
-            look: looks at one.
-            at_work: which runs are observed.
-            every_s: time between two looks.
-            clock: seconds that only grow, the same as for `at_work`.
-        """
-        self._look = look
-        self._at_work = at_work
-        self._every_s = every_s
-        self._clock = clock
-        self._due = clock()
+    def __init__(self, runs: Runs, at_work: RunsAtWork) -> None:
+        """Observe nothing yet. at_work: which runs are observed."""
+        self._runs, self._at_work = runs, at_work
+        self._due = monotonic()
         self._seen: dict[tuple[str, str], RunObservation] = {}  # by dataset and run
 
     def in_background(self) -> AbstractAsyncContextManager[None]:
         """Observe in the background."""
-        return repeating(self.when_due, every_s=self._every_s, failure_event="runs_not_observed")
+        return repeating(self.when_due, every_s=EVERY_S, failure_event="runs_not_observed")
 
     async def when_due(self) -> None:
         """Look once, unless it is so soon that looking would take more than MOST_OF_TIME."""
-        began = self._clock()
+        began = monotonic()
         if began < self._due:
             return
         try:
             await self.once()
         finally:
-            self._due = began + min((self._clock() - began) / MOST_OF_TIME, MOST_PAUSE_S)
+            self._due = began + min((monotonic() - began) / MOST_OF_TIME, MOST_PAUSE_S)
 
     async def once(self) -> None:
         """Look once at the runs that were at work since the last time; what can't be seen for now stays as it was."""
-        last_used, now = self._at_work.last_used(), self._clock()
+        last_used, now = self._at_work.last_used(), monotonic()
         self._seen = {names: seen for names, seen in self._seen.items() if names in last_used}
         for (dataset, run), used in last_used.items():
             seen = self._seen_of(dataset, run)
@@ -154,3 +88,38 @@ class ObserveRuns:
         if series is not None and (seen is None or seen.series is not series):
             seen = self._seen[dataset, run] = RunObservation(series)
         return None if series is None else seen
+
+    async def _look(self, dataset: str, name: str, seen: RunObservation) -> None:
+        """Look at a run and note what was seen; one that is deleted meanwhile shows nothing.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: it is gone.
+        """
+        run = await self._runs.open(dataset, name)
+        state, _ = await self._runs.newest_or_known(run)
+        leased = (await self._runs.live.leases(run.row)).tasks
+        if not self._is_shown(run, seen):
+            return
+        series = seen.series
+        series.step.set(state.step)
+        series.leased_tasks.set(len(leased))
+        version = (run.row.uid, state.epoch, state.seq)
+        if seen.shown != version:
+            series.set_strategy(state.settings.strategy)
+            series.verifier_alarms.set(len(state.guard.alarms))
+            await self._cover(run, state, seen)
+            seen.shown = version
+
+    async def _cover(self, run: OpenRun, state: RunState, seen: RunObservation) -> None:
+        """Show how visits spread over the pool."""
+        pool = (await self._runs.datasets.matching(run, state)).dataset.pool
+        covered = await asyncio.to_thread(coverage, state, pool)
+        uniform = (await self._runs.store.journal.head(run.row)).uniform.ratio
+        if self._is_shown(run, seen):
+            seen.series.uniform_effective_task_ratio.set(math.nan if uniform is None else uniform)
+            seen.series.reached_share.set(math.nan if covered.reached_share is None else covered.reached_share)
+            seen.series.narrow.set(covered.narrow)
+
+    def _is_shown(self, run: OpenRun, seen: RunObservation) -> bool:
+        """Say whether the run still has its series: else it was deleted meanwhile."""
+        return self._at_work.series(run.dataset.row.name, run.row.name) is seen.series

@@ -23,7 +23,11 @@ PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class PrunedRun:
-    """What was deleted of a run. seq: of the snapshot after which its journal begins now."""
+    """Removed journal entries of one run.
+
+    entries: how many.
+    seq: the last entry removed; its snapshot stands for all of them.
+    """
 
     dataset: str
     run: str

@@ -1,11 +1,11 @@
 """GET /readyz: whether this process should be sent requests. Looked up beforehand, so that no probe waits."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import structlog
 
@@ -21,22 +21,18 @@ GIVE_UP_S = 1.0  # with EVERY_S, so that no answer is older than 2 s
 OK, OUTDATED = "ok", "outdated"
 
 
-class Health(Protocol):
-    """Whether something that this process leans on can be reached."""
-
-    async def check(self) -> dict[str, Any]:
-        """Return what was found, as in {"sql": "ok"}.
-
-        Raises:
-            OutdatedTablesError: the database's tables are too old for this version of the service.
-            StorageUnavailableError: it can't be reached.
-        """
-        ...
+Check = Callable[[], Awaitable[Mapping[str, Any]]]
+"""Returns what was found of a part, as in {"sql": "ok"}; raises StorageUnavailableError where it can't be reached, and
+OutdatedTablesError where the database's tables are too old for this version of the service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What is known of this process. checks: what each part said last, "ok", "down: ..." or "outdated: ..."."""
+    """Whether requests should be sent here.
+
+    status: whether the parts that are needed work.
+    checks: what each part said last, "ok" or what is wrong.
+    """
 
     status: Status
     checks: dict[str, str]
@@ -55,11 +51,11 @@ class Readiness:
     database is away left the load balancer, all would leave, with the selects that they can still answer.
     """
 
-    def __init__(self, parts: Mapping[str, Health]) -> None:
+    def __init__(self, parts: Mapping[str, Check]) -> None:
         """Watch nothing yet.
 
         Args:
-            parts: what this process leans on, by name.
+            parts: checks of what this process leans on, by name.
         """
         self._parts = parts
         self._seen: dict[str, str] = {}
@@ -97,11 +93,11 @@ class Readiness:
                 )
             yield
 
-    async def _see(self, name: str, part: Health) -> None:
+    async def _see(self, name: str, check: Check) -> None:
         """Remember what a part says."""
         try:
             async with asyncio.timeout(GIVE_UP_S):
-                said = str((await part.check())[name])
+                said = str((await check())[name])
         except OutdatedTablesError as error:
             said = f"{OUTDATED}: {error}"
         except StorageUnavailableError as error:

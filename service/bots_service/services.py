@@ -1,7 +1,6 @@
 """All that the API may call, and what works in the background, made over one database and one live store."""
 
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from bots_service.access import Access, digest_of
@@ -9,10 +8,10 @@ from bots_service.datasets import Datasets
 from bots_service.insight import Insight
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.moving import MoveRuns
-from bots_service.observing import LookAtRun, ObserveRuns
+from bots_service.observing import ObserveRuns
 from bots_service.overview import Overview, RunCourses
 from bots_service.prune import Prune
-from bots_service.readiness import Health, Readiness
+from bots_service.readiness import Check, Readiness
 from bots_service.replay import Replay
 from bots_service.runs import Runs
 from bots_service.storage.live import Live
@@ -32,7 +31,6 @@ class Services:
         cache_bytes: int,
         admin_key: str | None = None,
         keep_journal_days: float | None = None,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         """Make all of it; nothing is read yet.
 
@@ -44,7 +42,6 @@ class Services:
             cache_bytes: memory limit of open datasets, and of states.
             admin_key: the operator's own key, None without one.
             keep_journal_days: the age at which journal entries are pruned; None keeps all.
-            clock: seconds since 1970, UTC.
         """
         self.store, self.live, self.at_work = store, live, metrics.runs
         self.datasets = Datasets(store.datasets, store.runs, live, metrics.runs, max_bytes=cache_bytes)
@@ -55,15 +52,15 @@ class Services:
             metrics.fold_seconds,
             snapshot_every=snapshot_every,
         )
-        self.runs = Runs(store, self.datasets, live, self.replay, metrics, cache_bytes=cache_bytes, clock=clock)
+        self.runs = Runs(store, self.datasets, live, self.replay, metrics, cache_bytes=cache_bytes)
         self.moves = MoveRuns(self.runs)
         self.insight = Insight(self.runs)
         self.overview = Overview(self.runs, RunCourses(store.courses))
         self.access = Access(store.keys, None if admin_key is None else digest_of(admin_key))
         self.prune = Prune(store, keep_journal_days)
-        self.look_at_run = LookAtRun(self.runs, metrics.runs)
-        health: dict[str, Health] = {"sql": store.health, "sql_writes": store.write_health}
-        self.readiness = Readiness(health | ({"redis": live} if live.is_shared else {}))
+        self.observe = ObserveRuns(self.runs, metrics.runs)
+        checks: dict[str, Check] = {"sql": store.health.check, "sql_writes": store.write_health.check}
+        self.readiness = Readiness(checks | ({"redis": live.check} if live.is_shared else {}))
 
     @asynccontextmanager
     async def in_background(self) -> AsyncIterator[None]:
@@ -72,13 +69,12 @@ class Services:
         Raises:
             StorageUnavailableError: keys can't be read, so it is not known whether they guard the service.
         """
-        observe = ObserveRuns(self.look_at_run, self.at_work)
         async with AsyncExitStack() as stack:
             for work in (
                 self.readiness.in_background,
                 self.access.in_background,
                 self.runs.follow_replicas,
-                observe.in_background,
+                self.observe.in_background,
                 self.prune.in_background,
             ):
                 await stack.enter_async_context(work())

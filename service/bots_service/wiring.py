@@ -49,8 +49,9 @@ async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[S
     async with open_database(settings) as database, open_live(settings) as live:
         services = build_services(settings, database, live, metrics.training)
         readiness = services.readiness
-        metrics.watch_state(lambda: readiness().is_ready)
-        metrics.watch_stores(lambda: {part: said == OK for part, said in readiness().checks.items()})
+        metrics.watch(
+            lambda: readiness().is_ready, lambda: {part: said == OK for part, said in readiness().checks.items()}
+        )
         async with services.in_background():
             yield services
 

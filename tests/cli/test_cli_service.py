@@ -11,7 +11,7 @@ import pytest
 
 from bots_client import Client, Version
 from bots_service import __version__
-from bots_service.cli.service import version_findings
+from bots_service.cli.service import version_finding
 from tests.cli.running import BOTS, CommandLine, clean_environment
 from tests.serving import free_port, running_service
 
@@ -91,7 +91,6 @@ def test_a_fit_machine_and_a_running_service_have_no_problem(bots):
     assert f"version {__version__} " in subjects["service"]["said"]
     assert subjects["service"]["said"].endswith(f"at {bots.url}, the same as this program")
     assert subjects["service readiness"]["grade"] == "ok"
-    assert subjects["service draws"]["grade"] == "ok"
     assert list(bots.folder.iterdir()) == []
 
 
@@ -136,7 +135,6 @@ def test_a_service_that_wants_a_key_is_a_warning(tmp_path):
 
 def test_a_service_of_another_version_is_told():
     theirs = Version(version="0.0.1", numpy="1.26.4", schema="0001")
-    versions, draws = version_findings(theirs, where="http://service")
-    assert (versions.grade, draws.grade) == ("warning", "warning")
-    assert f"version 0.0.1 with tables 0001 at http://service; here {__version__}" in versions.said
-    assert "numpy 1.26.4 there" in draws.said
+    found = version_finding(theirs, where="http://service")
+    assert found.grade == "warning"
+    assert f"version 0.0.1 with tables 0001 and numpy 1.26.4 at http://service; here {__version__}" in found.said

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from bots_client import Outcome, Task
-from bots_service.cli.output import table
+from bots_service.cli import output
 from tests.cli.running import BOTS, clean_environment
 from tests.cli.terminals import SOON_S, terminals
 
@@ -108,19 +108,27 @@ def test_a_closed_pipe_ends_a_command_quietly(bots, pool):
     assert done.stderr == b""
 
 
-def rendered(renderable, width):
-    console = Console(width=width, color_system=None, markup=False, emoji=False, highlight=False)
-    with console.capture() as capture:
-        console.print(renderable)
-    return [line.rstrip() for line in capture.get().splitlines()]
+@pytest.fixture
+def rendered(monkeypatch):
+    """Give a table's lines on a terminal of some columns."""
+
+    def lines(width, *arguments, **named):
+        console = Console(width=width, color_system=None, markup=False, emoji=False, highlight=False)
+        monkeypatch.setattr(output, "console", lambda: console)
+        with console.capture() as capture:
+            console.print(output.table(*arguments, **named))
+        return [line.rstrip() for line in capture.get().splitlines()]
+
+    return lines
 
 
-def test_a_table_is_as_wide_as_it_needs_and_becomes_blocks_where_it_does_not_fit():
-    made = table("a  >b  c", [("x", "1", "u"), ("y", "2", "v")], caption="2 rows")
-    assert rendered(made, 7) == ["a  b  c", "───────", "x  1  u", "y  2  v", "", "2 rows"]
-    assert rendered(made, 6) == ["a  x", "b  1", "c  u", "", "a  y", "b  2", "c  v", "", "2 rows"]
+def test_a_table_is_as_wide_as_it_needs_and_becomes_blocks_where_it_does_not_fit(rendered):
+    made = "a  >b  c", [("x", "1", "u"), ("y", "2", "v")]
+    assert rendered(7, *made, caption="2 rows") == ["a  b  c", "───────", "x  1  u", "y  2  v", "", "2 rows"]
+    blocks = ["a  x", "b  1", "c  u", "", "a  y", "b  2", "c  v", "", "2 rows"]
+    assert rendered(6, *made, caption="2 rows") == blocks
 
 
-def test_a_column_that_says_nothing_is_left_out_where_it_may_be():
-    assert rendered(table("a  >b?  >c", [("x", "-", "-")]), 80)[0] == "a  c"
-    assert rendered(table("a  >b?", [("x", "-"), ("y", "2")]), 80)[0] == "a  b"
+def test_a_column_that_says_nothing_is_left_out_where_it_may_be(rendered):
+    assert rendered(80, "a  >b?  >c", [("x", "-", "-")])[0] == "a  c"
+    assert rendered(80, "a  >b?", [("x", "-"), ("y", "2")])[0] == "a  b"

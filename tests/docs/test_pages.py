@@ -47,8 +47,7 @@ def test_the_figures_of_the_alternatives_are_those_of_the_study():
 def counted() -> set[str]:
     """Return the names of all metrics, as Prometheus knows them; histograms without their endings."""
     metrics = Metrics()
-    metrics.watch_stores(dict)
-    metrics.watch_state(bool)
+    metrics.watch(bool, dict)
     metrics.requests.watch_line(int)
     endings = {"counter": "_total", "info": "_info"}
     families = list(metrics.registry.collect())

@@ -4,6 +4,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from bots_service.core.receipt import Receipt, tally
+from bots_service.metrics import run_series as run_series_module
 from bots_service.metrics.run_series import OTHERS, RunsAtWork, run_series
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.retention import IDLE_SERIES_S
@@ -23,13 +24,16 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(run_series_module, "monotonic", made)
+    return made
 
 
 @pytest.fixture
-def runs(registry: CollectorRegistry, clock: Clock) -> RunsAtWork:
-    return RunsAtWork(run_series(registry), most=2, clock=clock)
+def runs(registry: CollectorRegistry, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> RunsAtWork:
+    monkeypatch.setattr(run_series_module, "MOST_RUNS", 2)
+    return RunsAtWork(run_series(registry))
 
 
 def reports(registry: CollectorRegistry) -> dict[tuple[str, str], float]:

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, text
 
 from bots_service.errors import DamagedStateError, DatasetExistsError, StorageUnavailableError
 from bots_service.storage.postgres import PostgresDatabase
+from bots_service.storage.sql import health as health_module
 from bots_service.storage.sql.health import WRITE_EVERY_S, SqlHealth, SqlWriteHealth
 from bots_service.storage.sql.journal import locked_head
 from bots_service.storage.sql.stores import SqlStores
@@ -152,9 +153,12 @@ async def test_health_does_not_wait_for_a_writer_that_hangs(sqlite_stores: SqlSt
     assert await SqlHealth(sqlite_stores.database).check() == {"sql": "ok"}
 
 
-async def test_a_row_is_written_now_and_then_and_at_each_look_once_that_failed(sqlite_stores: SqlStores):
+async def test_a_row_is_written_now_and_then_and_at_each_look_once_that_failed(
+    sqlite_stores: SqlStores, monkeypatch: pytest.MonkeyPatch
+):
     database, looks = sqlite_stores.database, iter((0.0, 0.5, WRITE_EVERY_S, *[3 * WRITE_EVERY_S] * 2))
-    health = SqlWriteHealth(database, clock=lambda: next(looks))
+    monkeypatch.setattr(health_module, "monotonic", lambda: next(looks))
+    health = SqlWriteHealth(database)
 
     async def last() -> float:
         found = "SELECT written_at FROM write_probe"

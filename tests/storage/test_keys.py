@@ -1,5 +1,6 @@
 """API keys as stores keep them."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from bots_service.errors import (
 )
 from bots_service.keys import KeyRow, KeysInUse, Scope
 from bots_service.records import Answer
-from bots_service.storage.sql.keys import SqlKeys
+from bots_service.storage.sql import keys as module
 from bots_service.storage.sql.stores import SqlStores
 from tests.storage.made import once
 
@@ -32,12 +33,11 @@ def key(number: int = 0) -> KeyRow:
     )
 
 
-def keys_over(stores: SqlStores) -> SqlKeys:
-    return SqlKeys(stores.database, clock=lambda: NOW, most_keys=3)
-
-
-async def test_keys_come_back_as_they_were_in_pages_by_id_and_only_so_many_are_in_use(stores: SqlStores):
-    keys = keys_over(stores)
+async def test_keys_come_back_as_they_were_in_pages_by_id_and_only_so_many_are_in_use(
+    stores: SqlStores, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "MOST_KEYS", 3)
+    keys = stores.keys
     plain = replace(key(1), scopes=frozenset({Scope.ADMIN}), datasets=("*",), expires_at=None)
     assert await keys.in_use() == KeysInUse(exist=False, rows=())
     assert await keys.add(key(2), first=True) == key(2)
@@ -55,20 +55,22 @@ async def test_keys_come_back_as_they_were_in_pages_by_id_and_only_so_many_are_i
 
 
 async def test_a_revoked_key_is_listed_and_not_in_use_and_counts_as_having_existed(stores: SqlStores):
-    keys = keys_over(stores)
+    keys = stores.keys
     with pytest.raises(UnknownApiKeyError, match="no key"):
         await keys.revoke(key(0).id)
     await keys.add(key(0), first=True)
     await keys.revoke(key(0).id)
-    await SqlKeys(stores.database, clock=lambda: NOW + 99).revoke(key(0).id)  # changes nothing
+    revoked = await keys.after("", 10)
+    await keys.revoke(key(0).id)  # changes nothing
     assert await keys.in_use() == KeysInUse(exist=True, rows=())
-    assert await keys.after("", 10) == [replace(key(0), revoked_at=NOW)]
+    assert await keys.after("", 10) == revoked == [replace(key(0), revoked_at=revoked[0].revoked_at)]
+    assert revoked[0].revoked_at == pytest.approx(time.time(), abs=60)
     with pytest.raises(UnauthenticatedError):
         await keys.add(key(1), first=True)
 
 
 async def test_the_answer_to_a_change_of_keys_is_kept_with_it(stores: SqlStores):
-    keys = keys_over(stores)
+    keys = stores.keys
     await keys.add(key(0), first=True, idempotency_key=once("k"))
     with pytest.raises(BusyError):
         await keys.add(key(1), first=False, idempotency_key=once("k"))

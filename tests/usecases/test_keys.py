@@ -37,9 +37,10 @@ class Process(Access):
     """What one process knows of the keys in a world's database, at a time that a test sets."""
 
     def __init__(self, world: World, *, admin_key: str | None = None, every_s: float = 3600.0) -> None:
-        self.now, self.keys = 1000.0, CountedKeys(world.database, clock=self.time)
+        self.now, self.keys = 1000.0, CountedKeys(world.database)
         digest = None if admin_key is None else digest_of(admin_key)
-        super().__init__(self.keys, digest, every_s=every_s, monotonic=self.time, clock=self.time)
+        super().__init__(self.keys, digest)
+        self._every_s, self._monotonic, self._clock = every_s, self.time, self.time
 
     def time(self) -> float:
         return self.now

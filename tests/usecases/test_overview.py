@@ -14,7 +14,7 @@ from bots_service.core.outlook import Coverage, coverage, outlook_of
 from bots_service.core.summary.course import Gain, StepEnd
 from bots_service.core.summary.verdict import RUNNING_S
 from bots_service.errors import UnknownRunError
-from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S
+from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
 from bots_service.overview import Overview, OverviewPage, OverviewQuery, RunCourses, SummedRun
 from bots_service.records import RunRow
 from bots_service.runs import ForkFrom
@@ -340,31 +340,36 @@ async def test_it_looks_at_the_pool_again_only_after_something_happened(
             assert len(looks) == wanted
 
 
-async def test_a_run_that_is_idle_here_is_looked_at_once_a_minute(watched: World):
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Later:
+    """The observer's clock."""
+    clock = Later()
+    monkeypatch.setattr(module, "monotonic", clock)
+    return clock
+
+
+async def test_a_run_that_is_idle_here_is_looked_at_once_a_minute(watched: World, later: Later):
     """Another replica may be at work on it."""
-    clock, other = Later(), watched.beside()
-    observing = watched.observing(clock)
+    other = watched.beside()
     await watched.report(outcome("t1"))
-    await observing.once()
+    await watched.observe.once()
     await watched.select(1)
     for later_s, step in ((0.0, 2), (IDLE_EVERY_S / 2, 2), (IDLE_EVERY_S + 1, 4)):
-        clock.later_s = later_s
+        later.later_s = later_s
         await other.report(outcome("t2"))
-        await observing.once()
+        await watched.observe.once()
         assert watched.shown("step") == step
 
 
 @pytest.mark.parametrize("what", ["run", "dataset"])
-async def test_a_run_that_another_replica_deleted_is_shown_no_longer(watched: World, what: str):
-    clock = Later()
-    observing = watched.observing(clock)
+async def test_a_run_that_another_replica_deleted_is_shown_no_longer(watched: World, later: Later, what: str):
     await watched.report(outcome("t1"))
-    await observing.once()
+    await watched.observe.once()
     assert watched.shown("reports_total") == 1
-    clock.later_s = IDLE_EVERY_S
+    later.later_s = IDLE_EVERY_S
     other = watched.beside().use
     await (other.runs.delete(POOL, "default", None) if what == "run" else other.datasets.delete(POOL, None))
-    await observing.once()
+    await watched.observe.once()
     assert watched.shown("reports_total") is None
 
 
@@ -412,7 +417,6 @@ async def test_a_run_that_goes_while_another_is_looked_at_is_left_out(watched: W
 async def test_looking_takes_no_more_than_a_twentieth_of_the_time(watched: World, took_s: float):
     clock, rounds = Clock(), []
     at_work = watched.use.at_work
-    observing = watched.observing(clock)
 
     def last_used() -> dict[tuple[str, str], float]:
         rounds.append(clock.now)
@@ -420,7 +424,9 @@ async def test_looking_takes_no_more_than_a_twentieth_of_the_time(watched: World
         return {}
 
     with pytest.MonkeyPatch.context() as slow:
+        slow.setattr(module, "monotonic", clock)
         slow.setattr(at_work, "last_used", last_used)
+        observing = ObserveRuns(watched.runs, at_work)
         await observing.when_due()
         pause_s = min(took_s / MOST_OF_TIME, MOST_PAUSE_S)
         for part in (0.99, 1.0):
@@ -429,8 +435,9 @@ async def test_looking_takes_no_more_than_a_twentieth_of_the_time(watched: World
     assert rounds[1:2] == [max(rounds[0] + took_s, rounds[0] + pause_s)]
 
 
-async def test_it_goes_on_whatever_happens(watched: World):
-    observing, wrong = watched.observing(every_s=0.001), ["a bug"]
+async def test_it_goes_on_whatever_happens(watched: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "EVERY_S", 0.001)
+    wrong = ["a bug"]
 
     async def faulty() -> None:
         raise RuntimeError(wrong.pop())
@@ -439,7 +446,7 @@ async def test_it_goes_on_whatever_happens(watched: World):
     await watched.report(outcome("t1"))
     # Drawing a traceback for people takes a second, and the observer pauses for twenty times as long as it took.
     with capture_logs():
-        async with asyncio.timeout(30), observing.in_background():
+        async with asyncio.timeout(30), watched.observe.in_background():
             while wrong:  # noqa: ASYNC110 - nothing tells when it has looked
                 await asyncio.sleep(0.001)
             await watched.report(outcome("t1"))

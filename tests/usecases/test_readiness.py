@@ -46,7 +46,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def both() -> tuple[Part, Part, Readiness]:
     sql, redis = Part("sql"), Part("redis")
-    return sql, redis, Readiness({"sql": sql, "redis": redis})
+    return sql, redis, Readiness({"sql": sql.check, "redis": redis.check})
 
 
 AWAY = StorageUnavailableError("the database did not answer")

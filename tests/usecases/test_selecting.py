@@ -1,6 +1,7 @@
 """Selections: the same ones for the same calls, no task twice in flight, and ids that only their run understands."""
 
 import asyncio
+import time
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -15,7 +16,7 @@ from bots_service.core.run_settings import StrategyName, settings_from
 from bots_service.core.state import fresh_state
 from bots_service.dataset_builder import DatasetHeader
 from bots_service.errors import InvalidSelectionError, KeyReusedError, PoolTooSmallError, UnknownRunError
-from bots_service.insight import IDS_PER_LEASE, Insight, LeaseGroup
+from bots_service.insight import IDS_PER_LEASE, Insight, Lease
 from bots_service.outcomes import Outcome
 from bots_service.records import IdempotencyKey, RunRow, Selection, TaskBlock
 from bots_service.retention import LEASE_S
@@ -334,11 +335,9 @@ async def test_repeatable_tasks_are_never_leased_and_count_as_usual(empty: World
 
 # --- tasks in flight -------------------------------------------------------------------------------------------------
 
-NOW = 1_700_000_000.0
 
-
-async def leased(world: World, limit: int = 100, run: str = "default") -> tuple[int, list[LeaseGroup]]:
-    return await Insight(world.runs, clock=lambda: NOW).leases(POOL, run, limit)
+async def leased(world: World, limit: int = 100, run: str = "default") -> tuple[int, list[Lease]]:
+    return await Insight(world.runs).leases(POOL, run, limit)
 
 
 async def test_the_tasks_of_a_selection_are_in_flight_until_its_lease_ends_or_they_are_reported(world: World):
@@ -351,12 +350,12 @@ async def test_the_tasks_of_a_selection_are_in_flight_until_its_lease_ends_or_th
     assert (count, [group.tasks for group in groups]) == (10, [7, 3])
     chosen = [sorted(selection.tasks.tolist()) for selection in (first, second)]
     assert [group.first for group in groups] == [[f"t{task}" for task in tasks[:IDS_PER_LEASE]] for tasks in chosen]
-    assert [group.expires_at for group in groups] == pytest.approx([NOW + LEASE_S] * 2, abs=60)
+    assert [group.expires_at.timestamp() for group in groups] == pytest.approx([time.time() + LEASE_S] * 2, abs=60)
     assert groups[0].expires_at < groups[1].expires_at
     count, groups = await leased(world, 1)
     assert (count, [group.tasks for group in groups]) == (10, [7])
     _, (slow,) = await leased(world, run="slow")
-    assert slow.expires_at == pytest.approx(NOW + 7200, abs=60)
+    assert slow.expires_at.timestamp() == pytest.approx(time.time() + 7200, abs=60)
 
     await world.report(*(outcome(f"t{task}") for task in first.tasks))
     assert [group.tasks for group in (await leased(world))[1]] == [3]
@@ -375,4 +374,4 @@ async def test_what_another_replica_leased_is_told_here(replicas: tuple[World, W
     count, (group,) = await leased(other)
 
     assert (count, group.tasks, group.first) == (2, 2, ["t40", "t41"])
-    assert group.expires_at == pytest.approx(NOW + LEASE_S, abs=60)
+    assert group.expires_at.timestamp() == pytest.approx(time.time() + LEASE_S, abs=60)

@@ -5,7 +5,6 @@ import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self
@@ -197,14 +196,10 @@ class World:
         await self.close()
         return self.open(self.folder, **{"snapshot_every": self.settings.snapshot_every, **values})
 
-    def observing(self, clock: Callable[[], float] = monotonic, **named: Any) -> ObserveRuns:
-        """Return what observes the runs."""
-        return ObserveRuns(self.use.look_at_run, self.use.at_work, clock=clock, **named)
-
-    @cached_property
+    @property
     def observe(self) -> ObserveRuns:
-        """What observes the runs, by the machine's clock."""
-        return self.observing()
+        """What observes the runs."""
+        return self.use.observe
 
     def shown(self, name: str, **labels: str) -> float | None:
         """Return the value of a series of the run `default`, None if there is none."""

@@ -42,7 +42,7 @@ from bots_service.api.routes import (
 from bots_service.api.security import GuardedRoute, guarded
 from bots_service.api.uploads import UploadLimits
 from bots_service.errors import BotsError, Flaw, InvalidInputError
-from bots_service.metrics.process import Metrics, RequestMetrics
+from bots_service.metrics.process import Metrics
 from bots_service.services import Services
 
 ROUTES = (
@@ -115,9 +115,14 @@ def create_app(
     )
     line = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
     downloads = Line(concurrent=DOWNLOADS_AT_ONCE, waiting=DOWNLOADS_WAITING)
-    AppState(uploads, schema, metrics, line, downloads).attach(app)
+    app.state.typed = AppState(uploads, schema, metrics, line, downloads)
     app.router.routes += every_route()  # `include_router` makes a copy of each, for the first request to wait for
-    _surround(app, line, limits, metrics.requests)
+    metrics.requests.watch_line(lambda: line.waiting)
+    kinds = RouteKinds(every_route())
+    # The last one added is the outermost.
+    app.add_middleware(Admission, kind_of=kinds, line=line, limits=limits)
+    app.add_middleware(RequestScope, kind_of=kinds, metrics=metrics.requests)
+    app.add_middleware(Refusal, kind_of=kinds, line=line, metrics=metrics.requests)
     app.add_exception_handler(BotsError, answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
@@ -134,15 +139,6 @@ def api_document() -> dict[str, Any]:
 def every_route() -> list[GuardedRoute]:
     """Return all routes of the application."""
     return [route for module in ROUTES for route in guarded(module.router)]
-
-
-def _surround(app: FastAPI, line: Line, limits: Limits, metrics: RequestMetrics) -> None:
-    """Add the middleware; the last one added is the outermost."""
-    metrics.watch_line(lambda: line.waiting)
-    kinds = RouteKinds(every_route())
-    app.add_middleware(Admission, kind_of=kinds, line=line, limits=limits)
-    app.add_middleware(RequestScope, kind_of=kinds, metrics=metrics)
-    app.add_middleware(Refusal, kind_of=kinds, line=line, metrics=metrics)
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:

@@ -35,10 +35,6 @@ class AppState:
     services: Services = field(init=False)
     metrics_of_all: Callable[[], Awaitable[bytes]] | None = None
 
-    def attach(self, app: Starlette) -> None:
-        """Set this as the state of an application."""
-        app.state.typed = self
-
 
 def state_of(app: Starlette) -> AppState:
     """Return the state of an application."""

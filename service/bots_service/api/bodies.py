@@ -65,12 +65,12 @@ JSON = "application/json"
 class Body:
     """One request's body; read it once."""
 
-    def __init__(self, request: Request, limits: dict[str, int]) -> None:
+    def __init__(self, request: Request, limits: dict[str, int] | None = None) -> None:
         """Check the headers.
 
         Args:
             request: the request.
-            limits: accepted media types -> maximum size in bytes.
+            limits: accepted media types -> maximum size in bytes; None: the route reads no body.
 
         Raises:
             InvalidInputError: the idempotency key is invalid.
@@ -80,9 +80,11 @@ class Body:
         self.key = key_of(request)
         self.scope = _scope(request)
         self._request = request
-        self._count, self._complete = 0, False
+        self._count, self._complete = 0, limits is None
         self._hash = None if self.key is None else hashlib.blake2b(_target(request), digest_size=16)
         self.media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if limits is None:
+            return
         encoding = request.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
             raise UnsupportedMediaTypeError(
@@ -133,26 +135,6 @@ class Body:
 
     def _too_large(self) -> PayloadTooLargeError:
         return PayloadTooLargeError(f"the body is larger than {self._limit_bytes} bytes, the limit of this route")
-
-
-class NoBody:
-    """The body of a route that reads none."""
-
-    def __init__(self, request: Request) -> None:
-        self.key = key_of(request)
-        self.scope = _scope(request)
-        self._request = request
-
-    def idempotency_key(self) -> IdempotencyKey | None:
-        """Return the key with the request's fingerprint; None without a key."""
-        if self.key is None:
-            return None
-        fingerprint = hashlib.blake2b(_target(self._request), digest_size=16).hexdigest()
-        return IdempotencyKey(self.key, fingerprint, self.scope)
-
-    async def read_idempotency_key(self) -> IdempotencyKey | None:
-        """Return the same; there is nothing to read."""
-        return self.idempotency_key()
 
 
 def _scope(request: Request) -> str:

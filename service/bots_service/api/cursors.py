@@ -1,10 +1,10 @@
 """Opaque cursors: the position after which the next page of a list begins, as base64url of JSON."""
 
 import base64
-from typing import Annotated, TypeVar
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from bots_service.api.parameters import whole
 from bots_service.core.checks import NAME
@@ -14,46 +14,21 @@ from bots_service.errors import Flaw, InvalidInputError
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 
 
-class AfterName(Struct, frozen=True, forbid_unknown_fields=True):
-    """The next page of a list by name begins after this name."""
+Name = Annotated[str, whole(NAME)]
 
-    name: Annotated[str, whole(NAME)]
-
-
-class AfterNumber(Struct, frozen=True, forbid_unknown_fields=True):
-    """The next page of a list by step or seq begins after this number."""
-
-    number: Number
+# The next page begins after this:
+AfterName = Name
+AfterNumber = Number  # a step or seq
+AfterTask = tuple[str, float, Number]  # of tasks in an order, the task with this value and index
+AfterRun = tuple[str, Annotated[int, Meta(ge=0, le=2)], float, Name, Name]  # of runs: group, value, dataset and run
 
 
-class AfterTask(Struct, frozen=True, forbid_unknown_fields=True):
-    """The next page of tasks in this order begins after the task with this value and index."""
-
-    sort: str
-    value: float
-    index: Number
-
-
-class AfterRun(Struct, frozen=True, forbid_unknown_fields=True):
-    """The next page of runs in this order begins after the run with this value, in this group of runs."""
-
-    sort: str
-    group: Annotated[int, Meta(ge=0, le=2)]
-    value: float
-    dataset: Annotated[str, whole(NAME)]
-    run: Annotated[str, whole(NAME)]
-
-
-Position = TypeVar("Position", AfterName, AfterNumber, AfterTask, AfterRun)
-SortedPosition = TypeVar("SortedPosition", AfterTask, AfterRun)
-
-
-def write_cursor(position: AfterName | AfterNumber | AfterTask | AfterRun) -> str:
+def write_cursor(position: str | int | tuple[str | float, ...]) -> str:
     """Return the cursor of a position."""
     return base64.urlsafe_b64encode(msgspec.json.encode(position)).rstrip(b"=").decode()
 
 
-def read_cursor(cursor: str, kind: type[Position]) -> Position:
+def read_cursor(cursor: str, kind: Any) -> Any:
     """Return the position of a cursor.
 
     Raises:
@@ -66,18 +41,18 @@ def read_cursor(cursor: str, kind: type[Position]) -> Position:
         raise _broken_cursor() from error
 
 
-def read_sorted_cursor(cursor: str | None, kind: type[SortedPosition], sort: str) -> SortedPosition | None:
-    """Return the position of a cursor in a list in this order; None for the first page.
+def read_sorted_cursor(cursor: str | None, kind: Any, sort: str) -> Any:
+    """Return the position of a cursor in a list in this order, without the order; None for the first page.
 
     Raises:
         InvalidInputError: it is not a cursor of this kind of list, or of another order.
     """
     if cursor is None:
         return None
-    position = read_cursor(cursor, kind)
-    if position.sort != sort:
+    order, *position = read_cursor(cursor, kind)
+    if order != sort:
         raise _broken_cursor()
-    return position
+    return tuple(position)
 
 
 def _broken_cursor() -> InvalidInputError:

@@ -80,17 +80,19 @@ _, _SETTINGS = described(inspect.cleandoc(RunSettings.__doc__ or ""), set(RunSet
 SETTINGS = {name: text.replace("None", "null") for name, text in _SETTINGS.items()}
 
 
-def describe(schema: dict[str, Any]) -> None:
+def describe(schema: dict[str, Any], parent: str) -> None:
     """Add descriptions to a body's schema and its properties.
 
-    A property that the docstring does not describe gets the text of the common list, or of the run's settings.
+    A property that the docstring does not describe gets the text of the parent's docstring, of the common list, or of
+    the run's settings.
     """
     properties: dict[str, dict[str, Any]] = schema.get("properties", {})
     whole, own = described(inspect.cleandoc(schema.get("description", "")), set(properties))
     if whole:
         schema["description"] = whole
+    _, inherited = described(parent, set(properties))
     settings = SETTINGS if "forgetting" in properties else {}
     for name, found in properties.items():
-        text = (COMMON | settings | own).get(name)
+        text = (COMMON | settings | inherited | own).get(name)
         if text is not None:
             found["description"] = text

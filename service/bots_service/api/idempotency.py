@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from starlette.responses import Response
 
-from bots_service.api.bodies import Body, NoBody
+from bots_service.api.bodies import Body
 from bots_service.api.responses import REPLAYED
 from bots_service.errors import ConflictError, KeyReusedError
 from bots_service.records import Answer
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 async def answered_once(
     answers: SqlAnswers,
-    body: Body | NoBody,
+    body: Body,
     kind: type[Result],
     act: Callable[[], Awaitable[Result]],
     respond: Callable[[Result], Response],
@@ -47,7 +47,7 @@ async def answered_once(
     return response
 
 
-async def _first_answer(answers: SqlAnswers, body: Body | NoBody, kind: type[Result]) -> Answer[Result] | None:
+async def _first_answer(answers: SqlAnswers, body: Body, kind: type[Result]) -> Answer[Result] | None:
     first = None if body.key is None else await answers.find(body.scope, body.key, kind)
     if first is None:
         return None

@@ -1,5 +1,6 @@
 """The OpenAPI document: paths and parameters from FastAPI, bodies from msgspec."""
 
+import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from bots_service.api.descriptions import describe
 from bots_service.api.parameters import KEYED
 from bots_service.api.problems import Problem, documented
 from bots_service.api.security import GuardedRoute
-from bots_service.errors import ForbiddenError, UnauthenticatedError
+from bots_service.errors import BotsError, ForbiddenError, UnauthenticatedError
 
 REFERENCE = "#/components/schemas/{name}"
 
@@ -25,7 +26,8 @@ class SchemaReference(dict[str, str]):
         self.body = body
 
 
-Media = dict[str, dict[str, Any]]  # media type -> schema, with an example where one can be read
+Media = dict[str, dict[str, Any]]  # media type -> its description, with a schema
+BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 
 def reads(example: Struct, other_media: Media | None = None) -> dict[str, Any]:
@@ -39,31 +41,30 @@ def reads(example: Struct, other_media: Media | None = None) -> dict[str, Any]:
 
 
 def answers_with(
-    example: Struct, meanings: dict[int, str] | None = None, other_media: Media | None = None
+    example: Any,
+    *refusals: type[BotsError],
+    meanings: dict[int, str] | None = None,
+    other_media: Media | None = None,
 ) -> dict[int | str, dict[str, Any]]:
-    """Return OpenAPI responses with this body.
+    """Return OpenAPI responses with this body, and those of errors.
 
     Args:
-        example: an example of the body; its class is the schema.
+        example: an example of the body, a struct or a dataclass; its class is the schema.
+        refusals: the errors.
         meanings: status -> description; None: only 200.
         other_media: other media types that the route returns.
     """
     content = _content(example, as_json(example), other_media)
     meanings = meanings or {200: (type(example).__doc__ or "").splitlines()[0]}
-    return {status: {"description": meaning, "content": content} for status, meaning in meanings.items()}
+    found = {status: {"description": meaning, "content": content} for status, meaning in meanings.items()}
+    return found | documented(*refusals)
 
 
-def _content(body: Struct, example: Any, other_media: Media | None) -> dict[str, Any]:
-    others = {media_type: _shown(schema) for media_type, schema in (other_media or {}).items()}
-    return {"application/json": {"schema": SchemaReference(type(body)), "example": example}, **others}
+def _content(body: Any, example: Any, other_media: Media | None) -> dict[str, Any]:
+    return {"application/json": {"schema": SchemaReference(type(body)), "example": example}, **(other_media or {})}
 
 
-def _shown(schema: dict[str, Any]) -> dict[str, Any]:
-    own = {name: value for name, value in schema.items() if name != "example"}
-    return {"schema": own} | ({"example": schema["example"]} if "example" in schema else {})
-
-
-def as_json(body: Struct) -> dict[str, Any]:
+def as_json(body: Any) -> dict[str, Any]:
     """Return a body as JSON types: lists for tuples, strings for times."""
     values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body))
     return values
@@ -108,8 +109,9 @@ def document(title: str, version: str, description: str, routes: Sequence[Guarde
     shown = [route for route in routes if route.include_in_schema]
     bodies = {body for route in shown for body in bodies_in({**route.responses, **(route.openapi_extra or {})})}
     _, components = msgspec.json.schema_components([Problem, *bodies], ref_template=REFERENCE)
-    for schema in components.values():
-        describe(schema)
+    parents = {body.__name__: inspect.getdoc(body.__base__) or "" for body in bodies}
+    for name, schema in components.items():
+        describe(schema, parents.get(name, ""))
         end_patterns(schema)
     made.setdefault("components", {})["schemas"] = dict(sorted(components.items()))
     made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bots_service.api.bodies import JSON, Pace
+from bots_service.api.bodies import JSON, MIB, Pace
 from bots_service.api.middleware import finish_headers, request_id_of
 from bots_service.api.problems import answer_error
 from bots_service.api.route_kinds import WORKING_ON, RouteKind, RouteKinds
@@ -23,8 +23,6 @@ from bots_service.metrics.process import RequestMetrics
 
 log = structlog.get_logger("bots_service.overload")
 
-
-MIB = 2**20
 BUFFERED_BYTES = 256 * MIB  # of bodies in memory; once for training requests, once for all others
 REMEMBERED = 256  # completions from which the rate is computed
 LATELY_S = 10.0

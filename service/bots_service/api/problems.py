@@ -158,5 +158,6 @@ BODY = (
     errors.OverloadedError,
 )
 ONCE = (errors.KeyReusedError, errors.BusyError)
+WRITE = (*EVERY, *BODY, *ONCE)
 DATASET = (errors.UnknownDatasetError,)
 RUN = (errors.UnknownDatasetError, errors.UnknownRunError)

@@ -52,7 +52,7 @@ class About(Enum):
     WHOLE = "whole"
     """The one in its path, with all its runs."""
     BODY = "body"
-    """The one in its body: the route calls `require_run` after reading it."""
+    """The one in its body: the route calls `Caller.require_run` after reading it, before any lookup."""
     NONE = "none"
     """None, or those that the route filters for its caller."""
     EVERY = "every"
@@ -118,9 +118,7 @@ class GuardedRoute(APIRoute):
             request.state.caller = caller
             if caller.key is not None:
                 structlog.contextvars.bind_contextvars(key=caller.key)
-            log_names(
-                request, request.path_params
-            )  # only now, so that unauthorized callers can't write names into the log
+            log_names(request, request.path_params)  # only now: callers without a key can't write names into the log
             caller.require_scope(scopes)
             if guard.about in IN_PATH:
                 self._require_path(request, caller)
@@ -170,13 +168,13 @@ class GuardedRoute(APIRoute):
 
 
 def guarded_router(**options: Any) -> APIRouter:
-    """Return a router whose routes must all have a guard."""
-    return APIRouter(route_class=GuardedRoute, generate_unique_id_function=_function_name, **options)
-
-
-def _function_name(route: APIRoute) -> str:
-    """Return what generated clients call the route's function."""
-    return route.name
+    """Return a router whose routes must all have a guard, and make their responses themselves."""
+    return APIRouter(
+        route_class=GuardedRoute,
+        default_response_class=Response,
+        generate_unique_id_function=lambda route: route.name,  # what generated clients call its function,
+        **options,
+    )
 
 
 def guarded(router: APIRouter) -> Iterator[GuardedRoute]:
@@ -203,12 +201,3 @@ def caller_of(request: Request) -> Caller:
     """Return the request's caller."""
     caller: Caller = request.state.caller
     return caller
-
-
-def require_run(request: Request, dataset: str, run: str) -> None:
-    """Check that the caller has access to the run that the body names; call this before any lookup.
-
-    Raises:
-        ForbiddenError: it has no access.
-    """
-    caller_of(request).require_run(dataset, run)

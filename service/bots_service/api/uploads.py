@@ -27,15 +27,6 @@ class UploadLimits:
         return {JSON: min(DATASET_LIMIT, self.max_bytes), NDJSON: self.max_bytes, PARQUET: self.max_bytes}
 
 
-@dataclass(frozen=True, slots=True)
-class UploadHeader:
-    """A dataset's fields in the query, for bodies that can't contain them."""
-
-    reference_models: tuple[str, ...]
-    description: str | None
-    repeatable: bool | None
-
-
 @asynccontextmanager
 async def open_tasks(body: Body, *, max_tasks: int, append: bool = False) -> AsyncIterator[TaskFile]:
     """Yield the tasks of a body.
@@ -54,8 +45,8 @@ async def open_tasks(body: Body, *, max_tasks: int, append: bool = False) -> Asy
             yield await stack.enter_async_context(open_parquet(body.chunks(), max_tasks=max_tasks))
 
 
-def header_of(file: Header, said: UploadHeader) -> DatasetHeader:
-    """Return the dataset's fields from the body and the query.
+def header_of(file: Header, said: Header) -> DatasetHeader:
+    """Return the dataset's fields from the body and the query, which is for bodies that can't contain them.
 
     Raises:
         InvalidTasksError: they contradict each other.
@@ -70,7 +61,7 @@ def header_of(file: Header, said: UploadHeader) -> DatasetHeader:
     if flaws:
         raise InvalidTasksError("query and body contradict each other", tuple(flaws))
     return DatasetHeader(
-        file.reference_models or said.reference_models,
+        file.reference_models or said.reference_models or (),
         file.description or said.description or "",
         bool(file.repeatable or said.repeatable),
     )

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import datetime
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from bots_service.cli.failures import CommandError
 from bots_service.core.rounding import half_up
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
     Result = tuple[object, RenderableType]  # of a command: as dataclasses and plain values, and as text for people
@@ -51,42 +51,8 @@ def plain(value: object) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-@dataclass(frozen=True, slots=True)
-class TextTable:
-    """A table; on a terminal that is too narrow for it, one block of lines for each row.
-
-    columns: titles; ">" before a title aligns its column to the right.
-    rows: one text per column.
-    caption: text below the table.
-    """
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    caption: str | None = None
-
-    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
-        """Yield the table, or the blocks."""
-        from rich import box
-        from rich.table import Table
-
-        made = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False, collapse_padding=True)
-        for title in self.columns:
-            side = "right" if title.startswith(">") else "left"
-            made.add_column(title.removeprefix(">"), justify=side, no_wrap=True)  # type: ignore[arg-type]  # one of two
-        for row in self.rows:
-            made.add_row(*row)
-        if console.measure(made, options=options.update(width=UNBOUNDED)).maximum <= options.max_width:
-            yield made
-        else:
-            names = [title.removeprefix(">").replace("\n", " ") for title in self.columns]
-            for place, row in enumerate(self.rows):
-                yield from ([""] if place else [])
-                yield sheet(dict(zip(names, row, strict=True)))
-        yield from ["", self.caption] if self.caption else []
-
-
-def table(columns: str, rows: Iterable[Iterable[str]], *, caption: str | None = None) -> TextTable:
-    """Return a table.
+def table(columns: str, rows: Iterable[Iterable[str]], *, caption: str = "") -> "RenderableType":
+    """Return a table; on a terminal that is too narrow for it, one block of lines for each row.
 
     Args:
         columns: titles, separated by two blanks; ">" before a title aligns its column to the right, and "?" after it
@@ -94,10 +60,26 @@ def table(columns: str, rows: Iterable[Iterable[str]], *, caption: str | None = 
         rows: one text per column.
         caption: text below the table.
     """
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+
     titles, texts = columns.split("  "), [tuple(row) for row in rows]
     shown = [not title.endswith("?") or any(row[place] != "-" for row in texts) for place, title in enumerate(titles)]
-    kept = (tuple(compress(row, shown)) for row in [[title.removesuffix("?") for title in titles], *texts])
-    return TextTable(next(kept), tuple(kept), caption)
+    titles, texts = list(compress(titles, shown)), [tuple(compress(row, shown)) for row in texts]
+    made = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False, collapse_padding=True)
+    for title in titles:
+        made.add_column(title.strip(">?"), justify="right" if title.startswith(">") else "left", no_wrap=True)
+    for row in texts:
+        made.add_row(*row)
+    screen = console()
+    parts: list[RenderableType] = [made]
+    if screen.measure(made, options=screen.options.update(width=UNBOUNDED)).maximum > screen.width:
+        names = [title.strip(">?").replace("\n", " ") for title in titles]
+        parts = []
+        for row in texts:
+            parts += [*([""] if parts else []), sheet(dict(zip(names, row, strict=True)))]
+    return Group(*parts, *(["", caption] if caption else []))
 
 
 def sheet(rows: Mapping[str, str]) -> "Table":

@@ -113,7 +113,7 @@ def version(url: Url = None, as_json: AsJson = False) -> None:
 def doctor(url: Url = None, as_json: AsJson = False) -> None:
     """Check the configuration and suggest fixes; exit code 1 if there is a problem.
 
-    Checks the settings (BOTS_...), this machine, the database and Redis; with --url or BOTS_URL also the service.
+    Checks the settings (BOTS_...), the database and Redis; with --url or BOTS_URL also the service.
     It changes nothing. Run it where the service runs, with the same environment and as the same user.
     """
     settings = settings_with()
@@ -143,7 +143,7 @@ def service_findings(url: str) -> "Iterator[Finding]":
 
     try:
         with connected(url, attempts=1) as client:
-            yield from version_findings(client.version(), where=client.url)
+            yield version_finding(client.version(), where=client.url)
             is_ready = client.is_ready()
     except CommandError as error:
         yield judge("service", str(error), problem=True)
@@ -156,20 +156,19 @@ def service_findings(url: str) -> "Iterator[Finding]":
         yield judge("service readiness", said, advice, problem=not is_ready)
 
 
-def version_findings(theirs: "Version", *, where: str) -> "Iterator[Finding]":
-    """Yield how the versions of a running service differ from those of this program."""
+def version_finding(theirs: "Version", *, where: str) -> "Finding":
+    """Return how the versions of a running service differ from those of this program."""
     import numpy as np
 
     from bots_service import __version__
     from bots_service.doctor import judge
     from bots_service.storage.sql.migrate import head
 
-    ours, found = (__version__, head()), (theirs.version, theirs.schema)
-    said = f"version {theirs.version} with tables {theirs.schema} at {where}"
-    said += ", the same as this program" if ours == found else f"; here {__version__} with {head()}"
-    yield judge("service", said, "run one version everywhere", warning=ours != found)
-    said, advice = f"numpy {theirs.numpy} there, {np.__version__} here", "equal seeds need equal versions of numpy"
-    yield judge("service draws", said, advice, warning=theirs.numpy != np.__version__)
+    ours, found = (__version__, head(), np.__version__), (theirs.version, theirs.schema, theirs.numpy)
+    said = "version {} with tables {} and numpy {}".format(*found) + f" at {where}"
+    said += ", the same as this program" if ours == found else "; here {} with {} and numpy {}".format(*ours)
+    advice = "run one version everywhere; equal seeds need equal versions of numpy"
+    return judge("service", said, advice, warning=ours != found)
 
 
 def database_file(settings: "Settings") -> Path | None:

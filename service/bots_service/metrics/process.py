@@ -90,15 +90,8 @@ class Metrics:
             self._store_up.labels(store).set(answers)
         return generate_latest(self.registry)
 
-    def watch_stores(self, checks: Callable[[], Mapping[str, bool]]) -> None:
-        """Show which stores answer, whenever Prometheus asks.
-
-        Args:
-            checks: returns for each store whether it answered when it was looked at last.
-        """
-        self._stores = checks
-
-    def watch_state(self, is_ready: Callable[[], bool]) -> None:
-        """Show whether this process wants requests, whenever Prometheus asks."""
+    def watch(self, is_ready: Callable[[], bool], stores: Callable[[], Mapping[str, bool]]) -> None:
+        """Show whether this process wants requests, and which stores answered last, whenever Prometheus asks."""
+        self._stores = stores
         gauge = Gauge("bots_ready", "Whether this process wants requests.", registry=self.registry)
         gauge.set_function(lambda: float(is_ready()))

@@ -2,7 +2,6 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Annotated, get_origin, get_type_hints
@@ -12,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from bots_service.core.receipt import Receipt
 from bots_service.retention import IDLE_SERIES_S
 
-MOST_RUNS = 32  # with series of their own; a run has about 25
+MOST_RUNS = 32  # with series of their own, of which a run has about 25; all others share one
 OTHERS = ("(other)", "(other)")  # no dataset or run can have this name
 
 
@@ -107,17 +106,9 @@ def run_series(registry: CollectorRegistry) -> RunSeries:
 class RunsAtWork:
     """The runs that have series of their own, and since when they are idle."""
 
-    def __init__(self, series: RunSeries, *, most: int = MOST_RUNS, clock: Callable[[], float] = monotonic) -> None:
-        """Know no run yet.
-
-        Args:
-            series: of all runs.
-            most: how many runs have series of their own; all others share one.
-            clock: seconds that only grow.
-        """
+    def __init__(self, series: RunSeries) -> None:
+        """Know no run yet. series: of all runs."""
         self._series = series
-        self._most = most
-        self._clock = clock
         self._known: OrderedDict[tuple[str, str], tuple[RunSeries, float]] = OrderedDict()  # the idlest first
 
     def __call__(self, dataset: str, run: str) -> RunSeries:
@@ -126,7 +117,7 @@ class RunsAtWork:
         if names not in self._known and not self._has_room():
             names = OTHERS
         series = self._known[names][0] if names in self._known else self._series.of(*names)
-        self._known[names] = series, self._clock()
+        self._known[names] = series, monotonic()
         self._known.move_to_end(names)
         return series
 
@@ -148,13 +139,13 @@ class RunsAtWork:
     def forget_idle(self) -> None:
         """Drop the series of runs that did nothing for long."""
         for names, (_, since) in list(self._known.items()):
-            if self._clock() - since > IDLE_SERIES_S and names != OTHERS:  # of the others nobody knows which are idle
+            if monotonic() - since > IDLE_SERIES_S and names != OTHERS:  # of the others nobody knows which are idle
                 self._drop(names)
 
     def _has_room(self) -> bool:
-        if len(self.last_used()) >= self._most:
+        if len(self.last_used()) >= MOST_RUNS:
             self.forget_idle()
-        return len(self.last_used()) < self._most
+        return len(self.last_used()) < MOST_RUNS
 
     def _drop(self, names: tuple[str, str]) -> None:
         del self._known[names]

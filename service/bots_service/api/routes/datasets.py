@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import datetime
+from functools import partial
 from types import NoneType
 from typing import Annotated
 
@@ -13,19 +14,26 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service.api.app_state import state_of
-from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body, NoBody
+from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
-from bots_service.api.openapi import Media, answers_with, reads
+from bots_service.api.openapi import BINARY, Media, answers_with, reads
 from bots_service.api.overload import Download
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, services_of
-from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, documented
+from bots_service.api.problems import DATASET, EVERY, ONCE, WRITE, documented
 from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment, no_content
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
-from bots_service.api.task_formats.text import AppendRequest, DatasetRequest, TaskRequest, header_line, task_lines
-from bots_service.api.uploads import NDJSON, PARQUET, UploadHeader, header_of, open_tasks, require_models
+from bots_service.api.task_formats.text import (
+    AppendRequest,
+    DatasetRequest,
+    Header,
+    TaskRequest,
+    header_line,
+    task_lines,
+)
+from bots_service.api.uploads import NDJSON, PARQUET, header_of, open_tasks, require_models
 from bots_service.core.checks import MAX_IDS, TaskId
 from bots_service.errors import (
     DatasetExistsError,
@@ -47,8 +55,8 @@ Repeatable = Annotated[
     bool | None, Query(description="For NDJSON and Parquet: whether tasks are handed out without leases.", strict=False)
 ]
 UPLOADS: Media = {
-    NDJSON: {"type": "string", "examples": ['{"id": "gsm8k-17", "reference_pass_rates": [0.25]}\n']},
-    PARQUET: {"type": "string", "format": "binary"},
+    NDJSON: {"schema": {"type": "string", "examples": ['{"id": "gsm8k-17", "reference_pass_rates": [0.25]}\n']}},
+    PARQUET: BINARY,
 }
 
 
@@ -161,12 +169,15 @@ EXAMPLE_TASK = TaskRequest("gsm8k-17", [0.25], ["arithmetic"])
 @router.put(
     "/datasets/{dataset}",
     summary="Create a dataset",
-    response_class=Response,
     openapi_extra=reads(DatasetRequest(reference_models=EXAMPLE.reference_models, tasks=[EXAMPLE_TASK]), UPLOADS),
-    responses={
-        **answers_with(EXAMPLE, {200: "The dataset existed with the same content.", 201: "The dataset was created."}),
-        **documented(*EVERY, *BODY, *ONCE, InvalidTasksError, DatasetExistsError, LimitReachedError),
-    },
+    responses=answers_with(
+        EXAMPLE,
+        *WRITE,
+        InvalidTasksError,
+        DatasetExistsError,
+        LimitReachedError,
+        meanings={200: "The dataset existed with the same content.", 201: "The dataset was created."},
+    ),
 )
 @allowed(Scope.ADMIN, kind=RouteKind.UPLOAD)
 async def put_dataset(
@@ -182,7 +193,7 @@ async def put_dataset(
 
     async def act() -> CreateDatasetResult:
         async with open_tasks(body, max_tasks=state_of(request.app).uploads.max_tasks) as file:
-            header = header_of(file.header, UploadHeader(tuple(reference_model), description, repeatable))
+            header = header_of(file.header, Header(tuple(reference_model), description, repeatable))
             blocks = file.blocks(len(header.reference_models))
             return await services.datasets.create(
                 dataset, header, blocks, body.idempotency_key, within=caller_of(request).datasets
@@ -197,24 +208,22 @@ async def put_dataset(
 @router.get(
     "/datasets",
     summary="List the datasets",
-    response_class=Response,
-    responses={**answers_with(DatasetPage([EXAMPLE], None)), **documented(*EVERY)},
+    responses=answers_with(DatasetPage([EXAMPLE], None), *EVERY),
 )
 @allowed(Scope.READ, about=About.NONE)
 async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return the datasets that the key has access to, by name."""
     services = services_of(request)
-    after = "" if cursor is None else read_cursor(cursor, AfterName).name
+    after = "" if cursor is None else read_cursor(cursor, AfterName)
     rows = await services.runs.datasets_reached(caller_of(request), after, limit + 1)
-    following = write_cursor(AfterName(rows[limit - 1].name)) if len(rows) > limit else None
+    following = write_cursor(rows[limit - 1].name) if len(rows) > limit else None
     return json_response(DatasetPage([Dataset.from_row(row) for row in rows[:limit]], following))
 
 
 @router.get(
     "/datasets/{dataset}",
     summary="Get a dataset",
-    response_class=Response,
-    responses={**answers_with(EXAMPLE), **documented(*EVERY, *DATASET)},
+    responses=answers_with(EXAMPLE, *EVERY, *DATASET),
 )
 @allowed(*ANY_SCOPE)
 async def get_dataset(request: Request, dataset: DatasetName) -> Response:
@@ -227,26 +236,20 @@ async def get_dataset(request: Request, dataset: DatasetName) -> Response:
     "/datasets/{dataset}",
     summary="Delete a dataset",
     status_code=204,
-    response_class=Response,
     openapi_extra=KEYED,
     responses=documented(*EVERY, *ONCE, *DATASET),
 )
 @allowed(Scope.ADMIN)
 async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
     """Delete a dataset with its runs, journals and snapshots."""
-    services = services_of(request)
-    body = NoBody(request)
-
-    async def act() -> None:
-        await services.datasets.delete(dataset, body.idempotency_key())
-
+    services, body = services_of(request), Body(request)
+    act = partial(services.datasets.delete, dataset, body.idempotency_key())
     return await answered_once(services.store.answers, body, NoneType, act, no_content)
 
 
 @router.get(
     "/datasets/{dataset}/tasks",
     summary="Export a dataset's tasks",
-    response_class=Response,
     responses={
         200: {"description": "A header, then one line for each task.", "content": {NDJSON: UPLOADS[NDJSON]}},
         **documented(*EVERY, *DATASET, OverloadedError),
@@ -272,12 +275,10 @@ async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Respo
 @router.post(
     "/datasets/{dataset}/tasks",
     summary="Append tasks to a dataset",
-    response_class=Response,
     openapi_extra=reads(AppendRequest([EXAMPLE_TASK]), UPLOADS),
-    responses={
-        **answers_with(AppendResponse("gsm8k", 1, 7474)),
-        **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError, TaskExistsError, LimitReachedError),
-    },
+    responses=answers_with(
+        AppendResponse("gsm8k", 1, 7474), *WRITE, *DATASET, InvalidTasksError, TaskExistsError, LimitReachedError
+    ),
 )
 @allowed(Scope.ADMIN, kind=RouteKind.UPLOAD)
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
@@ -300,12 +301,8 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
 @router.delete(
     "/datasets/{dataset}/tasks",
     summary="Retire tasks of a dataset",
-    response_class=Response,
     openapi_extra=reads(TaskIdsRequest(["gsm8k-17"])),
-    responses={
-        **answers_with(RetiredResponse("gsm8k", 1, 7472)),
-        **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError),
-    },
+    responses=answers_with(RetiredResponse("gsm8k", 1, 7472), *WRITE, *DATASET, InvalidTasksError),
 )
 @allowed(Scope.ADMIN)
 async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
@@ -316,12 +313,8 @@ async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
 @router.post(
     "/datasets/{dataset}/tasks/restore",
     summary="Restore retired tasks of a dataset",
-    response_class=Response,
     openapi_extra=reads(TaskIdsRequest(["gsm8k-17"])),
-    responses={
-        **answers_with(RetiredResponse("gsm8k", 0, 7473)),
-        **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError),
-    },
+    responses=answers_with(RetiredResponse("gsm8k", 0, 7473), *WRITE, *DATASET, InvalidTasksError),
 )
 @allowed(Scope.ADMIN)
 async def restore_tasks(request: Request, dataset: DatasetName) -> Response:
@@ -336,10 +329,8 @@ async def _changed_retired(request: Request, dataset: str, change: ChangeTasks) 
     body = Body(request, {JSON: TRAINING_LIMIT})
     ids = decode_plain(_TASK_IDS, await body.whole()).ids
 
-    async def act() -> DatasetRow:
-        return await change(dataset, ids, body.idempotency_key())
-
     def respond(row: DatasetRow) -> Response:
         return json_response(RetiredResponse(row.name, row.retired, row.live))
 
+    act = partial(change, dataset, ids, body.idempotency_key())
     return await answered_once(services_of(request).store.answers, body, DatasetRow, act, respond)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from bots_service.api.cursors import AfterNumber, read_cursor, write_cursor
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
-from bots_service.api.problems import EVERY, RUN, documented
+from bots_service.api.problems import EVERY, RUN
 from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment, ratio
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core import receipt
@@ -157,14 +157,13 @@ class CalibrationResponse(Struct, frozen=True):
     def from_sums(cls, steps: int, sums: receipt.Calibration) -> "CalibrationResponse":
         """Return the answer for some sums."""
         rows = zip(sums.rollouts, sums.predicted, sums.solved, strict=True)
-        return cls(steps, [_bin(place, *row) for place, row in enumerate(rows)])
-
-
-def _bin(place: int, rollouts: float, predicted: float, solved: float) -> Bin:
-    low, high = place / receipt.BINS, (place + 1) / receipt.BINS
-    if not rollouts:
-        return Bin(low, high, rollouts, None, None)
-    return Bin(low, high, rollouts, predicted / rollouts, solved / rollouts)
+        return cls(
+            steps,
+            [
+                Bin(place / receipt.BINS, (place + 1) / receipt.BINS, many, ratio(predicted, many), ratio(solved, many))
+                for place, (many, predicted, solved) in enumerate(rows)
+            ],
+        )
 
 
 class JournalEntry(Struct, frozen=True, kw_only=True):
@@ -271,8 +270,7 @@ EXAMPLE_ENTRY = JournalEntry(
 @router.get(
     "/datasets/{dataset}/runs/{run}/history",
     summary="List a run's closed steps",
-    response_class=Response,
-    responses={**answers_with(HistoryPage([EXAMPLE_STEP], None)), **documented(*EVERY, *RUN)},
+    responses=answers_with(HistoryPage([EXAMPLE_STEP], None), *EVERY, *RUN),
 )
 @allowed(Scope.READ)
 async def read_history(
@@ -285,18 +283,17 @@ async def read_history(
 ) -> Response:
     """Return the closed steps of the run's history in order, without steps undone by a rewind."""
     services = services_of(request)
-    after = after_step if cursor is None else read_cursor(cursor, AfterNumber).number
+    after = after_step if cursor is None else read_cursor(cursor, AfterNumber)
     stored = await services.insight.steps(dataset, run, after, limit + 1)
     steps = [ClosedStep.from_receipt(receipt) for receipt in stored[:limit]]
-    following = write_cursor(AfterNumber(steps[-1].step)) if len(stored) > limit else None
+    following = write_cursor(steps[-1].step) if len(stored) > limit else None
     return json_response(HistoryPage(steps, following))
 
 
 @router.get(
     "/datasets/{dataset}/runs/{run}/curve",
     summary="Get a run's learning curve",
-    response_class=Response,
-    responses={**answers_with(Curve([EXAMPLE_POINT])), **documented(*EVERY, *RUN)},
+    responses=answers_with(Curve([EXAMPLE_POINT]), *EVERY, *RUN),
 )
 @allowed(Scope.READ)
 async def read_curve(request: Request, dataset: DatasetName, run: RunName, points: Points = 500) -> Response:
@@ -308,11 +305,7 @@ async def read_curve(request: Request, dataset: DatasetName, run: RunName, point
 @router.get(
     "/datasets/{dataset}/runs/{run}/calibration",
     summary="Compare predicted and observed success rates",
-    response_class=Response,
-    responses={
-        **answers_with(CalibrationResponse(12, [Bin(0.4, 0.5, 1024.0, 0.46, 0.44)])),
-        **documented(*EVERY, *RUN),
-    },
+    responses=answers_with(CalibrationResponse(12, [Bin(0.4, 0.5, 1024.0, 0.46, 0.44)]), *EVERY, *RUN),
 )
 @allowed(Scope.READ)
 async def read_calibration(request: Request, dataset: DatasetName, run: RunName, steps: Steps = 200) -> Response:
@@ -324,8 +317,7 @@ async def read_calibration(request: Request, dataset: DatasetName, run: RunName,
 @router.get(
     "/datasets/{dataset}/runs/{run}/journal",
     summary="List a run's journal",
-    response_class=Response,
-    responses={**answers_with(JournalPage([EXAMPLE_ENTRY], None)), **documented(*EVERY, *RUN)},
+    responses=answers_with(JournalPage([EXAMPLE_ENTRY], None), *EVERY, *RUN),
 )
 @allowed(Scope.READ)
 async def read_journal(
@@ -337,7 +329,7 @@ async def read_journal(
     cursor: Cursor = None,
 ) -> Response:
     """Return the entries of the run's journal, newest first, including entries undone by a rewind."""
-    before = None if cursor is None else read_cursor(cursor, AfterNumber).number
+    before = None if cursor is None else read_cursor(cursor, AfterNumber)
     logged = await services_of(request).insight.entries(dataset, run, before, limit + 1, kind)
-    following = write_cursor(AfterNumber(logged[limit - 1].seq)) if len(logged) > limit else None
+    following = write_cursor(logged[limit - 1].seq) if len(logged) > limit else None
     return json_response(JournalPage([JournalEntry.from_logged(entry) for entry in logged[:limit]], following))

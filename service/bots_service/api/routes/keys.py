@@ -1,6 +1,7 @@
 """API keys: an administrator of all datasets creates, lists and revokes them; GET /whoami describes the caller's."""
 
 from datetime import datetime
+from functools import partial
 from types import NoneType
 from typing import Annotated
 
@@ -11,14 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service.access import Caller, NewKey
-from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body, NoBody
+from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, Limit, services_of, whole
-from bots_service.api.problems import BODY, EVERY, ONCE, documented
-from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
+from bots_service.api.problems import EVERY, ONCE, WRITE, documented
+from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment, no_content
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
 from bots_service.errors import LimitReachedError, UnknownApiKeyError
 from bots_service.keys import KeyRow, Scope
@@ -80,11 +81,10 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     @staticmethod
     def from_row(row: KeyRow) -> "ApiKey":
         """Return the answer for a row."""
-        return ApiKey(
-            id=row.id,
-            name=row.name,
+        return filled(
+            ApiKey,
+            row,
             scopes=sorted(row.scopes),
-            datasets=row.datasets,
             created_at=moment(row.created_at),
             expires_at=None if row.expires_at is None else moment(row.expires_at),
             revoked_at=None if row.revoked_at is None else moment(row.revoked_at),
@@ -94,22 +94,10 @@ class ApiKey(Struct, frozen=True, kw_only=True):
 class NewApiKey(ApiKey, frozen=True, kw_only=True):
     """A new key.
 
-    id: the part of the key between its underscores.
-    name: a name for people.
-    scopes: what the key may do.
-    datasets: patterns of the datasets that it reaches, or of their runs, such as guru/alice-*; `*` stands for any
-        characters, `?` for one.
-    expires_at: when it expires (RFC 3339, UTC); null: never.
-    revoked_at: when it was revoked (RFC 3339, UTC); null: it was not.
     key: the key itself, shown once; null when the answer is given again.
     """
 
     key: str | None
-
-    @staticmethod
-    def with_key(row: KeyRow, key: str | None) -> "NewApiKey":
-        """Return the answer for a row, with its key."""
-        return NewApiKey(**structs.asdict(ApiKey.from_row(row)), key=key)
 
 
 class ApiKeyPage(Struct, frozen=True):
@@ -141,11 +129,11 @@ class WhoAmI(Struct, frozen=True):
     @classmethod
     def from_caller(cls, caller: Caller) -> "WhoAmI":
         """Return the answer for a caller."""
-        return cls(
+        return filled(
+            cls,
+            caller,
             guarded=caller.key is not None,
-            name=caller.name,
             scopes=sorted(caller.scopes),
-            datasets=caller.datasets,
             expires_at=None if caller.expires_at is None else moment(caller.expires_at),
         )
 
@@ -170,12 +158,13 @@ EXAMPLE_CALLER = WhoAmI(guarded=True, name="trainer", scopes=EXAMPLE.scopes, dat
     "/keys",
     summary="Create an API key",
     status_code=201,
-    response_class=Response,
     openapi_extra=reads(EXAMPLE_REQUEST),
-    responses={
-        **answers_with(NewApiKey(**structs.asdict(EXAMPLE), key=None), {201: "The key was created."}),
-        **documented(*EVERY, *BODY, *ONCE, LimitReachedError),
-    },
+    responses=answers_with(
+        NewApiKey(**structs.asdict(EXAMPLE), key=None),
+        *WRITE,
+        LimitReachedError,
+        meanings={201: "The key was created."},
+    ),
 )
 @allowed(Scope.ADMIN, about=About.EVERY)
 async def create_key(request: Request) -> Response:
@@ -195,7 +184,7 @@ async def create_key(request: Request) -> Response:
         return row
 
     def respond(row: KeyRow) -> Response:
-        return json_response(NewApiKey.with_key(row, key), 201)
+        return json_response(NewApiKey(**structs.asdict(ApiKey.from_row(row)), key=key), 201)
 
     return await answered_once(services.store.answers, body, KeyRow, act, respond)
 
@@ -203,16 +192,15 @@ async def create_key(request: Request) -> Response:
 @router.get(
     "/keys",
     summary="List the API keys",
-    response_class=Response,
-    responses={**answers_with(ApiKeyPage([EXAMPLE], None)), **documented(*EVERY)},
+    responses=answers_with(ApiKeyPage([EXAMPLE], None), *EVERY),
 )
 @allowed(Scope.ADMIN, about=About.EVERY)
 async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return keys by id; revoked ones too."""
     services = services_of(request)
-    after = "" if cursor is None else read_cursor(cursor, AfterName).name
+    after = "" if cursor is None else read_cursor(cursor, AfterName)
     rows = await services.access.page(after, limit + 1)
-    following = write_cursor(AfterName(rows[limit - 1].id)) if len(rows) > limit else None
+    following = write_cursor(rows[limit - 1].id) if len(rows) > limit else None
     return json_response(ApiKeyPage([ApiKey.from_row(row) for row in rows[:limit]], following))
 
 
@@ -220,23 +208,18 @@ async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None)
     "/keys/{key_id}",
     summary="Revoke an API key",
     status_code=204,
-    response_class=Response,
     openapi_extra=KEYED,
     responses=documented(*EVERY, *ONCE, UnknownApiKeyError),
 )
 @allowed(Scope.ADMIN, about=About.EVERY)
 async def revoke_key(request: Request, key_id: KeyId) -> Response:
     """Revoke a key. Every replica refuses it within 5 seconds."""
-    services = services_of(request)
-    body = NoBody(request)
-
-    async def act() -> None:
-        await services.access.revoke(key_id, body.idempotency_key())
-
+    services, body = services_of(request), Body(request)
+    act = partial(services.access.revoke, key_id, body.idempotency_key())
     return await answered_once(services.store.answers, body, NoneType, act, no_content)
 
 
-@router.get("/whoami", summary="Show the caller", response_class=Response, responses=answers_with(EXAMPLE_CALLER))
+@router.get("/whoami", summary="Show the caller", responses=answers_with(EXAMPLE_CALLER))
 @allowed(*ANY_SCOPE, about=About.NONE)
 async def tell_caller(request: Request) -> Response:
     """Return who the caller is, and what it may do."""

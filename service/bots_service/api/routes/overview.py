@@ -11,12 +11,12 @@ from starlette.responses import Response
 from bots_service.api.cursors import AfterRun, read_sorted_cursor, write_cursor
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
-from bots_service.api.problems import EVERY, RUN, documented
+from bots_service.api.problems import EVERY, RUN
 from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment
 from bots_service.api.security import About, allowed, caller_of, guarded_router
 from bots_service.core.checks import NAME
 from bots_service.core.summary.course import Gain
-from bots_service.core.summary.verdict import RefusedReports, RunStatus, RunVerdict
+from bots_service.core.summary.verdict import RunStatus, RunVerdict
 from bots_service.keys import Scope
 from bots_service.overview import SORTS, OverviewQuery, OverviewTotals, Place, SummedRun
 
@@ -46,11 +46,6 @@ class RefusedReportsSummary(Struct, frozen=True):
     count: int
     last_at: datetime
     reason: str
-
-    @classmethod
-    def of(cls, refused: RefusedReports) -> "RefusedReportsSummary":
-        """Return the answer for them."""
-        return cls(refused.count, moment(refused.last_at), refused.reason)
 
 
 class RunSummary(Struct, frozen=True):
@@ -96,6 +91,7 @@ class RunSummary(Struct, frozen=True):
     def from_summed(cls, run: SummedRun) -> "RunSummary":
         """Return the answer for a run."""
         known, course, refused = run.known, run.known.course, run.known.refused
+        last_refused = refused and RefusedReportsSummary(refused.count, moment(refused.last_at), refused.reason)
         return filled(
             cls,
             run,
@@ -111,27 +107,13 @@ class RunSummary(Struct, frozen=True):
             effective_task_ratio=course.recent.effective_task_ratio,
             trend=list(course.trend),
             attention=run.urgency > 0,
-            refused=None if refused is None else RefusedReportsSummary.of(refused),
+            refused=last_refused,
         )
 
 
 class RunSummaryWithLeases(RunSummary, frozen=True):
     """How a run goes, and how many of its tasks are in flight.
 
-    belief: the kind of its belief.
-    strategy: the present strategy of its selections.
-    status: new (no step closed), running, stalled (tasks are in flight and the next step is overdue) or idle (nothing
-        is in flight, or no step closed for a long time).
-    step: number of closed steps; a fork counts those of its parent too.
-    last_step_at: when the last step closed (RFC 3339, UTC); null before the first.
-    reported, effective, rollouts: sums over all closed steps, without steps undone by a rewind.
-    effective_task_ratio: over the last 50 steps; null if they reported nothing.
-    trend: this ratio along all steps, the newest last; at most 40 points; null where nothing was reported.
-    gain: the gain over uniform sampling; null for a run that samples uniformly.
-    verdict: the most urgent that fits.
-    attention: whether somebody should look at the run: its verdict says that something is wrong, and it moved within
-        three days.
-    refused: the reports that were refused as invalid; null without any.
     leased: number of tasks in flight.
     """
 
@@ -167,7 +149,7 @@ async def overview_query(
         InvalidInputError: the cursor is broken, or of another order.
     """
     last = read_sorted_cursor(cursor, AfterRun, sort)
-    after = None if last is None else Place(last.group, last.value, last.dataset, last.run)
+    after = None if last is None else Place(*last)
     return OverviewQuery(search, dataset, status, attention, sort, after, limit)
 
 
@@ -200,14 +182,13 @@ EXAMPLE_TOTALS = OverviewTotals(1, 2, 0, 0, 2, 0, 0, 1536, 897, 12288.0)
 @router.get(
     "/overview",
     summary="Summarize all runs",
-    response_class=Response,
-    responses={**answers_with(Overview([EXAMPLE], 2, EXAMPLE_TOTALS, None)), **documented(*EVERY)},
+    responses=answers_with(Overview([EXAMPLE], 2, EXAMPLE_TOTALS, None), *EVERY),
 )
 @allowed(Scope.READ, about=About.NONE)
 async def read_overview(request: Request, query: Annotated[OverviewQuery, Depends(overview_query)]) -> Response:
     """Return a summary of each run of the datasets that the key has access to."""
     page = await services_of(request).overview.page(caller_of(request), query)
-    following = None if page.next is None else write_cursor(AfterRun(query.sort, *page.next))
+    following = None if page.next is None else write_cursor((query.sort, *page.next))
     runs = [RunSummary.from_summed(run) for run in page.runs]
     return json_response(Overview(runs, page.matching, page.totals, following))
 
@@ -215,8 +196,7 @@ async def read_overview(request: Request, query: Annotated[OverviewQuery, Depend
 @router.get(
     "/datasets/{dataset}/runs/{run}/summary",
     summary="Summarize a run",
-    response_class=Response,
-    responses={**answers_with(EXAMPLE_WITH_LEASES), **documented(*EVERY, *RUN)},
+    responses=answers_with(EXAMPLE_WITH_LEASES, *EVERY, *RUN),
 )
 @allowed(Scope.READ)
 async def read_summary(request: Request, dataset: DatasetName, run: RunName) -> Response:

@@ -1,5 +1,6 @@
 """Predictions of a dataset: put from an upload or from a run, and removed."""
 
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -8,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service.api.app_state import state_of
-from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body, NoBody
+from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
-from bots_service.api.openapi import Media, answers_with, reads
+from bots_service.api.openapi import BINARY, Media, answers_with, reads
 from bots_service.api.parameters import KEYED, DatasetName, PredictionsName, RunName, services_of
-from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
+from bots_service.api.problems import DATASET, EVERY, ONCE, RUN, WRITE
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.routes.datasets import EXAMPLE, Dataset, Predicted
@@ -33,8 +34,8 @@ from bots_service.records import DatasetRow
 router = guarded_router(tags=["datasets"])
 
 UPLOADS: Media = {
-    NDJSON: {"type": "string", "examples": ['{"id": "gsm8k-17", "pass_rate": 0.25}\n']},
-    PARQUET: {"type": "string", "format": "binary"},
+    NDJSON: {"schema": {"type": "string", "examples": ['{"id": "gsm8k-17", "pass_rate": 0.25}\n']}},
+    PARQUET: BINARY,
 }
 PREDICTED = msgspec.structs.replace(EXAMPLE, predictions=(Predicted("probe", 7473, 0.41, 16),))
 
@@ -56,12 +57,8 @@ _FROM_RUN = msgspec.json.Decoder(RunPredictionsRequest)
 @router.put(
     "/datasets/{dataset}/predictions/{name}",
     summary="Store predictions",
-    response_class=Response,
     openapi_extra=reads(PredictionsRequest([PredictionRequest("gsm8k-17", 0.25)]), UPLOADS),
-    responses={
-        **answers_with(PREDICTED),
-        **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError, LimitReachedError),
-    },
+    responses=answers_with(PREDICTED, *WRITE, *DATASET, InvalidTasksError, LimitReachedError),
 )
 @allowed(Scope.ADMIN, kind=RouteKind.UPLOAD)
 async def put_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
@@ -83,31 +80,22 @@ async def put_predictions(request: Request, dataset: DatasetName, name: Predicti
 @router.delete(
     "/datasets/{dataset}/predictions/{name}",
     summary="Remove predictions",
-    response_class=Response,
     openapi_extra=KEYED,
-    responses={**answers_with(EXAMPLE), **documented(*EVERY, *ONCE, *DATASET, UnknownPredictionsError)},
+    responses=answers_with(EXAMPLE, *EVERY, *ONCE, *DATASET, UnknownPredictionsError),
 )
 @allowed(Scope.ADMIN)
 async def drop_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
     """Remove predictions: new runs no longer see them. Runs that know them keep them."""
-    services = services_of(request)
-    body = NoBody(request)
-
-    async def act() -> DatasetRow:
-        return await services.datasets.drop_predictions(dataset, name, body.idempotency_key())
-
+    services, body = services_of(request), Body(request)
+    act = partial(services.datasets.drop_predictions, dataset, name, body.idempotency_key())
     return await answered_once(services.store.answers, body, DatasetRow, act, _respond)
 
 
 @router.post(
     "/datasets/{dataset}/runs/{run}/predictions",
     summary="Store the beliefs of a run as predictions",
-    response_class=Response,
     openapi_extra=reads(RunPredictionsRequest("first-attempt")),
-    responses={
-        **answers_with(PREDICTED),
-        **documented(*EVERY, *BODY, *ONCE, *RUN, UnknownStepError, InvalidTasksError, LimitReachedError),
-    },
+    responses=answers_with(PREDICTED, *WRITE, *RUN, UnknownStepError, InvalidTasksError, LimitReachedError),
 )
 @allowed(Scope.ADMIN)
 async def put_predictions_of_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -119,9 +107,7 @@ async def put_predictions_of_run(request: Request, dataset: DatasetName, run: Ru
     body = Body(request, {JSON: TRAINING_LIMIT})
     wanted = decode_plain(_FROM_RUN, await body.whole())
 
-    async def act() -> DatasetRow:
-        return await services.runs.put_predictions(dataset, run, wanted.name, wanted.step, body.idempotency_key)
-
+    act = partial(services.runs.put_predictions, dataset, run, wanted.name, wanted.step, body.idempotency_key)
     return await answered_once(services.store.answers, body, DatasetRow, act, _respond)
 
 

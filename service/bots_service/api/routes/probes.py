@@ -16,7 +16,7 @@ from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import ANY_SCOPE, About, allowed, guarded_router, open_to_all
 from bots_service.keys import Scope
 from bots_service.metrics.process import MEDIA_TYPE
-from bots_service.readiness import Status
+from bots_service.readiness import Ready
 
 router = guarded_router(tags=["service"])
 
@@ -28,17 +28,6 @@ class LivenessResponse(Struct, frozen=True):
     """
 
     status: str
-
-
-class ReadinessResponse(Struct, frozen=True):
-    """Whether requests should be sent here.
-
-    status: whether the parts that are needed work.
-    checks: what each part said last, "ok" or what is wrong.
-    """
-
-    status: Status
-    checks: dict[str, str]
 
 
 class VersionResponse(Struct, frozen=True):
@@ -62,7 +51,6 @@ EXAMPLE = "bots_requests_waiting 0.0\n"
 @router.get(
     "/livez",
     summary="Check that the process serves requests",
-    response_class=Response,
     responses=answers_with(LivenessResponse("ok")),
 )
 @open_to_all(RouteKind.PROBE)
@@ -74,23 +62,21 @@ async def tell_alive() -> Response:
 @router.get(
     "/readyz",
     summary="Check whether to send requests",
-    response_class=Response,
     responses={
-        **answers_with(ReadinessResponse("ready", {"sql": "ok"}), {200: "Send requests."}),
-        **answers_with(ReadinessResponse("starting", {"sql": "not checked yet"}), {503: "Send none."}),
+        **answers_with(Ready("ready", {"sql": "ok"}), meanings={200: "Send requests."}),
+        **answers_with(Ready("starting", {"sql": "not checked yet"}), meanings={503: "Send none."}),
     },
 )
 @open_to_all(RouteKind.PROBE)
 async def tell_ready(request: Request) -> Response:
     """Say whether requests should be sent here, as checked at most two seconds ago."""
     found = services_of(request).readiness()
-    return json_response(ReadinessResponse(found.status, found.checks), 200 if found.is_ready else 503)
+    return json_response(found, 200 if found.is_ready else 503)
 
 
 @router.get(
     "/version",
     summary="Show the versions",
-    response_class=Response,
     responses=answers_with(VersionResponse("0.1.0", "3.12.8", "2.2.0", "0001")),
 )
 @allowed(*ANY_SCOPE, about=About.NONE)
@@ -104,7 +90,6 @@ async def tell_version(request: Request) -> Response:
 @router.get(
     "/metrics",
     summary="Get the metrics",
-    response_class=Response,
     responses={
         200: {
             "description": "All metrics, in Prometheus's text format.",

@@ -11,7 +11,7 @@ from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body
 from bots_service.api.decoding import decode_plain
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import services_of
-from bots_service.api.problems import BODY, EVERY, documented
+from bots_service.api.problems import BODY, EVERY
 from bots_service.api.responses import json_response
 from bots_service.api.security import About, allowed, guarded_router
 from bots_service.errors import BusyError
@@ -32,24 +32,6 @@ class PruneRequest(Struct, frozen=True, forbid_unknown_fields=True):
     keep_journal_days: Annotated[float, Meta(gt=0, le=36_500)] | None = None
 
 
-class PrunedJournal(Struct, frozen=True):
-    """Removed journal entries of one run.
-
-    entries: how many.
-    seq: the last entry removed.
-    """
-
-    dataset: str
-    run: str
-    entries: int
-    seq: int
-
-    @classmethod
-    def from_run(cls, pruned: PrunedRun) -> "PrunedJournal":
-        """Return the answer for a run."""
-        return cls(pruned.dataset, pruned.run, pruned.entries, pruned.seq)
-
-
 class PruneResponse(Struct, frozen=True):
     """The removed journal entries of all runs; with dry_run, those that would be removed.
 
@@ -58,7 +40,7 @@ class PruneResponse(Struct, frozen=True):
     """
 
     dry_run: bool
-    runs: list[PrunedJournal]
+    runs: list[PrunedRun]
 
 
 _PRUNE = msgspec.json.Decoder(PruneRequest)
@@ -67,12 +49,10 @@ _PRUNE = msgspec.json.Decoder(PruneRequest)
 @router.post(
     "/prune",
     summary="Remove old journal entries",
-    response_class=Response,
     openapi_extra=reads(PruneRequest(dry_run=True, keep_journal_days=30)),
-    responses={
-        **answers_with(PruneResponse(dry_run=True, runs=[PrunedJournal("gsm8k", "default", 1200, 1200)])),
-        **documented(*EVERY, *BODY, BusyError),
-    },
+    responses=answers_with(
+        PruneResponse(dry_run=True, runs=[PrunedRun("gsm8k", "default", 1200, 1200)]), *EVERY, *BODY, BusyError
+    ),
 )
 @allowed(Scope.ADMIN, about=About.EVERY)
 async def prune(request: Request) -> Response:
@@ -80,4 +60,4 @@ async def prune(request: Request) -> Response:
     body = Body(request, {JSON: CONTROL_LIMIT})
     asked = decode_plain(_PRUNE, await body.whole())
     pruned = await services_of(request).prune(keep_days=asked.keep_journal_days, dry_run=asked.dry_run)
-    return json_response(PruneResponse(asked.dry_run, list(map(PrunedJournal.from_run, pruned))))
+    return json_response(PruneResponse(asked.dry_run, pruned))

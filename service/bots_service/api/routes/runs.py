@@ -1,6 +1,7 @@
 """Runs: created, read, changed, rewound, deleted."""
 
 from datetime import datetime
+from functools import partial
 from types import NoneType
 from typing import Annotated
 
@@ -9,16 +10,16 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body, NoBody
+from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, services_of
-from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
+from bots_service.api.problems import DATASET, EVERY, ONCE, RUN, WRITE, documented
 from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment, no_content
 from bots_service.api.run_settings import SettingsInUse, SettingsRequest
-from bots_service.api.security import ANY_SCOPE, allowed, caller_of, guarded_router, require_run
+from bots_service.api.security import ANY_SCOPE, allowed, caller_of, guarded_router
 from bots_service.core.checks import MAX_IDS, Name, TaskId
 from bots_service.core.guard import VerifierAlarm
 from bots_service.core.mixing import MixShare
@@ -56,10 +57,6 @@ class RunRequest(SettingsRequest, frozen=True, forbid_unknown_fields=True):
     """
 
     fork: ForkRequest | None = None
-
-    def origin(self) -> ForkFrom | None:
-        """Return where the run starts; None for an empty journal."""
-        return None if self.fork is None else ForkFrom(self.fork.run, self.fork.step)
 
 
 class RewindRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -220,14 +217,17 @@ EXAMPLE = Run(
 @router.put(
     "/datasets/{dataset}/runs/{run}",
     summary="Create a run",
-    response_class=Response,
     openapi_extra=reads(RunRequest(target=0.6, fork=ForkRequest("default", 10))),
-    responses={
-        **answers_with(EXAMPLE, {200: "The run existed and has these settings now.", 201: "The run was created."}),
-        **documented(
-            *EVERY, *BODY, *ONCE, *RUN, UnknownStepError, InvalidSettingsError, RunHasHistoryError, LimitReachedError
-        ),
-    },
+    responses=answers_with(
+        EXAMPLE,
+        *WRITE,
+        *RUN,
+        UnknownStepError,
+        InvalidSettingsError,
+        RunHasHistoryError,
+        LimitReachedError,
+        meanings={200: "The run existed and has these settings now.", 201: "The run was created."},
+    ),
 )
 @allowed(Scope.ADMIN)
 async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -238,39 +238,36 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     services = services_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     wanted = decode_plain(_PUT, await body.whole())
-    if wanted.fork is not None:
-        require_run(request, dataset, wanted.fork.run)
-
-    async def act() -> PutRunResult:
-        return await services.runs.put(dataset, run, wanted.given(), wanted.origin(), body.idempotency_key())
+    origin = None if wanted.fork is None else ForkFrom(wanted.fork.run, wanted.fork.step)
+    if origin is not None:
+        caller_of(request).require_run(dataset, origin.run)
 
     def respond(result: PutRunResult) -> Response:
         return json_response(Run.from_description(result.run), 201 if result.put is RunPut.CREATED else 200)
 
+    act = partial(services.runs.put, dataset, run, wanted.given(), origin, body.idempotency_key())
     return await answered_once(services.store.answers, body, PutRunResult, act, respond)
 
 
 @router.get(
     "/datasets/{dataset}/runs",
     summary="List a dataset's runs",
-    response_class=Response,
-    responses={**answers_with(RunPage([EXAMPLE], None)), **documented(*EVERY, *DATASET)},
+    responses=answers_with(RunPage([EXAMPLE], None), *EVERY, *DATASET),
 )
 @allowed(Scope.READ)
 async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return by name the runs of a dataset that the caller's key reaches."""
     services = services_of(request)
-    after = "" if cursor is None else read_cursor(cursor, AfterName).name
+    after = "" if cursor is None else read_cursor(cursor, AfterName)
     runs = await services.runs.page(dataset, after, limit + 1, caller_of(request))
-    following = write_cursor(AfterName(runs[limit - 1].row.name)) if len(runs) > limit else None
+    following = write_cursor(runs[limit - 1].row.name) if len(runs) > limit else None
     return json_response(RunPage([Run.from_description(run) for run in runs[:limit]], following))
 
 
 @router.get(
     "/datasets/{dataset}/runs/{run}",
     summary="Get a run",
-    response_class=Response,
-    responses={**answers_with(EXAMPLE), **documented(*EVERY, *RUN)},
+    responses=answers_with(EXAMPLE, *EVERY, *RUN),
 )
 @allowed(*ANY_SCOPE)
 async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -282,9 +279,8 @@ async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
 @router.patch(
     "/datasets/{dataset}/runs/{run}",
     summary="Change a run's settings",
-    response_class=Response,
     openapi_extra=reads(SettingsRequest(target=0.6)),
-    responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidSettingsError)},
+    responses=answers_with(EXAMPLE, *WRITE, *RUN, InvalidSettingsError),
 )
 @allowed(Scope.ADMIN)
 async def change_settings(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -303,9 +299,8 @@ def changed_response(result: ChangeRunResult) -> Response:
 @router.post(
     "/datasets/{dataset}/runs/{run}/rewind",
     summary="Rewind a run",
-    response_class=Response,
     openapi_extra=reads(RewindRequest(10)),
-    responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *RUN, UnknownStepError)},
+    responses=answers_with(EXAMPLE, *WRITE, *RUN, UnknownStepError),
 )
 @allowed(Scope.REPORT)
 async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -319,9 +314,8 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 @router.post(
     "/datasets/{dataset}/runs/{run}/forget",
     summary="Forget tasks",
-    response_class=Response,
     openapi_extra=reads(ForgetRequest(["gsm8k-17"])),
-    responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidTasksError)},
+    responses=answers_with(EXAMPLE, *WRITE, *RUN, InvalidTasksError),
 )
 @allowed(Scope.REPORT)
 async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -339,17 +333,12 @@ async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> 
     "/datasets/{dataset}/runs/{run}",
     summary="Delete a run",
     status_code=204,
-    response_class=Response,
     openapi_extra=KEYED,
     responses=documented(*EVERY, *ONCE, *RUN),
 )
 @allowed(Scope.ADMIN)
 async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Delete a run. The run `default` is created again at once, empty."""
-    services = services_of(request)
-    body = NoBody(request)
-
-    async def act() -> None:
-        await services.runs.delete(dataset, run, body.idempotency_key())
-
+    services, body = services_of(request), Body(request)
+    act = partial(services.runs.delete, dataset, run, body.idempotency_key())
     return await answered_once(services.store.answers, body, NoneType, act, no_content)

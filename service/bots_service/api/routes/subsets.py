@@ -9,7 +9,7 @@ from bots_service.api.bodies import Body
 from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import DatasetName, services_of
-from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, documented
+from bots_service.api.problems import DATASET, WRITE
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.routes.datasets import EXAMPLE_TASK, UPLOADS
@@ -47,9 +47,8 @@ EXAMPLE = SubsetResponse("gsm8k", "a01d4e65f2c95f2c9a01d4e65f2c9a01", 1, 0, 7472
 @router.post(
     "/datasets/{dataset}/subsets",
     summary="Create a subset of a dataset",
-    response_class=Response,
     openapi_extra=reads(AppendRequest([EXAMPLE_TASK]), UPLOADS),
-    responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError)},
+    responses=answers_with(EXAMPLE, *WRITE, *DATASET, InvalidTasksError),
 )
 @allowed(Scope.SELECT, about=About.SHARED, kind=RouteKind.UPLOAD)
 async def make_subset(request: Request, dataset: DatasetName) -> Response:

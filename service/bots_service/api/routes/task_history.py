@@ -11,7 +11,7 @@ from starlette.responses import Response
 from bots_service.api.cursors import AfterNumber, read_cursor, write_cursor
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
-from bots_service.api.problems import EVERY, RUN, documented
+from bots_service.api.problems import EVERY, RUN
 from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment
 from bots_service.api.security import allowed, guarded_router
 from bots_service.errors import UnknownTaskError
@@ -91,11 +91,7 @@ EXAMPLE = TaskVisit(
 @router.get(
     "/datasets/{dataset}/runs/{run}/tasks/{task:path}/history",  # an id may hold slashes
     summary="List a task's reports",
-    response_class=Response,
-    responses={
-        **answers_with(TaskHistoryPage([EXAMPLE], 0, None)),
-        **documented(*EVERY, *RUN, UnknownTaskError),
-    },
+    responses=answers_with(TaskHistoryPage([EXAMPLE], 0, None), *EVERY, *RUN, UnknownTaskError),
 )
 @allowed(Scope.READ)
 async def read_task_history(
@@ -105,7 +101,7 @@ async def read_task_history(
 
     Each request reads at most 500 journal entries, so a page may have few reports, or none, and a cursor.
     """
-    before = None if cursor is None else read_cursor(cursor, AfterNumber).number
+    before = None if cursor is None else read_cursor(cursor, AfterNumber)
     page = await services_of(request).insight.task_history(dataset, run, task, before, limit)
-    following = None if page.next is None else write_cursor(AfterNumber(page.next))
+    following = None if page.next is None else write_cursor(page.next)
     return json_response(TaskHistoryPage([TaskVisit.from_logged(each) for each in page.visits], page.pruned, following))

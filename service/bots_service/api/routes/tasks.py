@@ -1,9 +1,8 @@
 """GET tasks of a run: the belief about each, as a page of JSON, as CSV, or the whole pool as an Arrow stream."""
 
 import asyncio
-import csv
 import io
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
 from itertools import repeat
 from typing import Annotated, Any, Literal
@@ -12,15 +11,16 @@ import numpy as np
 import pyarrow as pa
 from fastapi import Depends, Header, Query
 from msgspec import Struct
+from pyarrow import csv
 from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service.api.app_state import state_of
 from bots_service.api.cursors import AfterTask, read_sorted_cursor, write_cursor
-from bots_service.api.openapi import answers_with
+from bots_service.api.openapi import BINARY, answers_with
 from bots_service.api.overload import Download
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
-from bots_service.api.problems import EVERY, RUN, documented
+from bots_service.api.problems import EVERY, RUN
 from bots_service.api.responses import json_response
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, SORTS, Segment, TaskTable
@@ -53,6 +53,7 @@ SCHEMA = pa.schema(
         ("segment", pa.string()),
     ]
 )
+WITH_TAGS = SCHEMA.append(pa.field("tags", pa.string()))  # joined by semicolons
 
 Ids = Annotated[list[str], Query(max_length=1000, description="Only these tasks.")]
 OneTag = Annotated[str | None, Query(max_length=64, description="Only tasks that carry this tag.")]
@@ -167,8 +168,7 @@ async def task_query(
     Raises:
         InvalidInputError: the cursor is broken, or of another order.
     """
-    last = read_sorted_cursor(cursor, AfterTask, sort)
-    after = None if last is None else (last.value, last.index)
+    after = read_sorted_cursor(cursor, AfterTask, sort)
     return TaskQuery(tuple(ids), tag, search, segment, sort, after, limit)
 
 
@@ -191,38 +191,27 @@ EXAMPLE = Task(
 EXAMPLE_SEGMENTS = SegmentCounts(untried=5120, aborting=0, stuck=310, teaching=1632, solved=411, retired=0)
 
 
-def csv_row(task: Task) -> tuple[object, ...]:
-    """Return the columns of a task: those of the Arrow stream, and its tags."""
-    believed = (task.alpha, task.beta, task.mean, *task.interval, task.effective, task.variance)
-    tried = (task.attempts, task.successes, task.visits, task.last_step, task.aborts)
-    return (task.id, *believed, *tried, task.segment, ";".join(task.tags))
-
-
-def csv_lines(rows: Iterable[tuple[object, ...]]) -> bytes:
-    """Return rows as lines of CSV."""
-    lines = io.StringIO()
-    csv.writer(lines).writerows(rows)
-    return lines.getvalue().encode()
-
-
-CSV_HEAD = (*SCHEMA.names, "tags")
-EXAMPLE_CSV = csv_lines([CSV_HEAD, csv_row(EXAMPLE)]).decode()
+EXAMPLE_CSV = (
+    '"id","alpha","beta","mean","low","high","effective","variance","attempts","successes","visits","last_step",'
+    '"aborts","segment","tags"\r\n'
+    '"gsm8k-17",,,0.4737,0.23,0.73,0.9466,0.2256,8,3,1,12,0,"teaching","arithmetic"\r\n'
+)
 
 
 @router.get(
     "/datasets/{dataset}/runs/{run}/tasks",
     summary="List a run's tasks",
-    response_class=Response,
-    responses={
-        **answers_with(
-            TasksResponse([EXAMPLE], 7473, EXAMPLE_SEGMENTS, None),
-            other_media={
-                CSV: {"type": "string", "example": EXAMPLE_CSV},
-                ARROW: {"type": "string", "format": "binary"},
-            },
-        ),
-        **documented(*EVERY, *RUN, InvalidTasksError, OverloadedError),
-    },
+    responses=answers_with(
+        TasksResponse([EXAMPLE], 7473, EXAMPLE_SEGMENTS, None),
+        *EVERY,
+        *RUN,
+        InvalidTasksError,
+        OverloadedError,
+        other_media={
+            CSV: {"schema": {"type": "string"}, "example": EXAMPLE_CSV},
+            ARROW: BINARY,
+        },
+    ),
 )
 @allowed(Scope.READ)
 async def list_tasks(
@@ -236,15 +225,15 @@ async def list_tasks(
     """Return the beliefs about tasks; retired ones only if the query asks for their segment."""
     read = services_of(request).insight
     if format == "csv" or CSV in accept:
-        pieces = csv_stream(partial(read.every_task, dataset, run, query, piece=PIECE))
+        pieces = streamed(partial(read.every_task, dataset, run, query, piece=PIECE), WITH_TAGS, csv_writer)
         headers = {"Content-Disposition": f'attachment; filename="{dataset}-{run}-tasks.csv"'}
         return Download(state_of(request.app).downloads, pieces, media_type=CSV, headers=headers)
     if ARROW in accept:
-        pieces = arrow_stream(partial(read.every_task, dataset, run, TaskQuery(), piece=PIECE))
+        pieces = streamed(partial(read.every_task, dataset, run, TaskQuery(), piece=PIECE), SCHEMA, pa.ipc.new_stream)
         return Download(state_of(request.app).downloads, pieces, media_type=ARROW)
     page = await read.tasks(dataset, run, query)
     rows = await asyncio.to_thread(tasks_of, page.dataset, page.table)
-    following = None if page.next is None else write_cursor(AfterTask(query.sort, *page.next))
+    following = None if page.next is None else write_cursor((query.sort, *page.next))
     return json_response(TasksResponse(rows, page.matching, SegmentCounts(**page.segments), following))
 
 
@@ -282,21 +271,18 @@ def _tags_of(dataset: OpenDataset, table: TaskTable) -> list[list[str]]:
     return tags
 
 
-async def csv_stream(whole: Whole) -> AsyncGenerator[bytes]:
-    """Yield the bytes of CSV (RFC 4180) with a header; one piece at a time is in memory."""
-    dataset, pieces = await whole()
-    yield csv_lines([CSV_HEAD])
-    async for table in pieces:
-        yield await asyncio.to_thread(lambda piece: csv_lines(map(csv_row, tasks_of(dataset, piece))), table)
+def csv_writer(sink: io.BytesIO, schema: Any) -> csv.CSVWriter:
+    """Return a writer of CSV (RFC 4180) with a header."""
+    return csv.CSVWriter(sink, schema, write_options=csv.WriteOptions(eol="\r\n"))
 
 
-async def arrow_stream(whole: Whole) -> AsyncGenerator[bytes]:
-    """Yield the bytes of an Arrow stream; one piece at a time is in memory."""
+async def streamed(whole: Whole, schema: Any, writer_of: Callable[[io.BytesIO, Any], Any]) -> AsyncGenerator[bytes]:
+    """Yield the tasks as a writer of record batches writes them; one piece at a time is in memory."""
     dataset, pieces = await whole()
     sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, SCHEMA) as writer:
+    with writer_of(sink, schema) as writer:
         async for table in pieces:
-            await asyncio.to_thread(lambda piece: writer.write_batch(record_batch(dataset, piece)), table)
+            await asyncio.to_thread(lambda piece: writer.write_batch(record_batch(dataset, piece, schema)), table)
             yield _taken(sink)
     yield _taken(sink)
 
@@ -309,8 +295,11 @@ def _taken(sink: io.BytesIO) -> bytes:
     return written
 
 
-def record_batch(dataset: OpenDataset, table: TaskTable) -> Any:
-    """Return the table as a record batch; `last_step` is null where no step reported the task."""
+def record_batch(dataset: OpenDataset, table: TaskTable, schema: Any) -> Any:
+    """Return the table as a record batch with the columns of one of the schemas.
+
+    `last_step` is null where no step reported the task.
+    """
     ids = pa.array(dataset.ids.take(table.tasks), pa.string())
     parameters = [
         pa.nulls(len(table.tasks), pa.float64()) if column is None else pa.array(column)
@@ -320,5 +309,7 @@ def record_batch(dataset: OpenDataset, table: TaskTable) -> Any:
     numbers = [*believed, table.attempts, table.successes, table.visits]
     last_step = pa.array(table.last_step, pa.int32(), mask=table.last_step == 0)
     segment = pa.array(SEGMENTS, pa.string()).take(pa.array(table.segment))
-    columns = [*map(pa.array, numbers), last_step, pa.array(table.aborts), segment]
-    return pa.record_batch([ids, *parameters, *columns], schema=SCHEMA)
+    columns = [ids, *parameters, *map(pa.array, numbers), last_step, pa.array(table.aborts), segment]
+    if schema is WITH_TAGS:
+        columns.append(pa.array(map(";".join, _tags_of(dataset, table)), pa.string()))
+    return pa.record_batch(columns, schema=schema)

@@ -15,10 +15,10 @@ from bots_service.api.decoding import decode, decode_plain
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.overload import while_client_waits
 from bots_service.api.parameters import services_of
-from bots_service.api.problems import BODY, EVERY, RUN, documented
+from bots_service.api.problems import BODY, EVERY, RUN
 from bots_service.api.responses import filled, json_response, ratio
 from bots_service.api.route_kinds import RouteKind
-from bots_service.api.security import About, allowed, guarded_router, log_names, require_run
+from bots_service.api.security import About, allowed, caller_of, guarded_router, log_names
 from bots_service.core.checks import Name
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.errors import (
@@ -179,12 +179,10 @@ EXAMPLE_RECEIPT = ReportResponse(
 @router.post(
     "/select",
     summary="Select tasks",
-    response_class=Response,
     openapi_extra=reads(SelectRequest("gsm8k", 64)),
-    responses={
-        **answers_with(EXAMPLE_SELECTION),
-        **documented(*EVERY, *BODY, *RUN, KeyReusedError, InvalidSelectionError, PoolTooSmallError),
-    },
+    responses=answers_with(
+        EXAMPLE_SELECTION, *EVERY, *BODY, *RUN, KeyReusedError, InvalidSelectionError, PoolTooSmallError
+    ),
 )
 @allowed(Scope.SELECT, about=About.BODY, kind=RouteKind.TRAINING)
 async def select_tasks(request: Request) -> Response:
@@ -196,7 +194,7 @@ async def select_tasks(request: Request) -> Response:
     body = Body(request, {JSON: TRAINING_LIMIT})
     wanted = decode_plain(_SELECT, await body.whole())
     log_names(request, {"dataset": wanted.dataset, "run": wanted.run})
-    require_run(request, wanted.dataset, wanted.run)
+    caller_of(request).require_run(wanted.dataset, wanted.run)
 
     async def answered() -> Response:
         selection, dataset, again = await services.runs.select(wanted, body.idempotency_key())
@@ -209,12 +207,17 @@ async def select_tasks(request: Request) -> Response:
 @router.post(
     "/report",
     summary="Report outcomes",
-    response_class=Response,
     openapi_extra=reads(EXAMPLE_REPORT),
-    responses={
-        **answers_with(EXAMPLE_RECEIPT),
-        **documented(*EVERY, *BODY, *RUN, KeyReusedError, InvalidOutcomesError, InvalidSelectionError, StaleEpochError),
-    },
+    responses=answers_with(
+        EXAMPLE_RECEIPT,
+        *EVERY,
+        *BODY,
+        *RUN,
+        KeyReusedError,
+        InvalidOutcomesError,
+        InvalidSelectionError,
+        StaleEpochError,
+    ),
 )
 @allowed(Scope.REPORT, about=About.BODY, kind=RouteKind.TRAINING)
 async def report_outcomes(request: Request) -> Response:
@@ -228,7 +231,7 @@ async def report_outcomes(request: Request) -> Response:
     try:
         report = decode_plain(_REPORT, text) if len(text) <= PLAIN_BYTES else decode(_REPORT, text)
         log_names(request, {"dataset": report.dataset, "run": report.run})
-        require_run(request, report.dataset, report.run)
+        caller_of(request).require_run(report.dataset, report.run)
         reported = await services.runs.report(report, body.idempotency_key())
     except InvalidInputError as error:
         await _count_refused(request, text, error)
@@ -240,7 +243,7 @@ async def _count_refused(request: Request, text: bytes, error: InvalidInputError
     """Count a report that was refused with the run that it names, if there is one and the caller reaches it."""
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         named = _NAMES.decode(text)
-        require_run(request, named.dataset, named.run)
+        caller_of(request).require_run(named.dataset, named.run)
         try:
             await services_of(request).runs.count_refused_report(named.dataset, named.run, error)
         except BotsError as reason:  # the trainer gets its answer whatever becomes of the count

@@ -1,6 +1,7 @@
 """A run moves to another service: export and import of its journal."""
 
 from collections.abc import AsyncGenerator
+from functools import partial
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -12,7 +13,7 @@ from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with
 from bots_service.api.overload import Download
 from bots_service.api.parameters import KEYED, DatasetName, RunName, services_of
-from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
+from bots_service.api.problems import DATASET, EVERY, RUN, WRITE, documented
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import About, allowed, guarded_router
@@ -50,7 +51,6 @@ class ImportedRun(Struct, frozen=True):
 @router.get(
     "/datasets/{dataset}/runs/{run}/export",
     summary="Export a run",
-    response_class=Response,
     responses={
         200: {"description": "A header, then one line for each entry.", "content": LINES},
         **documented(*EVERY, *RUN, JournalIncompleteError, OverloadedError),
@@ -73,21 +73,17 @@ async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     "/datasets/{dataset}/runs/{run}/import",
     summary="Import a run",
     status_code=201,
-    response_class=Response,
     openapi_extra={**KEYED, "requestBody": {"required": True, "content": LINES}},
-    responses={
-        **answers_with(ImportedRun("gsm8k", "default", 12, 0), {201: "The run was imported."}),
-        **documented(
-            *EVERY,
-            *BODY,
-            *ONCE,
-            *DATASET,
-            InvalidJournalError,
-            DatasetExistsError,
-            RunHasHistoryError,
-            LimitReachedError,
-        ),
-    },
+    responses=answers_with(
+        ImportedRun("gsm8k", "default", 12, 0),
+        *WRITE,
+        *DATASET,
+        InvalidJournalError,
+        DatasetExistsError,
+        RunHasHistoryError,
+        LimitReachedError,
+        meanings={201: "The run was imported."},
+    ),
 )
 @allowed(Scope.ADMIN, kind=RouteKind.UPLOAD)
 async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -95,11 +91,9 @@ async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     services = services_of(request)
     body = Body(request, {NDJSON: state_of(request.app).uploads.max_bytes})
 
-    async def act() -> Moved:
-        lines = split_lines(body.chunks(), longest=LONGEST_LINE)
-        return await services.moves.import_lines(dataset, run, lines, body.idempotency_key)
-
     def respond(moved: Moved) -> Response:
         return json_response(ImportedRun(dataset, moved.run.name, moved.run.head, moved.run.epoch), 201)
 
+    lines = split_lines(body.chunks(), longest=LONGEST_LINE)
+    act = partial(services.moves.import_lines, dataset, run, lines, body.idempotency_key)
     return await answered_once(services.store.answers, body, Moved, act, respond)

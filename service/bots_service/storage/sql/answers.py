@@ -1,7 +1,6 @@
 """First answers of writes that carried an idempotency key, kept in the write's own transaction."""
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 from typing import Any, TypeVar
@@ -41,10 +40,9 @@ _INSERT = insert(answers)
 class SqlAnswers:
     """The first answers of writes that carried an idempotency key, as JSON. They come back equal."""
 
-    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
-        """Keep answers in a database; `clock` gives seconds since 1970, UTC."""
+    def __init__(self, database: Database) -> None:
+        """Keep answers in a database."""
         self._database = database
-        self._clock = clock
 
     async def find(self, scope: str, key: str, kind: type[Value]) -> Answer[Value] | None:
         """Return what was answered under this key, None if it is new."""
@@ -57,7 +55,7 @@ class SqlAnswers:
             return result
 
         def job(connection: Connection) -> SqlRow | None:
-            connection.execute(insert_missing(connection, answers), _row(idempotency_key, result, self._clock()))
+            connection.execute(insert_missing(connection, answers), _row(idempotency_key, result, time.time()))
             return _standing(connection, idempotency_key)
 
         row = await self._database.write(job)
@@ -81,15 +79,13 @@ def keep_result(connection: Connection, idempotency_key: IdempotencyKey | None, 
         connection.execute(_INSERT, _row(idempotency_key, result, now))
 
 
-def keeping_result(
-    job: Job[Value], idempotency_key: IdempotencyKey | None, clock: Callable[[], float] = time.time
-) -> Job[Value]:
+def keeping_result(job: Job[Value], idempotency_key: IdempotencyKey | None) -> Job[Value]:
     """Return the job so that it also keeps its result, and is refused as `require_unanswered` says."""
 
     def keeping(connection: Connection) -> Value:
         require_unanswered(connection, idempotency_key)
         value = job(connection)
-        keep_result(connection, idempotency_key, value, clock())
+        keep_result(connection, idempotency_key, value, time.time())
         return value
 
     return keeping

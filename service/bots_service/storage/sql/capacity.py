@@ -49,13 +49,13 @@ def require_room_for_dataset(connection: Connection, capacity: Capacity, within:
         )
 
 
-def require_room_for_run(connection: Connection, dataset_id: int, capacity: Capacity, *, more: int = 1) -> None:
-    """Check that there is room for more runs in a dataset; the answer holds until the transaction ends.
+def require_room_for_run(connection: Connection, dataset_id: int, capacity: Capacity) -> None:
+    """Check that there is room for one more run in a dataset; the answer holds until the transaction ends.
 
     Raises:
         LimitReachedError: the dataset has as many as it may.
     """
     connection.execute(_DATASET_LOCKED, {"dataset": dataset_id})
     count = connection.execute(_COUNT_RUNS, {"dataset": dataset_id}).scalar_one()
-    if count + more > capacity.runs:
+    if count >= capacity.runs:
         raise LimitReachedError(f"too many runs: the dataset has {count}, and can have {capacity.runs} (BOTS_MAX_RUNS)")

@@ -32,18 +32,13 @@ def encode_block(block: TaskBlock) -> bytes:
     return body
 
 
-def checksum(body: bytes) -> int:
-    """Return the CRC-32 that is stored with a block."""
-    return zlib.crc32(body)
-
-
 def decode_block(body: bytes, expected_checksum: int) -> TaskBlock:
     """Return the block that was encoded.
 
     Raises:
         DamagedStateError: the bytes don't match their checksum.
     """
-    if checksum(body) != expected_checksum:
+    if zlib.crc32(body) != expected_checksum:
         raise DamagedStateError("a block of tasks does not match its checksum: the bytes were altered or truncated")
     with pa.ipc.open_stream(body) as reader:
         batch = reader.read_next_batch()
@@ -164,7 +159,10 @@ def decode_body(text: str) -> Body:
 def _text_of(body: Body) -> BodyText:
     if isinstance(body, Report):
         return ReportText(
-            **_columns(body.evidence),
+            tasks=body.evidence.tasks.tolist(),
+            successes=_finite(body.evidence.successes),
+            failures=_finite(body.evidence.failures),
+            effective=body.evidence.effective.tolist(),
             made_at=body.made_at,
             close=body.close,
             walks=[walk_numbers(walk) for walk in body.walks],
@@ -184,30 +182,13 @@ def _text_of(body: Body) -> BodyText:
     return ForkText(body.parent, body.parent_seq, body.state)
 
 
-def _columns(seen: Evidence) -> dict[str, list[Any]]:
-    return {
-        "tasks": seen.tasks.tolist(),
-        "successes": _finite(seen.successes),
-        "failures": _finite(seen.failures),
-        "effective": seen.effective.tolist(),
-    }
-
-
 _COUNTS = ("group_size", "rollouts", "successes", "failures", "lowest", "highest")
 
 
 def _parts_text(parts: GroupParts) -> PartsText | None:
     if not len(parts):
         return None
-    return PartsText(
-        parts.tasks.tolist(),
-        _finite(parts.group_size),
-        _finite(parts.rollouts),
-        _finite(parts.successes),
-        _finite(parts.failures),
-        _finite(parts.lowest),
-        _finite(parts.highest),
-    )
+    return PartsText(parts.tasks.tolist(), *(_finite(getattr(parts, name)) for name in _COUNTS))
 
 
 def _parts_of(text: PartsText | None) -> GroupParts:
@@ -227,25 +208,17 @@ def _finite(numbers: Floats) -> list[float]:
     return listed
 
 
-def _evidence_of(text: ReportText) -> Evidence:
-    return Evidence(
-        frozen(np.array(text.tasks, np.int32)),
-        frozen(np.array(text.successes, np.float64)),
-        frozen(np.array(text.failures, np.float64)),
-        frozen(np.array(text.effective, bool)),
-    )
-
-
 def _body_of(text: BodyText) -> Body:
     if isinstance(text, ReportText):
-        walks = tuple(Walk(*numbers) for numbers in text.walks)
+        tasks, aborted = (frozen(np.array(column, np.int32)) for column in (text.tasks, text.aborted))
+        successes, failures = (frozen(np.array(column, np.float64)) for column in (text.successes, text.failures))
         return Report(
-            _evidence_of(text),
+            Evidence(tasks, successes, failures, frozen(np.array(text.effective, bool))),
             text.made_at,
             text.close,
-            walks,
+            tuple(Walk(*numbers) for numbers in text.walks),
             Costs(text.tokens or 0.0, text.seconds or 0.0),
-            frozen(np.array(text.aborted, np.int32)),
+            aborted,
             _parts_of(text.parts),
             text.selection or (0, 0),
             text.at or 0.0,

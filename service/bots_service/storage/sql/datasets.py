@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -29,7 +31,7 @@ from bots_service.retention import STAGES_S
 from bots_service.storage.sql import predictions, subsets
 from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.capacity import require_room_for_dataset, require_room_for_tasks
-from bots_service.storage.sql.codecs import checksum, decode_block, encode_block
+from bots_service.storage.sql.codecs import decode_block, encode_block
 from bots_service.storage.sql.database import Database, SqlRow
 from bots_service.storage.sql.runs import (
     DEFAULT_RUN,
@@ -55,11 +57,6 @@ def dataset_of(row: SqlRow) -> DatasetRow:
     """Return the dataset that a row holds."""
     facts = msgspec.json.decode(row.facts, type=DatasetFacts)
     return DatasetRow(row.id, row.name, row.version, row.retired, row.created_at, facts)
-
-
-def retired_blob(tasks: Tasks) -> bytes:
-    """Return sorted tasks as checksummed bytes."""
-    return pack({}, {"tasks": tasks})
 
 
 def retired_of(connection: Connection, dataset_id: int) -> Tasks:
@@ -96,91 +93,7 @@ _MOVE = (
     )
 )
 _EMPTY_RUNS = select(runs).where(runs.c.dataset_id == bindparam("dataset"), runs.c.head == 0).with_for_update()
-_DELETE_DATASET = delete(datasets).where(datasets.c.id == bindparam("dataset"))
 _DELETE_RETIRED = delete(retired_tasks).where(retired_tasks.c.dataset_id == bindparam("dataset"))
-
-
-def add_block(connection: Connection, stage: int, count: int, body: bytes, checksum: int) -> int:
-    """Put a block behind those that are on the stage, and return how many tasks there are now."""
-    end = connection.execute(_END, {"dataset": stage}).one()
-    row = {"dataset_id": stage, "position": end.blocks, "first": end.tasks, "count": count}
-    connection.execute(_ADD_BLOCK, {**row, "body": body, "checksum": checksum})
-    return int(end.tasks) + count
-
-
-def create(connection: Connection, name: str, stage: int, facts: DatasetFacts, now: float) -> None:
-    """Make the stage a dataset with a run `default`.
-
-    Raises:
-        BusyError: the stage is gone.
-    """
-    values = {"stage": stage, "new_name": name, "new_facts": facts_text(facts), "now": now}
-    if connection.execute(_NAME_STAGE, values).rowcount == 0:
-        raise stage_gone()
-    insert_run(connection, stage, DEFAULT_RUN, RunSettings(), now)
-
-
-def append(connection: Connection, row: DatasetRow, stage: int, facts: DatasetFacts) -> None:
-    """Move the staged blocks behind those of the dataset.
-
-    Raises:
-        BusyError: the dataset is no longer at the row's version, or the stage is gone.
-    """
-    _raise_version(connection, row, facts=facts_text(facts))
-    end = connection.execute(_END, {"dataset": row.id}).one()
-    connection.execute(_MOVE, {"stage": stage, "dataset": row.id, "blocks": end.blocks, "tasks": end.tasks})
-    if connection.execute(_DELETE_DATASET, {"dataset": stage}).rowcount == 0:
-        raise stage_gone()
-
-
-def retire(connection: Connection, row: DatasetRow, tasks: Tasks) -> None:
-    """Add tasks to the retired ones.
-
-    Raises:
-        BusyError: the dataset is no longer at the row's version.
-    """
-    _keep_retired(connection, row, np.union1d(retired_of(connection, row.id), tasks))
-
-
-def restore(connection: Connection, row: DatasetRow, tasks: Tasks) -> None:
-    """Remove tasks from the retired ones.
-
-    Raises:
-        BusyError: the dataset is no longer at the row's version.
-    """
-    _keep_retired(connection, row, np.setdiff1d(retired_of(connection, row.id), tasks))
-
-
-def _keep_retired(connection: Connection, row: DatasetRow, tasks: Tasks) -> None:
-    _raise_version(connection, row, retired=len(tasks))
-    connection.execute(_DELETE_RETIRED, {"dataset": row.id})
-    blob = retired_blob(tasks.astype(np.int32))
-    connection.execute(insert(retired_tasks), {"dataset_id": row.id, "tasks": blob})
-
-
-def put_predictions(
-    connection: Connection, row: DatasetRow, facts: DatasetFacts, new: tuple[str, bytes] | None
-) -> list[RunRow]:
-    """Set what new runs see; return the runs with an empty journal, as they were before they saw it too.
-
-    Args:
-        connection: in a transaction.
-        row: of the dataset.
-        facts: from now on.
-        new: digest and content of predictions that were not there.
-
-    Raises:
-        BusyError: the dataset is no longer at the row's version.
-    """
-    _raise_version(connection, row, facts=facts_text(facts))
-    if new is not None:
-        predictions.keep(connection, row.id, *new)
-    empty = [run_of(found) for found in connection.execute(_EMPTY_RUNS, {"dataset": row.id})]
-    for run in empty:
-        # A new uid: what was made without these predictions must not be taken for this run's.
-        replace_empty_run(connection, run.id, {"uid": new_uid(), "predictions": keys_text(facts.prediction_keys)})
-    predictions.drop_unused(connection, row.id, facts.prediction_keys)
-    return empty
 
 
 def stage_gone() -> BusyError:
@@ -214,19 +127,10 @@ class SqlDatasets:
     the same request was answered meanwhile: the answer can be found then.
     """
 
-    def __init__(
-        self, database: Database, capacity: Capacity | None = None, *, clock: Callable[[], float] = time.time
-    ) -> None:
-        """Keep datasets in a database.
-
-        Args:
-            database: which.
-            capacity: how much is kept at most.
-            clock: seconds since 1970, UTC.
-        """
+    def __init__(self, database: Database, capacity: Capacity | None = None) -> None:
+        """Keep datasets in a database. capacity: how much is kept at most."""
         self._database = database
         self._capacity = capacity or Capacity()
-        self._clock = clock
 
     async def get(self, name: str) -> DatasetRow:
         """Return the dataset of that name."""
@@ -249,7 +153,7 @@ class SqlDatasets:
         """
 
         def job(connection: Connection) -> int:
-            now = self._clock()
+            now = time.time()
             connection.execute(_DROP_OLD_STAGES, {"before": now - STAGES_S})
             return new_id(connection.execute(_STAGE, {"version": 0, "retired": 0, "created_at": now}))
 
@@ -258,10 +162,13 @@ class SqlDatasets:
     async def add_block(self, stage: int, block: TaskBlock) -> None:
         """Put the next block on the stage."""
         body = await asyncio.to_thread(encode_block, block)
-        count, crc = len(block), checksum(body)
+        count, crc = len(block), zlib.crc32(body)
 
         def job(connection: Connection) -> None:
-            require_room_for_tasks(add_block(connection, stage, count, body, crc), self._capacity)
+            end = connection.execute(_END, {"dataset": stage}).one()
+            require_room_for_tasks(int(end.tasks) + count, self._capacity)
+            row = {"dataset_id": stage, "position": end.blocks, "first": end.tasks, "count": count}
+            connection.execute(_ADD_BLOCK, {**row, "body": body, "checksum": crc})
 
         await self._database.write(job)
 
@@ -286,12 +193,21 @@ class SqlDatasets:
         def job(connection: Connection) -> CreateDatasetResult:
             standing = connection.execute(_BY_NAME, {"dataset": name}).one_or_none()
             if standing is not None:
-                return CreateDatasetResult(_with_content(dataset_of(standing), facts), created=False)
+                row = dataset_of(standing)
+                if row.facts.digest != facts.digest:
+                    raise DatasetExistsError(
+                        f"dataset {name!r} exists with other content; delete it or choose another name"
+                    )
+                return CreateDatasetResult(row, created=False)
             require_room_for_dataset(connection, self._capacity, within)
-            create(connection, name, stage, facts, self._clock())
+            now = time.time()
+            values = {"stage": stage, "new_name": name, "new_facts": facts_text(facts), "now": now}
+            if connection.execute(_NAME_STAGE, values).rowcount == 0:
+                raise stage_gone()
+            insert_run(connection, stage, DEFAULT_RUN, RunSettings(), now)
             return CreateDatasetResult(_row(connection, stage), created=True)
 
-        return await self._database.write(keeping_result(job, idempotency_key, self._clock))
+        return await self._database.write(keeping_result(job, idempotency_key))
 
     async def append(
         self, row: DatasetRow, stage: int, facts: DatasetFacts, idempotency_key: IdempotencyKey | None = None
@@ -300,22 +216,26 @@ class SqlDatasets:
 
         def job(connection: Connection) -> AppendTasksResult:
             require_room_for_tasks(facts.size, self._capacity)
-            append(connection, row, stage, facts)
+            _raise_version(connection, row, facts=facts_text(facts))
+            end = connection.execute(_END, {"dataset": row.id}).one()
+            connection.execute(_MOVE, {"stage": stage, "dataset": row.id, "blocks": end.blocks, "tasks": end.tasks})
+            if connection.execute(_DELETE, {"dataset": stage}).rowcount == 0:
+                raise stage_gone()
             return AppendTasksResult(_row(connection, row.id), facts.size - row.facts.size)
 
-        return await self._database.write(keeping_result(job, idempotency_key, self._clock))
+        return await self._database.write(keeping_result(job, idempotency_key))
 
     async def retire(self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None) -> DatasetRow:
         """Mark tasks as retired (those that are already stay so)."""
-        return await self._change_retired(retire, row, tasks, idempotency_key)
+        return await self._change_retired(np.union1d, row, tasks, idempotency_key)
 
     async def restore(self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None) -> DatasetRow:
         """Mark tasks as not retired (those that are not stay so)."""
-        return await self._change_retired(restore, row, tasks, idempotency_key)
+        return await self._change_retired(np.setdiff1d, row, tasks, idempotency_key)
 
     async def _change_retired(
         self,
-        change: Callable[[Connection, DatasetRow, Tasks], None],
+        change: Callable[[Tasks, Tasks], Tasks],
         row: DatasetRow,
         tasks: Tasks,
         idempotency_key: IdempotencyKey | None,
@@ -323,10 +243,13 @@ class SqlDatasets:
         own = tasks.copy()
 
         def job(connection: Connection) -> DatasetRow:
-            change(connection, row, own)
+            retired = change(retired_of(connection, row.id), own).astype(np.int32)
+            _raise_version(connection, row, retired=len(retired))
+            connection.execute(_DELETE_RETIRED, {"dataset": row.id})
+            connection.execute(insert(retired_tasks), {"dataset_id": row.id, "tasks": pack({}, {"tasks": retired})})
             return _row(connection, row.id)
 
-        return await self._database.write(keeping_result(job, idempotency_key, self._clock))
+        return await self._database.write(keeping_result(job, idempotency_key))
 
     async def put_predictions(
         self,
@@ -335,15 +258,33 @@ class SqlDatasets:
         column: Predictions | None,
         idempotency_key: IdempotencyKey | None = None,
     ) -> tuple[DatasetRow, list[RunRow]]:
-        """Set the predictions that new runs see, and give them to the runs whose journal is empty."""
+        """Set the predictions that new runs see, and give them to the runs whose journal is empty.
+
+        Args:
+            row: of the dataset.
+            facts: from now on.
+            column: predictions that were not there, None if some are removed.
+            idempotency_key: keeps the dataset's row.
+
+        Returns:
+            The dataset, and the runs with an empty journal as they were before they saw it too.
+        """
         new = None if column is None else (column.digest, await asyncio.to_thread(predictions.content_of, column))
         empty: list[RunRow] = []
 
         def job(connection: Connection) -> DatasetRow:
-            empty[:] = put_predictions(connection, row, facts, new)
+            _raise_version(connection, row, facts=facts_text(facts))
+            if new is not None:
+                predictions.keep(connection, row.id, *new)
+            empty[:] = [run_of(found) for found in connection.execute(_EMPTY_RUNS, {"dataset": row.id})]
+            for run in empty:
+                # A new uid: what was made without these predictions must not be taken for this run's.
+                values = {"uid": new_uid(), "predictions": keys_text(facts.prediction_keys)}
+                replace_empty_run(connection, run.id, values)
+            predictions.drop_unused(connection, row.id, facts.prediction_keys)
             return _row(connection, row.id)
 
-        return await self._database.write(keeping_result(job, idempotency_key, self._clock)), empty
+        return await self._database.write(keeping_result(job, idempotency_key)), empty
 
     async def predictions(self, dataset_id: int, keys: Sequence[PredictionsKey]) -> list[Predictions]:
         """Return predictions that new runs see or that a run knows, in the order of the keys."""
@@ -359,10 +300,10 @@ class SqlDatasets:
         def job(connection: Connection) -> Subset:
             if subset.name is None:
                 raise ValueError("a subset without a name")
-            subsets.keep(connection, row.id, subset.name, content, self._clock())
+            subsets.keep(connection, row.id, subset.name, content, time.time())
             return subset
 
-        return await self._database.write(keeping_result(job, idempotency_key, self._clock))
+        return await self._database.write(keeping_result(job, idempotency_key))
 
     async def subset(self, dataset_id: int, name: str) -> Tasks | None:
         """Return a subset's tasks, sorted; None if there is no such subset."""
@@ -375,7 +316,7 @@ class SqlDatasets:
         def job(connection: Connection) -> None:
             connection.execute(_DELETE, {"dataset": row.id})
 
-        await self._database.write(keeping_result(job, idempotency_key, self._clock))
+        await self._database.write(keeping_result(job, idempotency_key))
 
     async def blocks(self, dataset_id: int) -> AsyncIterator[TaskBlock]:
         """Yield the dataset's blocks in order, one in memory at a time.
@@ -385,7 +326,7 @@ class SqlDatasets:
             DamagedStateError: a block does not match its checksum.
         """
         position = 0
-        while (block := await self._database.read(_block_at(dataset_id, position))) is not None:
+        while (block := await self._database.read(partial(_block_at, dataset_id, position))) is not None:
             yield block
             position += 1
 
@@ -398,21 +339,10 @@ def _row(connection: Connection, dataset_id: int) -> DatasetRow:
     return dataset_of(connection.execute(_BY_ID, {"dataset": dataset_id}).one())
 
 
-def _with_content(standing: DatasetRow, facts: DatasetFacts) -> DatasetRow:
-    if standing.facts.digest != facts.digest:
-        raise DatasetExistsError(
-            f"dataset {standing.name!r} exists with other content; delete it or choose another name"
-        )
-    return standing
-
-
-def _block_at(dataset_id: int, position: int) -> Callable[[Connection], TaskBlock | None]:
-    def job(connection: Connection) -> TaskBlock | None:
-        row = connection.execute(_BLOCK, {"dataset": dataset_id, "this_position": position}).one_or_none()
-        if row is not None:
-            return decode_block(row.body, row.checksum)
-        if connection.execute(_BY_ID, {"dataset": dataset_id}).one_or_none() is None:
-            raise UnknownDatasetError("the dataset was deleted while it was read")
-        return None
-
-    return job
+def _block_at(dataset_id: int, position: int, connection: Connection) -> TaskBlock | None:
+    row = connection.execute(_BLOCK, {"dataset": dataset_id, "this_position": position}).one_or_none()
+    if row is not None:
+        return decode_block(row.body, row.checksum)
+    if connection.execute(_BY_ID, {"dataset": dataset_id}).one_or_none() is None:
+        raise UnknownDatasetError("the dataset was deleted while it was read")
+    return None

@@ -22,7 +22,7 @@ _TOUCH = update(write_probe).where(write_probe.c.id == _ROW).values(written_at=b
 
 
 class SqlHealth:
-    """A Health: whether the database can be read."""
+    """Whether the database can be read."""
 
     def __init__(self, database: Database, *, timeout_s: float = TIMEOUT_S) -> None:
         self._database = database
@@ -44,24 +44,15 @@ class SqlHealth:
 
 
 class SqlWriteHealth:
-    """A Health: whether the database takes what is written.
+    """Whether the database takes what is written.
 
     It begins a transaction that may write at each look, and really writes now and then; once that failed, at each look.
     """
 
-    def __init__(
-        self, database: Database, *, timeout_s: float = TIMEOUT_S, clock: Callable[[], float] = monotonic
-    ) -> None:
-        """Check a database.
-
-        Args:
-            database: which.
-            timeout_s: one that takes longer counts as not answering.
-            clock: seconds that never go backwards.
-        """
+    def __init__(self, database: Database, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Check a database. timeout_s: one that takes longer counts as not answering."""
         self._database = database
         self._timeout_s = timeout_s
-        self._clock = clock
         self._written: float | None = None
 
     async def check(self) -> dict[str, Any]:
@@ -70,9 +61,9 @@ class SqlWriteHealth:
         Raises:
             StorageUnavailableError: it takes none.
         """
-        now = self._clock()
+        now = monotonic()
         if self._written is not None and now - self._written < WRITE_EVERY_S:
-            await _within(self._timeout_s, self._database.write, _look)
+            await _within(self._timeout_s, self._database.write, lambda connection: connection.execute(_LOOK).first())
         else:
             self._written = None
             await _within(self._timeout_s, self._database.write, _touch)
@@ -86,10 +77,6 @@ async def _within(seconds: float, verb: Callable[[Job[Result]], asyncio.Future[R
             return await verb(job)
     except TimeoutError as error:
         raise StorageUnavailableError(f"the database did not answer in {seconds:g} s") from error
-
-
-def _look(connection: Connection) -> None:
-    connection.execute(_LOOK)
 
 
 def _touch(connection: Connection) -> None:

@@ -1,7 +1,6 @@
 """API keys in SQL; of each, only what can tell a right one from a wrong one."""
 
 import time
-from collections.abc import Callable
 
 from sqlalchemy import Connection, bindparam, exists, func, insert, select, update
 
@@ -12,7 +11,7 @@ from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.database import Database, SqlRow
 from bots_service.storage.sql.tables import api_keys
 
-MOST_KEYS = 1000  # each process holds them all, and reads them all again every 2 s
+MOST_KEYS = 1000  # in use: each process holds them all, and reads them all again every 2 s
 
 _IN_USE = select(api_keys).where(api_keys.c.revoked_at.is_(None))
 _COUNT = select(func.count()).select_from(api_keys).where(api_keys.c.revoked_at.is_(None))
@@ -29,19 +28,9 @@ _REVOKE = (
 class SqlKeys:
     """API keys."""
 
-    def __init__(
-        self, database: Database, *, clock: Callable[[], float] = time.time, most_keys: int = MOST_KEYS
-    ) -> None:
-        """Keep keys in a database.
-
-        Args:
-            database: which.
-            clock: seconds since 1970, UTC.
-            most_keys: in use at once.
-        """
+    def __init__(self, database: Database) -> None:
+        """Keep keys in a database."""
         self._database = database
-        self._clock = clock
-        self._most_keys = most_keys
 
     async def in_use(self) -> KeysInUse:
         """Return all keys that were not revoked."""
@@ -63,12 +52,12 @@ class SqlKeys:
         def job(connection: Connection) -> KeyRow:
             if first and _any_exists(connection):
                 raise UnauthenticatedError("this service requires an API key now; send Authorization: Bearer KEY")
-            if connection.execute(_COUNT).scalar_one() >= self._most_keys:
-                raise LimitReachedError(f"{self._most_keys} keys exist, which is the maximum; revoke some")
+            if connection.execute(_COUNT).scalar_one() >= MOST_KEYS:
+                raise LimitReachedError(f"{MOST_KEYS} keys exist, which is the maximum; revoke some")
             connection.execute(insert(api_keys), _columns_of(row))
             return row
 
-        return await self._database.write(keeping_result(job, idempotency_key, self._clock))
+        return await self._database.write(keeping_result(job, idempotency_key))
 
     async def revoke(self, key_id: str, idempotency_key: IdempotencyKey | None = None) -> None:
         """Revoke a key; one that is revoked already stays so."""
@@ -76,9 +65,9 @@ class SqlKeys:
         def job(connection: Connection) -> None:
             if connection.execute(_FIND, {"key_id": key_id}).one_or_none() is None:
                 raise UnknownApiKeyError(f"no key {key_id!r}")
-            connection.execute(_REVOKE, {"key_id": key_id, "now": self._clock()})
+            connection.execute(_REVOKE, {"key_id": key_id, "now": time.time()})
 
-        await self._database.write(keeping_result(job, idempotency_key, self._clock))
+        await self._database.write(keeping_result(job, idempotency_key))
 
 
 def _any_exists(connection: Connection) -> bool:

@@ -132,19 +132,10 @@ def replace_empty_run(connection: Connection, run_id: int, values: dict[str, Any
 class SqlRuns:
     """The runs of datasets."""
 
-    def __init__(
-        self, database: Database, capacity: Capacity | None = None, *, clock: Callable[[], float] = time.time
-    ) -> None:
-        """Keep runs in a database.
-
-        Args:
-            database: which.
-            capacity: how many runs a dataset has at most.
-            clock: seconds since 1970, UTC.
-        """
+    def __init__(self, database: Database, capacity: Capacity | None = None) -> None:
+        """Keep runs in a database. capacity: how many runs a dataset has at most."""
         self._database = database
         self._capacity = capacity or Capacity()
-        self._clock = clock
 
     async def get(self, dataset_id: int, name: str) -> RunRow:
         """Return the run of that name."""
@@ -184,14 +175,14 @@ class SqlRuns:
             require_unanswered(connection, idempotency_key)
             row, put = self._put(connection, dataset_id, name, settings, fork, predictions)
             if put is not RunPut.UNCHANGED:
-                keep_result(connection, idempotency_key, result_of(row, put), self._clock())
+                keep_result(connection, idempotency_key, result_of(row, put), time.time())
             return row, put
 
         return await self._database.write(job)
 
     async def note_refused_report(self, row: RunRow, reason: str) -> None:
         """Count a report of the run that was refused as invalid, and why."""
-        values = {"run": row.id, "old_uid": row.uid, "now": self._clock(), "reason": reason}
+        values = {"run": row.id, "old_uid": row.uid, "now": time.time(), "reason": reason}
         counted = await self._database.write(lambda connection: connection.execute(_REFUSED, values).rowcount)
         if not counted:
             raise UnknownRunError(f"run {row.name!r} was deleted or replaced")
@@ -203,9 +194,9 @@ class SqlRuns:
             known = stored_predictions.current(connection, row.dataset_id)
             gone = connection.execute(_DELETE, {"run": row.id, "old_uid": row.uid})
             if gone.rowcount and row.name == DEFAULT_RUN:
-                insert_run(connection, row.dataset_id, DEFAULT_RUN, RunSettings(), self._clock(), known)
+                insert_run(connection, row.dataset_id, DEFAULT_RUN, RunSettings(), time.time(), known)
 
-        await self._database.write(keeping_result(job, idempotency_key, self._clock))
+        await self._database.write(keeping_result(job, idempotency_key))
 
     def _put(
         self,
@@ -224,7 +215,7 @@ class SqlRuns:
             raise RunHasHistoryError(f"run {name!r} has {standing.head} journal entries; change its settings by PATCH")
         if standing is None:
             require_room_for_run(connection, dataset_id, self._capacity)
-            run_id = insert_run(connection, dataset_id, name, settings, self._clock(), predictions)
+            run_id = insert_run(connection, dataset_id, name, settings, time.time(), predictions)
         elif standing.settings == settings and fork is None:
             return standing, RunPut.UNCHANGED
         else:
@@ -234,7 +225,7 @@ class SqlRuns:
             replace_empty_run(connection, run_id, values | _NONE_REFUSED)
         if fork is not None:
             parent, first = fork
-            append(connection, run_id, [first], self._clock())
+            append(connection, run_id, [first], time.time())
             connection.execute(_UPDATE.values(parent_columns(parent)), {"run": run_id})
         put = RunPut.CREATED if standing is None else RunPut.REPLACED
         return run_of(connection.execute(_BY_NAME, by_name).one()), put

@@ -1,7 +1,7 @@
 """Journals as they are stored, read for an export; and staged by an import, then moved into a dataset at once."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, NamedTuple
 
@@ -115,19 +115,10 @@ class SqlTransfers:
     A stage is a dataset without a name, so its run is nobody's until it is finished.
     """
 
-    def __init__(
-        self, database: Database, capacity: Capacity | None = None, *, clock: Callable[[], float] = time.time
-    ) -> None:
-        """Move journals out of a database, and into it.
-
-        Args:
-            database: which.
-            capacity: how many runs a dataset has at most.
-            clock: seconds since 1970, UTC.
-        """
+    def __init__(self, database: Database, capacity: Capacity | None = None) -> None:
+        """Move journals out of a database, and into it. capacity: how many runs a dataset has at most."""
         self._database = database
         self._capacity = capacity or Capacity()
-        self._clock = clock
 
     async def entries(self, run: RunRow, seq: int, up_to: int) -> list[SavedEntry]:
         """Return some entries behind `seq` in order, none beyond `up_to`; as many as fit into a few megabytes."""
@@ -154,7 +145,7 @@ class SqlTransfers:
         def job(connection: Connection) -> RunRow:
             if connection.execute(_STAGE, {"stage": stage}).one_or_none() is None:
                 raise stage_gone()
-            run_id = insert_run(connection, stage, STAGED, settings, self._clock(), predictions)
+            run_id = insert_run(connection, stage, STAGED, settings, time.time(), predictions)
             return run_of(connection.execute(_RUN, {"run": run_id}).one())
 
         return await self._database.write(job)
@@ -221,7 +212,7 @@ class SqlTransfers:
             return Moved(run_of(connection.execute(_RUN, {"run": run.id}).one()), replaced)
 
         try:
-            return await self._database.write(keeping_result(job, idempotency_key, self._clock))
+            return await self._database.write(keeping_result(job, idempotency_key))
         except IntegrityError as error:
             raise BusyError("another request took the name at the same time; try again") from error
 
