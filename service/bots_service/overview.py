@@ -129,15 +129,15 @@ class RunCourses:
         outdated = [head for head in heads if self._course_at(head) is None or self._known[head.run_id].head != head]
         rows = await self._courses.rows([head.run_id for head in outdated]) if outdated else {}
         refused = await self._courses.refused([head.run_id for head in outdated if head.refused_reports])
-        for head in outdated:
-            row, known = rows.get(head.run_id), self._course_at(head)
-            if row is None or row.uid != head.uid:
-                continue  # it was deleted or replaced meanwhile
-            # None: it was rewound meanwhile; the next list reads it.
-            stored = await self._courses.read(row, head.head) if known is None else known.stored
-            if stored is not None:
+        there = [head for head in outdated if head.run_id in rows and rows[head.run_id].uid == head.uid]
+        unread = [head for head in there if self._course_at(head) is None]
+        read = await self._courses.read([(rows[head.run_id], head.head) for head in unread])
+        for head in there:
+            known = self._course_at(head)
+            stored = read.get(head.run_id) if known is None else known.stored
+            if stored is not None:  # else it was deleted or rewound meanwhile; the next list reads it
                 gain, compared = (None, None) if known is None else (known.gain, known.compared)
-                of_run = refused.get(head.run_id)
+                row, of_run = rows[head.run_id], refused.get(head.run_id)
                 self._known[head.run_id] = KnownCourse(head, row, stored, of_run, gain, compared)
         here = defaultdict(list)
         for head in heads:

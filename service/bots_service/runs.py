@@ -36,7 +36,7 @@ from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Totals
 from bots_service.core.run_settings import RunSettings, settings_asked
 from bots_service.core.state import RunState, advance, fresh_state
-from bots_service.core.summary.verdict import RunFindings, facts_of, findings_of
+from bots_service.core.summary.verdict import facts_of, findings_of
 from bots_service.datasets import Datasets, KeyOfUpload, OpenRun
 from bots_service.errors import (
     BotsError,
@@ -608,10 +608,9 @@ class Runs:
                 if first is None:
                     with self.metrics.fold_seconds.time():
                         after, one = _folded(run, state, change, head, pool)
-                    uniform = self._uniform(connection, row, uniform, state, one, pool)
-                    findings = self._findings(connection, row, state, after, [*folded, one], pool)
-                    state = after
-                    folded.append(one._replace(uniform=uniform, findings=findings))
+                    one = self._looked_at(connection, run, uniform, state, after, one, folded)
+                    state, uniform = after, one.uniform
+                    folded.append(one)
                 outcomes.append((folded[-1].receipt, False) if first is None else (first, True))
             except SQLAlchemyError:  # concerns the whole transaction
                 raise
@@ -621,27 +620,41 @@ class Runs:
         return state, outcomes, folded
 
     @staticmethod
-    def _uniform(
-        connection: Connection, run: RunRow, before: UniformEstimate, state: RunState, folded: FoldedEntry, pool: Pool
-    ) -> UniformEstimate:
-        """Return the estimate of uniform sampling after an entry. before: after the one before; state: before it."""
-        body = folded.entry.body
-        if isinstance(body, Rewind):
-            return estimate_at(connection, run.id, body.to_seq)
-        return estimate_after(before, state, folded.receipt, pool)
+    def _looked_at(
+        connection: Connection,
+        run: OpenRun,
+        uniform: UniformEstimate,
+        before: RunState,
+        after: RunState,
+        entry: FoldedEntry,
+        earlier: list[FoldedEntry],
+    ) -> FoldedEntry:
+        """Return an entry with what it says of uniform sampling and against the run, where it is time to look.
 
-    @staticmethod
-    def _findings(
-        connection: Connection, run: RunRow, before: RunState, after: RunState, folded: list[FoldedEntry], pool: Pool
-    ) -> RunFindings | None:
-        """Return what the journal says against the run after the last of these entries.
+        A defect here costs what people would see, and no report.
 
-        None where it closed no step, or it is not time to look.
+        Args:
+            connection: of the transaction.
+            run: as it stands.
+            uniform: after the entry before.
+            before, after: the states around the entry.
+            entry: the entry.
+            earlier: of the same transaction, not stored yet.
         """
-        if not folded[-1].receipt.closed or not (is_due(before.step) or after.guard.alarms != before.guard.alarms):
-            return None
-        shown = calibration_of(connection, run.id, after.step - CALIBRATED, folded)
-        return findings_of(facts_of(after, pool, shown))
+        pool, body, findings = run.dataset.pool, entry.entry.body, None
+        try:
+            if isinstance(body, Rewind):
+                uniform = estimate_at(connection, run.row.id, body.to_seq)
+            else:
+                uniform = estimate_after(uniform, before, entry.receipt, pool)
+            if entry.receipt.closed and (is_due(before.step) or after.guard.alarms != before.guard.alarms):
+                shown = calibration_of(connection, run.row.id, after.step - CALIBRATED, [*earlier, entry])
+                findings = findings_of(facts_of(after, pool, shown))
+        except SQLAlchemyError:
+            raise
+        except Exception:
+            log.exception("run_not_looked_at", run=run.row.name, seq=entry.entry.seq)
+        return entry._replace(uniform=uniform, findings=findings)
 
     @staticmethod
     def _first(

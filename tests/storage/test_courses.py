@@ -51,18 +51,17 @@ async def test_the_findings_are_those_of_the_last_look_in_the_present_history(st
     run = await made.run(stores)
     for _ in range(7):
         await made.append(stores, run)
-    found = await stores.courses.read(run, 7)
-    assert found is not None
-    assert found.findings == made.findings(6)
+    assert (await stores.courses.read([(run, 7)]))[run.id].findings == made.findings(6)
     await made.append(stores, run, Rewind(5, 5), step=5, closed=False)
-    found = await stores.courses.read(run, 8)
-    assert found is not None
-    assert found.findings == made.findings(3)
+    assert (await stores.courses.read([(run, 8)]))[run.id].findings == made.findings(3)
+    assert await stores.courses.read([(run, 7)]) == {}, "entries before the rewind are no course any more"
 
 
 async def test_a_run_that_is_gone_has_no_course(stores: SqlStores):
     run = await made.run(stores)
     await made.append(stores, run)
-    assert await stores.courses.read(run, 1) is not None
+    other = await made.run(stores)
+    assert (await stores.courses.read([(run, 1), (other, 0)])).keys() == {run.id, other.id}
     await stores.runs.delete(run)
-    assert await stores.courses.read(run, 1) is None
+    assert (await stores.courses.read([(run, 1), (other, 0)])).keys() == {other.id}
+    assert await stores.courses.read([]) == {}

@@ -148,9 +148,7 @@ async def compare_course(stores: SqlStores, run: RunRow, model: Model, steps: li
     begin = found.pop(first)
     assert found == ends
     assert begin.sums.reported == 10 * first
-    read = await stores.courses.read(run, last)
-    assert read is not None
-    course, strategy, _ = read
+    course, strategy, _ = (await stores.courses.read([(run, last)]))[run.id]
     ends[first] = begin
     expected = course_of(
         first, model.present.step, {step: ends[step] for step in (first, *wanted_steps(first, model.present.step))}

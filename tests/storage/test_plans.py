@@ -106,7 +106,7 @@ async def ask_everything(stores: SqlStores, run: RunRow) -> None:
     await stores.courses.rows([run.id])
     await stores.courses.refused([run.id])
     await stores.runs.note_refused_report(run, "why")
-    await stores.courses.read(run, ENTRIES)
+    await stores.courses.read([(run, ENTRIES)])
     await stores.courses.ends(run, ENTRIES, [3, ENTRIES - 60, ENTRIES - 20])
     await snapshots.newest(run, ENTRIES)
     await snapshots.seqs(run, ENTRIES - 20)

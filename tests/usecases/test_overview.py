@@ -35,9 +35,9 @@ class Watch(SqlCourses):
         self.heads_read += 1
         return await super().heads(dataset)
 
-    async def read(self, run: RunRow, head: int) -> StoredCourse | None:
-        self.read_runs.append(run.name)
-        return await super().read(run, head)
+    async def read(self, wanted: Sequence[tuple[RunRow, int]]) -> dict[int, StoredCourse]:
+        self.read_runs += [run.name for run, _ in wanted]
+        return await super().read(wanted)
 
     async def ends(self, run: RunRow, head: int, steps: Sequence[int]) -> dict[int, StepEnd]:
         self.ends_read += 1
@@ -290,6 +290,17 @@ async def test_predictions_that_were_off_for_long_are_found(world: World):
         await world.report(*(outcome(f"t{task}", 16 * (step < 30)) for task in range(TASKS)))
     kind, reason = await verdict_on(world, "default")
     assert kind in ("miscalibrated", "verifier_suspect"), reason
+
+
+async def test_a_defect_in_what_is_found_costs_no_report(world: World, monkeypatch: pytest.MonkeyPatch):
+    def broken(*_: Any) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr("bots_service.runs.facts_of", broken)
+    with capture_logs() as logs:
+        assert (await world.report(outcome("t1"))).step == 1
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["run_not_looked_at"]
+    assert (await world.assert_is_a_replay()).step == 1
 
 
 async def test_a_summary_counts_the_tasks_in_flight_and_there_is_none_of_an_unknown_run(world: World):

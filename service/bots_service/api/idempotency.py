@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from bots_service.api.bodies import Body
 from bots_service.api.responses import REPLAYED
-from bots_service.errors import ConflictError, KeyReusedError
+from bots_service.errors import ConflictError, KeyReusedError, NotFoundError
 from bots_service.records import Answer
 from bots_service.storage.sql.answers import SqlAnswers
 
@@ -37,8 +37,8 @@ async def answered_once(
     if first is None:
         try:
             return respond(await act())
-        except ConflictError:
-            # The same request may have been answered while this one was at work.
+        except (ConflictError, NotFoundError):
+            # The same request may have been answered while this one was at work; what it deleted is not found then.
             first = await _first_answer(answers, body, kind)
             if first is None:
                 raise

@@ -1,4 +1,4 @@
-"""What lists of runs show: where each stands, the ends of its steps, and what is noted of it."""
+"""What lists of runs show: where each stands, the ends of its steps, and what the service found."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -50,6 +50,7 @@ _ROWS = select(runs).where(runs.c.id.in_(bindparam("ids", expanding=True)))
 _REFUSED = select(
     runs.c.id, runs.c.refused_reports, runs.c.refused_at, runs.c.refused_seq, runs.c.refused_reason
 ).where(runs.c.id.in_(bindparam("ids", expanding=True)), runs.c.refused_reports > 0)
+RUNS_AT_ONCE = 100  # in one transaction: some 50 ms
 MOST_IDS = 512  # in one statement: more take longer to prepare than to run
 
 _END_COLUMNS = (
@@ -96,8 +97,28 @@ def _ends(connection: Connection, run: RunRow, head: int, steps: Sequence[int]) 
     return {run.origin_step: StepEnd() if origin is None else _end(origin)} | {row.step: _end(row) for row in found}
 
 
+def _stored(connection: Connection, wanted: Sequence[tuple[RunRow, int]]) -> dict[int, StoredCourse]:
+    found = {run.id: _stored_of(connection, run, head) for run, head in wanted}
+    return {run_id: course for run_id, course in found.items() if course is not None}
+
+
+def _stored_of(connection: Connection, run: RunRow, head: int) -> StoredCourse | None:
+    if not head:
+        return StoredCourse(RunCourse(), run.settings.strategy, RunFindings())
+    last = connection.execute(_THIS, {"run": run.id, "seq": head}).one_or_none()
+    if last is None:
+        return None
+    wanted = wanted_steps(run.origin_step, last.step)
+    ends = _ends(connection, run, head, wanted)
+    if len(ends) <= len(wanted):  # one was rewound
+        return None
+    found = connection.scalar(_FINDINGS, {"run": run.id, "head": head})
+    course = course_of(run.origin_step, last.step, ends)
+    return StoredCourse(course, last.strategy, RunFindings() if found is None else _findings.decode(found))
+
+
 class SqlCourses:
-    """Courses of many runs, a few statements for all."""
+    """Courses of many runs."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -131,24 +152,17 @@ class SqlCourses:
 
         return await self._database.read(job)
 
-    async def read(self, run: RunRow, head: int) -> StoredCourse | None:
-        """Return what a run's journal up to entry `head` tells; None if it was deleted or rewound meanwhile."""
+    async def read(self, wanted: Sequence[tuple[RunRow, int]]) -> dict[int, StoredCourse]:
+        """Return what journals tell, by the run's id; nothing of those that were deleted or rewound meanwhile.
 
-        def job(connection: Connection) -> StoredCourse | None:
-            if not head:
-                return StoredCourse(RunCourse(), run.settings.strategy, RunFindings())
-            last = connection.execute(_THIS, {"run": run.id, "seq": head}).one_or_none()
-            if last is None:
-                return None
-            wanted = wanted_steps(run.origin_step, last.step)
-            ends = _ends(connection, run, head, wanted)
-            if len(ends) <= len(wanted):  # one was rewound
-                return None
-            found = connection.scalar(_FINDINGS, {"run": run.id, "head": head})
-            course = course_of(run.origin_step, last.step, ends)
-            return StoredCourse(course, last.strategy, RunFindings() if found is None else _findings.decode(found))
-
-        return await self._database.read(job)
+        Args:
+            wanted: runs, each with the entry up to which its journal is read.
+        """
+        found: dict[int, StoredCourse] = {}
+        for first in range(0, len(wanted), RUNS_AT_ONCE):
+            some = wanted[first : first + RUNS_AT_ONCE]
+            found |= await self._database.read(lambda connection, some=some: _stored(connection, some))  # type: ignore[misc]
+        return found
 
     async def ends(self, run: RunRow, head: int, steps: Sequence[int]) -> dict[int, StepEnd]:
         """Return where a run stood when it had closed these steps of its present history up to entry `head`."""
