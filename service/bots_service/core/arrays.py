@@ -128,6 +128,9 @@ def _columns_of(kind: type[Table]) -> Callable[[Table], tuple[NDArray[Any], ...]
     return attrgetter(*kind.__dataclass_fields__)
 
 
+_ZERO = frozen(np.zeros((), np.uint8))  # of a type that goes into every column; a Python number takes numpy longer
+
+
 @dataclass(frozen=True, slots=True)
 class TaskRows(Table):
     """A table whose tasks are sorted and distinct; zeros say that nothing is known."""
@@ -135,21 +138,31 @@ class TaskRows(Table):
     def of(self, tasks: Tasks) -> Self:
         """Return rows of these tasks, zeros for those that are not here; they may be written to."""
         _, *columns = self
-        rows = type(self)(tasks, *(np.zeros((*one.shape[:-1], len(tasks)), one.dtype) for one in columns))
-        self.write_to(rows)
-        return rows
+        if len(self) == 0:
+            return type(self)(tasks, *(np.zeros((*one.shape[:-1], len(tasks)), one.dtype) for one in columns))
+        places, found = self._find(tasks)
+        columns = [column.take(places, axis=-1, mode="clip") for column in columns]
+        if np.count_nonzero(found) < len(tasks):
+            missing = ~found
+            for column in columns:
+                np.copyto(column, _ZERO, where=missing)
+        return type(self)(tasks, *columns)
 
     def write_to(self, others: Self) -> None:
         """Replace those of the other rows whose tasks are here too."""
         if len(self) == 0:
             return
-        places = self.tasks.searchsorted(others.tasks)
-        found = np.flatnonzero(self.tasks.take(places, mode="clip") == others.tasks)
-        if not len(found):
-            return
-        places = places.take(found)
+        places, found = self._find(others.tasks)
         for own, other in islice(zip(self, others, strict=True), 1, None):
-            other[..., found] = own.take(places, axis=-1)
+            np.copyto(other, own.take(places, axis=-1, mode="clip"), where=found)
+
+    def _find(self, tasks: Tasks) -> tuple[NDArray[np.intp], Flags]:
+        """Return a place for each task, and whether the task stands there.
+
+        The place of a task that lies behind all rows is none of theirs: take with mode="clip".
+        """
+        places = self.tasks.searchsorted(tasks)
+        return places, self.tasks.take(places, mode="clip") == tasks
 
     def overlaid(self, newer: Self) -> Self:
         """Return these rows with newer ones added; of a task that is in both, the newer row counts."""
@@ -161,10 +174,11 @@ class TaskRows(Table):
         is_last = np.empty(len(tasks), bool)
         is_last[-1] = True
         np.not_equal(tasks[1:], tasks[:-1], out=is_last[:-1])
-        order = order.compress(is_last)
-        columns = islice(zip(self, newer, strict=True), 1, None)
-        both = (np.concatenate(two, axis=-1).take(order, axis=-1) for two in columns)
-        return type(self)(tasks.compress(is_last), *both).frozen()
+        if np.count_nonzero(is_last) < len(tasks):
+            order, tasks = order.compress(is_last), tasks.compress(is_last)
+        pairs = islice(zip(self, newer, strict=True), 1, None)
+        columns = [frozen(np.concatenate(pair, axis=-1).take(order, axis=-1)) for pair in pairs]
+        return type(self)(frozen(tasks), *columns)
 
     def without(self, tasks: Tasks) -> Self:
         """Return the rows less those of some tasks, which are sorted."""
@@ -200,6 +214,8 @@ class LayeredRows(Generic[RowsT]):
 
     def of(self, tasks: Tasks) -> RowsT:
         """Return the newest row of each task, zeros where there is none; they may be written to."""
+        if not len(self.settled):
+            return self.recent.of(tasks)
         rows = self.settled.of(tasks)
         self.recent.write_to(rows)
         return rows
