@@ -37,7 +37,7 @@ def ndjson(_context: Any, value: Any) -> bytes:
 
 AIMED = {"dataset": "guru", "run": "default", "task": "task-1", "name": "probe", "key_id": "0" * 16}
 LONGEST_URL = 65_000  # beyond 64 KiB the HTTP parser itself refuses, in plain text, before any of our code runs
-EXAMPLES = int(os.environ.get("TEST_FUZZ_EXAMPLES", examples(10)))
+EXAMPLES = int(os.environ.get("TEST_FUZZ_EXAMPLES", examples(12)))
 
 
 def parameter_names(label: str, where: str) -> set[str]:

@@ -9,7 +9,7 @@ from tests.browser.chromium import SOON_MS, open_chromium
 from tests.browser.replaying import replaying
 from tests.serving import ServiceProcess, running_service
 
-STEPS = 80
+STEPS = 64
 SOON_S = 240.0
 expect.set_options(timeout=SOON_MS)
 

@@ -1,4 +1,4 @@
-"""Ten thousand runs in a service's database, written there while it is stopped: training them would take hours."""
+"""Two thousand runs in a service's database, written there while it is stopped: training them would take hours."""
 
 import time
 from pathlib import Path
@@ -11,7 +11,7 @@ from bots_service.storage.sql.tables import datasets, journal, runs
 from tests.serving import ServiceProcess
 
 AT_WORK_S = 3600.0
-DATASETS, RUNS_OF_EACH = 20, 500
+DATASETS, RUNS_OF_EACH = 20, 100
 STEPS, TASKS, TRIALS = 3, 8, 8  # of each run; tasks of a step
 
 

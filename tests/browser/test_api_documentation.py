@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator
 
-import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.chromium import DESK, PHONE, ColorScheme, Visit, visiting
+from tests.browser.chromium import PHONE, ColorScheme, Visit, visiting
 from tests.serving import ServiceProcess
-
-SIZES = {"desk": DESK, "phone": PHONE}
 
 
 def pardon_links_to_routes(visit: Visit) -> None:
@@ -25,18 +22,17 @@ def in_each_scheme(visit: Visit) -> Iterator[ColorScheme]:
         yield scheme
 
 
-@pytest.mark.parametrize("size", SIZES)
 def test_the_documentation_of_the_api_is_readable_by_all_in_the_scheme_of_their_system(
-    size: str, browser: Browser, trained: ServiceProcess
+    browser: Browser, trained: ServiceProcess
 ):
-    with visiting(browser, trained.url, size=SIZES[size]) as visit:
+    with visiting(browser, trained.url) as visit:
         page = visit.page
         page.goto(f"{trained.url}/docs")
         page.wait_for_selector(".opblock-summary-method")
         grounds = []
         for scheme in in_each_scheme(visit):
             grounds.append(page.evaluate("() => getComputedStyle(document.body).backgroundColor"))
-            visit.keep(f"docs-{size}-{scheme}")
+            visit.keep(f"docs-{scheme}")
             assert visit.barriers() == []
         assert grounds[0] != grounds[1] == "rgb(28, 32, 34)"
         for operation in ("training-select_tasks", "datasets-list_datasets"):
@@ -46,7 +42,9 @@ def test_the_documentation_of_the_api_is_readable_by_all_in_the_scheme_of_their_
             for _ in in_each_scheme(visit):
                 assert visit.barriers(section) == []
             page.locator(f"{section} .opblock-summary-control").click()
-        assert page.evaluate("() => document.documentElement.scrollWidth") <= SIZES[size][0]
+        width, height = PHONE
+        page.set_viewport_size({"width": width, "height": height})
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= width
         pardon_links_to_routes(visit)
 
 

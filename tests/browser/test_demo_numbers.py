@@ -13,13 +13,13 @@ from tests.cli.running import BOTS, clean_environment
 from tests.demo.closing_tables import ClosingTable, closing_table_in
 from tests.serving import running_service
 
-STEPS = 60
+STEPS, DATASET = 60, "rlvr-run-678"  # the smaller of its two replays
 DEMO_S = 180
 
 
 def replay_at(url: str, folder: Path) -> ClosingTable:
     """Run the demo at a service, as a script would."""
-    command = [*BOTS, "demo", "--exit", "--steps", str(STEPS), "--url", url]
+    command = [*BOTS, "demo", "--exit", "--both-references", "--steps", str(STEPS), "--url", url]
     environment = clean_environment(COLUMNS="100")
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=DEMO_S, check=True
@@ -42,33 +42,28 @@ def test_the_demos_numbers_are_those_of_the_page(browser: Browser, tmp_path: Pat
     with running_service(tmp_path / "service") as service, visiting(browser, service.url) as visit:
         said = replay_at(service.url, tmp_path)
         runs = httpx.get(f"{service.url}/overview").raise_for_status().json()["runs"]
-        for title, rows in said.replays.items():
-            dataset = f"rlvr-run-{''.join(filter(str.isdigit, title))}"
-            for label, cells in rows.items():
-                (run,) = (one["run"] for one in runs if one["dataset"] == dataset and one["run"].startswith(label))
-                page = visit.open(f"datasets/{dataset}/runs/{run}")
-                tile(page, "Tasks met").get_by_text(f"{cells['tasks met']} different").wait_for()
-                shown = tile(page, "Effective task ratio").locator(".value").inner_text().removesuffix(PERCENT)
-                assert float(shown) == pytest.approx(100 * float(cells["last 50 steps"]))
-                if label == "uniform":
-                    continue
-                tile(page, "vs uniform").get_by_text(cells["vs uniform"].replace("x", "\u00d7"), exact=True).wait_for()
-                tile(page, "Rollouts saved").get_by_text(compact(cells["rollouts saved"]), exact=True).wait_for()
-        page = visit.open("datasets/rlvr-run-890")
+        (rows,) = said.replays.values()
+        for label, cells in rows.items():
+            (run,) = (one["run"] for one in runs if one["run"].startswith(label))
+            page = visit.open(f"datasets/{DATASET}/runs/{run}")
+            tile(page, "Tasks met").get_by_text(f"{cells['tasks met']} different").wait_for()
+            shown = tile(page, "Effective task ratio").locator(".value").inner_text().removesuffix(PERCENT)
+            assert float(shown) == pytest.approx(100 * float(cells["last 50 steps"]))
+            if label == "uniform":
+                continue
+            tile(page, "vs uniform").get_by_text(cells["vs uniform"].replace("x", "\u00d7"), exact=True).wait_for()
+            tile(page, "Rollouts saved").get_by_text(compact(cells["rollouts saved"]), exact=True).wait_for()
+        page = visit.open(f"datasets/{DATASET}")
         best = max((run for run in runs if is_healthy(run)), key=lambda run: run["gain"]["factor"])
         change = round(100 * (best["gain"]["factor"] - 1))
         expect(page.locator(".headline")).to_have_text(
             f"+{change}{PERCENT} effective tasks for the same {said.rollouts} rollouts"
         )
-        gains = {
-            run["run"].rpartition("-")[0]: run["gain"]["factor"]
-            for run in runs
-            if run["dataset"] == "rlvr-run-890" and run["gain"]
-        }
+        gains = {run["run"].rpartition("-")[0]: run["gain"]["factor"] for run in runs if run["gain"]}
         for label, percent in said.percents.items():
             assert percent == round(100 * (gains[label] - 1))
 
 
 def is_healthy(run: dict[str, Any]) -> bool:
-    """Return whether a run of the first replay may be praised."""
-    return run["dataset"] == "rlvr-run-890" and run["verdict"]["kind"] == "healthy" and run["gain"] is not None
+    """Return whether a run may be praised."""
+    return run["verdict"]["kind"] == "healthy" and run["gain"] is not None

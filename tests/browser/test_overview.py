@@ -1,4 +1,4 @@
-"""The table of all runs on the page: ten thousand of them, found, sorted and paged by the service."""
+"""The table of all runs on the page: two thousand of them, found, sorted and paged by the service."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ ALL = DATASETS * RUNS_OF_EACH
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """A service with ten thousand runs."""
+    """A service with two thousand runs."""
     service = prepare(tmp_path_factory.mktemp("many"))
     service.start()
     told(service)  # the first one reads all runs; on a busy machine that takes longer than a page waits
@@ -48,7 +48,7 @@ def expect_where(page: Page, text: str) -> None:
     expect(page.get_by_role("status").get_by_text(text, exact=True)).to_be_visible()
 
 
-def test_ten_thousand_runs_are_shown_page_by_page(visit: Visit, service: ServiceProcess):
+def test_two_thousand_runs_are_shown_page_by_page(visit: Visit, service: ServiceProcess):
     page = visit.page
     expect_where(page, f"1 to {PAGE} of {ALL:,}")
     first = shown(page)

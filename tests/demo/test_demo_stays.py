@@ -37,9 +37,8 @@ def test_the_page_stays_open_until_a_signal_and_then_all_is_gone(on_terminal, tm
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("option", ["--exit", "--json"])
-def test_scripts_are_not_kept_waiting(on_terminal, option):
-    terminal = on_terminal(*QUICK, option)
+def test_scripts_are_not_kept_waiting(on_terminal):
+    terminal = on_terminal(*QUICK, "--exit")
     assert terminal.end() == 0
     assert STAYS not in terminal.shown
 

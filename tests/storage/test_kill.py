@@ -17,7 +17,7 @@ from tests.storage.appending_child import CALLERS, RUNS
 from tests.usecases.world import World
 
 ROOT = Path(__file__).parents[2]
-KILLS = size(3, 20)  # each time Python starts anew
+KILLS = size(2, 20)  # each time Python starts anew
 FOUND = text(
     "SELECT runs.name, journal.seq, journal.key, runs.head FROM journal JOIN runs ON runs.id = journal.run_id "
     "WHERE journal.step IS NOT NULL ORDER BY journal.seq"

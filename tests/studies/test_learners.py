@@ -81,7 +81,7 @@ def test_a_belief_that_takes_what_it_does_not_meet_for_solved_finds_out():
         environment = Memorising(SEED)
         method = Served(environment.references, belief="tracker", strategy=strategy, seed=SEED)
         rng = np.random.default_rng(SEED)
-        return run_trial(environment, method, steps=environment.steps, count=32, rollouts=16, rng=rng)
+        return run_trial(environment, method, steps=environment.steps // 2, count=32, rollouts=16, rng=rng)
 
     chosen, shuffled = run_of("pass"), run_of("shuffle")
     assert chosen.accuracy[-1] > shuffled.accuracy[-1] + 0.02

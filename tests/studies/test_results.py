@@ -1,19 +1,15 @@
 """Results survive being kept, and trials are made once."""
 
 import json
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from studies.__main__ import finished
+from studies.__main__ import finished, main
 from studies.catalogue import STUDIES
 from studies.results import Result, in_order, keep, kept, planned, read_results
 from studies.tables import rendered
 from tests.studies.made import MADE, results
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_results_are_kept_with_a_line_for_each_cell(tmp_path):
@@ -38,21 +34,18 @@ def test_a_stopped_run_continues_where_it_stopped(tmp_path, processes):
     assert sorted(path.read_text()) == sorted(before)
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "studies", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-
-
-def test_the_command_shows_tables_and_then_the_same_trials_as_json(tmp_path):
-    options = ("beliefs", "--quick", "--processes", "1", "--output", str(tmp_path))
-    shown, as_json = command(*options), command(*options, "--json")
-    assert shown.returncode == as_json.returncode == 0, shown.stderr + as_json.stderr
-    study = STUDIES["beliefs"]
-    found = [Result(**json.loads(line)) for line in as_json.stdout.splitlines()]
+def test_the_command_shows_tables_and_then_the_same_trials_as_json(tmp_path, monkeypatch, capsys):
+    options = ("studies", "sizes", "--quick", "--processes", "1", "--output", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [*options])
+    main()
+    shown = capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", [*options, "--json"])
+    main()
+    study = STUDIES["sizes"]
+    found = [Result(**json.loads(line)) for line in capsys.readouterr().out.splitlines()]
     assert [one.labels for one in found] == [cell.labels for cell in study.cells]
     for table in study.tables:
         assert len(rendered(study, table, found).splitlines()) > 2
-        assert rendered(study, table, found) in shown.stdout
-    assert "left:" in shown.stderr
+        assert rendered(study, table, found) in shown.out
+    assert "left:" in shown.err
     assert len(list(tmp_path.glob("*.ndjson"))) == 1

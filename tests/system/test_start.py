@@ -72,7 +72,7 @@ def test_of_two_services_that_start_at_one_address_one_serves_and_the_other_says
     services: tuple[ServiceProcess, ServiceProcess],
 ):
     for service in services:
-        service.launch()
+        service.fork()
     wait_until(lambda: any(service.process.poll() is not None for service in services), START_S)
     refused, serving = sorted(services, key=lambda service: service.is_running)
     assert refused.process.returncode == 1

@@ -266,7 +266,7 @@ async def assert_goes_on(world: World, run: str) -> None:
 async def test_any_two_writes_at_once_leave_a_run_that_goes_on(services: tuple[World, World]):
     rng = np.random.default_rng(5)
     await six_steps(services[0])
-    for run in (f"run-{number}" for number in range(20)):
+    for run in (f"run-{number}" for number in range(size(6, 20))):
         await services[0].runs.put(POOL, run, {}, ForkFrom("default"), None)
         for turn in range(10):
             (first, one), (second, other) = a_write(rng), a_write(rng)

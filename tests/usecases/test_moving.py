@@ -20,6 +20,7 @@ from bots_service.errors import (
 from bots_service.outcomes import Outcome, ReportRequest
 from bots_service.records import IdempotencyKey, RunRow
 from bots_service.runs import ForkFrom
+from tests.sizes import size
 from tests.usecases.moving import copied, exported, imported, in_batches, live, rows, states
 from tests.usecases.test_datasets import predict
 from tests.usecases.test_pruning import pruner
@@ -38,14 +39,14 @@ async def other(folder: Folder) -> AsyncIterator[World]:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(size(2, 4)))
 async def test_every_run_of_a_random_life_folds_to_the_same_elsewhere(empty: World, folder: Folder, seed: int):
     await live(empty, seed)
     other = World.open(folder("other"), snapshot_every=7)
     await other.import_pool()
-    size = (await empty.use.store.datasets.get(POOL)).facts.size
-    if size > TASKS:
-        await other.use.datasets.append(POOL, stream(block(TASKS, size - TASKS)), never)
+    tasks = (await empty.use.store.datasets.get(POOL)).facts.size
+    if tasks > TASKS:
+        await other.use.datasets.append(POOL, stream(block(TASKS, tasks - TASKS)), never)
     for run in await rows(empty):
         if run.head:
             await imported(other, await exported(empty, run.name), run.name)

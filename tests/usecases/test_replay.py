@@ -253,7 +253,7 @@ async def test_nested_and_repeated_rewinds_follow_the_present_history(world: Wor
     chance = random.Random(seed)
     selected: list[str] = []
     present = [await world.state()]  # by step, in the present history
-    for _ in range(50):
+    for _ in range(size(30, 50)):
         if len(present) > 1 and chance.random() < 0.35:
             step = chance.choice([0, len(present) - 1, chance.randrange(len(present))])
             for _ in range(chance.randint(1, 2)):

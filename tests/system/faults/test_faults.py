@@ -12,7 +12,7 @@ from tests.system.faults.cluster import Chaos, Cluster, cluster
 from tests.system.faults.oracle import Account, create_pool
 from tests.system.faults.settled import assert_settled, load
 
-REPORTS = size(80, 10_000)
+REPORTS = size(50, 10_000)
 ROUNDS = size(2, 20)  # of kills and wipes, at the least
 SHARE = 0.003  # of all pieces that pass a proxy meet a fault; a report takes about twenty
 SEED = int(os.environ.get("BOTS_FAULTS_SEED", "1"))  # of what is killed and when, what is reported, what is lost
