@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, NO_ROWS, Attempts
+from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, NO_TASKS, NO_VISITS, Attempts
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Report
 from bots_service.core.run_settings import settings_from
@@ -77,7 +77,7 @@ def test_attempts_are_the_same_wherever_they_were_settled(steps, settled_after, 
             visits, rollouts, successes, _ = plain.get(task, (0, 0.0, 0.0, 0))
             plain[task] = visits + 1, rollouts + (solved + failed), successes + solved, number
         if number == settled_after:
-            attempts = Attempts(attempts.whole, NO_ROWS)
+            attempts = Attempts(attempts.whole, NO_VISITS, NO_TASKS)
     everyone = np.arange(size, dtype=np.int32)
     wanted = [plain.get(task, (0, 0.0, 0.0, 0)) for task in range(size)]
     for row in (attempts.whole.of(everyone), attempts.of(everyone)):

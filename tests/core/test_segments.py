@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from bots_service.core.attempts import NO_ROWS, Attempts
+from bots_service.core.attempts import NO_TASKS, NO_VISITS, Attempts
 from bots_service.core.run_settings import settings_from
 from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, segments_of_pool
 from tests.core.journals import Story, pool_of, replay, report_of, stories
@@ -38,7 +38,7 @@ def test_every_segment_is_reached(kind: str):
     pool = replace(pool_of(*[(0.5, 0.5)] * 5), retired=np.array([4], np.int32))
     often = [report_of((1, 0.0, 16.0), (2, 8.0, 8.0), (3, 16.0, 0.0), (4, 8.0, 8.0))] * 4
     state = replay(pool, often, settings_from({"belief": kind}))
-    for attempts in (state.attempts, Attempts(state.attempts.whole, NO_ROWS)):
+    for attempts in (state.attempts, Attempts(state.attempts.whole, NO_VISITS, NO_TASKS)):
         found = segments_of_pool(replace(state, attempts=attempts), pool)
         assert [SEGMENTS[place] for place in found] == ["untried", "stuck", "teaching", "solved", "retired"]
 

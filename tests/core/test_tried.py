@@ -68,7 +68,7 @@ def test_a_step_copies_no_settled_row_until_many_changed():
             settled_at.append(step)
             assert len(before.recent) > FEW_ROWS
             assert (len(tried.recent), tried.scale) == (0, 1.0)
-        tried = tried.with_counts(*some_evidence(rng, 400), weight=1.0, lag=0, step=step)
+        tried = tried.with_counts(*some_evidence(rng, 200), weight=1.0, lag=0, step=step)
     assert 5 < len(settled_at) < 13
 
 

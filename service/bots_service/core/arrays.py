@@ -187,8 +187,13 @@ class TaskRows(Table):
 
 RowsT = TypeVar("RowsT", bound=TaskRows)
 
-FEW_ROWS = 2048  # recent rows that are cheap to copy, however few are settled
+FEW_ROWS = 1024  # recent rows that are cheap to copy, however few are settled
 RECENT_SHARE = 16  # settled rows for each further recent one: rare settling against small copies
+
+
+def are_many(recent: Table, settled: Table) -> bool:
+    """Return whether so many rows are recent that they are worth settling."""
+    return len(recent) > FEW_ROWS + len(settled) // RECENT_SHARE
 
 
 @dataclass(frozen=True)
@@ -210,15 +215,28 @@ class LayeredRows(Generic[RowsT]):
     @property
     def has_many_recent(self) -> bool:
         """Whether so many rows are recent that they are worth settling."""
-        return len(self.recent) > FEW_ROWS + len(self.settled) // RECENT_SHARE
+        return are_many(self.recent, self.settled)
 
     def of(self, tasks: Tasks) -> RowsT:
-        """Return the newest row of each task, zeros where there is none; they may be written to."""
+        """Return the newest row of each task, zeros where there is none."""
+        if tasks.flags.writeable:
+            return self._of(tasks)
+        asked: RowsT | None = vars(self).get("_asked")  # a fold asks several times for those of its step
+        if asked is None or asked.tasks is not tasks:
+            asked = vars(self)["_asked"] = self._of(tasks).frozen()
+        return asked
+
+    def _of(self, tasks: Tasks) -> RowsT:
         if not len(self.settled):
             return self.recent.of(tasks)
         rows = self.settled.of(tasks)
         self.recent.write_to(rows)
         return rows
+
+    def knowing(self, same: Self) -> Self:
+        """Return the same rows, knowing those that were asked for last."""
+        vars(same)["_asked"] = vars(self).get("_asked")
+        return same
 
     def without(self, tasks: Tasks) -> Self:
         """Return these rows less those of some tasks, which are sorted."""

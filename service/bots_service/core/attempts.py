@@ -1,11 +1,12 @@
 """How often each task was tried or aborted in a run's present history, whatever kind of belief the run has."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats, LayeredRows, TaskRows, Tasks, contained, frozen, united
+from bots_service.core.arrays import Floats, Table, TaskRows, Tasks, are_many, contained, frozen, is_first, united
 from bots_service.core.evidence import Evidence
 
 MOST_IN_A_ROW = 3  # aborts, before a task rests: a sandbox that fails by chance rarely does so three times
@@ -28,13 +29,56 @@ class AttemptRows(TaskRows):
     last_step: NDArray[np.int32]
 
 
+@dataclass(frozen=True, slots=True)
+class Visits(Table):
+    """What single steps reported, in the order of the steps: to add a step, no earlier one is looked at.
+
+    tasks: [n] ascending within a step; a later step may visit the same task.
+    step: [n] its number.
+    counts: [2, n] how many rollouts of the task the step reported, and how many of these succeeded.
+    """
+
+    step: NDArray[np.int32]
+    counts: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
-class Attempts(LayeredRows[AttemptRows]):
-    """How often closed steps reported each task."""
+class Attempts:
+    """How often closed steps reported each task.
+
+    settled: rows of the steps up to when they were last settled.
+    recent: the visits of the steps since; ordered: their tasks, ascending.
+    """
+
+    settled: AttemptRows
+    recent: Visits
+    ordered: Tasks
+
+    @cached_property
+    def newest(self) -> AttemptRows:
+        """The rows of all tasks that were visited since."""
+        tasks, recent = frozen(self.ordered[is_first(self.ordered)]), self.recent
+        rows, places = self.settled.of(tasks), tasks.searchsorted(recent.tasks)
+        np.add.at(rows.visits, places, 1)
+        np.maximum.at(rows.last_step, places, recent.step)
+        np.add.at(rows.rollouts, places, recent.counts[0])  # one after the other, as the steps closed
+        np.add.at(rows.successes, places, recent.counts[1])
+        return rows.frozen()
+
+    @cached_property
+    def whole(self) -> AttemptRows:
+        """The rows of all tasks."""
+        return self.settled.overlaid(self.newest)
+
+    def of(self, tasks: Tasks) -> AttemptRows:
+        """Return the row of each task, zeros where it was never reported."""
+        rows = self.settled.of(tasks)
+        self.newest.write_to(rows)
+        return rows
 
     def never_tried(self, tasks: Tasks) -> int:
         """Return how many of these tasks no closed step reported."""
-        return len(tasks) - int(np.count_nonzero(contained(tasks, (self.settled.tasks, self.recent.tasks))))
+        return len(tasks) - int(np.count_nonzero(contained(tasks, (self.settled.tasks, self.ordered))))
 
     def with_step(self, evidence: Evidence, step: int) -> "Attempts":
         """Return the attempts after one more closed step.
@@ -45,17 +89,24 @@ class Attempts(LayeredRows[AttemptRows]):
         """
         if len(evidence) == 0:
             return self
-        rows = self.of(evidence.tasks)
-        rows.visits[:] += 1
-        rows.rollouts[:] += evidence.successes + evidence.failures
-        rows.successes[:] += evidence.successes
-        rows.last_step[:] = step
-        return self.with_rows(rows.frozen())
+        recent, visits = self.recent, np.empty(len(evidence), np.int32)
+        visits[:] = step
+        counts = np.array([evidence.successes + evidence.failures, evidence.successes])
+        recent = Visits(
+            np.concatenate((recent.tasks, evidence.tasks)),
+            np.concatenate((recent.step, visits)),
+            np.concatenate((recent.counts, counts), axis=1),
+        ).frozen()
+        ordered = np.concatenate((self.ordered, evidence.tasks))
+        ordered.sort(kind="stable")  # which merges what is in order already
+        grown = Attempts(self.settled, recent, frozen(ordered))
+        return Attempts(grown.whole, NO_VISITS, NO_TASKS) if are_many(recent, self.settled) else grown
 
 
-_NOTHING, _NO_COUNT = frozen(np.empty(0, np.int32)), frozen(np.empty(0))
-NO_ROWS = AttemptRows(_NOTHING, _NOTHING, _NO_COUNT, _NO_COUNT, _NOTHING)
-NO_ATTEMPTS = Attempts(NO_ROWS, NO_ROWS)
+NO_TASKS: Tasks = frozen(np.empty(0, np.int32))
+NO_ROWS = AttemptRows(NO_TASKS, NO_TASKS, frozen(np.empty(0)), frozen(np.empty(0)), NO_TASKS)
+NO_VISITS = Visits(NO_TASKS, NO_TASKS, frozen(np.empty((2, 0))))
+NO_ATTEMPTS = Attempts(NO_ROWS, NO_VISITS, NO_TASKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +154,4 @@ class AbortRows(TaskRows):
         return self.tasks[(self.in_a_row >= MOST_IN_A_ROW) & (step < self.last_step + REST_STEPS)]
 
 
-NO_ABORTS = AbortRows(*[_NOTHING] * 4)
+NO_ABORTS = AbortRows(*[NO_TASKS] * 4)

@@ -89,10 +89,12 @@ def sum_by_task(evidence: Evidence) -> Evidence:
     Counts are added by exactly rounded sums, so that the order in which they came leaves no trace. A task is effective
     if one of its parts is, or if the success rates of its parts differ: together their rewards then do.
     """
-    ordered = evidence.where(evidence.tasks.argsort(kind="stable"))
+    by_task = evidence.tasks.argsort(kind="stable")
+    tasks, effective = evidence.tasks.take(by_task), evidence.effective.take(by_task)
+    ordered = Evidence(tasks, evidence.successes.take(by_task), evidence.failures.take(by_task), effective).frozen()
     is_new = is_first(ordered.tasks)
     if np.count_nonzero(is_new) == len(ordered):
-        return Evidence(ordered.tasks, ordered.successes, ordered.failures, ordered.effective)
+        return ordered
     starts = np.flatnonzero(is_new)
     rates = ordered.successes / (ordered.successes + ordered.failures)
     differ = np.maximum.reduceat(rates, starts) - np.minimum.reduceat(rates, starts) > SPREAD
@@ -158,9 +160,14 @@ class OpenStep:
         """Return the open step with the evidence of one report, all of it selected at one step."""
         if len(evidence) == 0:
             return self
-        dated = DatedEvidence(*(*evidence, frozen(np.full(len(evidence), made_at, np.int32))))
-        whole = DatedEvidence.joined([self.evidence, dated])
-        return replace(self, evidence=whole, late=self.late + late * len(evidence))
+        steps = np.empty(len(evidence), np.int32)
+        steps[:] = made_at
+        whole = DatedEvidence.joined([self.evidence, DatedEvidence(*(*evidence, frozen(steps)))])
+        return OpenStep(whole, self.late + late * len(evidence), self.expired, self.costs)
+
+    def with_costs(self, costs: Costs) -> "OpenStep":
+        """Return the open step with what one more report cost."""
+        return self if costs == NO_COSTS else replace(self, costs=self.costs.plus(costs))
 
     def whole(self) -> Evidence:
         """Return all that waits, each task once."""

@@ -160,7 +160,7 @@ def with_report(
     settings = before.settings
     reports, unfinished = before.unfinished.after(report, settings.lease_seconds)
     own = reports[-1]
-    open_step, aborts = replace(before.open_step, costs=before.open_step.costs.plus(report.costs)), before.aborts
+    open_step, aborts = before.open_step.with_costs(report.costs), before.aborts
     for each in reports:
         open_step = _holding(before, open_step, each)
         aborts = aborts.after(each.aborted, each.evidence.tasks, before.step)
@@ -171,16 +171,14 @@ def with_report(
     ends = open_step if closes is None else closes
     whole = ends.whole()
     step_tally, new_tasks = tally(whole), before.attempts.never_tried(whole.tasks)
-    state = replace(
-        before,
-        seq=entry.seq,
-        belief=before.belief.extended(pool, entry.profiles),
-        walks=_walks_after(before.walks, own, in_parts=in_parts),
-        open_step=rest,
-        mix=after_report(settings.mix, before.mix, pool, reported.tasks),
-        unfinished=unfinished,
-        aborts=aborts,
-    )
+    belief = before.belief.extended(pool, entry.profiles)
+    changes: dict[str, Any] = {
+        "seq": entry.seq,
+        "walks": _walks_after(before.walks, own, in_parts=in_parts),
+        "mix": after_report(settings.mix, before.mix, pool, reported.tasks),
+        "unfinished": unfinished,
+        "aborts": aborts,
+    }
     facts: dict[str, Any] = {
         "late": ends.late - before.open_step.late,
         "expired": ends.expired - before.open_step.expired,
@@ -188,24 +186,26 @@ def with_report(
         "costs": ends.costs,
     }
     if closes is None:
+        state = replace(before, belief=belief, open_step=rest, **changes)
         return state, _receipt(state, step_tally, **facts), None
-    believed = state.belief.distributions(pool, whole.tasks)
+    believed = belief.distributions(pool, whole.tasks)
     totals = before.totals.plus(step_tally, closes, new_tasks)
     step = ClosingStep(
         number=before.step + 1,
         batches=tuple((before.step - made_at, evidence) for made_at, evidence in closes.by_step(whole)),
         whole=whole,
-        rollouts=replace(state, totals=totals).rollouts_per_task or 0.0,
+        rollouts=settings.rollouts_per_task or totals.rollouts_per_task or 0.0,
     )
-    belief = state.belief.fold(pool, step, settings)
+    belief = belief.fold(pool, step, settings)
     closed = replace(
-        state,
+        before,
         step=step.number,
         belief=belief,
         attempts=before.attempts.with_step(whole, step.number),
         open_step=rest.not_before(step.number - belief.longest_lag),
         totals=totals,
         guard=_guarded(before, own, np.sort(reported.tasks), step, believed, pool),
+        **changes,
     )
     brier, log_loss = prediction_error(believed.mean, whole)
     facts |= {"brier": brier, "log_loss": log_loss, "calibration": calibration(believed.mean, whole)}

@@ -298,7 +298,7 @@ class Tried(LayeredRows[Rows]):
         """Return the evidence one step later, when the step of this number closes."""
         scale = self.scale * kept
         if scale >= LEAST_SCALE and step % SETTLED_EVERY and not self.has_many_recent:
-            return replace(self, scale=scale)
+            return self.knowing(Tried(self.settled, self.recent, scale))
         rows = replace(self.whole, counts=frozen(scale * self.whole.counts))
         alive = step - rows.last_step < REMEMBERED
         if not alive.all():
@@ -328,7 +328,7 @@ class Tried(LayeredRows[Rows]):
         counts += rows.counts
         steps = (rows.steps << since) | np.uint64((1 << lag) % 2**64)  # 64 steps ago nobody remembers
         newer = Rows(evidence.tasks, counts, steps, np.full(len(evidence), step, np.int32))
-        return replace(self, recent=self.recent.overlaid(newer.frozen()))
+        return Tried(self.settled, self.recent.overlaid(newer.frozen()), self.scale)
 
 
 NO_TRIES = Tried(NO_ROWS, NO_ROWS, 1.0)
