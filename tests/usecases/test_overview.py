@@ -316,7 +316,8 @@ async def test_a_summary_counts_the_tasks_in_flight_and_there_is_none_of_an_unkn
 
 async def test_it_shows_where_the_run_stands_and_how_it_chooses(watched: World):
     await watched.put_run("default", belief="bots")
-    await watched.select(5)
+    selected = await watched.select(5)
+    other = next(task for task in range(6) if task not in selected.tasks)  # whose report ends no lease
     assert math.isnan(watched.shown("step") or 0.0)
     expected = math.nan
     for step in range(2):
@@ -328,7 +329,7 @@ async def test_it_shows_where_the_run_stands_and_how_it_chooses(watched: World):
         expected = looked.effective_task_ratio
         assert (watched.shown("step"), watched.shown("leased_tasks")) == (step, 5)
         assert watched.shown("narrow") == covered.narrow
-        await watched.report(outcome("t1", 1, 4))
+        await watched.report(outcome(f"t{other}", 1, 4))
     await watched.runs.change_settings(POOL, "default", {"strategy": "uniform"}, None)
     await watched.observe.once()
     assert (watched.shown("run_info", strategy="uniform"), watched.shown("run_info", strategy="thompson")) == (1, None)
