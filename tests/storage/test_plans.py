@@ -39,7 +39,8 @@ def watched() -> Iterator[dict[str, Any]]:
     seen: dict[str, Any] = {}
 
     def remember(_connection: Any, _cursor: Any, statement: str, values: Any, *_: Any) -> None:
-        seen.setdefault(statement, values[0] if isinstance(values, list) else values)
+        if not statement.startswith("BEGIN"):
+            seen.setdefault(statement, values[0] if isinstance(values, list) else values)
 
     event.listen(Engine, "before_cursor_execute", remember)
     try:

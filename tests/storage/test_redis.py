@@ -379,7 +379,7 @@ async def test_what_a_server_wrote_before_it_started_anew_counts_for_nothing(
 async def test_a_call_whose_answer_is_lost_is_done_once(server: RedisServer, seed: int):
     lost, rest = random.Random(seed), 0
 
-    def loses() -> bool:
+    def loses(_: bytes) -> bool:
         """Lose an answer now and then, but never that of a second attempt on its fresh connection."""
         nonlocal rest
         rest -= 1

@@ -12,7 +12,8 @@ CHUNK = 65_536
 class LossyProxy:
     """Passes connections on to a port, and breaks some of them just before an answer comes back."""
 
-    def __init__(self, to_port: int, *, loses: Callable[[], bool]) -> None:
+    def __init__(self, to_port: int, *, loses: Callable[[bytes], bool]) -> None:
+        """Listen at once. loses: says of each piece of an answer whether it is lost."""
         self.lost = 0
         self._to_port = to_port
         self._loses = loses
@@ -46,10 +47,10 @@ class LossyProxy:
                 self._start(self._pass_on, client, service, None)
                 self._start(self._pass_on, service, client, self._loses)
 
-    def _pass_on(self, source: socket.socket, target: socket.socket, loses: Callable[[], bool] | None) -> None:
+    def _pass_on(self, source: socket.socket, target: socket.socket, loses: Callable[[bytes], bool] | None) -> None:
         with contextlib.suppress(OSError):  # either side is closed
             while piece := source.recv(CHUNK):
-                if loses is not None and loses():
+                if loses is not None and loses(piece):
                     self.lost += 1
                     break
                 target.sendall(piece)
@@ -64,7 +65,7 @@ class LossyProxy:
         side.close()
 
 
-def seeded(seed: int, share: float) -> Callable[[], bool]:
+def seeded(seed: int, share: float) -> Callable[[bytes], bool]:
     """Return a coin that loses this share of the answers."""
     rng = random.Random(seed)
-    return lambda: rng.random() < share
+    return lambda _: rng.random() < share

@@ -6,20 +6,20 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context
 from dataclasses import dataclass
 from threading import Lock, local
 from typing import Any, cast
 
 import psycopg
-from sqlalchemy import URL, Connection, Engine, QueuePool, Transaction, create_engine, event
+from sqlalchemy import URL, Connection, Engine, ExecutionContext, QueuePool, Transaction, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.storage.sql.database import Job, Result, storage_errors
+from bots_service.storage.sql.database import UNANSWERED, Job, Result, storage_errors
 from bots_service.storage.sql.url import ENCODING, sql_url
 
 
@@ -48,16 +48,41 @@ class Lifeline:
 class _Connection(psycopg.Connection[Any]):
     """A driver's connection with its lifeline.
 
+    In a transaction statements are sent together, as soon as an answer is needed: BEGIN with the first one, COMMIT with
+    the last ones.
+
     is_pooled: something like PgBouncer gives us another connection to the server for each transaction.
     """
 
     lifeline: Lifeline
     is_pooled: bool
+    _sent: ExitStack
+    _unanswered: psycopg.Pipeline
+
+    @contextmanager
+    def sending_together(self) -> Iterator[None]:
+        """Send the statements of one transaction together."""
+        with ExitStack() as self._sent:
+            self._unanswered = self._sent.enter_context(self.pipeline())
+            yield
+
+    def await_answers(self) -> None:
+        """Send what was not sent yet, and wait for the answers to all of it."""
+        self._unanswered.sync()
+
+    def commit(self) -> None:
+        """Commit; one trip for this and all that was not sent yet."""
+        self.execute("COMMIT")
+        self._sent.close()
 
     def close(self) -> None:
         """Close both."""
         super().close()
         self.lifeline.close()
+
+
+# Whatever the server's default is: the locks are made for the first, and a read sees one state throughout.
+WRITING, READING = "BEGIN ISOLATION LEVEL READ COMMITTED", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 def postgres_engine(address: str, *, pool_size: int, timeout_s: float, opened: Callable[[Lifeline], None]) -> Engine:
@@ -76,7 +101,6 @@ def postgres_engine(address: str, *, pool_size: int, timeout_s: float, opened: C
         poolclass=QueuePool,
         pool_size=pool_size,
         max_overflow=0,
-        isolation_level="READ COMMITTED",  # whatever the server's default is: the locks are made for this
         use_native_hstore=False,  # would ask the server for a type that no table has
         connect_args=_arguments(url, timeout_s),
     )
@@ -91,15 +115,20 @@ def postgres_engine(address: str, *, pool_size: int, timeout_s: float, opened: C
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
+        statement = connection.get_execution_options().get("begin", WRITING)
+        connection.exec_driver_sql(statement, execution_options=UNANSWERED)
         if _driver(connection).is_pooled:
-            connection.exec_driver_sql(f"SELECT {_settings(limits, until_commit=True)}")
+            settings = f"SELECT {_settings(limits, until_commit=True)}"
+            connection.exec_driver_sql(settings, execution_options=UNANSWERED)
+
+    @event.listens_for(engine, "after_cursor_execute")
+    def sent(
+        connection: Connection, _cursor: Any, _statement: str, _parameters: Any, context: ExecutionContext, _many: bool
+    ) -> None:
+        if not context.execution_options.keys() & UNANSWERED.keys():
+            _driver(connection).await_answers()
 
     return engine
-
-
-def lifeline_of(connection: Connection) -> Lifeline:
-    """Return a connection's lifeline."""
-    return _driver(connection).lifeline
 
 
 def _driver(connection: Connection) -> _Connection:
@@ -112,11 +141,10 @@ def _prepared(connection: _Connection, limits: dict[str, int]) -> bool:
     One tells a process id that is not the server's. What is set or prepared on the server would reach others who get
     the same connection from it, so the limits are set in each transaction, and no statement is prepared.
     """
-    connection.autocommit = True  # else the limits would go with the transaction
+    connection.autocommit = True  # we begin transactions ourselves: the driver would wait for the answer
     ours = connection.info.backend_pid
     asked = f"SELECT pg_backend_pid(), CASE pg_backend_pid() WHEN {ours} THEN {_settings(limits)} END"
     row = connection.execute(asked).fetchone()
-    connection.autocommit = False
     is_pooled = row is None or row[0] != ours
     if is_pooled:
         connection.prepare_threshold = None
@@ -212,7 +240,7 @@ class PostgresDatabase:
         self._jobs: set[asyncio.Task[Any]] = set()  # in line, or under way
         self._running: set[_Running] = set()
         self._writing = postgres_engine(url, pool_size=pool_size, timeout_s=timeout_s, opened=self._opened)
-        self._reading = self._writing.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._reading = self._writing.execution_options(begin=READING)
         self._threads = ThreadPoolExecutor(pool_size, thread_name_prefix="bots-sql")
         self._closed = False
 
@@ -288,9 +316,10 @@ class PostgresDatabase:
     def _transact(self, job: _Running) -> Any:
         engine = self._reading if job.is_read else self._writing
         with engine.connect() as connection:
-            job.hold(lifeline_of(connection))
+            driver = _driver(connection)
+            job.hold(driver.lifeline)
             try:
-                with connection.begin() as transaction:
+                with driver.sending_together(), connection.begin() as transaction:
                     result = job.job(connection)
                     if not job.is_read:
                         _commit(transaction)

@@ -15,6 +15,8 @@ Job = Callable[[Connection], Result]
 
 SqlRow = Any  # its columns are those of its statement, which no type can say
 
+# Of a statement whose answer nobody needs before the commit, so that it travels with the next one.
+UNANSWERED = {"unanswered": True}
 OUR_FAULT = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
 
 

@@ -15,7 +15,7 @@ from bots_service.core.summary.verdict import RunFindings
 from bots_service.errors import KeyReusedError, UnknownRunError
 from bots_service.records import Head, IdempotencyKey, RunRow
 from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body
-from bots_service.storage.sql.database import Database, SqlRow
+from bots_service.storage.sql.database import UNANSWERED, Database, SqlRow
 from bots_service.storage.sql.tables import IS_STEP, datasets, journal, runs
 
 _ESTIMATE = (journal.c.uniform, journal.c.expected)
@@ -43,7 +43,13 @@ _CALIBRATIONS = select(journal.c.calibration).where(
     journal.c.run_id == bindparam("run"), text(IS_STEP), journal.c.step > bindparam("step")
 )
 _CREATED_AT = select(journal.c.created_at).where(*_THIS)
-_MOVE_HEAD = update(runs).where(runs.c.id == bindparam("run")).values(head=bindparam("to"), epoch=bindparam("now"))
+_APPEND = insert(journal).execution_options(**UNANSWERED)
+_MOVE_HEAD = (
+    update(runs)
+    .where(runs.c.id == bindparam("run"))
+    .values(head=bindparam("to"), epoch=bindparam("now"))
+    .execution_options(**UNANSWERED)
+)
 _HIDE = (
     update(journal)
     .where(
@@ -132,8 +138,8 @@ def append(connection: Connection, run_id: int, folded: Sequence[FoldedEntry], n
     """Store the next entries of a run whose head is locked, and move its head; a rewind hides what it undoes."""
     if not folded:
         return
-    connection.execute(insert(journal), [_row(run_id, one, now) for one in folded])
     for one in folded:
+        connection.execute(_APPEND, _row(run_id, one, now))
         hide(connection, run_id, one.entry)
     last = folded[-1].entry
     connection.execute(_MOVE_HEAD, {"run": run_id, "to": last.seq, "now": last.epoch})

@@ -1,0 +1,46 @@
+"""How often a report waits for PostgreSQL and for Redis, counted on the wire."""
+
+from collections import Counter
+from pathlib import Path
+
+from bots_client import Client, Outcome, Task
+from tests.servers import PostgresServer, RedisServer
+from tests.serving import running_service
+from tests.system.lossy_proxy import LossyProxy
+
+COUNT, STEPS = 32, 24  # the service looks at each of the first 16 steps for longer
+READY_FOR_QUERY = b"Z\x00\x00\x00\x05"  # what PostgreSQL says when it waits for us: at the end of each round trip
+
+
+def test_a_report_waits_three_times_for_postgresql_and_once_for_redis(
+    tmp_path: Path, postgres: PostgresServer, postgres_url: str, redis_server: RedisServer
+) -> None:
+    answers, waits = Counter[str](), list[Counter[str]]()
+
+    def seen_sql(piece: bytes) -> bool:
+        answers["sql"] += piece.count(READY_FOR_QUERY)
+        return False
+
+    def seen_redis(_: bytes) -> bool:
+        answers["redis"] += 1
+        return False
+
+    with (
+        LossyProxy(postgres.port, loses=seen_sql) as to_sql,
+        LossyProxy(redis_server.port, loses=seen_redis) as to_redis,
+        running_service(
+            tmp_path,
+            database_url=postgres_url.replace(str(postgres.port), str(to_sql.port)),
+            redis_url=redis_server.url.replace(str(redis_server.port), str(to_redis.port)),
+        ) as service,
+        Client(service.url) as client,
+    ):
+        client.create_dataset("pool", [Task(f"t{number}") for number in range(40 * COUNT)])
+        for _ in range(STEPS):
+            selection = client.select("pool", COUNT)
+            before = Counter(answers)
+            client.report("pool", [Outcome.counts(task, 1, 2) for task in selection.ids], selection=selection)
+            waits.append(answers - before)
+    # What runs in the background asks both now and then.
+    assert min(each["sql"] for each in waits) == 3
+    assert min(each["redis"] for each in waits) == 1
