@@ -323,7 +323,9 @@ class Tried(LayeredRows[Rows]):
         since = (step - rows.last_step).astype(np.uint64)
         # A step after the task's last one is a shift by less than 0, which wraps to a huge one and so gives 0.
         first_then = (rows.steps >> (np.uint64(lag) - since)) & ONE == 0
-        counts = np.array([evidence.successes, evidence.failures]) - first_then * unbooked
+        counts = first_then * unbooked
+        np.subtract(evidence.successes, counts[0], out=counts[0])
+        np.subtract(evidence.failures, counts[1], out=counts[1])
         counts *= weight / self.scale
         counts += rows.counts
         steps = (rows.steps << since) | np.uint64((1 << lag) % 2**64)  # 64 steps ago nobody remembers
@@ -456,12 +458,17 @@ class BotsBelief(Belief):
         estimate = self._estimated(own if len(on_time) else _references(pool, taught.tasks), taught, settings)
         kept = 1.0 - settings.forgetting
         booked = settings.implicit_weight * step.rollouts
-        unbooked = implied_counts(own, estimate.value, booked)
-        references = pool.references[: self.implied.shape[1]]
+        have = self.implied.shape[1]
+        if have == pool.profiles <= BLOCK:  # so few are computed once, and those of the step's tasks are among them
+            counts = implied_counts(pool.references, estimate.value, booked)
+            implied, unbooked = self.implied * kept + counts, counts.take(pool.profile_of.take(on_time.tasks), axis=1)
+        else:
+            implied = with_implied(self.implied, pool.references[:have], estimate.value, booked, kept=kept)
+            unbooked = implied_counts(own, estimate.value, booked)
         aged = self.tried.aged(kept, step=step.number)
         return BotsBelief(
             prior=self.prior,
-            implied=frozen(with_implied(self.implied, references, estimate.value, booked, kept=kept)),
+            implied=frozen(implied),
             tried=aged.with_counts(on_time, unbooked, weight=1.0, lag=0, step=step.number),
             estimate=estimate,
             past=self.past.then(estimate.value, booked, kept),
