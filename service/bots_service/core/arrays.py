@@ -212,11 +212,6 @@ class LayeredRows(Generic[RowsT]):
         """All rows in one table."""
         return self.settled.overlaid(self.recent)
 
-    @property
-    def has_many_recent(self) -> bool:
-        """Whether so many rows are recent that they are worth settling."""
-        return are_many(self.recent, self.settled)
-
     def of(self, tasks: Tasks) -> RowsT:
         """Return the newest row of each task, zeros where there is none."""
         if tasks.flags.writeable:
@@ -245,6 +240,6 @@ class LayeredRows(Generic[RowsT]):
     def with_rows(self, rows: RowsT) -> Self:
         """Return these rows with newer ones added, settled where the recent ones have become too many."""
         layered = replace(self, recent=self.recent.overlaid(rows))
-        if not layered.has_many_recent:
+        if not are_many(layered.recent, self.settled):
             return layered
         return replace(layered, settled=layered.whole, recent=self.recent.where(np.empty(0, np.int64)))

@@ -4,10 +4,8 @@ import asyncio
 import fcntl
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread, local
@@ -49,36 +47,7 @@ class FileLock:
         self._file.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """Settles a future; what comes second changes nothing."""
-
-    future: asyncio.Future[Any]
-
-    def succeed(self, result: Any) -> None:
-        """Let the future return the result."""
-        self._tell(self.future.set_result, result)
-
-    def fail(self, error: Exception) -> None:
-        """Let the future raise the error."""
-        self._tell(self.future.set_exception, error)
-
-    def _tell(self, settle: Callable[[Any], None], value: Any) -> None:
-        def tell() -> None:
-            if not self.future.done():  # its caller may have stopped waiting
-                settle(value)
-
-        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-            self.future.get_loop().call_soon_threadsafe(tell)
-
-
 MOST_JOBS = 256  # in one transaction; more would make the first wait long for the last
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    job: Job[Any]
-    promise: Promise
 
 
 class WriteThread:
@@ -92,15 +61,15 @@ class WriteThread:
         """
         self._connect = connect
         self._connection: Connection | None = None
-        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Job[Any], Future[Any]] | None] = SimpleQueue()
         self._thread = Thread(target=self._work, name="bots-writer", daemon=True)
         self._thread.start()
 
     def put(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Put a job in line; the future is settled once it is committed."""
-        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._queue.put(_Waiting(job, Promise(future)))
-        return future
+        future = Future[Result]()
+        self._queue.put((job, future))
+        return asyncio.shield(asyncio.wrap_future(future))  # a caller that leaves cancels nothing
 
     def close(self) -> None:
         """Do what is in line, then end the thread. Nothing may be put from now on."""
@@ -117,30 +86,30 @@ class WriteThread:
             self._commit([waiting for waiting in batch if waiting is not None])
         self._disconnect()
 
-    def _commit(self, batch: list[_Waiting]) -> None:
+    def _commit(self, batch: list[tuple[Job[Any], Future[Any]]]) -> None:
         """Commit the jobs together; where one can't be done, each on its own, so that it hurts no other."""
         try:
-            results = self._run(batch)
+            results = self._run([job for job, _ in batch])
         except StorageUnavailableError as error:
             self._disconnect()
-            for waiting in batch:
-                waiting.promise.fail(copy(error))  # one raised in several places tangles its traceback
+            for _, future in batch:
+                future.set_exception(copy(error))  # one raised in several places tangles its traceback
         except Exception as error:
             if len(batch) == 1:
-                batch[0].promise.fail(error)
+                batch[0][1].set_exception(error)
                 return
             for waiting in batch:
                 self._commit([waiting])
         else:
-            for waiting, result in zip(batch, results, strict=True):
-                waiting.promise.succeed(result)
+            for (_, future), result in zip(batch, results, strict=True):
+                future.set_result(result)
 
-    def _run(self, batch: list[_Waiting]) -> list[Any]:
+    def _run(self, jobs: list[Job[Any]]) -> list[Any]:
         with storage_errors():
             if self._connection is None:
                 self._connection = self._connect()
             with self._connection.begin():
-                return [waiting.job(self._connection) for waiting in batch]
+                return [job(self._connection) for job in jobs]
 
     def _disconnect(self) -> None:
         if self._connection is not None:

@@ -8,7 +8,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats, LayeredRows, TaskRows, Tasks, frozen, ordered_sum
+from bots_service.core.arrays import Floats, LayeredRows, TaskRows, Tasks, are_many, frozen, ordered_sum
 from bots_service.core.belief.distributions import Betas
 from bots_service.core.belief.protocol import Belief, ClosingStep
 from bots_service.core.evidence import NO_EVIDENCE, Evidence
@@ -297,7 +297,7 @@ class Tried(LayeredRows[Rows]):
     def aged(self, kept: float, *, step: int) -> "Tried":
         """Return the evidence one step later, when the step of this number closes."""
         scale = self.scale * kept
-        if scale >= LEAST_SCALE and step % SETTLED_EVERY and not self.has_many_recent:
+        if scale >= LEAST_SCALE and step % SETTLED_EVERY and not are_many(self.recent, self.settled):
             return self.knowing(Tried(self.settled, self.recent, scale))
         rows = replace(self.whole, counts=frozen(scale * self.whole.counts))
         alive = step - rows.last_step < REMEMBERED

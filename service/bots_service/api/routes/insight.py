@@ -1,9 +1,9 @@
-"""GET history of a task: what each report of a run said of it."""
+"""What a run has in flight, what it selected of each tag, and what its reports said of a task."""
 
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import Path
+from fastapi import Path, Query
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,13 +14,60 @@ from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, ser
 from bots_service.api.problems import EVERY, RUN
 from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment
 from bots_service.api.security import allowed, guarded_router
+from bots_service.core.summary.tags import TagRow
 from bots_service.errors import UnknownTaskError
+from bots_service.insight import IDS_PER_LEASE, Lease, TagTable
 from bots_service.keys import Scope
 from bots_service.records import LoggedVisit
 
 router = guarded_router(tags=["runs"])
 
+LeaseIds = Annotated[int, Query(ge=0, le=1000, description="How many ids of each lease at most.")]
+Steps = Annotated[int, Query(ge=1, le=200, description="Number of last steps to sum up.")]
 OneTask = Annotated[str, Path(min_length=1, max_length=256, description="The task's id; encode a slash in it as %2F.")]
+
+
+class LeasesResponse(Struct, frozen=True):
+    """Tasks in flight, those first whose leases end soonest.
+
+    leased: how many tasks are in flight, also where not all leases are listed.
+    leases: the leases.
+    """
+
+    leased: int
+    leases: list[Lease]
+
+
+EXAMPLE_LEASES = LeasesResponse(64, [Lease(EXAMPLE_TIME, 64, ["gsm8k-17", "gsm8k-4"])])
+
+
+@router.get(
+    "/datasets/{dataset}/runs/{run}/leases",
+    summary="List a run's tasks in flight",
+    responses=answers_with(EXAMPLE_LEASES, *EVERY, *RUN),
+)
+@allowed(Scope.READ)
+async def read_leases(
+    request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100, ids: LeaseIds = IDS_PER_LEASE
+) -> Response:
+    """Return the tasks in flight, ordered by when their leases end."""
+    leased, groups = await services_of(request).insight.leases(dataset, run, limit, ids)
+    return json_response(LeasesResponse(leased, groups))
+
+
+EXAMPLE_TAG = TagRow("arithmetic", 5120, 0.6851, 512, 0.6667, 350, 0.6836, 4096.0, 0.47, None)
+EXAMPLE_TAGS = TagTable(1, 12, [EXAMPLE_TAG])
+
+
+@router.get(
+    "/datasets/{dataset}/runs/{run}/tags",
+    summary="Compare a run's tags",
+    responses=answers_with(EXAMPLE_TAGS, *EVERY, *RUN),
+)
+@allowed(Scope.READ)
+async def read_tags(request: Request, dataset: DatasetName, run: RunName, steps: Steps = 50) -> Response:
+    """Return the sums over the last steps by tag, next to the success rates of as many steps before."""
+    return json_response(await services_of(request).insight.tags(dataset, run, steps))
 
 
 class TaskVisit(Struct, frozen=True):
@@ -74,7 +121,7 @@ class TaskHistoryPage(Struct, frozen=True):
     next_cursor: str | None
 
 
-EXAMPLE = TaskVisit(
+EXAMPLE_VISIT = TaskVisit(
     seq=12,
     step=12,
     successes=3.0,
@@ -91,7 +138,7 @@ EXAMPLE = TaskVisit(
 @router.get(
     "/datasets/{dataset}/runs/{run}/tasks/{task:path}/history",  # an id may hold slashes
     summary="List a task's reports",
-    responses=answers_with(TaskHistoryPage([EXAMPLE], 0, None), *EVERY, *RUN, UnknownTaskError),
+    responses=answers_with(TaskHistoryPage([EXAMPLE_VISIT], 0, None), *EVERY, *RUN, UnknownTaskError),
 )
 @allowed(Scope.READ)
 async def read_task_history(
