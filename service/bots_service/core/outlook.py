@@ -17,7 +17,7 @@ from bots_service.core.state import RunState
 
 BINS = 20  # equal ones, of [0, 1]
 SAMPLE = 512  # tasks looked at: an effective task ratio is then right to about 0.015
-EVERY = 16  # steps between two looks; before the EVERYth, each step has one
+EVERY = 16  # steps between two looks; before the EVERYth there are looks after 0, 1, 2, 4 and 8 steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,12 @@ def outlook(belief: Belief, pool: Pool, rollouts: float, *, seed: Sequence[int] 
 
 
 def outlook_of(state: RunState, pool: Pool) -> Outlook | None:
-    """Return what a run's belief expects in a state."""
-    return outlook(state.belief, pool, rollouts_of(state), seed=(state.settings.seed, state.step))
+    """Return what a run's belief expects in a state; kept there, for it is asked after a step and before the next."""
+    known: tuple[Pool, Outlook | None] | None = vars(state).get("_outlook")
+    if known is None or known[0] is not pool:
+        found = outlook(state.belief, pool, rollouts_of(state), seed=(state.settings.seed, state.step))
+        known = vars(state)["_outlook"] = pool, found
+    return known[1]
 
 
 class UniformEstimate(NamedTuple):
@@ -94,7 +98,7 @@ def estimate_after(before: UniformEstimate, state: RunState, receipt: Receipt, p
 
 def is_due(step: int) -> bool:
     """Return whether the service looks at a run's pool when it closes the step after this one."""
-    return step < EVERY or step % EVERY == 0
+    return step % EVERY == 0 if step >= EVERY else step & (step - 1) == 0
 
 
 def rollouts_of(state: RunState) -> float:
