@@ -5,7 +5,7 @@ from math import pi, sqrt
 from typing import Literal
 
 from bots_service.core.guard import VerifierAlarm
-from bots_service.core.outlook import BINS, Outlook, advice, coverage, narrow_advice, outlook_of
+from bots_service.core.outlook import BINS, Outlook, advice, coverage, narrow_advice
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Calibration, StepSums
 from bots_service.core.rounding import half_up
@@ -42,10 +42,16 @@ class RunFacts:
     hints: tuple[str, ...]
 
 
-def facts_of(state: RunState, pool: Pool, calibration: Calibration) -> RunFacts:
-    """Return what follows from a run's state. calibration: of its last steps."""
-    spread, expected = coverage(state, pool), outlook_of(state, pool)
-    todo = narrow_advice(state.settings)
+def facts_of(state: RunState, pool: Pool, calibration: Calibration, expected: Outlook | None) -> RunFacts:
+    """Return what follows from a run's state.
+
+    Args:
+        state: the run's.
+        pool: the tasks.
+        calibration: of its last steps.
+        expected: of tasks chosen uniformly, before the last step at the earliest.
+    """
+    spread, todo = coverage(state, pool), narrow_advice(state.settings)
     easy, hard = (0.0, 0.0) if expected is None else _ends_of(expected)
     return RunFacts(
         alarms=state.guard.alarms,
