@@ -67,6 +67,7 @@ def counted(service: ServiceProcess, name: str) -> dict[str, float]:
 
 def test_workers_serve_and_count_as_one_and_end_as_one(service: ServiceProcess):
     make_pool(service)
+    wait_until(lambda: "listens on" in service.log.read_text(), SOON_S)  # once a worker answered who watches over them
     wait_until(lambda: len(workers_of(service)) == WORKERS, SOON_S)
     wait_until(lambda: len(counted(service, "bots_ready")) == WORKERS, SOON_S)
     for number in range(20):

@@ -24,10 +24,9 @@ class Peers:
     async def telling(self, own: Callable[[], bytes]) -> AsyncIterator[None]:
         """Send this worker's counts to each connection."""
 
-        async def tell(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def tell(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(own())
-            await writer.drain()
-            writer.close()
+            writer.close()  # once all is sent; who asked may have given up
 
         async with await asyncio.start_unix_server(tell, self.folder / f"{os.getpid()}"):
             yield
