@@ -649,7 +649,7 @@ class Runs:
                 uniform = estimate_after(uniform, before, entry.receipt, pool)
             if entry.receipt.closed and (is_due(before.step) or after.guard.alarms != before.guard.alarms):
                 shown = calibration_of(connection, run.row.id, after.step - CALIBRATED, [*earlier, entry])
-                findings = findings_of(facts_of(after, pool, shown, outlook_of(before, pool)))
+                findings = findings_of(facts_of(after, pool, shown, uniform.outlook or outlook_of(before, pool)))
         except SQLAlchemyError:
             raise
         except Exception:

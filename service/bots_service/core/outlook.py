@@ -54,12 +54,8 @@ def outlook(belief: Belief, pool: Pool, rollouts: float, *, seed: Sequence[int] 
 
 
 def outlook_of(state: RunState, pool: Pool) -> Outlook | None:
-    """Return what a run's belief expects in a state; kept there, for it is asked after a step and before the next."""
-    known: tuple[Pool, Outlook | None] | None = vars(state).get("_outlook")
-    if known is None or known[0] is not pool:
-        found = outlook(state.belief, pool, rollouts_of(state), seed=(state.settings.seed, state.step))
-        known = vars(state)["_outlook"] = pool, found
-    return known[1]
+    """Return what a run's belief expects in a state."""
+    return outlook(state.belief, pool, rollouts_of(state), seed=(state.settings.seed, state.step))
 
 
 class UniformEstimate(NamedTuple):
@@ -73,6 +69,11 @@ class UniformEstimate(NamedTuple):
     ratio: float | None = None
     expected: float | None = None
     distribution: tuple[float, ...] | None = None
+
+    @property
+    def outlook(self) -> Outlook | None:
+        """The outlook that it comes from; None where that was an earlier one's."""
+        return None if self.ratio is None or self.distribution is None else Outlook(self.ratio, self.distribution)
 
 
 def estimate_after(before: UniformEstimate, state: RunState, receipt: Receipt, pool: Pool) -> UniformEstimate:

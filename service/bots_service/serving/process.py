@@ -92,6 +92,5 @@ def _set_up_libraries_logs(level: int, shared: list[Processor], rendering: list[
     shared = [*shared, structlog.stdlib.add_logger_name]
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=formatting, foreign_pre_chain=shared))
     logging.basicConfig(level=level, handlers=[handler])
-    logging.getLogger("psycopg").setLevel(
-        logging.ERROR
-    )  # of a connection that broke it warns, and raises the error too
+    # Of a connection that broke it warns, and raises the error too.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)

@@ -138,8 +138,8 @@ def append(connection: Connection, run_id: int, folded: Sequence[FoldedEntry], n
     """Store the next entries of a run whose head is locked, and move its head; a rewind hides what it undoes."""
     if not folded:
         return
+    connection.execute(_APPEND, [_row(run_id, one, now) for one in folded])
     for one in folded:
-        connection.execute(_APPEND, _row(run_id, one, now))
         hide(connection, run_id, one.entry)
     last = folded[-1].entry
     connection.execute(_MOVE_HEAD, {"run": run_id, "to": last.seq, "now": last.epoch})
