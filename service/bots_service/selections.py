@@ -19,7 +19,7 @@ from bots_service.core.draw.selection import (
     enough_tasks,
     select_tasks,
 )
-from bots_service.core.draw.strategies import DrawContext
+from bots_service.core.draw.strategies import LEAST_CHANCE, DrawContext
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
 from bots_service.core.walks import Walk, walk_numbers
@@ -30,9 +30,8 @@ from bots_service.storage.live import Look
 
 # A draw that looks at so many numbers takes but a millisecond or two. In a thread it would take far longer while others
 # want the interpreter's lock: numpy lets go of it at every step, and each time must wait to get it back.
-QUICK_NUMBERS = 12_000
+QUICK_NUMBERS = 16_000
 QUICK_PER_WANTED = 10  # a task that is chosen costs as much as so many that are looked at
-SAMPLED = 64  # tasks that tell how far a pass will walk; a look at them takes 0.05 ms (BOTS) or 0.13 ms (tracker)
 
 
 async def drawn(request: SelectRequest, run: OpenRun, state: RunState, look: Look, named: NamedTasks) -> Selection:
@@ -52,26 +51,12 @@ def is_quick(request: SelectRequest, state: RunState, pool: Pool, leased: Tasks)
     looked_at = len(leased) + draws * QUICK_PER_WANTED * count
     if looked_at > QUICK_NUMBERS:
         return False
-    looked_at += draws * (
-        _walked(count, state, pool)
-        if state.settings.strategy == "pass"
-        else pool.profiles + len(state.belief.own_tasks)
-    )
+    if state.settings.strategy == "pass":  # it meets retired tasks too
+        part = pool.part()
+        looked_at += draws * int(count / LEAST_CHANCE * part.carrier_count / max(len(part), 1))
+    else:
+        looked_at += draws * (pool.profiles + len(state.belief.own_tasks))
     return looked_at <= QUICK_NUMBERS
-
-
-def _walked(count: int, state: RunState, pool: Pool) -> int:
-    """Return about how many tasks a pass meets until it has taken so many.
-
-    By a look at some of the pool: where hardly any task is still effective, a pass may walk through millions.
-    """
-    part = pool.part()
-    if not len(part):
-        return part.carrier_count
-    some = part.members.order[:: -(-len(part) // SAMPLED)]
-    chance = float(state.belief.distributions(pool, some).effective(state.group_size).mean())
-    chance *= len(part) / part.carrier_count  # retired tasks are met, and passed over
-    return part.carrier_count if chance * part.carrier_count < count else int(count / chance)
 
 
 def draw(request: SelectRequest, run: OpenRun, state: RunState, look: Look, named: NamedTasks) -> Selection:

@@ -6,7 +6,7 @@ fold the same entries get the same bytes; so whatever the fold reads stands here
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -101,9 +101,18 @@ def parts_of(value: Any) -> Iterator[Any]:
     """Yield all tables and arrays within a value of dataclasses, in the order of their fields."""
     if isinstance(value, Table | np.ndarray):
         yield value
-    if is_dataclass(value):
-        for field in fields(value):
-            yield from parts_of(getattr(value, field.name))
+    for name in _names(type(value)):
+        part = getattr(value, name)
+        if type(part) not in _PLAIN:
+            yield from parts_of(part)
+
+
+_PLAIN = (int, float, str, bool, type(None))
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
 def fresh_state(settings: RunSettings, pool: Pool) -> RunState:

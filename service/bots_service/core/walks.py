@@ -10,6 +10,7 @@ keeps the farthest: so replicas, retries and replays agree without another store
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,6 +128,7 @@ ROUNDS = 12  # with 8, permutations of 5 items are visibly uneven
 # The finaliser of MurmurHash3 (Austin Appleby, public domain): each bit of the input changes about half of the output.
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _STRIDE = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads small numbers
+_ONE, _HALF, _SHIFT = np.uint64(1), np.uint64(32), np.uint64(33)
 
 Hashes = NDArray[np.uint64]
 
@@ -137,40 +139,38 @@ def key_of(*parts: int | str) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
-def rectangle(sizes: int | Counts) -> tuple[Counts, Counts]:
+def rectangle(size: int) -> tuple[int, int]:
     """Return rows and columns of the smallest nearly square rectangle that holds so many items, at least one."""
-    wanted = np.maximum(np.asarray(sizes, np.int64), 1)
-    rows = np.floor(np.sqrt(wanted - 1)).astype(np.int64) + 1
-    return rows, -(-wanted // rows)
+    rows = isqrt(max(size, 1) - 1) + 1
+    return rows, -(-max(size, 1) // rows)
 
 
 def places_of_pass(size: int) -> int:
     """Return how many places a random order of `size` items has: at most 2 sqrt(size) more than items."""
     rows, columns = rectangle(size)
-    return int(rows * columns)
+    return rows * columns
 
 
-def items_at(places: Counts, sizes: int | Counts, keys: int | Hashes) -> Counts:
-    """Return what stands at these places of random orders.
+def items_at(places: Counts, size: int, key: int) -> Counts:
+    """Return what stands at these places of a random order.
 
     A generalised Feistel cipher on a rectangle (Black and Rogaway, CT-RSA 2002): each round shifts the rows by a hash
     of the column, or the columns by a hash of the row.
 
     Args:
         places: [n] in [0, places_of_pass(size)).
-        sizes: how many items there are, of one order or of each place's own, [n].
-        keys: fixes the order; one, or each place's own, [n].
+        size: how many items there are.
+        key: fixes the order.
 
     Returns:
         [n] numbers; each of [0, places_of_pass(size)) stands at one place. Those from `size` on are no items.
     """
-    rows, columns = rectangle(sizes)
-    sides = (rows.astype(np.uint64), columns.astype(np.uint64))
-    halves = [(places // columns).astype(np.uint64), (places % columns).astype(np.uint64)]
-    for turn in range(ROUNDS):
+    sides = [np.uint64(side) for side in rectangle(size)]
+    halves = list(np.divmod(places.astype(np.uint64), sides[1]))
+    for turn, turn_key in enumerate(_hashes(np.array([key], np.uint64), np.arange(ROUNDS, dtype=np.uint64))):
         moved, side = turn % 2, sides[turn % 2]
-        shift = _hashes(halves[1 - moved], _hashes(np.asarray(keys, np.uint64), np.uint64(turn)))
-        sums = halves[moved] + (((shift >> np.uint64(32)) * side) >> np.uint64(32))
+        shift = _hashes(halves[1 - moved], turn_key)
+        sums = halves[moved] + (((shift >> _HALF) * side) >> _HALF)
         halves[moved] = np.where(sums >= side, sums - side, sums)
     return np.asarray(halves[0] * sides[1] + halves[1], np.int64)
 
@@ -186,9 +186,12 @@ def keys_of(items: Counts | Tasks, key: int) -> Hashes:
 
 
 def _hashes(items: Hashes, keys: Hashes | np.uint64) -> Hashes:
-    """[n] a random number of 64 bits for each item."""
-    with np.errstate(over="ignore"):  # of single numbers numpy would warn; all is modulo 2^64
-        found = (items + np.uint64(1)) * _STRIDE ^ keys
-        for factor in (_FIRST, _SECOND):
-            found = (found ^ (found >> np.uint64(33))) * factor
-        return np.asarray(found ^ (found >> np.uint64(33)), np.uint64)
+    """[n] a random number of 64 bits for each item; all is modulo 2^64."""
+    found = items + _ONE
+    found *= _STRIDE
+    found = found ^ keys
+    for factor in (_FIRST, _SECOND):
+        found ^= found >> _SHIFT
+        found *= factor
+    found ^= found >> _SHIFT
+    return found
