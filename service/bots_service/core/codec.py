@@ -83,7 +83,7 @@ def decode_state(blob: bytes) -> RunState:
 
 def _require_shapes(state: RunState) -> None:
     """Raise ValueError unless arrays have the dimensions of a fresh state's, and columns of a table one length."""
-    parts = list(parts_of(state))
+    parts = parts_of(state)
     if [part.ndim for part in parts if isinstance(part, np.ndarray)] != _dimensions(state.settings.belief):
         raise ValueError("an array has too few or too many dimensions")
     for table in parts:

@@ -4,7 +4,7 @@ A run's state is a pure function of a prefix of its journal. Replay is a loop ov
 fold the same entries get the same bytes; so whatever the fold reads stands here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -72,8 +72,8 @@ class RunState:
         return max(self.rollouts_per_task or TYPICAL_ROLLOUTS, 2.0)
 
     @cached_property
-    def _parts(self) -> tuple[Any, ...]:
-        return tuple(parts_of(self))
+    def _parts(self) -> list[Any]:
+        return parts_of(self)
 
     @cached_property
     def nbytes(self) -> int:
@@ -97,22 +97,24 @@ class RunState:
         return self.belief.fits(pool) and self.largest_task < len(pool)
 
 
-def parts_of(value: Any) -> Iterator[Any]:
-    """Yield all tables and arrays within a value of dataclasses, in the order of their fields."""
-    if isinstance(value, Table | np.ndarray):
-        yield value
-    for name in _names(type(value)):
-        part = getattr(value, name)
-        if type(part) not in _PLAIN:
-            yield from parts_of(part)
-
-
-_PLAIN = (int, float, str, bool, type(None))
+def parts_of(value: Any) -> list[Any]:
+    """Return all tables and arrays within a value of dataclasses, in the order of their fields."""
+    found, waiting = [], [value]
+    while waiting:
+        part = waiting.pop()
+        names = _names(type(part))  # type: ignore[arg-type]  # a class is hashable
+        if names is None or isinstance(part, Table):
+            found.append(part)
+        waiting += [getattr(part, name) for name in names or ()]
+    return found
 
 
 @cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+def _names(kind: Hashable) -> tuple[str, ...] | None:
+    """Return the fields of a kind of value, the last one first; None for an array."""
+    if kind is np.ndarray:
+        return None
+    return tuple(field.name for field in reversed(fields(kind))) if is_dataclass(kind) else ()
 
 
 def fresh_state(settings: RunSettings, pool: Pool) -> RunState:
