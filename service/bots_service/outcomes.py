@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -69,9 +69,7 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def given_rewards(self) -> list[float] | None:
         """The rewards of the rollouts that have one."""
-        if self.rewards is None or None not in self.rewards:
-            return cast("list[float] | None", self.rewards)
-        return [reward for reward in self.rewards if reward is not None]
+        return None if self.rewards is None else [reward for reward in self.rewards if reward is not None]
 
 
 class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -188,28 +186,25 @@ def read_evidence(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[flo
     """
     kept: list[int] = []
     aborted: list[int] = []
-    counts: list[tuple[float, float]] = []
-    effective: list[bool] = []
+    rows: list[tuple[float, float, bool]] = []
     flaws: list[Flaw] = []
     for place, outcome in enumerate(outcomes):
         if outcome.group_size is not None:
             continue
         try:
-            if _is_aborted(outcome):
-                aborted.append(place)
-                continue
-            counted = _counts(outcome, reward_range)
-            flag = _is_effective(outcome, counted, reward_range)
+            shown = _shown(outcome, reward_range)
         except ValueError as error:
             flaws.append(Flaw(("body", "outcomes", place), f"task {outcome.task!r}: {error}"))
             continue
-        kept.append(place)
-        counts.append(counted)
-        effective.append(flag)
+        if shown is None:
+            aborted.append(place)
+        else:
+            kept.append(place)
+            rows.append(shown)
     if flaws:
         raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:20]))
-    successes, failures = np.array(counts, np.float64).reshape(-1, 2).T.copy()
-    evidence = Evidence(frozen(tasks[kept]), frozen(successes), frozen(failures), frozen(np.array(effective, bool)))
+    successes, failures, effective = np.array(rows, np.float64).reshape(-1, 3).T.copy()
+    evidence = Evidence(frozen(tasks[kept]), frozen(successes), frozen(failures), frozen(effective.astype(bool)))
     return evidence, frozen(np.setdiff1d(tasks[aborted], evidence.tasks))
 
 
@@ -245,7 +240,7 @@ def _part(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, .
     if outcome.rewards and not given and outcome.successes is outcome.trials is None:
         successes = failures = lowest = highest = 0.0
     else:
-        successes, failures = _counts(outcome, reward_range)
+        successes, failures = _counts(outcome, given, reward_range)
         lowest, highest = float(failures == 0), float(successes > 0)
     if given:
         rewards_differ(given, reward_range)  # raises where one is not finite
@@ -262,39 +257,37 @@ def read_costs(outcomes: list[Outcome]) -> Costs:
     return Costs(*(math.fsum(getattr(one, name) or 0.0 for one in outcomes) for name in Costs._fields))
 
 
-def _is_aborted(outcome: Outcome) -> bool:
-    """Return whether nothing came of the task; ValueError says what is wrong."""
-    if outcome.status is None:
-        nothing = bool(outcome.rewards) and not outcome.given_rewards
-        return nothing and outcome.successes is outcome.trials is outcome.effective is None
-    if any(each is not None for each in (outcome.successes, outcome.trials, outcome.rewards, outcome.effective)):
-        raise ValueError('"status": "aborted" stands alone, without counts, rewards or "effective"')
-    return True
+def _shown(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, float, bool] | None:
+    """Return successes, failures, and whether the group has a gradient; None if nothing came of the task.
+
+    Raises:
+        ValueError: the outcome can't be true; the message says why.
+    """
+    rewards, is_effective = outcome.given_rewards, outcome.effective
+    is_uncounted = outcome.successes is outcome.trials is None
+    if outcome.status is not None:
+        if not is_uncounted or rewards is not None or is_effective is not None:
+            raise ValueError('"status": "aborted" stands alone, without counts, rewards or "effective"')
+        return None
+    if is_uncounted and outcome.rewards and not rewards and is_effective is None:
+        return None
+    successes, failures = _counts(outcome, rewards, reward_range)
+    shown = min(successes, failures) > 0 if rewards is None else rewards_differ(rewards, reward_range)
+    return successes, failures, shown if is_effective is None else is_effective
 
 
-def _counts(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, float]:
-    """Return successes and failures; ValueError says what is wrong."""
+def _counts(outcome: Outcome, rewards: list[float] | None, reward_range: tuple[float, float]) -> tuple[float, float]:
+    """Return successes and failures.
+
+    Raises:
+        ValueError: they can't be true; the message says why.
+    """
     if outcome.successes is None and outcome.trials is None:
-        rewards = outcome.given_rewards
         if rewards is None:
             raise ValueError('give "successes" and "trials", or "rewards", or both, or "status": "aborted"')
         return counts_of_rewards(rewards, reward_range)
     if outcome.successes is None or outcome.trials is None:
         raise ValueError('"successes" and "trials" belong together')
-    rewards = outcome.given_rewards
     if rewards is not None and len(rewards) != outcome.trials:
         raise ValueError(f"{len(rewards)} rewards of {outcome.trials:g} trials; give one for each trial")
     return counts_of_trials(outcome.successes, outcome.trials)
-
-
-def _is_effective(outcome: Outcome, counts: tuple[float, float], reward_range: tuple[float, float]) -> bool:
-    """Return whether the group has a gradient; ValueError says what is wrong.
-
-    Args:
-        outcome: what is known of the group.
-        counts: its successes and failures.
-        reward_range: whose width is the scale of the spread.
-    """
-    rewards = outcome.given_rewards
-    shown = min(counts) > 0 if rewards is None else rewards_differ(rewards, reward_range)
-    return shown if outcome.effective is None else outcome.effective
