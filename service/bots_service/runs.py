@@ -332,10 +332,9 @@ class Runs:
     ) -> tuple[Selection, OpenDataset, bool]:
         work, attempts, pause_s, is_current = self._work_of(run.row), 0, 0.0, self.live.is_exact
         give_up = asyncio.get_running_loop().time() + PATIENCE_S
-        key, fingerprint = (None, "") if once is None else (once.key, once.fingerprint)
         async with work.selecting:
             while True:
-                run, state, look = await self._looked(run, key)
+                run, state, look = await self._looked(run, None if once is None else once.key)
                 if attempts >= LEAST_ATTEMPTS and asyncio.get_running_loop().time() > give_up:
                     # Two jobs may then train on one task; that costs less than a job that waits.
                     look = replace(look, local=True, degraded=True)
@@ -351,15 +350,7 @@ class Runs:
                         raise
                     run, is_current = await self.datasets.current(run), True  # another replica may have changed it
                     continue
-                leased = await self.live.lease(
-                    run.row,
-                    selection,
-                    look,
-                    lease_s=state.settings.lease_seconds,
-                    key=key,
-                    fingerprint=fingerprint,
-                    reuse=selection.reused > 0,
-                )
+                leased = await self.live.lease(run.row, selection, look, once, lease_s=state.settings.lease_seconds)
                 if isinstance(leased, Previous) and once is not None:
                     return (*await self._again(run, leased, once), True)
                 if leased is True:
