@@ -3,18 +3,18 @@
 import asyncio
 import fcntl
 import os
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Lock, Thread, local
+from threading import Thread
 from typing import Any
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, make_url
+from sqlalchemy.exc import DBAPIError
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.storage.sql.database import Job, Result, storage_errors
+from bots_service.storage.sql.database import OUR_FAULT, Job, Result, storage_errors
 
 
 class FileLock:
@@ -53,13 +53,9 @@ MOST_JOBS = 256  # in one transaction; more would make the first wait long for t
 class WriteThread:
     """Writes jobs in the order in which they came, and outlives whatever they do."""
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
-        """Start the thread.
-
-        Args:
-            connect: opens a connection whose transactions may write; called again after an error of the database.
-        """
-        self._connect = connect
+    def __init__(self, engine: Engine) -> None:
+        """Start the thread. engine: has one connection, whose transactions may write."""
+        self._engine = engine
         self._connection: Connection | None = None
         self._queue: SimpleQueue[tuple[Job[Any], Future[Any]] | None] = SimpleQueue()
         self._thread = Thread(target=self._work, name="bots-writer", daemon=True)
@@ -75,6 +71,9 @@ class WriteThread:
         """Do what is in line, then end the thread. Nothing may be put from now on."""
         self._queue.put(None)
         self._thread.join()
+        if self._connection is not None:
+            self._connection.close()
+        self._engine.dispose()
 
     def _work(self) -> None:
         is_open = True
@@ -84,14 +83,12 @@ class WriteThread:
                 batch.append(self._queue.get())
             is_open = None not in batch
             self._commit([waiting for waiting in batch if waiting is not None])
-        self._disconnect()
 
     def _commit(self, batch: list[tuple[Job[Any], Future[Any]]]) -> None:
         """Commit the jobs together; where one can't be done, each on its own, so that it hurts no other."""
         try:
-            results = self._run([job for job, _ in batch])
+            results = self._transact([job for job, _ in batch])
         except StorageUnavailableError as error:
-            self._disconnect()
             for _, future in batch:
                 future.set_exception(copy(error))  # one raised in several places tangles its traceback
         except Exception as error:
@@ -104,18 +101,11 @@ class WriteThread:
             for (_, future), result in zip(batch, results, strict=True):
                 future.set_result(result)
 
-    def _run(self, jobs: list[Job[Any]]) -> list[Any]:
+    def _transact(self, jobs: list[Job[Any]]) -> list[Any]:
         with storage_errors():
             if self._connection is None:
-                self._connection = self._connect()
-            with self._connection.begin():
-                return [job(self._connection) for job in jobs]
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.invalidate()
-            self._connection.close()
-            self._connection = None
+                self._connection = self._engine.connect()
+            return _transact(self._connection, lambda connection: [job(connection) for job in jobs])
 
 
 READERS = 4  # reads hold the interpreter's lock most of the time: more threads than that would only wait for it
@@ -149,12 +139,9 @@ class SqliteDatabase:
             self._lock = FileLock(path)
         except OSError as error:
             raise StorageUnavailableError(f"{path.parent} can't be written: {error}") from error
-        self._readable = _engine(url, READER_PRAGMAS, "BEGIN")
-        self._writer = WriteThread(_engine(url, WRITER_PRAGMAS, "BEGIN IMMEDIATE").connect)
+        self._readable = _engine(url, READERS, READER_PRAGMAS, "BEGIN")
+        self._writer = WriteThread(_engine(url, 1, WRITER_PRAGMAS, "BEGIN IMMEDIATE"))
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="bots-reader")
-        self._of_thread = local()
-        self._connections: set[Connection] = set()
-        self._connections_lock = Lock()
         self._closed = False
 
     def write(self, job: Job[Result]) -> asyncio.Future[Result]:
@@ -177,46 +164,34 @@ class SqliteDatabase:
     def _finish(self) -> None:
         self._writer.close()
         self._readers.shutdown()
-        for connection in self._connections:
-            connection.close()
+        self._readable.dispose()
         self._lock.release()
+
+    def _read(self, job: Job[Result]) -> Result:
+        with storage_errors(), self._readable.connect() as connection:
+            return _transact(connection, job)
 
     def _require_open(self) -> None:
         if self._closed:
             raise StorageUnavailableError("the database is closed: the service is stopping")
 
-    def _read(self, job: Job[Result]) -> Result:
-        try:
-            with storage_errors():
-                connection = self._connection()
-                with connection.begin():
-                    return job(connection)
-        except StorageUnavailableError:
-            self._disconnect()
-            raise
 
-    def _connection(self) -> Connection:
-        """Return this thread's own connection."""
-        connection: Connection | None = getattr(self._of_thread, "connection", None)
-        if connection is None:
-            connection = self._of_thread.connection = self._readable.connect()
-            with self._connections_lock:
-                self._connections.add(connection)
-        return connection
-
-    def _disconnect(self) -> None:
-        connection: Connection | None = self._of_thread.__dict__.pop("connection", None)
-        if connection is not None:
-            with self._connections_lock:
-                self._connections.discard(connection)
+def _transact(connection: Connection, job: Job[Result]) -> Result:
+    """Return what a job returns, once it is committed; a connection in trouble is replaced when it is used again."""
+    try:
+        with connection.begin():
+            return job(connection)
+    except DBAPIError as error:
+        if not isinstance(error, OUR_FAULT):
             connection.invalidate()
-            connection.close()
+        raise
 
 
-def _engine(url: str, pragmas: tuple[str, ...], begin: str) -> Engine:
+def _engine(url: str, connections: int, pragmas: tuple[str, ...], begin: str) -> Engine:
     """Return an engine that leaves BEGIN to us: the driver's own comes too late to read and write one state."""
-    # Connections are closed by another thread than the one that used them.
-    engine = create_engine(url, poolclass=NullPool, connect_args={"check_same_thread": False})
+    # Threads take turns at a connection.
+    options = {"connect_args": {"check_same_thread": False}, "poolclass": QueuePool, "pool_reset_on_return": None}
+    engine = create_engine(url, pool_size=connections, max_overflow=0, **options)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: object) -> None:
