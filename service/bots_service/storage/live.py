@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks, contained, frozen, without
+from bots_service.core.groups import NO_TASKS
 from bots_service.core.state import RunState
 from bots_service.records import Head, IdempotencyKey, LeaseTtls, RunRow, Selection
 from bots_service.retention import SELECTIONS_S
 
-NO_TASKS: Tasks = frozen(np.empty(0, np.int32))
 # Range of random first ordinals: two processes that see nothing of each other hardly ever draw with the same.
 ORDINALS = 2**30
 REMEMBERED_BYTES = 64 * 2**20

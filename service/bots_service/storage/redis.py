@@ -23,11 +23,11 @@ from redis.exceptions import AuthenticationError, MovedError, NoPermissionError,
 
 from bots_service.core.arrays import Tasks, frozen, is_first, united, without
 from bots_service.core.codec import decode_state, encode_state
+from bots_service.core.groups import NO_TASKS
 from bots_service.errors import DamagedStateError, StorageUnavailableError
 from bots_service.records import IdempotencyKey, LeaseTtls, RunRow, Selection
 from bots_service.retention import IDLE_RUNS_S, NONCES_S, PROBES_S, SELECTIONS_S
 from bots_service.storage.live import (
-    NO_TASKS,
     ORDINALS,
     KeptState,
     Live,
