@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -83,11 +83,6 @@ _header = msgspec.json.Decoder(JournalHeader)
 _entry = msgspec.json.Decoder(SavedEntry)
 
 
-def line_of(part: JournalHeader | SavedEntry) -> bytes:
-    """Return a line."""
-    return _encoder.encode(part) + b"\n"
-
-
 def read_header(line: bytes) -> JournalHeader:
     """Return the header.
 
@@ -146,13 +141,6 @@ def _raw(body: Body) -> msgspec.Raw:
     return msgspec.Raw(encode_body(body).encode())
 
 
-class _Part(NamedTuple):
-    """A run, and the last of its entries that is exported."""
-
-    row: RunRow
-    up_to: int
-
-
 @dataclass(frozen=True, slots=True)
 class MoveRuns:
     """Exports journals, and imports them: all of it or nothing."""
@@ -172,58 +160,55 @@ class MoveRuns:
         opened = await self.runs.fresh(dataset, run)
         return self._lines(opened.dataset.row, await self._parts(opened.row))
 
-    async def _parts(self, row: RunRow) -> list[_Part]:
-        """Return the run and its ancestors, the oldest first."""
-        parts = [_Part(row, row.head)]
-        while (parent := parts[0].row.parent) is not None:
+    async def _parts(self, row: RunRow) -> list[tuple[RunRow, int]]:
+        """Return the run and its ancestors, the oldest first, each with the last of its entries that is exported."""
+        parts = [(row, row.head)]
+        while (parent := parts[0][0].parent) is not None:
             try:
                 found = await self.runs.store.runs.get(row.dataset_id, parent.run)
             except UnknownRunError:
                 found = None
-            if found is None or found.head < parent.seq or found.created_at > parts[0].row.created_at:
+            if found is None or found.head < parent.seq or found.created_at > parts[0][0].created_at:
                 raise _incomplete(row.name, f"began from run {parent.run!r}, which was deleted")
-            parts.insert(0, _Part(found, parent.seq))
-        for part in parts:
-            if (begins := (await self.runs.store.journal.head(part.row)).pruned) > 0:
-                raise _incomplete(row.name, f"needs the journal of run {part.row.name!r}, pruned up to entry {begins}")
+            parts.insert(0, (found, parent.seq))
+        for part, _ in parts:
+            if (begins := (await self.runs.store.journal.head(part)).pruned) > 0:
+                raise _incomplete(row.name, f"needs the journal of run {part.name!r}, pruned up to entry {begins}")
         return parts
 
-    async def _lines(self, dataset: DatasetRow, parts: list[_Part]) -> AsyncIterator[bytes]:
-        first, last = parts[0].row, parts[-1].row
-        yield line_of(
-            JournalHeader(
-                dataset.name,
-                last.name,
-                TasksFacts.of(dataset.facts),
-                first.settings.as_dict(),
-                last.predictions,
-                last.parent,
-                sum(part.up_to for part in parts) + len(parts) - 1,
-            )
+    async def _lines(self, dataset: DatasetRow, parts: list[tuple[RunRow, int]]) -> AsyncIterator[bytes]:
+        first, last = parts[0][0], parts[-1][0]
+        header = JournalHeader(
+            dataset.name,
+            last.name,
+            TasksFacts.of(dataset.facts),
+            first.settings.as_dict(),
+            last.predictions,
+            last.parent,
+            sum(up_to for _, up_to in parts) + len(parts) - 1,
         )
+        yield _encoder.encode_lines([header])
         seqs = epochs = seq = epoch = 0
-        for place, part in enumerate(parts):
-            async for page in self._entries(part):
+        for row, up_to in parts:
+            async for page in self._entries(row, up_to):
                 written: list[SavedEntry] = []
                 for entry in page:
-                    if place > 0 and entry.seq == 1:
+                    if row is not first and entry.seq == 1:
                         seqs, epochs = seq + 1, epoch + 1
-                        written += forked(entry, part.row, seq, epochs)
+                        written += forked(entry, row, seq, epochs)
                         continue
                     own = renumbered(entry, seqs, epochs)
                     # A key is of one run alone.
-                    written.append(
-                        own if place == len(parts) - 1 else msgspec.structs.replace(own, key=None, fingerprint=None)
-                    )
+                    written.append(own if row is last else msgspec.structs.replace(own, key=None, fingerprint=None))
                 seq, epoch = written[-1].seq, written[-1].epoch
-                yield b"".join(map(line_of, written))
+                yield _encoder.encode_lines(written)
 
-    async def _entries(self, part: _Part) -> AsyncIterator[list[SavedEntry]]:
+    async def _entries(self, run: RunRow, up_to: int) -> AsyncIterator[list[SavedEntry]]:
         seq = 0
-        while seq < part.up_to:
-            page = await self.runs.store.transfers.entries(part.row, seq, part.up_to)
+        while seq < up_to:
+            page = await self.runs.store.transfers.entries(run, seq, up_to)
             if [entry.seq for entry in page] != list(range(seq + 1, seq + 1 + len(page))) or not page:
-                raise BusyError(f"run {part.row.name!r} was deleted or pruned while it was exported; export again")
+                raise BusyError(f"run {run.name!r} was deleted or pruned while it was exported; export again")
             seq = page[-1].seq
             yield page
 

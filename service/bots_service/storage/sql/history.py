@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 from sqlalchemy import (
     BigInteger,
@@ -21,7 +20,6 @@ from sqlalchemy import (
 
 from bots_service.core.entries import Body, Forget, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import sum_by_task
-from bots_service.errors import DamagedStateError
 from bots_service.records import CurvePoint, EntryKind, LoggedEntry, LoggedVisit, RunRow, StoredReceipt, VisitsPage
 from bots_service.storage.sql.codecs import KINDS, decode_body
 from bots_service.storage.sql.database import SqlRow, Store, reading
@@ -141,22 +139,6 @@ _REPORTS = (
 )
 
 
-class _Named(msgspec.Struct):
-    """Of evidence or parts of groups, the tasks alone."""
-
-    tasks: list[int] = []
-
-
-class _Reported(msgspec.Struct):
-    """Of a report's body, the tasks alone: the rest of most bodies need not be read."""
-
-    evidence: _Named
-    parts: _Named = msgspec.field(default_factory=_Named)
-
-
-_reported = msgspec.json.Decoder(_Reported)
-
-
 def _visits(connection: Connection, run_id: int, task: int, seq: int, limit: int) -> VisitsPage:
     head = connection.execute(select(runs.c.head, runs.c.pruned).where(runs.c.id == run_id)).one_or_none()
     if head is None:
@@ -178,16 +160,12 @@ def _visits(connection: Connection, run_id: int, task: int, seq: int, limit: int
 
 def _visit(row: SqlRow, task: int) -> LoggedVisit | None:
     """Return what a report said of the task, None if nothing."""
-    try:
-        reported = _reported.decode(row.body)
-        if task not in reported.evidence.tasks and task not in reported.parts.tasks:
-            return None
-    except msgspec.MsgspecError as error:
-        raise DamagedStateError(f"a journal entry can't be read: {error}") from error
     body = decode_body(KINDS[Report], row.body)
     assert isinstance(body, Report)  # noqa: S101 - for the type checker
-    seen, parts = sum_by_task(body.evidence.where(body.evidence.tasks == task)), body.parts
-    parts = parts.where(parts.tasks == task)
+    seen, parts = (table.where(table.tasks == task) for table in (body.evidence, body.parts))
+    if not len(seen) and not len(parts):
+        return None
+    seen = sum_by_task(seen)
     successes = float(seen.successes.sum() + parts.successes.sum())
     trials = successes + float(seen.failures.sum() + parts.failures.sum())
     if not trials:  # all of these were aborted
