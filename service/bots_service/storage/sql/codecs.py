@@ -82,7 +82,8 @@ def _list_of(array: NDArray[Any]) -> list[Any]:
 @cache
 def _number_of(kind: Any) -> np.dtype[Any]:
     """Return the type of an array's numbers, given the array's."""
-    return np.dtype(get_args(get_args(kind)[1])[0])
+    (number,) = get_args(get_args(kind)[1])
+    return np.dtype(number)  # type: ignore[no-any-return]  # no type says what it is
 
 
 def _array_of(kind: Any, values: list[Any]) -> NDArray[Any]:

@@ -162,7 +162,7 @@ def _visit(row: SqlRow, task: int) -> LoggedVisit | None:
     """Return what a report said of the task, None if nothing."""
     body = decode_body(KINDS[Report], row.body)
     assert isinstance(body, Report)  # noqa: S101 - for the type checker
-    seen, parts = (table.where(table.tasks == task) for table in (body.evidence, body.parts))
+    seen, parts = body.evidence.where(body.evidence.tasks == task), body.parts.where(body.parts.tasks == task)
     if not len(seen) and not len(parts):
         return None
     seen = sum_by_task(seen)
