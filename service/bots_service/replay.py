@@ -8,7 +8,7 @@ import structlog
 from prometheus_client import Histogram
 
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Body, Entry, Forget, Fork, Report, Rewind
+from bots_service.core.entries import Entry, Forget, Fork, Report, Rewind
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
@@ -110,7 +110,7 @@ class Replay:
                 await self.journal.head(run.row)  # raises if the run was deleted meanwhile
                 raise await self.missing_entry(run, state.seq + 1, f"ends before entry {up_to}")
             pool = await self._pool(run, state, entries)
-            bases = {entry.seq: await self._base(run, entry) for entry in entries if is_start(entry.body)}
+            bases = {entry.seq: await self._base(run, entry) for entry in entries}
             with self.fold_seconds.time():
                 is_small = state.fold_numbers * len(entries) <= SMALL_STATE_NUMBERS
                 if is_small:
@@ -136,7 +136,7 @@ class Replay:
         return pool
 
     async def _base(self, run: OpenRun, entry: Entry) -> RunState | None:
-        """Return the state that a rewind or a fork restores."""
+        """Return the state that a rewind or a fork restores; None for other entries."""
         if isinstance(entry.body, Fork):
             return await asyncio.to_thread(decode_state, entry.body.state)
         return await self.state_at(run, entry.body.to_seq) if isinstance(entry.body, Rewind) else None
@@ -157,11 +157,6 @@ class Replay:
         await self.snapshots.save(run, state.seq, await asyncio.to_thread(encode_state, state))
 
 
-def is_start(body: Body) -> bool:
-    """Return whether an entry with this body starts from another state than the one before it."""
-    return isinstance(body, Rewind | Fork)
-
-
 def largest_task(entry: Entry) -> int:
     """Return the largest task that an entry names, -1 if it names none."""
     body = entry.body
@@ -173,7 +168,7 @@ def largest_task(entry: Entry) -> int:
 def fold(
     state: RunState, entries: list[Entry], pool: Pool, bases: dict[int, RunState | None]
 ) -> tuple[RunState, list[Receipt]]:
-    """Return the state after these entries, and their receipts. bases: by seq, those of rewinds and forks."""
+    """Return the state after these entries, and their receipts. bases: by seq, what rewinds and forks restore."""
     receipts = []
     for entry in entries:
         state, receipt = advance(state, entry, pool, base=bases.get(entry.seq))

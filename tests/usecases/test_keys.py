@@ -14,7 +14,7 @@ from bots_service.errors import (
     UnauthenticatedError,
     UnknownApiKeyError,
 )
-from bots_service.keys import KeyRow, KeysInUse, Scope
+from bots_service.keys import KeyRow, Scope
 from bots_service.storage.sql.keys import SqlKeys
 from tests.usecases.world import World, until
 
@@ -28,7 +28,7 @@ class CountedKeys(SqlKeys):
 
     looks = 0
 
-    async def in_use(self) -> KeysInUse:
+    async def in_use(self) -> list[KeyRow] | None:
         self.looks += 1
         return await super().in_use()
 

@@ -189,17 +189,14 @@ _NO_END = 2**62
 class SqlHistory(Store):
     """What runs did: the present history, and the whole journal, entry by entry."""
 
-    async def closing(self, run: RunRow, step: int) -> int | None:
+    @reading
+    def closing(self, connection: Connection, run: RunRow, step: int) -> int | None:
         """Return the seq of the entry that closed `step` in the present history; None if there is none.
 
         Step 0 is seq 0 of a run that is not a fork; a fork begins with its parent's step, at seq 1.
         """
         if step == run.origin_step:
             return 0 if run.parent is None else 1
-        return await self._closing(run, step)
-
-    @reading
-    def _closing(self, connection: Connection, run: RunRow, step: int) -> int | None:
         return connection.scalar(select(journal.c.seq).where(*_steps_of(run), journal.c.step == _step(step)))
 
     @reading

@@ -222,11 +222,6 @@ class SqlJournal(Store):
         return connection.scalar(select(journal.c.created_at).where(*_is(run.id, seq)))
 
     @reading
-    def estimate(self, connection: Connection, run: RunRow, seq: int) -> UniformEstimate:
-        """Return the estimate of uniform sampling after entry `seq`."""
-        return estimate_at(connection, run.id, seq)
-
-    @reading
     def receipt(self, connection: Connection, run: RunRow, seq: int) -> Receipt | None:
         """Return what folding entry `seq` did; None if there is no such entry."""
         row = connection.execute(RECEIPTS.where(*_is(run.id, seq))).one_or_none()

@@ -5,7 +5,7 @@ import time
 from sqlalchemy import Connection, exists, insert, select, update
 
 from bots_service.errors import LimitReachedError, UnauthenticatedError, UnknownApiKeyError
-from bots_service.keys import KeyRow, KeysInUse
+from bots_service.keys import KeyRow
 from bots_service.records import IdempotencyKey
 from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.database import Store, reading
@@ -18,10 +18,10 @@ class SqlKeys(Store):
     """API keys."""
 
     @reading
-    def in_use(self, connection: Connection) -> KeysInUse:
-        """Return all keys that were not revoked."""
+    def in_use(self, connection: Connection) -> list[KeyRow] | None:
+        """Return all keys that were not revoked; None if there never was a key, revoked or not."""
         rows = _in_use(connection)
-        return KeysInUse(bool(rows) or _any_exists(connection), rows)
+        return rows if rows or _any_exists(connection) else None
 
     @reading
     def after(self, connection: Connection, key_id: str, limit: int) -> list[KeyRow]:
@@ -56,9 +56,9 @@ class SqlKeys(Store):
         await self.database.write(keeping_result(job, idempotency_key))
 
 
-def _in_use(connection: Connection) -> tuple[KeyRow, ...]:
+def _in_use(connection: Connection) -> list[KeyRow]:
     rows = connection.execute(select(api_keys).where(api_keys.c.revoked_at.is_(None)))
-    return tuple(KeyRow(**row) for row in rows.mappings())
+    return [KeyRow(**row) for row in rows.mappings()]
 
 
 def _any_exists(connection: Connection) -> bool:
