@@ -9,7 +9,8 @@ from sqlalchemy import Connection, insert, select
 
 from bots_service.errors import BusyError, DamagedStateError, KeyReusedError
 from bots_service.records import Answer, IdempotencyKey
-from bots_service.storage.sql.database import Job, SqlRow, Store, insert_missing, reading, writing
+from bots_service.storage.sql.database import Job, SqlRow
+from bots_service.storage.sql.store import Store, insert_missing, reading, writing
 from bots_service.storage.sql.tables import answers
 
 Value = TypeVar("Value")

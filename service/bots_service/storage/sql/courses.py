@@ -10,8 +10,9 @@ from bots_service.core.run_settings import StrategyName
 from bots_service.core.summary.course import RunCourse, StepEnd, course_of, wanted_steps
 from bots_service.core.summary.verdict import RefusedReports, RunFindings
 from bots_service.records import RunRow
-from bots_service.storage.sql.database import SqlRow, Store, reading
+from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.runs import run_of
+from bots_service.storage.sql.store import Store, reading
 from bots_service.storage.sql.tables import IS_STEP, datasets, journal, runs
 
 

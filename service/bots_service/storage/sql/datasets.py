@@ -37,8 +37,9 @@ from bots_service.records import (
 from bots_service.retention import STAGES_S
 from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.codecs import decode_block, encode_block
-from bots_service.storage.sql.database import SqlRow, Store, insert_missing, reading, writing
+from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, new_id, replace_empty_run, run_of
+from bots_service.storage.sql.store import Store, insert_missing, reading, writing
 from bots_service.storage.sql.tables import datasets, predictions, runs, subsets, task_blocks
 
 MOST_SUBSETS = 1000  # of a dataset: a job has one, and each change of its training data makes another

@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 
 from bots_service.errors import OutdatedTablesError
-from bots_service.storage.sql.database import Store, insert_missing
 from bots_service.storage.sql.migrate import head, is_new_enough, revision_of
+from bots_service.storage.sql.store import Store, insert_missing
 from bots_service.storage.sql.tables import runs, write_probe
 
 WRITE_EVERY_S = 5.0  # while it goes well: each write waits for the disk once, as a report does

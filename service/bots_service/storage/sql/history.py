@@ -22,8 +22,9 @@ from bots_service.core.entries import Body, Forget, Fork, Report, Rewind, Settin
 from bots_service.core.evidence import sum_by_task
 from bots_service.records import CurvePoint, EntryKind, LoggedEntry, LoggedVisit, RunRow, StoredReceipt, VisitsPage
 from bots_service.storage.sql.codecs import KINDS, decode_body
-from bots_service.storage.sql.database import SqlRow, Store, reading
+from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import RECEIPTS, receipt_of
+from bots_service.storage.sql.store import Store, reading
 from bots_service.storage.sql.tables import IS_MARK, IS_STEP, journal, runs
 
 _SUMS = ("reported", "effective", "all_solved", "none_solved", "rollouts", "successes", "late", "expired", "new_tasks")

@@ -13,7 +13,8 @@ from bots_service.core.summary.verdict import RunFindings
 from bots_service.errors import KeyReusedError, UnknownRunError
 from bots_service.records import Head, IdempotencyKey, RunRow
 from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body
-from bots_service.storage.sql.database import UNANSWERED, SqlRow, Store, insert_missing, reading, writing
+from bots_service.storage.sql.database import UNANSWERED, SqlRow
+from bots_service.storage.sql.store import Store, insert_missing, reading, writing
 from bots_service.storage.sql.tables import IS_STEP, datasets, journal, runs, snapshots
 
 MOST_SEQS = 1000  # of snapshots that are dropped, in one statement

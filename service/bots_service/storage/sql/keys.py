@@ -8,7 +8,7 @@ from bots_service.errors import LimitReachedError, UnauthenticatedError, Unknown
 from bots_service.keys import KeyRow
 from bots_service.records import IdempotencyKey
 from bots_service.storage.sql.answers import keeping_result
-from bots_service.storage.sql.database import Store, reading
+from bots_service.storage.sql.store import Store, reading
 from bots_service.storage.sql.tables import api_keys
 
 MOST_KEYS = 1000  # in use: each process holds them all, and reads them all again every 2 s

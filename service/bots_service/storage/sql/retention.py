@@ -6,7 +6,7 @@ from bots_service.core.entries import Rewind
 from bots_service.errors import BusyError
 from bots_service.records import RunRow
 from bots_service.storage.sql.codecs import KINDS, decode_body
-from bots_service.storage.sql.database import Store, reading, writing
+from bots_service.storage.sql.store import Store, reading, writing
 from bots_service.storage.sql.tables import IS_MARK, answers, datasets, journal, runs, snapshots, task_blocks
 
 BATCH = 1000  # rows of one transaction: some 20 ms

@@ -12,8 +12,9 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, LimitReachedError, RunHasHistoryError, UnknownRunError
 from bots_service.records import Capacity, IdempotencyKey, Parent, RunPut, RunRow
 from bots_service.storage.sql.answers import keep_result, keeping_result, require_unanswered
-from bots_service.storage.sql.database import SqlRow, Store, reading, writing
+from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import FoldedEntry, append
+from bots_service.storage.sql.store import Store, reading, writing
 from bots_service.storage.sql.tables import datasets, predictions, runs, snapshots
 
 PAGE = 1000
