@@ -266,8 +266,8 @@ class Access:
         """
         async with self._changing:  # or an answer from before a revocation could come after it
             found = await self._keys.in_use()
-            self._rows = {row.id: row for row in found.rows}
-            self._exist = found.exist
+            self._rows = {row.id: row for row in found or ()}
+            self._exist = found is not None
 
     async def _refresh(self) -> None:
         try:

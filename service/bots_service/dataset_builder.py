@@ -1,6 +1,7 @@
 """Builds a dataset from blocks of tasks, and checks them; memory stays close to the packed size."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,17 +29,21 @@ def check_block(block: TaskBlock, *, models: int, first: int) -> None:
     Raises:
         InvalidTasksError: an id, a pass rate or a tag is invalid; contains the first errors.
     """
-    flaws = [*_id_flaws(block, first), *_reference_flaws(block, models, first), *_tag_flaws(block, first)]
+    flaws = [*_text_flaws(block, first), *_reference_flaws(block, models, first)]
     if flaws:
         raise InvalidTasksError("invalid tasks", tuple(flaws[:SHOWN_FLAWS]))
 
 
-def _id_flaws(block: TaskBlock, first: int) -> list[Flaw]:
-    return [
-        Flaw(("tasks", task, "id"), f"{task_id[:40]!r} is not an id: 1 to {MAX_ID} printable characters")
-        for task, task_id in enumerate(block.ids, start=first)
-        if not 0 < len(task_id) <= MAX_ID or not task_id.isprintable()
-    ]
+def _text_flaws(block: TaskBlock, first: int) -> Iterator[Flaw]:
+    for task, (task_id, tags) in enumerate(zip(block.ids, block.tags, strict=True), start=first):
+        if not 0 < len(task_id) <= MAX_ID or not task_id.isprintable():
+            yield Flaw(("tasks", task, "id"), f"{task_id[:40]!r} is not an id: 1 to {MAX_ID} printable characters")
+        if len(tags) > MAX_TAGS:
+            yield Flaw(("tasks", task, "tags"), f"{len(tags)} tags; at most {MAX_TAGS} are allowed")
+        for tag in tags:
+            if not 0 < len(tag) <= MAX_TAG or not tag.isprintable():
+                said = f"{tag[:40]!r} is not a tag: 1 to {MAX_TAG} printable characters"
+                yield Flaw(("tasks", task, "tags"), said)
 
 
 def _reference_flaws(block: TaskBlock, models: int, first: int) -> list[Flaw]:
@@ -50,21 +55,6 @@ def _reference_flaws(block: TaskBlock, models: int, first: int) -> list[Flaw]:
         Flaw(("tasks", first + task, "reference_pass_rates", model), f"{rates[task, model]} is not in [0, 1]")
         for task, model in np.argwhere(impossible)[:SHOWN_FLAWS].tolist()
     ]
-
-
-def _tag_flaws(block: TaskBlock, first: int) -> list[Flaw]:
-    flaws = []
-    for task, tags in enumerate(block.tags, start=first):
-        if not tags:
-            continue
-        if len(tags) > MAX_TAGS:
-            flaws.append(Flaw(("tasks", task, "tags"), f"{len(tags)} tags; at most {MAX_TAGS} are allowed"))
-        flaws.extend(
-            Flaw(("tasks", task, "tags"), f"{tag[:40]!r} is not a tag: 1 to {MAX_TAG} printable characters")
-            for tag in tags
-            if not 0 < len(tag) <= MAX_TAG or not tag.isprintable()
-        )
-    return flaws
 
 
 @dataclass(frozen=True, slots=True)

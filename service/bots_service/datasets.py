@@ -11,10 +11,10 @@ from typing import TypeVar
 import numpy as np
 import structlog
 
-from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained, frozen, last_of, united
+from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained, last_of, united
 from bots_service.core.predictions import MOST_COLUMNS, Predictions, PredictionsKey, rounded, seen_with
 from bots_service.core.state import RunState
-from bots_service.dataset_builder import SHOWN_FLAWS, Built, DatasetBuilder, DatasetHeader, opened
+from bots_service.dataset_builder import SHOWN_FLAWS, DatasetBuilder, DatasetHeader, opened
 from bots_service.errors import (
     BusyError,
     Flaw,
@@ -302,16 +302,10 @@ class Datasets:
                 await self.store.add_block(stage, block)
             if builder.size == dataset.row.facts.size:
                 raise InvalidTasksError("there is no task to append")
-            built = await asyncio.to_thread(builder.build, dataset.row.facts)
-            return await asyncio.shield(self._append(dataset, stage, built, idempotency_key()))
-
-    async def _append(
-        self, dataset: OpenDataset, stage: int, built: Built, idempotency_key: IdempotencyKey | None
-    ) -> AppendTasksResult:
-        facts, ids, pool = built
-        result = await self._written(dataset, self.store.append(dataset.row, stage, facts, idempotency_key))
-        await self._keep_changed(opened(result.row, ids, pool, dataset.pool.retired))
-        return result
+            facts, ids, pool = await asyncio.to_thread(builder.build, dataset.row.facts)
+            written = self.store.append(dataset.row, stage, facts, idempotency_key())
+            retired = dataset.pool.retired
+            return await self._finished(dataset, written, lambda result: opened(result.row, ids, pool, retired))
 
     async def retire(self, name: str, ids: list[str], idempotency_key: IdempotencyKey | None) -> DatasetRow:
         """Retire tasks: they are no longer handed out, and what is known of them stays. Retiring one again is fine.
@@ -321,9 +315,7 @@ class Datasets:
             InvalidTasksError: an id is unknown.
             BusyError: another request changed the dataset meanwhile.
         """
-        dataset, tasks = await self._named(name, ids)
-        written = self.store.retire(dataset.row, tasks, idempotency_key)
-        return await asyncio.shield(self._retired(dataset, np.union1d(dataset.pool.retired, tasks), written))
+        return await self._change_retired(np.union1d, name, ids, idempotency_key)
 
     async def restore(self, name: str, ids: list[str], idempotency_key: IdempotencyKey | None) -> DatasetRow:
         """Take a retirement back; restoring a task that is not retired is fine.
@@ -333,22 +325,23 @@ class Datasets:
             InvalidTasksError: an id is unknown.
             BusyError: another request changed the dataset meanwhile.
         """
-        dataset, tasks = await self._named(name, ids)
-        written = self.store.restore(dataset.row, tasks, idempotency_key)
-        return await asyncio.shield(self._retired(dataset, np.setdiff1d(dataset.pool.retired, tasks), written))
+        return await self._change_retired(np.setdiff1d, name, ids, idempotency_key)
 
-    async def _named(self, name: str, ids: list[str]) -> tuple[OpenDataset, Tasks]:
+    async def _change_retired(
+        self,
+        change: Callable[[Tasks, Tasks], Tasks],
+        name: str,
+        ids: list[str],
+        idempotency_key: IdempotencyKey | None,
+    ) -> DatasetRow:
         dataset = await self.fresh(name)
         tasks = dataset.ids.find(ids)
         flaws = [Flaw(("ids", place), f"no task {ids[place][:80]!r}") for place in np.flatnonzero(tasks < 0).tolist()]
         if flaws:
-            raise InvalidTasksError(f"dataset {name!r} has no such tasks", tuple(flaws[:20]))
-        return dataset, frozen(np.unique(tasks))
-
-    async def _retired(self, dataset: OpenDataset, retired: Tasks, written: Awaitable[DatasetRow]) -> DatasetRow:
-        row = await self._written(dataset, written)
-        await self._keep_changed(opened(row, dataset.ids, dataset.pool, retired.astype(np.int32)))
-        return row
+            raise InvalidTasksError(f"dataset {name!r} has no such tasks", tuple(flaws[:SHOWN_FLAWS]))
+        retired = change(dataset.pool.retired, tasks).astype(np.int32)
+        written = self.store.set_retired(dataset.row, retired, idempotency_key)
+        return await self._finished(dataset, written, lambda row: opened(row, dataset.ids, dataset.pool, retired))
 
     async def put_predictions(
         self, name: str, predictor: str, blocks: AsyncIterator[PredictionBlock], idempotency_key: KeyOfUpload
@@ -399,7 +392,7 @@ class Datasets:
         # In its old place: nothing but its content changes.
         now = tuple(facts if each.name == name else each for each in before)
         now = now if len(now) > len(kept) else (*kept, facts)
-        return await asyncio.shield(self._predicted(dataset, now, column, idempotency_key()))
+        return await self._set_predictions(dataset, now, column, idempotency_key())
 
     async def drop_predictions(self, name: str, predictor: str, idempotency_key: IdempotencyKey | None) -> DatasetRow:
         """Remove predictions from a dataset.
@@ -413,23 +406,28 @@ class Datasets:
         kept = tuple(each for each in before if each.name != predictor)
         if len(kept) == len(before):
             raise UnknownPredictionsError(f"dataset {name!r} has no predictions {predictor!r}")
-        return await asyncio.shield(self._predicted(dataset, kept, None, idempotency_key))
+        return await self._set_predictions(dataset, kept, None, idempotency_key)
 
-    async def _predicted(
+    async def _set_predictions(
         self,
         dataset: OpenDataset,
         predictions: tuple[PredictionsFacts, ...],
         column: Predictions | None,
         idempotency_key: IdempotencyKey | None,
     ) -> DatasetRow:
-        facts = replace(dataset.row.facts, predictions=predictions)
-        write = self.store.put_predictions(dataset.row, facts, column, idempotency_key)
-        row, empty = await self._written(dataset, write)
-        views = {keys: replace(view, row=row) for keys, view in dataset.views.items()}
-        for run in empty:  # what processes hold of these runs was made without the predictions
-            await self._live.delete(run)
-        await self._keep_changed(replace(dataset, row=row, views=views))
-        return row
+        async def write() -> DatasetRow:
+            facts = replace(dataset.row.facts, predictions=predictions)
+            row, empty = await self.store.put_predictions(dataset.row, facts, column, idempotency_key)
+            for run in empty:  # what processes hold of these runs was made without the predictions
+                await self._live.delete(run)
+            return row
+
+        def seen(row: DatasetRow) -> OpenDataset:
+            return replace(
+                dataset, row=row, views={keys: replace(view, row=row) for keys, view in dataset.views.items()}
+            )
+
+        return await self._finished(dataset, write(), seen)
 
     async def keep_subset(self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload) -> Subset:
         """Keep a subset under a name that follows from its tasks; it is not kept if the dataset lacks some of them.
@@ -468,16 +466,29 @@ class Datasets:
         for run in runs:
             await self._live.delete(run)
 
-    async def _written(self, dataset: OpenDataset, written: Awaitable[Result]) -> Result:
-        try:
-            return await written
-        except BusyError:
-            self.invalidate(dataset.row.name)
-            raise
+    async def _finished(
+        self, dataset: OpenDataset, written: Awaitable[Result], opened: Callable[[Result], OpenDataset]
+    ) -> Result:
+        """Return the result of a write, once all know of it; it is done to the end even if the caller stops waiting.
 
-    async def _keep_changed(self, dataset: OpenDataset) -> None:
-        self._keep(dataset)
-        await self._live.dataset_changed(dataset.row.id, dataset.row.version)
+        Args:
+            dataset: as it was.
+            written: writes; BusyError where another request changed the dataset meanwhile.
+            opened: makes the open dataset as it is now of the result.
+        """
+
+        async def finish() -> Result:
+            try:
+                result = await written
+            except BusyError:
+                self.invalidate(dataset.row.name)
+                raise
+            changed = opened(result)
+            self._keep(changed)
+            await self._live.dataset_changed(changed.row.id, changed.row.version)
+            return result
+
+        return await asyncio.shield(finish())
 
 
 def _enter(block: PredictionBlock, first: int, dataset: OpenDataset, rates: Floats, said: Flags) -> None:

@@ -36,14 +36,6 @@ class KeyRow:
     revoked_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KeysInUse:
-    """The keys that are not revoked. exist: whether there ever was a key, revoked or not."""
-
-    exist: bool
-    rows: tuple[KeyRow, ...]
-
-
 def reaches(patterns: tuple[str, ...], dataset: str) -> bool:
     """Return whether one of the patterns matches a dataset's name: it may be for some of its runs alone."""
     return any(fnmatchcase(dataset, pattern.partition("/")[0]) for pattern in patterns)

@@ -316,7 +316,7 @@ class Selection:
     means: [n] expected success probabilities.
     effective: [n] how likely each task's group of rollouts has some that succeed and some that fail.
     reused: how many tasks were on lease already: too few others were left, or they were wanted `first`.
-    repeatable: whether other selections may have the same tasks meanwhile; false where the selection was stored.
+    repeatable: whether other selections may have the same tasks meanwhile.
     """
 
     id: str

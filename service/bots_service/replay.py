@@ -1,15 +1,14 @@
 """States computed from the journal: replay from snapshots, and the snapshots that make it short."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import structlog
 from prometheus_client import Histogram
 
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Body, Entry, Forget, Fork, Report, Rewind
+from bots_service.core.entries import Entry, Forget, Fork, Report, Rewind
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
@@ -18,8 +17,7 @@ from bots_service.errors import BotsError, DamagedStateError, UnknownStepError
 from bots_service.records import Head, RunRow
 from bots_service.retention import NEWEST_SNAPSHOTS
 from bots_service.storage.live import KeptState, version_of
-from bots_service.storage.sql.journal import SqlJournal
-from bots_service.storage.sql.snapshots import SqlSnapshots
+from bots_service.storage.sql.journal import SqlJournal, SqlSnapshots
 
 log = structlog.get_logger(__name__)
 
@@ -28,30 +26,19 @@ SMALL_STATE_NUMBERS = 50_000
 PAGE = 1000  # entries folded before the event loop runs again
 
 
+@dataclass(eq=False)
 class Replay:
-    """Computes a run's states from its journal and snapshots. Changes nothing but snapshots."""
+    """Computes a run's states from its journal and snapshots. Changes nothing but snapshots.
 
-    def __init__(
-        self,
-        journal: SqlJournal,
-        snapshots: SqlSnapshots,
-        datasets: Datasets,
-        fold_seconds: Histogram,
-        *,
-        snapshot_every: int,
-    ) -> None:
-        """Create it.
+    fold_seconds: observes how long folds take.
+    snapshot_every: entries between two snapshots.
+    """
 
-        Args:
-            journal: the journals.
-            snapshots: stored states.
-            datasets: the tasks.
-            fold_seconds: observes how long folds take.
-            snapshot_every: entries between two snapshots.
-        """
-        self.journal, self.snapshots, self.datasets = journal, snapshots, datasets
-        self.fold_seconds = fold_seconds
-        self.snapshot_every = snapshot_every
+    journal: SqlJournal
+    snapshots: SqlSnapshots
+    datasets: Datasets
+    fold_seconds: Histogram
+    snapshot_every: int
 
     async def state_at(self, run: OpenRun, seq: int) -> RunState:
         """Return the state after entry `seq`.
@@ -114,14 +101,6 @@ class Replay:
         Raises:
             UnknownStepError: some of it was pruned.
         """
-        async for folded, _, _ in self.folds(run, state, up_to):
-            state = folded
-        return state
-
-    async def folds(
-        self, run: OpenRun, state: RunState, up_to: int
-    ) -> AsyncIterator[tuple[RunState, list[Entry], list[Receipt]]]:
-        """Yield the state after each page of entries up to `up_to`, the page, and its receipts."""
         while state.seq < up_to:
             entries = await self.journal.between(run.row, state.seq, up_to, PAGE)
             for seq, entry in enumerate(entries, start=state.seq + 1):
@@ -135,10 +114,10 @@ class Replay:
             with self.fold_seconds.time():
                 is_small = state.fold_numbers * len(entries) <= SMALL_STATE_NUMBERS
                 if is_small:
-                    state, receipts = fold(state, entries, pool, bases)
+                    state, _ = fold(state, entries, pool, bases)
                 else:
-                    state, receipts = await asyncio.to_thread(fold, state, entries, pool, bases)
-            yield state, entries, receipts
+                    state, _ = await asyncio.to_thread(fold, state, entries, pool, bases)
+        return state
 
     async def missing_entry(self, run: OpenRun, seq: int, damage: str) -> BotsError:
         """Return the error for a missing entry: it was pruned, or the journal is damaged."""
@@ -160,9 +139,7 @@ class Replay:
         """Return the state that a rewind or a fork restores; None for other entries."""
         if isinstance(entry.body, Fork):
             return await asyncio.to_thread(decode_state, entry.body.state)
-        if isinstance(entry.body, Rewind):
-            return await self.state_at(run, entry.body.to_seq)
-        return None
+        return await self.state_at(run, entry.body.to_seq) if isinstance(entry.body, Rewind) else None
 
     async def save_if_due(self, run: RunRow, before: RunState, state: RunState) -> None:
         """Store a snapshot if it is due: at regular intervals, and after a rewind, which takes long to fold."""
@@ -180,11 +157,6 @@ class Replay:
         await self.snapshots.save(run, state.seq, await asyncio.to_thread(encode_state, state))
 
 
-def is_start(body: Body) -> bool:
-    """Return whether an entry with this body starts from another state than the one before it."""
-    return isinstance(body, Rewind | Fork)
-
-
 def largest_task(entry: Entry) -> int:
     """Return the largest task that an entry names, -1 if it names none."""
     body = entry.body
@@ -196,10 +168,10 @@ def largest_task(entry: Entry) -> int:
 def fold(
     state: RunState, entries: list[Entry], pool: Pool, bases: dict[int, RunState | None]
 ) -> tuple[RunState, list[Receipt]]:
-    """Return the state after these entries, and their receipts."""
+    """Return the state after these entries, and their receipts. bases: by seq, what rewinds and forks restore."""
     receipts = []
     for entry in entries:
-        state, receipt = advance(state, entry, pool, base=bases[entry.seq])
+        state, receipt = advance(state, entry, pool, base=bases.get(entry.seq))
         receipts.append(receipt)
     return state, receipts
 

@@ -65,7 +65,7 @@ from bots_service.records import (
     RunRow,
     Selection,
 )
-from bots_service.replay import Replay, is_start, largest_task
+from bots_service.replay import Replay, largest_task
 from bots_service.selections import drawn, named_tasks
 from bots_service.storage.live import BEGIN, KeptState, Live, Look, Previous, version_of
 from bots_service.storage.sql.journal import (
@@ -332,10 +332,9 @@ class Runs:
     ) -> tuple[Selection, OpenDataset, bool]:
         work, attempts, pause_s, is_current = self._work_of(run.row), 0, 0.0, self.live.is_exact
         give_up = asyncio.get_running_loop().time() + PATIENCE_S
-        key, fingerprint = (None, "") if once is None else (once.key, once.fingerprint)
         async with work.selecting:
             while True:
-                run, state, look = await self._looked(run, key)
+                run, state, look = await self._looked(run, None if once is None else once.key)
                 if attempts >= LEAST_ATTEMPTS and asyncio.get_running_loop().time() > give_up:
                     # Two jobs may then train on one task; that costs less than a job that waits.
                     look = replace(look, local=True, degraded=True)
@@ -351,15 +350,7 @@ class Runs:
                         raise
                     run, is_current = await self.datasets.current(run), True  # another replica may have changed it
                     continue
-                leased = await self.live.lease(
-                    run.row,
-                    selection,
-                    look,
-                    lease_s=state.settings.lease_seconds,
-                    key=key,
-                    fingerprint=fingerprint,
-                    reuse=selection.reused > 0,
-                )
+                leased = await self.live.lease(run.row, selection, look, once, lease_s=state.settings.lease_seconds)
                 if isinstance(leased, Previous) and once is not None:
                     return (*await self._again(run, leased, once), True)
                 if leased is True:
@@ -595,7 +586,8 @@ class Runs:
         if head.dataset_version != run.dataset.row.version or state.seq < max(head.pruned, head.seq - TAIL):
             raise _OutdatedError
         for entry in entries_between(connection, row.id, state.seq, head.seq, TAIL) if head.seq > state.seq else ():
-            if is_start(entry.body) or entry.profiles > pool.profiles or largest_task(entry) >= len(pool):
+            is_start = isinstance(entry.body, Rewind | Fork)
+            if is_start or entry.profiles > pool.profiles or largest_task(entry) >= len(pool):
                 raise _OutdatedError
             state, _ = advance(state, entry, pool)
         if state.seq != head.seq:
@@ -880,7 +872,7 @@ class Runs:
         body = Fork(origin.run, state.seq, await asyncio.to_thread(encode_state, begin))
         entry = Entry(1, 0, seen.pool.profiles, body)
         folded, receipt = advance(fresh_state(settings, seen.pool), entry, seen.pool, base=begin)
-        uniform = await self.store.journal.estimate(run.row, state.seq)
+        uniform = await self.store.database.read(lambda connection: estimate_at(connection, run.row.id, state.seq))
         start = Parent(origin.run, state.step, state.seq), FoldedEntry(entry, receipt, uniform=uniform)
         return _Begun(folded, seen, run.row.predictions, start)
 

@@ -45,13 +45,7 @@ class Services:
         """
         self.store, self.live, self.at_work = store, live, metrics.runs
         self.datasets = Datasets(store.datasets, store.runs, live, metrics.runs, max_bytes=cache_bytes)
-        self.replay = Replay(
-            store.journal,
-            store.snapshots,
-            self.datasets,
-            metrics.fold_seconds,
-            snapshot_every=snapshot_every,
-        )
+        self.replay = Replay(store.journal, store.snapshots, self.datasets, metrics.fold_seconds, snapshot_every)
         self.runs = Runs(store, self.datasets, live, self.replay, metrics, cache_bytes=cache_bytes)
         self.moves = MoveRuns(self.runs)
         self.insight = Insight(self.runs)
@@ -59,7 +53,7 @@ class Services:
         self.access = Access(store.keys, None if admin_key is None else digest_of(admin_key))
         self.prune = Prune(store, keep_journal_days)
         self.observe = ObserveRuns(self.runs, metrics.runs)
-        checks: dict[str, Check] = {"sql": store.health.check, "sql_writes": store.write_health.check}
+        checks: dict[str, Check] = {"sql": store.health.check, "sql_writes": store.health.check_writes}
         self.readiness = Readiness(checks | ({"redis": live.check} if live.is_shared else {}))
 
     @asynccontextmanager

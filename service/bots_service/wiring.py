@@ -16,7 +16,7 @@ from bots_service.readiness import OK
 from bots_service.records import Capacity
 from bots_service.services import Services
 from bots_service.settings import Settings
-from bots_service.storage.live import Live, ProcessLive
+from bots_service.storage.live import Live
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sql.migrate import head, require_tables, upgrade
 from bots_service.storage.sql.stores import SqlStores
@@ -112,7 +112,7 @@ async def open_live(settings: Settings) -> AsyncIterator[Live]:
             log.warning(
                 "no_redis", means="each process has its own leases; every response is degraded", set="BOTS_REDIS_URL"
             )
-        yield ProcessLive(is_exact=is_exact)
+        yield Live(is_exact=is_exact)
         return
     from bots_service.storage.redis import RedisLive, RedisServer  # not above: who has no Redis loads no client
 

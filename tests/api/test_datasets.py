@@ -114,7 +114,7 @@ async def test_a_dataset_and_its_run_move_to_another_service(
 
 
 async def test_what_is_refused_is_refused_by_name(tmp_path: Path, other: httpx.AsyncClient):
-    async with serving(tmp_path / "small", max_upload_bytes=2000) as http:
+    async with serving(tmp_path / "small", max_upload_bytes=4000) as http:
         await filled(http)
         journal = (await http.get(f"{RUN}/export")).content
 

@@ -10,8 +10,8 @@ import redis
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, fresh_state
-from bots_service.records import LeaseTtls, RunRow, Selection
-from bots_service.storage.live import KeptState, Live, Look, Previous, ProcessLive, Version
+from bots_service.records import IdempotencyKey, LeaseTtls, RunRow, Selection
+from bots_service.storage.live import KeptState, Live, Look, Previous, Version
 from bots_service.storage.redis import RedisLive, RedisServer
 
 POOL = Pool(np.full((3, 1), 0.5), np.arange(3, dtype=np.int32))
@@ -93,8 +93,9 @@ class Caller:
     async def lease(
         self, look: Look, *tasks: int, lease_s: float = 1000, key: str | None = None, reuse: bool = False
     ) -> Previous | bool:
-        chosen = selection_of(self.version, *tasks)
-        return await self.live.lease(self.run, chosen, look, lease_s=lease_s, key=key, fingerprint="f", reuse=reuse)
+        chosen = replace(selection_of(self.version, *tasks), reused=int(reuse))
+        once = None if key is None else IdempotencyKey(key, "f")
+        return await self.live.lease(self.run, chosen, look, once, lease_s=lease_s)
 
     async def select(
         self, *tasks: int, lease_s: float = 1000, key: str | None = None, reuse: bool = False
@@ -120,7 +121,7 @@ class Caller:
 
 def in_memory() -> Caller:
     clock = Clock()
-    return Caller(ProcessLive(is_exact=True, clock=clock), clock)
+    return Caller(Live(is_exact=True, clock=clock), clock)
 
 
 @asynccontextmanager

@@ -19,10 +19,9 @@ from bots_service.errors import (
     UnknownRunError,
 )
 from bots_service.records import Capacity, CreateDatasetResult, DatasetRow, PredictionsFacts, RunPut, Subset, TaskBlock
-from bots_service.storage.sql.datasets import SqlDatasets
+from bots_service.storage.sql.datasets import MOST_SUBSETS, SqlDatasets
 from bots_service.storage.sql.runs import SqlRuns
 from bots_service.storage.sql.stores import SqlStores
-from bots_service.storage.sql.subsets import MOST_SUBSETS
 from bots_service.storage.sql.transfer import Moved, SqlTransfers
 from tests.storage import made
 
@@ -106,20 +105,15 @@ async def test_a_stage_that_is_gone_becomes_nothing(stores: SqlStores):
     assert await stores.datasets.get(row.name) == row
 
 
-async def test_retired_tasks_stay_retired_and_count_once_until_they_are_restored(stores: SqlStores):
+async def test_the_retired_tasks_are_those_that_were_set_last(stores: SqlStores):
     row = await made.dataset(stores)
     assert len(await stores.datasets.retired(row.id)) == 0
-    once = await stores.datasets.retire(row, np.array([7, 2], np.int32))
-    twice = await stores.datasets.retire(once, np.array([2, 3], np.int32))
-    assert (await stores.datasets.retired(row.id)).tolist() == [2, 3, 7]
-    assert (twice.retired, twice.live, twice.version) == (3, 7, row.version + 2)
-    restored = await stores.datasets.restore(twice, np.array([7, 2, 5], np.int32))
-    assert (await stores.datasets.retired(row.id)).tolist() == [3]
-    assert (restored.retired, restored.live, restored.version) == (1, 9, row.version + 3)
-    for change in (stores.datasets.retire, stores.datasets.restore):
-        with pytest.raises(BusyError):
-            await change(twice, np.array([3], np.int32))
-    none_left = await stores.datasets.restore(restored, np.array([3], np.int32))
+    once = await stores.datasets.set_retired(row, some(2, 7))
+    assert (once.retired, once.live, once.version) == (2, 8, row.version + 1)
+    assert (await stores.datasets.retired(row.id)).tolist() == [2, 7]
+    with pytest.raises(BusyError):
+        await stores.datasets.set_retired(row, some(3))
+    none_left = await stores.datasets.set_retired(once, some())
     assert (none_left.retired, len(await stores.datasets.retired(row.id))) == (0, 0)
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Costs, Evidence
 from bots_service.errors import DamagedStateError
-from bots_service.storage.sql.codecs import decode_body, encode_body
+from bots_service.records import EntryKind
+from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body
 
 
 def report_of(tasks: list[int], successes: list[float], failures: list[float], effective: list[bool]) -> Report:
@@ -23,37 +24,40 @@ def report_of(tasks: list[int], successes: list[float], failures: list[float], e
 
 counts = [7.0, 0.1 + 0.2, 1 / 3, 5e-324]
 flags = [True, False, False, True]
-GOLDEN: list[tuple[Body, dict[str, object]]] = [
+EVIDENCE = {"tasks": [3, 1, 3, 0], "successes": counts, "failures": counts[::-1], "effective": flags}
+GOLDEN: list[tuple[EntryKind, Body, dict[str, object]]] = [
     (
+        "report",
         report_of([3, 1, 3, 0], counts, counts[::-1], flags),
-        {"kind": "report", "tasks": [3, 1, 3, 0], "successes": counts, "failures": counts[::-1], "effective": flags}
-        | {"made_at": 12, "close": None},
+        {"evidence": EVIDENCE, "made_at": 12, "close": None},
     ),
     (
-        replace(report_of([3], [1.0], [3.0], [True]), costs=Costs(70.5)),
-        {"kind": "report", "tasks": [3], "successes": [1.0], "failures": [3.0], "effective": [True], "made_at": 12}
-        | {"close": None, "tokens": 70.5},
+        "report",
+        replace(report_of([3, 1, 3, 0], counts, counts[::-1], flags), costs=Costs(70.5), selection=(4, 1)),
+        {"evidence": EVIDENCE, "made_at": 12, "close": None, "costs": [70.5, 0.0], "selection": [4, 1]},
     ),
-    (SettingsChange({"target": 1 / 3}), {"kind": "settings", "settings": {"target": 1 / 3}}),
-    (Rewind(17, 9), {"kind": "rewind", "to_seq": 17, "to_step": 9}),
+    ("settings", SettingsChange({"target": 1 / 3}), {"values": {"target": 1 / 3}}),
+    ("rewind", Rewind(17, 9), {"to_seq": 17, "to_step": 9}),
     (
+        "fork",
         Fork("ü", 4, bytes(range(256))),
-        {"kind": "fork", "parent": "ü", "parent_seq": 4, "state": base64.b64encode(bytes(range(256))).decode()},
+        {"parent": "ü", "parent_seq": 4, "state": base64.b64encode(bytes(range(256))).decode()},
     ),
 ]
 
 
-@pytest.mark.parametrize(("body", "values"), GOLDEN)
-def test_the_format_of_each_kind_stays(body: Body, values: dict[str, object]):
+@pytest.mark.parametrize(("kind", "body", "values"), GOLDEN)
+def test_the_format_of_each_kind_stays(kind: EntryKind, body: Body, values: dict[str, object]):
     text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
+    assert KINDS[type(body)] == kind
     assert encode_body(body) == text
-    assert encode_body(decode_body(text)) == text
+    assert encode_body(decode_body(kind, text)) == text
 
 
 @given(st.lists(st.tuples(st.floats(0, allow_nan=False, allow_infinity=False), st.booleans())))
 def test_every_count_and_flag_reads_back_exactly(rows: list[tuple[float, bool]]):
     numbers, told = [row[0] for row in rows], [row[1] for row in rows]
-    read = decode_body(encode_body(report_of(list(range(len(numbers))), numbers, numbers, told)))
+    read = decode_body("report", encode_body(report_of(list(range(len(numbers))), numbers, numbers, told)))
     assert isinstance(read, Report)
     assert (read.evidence.effective.tolist(), read.evidence.effective.dtype.name) == (told, "bool")
     assert read.evidence.successes.tobytes() == np.array(numbers, np.float64).tobytes()
@@ -66,17 +70,20 @@ def test_a_count_that_json_can_not_hold_is_refused(number: float):
         encode_body(report_of([1], [1.0], [number], [True]))
 
 
+REPORT = encode_body(report_of([1], [1.0], [1.0], [True]))
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("kind", "text"),
     [
-        "",
-        '{"kind":"report","tasks":[1]',
-        '{"kind":"unheard"}',
-        '{"kind":"rewind","to_seq":1}',
-        '{"kind":"settings","settings":{"target":7}}',
-        encode_body(report_of([1], [1.0], [1.0], [True])).replace("[1]", "[99999999999]"),
+        ("report", ""),
+        ("report", REPORT[:-1]),
+        ("rewind", '{"to_seq":1}'),
+        ("settings", '{"values":{"target":7}}'),
+        *(("report", REPORT.replace("[1]", tasks)) for tasks in ("[99999999999]", "[1.5]", "[[1]]", "[null]", "7")),
+        *(("report", REPORT.replace("[1.0]", counts)) for counts in ("[true]", '["1"]', "[1.0,2.0]")),
     ],
 )
-def test_damaged_text_is_reported(text: str):
+def test_damaged_text_is_reported(kind: EntryKind, text: str):
     with pytest.raises(DamagedStateError):
-        decode_body(text)
+        decode_body(kind, text)

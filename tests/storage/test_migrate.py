@@ -136,7 +136,7 @@ def test_whether_there_are_keys_is_known_before_the_service_listens(empty: str):
     upgrade(empty)
     assert not keys_exist(empty)
     with create_engine(sql_url(empty), poolclass=NullPool).begin() as connection:
-        key = {"id": "k", "name": "", "digest": "", "scopes": "", "datasets": "", "created_at": 0.0}
+        key = {"id": "k", "name": "", "digest": b"", "scopes": (), "datasets": (), "created_at": 0.0}
         connection.execute(insert(api_keys), {**key, "revoked_at": 1.0})  # a revoked one counts, too
     assert keys_exist(empty)
 

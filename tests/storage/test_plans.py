@@ -11,9 +11,7 @@ from bots_service.core.entries import Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
 from bots_service.records import RunRow
 from bots_service.storage.sql.codecs import encode_body
-from bots_service.storage.sql.datasets import facts_text
 from bots_service.storage.sql.journal import receipt_columns, receipt_under
-from bots_service.storage.sql.runs import settings_text
 from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.tables import (
     IS_MARK,
@@ -51,9 +49,9 @@ def watched() -> Iterator[dict[str, Any]]:
 
 def fill(connection: Connection) -> None:
     """Insert many runs, and for some of them a journal, receipts and snapshots."""
-    first = {"version": 1, "retired": 0, "created_at": 0.0, "facts": facts_text(made.facts(10))}
+    first = {"version": 1, "retired": 0, "created_at": 0.0, "facts": made.facts(10)}
     connection.execute(insert(datasets), [{"name": f"pool-{number}", **first} for number in range(DATASETS)])
-    own = {"settings": settings_text(RunSettings()), "head": ENTRIES, "epoch": 0, "created_at": 0.0}
+    own = {"settings": RunSettings(), "head": ENTRIES, "epoch": 0, "created_at": 0.0}
     connection.execute(
         insert(runs),
         [

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
-from functools import partial
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from bots_service.errors import (
     UnknownPredictionsError,
     UnknownRunError,
 )
-from bots_service.records import CreateDatasetResult, IdempotencyKey, PredictionBlock, Subset, TaskBlock
+from bots_service.records import IdempotencyKey, PredictionBlock, Subset, TaskBlock
 from bots_service.runs import ForkFrom
 from tests.usecases.world import HEADER, POOL, TASKS, World, block, flaws_of, meanwhile, never, outage, outcome, stream
 
@@ -171,22 +170,6 @@ async def test_the_largest_ids_and_tags_are_taken(empty: World):
     row, _ = await empty.use.datasets.create(POOL, HEADER, stream(most, block(1, 1)), never)
     assert row.facts.tags == {**dict.fromkeys(tags, 1), "odd": 1, "rare": 1}
     assert (await empty.report(outcome("ü" * 256))).tally.reported == 1
-
-
-async def test_many_imports_at_once_make_one_dataset(empty: World):
-    calls = []
-    for number in range(9):  # the last one has other content
-        once = partial(IdempotencyKey, str(number), "f", "PUT /it")
-        calls.append(empty.use.datasets.create(POOL, HEADER, stream(block(0, 40 - number // 8)), once))
-    done = await asyncio.gather(*calls, return_exceptions=True)
-    row = await empty.use.store.datasets.get(POOL)
-    made = [one for one in done if isinstance(one, CreateDatasetResult)]
-    assert sorted(one.created for one in made) == [False] * (len(made) - 1) + [True]
-    assert {one.row.facts.digest for one in made} == {row.facts.digest}
-    assert sum(isinstance(one, DatasetExistsError) for one in done) == 9 - len(made) == (1 if row.live == 40 else 8)
-    kept = [await empty.use.store.answers.find("PUT /it", str(key), CreateDatasetResult) for key in range(9)]
-    assert [one.result for one in kept if one is not None] == made
-    assert hidden(empty) == 0
 
 
 async def test_three_reference_models_are_put_in_the_order_of_their_means(empty: World):

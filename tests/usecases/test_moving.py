@@ -198,7 +198,7 @@ async def test_a_run_of_other_tasks_is_refused_by_what_differs(world: World, fol
 
 
 Change = Callable[[dict[str, Any]], Any]
-FORK = {"kind": "fork", "parent": "x", "parent_seq": 1, "state": ""}
+FORK = {"parent": "x", "parent_seq": 1, "state": ""}
 REFUSED: list[tuple[int, Change, str]] = [
     (0, lambda header: header.pop("entries"), "no header"),
     (0, lambda header: header["settings"].update(target=2), "settings"),
@@ -206,17 +206,18 @@ REFUSED: list[tuple[int, Change, str]] = [
     (2, lambda entry: entry.pop("profiles"), "line 3 is no entry"),
     (2, lambda entry: entry.update(seq=7), "entry 2 is none"),
     (2, lambda entry: entry.update(epoch=1), "entry 2 is none"),
-    (2, lambda entry: entry["body"].update(kind="unknown"), "does not fold"),
-    (2, lambda entry: entry["body"].update(tasks=[TASKS]), "entry 2 is none"),
-    (2, lambda entry: entry["body"].update(tasks=[-1]), "entry 2 is none"),
-    (2, lambda entry: entry["body"].update(successes=[]), "entry 2 is none"),
-    (2, lambda entry: entry["body"].update(successes=[-1.0]), "entry 2 is none"),
-    (2, lambda entry: entry["body"].update(successes=[0.0], failures=[0.0]), "entry 2 is none"),
+    (2, lambda entry: entry.update(kind="unknown"), "line 3 is no entry"),
+    (2, lambda entry: entry.update(kind="forget"), "does not fold"),
+    (2, lambda entry: entry["body"]["evidence"].update(tasks=[TASKS]), "entry 2 is none"),
+    (2, lambda entry: entry["body"]["evidence"].update(tasks=[-1]), "entry 2 is none"),
+    (2, lambda entry: entry["body"]["evidence"].update(successes=[]), "does not fold"),
+    (2, lambda entry: entry["body"]["evidence"].update(successes=[-1.0]), "entry 2 is none"),
+    (2, lambda entry: entry["body"]["evidence"].update(successes=[0.0], failures=[0.0]), "entry 2 is none"),
     (2, lambda entry: entry["body"].update(made_at=-1), "entry 2 is none"),
     (2, lambda entry: entry.update(profiles=10**6), "does not fold"),
     (3, lambda entry: entry["body"].update(to_seq=3), "entry 3 is none"),
     (4, lambda entry: entry["body"].update(tasks=[TASKS]), "entry 4 is none"),
-    (4, lambda entry: entry.update(body=FORK), "entry 4 is none"),
+    (4, lambda entry: entry.update(kind="fork", body=FORK), "entry 4 is none"),
     (2, lambda entry: entry.update(key="key-0", fingerprint="f"), "does not fold"),
 ]
 

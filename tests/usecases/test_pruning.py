@@ -14,6 +14,8 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, StorageUnavailableError, UnknownStepError
 from bots_service.prune import Prune, PrunedRun
 from bots_service.runs import ForkFrom
+from bots_service.storage.sql.journal import entry_of
+from bots_service.storage.sql.transfer import SavedEntry
 from tests.sizes import size
 from tests.usecases.moving import histories, live, rows, states
 from tests.usecases.world import POOL, World, evidence_bytes, meanwhile, outcome, reports
@@ -202,7 +204,8 @@ async def test_old_answers_and_dead_uploads_go(world: World):
     transfers = world.use.store.transfers
     await reports(world, 3)
     run = await transfers.add_run(stage, RunSettings(), ())
-    await transfers.add_entries(run, await transfers.entries(await world.row(), 0, 3))
+    saved, (_, receipts) = await transfers.entries(await world.row(), 0, 3), await world.replay()
+    await transfers.append(run, list(map(SavedEntry.folded, saved, map(entry_of, saved), receipts)))
     world.sql("UPDATE datasets SET created_at = 1 WHERE id = ?", stage)
     await world.use.prune()
     assert world.sql("SELECT key FROM answers") == [("new",)]

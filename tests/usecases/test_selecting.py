@@ -21,7 +21,7 @@ from bots_service.outcomes import Outcome
 from bots_service.records import IdempotencyKey, RunRow, Selection, TaskBlock
 from bots_service.retention import LEASE_S
 from bots_service.selections import QUICK_NUMBERS, Origin, is_quick, read_id
-from bots_service.storage.live import Look, Previous, ProcessLive
+from bots_service.storage.live import Live, Look, Previous
 from tests.core.journals import pool_of, replay, report_of
 from tests.core.pools import beta_parameters
 from tests.usecases.world import (
@@ -154,7 +154,7 @@ async def test_a_lease_ends_with_the_report_of_its_task_aborted_ones_too(world: 
 
 async def test_a_lease_ends_with_its_time(world: World):
     clock = Clock()
-    world = world.beside(ProcessLive(is_exact=True, clock=clock))
+    world = world.beside(Live(is_exact=True, clock=clock))
     await world.runs.change_settings(POOL, "default", {"lease_seconds": 10}, None)
     await world.select(4)
     clock.now += 9.0
@@ -268,12 +268,14 @@ async def test_a_selection_goes_on_for_a_while_where_others_keep_taking_then_is_
     taken: list[np.ndarray] = []
     lease = world.use.live.lease
 
-    async def contested(run: RunRow, selection: Selection, look: Look, **terms: Any) -> Previous | bool:
+    async def contested(
+        run: RunRow, selection: Selection, look: Look, once: None, *, lease_s: float
+    ) -> Previous | bool:
         """Another replica leases the same tasks just before."""
         if len(taken) < rivals and not look.local:
             taken.append(selection.tasks)
-            await lease(run, selection, look, **{**terms, "key": None})
-        return await lease(run, selection, look, **terms)
+            await lease(run, selection, look, None, lease_s=lease_s)
+        return await lease(run, selection, look, once, lease_s=lease_s)
 
     monkeypatch.setattr(world.use.live, "lease", contested)
     monkeypatch.setattr("bots_service.runs.PATIENCE_S", 60)

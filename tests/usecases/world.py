@@ -28,7 +28,7 @@ from bots_service.records import IdempotencyKey, RunRow, Selection, TaskBlock
 from bots_service.runs import RunDescription, Runs
 from bots_service.services import Services
 from bots_service.settings import Settings
-from bots_service.storage.live import Live, ProcessLive
+from bots_service.storage.live import Live
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sqlite import SqliteDatabase
 from bots_service.wiring import build_services
@@ -167,12 +167,12 @@ class World:
     def over(cls, folder: Path, settings: Settings, database: Database, live: Live | None = None) -> Self:
         """Return a new process's memory over a database."""
         metrics = Metrics()
-        live = live or ProcessLive(is_exact=isinstance(database, SqliteDatabase))
+        live = live or Live(is_exact=isinstance(database, SqliteDatabase))
         return cls(folder, settings, database, metrics, build_services(settings, database, live, metrics.training))
 
     def beside(self, live: Live | None = None) -> Self:
         """Another process's memory over the same database, where none is the only one."""
-        return self.over(self.folder, self.settings, self.database, live or ProcessLive(is_exact=False))
+        return self.over(self.folder, self.settings, self.database, live or Live(is_exact=False))
 
     @property
     def runs(self) -> Runs:

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -241,12 +241,11 @@ async def comparison_of(journal: bytes, tasks: bytes) -> "BeliefComparison":
     """Return the comparison for an exported run and its dataset's tasks as NDJSON."""
     from bots_service.api.task_formats.text import read_ndjson
     from bots_service.core.comparison import compared
-    from bots_service.core.entries import Entry
     from bots_service.core.run_settings import RunSettings, settings_from
     from bots_service.dataset_builder import DatasetBuilder, DatasetHeader
     from bots_service.moving import read_entry, read_header
     from bots_service.records import DatasetFacts
-    from bots_service.storage.sql.codecs import decode_body
+    from bots_service.storage.sql.journal import entry_of
 
     async def chunks() -> AsyncIterator[bytes]:
         yield tasks
@@ -263,6 +262,6 @@ async def comparison_of(journal: bytes, tasks: bytes) -> "BeliefComparison":
         saved = read_entry(line, place)
         # Predictions tell other profiles apart: without them, all are known from the start.
         profiles = pool.profiles if header.predictions else saved.profiles
-        entries.append(Entry(saved.seq, saved.epoch, profiles, decode_body(bytes(saved.body).decode())))
+        entries.append(replace(entry_of(saved), profiles=profiles))
     others = {"tracker": RunSettings(), "bots": settings_from({"belief": "bots"})}
     return compared(entries, settings_from(header.settings), others, pool)

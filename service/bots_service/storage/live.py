@@ -1,7 +1,8 @@
 """What replicas share besides SQL: where each run stands, tasks in flight, and selections by idempotency key.
 
-All of it may be lost at any moment: the journal in SQL is the truth. Two stores keep it: Redis (`storage/redis.py`) for
-all replicas, and this process's memory for one. A lost head is read from SQL; of lost leases, answers say `degraded`.
+All of it may be lost at any moment: the journal in SQL is the truth. It is kept in this process's memory for one
+process, and in Redis (`storage/redis.py`) for all replicas. A lost head is read from SQL; of lost leases, answers say
+`degraded`.
 """
 
 import secrets
@@ -9,16 +10,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks, contained, frozen, without
+from bots_service.core.groups import NO_TASKS
 from bots_service.core.state import RunState
-from bots_service.records import Head, LeaseTtls, RunRow, Selection
+from bots_service.records import Head, IdempotencyKey, LeaseTtls, RunRow, Selection
 from bots_service.retention import SELECTIONS_S
 
-NO_TASKS: Tasks = frozen(np.empty(0, np.int32))
 # Range of random first ordinals: two processes that see nothing of each other hardly ever draw with the same.
 ORDINALS = 2**30
 REMEMBERED_BYTES = 64 * 2**20
@@ -71,104 +72,6 @@ class KeptState:
     at: float
 
 
-class Live(Protocol):
-    """The store of live data. No method raises because the store is away.
-
-    is_exact: no other process changes runs, so that what this process last committed is the newest.
-    is_shared: other processes see what is kept here.
-    """
-
-    is_exact: bool
-    is_shared: bool
-
-    async def look(self, run: RunRow, version: Version, key: str | None, *, lease_s: float) -> Look:
-        """Return what a selection is drawn with.
-
-        Args:
-            run: the run.
-            version: of the state that this process would draw from, if the store knows no newer one.
-            key: the request's idempotency key.
-            lease_s: how long leases last.
-        """
-        ...
-
-    async def lease(
-        self,
-        run: RunRow,
-        selection: Selection,
-        look: Look,
-        *,
-        lease_s: float,
-        key: str | None,
-        fingerprint: str,
-        reuse: bool,
-    ) -> Previous | bool:
-        """Lease a selection's tasks, all or none, and keep it under its key.
-
-        Args:
-            run: the run.
-            selection: what was drawn.
-            look: what it was drawn with.
-            lease_s: how long the leases last.
-            key: the request's idempotency key.
-            fingerprint: of the request.
-            reuse: lease tasks again that `look` lists as leased; one that was leased since is still refused.
-
-        Returns:
-            True; False if the run has moved on or a task was leased meanwhile: look and draw again; or the selection
-            that was made under the same key meanwhile.
-        """
-        ...
-
-    async def moved(
-        self,
-        run: RunRow,
-        head: Version,
-        *,
-        done: Tasks = NO_TASKS,
-        kept: KeptState | None = None,
-        begins: bool = False,
-    ) -> bool:
-        """Tell where a run stands now, and end leases. Return whether all replicas can see it.
-
-        Args:
-            run: the run.
-            head: version of its newest state; an older one changes nothing.
-            done: tasks whose leases end.
-            kept: for replicas that have no state; it need not be the newest.
-            begins: the run is new. If the store knows nothing of any other run, its leases were lost.
-        """
-        ...
-
-    async def state(self, run: RunRow) -> KeptState | None:
-        """Return the state of a run that was kept last; None if there is none."""
-        ...
-
-    async def leases(self, run: RunRow) -> LeaseTtls:
-        """Return the tasks in flight, and when the lease of each ends."""
-        ...
-
-    async def clear(self, run: RunRow) -> None:
-        """End all leases of a run."""
-        ...
-
-    async def delete(self, run: RunRow) -> None:
-        """Delete all that is kept of a run, so that every process looks for it in SQL."""
-        ...
-
-    async def dataset_changed(self, dataset_id: int, version: int) -> None:
-        """Tell the version of a dataset."""
-        ...
-
-    async def check(self) -> dict[str, Any]:
-        """Return what health checks show of the store.
-
-        Raises:
-            StorageUnavailableError: it is away.
-        """
-        ...
-
-
 def version_of(made: RunState | Selection | Head) -> Version:
     """Return the version of a state, of a selection's state, or of a head."""
     return made.epoch, made.seq
@@ -192,18 +95,17 @@ class _InFlight:
         self.tasks, self.ends = frozen(np.insert(self.tasks, places, tasks)), np.insert(self.ends, places, until)
 
 
-class ProcessLive:
-    """A Live in this process's memory."""
+class Live:
+    """The store of live data, in this process's memory. No method raises because a store is away.
+
+    is_exact: no other process changes runs, so that what this process last committed is the newest.
+    is_shared: other processes see what is kept here.
+    """
 
     is_shared = False
 
     def __init__(self, *, is_exact: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        """Know nothing yet.
-
-        Args:
-            is_exact: whether this is the only process of the database.
-            clock: monotonic seconds.
-        """
+        """Know nothing yet. clock: monotonic seconds."""
         self.is_exact = is_exact
         self._clock = clock
         self._first_ordinal = 0 if is_exact else secrets.randbelow(ORDINALS)
@@ -212,36 +114,49 @@ class ProcessLive:
         self._bytes = 0
 
     async def look(self, run: RunRow, version: Version, key: str | None, *, lease_s: float) -> Look:  # noqa: ARG002
-        """Return what a selection is drawn with."""
+        """Return what a selection is drawn with.
+
+        Args:
+            run: the run.
+            version: of the state that this process would draw from, if the store knows no newer one.
+            key: the request's idempotency key.
+            lease_s: how long leases last.
+        """
         in_flight, previous = self._in_flight(run), self._previous(run, key, version[0])
         of, count = in_flight.counted
         ordinal = count if of == version else self._first_ordinal
         in_flight.counted = version, ordinal + 1
-        shared = not self.is_exact
-        return Look(None, None, ordinal, in_flight.tasks, degraded=shared, local=shared, previous=previous)
+        alone = not self.is_exact
+        return Look(None, None, ordinal, in_flight.tasks, degraded=alone, local=alone, previous=previous)
 
     async def lease(
-        self,
-        run: RunRow,
-        selection: Selection,
-        look: Look,
-        *,
-        lease_s: float,
-        key: str | None,
-        fingerprint: str,
-        reuse: bool,
+        self, run: RunRow, selection: Selection, look: Look, once: IdempotencyKey | None, *, lease_s: float
     ) -> Previous | bool:
-        """Lease a selection's tasks, all or none, and keep it under its key."""
-        if (previous := self._previous(run, key, selection.epoch)) is not None:
+        """Lease a selection's tasks, all or none, and keep it under the request's key.
+
+        Where it has tasks again that `look` lists as leased, one that was leased since is still refused.
+
+        Args:
+            run: the run.
+            selection: what was drawn.
+            look: what it was drawn with.
+            once: the request's key.
+            lease_s: how long the leases last.
+
+        Returns:
+            True; False if the run has moved on or a task was leased meanwhile: look and draw again; or the selection
+            that was made under the same key meanwhile.
+        """
+        if once is not None and (previous := self._previous(run, once.key, selection.epoch)) is not None:
             return previous
         in_flight, wanted = self._in_flight(run), selection.leased
-        if contained(without(wanted, look.leased) if reuse else wanted, (in_flight.tasks,)).any():
+        if contained(newly_leased(selection, look), (in_flight.tasks,)).any():
             return False
         now = self._clock()
         in_flight.lease(wanted, now + lease_s)
-        if key is not None:
-            self._forget(run.uid, key)  # one from before a rewind
-            self._kept[run.uid, key] = Previous(fingerprint, selection), now + SELECTIONS_S
+        if once is not None:
+            self._forget(run.uid, once.key)  # one from before a rewind
+            self._kept[run.uid, once.key] = Previous(once.fingerprint, selection), now + SELECTIONS_S
             self._bytes += _nbytes(selection)
             self._forget_selections()
         return True
@@ -249,19 +164,28 @@ class ProcessLive:
     async def moved(
         self,
         run: RunRow,
-        head: Version,  # noqa: ARG002
+        head: Version,  # noqa: ARG002 - this process knows
         *,
         done: Tasks = NO_TASKS,
         kept: KeptState | None = None,  # noqa: ARG002
         begins: bool = False,  # noqa: ARG002
     ) -> bool:
-        """End leases: this process knows where the run stands."""
+        """Tell where a run stands now, and end leases. Return whether all replicas can see it.
+
+        Args:
+            run: the run.
+            head: version of its newest state; an older one changes nothing.
+            done: tasks whose leases end.
+            kept: for replicas that have no state; it need not be the newest.
+            begins: the run is new. If the store knows nothing of any other run, its leases were lost.
+        """
         in_flight = self._in_flight(run)
         in_flight.keep(~contained(in_flight.tasks, (np.unique(done),)))
         return self.is_exact
 
-    async def state(self, run: RunRow) -> None:
-        """Return None: this process keeps states as they are."""
+    async def state(self, run: RunRow) -> KeptState | None:  # noqa: ARG002
+        """Return the state of a run that was kept last for replicas; None if there is none."""
+        return None
 
     async def leases(self, run: RunRow) -> LeaseTtls:
         """Return the tasks in flight, and when the lease of each ends."""
@@ -270,17 +194,22 @@ class ProcessLive:
 
     async def clear(self, run: RunRow) -> None:
         """End all leases of a run."""
-        self._in_flight(run).keep(np.zeros(len(self._in_flight(run).tasks), bool))
+        in_flight = self._in_flight(run)
+        in_flight.keep(np.zeros(len(in_flight.tasks), bool))
 
     async def delete(self, run: RunRow) -> None:
-        """Delete all that is kept of a run."""
+        """Delete all that is kept of a run, so that every process looks for it in SQL."""
         self._runs.pop(run.uid, None)
 
     async def dataset_changed(self, dataset_id: int, version: int) -> None:
-        """Do nothing: this process knows its datasets."""
+        """Tell the version of a dataset."""
 
     async def check(self) -> dict[str, Any]:
-        """Return nothing: memory is never away."""
+        """Return what health checks show of the store.
+
+        Raises:
+            StorageUnavailableError: it is away.
+        """
         return {}
 
     def _in_flight(self, run: RunRow) -> _InFlight:
@@ -307,6 +236,11 @@ class ProcessLive:
         forgotten, _ = self._kept.pop((uid, key), (None, 0.0))
         if forgotten is not None:
             self._bytes -= _nbytes(forgotten.selection)
+
+
+def newly_leased(selection: Selection, look: Look) -> Tasks:
+    """Return the tasks of a selection that must not be on lease."""
+    return without(selection.leased, look.leased) if selection.reused else selection.leased
 
 
 def _nbytes(selection: Selection) -> int:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context
-from dataclasses import dataclass
 from threading import Lock, local
 from typing import Any, cast
 
@@ -192,15 +191,6 @@ _AGAIN = {
 _LOST = "lost"  # a connection that broke before COMMIT, mostly one that idled while the server was restarted
 
 
-@dataclass(frozen=True, slots=True)
-class PoolUse:
-    """How busy the connections are. size: connections at most; in_use, waiting: jobs."""
-
-    size: int
-    in_use: int
-    waiting: int
-
-
 class _Running:
     """A job that a thread may be doing. lifeline: of its connection, while it has one."""
 
@@ -245,9 +235,9 @@ class PostgresDatabase:
         self._closed = False
 
     @property
-    def use(self) -> PoolUse:
-        """How busy the connections are just now."""
-        return PoolUse(self._pool_size, len(self._running), max(len(self._jobs) - len(self._running), 0))
+    def in_use(self) -> int:
+        """How many jobs are being done just now."""
+        return len(self._running)
 
     def write(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Put the job in line at once, and return what it will return, once that is committed to stable storage."""

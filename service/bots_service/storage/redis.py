@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextvars import Context
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -21,12 +21,22 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, MovedError, NoPermissionError, RedisError, ResponseError
 
-from bots_service.core.arrays import Tasks, frozen, united, without
+from bots_service.core.arrays import Tasks, frozen, is_first, united, without
 from bots_service.core.codec import decode_state, encode_state
+from bots_service.core.groups import NO_TASKS
 from bots_service.errors import DamagedStateError, StorageUnavailableError
-from bots_service.records import LeaseTtls, RunRow, Selection
+from bots_service.records import IdempotencyKey, LeaseTtls, RunRow, Selection
 from bots_service.retention import IDLE_RUNS_S, NONCES_S, PROBES_S, SELECTIONS_S
-from bots_service.storage.live import NO_TASKS, ORDINALS, KeptState, Look, Previous, ProcessLive, Version, version_of
+from bots_service.storage.live import (
+    ORDINALS,
+    KeptState,
+    Live,
+    Look,
+    Previous,
+    Version,
+    newly_leased,
+    version_of,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -213,23 +223,23 @@ def refusal(error: BaseException) -> str | None:
     return None
 
 
-class RedisLive:
-    """A Live for many replicas.
+class RedisLive(Live):
+    """The store of live data for many replicas.
 
     While Redis is away, tasks are leased in this process's memory: other replicas may select the same ones, and every
     answer says `degraded`. Those leases stay here until they end.
     """
 
-    is_exact, is_shared = False, True
+    is_shared = True
 
     def __init__(self, server: RedisServer, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Keep live data in a Redis. clock: monotonic seconds, of the leases made while it is away."""
+        super().__init__(is_exact=False, clock=clock)
         self._server = server
-        self._local = ProcessLive(is_exact=False, clock=clock)
 
     async def look(self, run: RunRow, version: Version, key: str | None, *, lease_s: float) -> Look:
         """Return what a selection is drawn with."""
-        mine = await self._local.look(run, version, key, lease_s=lease_s)
+        mine = await super().look(run, version, key, lease_s=lease_s)
         if mine.previous is not None:
             return mine
         keys = [*_keys(run), _dataset(run.dataset_id)]
@@ -246,48 +256,39 @@ class RedisLive:
             ordinal=ordinal,
             leased=frozen(united(leased, mine.leased) if len(mine.leased) else leased),
             degraded=is_lost,
-            previous=None if kept is None or kept[0] != max(epoch, version[0]) else _previous(run, kept[1]),
+            previous=None if kept is None or kept[0] != max(epoch, version[0]) else _previous_in(kept[1], run),
         )
 
     async def lease(
-        self,
-        run: RunRow,
-        selection: Selection,
-        look: Look,
-        *,
-        lease_s: float,
-        key: str | None,
-        fingerprint: str,
-        reuse: bool,
+        self, run: RunRow, selection: Selection, look: Look, once: IdempotencyKey | None, *, lease_s: float
     ) -> Previous | bool:
-        """Lease a selection's tasks, all or none, and keep it under its key."""
-        named = {"lease_s": lease_s, "key": key, "fingerprint": fingerprint, "reuse": reuse}
+        """Lease a selection's tasks, all or none, and keep it under the request's key."""
         if look.local:
-            return await self._local.lease(run, selection, look, **named)  # type: ignore[arg-type]
-        blob = b"" if key is None else encode_selection(selection, fingerprint)
+            return await super().lease(run, selection, look, once, lease_s=lease_s)
+        blob = b"" if once is None else encode_selection(Previous(once.fingerprint, selection))
         if len(blob) > MOST_SELECTION_BYTES:
-            key, blob = None, b""
-        nonce, tasks = secrets.token_hex(8), selection.leased
-        free = without(tasks, look.leased) if reuse else tasks
-        lasting = (int(lease_s * 1000), int((NONCES_S if key is None else SELECTIONS_S) * 1000), int(IDLE_RUNS_S))
+            once, blob = None, b""
+        nonce, tasks, new = secrets.token_hex(8), selection.leased, newly_leased(selection, look)
+        kept_s = NONCES_S if once is None else SELECTIONS_S
         try:
             status, *bytes_ = await self._server.run(
                 "lease",
-                [*_keys(run), _selection(run, nonce if key is None else key)],
+                [*_keys(run), _selection(run, nonce if once is None else once.key)],
                 nonce,
                 *version_of(selection),
-                len(free),
-                *lasting,
+                len(new),
+                int(lease_s * 1000),
+                int(kept_s * 1000),
+                int(IDLE_RUNS_S),
                 blob,
-                *free.tolist(),
-                *without(tasks, free).tolist(),
+                *new.tolist(),
+                *without(tasks, new).tolist(),
             )
         except RedisAwayError:
             return False
         if status == b"previous":
             # One that can't be read counts for nothing, and this one is not kept.
-            named["key"] = None
-            return _previous(run, bytes_[0]) or await self.lease(run, selection, look, **named)  # type: ignore[arg-type]
+            return _previous_in(bytes_[0], run) or await self.lease(run, selection, look, None, lease_s=lease_s)
         return bool(status == b"leased")
 
     async def moved(
@@ -300,20 +301,16 @@ class RedisLive:
         begins: bool = False,
     ) -> bool:
         """Tell where a run stands now, and end leases. Return whether all replicas can see it."""
-        await self._local.moved(run, head, done=done)
+        await super().moved(run, head, done=done)
         epoch, seq, blob = -1, -1, b""
         if kept is not None and not self._server.is_away:
             epoch, seq = version_of(kept.state)
             blob = _AT.pack(kept.at) + await asyncio.to_thread(encode_state, kept.state)
         begin = 0 if begins else 1 + secrets.randbelow(ORDINALS), int(IDLE_RUNS_S)
-        try:
-            await self._server.run("moved", _keys(run), *head, *begin, epoch, seq, blob, *done.tolist())
-        except RedisAwayError:
-            return False
-        return True
+        return await self._told("moved", _keys(run), *head, *begin, epoch, seq, blob, *done.tolist())
 
     async def state(self, run: RunRow) -> KeptState | None:
-        """Return the state of a run that was kept last; None if there is none."""
+        """Return the state of a run that was kept last for replicas; None if there is none."""
         try:
             blob = await self._server.run("state", _keys(run))
             if blob is None:
@@ -328,41 +325,40 @@ class RedisLive:
 
     async def leases(self, run: RunRow) -> LeaseTtls:
         """Return the tasks in flight, and when the lease of each ends."""
-        mine = await self._local.leases(run)
+        mine = await super().leases(run)
         try:
             now_ms, leases = await self._server.run("leases", _keys(run))
         except RedisAwayError:
             return mine
         tasks, ends = np.array(leases[::2], np.int32), np.array(leases[1::2], np.float64)
         # A task that is leased here and there ends with the later of both.
-        of = dict(zip(tasks.tolist(), ((ends - float(now_ms)) / 1000).tolist(), strict=True))
-        for task, ttl_s in zip(mine.tasks.tolist(), mine.ttl_s.tolist(), strict=True):
-            of[task] = max(ttl_s, of.get(task, 0.0))
-        every = sorted(of)
-        return LeaseTtls(frozen(np.array(every, np.int32)), frozen(np.array([of[task] for task in every], np.float64)))
+        tasks = np.concatenate([tasks, mine.tasks])
+        ttl_s = np.concatenate([(ends - float(now_ms)) / 1000, mine.ttl_s])
+        order = np.lexsort((-ttl_s, tasks))
+        order = order[is_first(tasks[order])]
+        return LeaseTtls(frozen(tasks[order]), frozen(ttl_s[order]))
 
     async def clear(self, run: RunRow) -> None:
         """End all leases of a run."""
-        await self._local.clear(run)
-        await self._cleared(run, 0)
+        await super().clear(run)
+        await self._told("clear", _keys(run), 0)
 
     async def delete(self, run: RunRow) -> None:
         """Delete all that is kept of a run, so that every process looks for it in SQL."""
-        await self._local.delete(run)
-        await self._cleared(run, 1)
-
-    async def _cleared(self, run: RunRow, whole: int) -> None:
-        try:
-            await self._server.run("clear", _keys(run), whole)
-        except RedisAwayError:
-            log.debug("leases_not_cleared", run=run.name)  # they end by themselves
+        await super().delete(run)
+        await self._told("clear", _keys(run), 1)
 
     async def dataset_changed(self, dataset_id: int, version: int) -> None:
         """Tell the version of a dataset."""
+        await self._told("dataset", [_dataset(dataset_id)], version, int(IDLE_RUNS_S))
+
+    async def _told(self, script: str, keys: list[str], *arguments: bytes | str | int) -> bool:
+        """Return whether Redis heard of it. Else leases end by themselves, and replicas look into SQL each second."""
         try:
-            await self._server.run("dataset", [_dataset(dataset_id)], version, int(IDLE_RUNS_S))
+            await self._server.run(script, keys, *arguments)
         except RedisAwayError:
-            log.debug("dataset_version_not_told", dataset=dataset_id)  # replicas compare with SQL once a second
+            return False
+        return True
 
     async def check(self) -> dict[str, Any]:
         """Return {"redis": "ok"}.
@@ -388,7 +384,7 @@ def _dataset(dataset_id: int) -> str:
     return f"bots:dataset:{dataset_id}"
 
 
-def _previous(run: RunRow, blob: bytes) -> Previous | None:
+def _previous_in(blob: bytes, run: RunRow) -> Previous | None:
     """Return a kept selection; None if it can't be read, as if it had not been kept."""
     try:
         return decode_selection(blob)
@@ -397,35 +393,12 @@ def _previous(run: RunRow, blob: bytes) -> Previous | None:
         return None
 
 
-class _KeptSelection(msgspec.Struct, array_like=True, frozen=True):
-    fingerprint: str
-    id: str
-    epoch: int
-    step: int
-    seq: int
-    degraded: bool
-    reused: int
-    tasks: bytes
-    draws: bytes
-    means: bytes
-    effective: bytes
+def _array_in(kind: Any, blob: bytes) -> NDArray[Any]:
+    return frozen(np.frombuffer(blob, get_args(get_args(kind)[1])[0]))
 
 
-def encode_selection(selection: Selection, fingerprint: str) -> bytes:
-    """Return the bytes of a selection and its request's fingerprint."""
-    return msgspec.msgpack.encode(
-        _KeptSelection(
-            fingerprint,
-            selection.id,
-            selection.epoch,
-            selection.step,
-            selection.seq,
-            selection.degraded,
-            selection.reused,
-            selection.tasks.astype("<i4").tobytes(),
-            *(each.astype("<f8").tobytes() for each in (selection.draws, selection.means, selection.effective)),
-        )
-    )
+encode_selection = msgspec.msgpack.Encoder(enc_hook=np.ndarray.tobytes).encode
+_previous = msgspec.msgpack.Decoder(Previous, dec_hook=_array_in)
 
 
 def decode_selection(blob: bytes) -> Previous:
@@ -435,17 +408,10 @@ def decode_selection(blob: bytes) -> Previous:
         DamagedStateError: the bytes are truncated or altered.
     """
     try:
-        kept = msgspec.msgpack.decode(blob, type=_KeptSelection)
-        tasks = _array(kept.tasks, "<i4")
-        numbers = [_array(each, "<f8") for each in (kept.draws, kept.means, kept.effective)]
-    except (msgspec.MsgspecError, ValueError) as error:
+        previous = _previous.decode(blob)
+    except (msgspec.MsgspecError, TypeError) as error:
         raise DamagedStateError(f"the selection can't be read: {error}") from error
-    if any(len(each) != len(tasks) for each in numbers):
+    selection = previous.selection
+    if {len(each) for each in (selection.draws, selection.means, selection.effective)} != {len(selection.tasks)}:
         raise DamagedStateError("the selection's arrays have different lengths")
-    draws, means, effective = numbers
-    place = (kept.id, kept.epoch, kept.step, kept.seq, kept.degraded, kept.reused)
-    return Previous(kept.fingerprint, Selection(*place, tasks, draws, means, effective))
-
-
-def _array(blob: bytes, kind: str) -> NDArray[Any]:
-    return frozen(np.frombuffer(blob, kind))
+    return previous

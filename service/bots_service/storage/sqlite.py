@@ -3,121 +3,20 @@
 import asyncio
 import fcntl
 import os
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Lock, Thread, local
-from typing import Any
+from threading import Thread
+from typing import Any, TextIO
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, make_url
+from sqlalchemy.exc import DBAPIError
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.storage.sql.database import Job, Result, storage_errors
-
-
-class FileLock:
-    """Keeps a second process off a database file."""
-
-    def __init__(self, database: Path) -> None:
-        """Take the lock: a file next to the database, `<name>.lock`, with the process's id.
-
-        Raises:
-            StorageUnavailableError: another process has it.
-        """
-        path = database.with_name(database.name + ".lock")
-        self._file = path.open("a+", encoding="ascii")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._file.seek(0)
-            holder = self._file.read(20).strip()
-            self._file.close()
-            raise StorageUnavailableError(
-                f"{database} is in use by process {holder or '?'}; only one process can use a SQLite file: "
-                "stop that process, or name another file"
-            ) from error
-        self._file.truncate(0)
-        self._file.write(str(os.getpid()))
-        self._file.flush()
-
-    def release(self) -> None:
-        """Give the lock back. The file stays: removing it would let two processes lock two files of one name."""
-        self._file.close()
-
+from bots_service.storage.sql.database import OUR_FAULT, Job, Result, storage_errors
 
 MOST_JOBS = 256  # in one transaction; more would make the first wait long for the last
-
-
-class WriteThread:
-    """Writes jobs in the order in which they came, and outlives whatever they do."""
-
-    def __init__(self, connect: Callable[[], Connection]) -> None:
-        """Start the thread.
-
-        Args:
-            connect: opens a connection whose transactions may write; called again after an error of the database.
-        """
-        self._connect = connect
-        self._connection: Connection | None = None
-        self._queue: SimpleQueue[tuple[Job[Any], Future[Any]] | None] = SimpleQueue()
-        self._thread = Thread(target=self._work, name="bots-writer", daemon=True)
-        self._thread.start()
-
-    def put(self, job: Job[Result]) -> asyncio.Future[Result]:
-        """Put a job in line; the future is settled once it is committed."""
-        future = Future[Result]()
-        self._queue.put((job, future))
-        return asyncio.shield(asyncio.wrap_future(future))  # a caller that leaves cancels nothing
-
-    def close(self) -> None:
-        """Do what is in line, then end the thread. Nothing may be put from now on."""
-        self._queue.put(None)
-        self._thread.join()
-
-    def _work(self) -> None:
-        is_open = True
-        while is_open:
-            batch = [self._queue.get()]
-            while len(batch) < MOST_JOBS and not self._queue.empty():
-                batch.append(self._queue.get())
-            is_open = None not in batch
-            self._commit([waiting for waiting in batch if waiting is not None])
-        self._disconnect()
-
-    def _commit(self, batch: list[tuple[Job[Any], Future[Any]]]) -> None:
-        """Commit the jobs together; where one can't be done, each on its own, so that it hurts no other."""
-        try:
-            results = self._run([job for job, _ in batch])
-        except StorageUnavailableError as error:
-            self._disconnect()
-            for _, future in batch:
-                future.set_exception(copy(error))  # one raised in several places tangles its traceback
-        except Exception as error:
-            if len(batch) == 1:
-                batch[0][1].set_exception(error)
-                return
-            for waiting in batch:
-                self._commit([waiting])
-        else:
-            for (_, future), result in zip(batch, results, strict=True):
-                future.set_result(result)
-
-    def _run(self, jobs: list[Job[Any]]) -> list[Any]:
-        with storage_errors():
-            if self._connection is None:
-                self._connection = self._connect()
-            with self._connection.begin():
-                return [job(self._connection) for job in jobs]
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.invalidate()
-            self._connection.close()
-            self._connection = None
-
-
 READERS = 4  # reads hold the interpreter's lock most of the time: more threads than that would only wait for it
 
 WRITER_PRAGMAS = (
@@ -130,7 +29,10 @@ READER_PRAGMAS = ("query_only = ON", "busy_timeout = 5000")
 
 
 class SqliteDatabase:
-    """A Database in one file. Its tables are made by `migrate.upgrade`, before or after this is opened."""
+    """A Database in one file. Its tables are made by `migrate.upgrade`, before or after this is opened.
+
+    One thread writes jobs in the order in which they came, and outlives whatever they do.
+    """
 
     def __init__(self, url: str) -> None:
         """Lock the file and start the threads.
@@ -146,21 +48,24 @@ class SqliteDatabase:
             raise StorageUnavailableError("an in-memory database is lost when the process ends; name a file")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = FileLock(path)
+            self._lock = _locked(path)
         except OSError as error:
             raise StorageUnavailableError(f"{path.parent} can't be written: {error}") from error
-        self._readable = _engine(url, READER_PRAGMAS, "BEGIN")
-        self._writer = WriteThread(_engine(url, WRITER_PRAGMAS, "BEGIN IMMEDIATE").connect)
+        self._readable = _engine(url, READERS, READER_PRAGMAS, "BEGIN")
+        self._writable = _engine(url, 1, WRITER_PRAGMAS, "BEGIN IMMEDIATE")
+        self._writing: Connection | None = None
+        self._waiting: SimpleQueue[tuple[Job[Any], Future[Any]] | None] = SimpleQueue()
+        self._writer = Thread(target=self._work, name="bots-writer", daemon=True)
+        self._writer.start()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="bots-reader")
-        self._of_thread = local()
-        self._connections: set[Connection] = set()
-        self._connections_lock = Lock()
         self._closed = False
 
     def write(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Put the job in line at once, and return what it will return, once that is committed to stable storage."""
         self._require_open()
-        return self._writer.put(job)
+        future = Future[Result]()
+        self._waiting.put((job, future))
+        return asyncio.shield(asyncio.wrap_future(future))  # a caller that leaves cancels nothing
 
     def read(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Return what the job will return; it sees everything committed before this call, and one state throughout."""
@@ -169,54 +74,99 @@ class SqliteDatabase:
 
     async def close(self) -> None:
         """Finish what is in line, then give the file back."""
-        if self._closed:
-            return
-        self._closed = True
-        await asyncio.to_thread(self._finish)
+        if not self._closed:
+            self._closed = True
+            await asyncio.to_thread(self._finish)
 
     def _finish(self) -> None:
-        self._writer.close()
+        self._waiting.put(None)
+        self._writer.join()
         self._readers.shutdown()
-        for connection in self._connections:
-            connection.close()
-        self._lock.release()
+        if self._writing is not None:
+            self._writing.close()
+        for engine in (self._writable, self._readable):
+            engine.dispose()
+        self._lock.close()
 
     def _require_open(self) -> None:
         if self._closed:
             raise StorageUnavailableError("the database is closed: the service is stopping")
 
     def _read(self, job: Job[Result]) -> Result:
+        with storage_errors(), self._readable.connect() as connection:
+            return _transact(connection, job)
+
+    def _work(self) -> None:
+        is_open = True
+        while is_open:
+            batch = [self._waiting.get()]
+            while len(batch) < MOST_JOBS and not self._waiting.empty():
+                batch.append(self._waiting.get())
+            is_open = None not in batch
+            self._commit([waiting for waiting in batch if waiting is not None])
+
+    def _commit(self, batch: list[tuple[Job[Any], Future[Any]]]) -> None:
+        """Commit the jobs together; where one can't be done, each on its own, so that it hurts no other."""
         try:
             with storage_errors():
-                connection = self._connection()
-                with connection.begin():
-                    return job(connection)
-        except StorageUnavailableError:
-            self._disconnect()
-            raise
+                if self._writing is None:
+                    self._writing = self._writable.connect()
+                results = _transact(self._writing, lambda connection: [job(connection) for job, _ in batch])
+        except StorageUnavailableError as error:
+            for _, future in batch:
+                future.set_exception(copy(error))  # one raised in several places tangles its traceback
+        except Exception as error:
+            if len(batch) == 1:
+                batch[0][1].set_exception(error)
+                return
+            for waiting in batch:
+                self._commit([waiting])
+        else:
+            for (_, future), result in zip(batch, results, strict=True):
+                future.set_result(result)
 
-    def _connection(self) -> Connection:
-        """Return this thread's own connection."""
-        connection: Connection | None = getattr(self._of_thread, "connection", None)
-        if connection is None:
-            connection = self._of_thread.connection = self._readable.connect()
-            with self._connections_lock:
-                self._connections.add(connection)
-        return connection
 
-    def _disconnect(self) -> None:
-        connection: Connection | None = self._of_thread.__dict__.pop("connection", None)
-        if connection is not None:
-            with self._connections_lock:
-                self._connections.discard(connection)
+def _locked(database: Path) -> TextIO:
+    """Return a file next to the database, `<name>.lock`, whose lock keeps a second process off until it is closed.
+
+    It holds the process's id. It stays: removing it would let two processes lock two files of one name.
+
+    Raises:
+        StorageUnavailableError: another process has it.
+    """
+    file = database.with_name(database.name + ".lock").open("a+", encoding="ascii")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.seek(0)
+        holder = file.read(20).strip()
+        file.close()
+        raise StorageUnavailableError(
+            f"{database} is in use by process {holder or '?'}; only one process can use a SQLite file: "
+            "stop that process, or name another file"
+        ) from error
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
+def _transact(connection: Connection, job: Job[Result]) -> Result:
+    """Return what a job returns, once it is committed; a connection in trouble is replaced when it is used again."""
+    try:
+        with connection.begin():
+            return job(connection)
+    except DBAPIError as error:
+        if not isinstance(error, OUR_FAULT):
             connection.invalidate()
-            connection.close()
+        raise
 
 
-def _engine(url: str, pragmas: tuple[str, ...], begin: str) -> Engine:
+def _engine(url: str, connections: int, pragmas: tuple[str, ...], begin: str) -> Engine:
     """Return an engine that leaves BEGIN to us: the driver's own comes too late to read and write one state."""
-    # Connections are closed by another thread than the one that used them.
-    engine = create_engine(url, poolclass=NullPool, connect_args={"check_same_thread": False})
+    # Threads take turns at a connection.
+    options = {"connect_args": {"check_same_thread": False}, "poolclass": QueuePool, "pool_reset_on_return": None}
+    engine = create_engine(url, pool_size=connections, max_overflow=0, **options)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: object) -> None:

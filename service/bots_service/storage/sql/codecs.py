@@ -1,19 +1,20 @@
 """Blocks of tasks and journal entries as they stand in SQL."""
 
 import zlib
+from dataclasses import MISSING, fields
+from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+from msgspec import Raw
+from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats, frozen
+from bots_service.core.arrays import Table, frozen
 from bots_service.core.entries import Body, Forget, Fork, Report, Rewind, SettingsChange
-from bots_service.core.evidence import Costs, Evidence
-from bots_service.core.groups import NO_PARTS, GroupParts
 from bots_service.core.run_settings import settings_from
-from bots_service.core.walks import Walk, walk_numbers
 from bots_service.errors import DamagedStateError, InvalidSettingsError
 from bots_service.records import EntryKind, TaskBlock
 
@@ -60,72 +61,6 @@ def _tags(column: pa.ListArray) -> list[tuple[str, ...]]:
     return tags
 
 
-class PartsText(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Parts of groups, as parallel lists."""
-
-    tasks: list[int]
-    group_size: list[float]
-    rollouts: list[float]
-    successes: list[float]
-    failures: list[float]
-    lowest: list[float]
-    highest: list[float]
-
-
-class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report", omit_defaults=True):
-    """A report: parallel lists of task indices, counts, and whether the group has a gradient; and a selection's walks.
-
-    walks: part, turn, place and size of each.
-    tokens, seconds, aborted, parts, selection, at: as in `Report`.
-    """
-
-    tasks: list[int]
-    successes: list[float]
-    failures: list[float]
-    effective: list[bool]
-    made_at: int | None
-    close: bool | None
-    walks: list[tuple[int, int, int, int]] = []
-    tokens: float | None = None
-    seconds: float | None = None
-    aborted: list[int] = []
-    parts: PartsText | None = None
-    selection: tuple[int, int] | None = None
-    at: float | None = None
-
-
-class SettingsText(msgspec.Struct, frozen=True, tag_field="kind", tag="settings"):
-    """A change of settings."""
-
-    settings: dict[str, Any]
-
-
-class ForgetText(msgspec.Struct, frozen=True, tag_field="kind", tag="forget"):
-    """Tasks of which what was known is dropped."""
-
-    tasks: list[int]
-
-
-class RewindText(msgspec.Struct, frozen=True, tag_field="kind", tag="rewind"):
-    """A rewind."""
-
-    to_seq: int
-    to_step: int
-
-
-class ForkText(msgspec.Struct, frozen=True, tag_field="kind", tag="fork"):
-    """A fork; the state's bytes are base64."""
-
-    parent: str
-    parent_seq: int
-    state: bytes
-
-
-BodyText = ReportText | SettingsText | ForgetText | RewindText | ForkText
-
-_encoder = msgspec.json.Encoder()
-_decoder: msgspec.json.Decoder[BodyText] = msgspec.json.Decoder(BodyText)
-
 KINDS: dict[type[Body], EntryKind] = {
     Report: "report",
     SettingsChange: "settings",
@@ -133,102 +68,69 @@ KINDS: dict[type[Body], EntryKind] = {
     Rewind: "rewind",
     Fork: "fork",
 }
+# What may stand in an array of each kind: the numbers of JSON, not what numpy would make numbers of.
+_NUMBERS: dict[str, set[type]] = {"i": {int}, "f": {int, float}, "b": {bool}}
+
+
+def _list_of(array: NDArray[Any]) -> list[Any]:
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError("a number is not finite")  # JSON would turn it into null
+    listed: list[Any] = array.tolist()
+    return listed
+
+
+@cache
+def _number_of(kind: Any) -> np.dtype[Any]:
+    """Return the type of an array's numbers, given the array's."""
+    (number,) = get_args(get_args(kind)[1])
+    return np.dtype(number)  # type: ignore[no-any-return]  # no type says what it is
+
+
+def _array_of(kind: Any, values: list[Any]) -> NDArray[Any]:
+    number = _number_of(kind)
+    if not _NUMBERS[number.kind].issuperset(map(type, values)):
+        raise ValueError(f"not all of these are of type {number}")
+    return frozen(np.array(values, number))
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_list_of)
+_decoders = {name: msgspec.json.Decoder(kind, dec_hook=_array_of) for kind, name in KINDS.items()}
+_defaults = {
+    kind: [(field.name, field.default if field.default_factory is MISSING else ()) for field in fields(kind)]
+    for kind in KINDS
+}
 
 
 def encode_body(body: Body) -> str:
-    """Return the body as JSON.
+    """Return the body as JSON, field by field, without those that are at their default.
 
     Raises:
         ValueError: a count is not finite.
     """
-    return _encoder.encode(_text_of(body)).decode()
+    values = ((name, getattr(body, name), default) for name, default in _defaults[type(body)])
+    return _encoder.encode({name: value for name, value, default in values if not _is_at(value, default)}).decode()
 
 
-def decode_body(text: str) -> Body:
+def _is_at(value: Any, default: Any) -> bool:
+    if default is MISSING:
+        return False
+    return len(value) == 0 if isinstance(value, Table | np.ndarray) else bool(value == default)
+
+
+def decode_body(kind: EntryKind, text: str | Raw) -> Body:
     """Return the body that was encoded.
 
     Raises:
-        DamagedStateError: the text is no body of a kind that this version reads.
+        DamagedStateError: the text is no body of this kind that this version reads.
     """
     try:
-        return _body_of(_decoder.decode(text))
+        body: Body = _decoders[kind].decode(text)
+        if isinstance(body, SettingsChange):
+            settings_from(body.values)  # refuses what no version wrote
+            values = body.values.items()
+            return SettingsChange({name: tuple(value) if isinstance(value, list) else value for name, value in values})
+        if isinstance(body, Report) and any(len({*map(len, table)}) > 1 for table in (body.evidence, body.parts)):
+            raise DamagedStateError("a journal entry can't be read: its columns differ in length")
     except (msgspec.MsgspecError, InvalidSettingsError, OverflowError, UnicodeError) as error:
         raise DamagedStateError(f"a journal entry can't be read: {error}") from error
-
-
-def _text_of(body: Body) -> BodyText:
-    if isinstance(body, Report):
-        return ReportText(
-            tasks=body.evidence.tasks.tolist(),
-            successes=_finite(body.evidence.successes),
-            failures=_finite(body.evidence.failures),
-            effective=body.evidence.effective.tolist(),
-            made_at=body.made_at,
-            close=body.close,
-            walks=[walk_numbers(walk) for walk in body.walks],
-            tokens=body.costs.tokens or None,
-            seconds=body.costs.seconds or None,
-            aborted=body.aborted.tolist(),
-            parts=_parts_text(body.parts),
-            selection=body.selection if any(body.selection) else None,
-            at=body.at or None,
-        )
-    if isinstance(body, SettingsChange):
-        return SettingsText(body.values)
-    if isinstance(body, Forget):
-        return ForgetText(body.tasks.tolist())
-    if isinstance(body, Rewind):
-        return RewindText(body.to_seq, body.to_step)
-    return ForkText(body.parent, body.parent_seq, body.state)
-
-
-_COUNTS = ("group_size", "rollouts", "successes", "failures", "lowest", "highest")
-
-
-def _parts_text(parts: GroupParts) -> PartsText | None:
-    if not len(parts):
-        return None
-    return PartsText(parts.tasks.tolist(), *(_finite(getattr(parts, name)) for name in _COUNTS))
-
-
-def _parts_of(text: PartsText | None) -> GroupParts:
-    if text is None:
-        return NO_PARTS
-    columns = [getattr(text, name) for name in _COUNTS]
-    if any(len(column) != len(text.tasks) for column in columns):
-        raise DamagedStateError("a journal entry can't be read: its parts of groups differ in length")
-    tasks = frozen(np.array(text.tasks, np.int32))
-    return GroupParts(tasks, *(frozen(np.array(column, np.float64)) for column in columns))
-
-
-def _finite(numbers: Floats) -> list[float]:
-    if not np.isfinite(numbers).all():
-        raise ValueError("a number is not finite")  # JSON would turn it into null
-    listed: list[float] = numbers.tolist()
-    return listed
-
-
-def _body_of(text: BodyText) -> Body:
-    if isinstance(text, ReportText):
-        tasks, aborted = (frozen(np.array(column, np.int32)) for column in (text.tasks, text.aborted))
-        successes, failures = (frozen(np.array(column, np.float64)) for column in (text.successes, text.failures))
-        return Report(
-            Evidence(tasks, successes, failures, frozen(np.array(text.effective, bool))),
-            text.made_at,
-            text.close,
-            tuple(Walk(*numbers) for numbers in text.walks),
-            Costs(text.tokens or 0.0, text.seconds or 0.0),
-            aborted,
-            _parts_of(text.parts),
-            text.selection or (0, 0),
-            text.at or 0.0,
-        )
-    if isinstance(text, SettingsText):
-        settings_from(text.settings)  # refuses what no version wrote
-        values = text.settings.items()
-        return SettingsChange({name: tuple(value) if isinstance(value, list) else value for name, value in values})
-    if isinstance(text, ForgetText):
-        return Forget(frozen(np.array(text.tasks, np.int32)))
-    if isinstance(text, RewindText):
-        return Rewind(text.to_seq, text.to_step)
-    return Fork(text.parent, text.parent_seq, text.state)
+    return body

@@ -1,21 +1,28 @@
-"""Datasets in SQL."""
+"""Datasets in SQL: their tasks in blocks, subsets, and predictions."""
 
 import asyncio
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Sequence
+from itertools import starmap
 
-import msgspec
 import numpy as np
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, text, update
 
-from bots_service.core.arrays import Tasks, frozen
+from bots_service.core.arrays import Tasks, frozen, last_of
 from bots_service.core.codec import pack, unpack
+from bots_service.core.groups import NO_TASKS
 from bots_service.core.predictions import Predictions, PredictionsKey
 from bots_service.core.run_settings import RunSettings
-from bots_service.errors import BusyError, DatasetExistsError, UnknownDatasetError
-from bots_service.keys import EVERY_DATASET
+from bots_service.errors import (
+    BusyError,
+    DamagedStateError,
+    DatasetExistsError,
+    LimitReachedError,
+    UnknownDatasetError,
+    UnknownRunError,
+)
+from bots_service.keys import EVERY_DATASET, reaches
 from bots_service.records import (
     AppendTasksResult,
     Capacity,
@@ -28,72 +35,21 @@ from bots_service.records import (
     TaskBlock,
 )
 from bots_service.retention import STAGES_S
-from bots_service.storage.sql import predictions, subsets
 from bots_service.storage.sql.answers import keeping_result
-from bots_service.storage.sql.capacity import require_room_for_dataset, require_room_for_tasks
 from bots_service.storage.sql.codecs import decode_block, encode_block
-from bots_service.storage.sql.database import Database, SqlRow
-from bots_service.storage.sql.runs import (
-    DEFAULT_RUN,
-    insert_run,
-    keys_text,
-    new_id,
-    new_uid,
-    replace_empty_run,
-    run_of,
-)
-from bots_service.storage.sql.tables import datasets, retired_tasks, runs, task_blocks
+from bots_service.storage.sql.database import SqlRow
+from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, new_id, replace_empty_run, run_of
+from bots_service.storage.sql.store import Store, insert_missing, reading, writing
+from bots_service.storage.sql.tables import datasets, predictions, runs, subsets, task_blocks
 
-COLUMNS = tuple(datasets.c[name] for name in ("id", "name", "version", "retired", "created_at", "facts"))
-_RETIRED = select(retired_tasks.c.tasks).where(retired_tasks.c.dataset_id == bindparam("dataset"))
+MOST_SUBSETS = 1000  # of a dataset: a job has one, and each change of its training data makes another
 
-
-def facts_text(facts: DatasetFacts) -> str:
-    """Return the facts as JSON."""
-    return msgspec.json.encode(facts).decode()
-
-
-def dataset_of(row: SqlRow) -> DatasetRow:
-    """Return the dataset that a row holds."""
-    facts = msgspec.json.decode(row.facts, type=DatasetFacts)
-    return DatasetRow(row.id, row.name, row.version, row.retired, row.created_at, facts)
-
-
-def retired_of(connection: Connection, dataset_id: int) -> Tasks:
-    """Return a dataset's retired tasks, sorted.
-
-    Raises:
-        DamagedStateError: the bytes don't match their checksum.
-    """
-    blob = connection.scalar(_RETIRED, {"dataset": dataset_id})
-    tasks: Tasks = frozen(np.empty(0, np.int32)) if blob is None else unpack(blob)[1]["tasks"]
-    return tasks
-
-
-_NAME_STAGE = (
-    update(datasets)
-    .where(datasets.c.id == bindparam("stage"), datasets.c.name.is_(None))
-    .values(name=bindparam("new_name"), version=1, facts=bindparam("new_facts"), created_at=bindparam("now"))
-)
-_RAISE_VERSION = update(datasets).where(
-    datasets.c.id == bindparam("dataset"), datasets.c.version == bindparam("old_version")
-)
-_END = select(
+_ROWS = select(*(datasets.c[name] for name in DatasetRow.__slots__))
+_LOCK = 0x64617461  # of those who make datasets, among PostgreSQL's advisory locks: "data"
+_ENDS = select(
     func.coalesce(func.max(task_blocks.c.position) + 1, 0).label("blocks"),
     func.coalesce(func.sum(task_blocks.c.count), 0).label("tasks"),
-).where(task_blocks.c.dataset_id == bindparam("dataset"))
-_ADD_BLOCK = insert(task_blocks)
-_MOVE = (
-    update(task_blocks)
-    .where(task_blocks.c.dataset_id == bindparam("stage"))
-    .values(
-        dataset_id=bindparam("dataset"),
-        position=task_blocks.c.position + bindparam("blocks"),
-        first=task_blocks.c.first + bindparam("tasks"),
-    )
 )
-_EMPTY_RUNS = select(runs).where(runs.c.dataset_id == bindparam("dataset"), runs.c.head == 0).with_for_update()
-_DELETE_RETIRED = delete(retired_tasks).where(retired_tasks.c.dataset_id == bindparam("dataset"))
 
 
 def stage_gone() -> BusyError:
@@ -101,80 +57,58 @@ def stage_gone() -> BusyError:
     return BusyError("the upload took more than a day and was dropped; send it again")
 
 
-def _raise_version(connection: Connection, row: DatasetRow, **values: str | int) -> None:
-    raised = _RAISE_VERSION.values(version=row.version + 1, **values)
-    if connection.execute(raised, {"dataset": row.id, "old_version": row.version}).rowcount == 0:
-        raise BusyError(f"dataset {row.name!r} was changed by another request at the same time; try again")
+def require_version(dataset: DatasetRow, is_standing: bool) -> None:
+    """Check that a dataset is still the one that a change was made for.
 
-
-_BY_NAME = select(*COLUMNS).where(datasets.c.name == bindparam("dataset"))
-_BY_ID = select(*COLUMNS).where(datasets.c.id == bindparam("dataset"))
-_AFTER = select(*COLUMNS).where(datasets.c.name > bindparam("after")).order_by(datasets.c.name).limit(bindparam("most"))
-_STAGE = insert(datasets)
-_DROP_OLD_STAGES = delete(datasets).where(datasets.c.name.is_(None), datasets.c.created_at < bindparam("before"))
-_DROP_STAGE = delete(datasets).where(datasets.c.name.is_(None), datasets.c.id == bindparam("dataset"))
-_DELETE = delete(datasets).where(datasets.c.id == bindparam("dataset"))
-_BLOCK = select(task_blocks).where(
-    task_blocks.c.dataset_id == bindparam("dataset"), task_blocks.c.position == bindparam("this_position")
-)
-
-
-class SqlDatasets:
-    """Datasets and their tasks.
-
-    A write under an idempotency key keeps what it returns as the key's first answer, in its own transaction; here, and
-    in the other stores. It raises KeyReusedError where the key came with another request before, and BusyError where
-    the same request was answered meanwhile: the answer can be found then.
+    Raises:
+        BusyError: it is not, or it is gone.
     """
+    if not is_standing:
+        raise BusyError(f"dataset {dataset.name!r} was changed by another request at the same time; try again")
 
-    def __init__(self, database: Database, capacity: Capacity | None = None) -> None:
-        """Keep datasets in a database. capacity: how much is kept at most."""
-        self._database = database
-        self._capacity = capacity or Capacity()
 
-    async def get(self, name: str) -> DatasetRow:
+class SqlDatasets(Store):
+    """Datasets and their tasks."""
+
+    @reading
+    def get(self, connection: Connection, name: str) -> DatasetRow:
         """Return the dataset of that name."""
-        row = await self._database.read(
-            lambda connection: connection.execute(_BY_NAME, {"dataset": name}).one_or_none()
-        )
+        row = connection.execute(_ROWS.where(datasets.c.name == name)).one_or_none()
         if row is None:
             raise UnknownDatasetError(f"no dataset {name!r}")
-        return dataset_of(row)
+        return DatasetRow(*row)
 
-    async def after(self, name: str, limit: int) -> list[DatasetRow]:
+    @reading
+    def after(self, connection: Connection, name: str, limit: int) -> list[DatasetRow]:
         """Return up to `limit` datasets by name, beginning behind `name` ("" for the first)."""
-        values = {"after": name, "most": limit}
-        return await self._database.read(lambda connection: list(map(dataset_of, connection.execute(_AFTER, values))))
+        page = _ROWS.where(datasets.c.name > name).order_by(datasets.c.name).limit(limit)
+        return [DatasetRow(*row) for row in connection.execute(page)]
 
-    async def stage(self) -> int:
+    @writing
+    def stage(self, connection: Connection) -> int:
         """Open a place for blocks that belong to no dataset yet, and return its number.
 
         Stages of uploads that died are dropped by the way.
         """
-
-        def job(connection: Connection) -> int:
-            now = time.time()
-            connection.execute(_DROP_OLD_STAGES, {"before": now - STAGES_S})
-            return new_id(connection.execute(_STAGE, {"version": 0, "retired": 0, "created_at": now}))
-
-        return await self._database.write(job)
+        now = time.time()
+        connection.execute(delete(datasets).where(datasets.c.name.is_(None), datasets.c.created_at < now - STAGES_S))
+        return new_id(connection.execute(insert(datasets), {"version": 0, "retired": 0, "created_at": now}))
 
     async def add_block(self, stage: int, block: TaskBlock) -> None:
         """Put the next block on the stage."""
-        body = await asyncio.to_thread(encode_block, block)
-        count, crc = len(block), zlib.crc32(body)
+        await self._add_block(stage, len(block), await asyncio.to_thread(encode_block, block))
 
-        def job(connection: Connection) -> None:
-            end = connection.execute(_END, {"dataset": stage}).one()
-            require_room_for_tasks(int(end.tasks) + count, self._capacity)
-            row = {"dataset_id": stage, "position": end.blocks, "first": end.tasks, "count": count}
-            connection.execute(_ADD_BLOCK, {**row, "body": body, "checksum": crc})
+    @writing
+    def _add_block(self, connection: Connection, stage: int, count: int, body: bytes) -> None:
+        end = _end(connection, stage)
+        _require_room_for_tasks(int(end.tasks) + count, self.capacity)
+        row = {"dataset_id": stage, "position": end.blocks, "first": end.tasks, "count": count, "body": body}
+        connection.execute(insert(task_blocks), {**row, "checksum": zlib.crc32(body)})
 
-        await self._database.write(job)
-
-    async def drop_stage(self, stage: int) -> None:
+    @writing
+    def drop_stage(self, connection: Connection, stage: int) -> None:
         """Drop the stage and its blocks; one that is gone already, or became a dataset, is fine."""
-        await self._database.write(lambda connection: connection.execute(_DROP_STAGE, {"dataset": stage}).rowcount)
+        connection.execute(delete(datasets).where(datasets.c.name.is_(None), datasets.c.id == stage))
 
     async def create(
         self,
@@ -188,26 +122,37 @@ class SqlDatasets:
         """Make the staged blocks a dataset, with its run `default` on default settings, in one transaction.
 
         Where a dataset of the name has the same content, that one is returned; the stage stays.
+
+        Args:
+            name: of the dataset.
+            stage: the stage.
+            facts: of the dataset.
+            idempotency_key: keeps the result.
+            within: patterns of names that the caller's key reaches.
+
+        Raises:
+            DatasetExistsError: the name is taken by other content.
+            LimitReachedError: the service has as many datasets as it may, or the key does.
         """
 
         def job(connection: Connection) -> CreateDatasetResult:
-            standing = connection.execute(_BY_NAME, {"dataset": name}).one_or_none()
+            standing = connection.execute(_ROWS.where(datasets.c.name == name)).one_or_none()
             if standing is not None:
-                row = dataset_of(standing)
+                row = DatasetRow(*standing)
                 if row.facts.digest != facts.digest:
                     raise DatasetExistsError(
                         f"dataset {name!r} exists with other content; delete it or choose another name"
                     )
                 return CreateDatasetResult(row, created=False)
-            require_room_for_dataset(connection, self._capacity, within)
-            now = time.time()
-            values = {"stage": stage, "new_name": name, "new_facts": facts_text(facts), "now": now}
-            if connection.execute(_NAME_STAGE, values).rowcount == 0:
+            _require_room_for_dataset(connection, self.capacity, within)
+            named = update(datasets).where(datasets.c.id == stage, datasets.c.name.is_(None))
+            values = {"name": name, "version": 1, "facts": facts, "created_at": time.time()}
+            if connection.execute(named, values).rowcount == 0:
                 raise stage_gone()
-            insert_run(connection, stage, DEFAULT_RUN, RunSettings(), now)
+            insert_run(connection, stage, DEFAULT_RUN, RunSettings())
             return CreateDatasetResult(_row(connection, stage), created=True)
 
-        return await self._database.write(keeping_result(job, idempotency_key))
+        return await self.database.write(keeping_result(job, idempotency_key))
 
     async def append(
         self, row: DatasetRow, stage: int, facts: DatasetFacts, idempotency_key: IdempotencyKey | None = None
@@ -215,41 +160,37 @@ class SqlDatasets:
         """Move the staged blocks to the end of the dataset and set its facts, in one transaction."""
 
         def job(connection: Connection) -> AppendTasksResult:
-            require_room_for_tasks(facts.size, self._capacity)
-            _raise_version(connection, row, facts=facts_text(facts))
-            end = connection.execute(_END, {"dataset": row.id}).one()
-            connection.execute(_MOVE, {"stage": stage, "dataset": row.id, "blocks": end.blocks, "tasks": end.tasks})
-            if connection.execute(_DELETE, {"dataset": stage}).rowcount == 0:
+            _require_room_for_tasks(facts.size, self.capacity)
+            changed = _changed(connection, row, facts=facts)
+            end = _end(connection, row.id)
+            moved = update(task_blocks).where(task_blocks.c.dataset_id == stage).values(dataset_id=row.id)
+            places = {"position": task_blocks.c.position + end.blocks, "first": task_blocks.c.first + end.tasks}
+            connection.execute(moved.values(places))
+            if connection.execute(delete(datasets).where(datasets.c.id == stage)).rowcount == 0:
                 raise stage_gone()
-            return AppendTasksResult(_row(connection, row.id), facts.size - row.facts.size)
+            return AppendTasksResult(changed, facts.size - row.facts.size)
 
-        return await self._database.write(keeping_result(job, idempotency_key))
+        return await self.database.write(keeping_result(job, idempotency_key))
 
-    async def retire(self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None) -> DatasetRow:
-        """Mark tasks as retired (those that are already stay so)."""
-        return await self._change_retired(np.union1d, row, tasks, idempotency_key)
-
-    async def restore(self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None) -> DatasetRow:
-        """Mark tasks as not retired (those that are not stay so)."""
-        return await self._change_retired(np.setdiff1d, row, tasks, idempotency_key)
-
-    async def _change_retired(
-        self,
-        change: Callable[[Tasks, Tasks], Tasks],
-        row: DatasetRow,
-        tasks: Tasks,
-        idempotency_key: IdempotencyKey | None,
+    async def set_retired(
+        self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None
     ) -> DatasetRow:
-        own = tasks.copy()
+        """Set which tasks are retired. tasks: sorted."""
 
         def job(connection: Connection) -> DatasetRow:
-            retired = change(retired_of(connection, row.id), own).astype(np.int32)
-            _raise_version(connection, row, retired=len(retired))
-            connection.execute(_DELETE_RETIRED, {"dataset": row.id})
-            connection.execute(insert(retired_tasks), {"dataset_id": row.id, "tasks": pack({}, {"tasks": retired})})
-            return _row(connection, row.id)
+            return _changed(connection, row, retired=len(tasks), retired_tasks=tasks)
 
-        return await self._database.write(keeping_result(job, idempotency_key))
+        return await self.database.write(keeping_result(job, idempotency_key))
+
+    @reading
+    def retired(self, connection: Connection, dataset_id: int) -> Tasks:
+        """Return the retired tasks, sorted.
+
+        Raises:
+            DamagedStateError: the bytes don't match their checksum.
+        """
+        tasks: Tasks | None = connection.scalar(select(datasets.c.retired_tasks).where(datasets.c.id == dataset_id))
+        return NO_TASKS if tasks is None else tasks
 
     async def put_predictions(
         self,
@@ -269,54 +210,90 @@ class SqlDatasets:
         Returns:
             The dataset, and the runs with an empty journal as they were before they saw it too.
         """
-        new = None if column is None else (column.digest, await asyncio.to_thread(predictions.content_of, column))
+        content = None if column is None else await asyncio.to_thread(_content_of, column)
         empty: list[RunRow] = []
+        of_empty = select(runs).where(runs.c.dataset_id == row.id, runs.c.head == 0).with_for_update()
 
         def job(connection: Connection) -> DatasetRow:
-            _raise_version(connection, row, facts=facts_text(facts))
-            if new is not None:
-                predictions.keep(connection, row.id, *new)
-            empty[:] = [run_of(found) for found in connection.execute(_EMPTY_RUNS, {"dataset": row.id})]
+            changed = _changed(connection, row, facts=facts)
+            if column is not None:
+                kept = {"dataset_id": row.id, "digest": column.digest, "content": content}
+                connection.execute(insert_missing(connection, predictions), kept)
+            empty[:] = map(run_of, connection.execute(of_empty))
             for run in empty:
-                # A new uid: what was made without these predictions must not be taken for this run's.
-                values = {"uid": new_uid(), "predictions": keys_text(facts.prediction_keys)}
-                replace_empty_run(connection, run.id, values)
-            predictions.drop_unused(connection, row.id, facts.prediction_keys)
-            return _row(connection, row.id)
+                replace_empty_run(connection, run.id, {"predictions": facts.prediction_keys})
+            _drop_unused_predictions(connection, row.id, facts.prediction_keys)
+            return changed
 
-        return await self._database.write(keeping_result(job, idempotency_key)), empty
+        return await self.database.write(keeping_result(job, idempotency_key)), empty
 
     async def predictions(self, dataset_id: int, keys: Sequence[PredictionsKey]) -> list[Predictions]:
-        """Return predictions that new runs see or that a run knows, in the order of the keys."""
-        found = await self._database.read(lambda connection: predictions.read(connection, dataset_id, keys))
-        return await asyncio.to_thread(lambda: [predictions.predictions_in(*each) for each in found])
+        """Return predictions that new runs see or that a run knows, in the order of the keys.
+
+        Raises:
+            UnknownRunError: one is not there any more.
+        """
+        found = await self._predictions(dataset_id, keys)
+        return await asyncio.to_thread(lambda: list(starmap(_predictions_in, found)))
+
+    @reading
+    def _predictions(
+        self, connection: Connection, dataset_id: int, keys: Sequence[PredictionsKey]
+    ) -> list[tuple[str, bytes]]:
+        found = []
+        for name, digest in keys:
+            these = (predictions.c.dataset_id == dataset_id) & (predictions.c.digest == digest)
+            content = connection.scalar(select(predictions.c.content).where(these))
+            if content is None:
+                raise UnknownRunError("the run that knew these predictions was deleted or replaced")
+            found.append((name, content))
+        return found
 
     async def keep_subset(
         self, row: DatasetRow, subset: Subset, tasks: Tasks, idempotency_key: IdempotencyKey | None = None
     ) -> Subset:
-        """Keep a subset under its name; one that is kept already counts as kept now."""
-        content = await asyncio.to_thread(subsets.content_of, tasks)
+        """Keep a subset under its name; one that is kept already counts as kept now.
+
+        Of all those of the dataset the MOST_SUBSETS that were kept last stay.
+
+        Raises:
+            UnknownDatasetError: the dataset was deleted.
+        """
+        content, of_dataset = await asyncio.to_thread(_bits_of, tasks), subsets.c.dataset_id == row.id
+        standing = select(datasets.c.id).where(datasets.c.id == row.id).with_for_update(key_share=True, read=True)
+        by_age = select(subsets.c.name).where(of_dataset).order_by(subsets.c.kept_at.desc(), subsets.c.name)
 
         def job(connection: Connection) -> Subset:
-            if subset.name is None:
-                raise ValueError("a subset without a name")
-            subsets.keep(connection, row.id, subset.name, content, time.time())
+            if connection.scalar(standing) is None:
+                raise UnknownDatasetError("the dataset was deleted meanwhile")
+            kept = {"dataset_id": row.id, "name": subset.name, "tasks": content, "kept_at": time.time()}
+            connection.execute(insert_missing(connection, subsets), kept)
+            this = update(subsets).where(of_dataset, subsets.c.name == subset.name)
+            connection.execute(this, {"kept_at": kept["kept_at"]})
+            if old := list(connection.scalars(by_age))[MOST_SUBSETS:]:
+                connection.execute(delete(subsets).where(of_dataset, subsets.c.name.in_(old)))
             return subset
 
-        return await self._database.write(keeping_result(job, idempotency_key))
+        return await self.database.write(keeping_result(job, idempotency_key))
 
-    async def subset(self, dataset_id: int, name: str) -> Tasks | None:
-        """Return a subset's tasks, sorted; None if there is no such subset."""
-        content = await self._database.read(lambda connection: subsets.read(connection, dataset_id, name))
-        return None if content is None else await asyncio.to_thread(subsets.tasks_in, content)
+    @reading
+    def subset(self, connection: Connection, dataset_id: int, name: str) -> Tasks | None:
+        """Return a subset's tasks, sorted; None if there is no such subset.
+
+        Raises:
+            DamagedStateError: the bytes can't be read.
+        """
+        this = (subsets.c.dataset_id == dataset_id) & (subsets.c.name == name)
+        content = connection.scalar(select(subsets.c.tasks).where(this))
+        return None if content is None else _tasks_in(content)
 
     async def delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None = None) -> None:
         """Delete the dataset with its runs, journals and snapshots."""
 
         def job(connection: Connection) -> None:
-            connection.execute(_DELETE, {"dataset": row.id})
+            connection.execute(delete(datasets).where(datasets.c.id == row.id))
 
-        await self._database.write(keeping_result(job, idempotency_key))
+        await self.database.write(keeping_result(job, idempotency_key))
 
     async def blocks(self, dataset_id: int) -> AsyncIterator[TaskBlock]:
         """Yield the dataset's blocks in order, one in memory at a time.
@@ -326,23 +303,93 @@ class SqlDatasets:
             DamagedStateError: a block does not match its checksum.
         """
         position = 0
-        while (block := await self._database.read(partial(_block_at, dataset_id, position))) is not None:
+        while (block := await self._block(dataset_id, position)) is not None:
             yield block
             position += 1
 
-    async def retired(self, dataset_id: int) -> Tasks:
-        """Return the retired tasks, sorted."""
-        return await self._database.read(lambda connection: retired_of(connection, dataset_id))
+    @reading
+    def _block(self, connection: Connection, dataset_id: int, position: int) -> TaskBlock | None:
+        this = (task_blocks.c.dataset_id == dataset_id) & (task_blocks.c.position == position)
+        row = connection.execute(select(task_blocks).where(this)).one_or_none()
+        if row is not None:
+            return decode_block(row.body, row.checksum)
+        if connection.scalar(select(datasets.c.id).where(datasets.c.id == dataset_id)) is None:
+            raise UnknownDatasetError("the dataset was deleted while it was read")
+        return None
 
 
 def _row(connection: Connection, dataset_id: int) -> DatasetRow:
-    return dataset_of(connection.execute(_BY_ID, {"dataset": dataset_id}).one())
+    return DatasetRow(*connection.execute(_ROWS.where(datasets.c.id == dataset_id)).one())
 
 
-def _block_at(dataset_id: int, position: int, connection: Connection) -> TaskBlock | None:
-    row = connection.execute(_BLOCK, {"dataset": dataset_id, "this_position": position}).one_or_none()
-    if row is not None:
-        return decode_block(row.body, row.checksum)
-    if connection.execute(_BY_ID, {"dataset": dataset_id}).one_or_none() is None:
-        raise UnknownDatasetError("the dataset was deleted while it was read")
-    return None
+def _end(connection: Connection, dataset_id: int) -> SqlRow:
+    """Return how many blocks and tasks a dataset has."""
+    return connection.execute(_ENDS.where(task_blocks.c.dataset_id == dataset_id)).one()
+
+
+def _changed(connection: Connection, row: DatasetRow, **values: object) -> DatasetRow:
+    """Raise a dataset's version and set its columns; BusyError if it has another version than this row."""
+    this = update(datasets).where(datasets.c.id == row.id, datasets.c.version == row.version)
+    require_version(row, connection.execute(this, {"version": row.version + 1, **values}).rowcount > 0)
+    return _row(connection, row.id)
+
+
+def _require_room_for_tasks(count: int, capacity: Capacity) -> None:
+    if count > capacity.tasks:
+        raise LimitReachedError(f"too many tasks: {count}, and a dataset can have {capacity.tasks} (BOTS_MAX_TASKS)")
+
+
+def _require_room_for_dataset(connection: Connection, capacity: Capacity, within: tuple[str, ...]) -> None:
+    """Check that there is room for one more dataset; the answer holds until the transaction ends."""
+    if connection.dialect.name == "postgresql":  # SQLite has one writer
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+    names = connection.scalars(select(datasets.c.name).where(datasets.c.name.is_not(None))).all()
+    if len(names) >= capacity.datasets:
+        raise LimitReachedError(f"too many datasets: there are {len(names)} already (BOTS_MAX_DATASETS); delete some")
+    reached = 0 if EVERY_DATASET in within else sum(reaches(within, name) for name in names)
+    if reached >= capacity.datasets_per_key:
+        raise LimitReachedError(
+            f"too many datasets for this key: it can access {reached} already (BOTS_MAX_DATASETS_PER_KEY)"
+        )
+
+
+def _content_of(column: Predictions) -> bytes:
+    """Return predictions without their name, as checksummed bytes."""
+    return pack({"parts": column.parts}, {"levels": column.levels.astype(np.int32)})
+
+
+def _predictions_in(name: str, content: bytes) -> Predictions:
+    """Return the predictions that are in the bytes.
+
+    Raises:
+        DamagedStateError: they don't match their checksum, or are no predictions.
+    """
+    header, arrays = unpack(content)
+    try:
+        return Predictions(name, int(header["parts"]), frozen(arrays["levels"].astype(np.uint8)))
+    except (LookupError, TypeError, ValueError) as error:
+        raise DamagedStateError(f"these are no predictions: {error!r}") from error
+
+
+def _drop_unused_predictions(connection: Connection, dataset_id: int, newest: tuple[PredictionsKey, ...]) -> None:
+    """Delete the predictions that neither new runs see nor any run knows."""
+    known = connection.scalars(select(runs.c.predictions).where(runs.c.dataset_id == dataset_id).distinct())
+    used = {key.digest for keys in (newest, *known) for key in keys}
+    unused = delete(predictions).where(predictions.c.dataset_id == dataset_id, predictions.c.digest.not_in(used))
+    connection.execute(unused)
+
+
+def _bits_of(tasks: Tasks) -> bytes:
+    """Return sorted tasks as bytes: half of a million tasks take about 125 kB, all of them 1 kB."""
+    included = np.zeros(last_of(tasks) + 1, bool)
+    included[tasks] = True
+    return zlib.compress(np.packbits(included).tobytes(), 1)
+
+
+def _tasks_in(content: bytes) -> Tasks:
+    """Return the tasks in these bytes, sorted."""
+    try:
+        bits = np.frombuffer(zlib.decompress(content), np.uint8)
+    except zlib.error as error:  # it has a checksum
+        raise DamagedStateError(f"a subset can't be read: {error}") from error
+    return frozen(np.flatnonzero(np.unpackbits(bits)).astype(np.int32))

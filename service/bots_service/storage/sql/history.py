@@ -3,26 +3,40 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
-from sqlalchemy import BigInteger, Connection, bindparam, case, func, select, text
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    ColumnElement,
+    Connection,
+    TextClause,
+    bindparam,
+    case,
+    func,
+    literal,
+    select,
+    text,
+)
 
 from bots_service.core.entries import Body, Forget, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import sum_by_task
-from bots_service.errors import DamagedStateError
 from bots_service.records import CurvePoint, EntryKind, LoggedEntry, LoggedVisit, RunRow, StoredReceipt, VisitsPage
 from bots_service.storage.sql.codecs import KINDS, decode_body
-from bots_service.storage.sql.database import Database, SqlRow
-from bots_service.storage.sql.journal import distribution_of, receipt_of
+from bots_service.storage.sql.database import SqlRow
+from bots_service.storage.sql.journal import RECEIPTS, receipt_of
+from bots_service.storage.sql.store import Store, reading
 from bots_service.storage.sql.tables import IS_MARK, IS_STEP, journal, runs
 
-_STEP = bindparam("step", type_=BigInteger)  # callers may ask for a step beyond those that the column holds
-_STEPS = (journal.c.run_id == bindparam("run"), text(IS_STEP))
-_CLOSING = select(journal.c.seq).where(*_STEPS, journal.c.step == _STEP)
-_HISTORY = select(journal).where(*_STEPS, journal.c.step > _STEP).order_by(journal.c.step).limit(bindparam("most"))
-
 _SUMS = ("reported", "effective", "all_solved", "none_solved", "rollouts", "successes", "late", "expired", "new_tasks")
-_place = (journal.c.step - 1 - bindparam("begin", type_=BigInteger)) // bindparam("width", type_=BigInteger)
+
+
+def _steps_of(run: RunRow) -> tuple[ColumnElement[bool], TextClause]:
+    return journal.c.run_id == run.id, text(IS_STEP)
+
+
+def _step(number: int) -> BindParameter[int]:
+    """Return a step as a statement takes it: callers may ask for one beyond those that the column holds."""
+    return literal(number, BigInteger)
 
 
 def _weighed(column: Any, weight: Any = journal.c.rollouts) -> Any:
@@ -30,31 +44,27 @@ def _weighed(column: Any, weight: Any = journal.c.rollouts) -> Any:
     return func.sum(column * weight) / func.nullif(func.sum(case((column.is_not(None), weight))), 0)
 
 
-_POINTS = (
-    select(
-        func.min(journal.c.step).label("first_step"),
-        func.max(journal.c.step).label("last_step"),
-        func.max(journal.c.seq).label("seq"),
-        func.max(case((journal.c.distribution.is_not(None), journal.c.seq))).label("looked"),
-        *(func.sum(journal.c[name]).label(name) for name in _SUMS),
-        _weighed(journal.c.brier).label("brier"),
-        _weighed(journal.c.log_loss).label("log_loss"),
-        _weighed(journal.c.uniform, journal.c.reported).label("uniform_effective_task_ratio"),
-    )
-    .where(*_STEPS, journal.c.seq <= bindparam("last"))
-    .group_by(_place)
-    .order_by(_place)
-)
-_ENDS = select(
-    journal.c.seq, journal.c.capability, journal.c.distinct_tasks, journal.c.created_at, journal.c.distribution
-).where(journal.c.run_id == bindparam("run"), journal.c.seq.in_(bindparam("seqs", expanding=True)))
-
-
 def _curve(connection: Connection, run: RunRow, up_to: int, width: int) -> list[CurvePoint]:
-    values = {"run": run.id, "begin": run.origin_step, "width": width, "last": up_to}
-    points = connection.execute(_POINTS, values).all()
+    place = (journal.c.step - 1 - _step(run.origin_step)) // _step(width)
+    points = connection.execute(
+        select(
+            func.min(journal.c.step).label("first_step"),
+            func.max(journal.c.step).label("last_step"),
+            func.max(journal.c.seq).label("seq"),
+            func.max(case((journal.c.distribution.is_not(None), journal.c.seq))).label("looked"),
+            *(func.sum(journal.c[name]).label(name) for name in _SUMS),
+            _weighed(journal.c.brier).label("brier"),
+            _weighed(journal.c.log_loss).label("log_loss"),
+            _weighed(journal.c.uniform, journal.c.reported).label("uniform_effective_task_ratio"),
+        )
+        .where(*_steps_of(run), journal.c.seq <= up_to)
+        .group_by(place)
+        .order_by(place)
+    ).all()
     seqs = {seq for row in points for seq in (row.seq, row.looked) if seq is not None}
-    ends = {row.seq: row for row in connection.execute(_ENDS, {"run": run.id, "seqs": sorted(seqs)})}
+    shown = select(*(journal.c[name] for name in ("seq", "capability", "distinct_tasks", "created_at", "distribution")))
+    found = connection.execute(shown.where(journal.c.run_id == run.id, journal.c.seq.in_(sorted(seqs))))
+    ends = {row.seq: row for row in found}
     return [_point(row, ends[row.seq], ends.get(row.looked)) for row in points]
 
 
@@ -64,43 +74,25 @@ def _point(row: SqlRow, end: SqlRow, looked: SqlRow | None) -> CurvePoint:
         **{name: getattr(row, name) for name in names},
         capability=end.capability,
         distinct_tasks=end.distinct_tasks,
-        distribution=None if looked is None else distribution_of(looked.distribution),
+        distribution=None if looked is None else looked.distribution,
         time=end.created_at,
     )
 
 
-_PAGE = (
-    select(
-        journal.c.seq,
-        journal.c.epoch,
-        # A fork's holds a whole state, tens of MB for a large pool, and nothing that a page tells.
-        case((journal.c.kind != KINDS[Fork], journal.c.body)).label("body"),
-        journal.c.kind,
-        journal.c.hidden,
-        journal.c.created_at,
-        journal.c.step,
-        journal.c.closed,
-    )
-    .where(
-        journal.c.run_id == bindparam("run"),
-        journal.c.seq < bindparam("before", type_=BigInteger),
-        journal.c.body.is_not(None),
-    )
-    .order_by(journal.c.seq.desc())
-    .limit(bindparam("most"))
-)
-_PAGE_OF_KINDS = _PAGE.where(journal.c.kind.in_(bindparam("kinds", expanding=True)))
-_PAGE_OF_MARKS = _PAGE_OF_KINDS.where(text(IS_MARK))
+# A fork's body holds a whole state, tens of MB for a large pool, and nothing that a page tells.
+_PAGE = select(
+    *(journal.c[name] for name in ("seq", "epoch", "kind", "hidden", "created_at", "step", "closed")),
+    case((journal.c.kind != KINDS[Fork], journal.c.body)).label("body"),
+).where(journal.c.body.is_not(None))
 
 
 def _entries(
     connection: Connection, run_id: int, before: int, limit: int, kinds: Sequence[EntryKind]
 ) -> list[LoggedEntry]:
-    values: dict[str, Any] = {"run": run_id, "before": before, "most": limit}
-    page = _PAGE
+    page = _PAGE.where(journal.c.run_id == run_id, journal.c.seq < before).order_by(journal.c.seq.desc()).limit(limit)
     if kinds:
-        values["kinds"] = list(kinds)
-        page = _PAGE_OF_KINDS if KINDS[Report] in kinds else _PAGE_OF_MARKS
+        page = page.where(journal.c.kind.in_(kinds))
+        page = page if KINDS[Report] in kinds else page.where(text(IS_MARK))
     return [
         LoggedEntry(
             seq=row.seq,
@@ -110,9 +102,9 @@ def _entries(
             closed=row.closed,
             is_hidden=row.hidden,
             created_at=row.created_at,
-            **({} if row.body is None else _told(decode_body(row.body))),
+            **({} if row.body is None else _told(decode_body(row.kind, row.body))),
         )
-        for row in connection.execute(page, values)  # one by one: all their bodies may be tens of MB
+        for row in connection.execute(page)  # one by one: all their bodies may be tens of MB
     ]
 
 
@@ -135,17 +127,8 @@ ENTRIES = 500  # read at most for one page: reports of 32 tasks take about 10 ms
 CHUNK = 25  # entries at a time: a report's body may take MBs, and drivers fetch a whole result at once
 BODY_CHARACTERS = 16 * 2**20  # of all entries of a page; the last chunk may exceed it
 
-_PRUNED = select(runs.c.head, runs.c.pruned).where(runs.c.id == bindparam("run"))
 _REPORTS = (
-    select(
-        journal.c.seq,
-        journal.c.body,
-        journal.c.hidden,
-        journal.c.created_at,
-        journal.c.step,
-        journal.c.late,
-        journal.c.expired,
-    )
+    select(*(journal.c[name] for name in ("seq", "body", "hidden", "created_at", "step", "late", "expired")))
     .where(
         journal.c.run_id == bindparam("run"),
         journal.c.kind == KINDS[Report],
@@ -157,24 +140,8 @@ _REPORTS = (
 )
 
 
-class _PartsTasks(msgspec.Struct):
-    """Of parts of groups, the tasks alone."""
-
-    tasks: list[int] = []
-
-
-class _ReportedTasks(msgspec.Struct):
-    """Of a report's body, the tasks alone: the rest of most bodies need not be read."""
-
-    tasks: list[int]
-    parts: _PartsTasks = msgspec.field(default_factory=_PartsTasks)
-
-
-_reported = msgspec.json.Decoder(_ReportedTasks)
-
-
 def _visits(connection: Connection, run_id: int, task: int, seq: int, limit: int) -> VisitsPage:
-    head = connection.execute(_PRUNED, {"run": run_id}).one_or_none()
+    head = connection.execute(select(runs.c.head, runs.c.pruned).where(runs.c.id == run_id)).one_or_none()
     if head is None:
         return VisitsPage([], None, 0)
     before, pruned = min(seq, head.head + 1), head.pruned
@@ -194,16 +161,12 @@ def _visits(connection: Connection, run_id: int, task: int, seq: int, limit: int
 
 def _visit(row: SqlRow, task: int) -> LoggedVisit | None:
     """Return what a report said of the task, None if nothing."""
-    try:
-        reported = _reported.decode(row.body)
-        if task not in reported.tasks and task not in reported.parts.tasks:
-            return None
-    except msgspec.MsgspecError as error:
-        raise DamagedStateError(f"a journal entry can't be read: {error}") from error
-    body = decode_body(row.body)
+    body = decode_body(KINDS[Report], row.body)
     assert isinstance(body, Report)  # noqa: S101 - for the type checker
-    seen, parts = sum_by_task(body.evidence.where(body.evidence.tasks == task)), body.parts
-    parts = parts.where(parts.tasks == task)
+    seen, parts = body.evidence.where(body.evidence.tasks == task), body.parts.where(body.parts.tasks == task)
+    if not len(seen) and not len(parts):
+        return None
+    seen = sum_by_task(seen)
     successes = float(seen.successes.sum() + parts.successes.sum())
     trials = successes + float(seen.failures.sum() + parts.failures.sum())
     if not trials:  # all of these were aborted
@@ -224,36 +187,34 @@ def _visit(row: SqlRow, task: int) -> LoggedVisit | None:
 _NO_END = 2**62
 
 
-class SqlHistory:
+class SqlHistory(Store):
     """What runs did: the present history, and the whole journal, entry by entry."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def closing(self, run: RunRow, step: int) -> int | None:
+    @reading
+    def closing(self, connection: Connection, run: RunRow, step: int) -> int | None:
         """Return the seq of the entry that closed `step` in the present history; None if there is none.
 
         Step 0 is seq 0 of a run that is not a fork; a fork begins with its parent's step, at seq 1.
         """
         if step == run.origin_step:
             return 0 if run.parent is None else 1
-        return await self._database.read(lambda connection: connection.scalar(_CLOSING, {"run": run.id, "step": step}))
+        return connection.scalar(select(journal.c.seq).where(*_steps_of(run), journal.c.step == _step(step)))
 
-    async def steps(self, run: RunRow, after_step: int, limit: int) -> list[StoredReceipt]:
+    @reading
+    def steps(self, connection: Connection, run: RunRow, after_step: int, limit: int) -> list[StoredReceipt]:
         """Return closed steps of the present history in order, after `after_step`."""
-        values = {"run": run.id, "step": after_step, "most": limit}
-        return await self._database.read(
-            lambda connection: [
-                StoredReceipt(receipt_of(row), row.created_at) for row in connection.execute(_HISTORY, values)
-            ]
-        )
+        later = RECEIPTS.add_columns(journal.c.created_at).where(*_steps_of(run), journal.c.step > _step(after_step))
+        rows = connection.execute(later.order_by(journal.c.step).limit(limit))
+        return [StoredReceipt(receipt_of(row), row.created_at) for row in rows]
 
-    async def curve(self, run: RunRow, up_to: int, width: int) -> list[CurvePoint]:
+    @reading
+    def curve(self, connection: Connection, run: RunRow, up_to: int, width: int) -> list[CurvePoint]:
         """Return the closed steps of the present history up to entry `up_to`, in order, `width` steps a point."""
-        return await self._database.read(lambda connection: _curve(connection, run, up_to, width))
+        return _curve(connection, run, up_to, width)
 
-    async def entries(
-        self, run: RunRow, before: int | None, limit: int, kinds: Sequence[EntryKind] = ()
+    @reading
+    def entries(
+        self, connection: Connection, run: RunRow, before: int | None, limit: int, kinds: Sequence[EntryKind] = ()
     ) -> list[LoggedEntry]:
         """Return what is known of entries before `before` (None: of all), hidden ones too, newest first.
 
@@ -266,14 +227,13 @@ class SqlHistory:
         Raises:
             DamagedStateError: a body can't be read.
         """
-        seq = _NO_END if before is None else before
-        return await self._database.read(lambda connection: _entries(connection, run.id, seq, limit, kinds))
+        return _entries(connection, run.id, _NO_END if before is None else before, limit, kinds)
 
-    async def visits(self, run: RunRow, task: int, before: int | None, limit: int) -> VisitsPage:
+    @reading
+    def visits(self, connection: Connection, run: RunRow, task: int, before: int | None, limit: int) -> VisitsPage:
         """Return at most `limit` reports of a task before `before` (None: of all), hidden ones too, newest first.
 
         Raises:
             DamagedStateError: a body can't be read.
         """
-        seq = _NO_END if before is None else before
-        return await self._database.read(lambda connection: _visits(connection, run.id, task, seq, limit))
+        return _visits(connection, run.id, task, _NO_END if before is None else before, limit)

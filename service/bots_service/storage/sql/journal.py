@@ -1,35 +1,44 @@
-"""Journals in SQL: each entry with what folding it did, in one row."""
+"""Journals in SQL: each entry with what folding it did, in one row; and states that were stored on the way."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-import numpy as np
-from sqlalchemy import BigInteger, Connection, and_, bindparam, insert, select, text, update
+from sqlalchemy import BigInteger, ColumnElement, Connection, and_, bindparam, delete, insert, select, text, update
 
 from bots_service.core.entries import Entry, Rewind
 from bots_service.core.evidence import Costs
 from bots_service.core.outlook import UniformEstimate
-from bots_service.core.receipt import BINS, Calibration, Receipt, StepSums, TagCounts, Tally, added
+from bots_service.core.receipt import Calibration, Receipt, StepSums, Tally, added
 from bots_service.core.summary.verdict import RunFindings
 from bots_service.errors import KeyReusedError, UnknownRunError
 from bots_service.records import Head, IdempotencyKey, RunRow
 from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body
-from bots_service.storage.sql.database import UNANSWERED, Database, SqlRow
-from bots_service.storage.sql.tables import IS_STEP, datasets, journal, runs
+from bots_service.storage.sql.database import UNANSWERED, SqlRow
+from bots_service.storage.sql.store import Store, insert_missing, reading, writing
+from bots_service.storage.sql.tables import IS_STEP, datasets, journal, runs, snapshots
 
-_ESTIMATE = (journal.c.uniform, journal.c.expected)
-_HEAD = select(
-    runs.c.id, runs.c.uid, runs.c.head, runs.c.epoch, runs.c.pruned, datasets.c.version, *_ESTIMATE
+MOST_SEQS = 1000  # of snapshots that are dropped, in one statement
+
+# Of a journal's row, what a receipt is made of.
+_PLAIN = (
+    *("seq", "epoch", "step", "closed", "strategy", "capability", "late", "expired", "brier", "log_loss"),
+    *("calibration", "tags", "new_tasks", "distinct_tasks"),
+)
+_TOTALS = tuple(f"total_{name}" for name in StepSums.__slots__)
+RECEIPTS = select(*(journal.c[name] for name in (*_PLAIN, *Tally.__slots__, *_TOTALS, *Costs._fields)))
+
+_HEADS = select(
+    *(runs.c.id, runs.c.uid, runs.c.head, runs.c.epoch, runs.c.pruned, datasets.c.version),
+    *(journal.c.uniform, journal.c.expected),
 ).select_from(runs.join(datasets).outerjoin(journal, and_(journal.c.run_id == runs.c.id, journal.c.seq == runs.c.head)))
-# The lock makes seqs follow commit order on PostgreSQL. Snapshots may refer to the run meanwhile.
-_LOCKED_HEAD = _HEAD.where(runs.c.id == bindparam("run")).with_for_update(key_share=True, of=runs)
-_HEADS = _HEAD.where(runs.c.id.in_(bindparam("ids", expanding=True)))
-_THIS = (journal.c.run_id == bindparam("run"), journal.c.seq == bindparam("seq"))
+_OF_RUN = journal.c.run_id == bindparam("run")
+# What each report asks is made once. The lock makes seqs follow commit order on PostgreSQL; snapshots may refer to the
+# run meanwhile.
+_LOCKED_HEAD = _HEADS.where(runs.c.id == bindparam("run")).with_for_update(key_share=True, of=runs)
 _BETWEEN = (
-    select(journal.c.seq, journal.c.epoch, journal.c.profiles, journal.c.body)
+    select(journal.c.seq, journal.c.epoch, journal.c.profiles, journal.c.kind, journal.c.body)
     .where(
-        journal.c.run_id == bindparam("run"),
+        _OF_RUN,
         journal.c.seq > bindparam("after", type_=BigInteger),
         journal.c.seq <= bindparam("up_to", type_=BigInteger),
         journal.c.body.is_not(None),
@@ -37,12 +46,7 @@ _BETWEEN = (
     .order_by(journal.c.seq)
     .limit(bindparam("most"))
 )
-_BY_KEY = select(journal).where(journal.c.run_id == bindparam("run"), journal.c.key == bindparam("key"))
-_RECEIPT = select(journal).where(*_THIS)
-_CALIBRATIONS = select(journal.c.calibration).where(
-    journal.c.run_id == bindparam("run"), text(IS_STEP), journal.c.step > bindparam("step")
-)
-_CREATED_AT = select(journal.c.created_at).where(*_THIS)
+_BY_KEY = RECEIPTS.add_columns(journal.c.fingerprint).where(_OF_RUN, journal.c.key == bindparam("key"))
 _APPEND = insert(journal).execution_options(**UNANSWERED)
 _MOVE_HEAD = (
     update(runs)
@@ -50,18 +54,6 @@ _MOVE_HEAD = (
     .values(head=bindparam("to"), epoch=bindparam("now"))
     .execution_options(**UNANSWERED)
 )
-_HIDE = (
-    update(journal)
-    .where(
-        journal.c.run_id == bindparam("run"),
-        journal.c.seq > bindparam("to_seq"),
-        journal.c.seq < bindparam("rewind_seq"),
-    )
-    .values(hidden=True)
-)
-_TALLY = tuple(Tally.__slots__)
-_tags = msgspec.json.Decoder(dict[str, TagCounts])
-_TOTALS = ("reported", "effective", "rollouts")
 
 
 class FoldedEntry(NamedTuple):
@@ -70,6 +62,7 @@ class FoldedEntry(NamedTuple):
     key: of the request.
     uniform: of uniform sampling by then.
     findings: what the journal says against the run by then; None where the service did not look.
+    created_at: when it was appended; None: now.
     """
 
     entry: Entry
@@ -77,6 +70,7 @@ class FoldedEntry(NamedTuple):
     key: IdempotencyKey | None = None
     uniform: UniformEstimate = UniformEstimate()
     findings: RunFindings | None = None
+    created_at: float | None = None
 
 
 def locked_head(connection: Connection, run: RunRow) -> Head:
@@ -90,15 +84,16 @@ def locked_head(connection: Connection, run: RunRow) -> Head:
 
 def calibration_of(connection: Connection, run_id: int, after_step: int, folded: Sequence[FoldedEntry]) -> Calibration:
     """Return predicted and observed success of the closed steps behind one, those that are about to be stored too."""
-    stored = connection.execute(_CALIBRATIONS, {"run": run_id, "step": after_step}).scalars()
-    known = [*map(_calibration, stored), *(one.receipt.calibration for one in folded)]
+    closed = (journal.c.run_id == run_id, text(IS_STEP), journal.c.step > after_step)
+    stored = connection.scalars(select(journal.c.calibration).where(*closed))
+    known = [*stored, *(one.receipt.calibration for one in folded)]
     return added([one for one in known if one is not None])
 
 
 def estimate_at(connection: Connection, run_id: int, seq: int) -> UniformEstimate:
     """Return the estimate of uniform sampling after entry `seq`."""
-    row = connection.execute(_RECEIPT, {"run": run_id, "seq": seq}).one_or_none()
-    return UniformEstimate() if row is None else UniformEstimate(row.uniform, row.expected)
+    row = connection.execute(select(journal.c.uniform, journal.c.expected).where(*_is(run_id, seq))).one_or_none()
+    return UniformEstimate() if row is None else UniformEstimate(*row)
 
 
 def entries_between(connection: Connection, run_id: int, after: int, up_to: int, limit: int) -> list[Entry]:
@@ -108,11 +103,12 @@ def entries_between(connection: Connection, run_id: int, after: int, up_to: int,
         DamagedStateError: an entry can't be read.
     """
     rows = connection.execute(_BETWEEN, {"run": run_id, "after": after, "up_to": up_to, "most": limit})
-    return list(map(_entry, rows))
+    return list(map(entry_of, rows))
 
 
-def _entry(row: SqlRow) -> Entry:
-    return Entry(row.seq, row.epoch, row.profiles, decode_body(row.body))
+def entry_of(row: SqlRow) -> Entry:
+    """Return the entry that a row holds, or a line of an export."""
+    return Entry(row.seq, row.epoch, row.profiles, decode_body(row.kind, row.body))
 
 
 def receipt_under(connection: Connection, run: RunRow, key: IdempotencyKey) -> Receipt | None:
@@ -124,14 +120,9 @@ def receipt_under(connection: Connection, run: RunRow, key: IdempotencyKey) -> R
     row = connection.execute(_BY_KEY, {"run": run.id, "key": key.key}).one_or_none()
     if row is None:
         return None
-    require_same(key, row.fingerprint)
-    return receipt_of(row)
-
-
-def require_same(key: IdempotencyKey, fingerprint: str | None) -> None:
-    """Raise KeyReusedError if the key's first request had another fingerprint."""
-    if fingerprint != key.fingerprint:
+    if row.fingerprint != key.fingerprint:
         raise KeyReusedError(f"idempotency key {key.key!r} was already used with a different request")
+    return receipt_of(row)
 
 
 def append(connection: Connection, run_id: int, folded: Sequence[FoldedEntry], now: float) -> None:
@@ -139,16 +130,12 @@ def append(connection: Connection, run_id: int, folded: Sequence[FoldedEntry], n
     if not folded:
         return
     connection.execute(_APPEND, [_row(run_id, one, now) for one in folded])
-    for one in folded:
-        hide(connection, run_id, one.entry)
+    for entry, *_ in folded:
+        if isinstance(entry.body, Rewind):
+            undone = (journal.c.run_id == run_id, journal.c.seq > entry.body.to_seq, journal.c.seq < entry.seq)
+            connection.execute(update(journal).where(*undone).values(hidden=True))
     last = folded[-1].entry
     connection.execute(_MOVE_HEAD, {"run": run_id, "to": last.seq, "now": last.epoch})
-
-
-def hide(connection: Connection, run_id: int, entry: Entry) -> None:
-    """Hide the entries that an entry undoes, if it is a rewind."""
-    if isinstance(entry.body, Rewind):
-        connection.execute(_HIDE, {"run": run_id, "to_seq": entry.body.to_seq, "rewind_seq": entry.seq})
 
 
 def _row(run_id: int, folded: FoldedEntry, now: float) -> dict[str, Any]:
@@ -160,77 +147,37 @@ def _row(run_id: int, folded: FoldedEntry, now: float) -> dict[str, Any]:
         "body": encode_body(entry.body),
         "key": None if key is None else key.key,
         "fingerprint": None if key is None else key.fingerprint,
-        "created_at": now,
+        "created_at": now if folded.created_at is None else folded.created_at,
         "hidden": False,
         "uniform": uniform.ratio,
         "expected": uniform.expected,
-        "findings": None if folded.findings is None else msgspec.json.encode(folded.findings).decode(),
-        "distribution": None if uniform.distribution is None else np.array(uniform.distribution, "<f4").tobytes(),
+        "distribution": uniform.distribution,
+        "findings": folded.findings,
     } | receipt_columns(folded.receipt)
 
 
 def receipt_columns(receipt: Receipt) -> dict[str, Any]:
     """Return the columns of a receipt."""
-    shown = receipt.calibration
     return (
-        {
-            "seq": receipt.seq,
-            "epoch": receipt.epoch,
-            "step": receipt.step,
-            "closed": receipt.closed,
-            "strategy": receipt.strategy,
-            "capability": receipt.capability,
-            "late": receipt.late,
-            "expired": receipt.expired,
-            "brier": receipt.brier,
-            "log_loss": receipt.log_loss,
-            "calibration": None
-            if shown is None
-            else np.array([shown.rollouts, shown.predicted, shown.solved], "<f8").tobytes(),
-            "tags": msgspec.json.encode(receipt.tags).decode() if receipt.tags else None,
-            "new_tasks": receipt.new_tasks,
-            "distinct_tasks": receipt.distinct_tasks,
-            "tokens": receipt.costs.tokens,
-            "seconds": receipt.costs.seconds,
-        }
-        | {name: getattr(receipt.tally, name) for name in _TALLY}
-        | {f"total_{name}": getattr(receipt.totals, name) for name in _TOTALS}
+        {name: getattr(receipt, name) for name in _PLAIN}
+        | {name: getattr(receipt.tally, name) for name in Tally.__slots__}
+        | {f"total_{name}": getattr(receipt.totals, name) for name in StepSums.__slots__}
+        | receipt.costs._asdict()
     )
 
 
 def receipt_of(row: SqlRow) -> Receipt:
     """Return the receipt that a row holds."""
     return Receipt(
-        seq=row.seq,
-        epoch=row.epoch,
-        step=row.step,
-        closed=row.closed,
-        strategy=row.strategy,
-        tags={} if row.tags is None else _tags.decode(row.tags),
-        tally=Tally(**{name: getattr(row, name) for name in _TALLY}),
-        capability=row.capability,
-        late=row.late,
-        expired=row.expired,
-        brier=row.brier,
-        log_loss=row.log_loss,
-        calibration=_calibration(row.calibration),
-        new_tasks=row.new_tasks,
-        distinct_tasks=row.distinct_tasks,
-        totals=StepSums(row.total_reported, row.total_effective, row.total_rollouts),
+        **{name: getattr(row, name) for name in _PLAIN},
+        tally=Tally(**{name: getattr(row, name) for name in Tally.__slots__}),
+        totals=StepSums(*(getattr(row, name) for name in _TOTALS)),
         costs=Costs(row.tokens, row.seconds),
     )
 
 
-def distribution_of(blob: bytes) -> tuple[float, ...]:
-    """Return the shares of a pool that a row holds."""
-    return tuple(np.frombuffer(blob, "<f4").tolist())
-
-
-def _calibration(blob: bytes | None) -> Calibration | None:
-    if blob is None:
-        return None
-    rollouts, predicted, solved = np.frombuffer(blob, "<f8").reshape(3, BINS).tolist()
-    return Calibration(tuple(rollouts), tuple(predicted), tuple(solved))
+def _is(run_id: int, seq: int) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return journal.c.run_id == run_id, journal.c.seq == seq
 
 
 def _of_run(row: SqlRow | None, run: RunRow) -> Head:
@@ -244,46 +191,74 @@ def _head(row: SqlRow) -> Head:
     return Head(row.uid, row.head, row.epoch, row.pruned, row.version, uniform)
 
 
-class SqlJournal:
+class SqlJournal(Store):
     """Reads of journals."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def head(self, run: RunRow) -> Head:
+    @reading
+    def head(self, connection: Connection, run: RunRow) -> Head:
         """Return where a run stands.
 
         Raises:
             UnknownRunError: it was deleted or replaced.
         """
-        row = await self._database.read(lambda connection: connection.execute(_HEADS, {"ids": [run.id]}).one_or_none())
-        return _of_run(row, run)
+        return _of_run(connection.execute(_HEADS.where(runs.c.id == run.id)).one_or_none(), run)
 
-    async def heads(self, run_ids: list[int]) -> dict[int, Head]:
+    @reading
+    def heads(self, connection: Connection, run_ids: list[int]) -> dict[int, Head]:
         """Return where these runs stand, by id, without deleted ones."""
-        rows = await self._database.read(lambda connection: connection.execute(_HEADS, {"ids": run_ids}).all())
-        return {row.id: _head(row) for row in rows}
+        return {row.id: _head(row) for row in connection.execute(_HEADS.where(runs.c.id.in_(run_ids)))}
 
-    async def between(self, run: RunRow, after: int, up_to: int, limit: int = 1000) -> list[Entry]:
+    @reading
+    def between(self, connection: Connection, run: RunRow, after: int, up_to: int, limit: int = 1000) -> list[Entry]:
         """Return entries after + 1, after + 2, ... up to `up_to` in order, at most `limit`.
 
         Raises:
             DamagedStateError: an entry can't be read.
         """
-        return await self._database.read(lambda connection: entries_between(connection, run.id, after, up_to, limit))
+        return entries_between(connection, run.id, after, up_to, limit)
 
-    async def created_at(self, run: RunRow, seq: int) -> float | None:
+    @reading
+    def created_at(self, connection: Connection, run: RunRow, seq: int) -> float | None:
         """Return when an entry was appended, in seconds since 1970, UTC; None if it is not there."""
-        values = {"run": run.id, "seq": seq}
-        return await self._database.read(lambda connection: connection.scalar(_CREATED_AT, values))
+        return connection.scalar(select(journal.c.created_at).where(*_is(run.id, seq)))
 
-    async def estimate(self, run: RunRow, seq: int) -> UniformEstimate:
-        """Return the estimate of uniform sampling after entry `seq`."""
-        return await self._database.read(lambda connection: estimate_at(connection, run.id, seq))
-
-    async def receipt(self, run: RunRow, seq: int) -> Receipt | None:
+    @reading
+    def receipt(self, connection: Connection, run: RunRow, seq: int) -> Receipt | None:
         """Return what folding entry `seq` did; None if there is no such entry."""
-        row = await self._database.read(
-            lambda connection: connection.execute(_RECEIPT, {"run": run.id, "seq": seq}).one_or_none()
-        )
+        row = connection.execute(RECEIPTS.where(*_is(run.id, seq))).one_or_none()
         return None if row is None else receipt_of(row)
+
+
+class SqlSnapshots(Store):
+    """Stored states of runs, so that a replay need not read the whole journal. The bytes carry their own checksum."""
+
+    @writing
+    def save(self, connection: Connection, run: RunRow, seq: int, blob: bytes) -> None:
+        """Store the bytes of the state after entry `seq`; what is there for this seq stays."""
+        # On PostgreSQL the lock keeps the run from being deleted or replaced before this is in.
+        standing = select(runs.c.id).where(runs.c.id == run.id, runs.c.uid == run.uid)
+        if connection.scalar(standing.with_for_update(key_share=True, read=True)) is None:
+            raise UnknownRunError(f"run {run.name!r} was deleted or replaced")
+        connection.execute(insert_missing(connection, snapshots), {"run_id": run.id, "seq": seq, "blob": blob})
+
+    @reading
+    def newest(self, connection: Connection, run: RunRow, up_to: int) -> tuple[int, bytes] | None:
+        """Return the greatest seq that is not beyond `up_to` and has a stored state, and that state's bytes."""
+        until = select(snapshots.c.seq, snapshots.c.blob).where(snapshots.c.run_id == run.id, snapshots.c.seq <= up_to)
+        found = connection.execute(until.order_by(snapshots.c.seq.desc()).limit(1)).one_or_none()
+        return None if found is None else (found.seq, found.blob)
+
+    @reading
+    def seqs(self, connection: Connection, run: RunRow, first: int = 0) -> list[int]:
+        """Return the seqs of all stored states from `first` on, in order."""
+        those = (snapshots.c.run_id == run.id, snapshots.c.seq >= first)
+        return list(connection.scalars(select(snapshots.c.seq).where(*those).order_by(snapshots.c.seq)))
+
+    @writing
+    def drop(self, connection: Connection, run: RunRow, seqs: list[int]) -> None:
+        """Drop some stored states; the journal still leads to them."""
+        # The state that pruned entries led to has nothing else that leads to it.
+        beginning = select(runs.c.pruned).where(runs.c.id == run.id).scalar_subquery()
+        own = delete(snapshots).where(snapshots.c.run_id == run.id, snapshots.c.seq != beginning)
+        for first in range(0, len(seqs), MOST_SEQS):
+            connection.execute(own.where(snapshots.c.seq.in_(seqs[first : first + MOST_SEQS])))

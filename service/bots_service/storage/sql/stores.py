@@ -5,13 +5,12 @@ from bots_service.storage.sql.answers import SqlAnswers
 from bots_service.storage.sql.courses import SqlCourses
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sql.datasets import SqlDatasets
-from bots_service.storage.sql.health import SqlHealth, SqlWriteHealth
+from bots_service.storage.sql.health import SqlHealth
 from bots_service.storage.sql.history import SqlHistory
-from bots_service.storage.sql.journal import SqlJournal
+from bots_service.storage.sql.journal import SqlJournal, SqlSnapshots
 from bots_service.storage.sql.keys import SqlKeys
 from bots_service.storage.sql.retention import SqlRetention
 from bots_service.storage.sql.runs import SqlRuns
-from bots_service.storage.sql.snapshots import SqlSnapshots
 from bots_service.storage.sql.transfer import SqlTransfers
 
 
@@ -31,4 +30,4 @@ class SqlStores:
         self.keys = SqlKeys(database)
         self.retention = SqlRetention(database)
         self.transfers = SqlTransfers(database, capacity)
-        self.health, self.write_health = SqlHealth(database), SqlWriteHealth(database)
+        self.health = SqlHealth(database)

@@ -3,6 +3,11 @@
 Times are seconds since 1970, UTC.
 """
 
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -15,9 +20,18 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    TypeDecorator,
     UniqueConstraint,
     text,
 )
+
+from bots_service.core.codec import pack, unpack
+from bots_service.core.predictions import PredictionsKey
+from bots_service.core.receipt import BINS, Calibration, TagCounts
+from bots_service.core.run_settings import settings_from
+from bots_service.core.summary.verdict import RunFindings
+from bots_service.keys import Scope
+from bots_service.records import DatasetFacts, Parent
 
 metadata = MetaData(
     naming_convention={
@@ -26,6 +40,53 @@ metadata = MetaData(
         "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
         "pk": "pk_%(table_name)s",
     }
+)
+
+
+class _AsText(TypeDecorator[Any]):
+    """Values that stand as text. write, read: make text of a value, and a value of text; None stays None."""
+
+    impl: Any = Text
+    cache_ok = True
+
+    def __init__(self, write: Callable[[Any], Any], read: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.write, self.read = write, read
+
+    def process_bind_param(self, value: Any, dialect: object) -> Any:  # noqa: ARG002
+        return None if value is None else self.write(value)
+
+    def process_result_value(self, value: Any, dialect: object) -> Any:  # noqa: ARG002
+        return None if value is None else self.read(value)
+
+
+class _AsBytes(_AsText):
+    """Values that stand as bytes."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+
+def _json(kind: Any) -> _AsText:
+    return _AsText(lambda value: msgspec.json.encode(value).decode(), msgspec.json.Decoder(kind).decode)
+
+
+def _words(kind: Callable[[Any], Any]) -> _AsText:
+    """Words that hold no blank. kind: makes a collection of them."""
+    return _AsText(" ".join, lambda line: kind(line.split()))
+
+
+_settings = _AsText(
+    lambda settings: msgspec.json.encode(settings.as_dict()).decode(),  # defaults too: one may change, a run must not
+    lambda line: settings_from(msgspec.json.decode(line)),
+)
+_tasks = _AsBytes(lambda tasks: pack({}, {"tasks": tasks}), lambda blob: unpack(blob)[1]["tasks"])
+_calibration = _AsBytes(
+    lambda shown: np.array([shown.rollouts, shown.predicted, shown.solved], "<f8").tobytes(),
+    lambda blob: Calibration(*map(tuple, np.frombuffer(blob, "<f8").reshape(3, BINS).tolist())),
+)
+_shares = _AsBytes(
+    lambda shares: np.array(shares, "<f4").tobytes(), lambda blob: tuple(np.frombuffer(blob, "<f4").tolist())
 )
 
 # Only a column of type INTEGER numbers its rows automatically on SQLite.
@@ -42,7 +103,7 @@ def _of_run(*, primary_key: bool = False) -> Column[int]:
     return Column("run_id", _Number, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False, primary_key=primary_key)
 
 
-# A dataset without a name is a stage: blocks are on their way. `facts` is JSON of DatasetFacts.
+# A dataset without a name is a stage: blocks are on their way.
 datasets = Table(
     "datasets",
     metadata,
@@ -50,7 +111,8 @@ datasets = Table(
     Column("name", Text, unique=True),
     Column("version", Integer, nullable=False),
     Column("retired", Integer, nullable=False),
-    Column("facts", Text),
+    Column("retired_tasks", _tasks),
+    Column("facts", _json(DatasetFacts)),
     Column("created_at", Double, nullable=False),
     sqlite_autoincrement=True,  # an id is never given out again, or an old row could be taken for a new one
 )
@@ -64,14 +126,6 @@ task_blocks = Table(
     Column("count", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("checksum", BigInteger, nullable=False),
-)
-
-# One row a dataset, not one a task: retiring a million tasks must not hold up the writer.
-retired_tasks = Table(
-    "retired_tasks",
-    metadata,
-    _of_dataset(primary_key=True),
-    Column("tasks", LargeBinary, nullable=False),
 )
 
 # Some of a dataset's tasks, named by their digest: one bit a task, compressed.
@@ -100,15 +154,13 @@ runs = Table(
     Column("uid", Text, nullable=False),
     _of_dataset(),
     Column("name", Text, nullable=False),
-    Column("settings", Text, nullable=False),
+    Column("settings", _settings, nullable=False),
     Column("head", BigInteger, nullable=False),
     Column("epoch", Integer, nullable=False),
-    Column("parent_run", Text),
-    Column("parent_step", Integer),
-    Column("parent_seq", BigInteger),
+    Column("parent", _json(Parent)),
     Column("created_at", Double, nullable=False),
     Column("pruned", BigInteger, nullable=False, server_default=text("0")),  # entries up to this seq are gone
-    Column("predictions", Text, nullable=False, server_default=text("'[]'")),  # JSON: names and digests
+    Column("predictions", _json(tuple[PredictionsKey, ...]), nullable=False, server_default=text("'[]'")),
     # Reports that were refused as invalid: how many, and of the last one the run's head then, its time, and why.
     Column("refused_reports", Integer, nullable=False, server_default=text("0")),
     Column("refused_seq", BigInteger),
@@ -118,8 +170,7 @@ runs = Table(
     sqlite_autoincrement=True,
 )
 
-# Entries, each with what folding it did. Only a stage has entries that are not folded yet: the columns from `step` on
-# are null there. Of pruned entries the body is gone.
+# Entries, each with what folding it did. Of pruned entries the body is gone.
 journal = Table(
     "journal",
     metadata,
@@ -133,38 +184,38 @@ journal = Table(
     Column("fingerprint", Text),
     Column("created_at", Double, nullable=False),
     Column("hidden", Boolean, nullable=False),  # a rewind undid it
-    Column("step", Integer),
-    Column("closed", Boolean),
-    Column("strategy", Text),
-    Column("reported", Integer),
-    Column("effective", Integer),
-    Column("all_solved", Integer),
-    Column("none_solved", Integer),
-    Column("rollouts", Double),
-    Column("successes", Double),
+    Column("step", Integer, nullable=False),
+    Column("closed", Boolean, nullable=False),
+    Column("strategy", Text, nullable=False),
+    Column("reported", Integer, nullable=False),
+    Column("effective", Integer, nullable=False),
+    Column("all_solved", Integer, nullable=False),
+    Column("none_solved", Integer, nullable=False),
+    Column("rollouts", Double, nullable=False),
+    Column("successes", Double, nullable=False),
     Column("mean_pass_rate", Double),
     Column("capability", Double),
-    Column("late", Integer),
-    Column("expired", Integer),
+    Column("late", Integer, nullable=False),
+    Column("expired", Integer, nullable=False),
     Column("brier", Double),
     Column("log_loss", Double),
-    Column("calibration", LargeBinary),  # little-endian doubles: rollouts, predicted and solved, by bins
-    Column("tags", Text),  # JSON of TagCounts by tag
-    Column("new_tasks", Integer),
-    Column("distinct_tasks", Integer),
-    Column("tokens", Double),
-    Column("seconds", Double),
+    Column("calibration", _calibration),
+    Column("tags", _json(dict[str, TagCounts]), nullable=False),
+    Column("new_tasks", Integer, nullable=False),
+    Column("distinct_tasks", Integer, nullable=False),
+    Column("tokens", Double, nullable=False),
+    Column("seconds", Double, nullable=False),
     # Sums over the steps that had closed by then.
-    Column("total_reported", BigInteger),
-    Column("total_effective", BigInteger),
-    Column("total_rollouts", Double),
+    Column("total_reported", BigInteger, nullable=False),
+    Column("total_effective", BigInteger, nullable=False),
+    Column("total_rollouts", Double, nullable=False),
     # Of uniform sampling: the last estimate of its effective task ratio, and how many effective tasks it would have
-    # found in as many, by the estimates of the time; null before the first. Little-endian floats, one a bin, where the
-    # service looked: the share of the pool by expected success probability.
+    # found in as many, by the estimates of the time; null before the first. Where the service looked: the share of the
+    # pool by expected success probability, one a bin.
     Column("uniform", Double),
     Column("expected", Double),
-    Column("distribution", LargeBinary),
-    Column("findings", Text),  # JSON of RunFindings, where the service looked
+    Column("distribution", _shares),
+    Column("findings", _json(RunFindings)),  # where the service looked
     UniqueConstraint("run_id", "key"),
 )
 # Nearly all entries are reports; without this index, finding the others would read all of them. SQLite uses an index
@@ -204,15 +255,15 @@ answers = Table(
     Column("created_at", Double, nullable=False),
 )
 
-# A key can't be read from here: `digest` is its sha256. `scopes` and `datasets` are words apart by blanks.
+# A key can't be read from here: `digest` is its sha256.
 api_keys = Table(
     "api_keys",
     metadata,
     Column("id", Text, primary_key=True),
     Column("name", Text, nullable=False),
-    Column("digest", Text, nullable=False),
-    Column("scopes", Text, nullable=False),
-    Column("datasets", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("scopes", _words(lambda words: frozenset(map(Scope, words))), nullable=False),
+    Column("datasets", _words(tuple), nullable=False),
     Column("created_at", Double, nullable=False),
     Column("expires_at", Double),
     Column("revoked_at", Double),
