@@ -415,19 +415,15 @@ class Datasets:
         column: Predictions | None,
         idempotency_key: IdempotencyKey | None,
     ) -> DatasetRow:
+        facts = replace(dataset.row.facts, predictions=predictions)
+
         async def write() -> DatasetRow:
-            facts = replace(dataset.row.facts, predictions=predictions)
             row, empty = await self.store.put_predictions(dataset.row, facts, column, idempotency_key)
             for run in empty:  # what processes hold of these runs was made without the predictions
                 await self._live.delete(run)
             return row
 
-        def seen(row: DatasetRow) -> OpenDataset:
-            return replace(
-                dataset, row=row, views={keys: replace(view, row=row) for keys, view in dataset.views.items()}
-            )
-
-        return await self._finished(dataset, write(), seen)
+        return await self._finished(dataset, write(), lambda row: replace(dataset, row=row, views={}))
 
     async def keep_subset(self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload) -> Subset:
         """Keep a subset under a name that follows from its tasks; it is not kept if the dataset lacks some of them.
@@ -471,10 +467,7 @@ class Datasets:
     ) -> Result:
         """Return the result of a write, once all know of it; it is done to the end even if the caller stops waiting.
 
-        Args:
-            dataset: as it was.
-            written: writes; BusyError where another request changed the dataset meanwhile.
-            opened: makes the open dataset as it is now of the result.
+        opened: makes the open dataset as it is now of the result.
         """
 
         async def finish() -> Result:

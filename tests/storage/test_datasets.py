@@ -73,14 +73,6 @@ async def test_of_callers_that_create_one_dataset_at_once_one_does_and_those_wit
     assert len(same) == sum(stage % 2 == row.facts.size for stage in stages)
 
 
-async def test_datasets_come_in_pages_by_name(stores: SqlStores):
-    rows = [await made.dataset(stores) for _ in range(5)]
-    by_name = sorted(row.name for row in rows)
-    first = await stores.datasets.after("", 2)
-    rest = await stores.datasets.after(first[-1].name, 100)
-    assert [row.name for row in first + rest] == by_name
-
-
 async def test_appended_blocks_follow_the_old_ones_and_raise_the_version(stores: SqlStores):
     row = await made.dataset(stores, size=4)
     stage = await stores.datasets.stage()

@@ -11,7 +11,6 @@ from bots_service.errors import (
     DamagedStateError,
     DatasetExistsError,
     KeyReusedError,
-    RunHasHistoryError,
     UnknownRunError,
 )
 from bots_service.records import Answer, CreateDatasetResult, DatasetRow, RunPut, RunRow
@@ -42,19 +41,6 @@ async def test_of_several_that_create_one_run_one_does_and_all_get_it(stores: Sq
     assert sorted(put.value for _, put in outcomes) == ["created", *["unchanged"] * 3]
 
 
-async def test_settings_of_an_empty_run_are_replaced_and_those_of_one_with_history_stay(stores: SqlStores):
-    run = await made.run(stores)
-    assert await stores.runs.put(run.dataset_id, run.name, run.settings) == (run, RunPut.UNCHANGED)
-    replaced, put = await stores.runs.put(run.dataset_id, run.name, RunSettings(target=0.3))
-    assert put is RunPut.REPLACED
-    assert (replaced.id, replaced.settings.target) == (run.id, 0.3)
-    assert replaced.uid != run.uid
-    await made.append(stores, replaced)
-    with pytest.raises(RunHasHistoryError):
-        await stores.runs.put(run.dataset_id, run.name, RunSettings(target=0.4))
-    assert (await stores.runs.get(run.dataset_id, run.name)).settings.target == 0.3
-
-
 async def test_a_fork_is_the_first_entry_of_its_run(stores: SqlStores):
     row = await made.dataset(stores)
     parent, first = made.fork()
@@ -62,25 +48,6 @@ async def test_a_fork_is_the_first_entry_of_its_run(stores: SqlStores):
     assert (run.head, run.parent) == (1, parent)
     assert await stores.journal.between(run, 0, 9) == [first.entry]
     assert await stores.journal.receipt(run, 1) == first.receipt
-
-
-async def test_runs_come_in_pages_by_name(stores: SqlStores):
-    row = await made.dataset(stores)
-    by_name = sorted(["default"] + [(await made.run(stores, row)).name for _ in range(4)])
-    first = await stores.runs.after(row.id, "", 3)
-    rest = await stores.runs.after(row.id, first[-1].name, 100)
-    assert [run.name for run in first + rest] == by_name
-
-
-async def test_a_deleted_run_is_gone_with_its_journal(stores: SqlStores):
-    run = await made.run(stores)
-    await made.append(stores, run)
-    await stores.runs.delete(run)
-    with pytest.raises(UnknownRunError):
-        await stores.runs.get(run.dataset_id, run.name)
-    again, _ = await stores.runs.put(run.dataset_id, run.name, run.settings)
-    assert again.id != run.id
-    assert await stores.journal.between(again, 0, 9) == []
 
 
 async def test_a_deleted_default_run_is_there_again_empty_under_another_uid(stores: SqlStores):
