@@ -53,6 +53,8 @@ def upgrade() -> None:
         sa.Column("settings", sa.Text(), nullable=False),
         sa.Column("head", sa.BigInteger(), nullable=False),
         sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("uniform", sa.Double(), nullable=True),
+        sa.Column("expected", sa.Double(), nullable=True),
         sa.Column("parent", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("pruned", sa.BigInteger(), server_default=sa.text("0"), nullable=False),

@@ -581,7 +581,7 @@ class Runs:
             _OutdatedError: the dataset is not the newest, or the state is too old.
         """
         row, pool = run.row, run.dataset.pool
-        head = locked_head(connection, row)
+        head, known = locked_head(connection, row, [one.key.key for one in batch if one.key is not None])
         uniform = head.uniform
         if head.dataset_version != run.dataset.row.version or state.seq < max(head.pruned, head.seq - TAIL):
             raise _OutdatedError
@@ -596,7 +596,7 @@ class Runs:
         folded: list[FoldedEntry] = []
         for change in batch:
             try:
-                first = self._first(connection, row, change.key, folded)
+                first = self._first(connection, row, change.key, known, folded)
                 if first is None:
                     with self.metrics.fold_seconds.time():
                         after, one = _folded(run, state, change, head, pool)
@@ -650,7 +650,7 @@ class Runs:
 
     @staticmethod
     def _first(
-        connection: Connection, run: RunRow, key: IdempotencyKey | None, folded: list[FoldedEntry]
+        connection: Connection, run: RunRow, key: IdempotencyKey | None, known: set[str], folded: list[FoldedEntry]
     ) -> Receipt | None:
         """Return the receipt of the entry that has the key already, in SQL or in this transaction."""
         if key is None:
@@ -660,7 +660,7 @@ class Runs:
                 if one.key.fingerprint != key.fingerprint:
                     raise KeyReusedError(f"idempotency key {key.key!r} was already used with a different request")
                 return one.receipt
-        return receipt_under(connection, run, key)
+        return receipt_under(connection, run, key) if key.key in known else None
 
     async def _receipt_under(self, run: RunRow, key: IdempotencyKey) -> Receipt | None:
         return await self.store.database.read(lambda connection: receipt_under(connection, run, key))

@@ -13,7 +13,7 @@ from bots_service.core.outlook import UniformEstimate
 from bots_service.core.receipt import BINS, Calibration, Receipt, StepSums, TagCounts, Tally
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary.verdict import RunFindings, RunVerdict
-from bots_service.records import DatasetFacts, DatasetRow, IdempotencyKey, Parent, RunRow, TaskBlock
+from bots_service.records import DatasetFacts, DatasetRow, Head, IdempotencyKey, Parent, RunRow, TaskBlock
 from bots_service.storage.sql.journal import FoldedEntry, locked_head, receipt_columns
 from bots_service.storage.sql.journal import append as append_folded
 from bots_service.storage.sql.stores import SqlStores
@@ -71,15 +71,27 @@ async def append(
     """Append an entry with a receipt to a run, as a change of it does; each closes a step unless told otherwise."""
 
     def job(connection: Connection) -> Receipt:
-        head = locked_head(connection, run)
-        entry = Entry(head.seq + 1, head.epoch + isinstance(body, Rewind), 3, body or report())
-        told = receipt(entry.seq, entry.seq if step is None else step, closed=closed, epoch=entry.epoch)
-        append_folded(
-            connection, run.id, [FoldedEntry(entry, told, key, uniform(entry.seq), findings(entry.seq))], time.time()
-        )
-        return told
+        return append_to(connection, run, locked_head(connection, run)[0], body, step=step, closed=closed, key=key)
 
     return await stores.database.write(job)
+
+
+def append_to(
+    connection: Connection,
+    run: RunRow,
+    head: Head,
+    body: Body | None = None,
+    *,
+    step: int | None = None,
+    closed: bool = True,
+    key: IdempotencyKey | None = None,
+) -> Receipt:
+    """Append an entry behind a head that this transaction holds."""
+    entry = Entry(head.seq + 1, head.epoch + isinstance(body, Rewind), 3, body or report())
+    told = receipt(entry.seq, entry.seq if step is None else step, closed=closed, epoch=entry.epoch)
+    folded = FoldedEntry(entry, told, key, uniform(entry.seq), findings(entry.seq))
+    append_folded(connection, run.id, [folded], time.time())
+    return told
 
 
 async def write_bodies(stores: SqlStores, run: RunRow, bodies: list[str]) -> None:

@@ -274,6 +274,26 @@ async def test_a_snapshot_does_not_wait_for_an_append(postgres_stores: SqlStores
     assert await slow
 
 
+async def test_a_head_that_was_waited_for_is_whole(postgres_stores: SqlStores, postgres_url: str):
+    run = await made.run(postgres_stores)
+    await made.append(postgres_stores, run)
+    locked, ended = threading.Event(), threading.Event()
+
+    def slow_append(connection: Connection) -> None:
+        head, _ = locked_head(connection, run)
+        locked.set()
+        ended.wait(20)
+        made.append_to(connection, run, head)
+
+    slow = postgres_stores.database.write(slow_append)
+    await asyncio.to_thread(locked.wait, 20)
+    waiting = postgres_stores.database.write(lambda connection: locked_head(connection, run))
+    await asyncio.to_thread(wait_until, lambda: waits_for_a_lock(postgres_url))
+    ended.set()
+    await slow
+    assert await waiting == (await postgres_stores.journal.head(run), set())
+
+
 def waits_for_a_lock(url: str) -> bool:
     with psycopg.connect(url) as connection:
         waits = "wait_event_type = 'Lock' AND datname = current_database()"

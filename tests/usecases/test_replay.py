@@ -180,7 +180,7 @@ async def test_a_connection_that_breaks_in_a_transaction_fails_all_of_it(world: 
 
     await world.state()
     with monkeypatch.context() as patched:
-        patched.setattr("bots_service.runs.receipt_under", broken)
+        patched.setattr("bots_service.runs._folded", broken)
         done = await asyncio.gather(*(world.report(outcome("t1"), key=key) for key in "ab"), return_exceptions=True)
     assert [type(one) for one in done] == [StorageUnavailableError] * 2
     assert (await world.report(outcome("t1"), key="a")).seq == 1

@@ -49,6 +49,13 @@ def alone(world: World) -> World:
     return world.beside()
 
 
+async def test_one_report_at_both_at_once_counts_once(replicas: Both):
+    for key in "abcdefgh":
+        told = await asyncio.gather(*(each.report(outcome("t1"), key=key) for each in replicas))
+        assert len({one.seq for one in told}) == 1
+    assert (await replicas[0].assert_is_a_replay()).seq == 8
+
+
 @pytest.mark.parametrize("belief", sorted(KINDS))
 async def test_what_was_reported_here_is_selected_from_there(replicas: Both, belief: str):
     await replicas[0].put_run("default", belief=belief)

@@ -29,12 +29,18 @@ RECEIPTS = select(*(journal.c[name] for name in (*_PLAIN, *Tally.__slots__, *_TO
 
 _HEADS = select(
     *(runs.c.id, runs.c.uid, runs.c.head, runs.c.epoch, runs.c.pruned, datasets.c.version),
-    *(journal.c.uniform, journal.c.expected),
-).select_from(runs.join(datasets).outerjoin(journal, and_(journal.c.run_id == runs.c.id, journal.c.seq == runs.c.head)))
+    *(runs.c.uniform, runs.c.expected),
+).select_from(runs.join(datasets))
 _OF_RUN = journal.c.run_id == bindparam("run")
 # What each report asks is made once. The lock makes seqs follow commit order on PostgreSQL; snapshots may refer to the
-# run meanwhile.
-_LOCKED_HEAD = _HEADS.where(runs.c.id == bindparam("run")).with_for_update(key_share=True, of=runs)
+# run meanwhile. After a wait for the lock PostgreSQL reads the run's row again, and no other: a key that was taken
+# meanwhile is not seen, and its second use violates the unique constraint.
+_LOCKED_HEAD = (
+    _HEADS.add_columns(journal.c.key)
+    .outerjoin(journal, and_(journal.c.run_id == runs.c.id, journal.c.key.in_(bindparam("keys", expanding=True))))
+    .where(runs.c.id == bindparam("run"))
+    .with_for_update(key_share=True, of=runs)
+)
 _BETWEEN = (
     select(journal.c.seq, journal.c.epoch, journal.c.profiles, journal.c.kind, journal.c.body)
     .where(
@@ -51,7 +57,7 @@ _APPEND = insert(journal).execution_options(**UNANSWERED)
 _MOVE_HEAD = (
     update(runs)
     .where(runs.c.id == bindparam("run"))
-    .values(head=bindparam("to"), epoch=bindparam("now"))
+    .values({name: bindparam(f"new_{name}") for name in ("head", "epoch", "uniform", "expected")})
     .execution_options(**UNANSWERED)
 )
 
@@ -73,13 +79,16 @@ class FoldedEntry(NamedTuple):
     created_at: float | None = None
 
 
-def locked_head(connection: Connection, run: RunRow) -> Head:
-    """Return where a run stands; nothing else is appended to it before the transaction ends.
+def locked_head(connection: Connection, run: RunRow, keys: Sequence[str] = ()) -> tuple[Head, set[str]]:
+    """Return where a run stands, and which of some idempotency keys its journal has.
+
+    Nothing else is appended to the run before the transaction ends.
 
     Raises:
         UnknownRunError: it was deleted or replaced.
     """
-    return _of_run(connection.execute(_LOCKED_HEAD, {"run": run.id}).one_or_none(), run)
+    rows = connection.execute(_LOCKED_HEAD, {"run": run.id, "keys": keys or [""]}).all()  # no key is empty
+    return _of_run(rows[0] if rows else None, run), {row.key for row in rows if row.key is not None}
 
 
 def calibration_of(connection: Connection, run_id: int, after_step: int, folded: Sequence[FoldedEntry]) -> Calibration:
@@ -134,8 +143,9 @@ def append(connection: Connection, run_id: int, folded: Sequence[FoldedEntry], n
         if isinstance(entry.body, Rewind):
             undone = (journal.c.run_id == run_id, journal.c.seq > entry.body.to_seq, journal.c.seq < entry.seq)
             connection.execute(update(journal).where(*undone).values(hidden=True))
-    last = folded[-1].entry
-    connection.execute(_MOVE_HEAD, {"run": run_id, "to": last.seq, "now": last.epoch})
+    last, uniform = folded[-1].entry, folded[-1].uniform
+    moved = {"new_head": last.seq, "new_epoch": last.epoch, "new_uniform": uniform.ratio}
+    connection.execute(_MOVE_HEAD, {"run": run_id, **moved, "new_expected": uniform.expected})
 
 
 def _row(run_id: int, folded: FoldedEntry, now: float) -> dict[str, Any]:

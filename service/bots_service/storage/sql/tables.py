@@ -157,6 +157,8 @@ runs = Table(
     Column("settings", _settings, nullable=False),
     Column("head", BigInteger, nullable=False),
     Column("epoch", Integer, nullable=False),
+    Column("uniform", Double),  # these two as of the last entry
+    Column("expected", Double),
     Column("parent", _json(Parent)),
     Column("created_at", Double, nullable=False),
     Column("pruned", BigInteger, nullable=False, server_default=text("0")),  # entries up to this seq are gone
