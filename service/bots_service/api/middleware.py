@@ -12,15 +12,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.problems import INTERNAL, problem_response
-from bots_service.api.route_kinds import RouteKind, RouteKinds
-from bots_service.api.security import LOGGED
+from bots_service.api.routing import LOGGED, READS, RouteKind, RouteKinds
 from bots_service.metrics.process import RequestMetrics
 
 log = structlog.get_logger("bots_service.access")
 
 # Trainers call a thousand times a second, and probes, Prometheus and open pages read all the time. A line for each
 # successful request would cost trainers a tenth of the speed, and hide all other lines.
-READS = {"GET", "HEAD"}
 SLOW_S = 1.0  # a trainer's GPUs are idle that long
 REQUEST_ID = re.compile(r"[ -~]{1,128}")  # printable ASCII
 

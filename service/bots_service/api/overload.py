@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bots_service.api.bodies import JSON, MIB, Pace
 from bots_service.api.middleware import finish_headers, request_id_of
 from bots_service.api.problems import answer_error
-from bots_service.api.route_kinds import WORKING_ON, RouteKind, RouteKinds
+from bots_service.api.requests import JSON, MIB, Pace
+from bots_service.api.routing import WORKING_ON, RouteKind, RouteKinds
 from bots_service.errors import DeadlinePassedError, OverloadedError, SlowSenderError
 from bots_service.metrics.process import RequestMetrics
 

@@ -13,8 +13,6 @@ encode = msgspec.json.Encoder().encode
 
 REPLAYED = {"Idempotent-Replayed": "true"}
 
-EXAMPLE_TIME = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
 
 def json_response(value: Any, status: int = 200, *, replayed: bool = False) -> Response:
     """Return a value as a JSON response; `replayed` marks a repeated first answer."""

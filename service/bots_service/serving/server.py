@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import uvicorn
 
-from bots_service.api.app_state import state_of
-from bots_service.api.route_kinds import WORKING_ON, RouteKind
+from bots_service.api.requests import state_of
+from bots_service.api.routing import WORKING_ON, RouteKind
 from bots_service.serving.connection import Connections, HttpConnection
 from bots_service.serving.peers import Peers
 from bots_service.serving.process import calm_garbage_collection, keep_freed_memory, set_up_logs

@@ -15,21 +15,27 @@ from pyarrow import csv
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.app_state import state_of
-from bots_service.api.cursors import AfterTask, read_sorted_cursor, write_cursor
-from bots_service.api.openapi import BINARY, answers_with
 from bots_service.api.overload import Download
-from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
-from bots_service.api.problems import EVERY, RUN
+from bots_service.api.requests import (
+    AfterTask,
+    Cursor,
+    DatasetName,
+    Limit,
+    RunName,
+    read_sorted_cursor,
+    services_of,
+    state_of,
+    write_cursor,
+)
 from bots_service.api.responses import json_response
-from bots_service.api.security import allowed, guarded_router
+from bots_service.api.routing import Route, Routes
 from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, SORTS, Segment, TaskTable
 from bots_service.errors import InvalidTasksError, OverloadedError
 from bots_service.insight import TaskQuery
 from bots_service.keys import Scope
 from bots_service.records import OpenDataset
 
-router = guarded_router(tags=["runs"])
+routes = Routes("runs")
 
 ARROW = "application/vnd.apache.arrow.stream"
 CSV = "text/csv"
@@ -172,25 +178,6 @@ async def task_query(
     return TaskQuery(tuple(ids), tag, search, segment, sort, after, limit)
 
 
-EXAMPLE = Task(
-    id="gsm8k-17",
-    alpha=None,
-    beta=None,
-    mean=0.4737,
-    interval=(0.23, 0.73),
-    effective=0.9466,
-    variance=0.2256,
-    attempts=8.0,
-    successes=3.0,
-    visits=1,
-    last_step=12,
-    aborts=0,
-    segment="teaching",
-    tags=["arithmetic"],
-)
-EXAMPLE_SEGMENTS = SegmentCounts(untried=5120, aborting=0, stuck=310, teaching=1632, solved=411, retired=0)
-
-
 EXAMPLE_CSV = (
     '"id","alpha","beta","mean","low","high","effective","variance","attempts","successes","visits","last_step",'
     '"aborts","segment","tags"\r\n'
@@ -198,22 +185,18 @@ EXAMPLE_CSV = (
 )
 
 
-@router.get(
-    "/datasets/{dataset}/runs/{run}/tasks",
-    summary="List a run's tasks",
-    responses=answers_with(
-        TasksResponse([EXAMPLE], 7473, EXAMPLE_SEGMENTS, None),
-        *EVERY,
-        *RUN,
-        InvalidTasksError,
-        OverloadedError,
-        other_media={
-            CSV: {"schema": {"type": "string"}, "example": EXAMPLE_CSV},
-            ARROW: BINARY,
-        },
-    ),
+@Route(
+    routes,
+    "GET /datasets/{dataset}/runs/{run}/tasks",
+    "List a run's tasks",
+    Scope.READ,
+    TasksResponse,
+    (InvalidTasksError, OverloadedError),
+    answers_media={
+        CSV: {"schema": {"type": "string"}, "example": EXAMPLE_CSV},
+        ARROW: {"schema": {"type": "string", "format": "binary"}},
+    },
 )
-@allowed(Scope.READ)
 async def list_tasks(
     request: Request,
     dataset: DatasetName,

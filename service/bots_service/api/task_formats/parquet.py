@@ -9,14 +9,13 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any, BinaryIO, TypeVar
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bots_service.api.bodies import MIB
 from bots_service.api.decoding import decode
+from bots_service.api.requests import MIB
 from bots_service.api.task_formats.text import BLOCK_TASKS, SHOWN_FLAWS, Header, TaskFile, tidy, wrong_length
 from bots_service.core.arrays import Floats
 from bots_service.dataset_builder import MAX_TAGS
@@ -113,8 +112,6 @@ def _flaw_of(column: str, said: str) -> Flaw:
 
 METADATA = b"bots"
 
-_HEADER = msgspec.json.Decoder(Header)
-
 
 def is_text(kind: Any) -> bool:
     """Return whether a column of this type holds texts."""
@@ -175,7 +172,7 @@ async def open_parquet(chunks: AsyncIterator[bytes], *, max_tasks: int) -> Async
     """
     async with open_spooled(chunks, TASK_COLUMNS, ["id"], max_tasks=max_tasks) as file:
         said = (file.schema_arrow.metadata or {}).get(METADATA)
-        header = Header() if said is None else decode(_HEADER, said, ("body", "metadata", "bots"))
+        header = Header() if said is None else decode(Header, said, ("body", "metadata", "bots"))
         yield TaskFile(
             header, lambda models: blocks_of_file(file, lambda batch, first: block_of_batch(batch, models, first))
         )

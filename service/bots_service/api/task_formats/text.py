@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from bots_service.api.bodies import MIB, Body
 from bots_service.api.decoding import decode
+from bots_service.api.requests import MIB, Body
 from bots_service.errors import Flaw, InvalidTasksError, PayloadTooLargeError
 from bots_service.records import DatasetFacts, TaskBlock
 
@@ -97,16 +97,13 @@ class DatasetRequest(Header, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     tasks: list[TaskRequest]
 
 
-class AppendRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AppendRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Tasks to append.
 
     tasks: the tasks.
     """
 
     tasks: list[TaskRequest]
-
-
-_DATASET, _APPEND = msgspec.json.Decoder(DatasetRequest), msgspec.json.Decoder(AppendRequest)
 
 
 async def read_json(body: Body, *, append: bool) -> TaskFile:
@@ -121,9 +118,9 @@ async def read_json(body: Body, *, append: bool) -> TaskFile:
     """
     text, header = await body.whole(), Header()
     if append:
-        tasks = (await asyncio.to_thread(decode, _APPEND, text)).tasks
+        tasks = (await asyncio.to_thread(decode, AppendRequest, text)).tasks
     else:
-        dataset = await asyncio.to_thread(decode, _DATASET, text)
+        dataset = await asyncio.to_thread(decode, DatasetRequest, text)
         tasks, header = dataset.tasks, Header(dataset.reference_models, dataset.description, dataset.repeatable)
     return TaskFile(header, lambda models: blocks_of_document(tasks, partial(block_of, models=models)))
 
@@ -141,8 +138,6 @@ async def blocks_of_document(rows: list[Row], block_of: Callable[[list[Row], int
 LINE_LIMIT = MIB
 BLOCK_BYTES = 16 * MIB  # of text; bounds memory where lines are long
 
-_TASK, _HEADER = msgspec.json.Decoder(TaskRequest), msgspec.json.Decoder(Header)
-
 
 async def read_ndjson(chunks: AsyncIterator[bytes]) -> TaskFile:
     """Return the tasks of an NDJSON body; its first line may be the header.
@@ -154,7 +149,7 @@ async def read_ndjson(chunks: AsyncIterator[bytes]) -> TaskFile:
     lines: list[bytes] = await anext(more, [])
     header = Header()
     if lines and _is_header(lines[0]):
-        header = decode(_HEADER, lines[0], ("body", "header"))
+        header = decode(Header, lines[0], ("body", "header"))
         lines = lines[1:]
     return TaskFile(header, lambda models: blocks_of_lines(lines, more, partial(_block, models=models)))
 
@@ -227,5 +222,5 @@ def task_lines(block: TaskBlock) -> bytes:
 
 
 def _block(lines: list[bytes], first: int, *, models: int) -> TaskBlock:
-    tasks = [decode(_TASK, line, ("body", "tasks", place)) for place, line in enumerate(lines, first)]
+    tasks = [decode(TaskRequest, line, ("body", "tasks", place)) for place, line in enumerate(lines, first)]
     return block_of(tasks, first, models)
