@@ -16,7 +16,7 @@ from starlette.routing import Match
 from bots_service import __version__
 from bots_service.api import openapi
 from bots_service.api.middleware import RequestScope
-from bots_service.api.overload import DOWNLOADS_AT_ONCE, DOWNLOADS_WAITING, Admission, Limits, Line, Refusal
+from bots_service.api.overload import DOWNLOADS_AT_ONCE, DOWNLOADS_WAITING, Admission, Limits, Line
 from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Kind, answer_error, problem_response
 from bots_service.api.requests import AppState, state_of
 from bots_service.api.routes import datasets, insight, keys, runs, service, tasks, training
@@ -93,8 +93,7 @@ def create_app(
     kinds = RouteKinds(ROUTES)
     # The last one added is the outermost.
     app.add_middleware(Admission, kind_of=kinds, line=line, limits=limits)
-    app.add_middleware(RequestScope, kind_of=kinds, metrics=metrics.requests)
-    app.add_middleware(Refusal, kind_of=kinds, line=line, metrics=metrics.requests)
+    app.add_middleware(RequestScope, kind_of=kinds, line=line, metrics=metrics.requests)
     app.add_exception_handler(BotsError, answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)

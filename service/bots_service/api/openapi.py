@@ -113,6 +113,7 @@ EXAMPLES: dict[str, Any] = {
     "schema": "0001",
     "scopes": ["report", "select"],
     "segment": "teaching",
+    "segments": {"untried": 5120, "aborting": 0, "stuck": 310, "teaching": 1632, "solved": 411, "retired": 0},
     "selection_id": "0-12-12-0-5f2c9a01d4e6",
     "seq": 12,
     "settings": {**RunSettings().in_use(), "reward_range": [0.0, 1.0]},

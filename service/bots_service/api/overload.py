@@ -8,20 +8,15 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from time import monotonic
 
-import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bots_service.api.middleware import finish_headers, request_id_of
 from bots_service.api.problems import answer_error
 from bots_service.api.requests import JSON, MIB, Pace
 from bots_service.api.routing import WORKING_ON, RouteKind, RouteKinds
 from bots_service.errors import DeadlinePassedError, OverloadedError, SlowSenderError
-from bots_service.metrics.process import RequestMetrics
-
-log = structlog.get_logger("bots_service.overload")
 
 BUFFERED_BYTES = 256 * MIB  # of bodies in memory; once for training requests, once for all others
 REMEMBERED = 256  # completions from which the rate is computed
@@ -124,7 +119,6 @@ DOWNLOADS_AT_ONCE = 4  # each holds a state, and some megabytes of what it sends
 DOWNLOADS_WAITING = 64
 SENT_BYTES = MIB  # of a download at a time, so that a slow reader, of 35 kB/s, takes each piece before it is cut
 CONTROL_S = 60.0  # for everything else: much longer than any call takes
-TELL_EVERY_S = 1.0
 
 # An ASGI extension of our server. Its "callbacks" are called when the client disconnects before the answer.
 CLIENT_LEFT_EXTENSION = "bots.client_left"
@@ -141,35 +135,6 @@ class Limits:
     max_concurrent: int = 64
     max_waiting: int = 256
     buffered_bytes: int = BUFFERED_BYTES
-
-
-class Refusal:
-    """Pure ASGI middleware, the outermost: answers 503 at once, at almost no cost, while the queue is full."""
-
-    def __init__(self, app: ASGIApp, kind_of: RouteKinds, line: Line, metrics: RequestMetrics) -> None:
-        self._app = app
-        self._kind_of = kind_of
-        self._line = line
-        self._metrics = metrics
-        self._told, self._told_at = 0, 0.0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if not (self._line.is_full and scope["type"] == "http" and self._kind_of(scope) is RouteKind.TRAINING):
-            await self._app(scope, receive, send)
-            return
-        error = self._line.refusal()
-        self._log(error)
-        response = await answer_error(Request(scope), error)
-        finish_headers(response.headers, request_id_of(scope))
-        self._metrics.answered(scope["method"], scope["path"], response.status_code, 0.0)
-        await response(scope, receive, Parting(scope, Pace(receive, is_complete=has_no_body(scope)), send))
-
-    def _log(self, error: OverloadedError) -> None:
-        """Log one line for all refusals of a second."""
-        if monotonic() - self._told_at > TELL_EVERY_S:
-            log.warning("overloaded", refused=self._line.refused - self._told, reason=str(error))
-            self._told, self._told_at = self._line.refused, monotonic()
 
 
 class Admission:

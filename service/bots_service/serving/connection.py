@@ -24,9 +24,9 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from bots_service.api.middleware import finish_headers, request_id_of
 from bots_service.api.overload import CLIENT_LEFT_EXTENSION, has_no_body
 from bots_service.api.problems import HEADERS_TOO_LARGE, MALFORMED_REQUEST, Kind, problem_response
+from bots_service.api.responses import finish_headers, request_id_of
 
 log = structlog.get_logger("bots_service.serving")
 

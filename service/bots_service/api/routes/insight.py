@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Query
-from msgspec import Struct, structs
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -182,7 +182,7 @@ async def read_overview(request: Request, query: Annotated[OverviewQuery, Depend
 async def read_summary(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return how a run goes, its gain over uniform sampling, and a verdict with advice."""
     found, leased = await services_of(request).overview.with_leases(dataset, run)
-    return json_response(RunSummaryWithLeases(**structs.asdict(RunSummary.from_summed(found)), leased=leased))
+    return json_response(filled(RunSummaryWithLeases, RunSummary.from_summed(found), leased=leased))
 
 
 # --- what they did ---------------------------------------------------------------------------------------------------

@@ -6,11 +6,11 @@ from types import NoneType
 from typing import Annotated
 
 from fastapi import Path
-from msgspec import Meta, Struct, structs
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.access import Caller, NewKey
+from bots_service.access import KeyRequest
 from bots_service.api.requests import (
     Body,
     Cursor,
@@ -26,39 +26,10 @@ from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
 from bots_service.core.checks import Name
 from bots_service.errors import LimitReachedError, UnknownApiKeyError
 from bots_service.keys import KeyRow, Scope
-from bots_service.retention import LONGEST_KEY_S
 
 routes = Routes("keys")
 
 KeyId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="The key's id, the part between its underscores.")]
-# No control characters, which could play tricks with a terminal.
-KeyName = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,128}\Z")]
-Pattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._*?-]{1,128}(/[A-Za-z0-9._*?-]{1,128})?\Z")]
-
-
-class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A key to create.
-
-    name: a name for people.
-    scopes: what the key may do.
-    datasets: patterns of the datasets that it reaches, or of their runs, such as guru/alice-*; `*` stands for any
-        characters, `?` for one.
-    expires_in_seconds: how long it is valid; left out, until it is revoked.
-    """
-
-    name: KeyName
-    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=8)]
-    datasets: Annotated[list[Pattern], Meta(min_length=1, max_length=64)]
-    expires_in_seconds: Annotated[float, Meta(gt=0, le=LONGEST_KEY_S)] | None = None
-
-    def new_key(self) -> NewKey:
-        """Return the key to create."""
-        return NewKey(
-            name=self.name,
-            scopes=frozenset(self.scopes),
-            datasets=tuple(dict.fromkeys(self.datasets)),
-            expires_in_s=self.expires_in_seconds,
-        )
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
@@ -129,17 +100,6 @@ class WhoAmI(Struct, frozen=True):
     datasets: tuple[str, ...]
     expires_at: datetime | None
 
-    @classmethod
-    def from_caller(cls, caller: Caller) -> "WhoAmI":
-        """Return the answer for a caller."""
-        return filled(
-            cls,
-            caller,
-            guarded=caller.key is not None,
-            scopes=sorted(caller.scopes),
-            expires_at=None if caller.expires_at is None else moment(caller.expires_at),
-        )
-
 
 @Route(
     routes,
@@ -164,11 +124,11 @@ async def create_key(request: Request) -> Response:
     async def act() -> KeyRow:
         nonlocal key
         is_open = caller_of(request).key is None
-        row, key = await services.access.create(wanted.new_key(), body.idempotency_key(), by_anybody=is_open)
+        row, key = await services.access.create(wanted, body.idempotency_key(), by_anybody=is_open)
         return row
 
     def respond(row: KeyRow) -> Response:
-        return json_response(NewApiKey(**structs.asdict(ApiKey.from_row(row)), key=key), 201)
+        return json_response(filled(NewApiKey, ApiKey.from_row(row), key=key), 201)
 
     return await answered_once(body, KeyRow, act, respond)
 
@@ -202,4 +162,9 @@ async def revoke_key(request: Request, key_id: KeyId) -> Response:
 @Route(routes, "GET /whoami", "Show the caller", ANY_SCOPE, WhoAmI)
 async def tell_caller(request: Request) -> Response:
     """Return who the caller is, and what it may do."""
-    return json_response(WhoAmI.from_caller(caller_of(request)))
+    caller = caller_of(request)
+    expires_at = None if caller.expires_at is None else moment(caller.expires_at)
+    is_guarded = caller.key is not None
+    return json_response(
+        filled(WhoAmI, caller, guarded=is_guarded, scopes=sorted(caller.scopes), expires_at=expires_at)
+    )

@@ -4,7 +4,6 @@ import asyncio
 import io
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
-from itertools import repeat
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -127,25 +126,6 @@ class Task(Struct, frozen=True, gc=False):
     tags: list[str]
 
 
-class SegmentCounts(Struct, frozen=True):
-    """How many tasks are in each segment.
-
-    untried: tasks without a rollout in this run.
-    aborting: tasks that were aborted at their last three selections or more; they count in no other segment.
-    stuck: tasks that were tried and never succeeded.
-    teaching: tasks that were tried and are neither stuck nor solved.
-    solved: tasks that were tried and have a mean of at least 0.9.
-    retired: tasks that are retired from the dataset; they count nowhere else.
-    """
-
-    untried: int
-    aborting: int
-    stuck: int
-    teaching: int
-    solved: int
-    retired: int
-
-
 class TasksResponse(Struct, frozen=True):
     """A page of tasks.
 
@@ -156,7 +136,7 @@ class TasksResponse(Struct, frozen=True):
 
     tasks: list[Task]
     matching: int
-    segments: SegmentCounts
+    segments: dict[Segment, int]
     next_cursor: str | None
 
 
@@ -217,30 +197,16 @@ async def list_tasks(
     page = await read.tasks(dataset, run, query)
     rows = await asyncio.to_thread(tasks_of, page.dataset, page.table)
     following = None if page.next is None else write_cursor((query.sort, *page.next))
-    return json_response(TasksResponse(rows, page.matching, SegmentCounts(**page.segments), following))
+    return json_response(TasksResponse(rows, page.matching, page.segments, following))
 
 
 def tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:
     """Return the rows of a table."""
-    intervals = zip(table.low.tolist(), table.high.tolist(), strict=True)
-    return list(
-        map(
-            Task,
-            dataset.ids.take(table.tasks),
-            *(repeat(None) if column is None else column.tolist() for column in (table.alpha, table.beta)),
-            table.mean.tolist(),
-            intervals,
-            table.effective.tolist(),
-            table.variance.tolist(),
-            table.attempts.tolist(),
-            table.successes.tolist(),
-            table.visits.tolist(),
-            (step or None for step in table.last_step.tolist()),
-            table.aborts.tolist(),
-            (SEGMENTS[place] for place in table.segment.tolist()),
-            _tags_of(dataset, table),
-        )
-    )
+    rows = record_batch(dataset, table, SCHEMA).to_pylist()
+    return [
+        Task(interval=(row.pop("low"), row.pop("high")), tags=tags, **row)
+        for row, tags in zip(rows, _tags_of(dataset, table), strict=True)
+    ]
 
 
 def _tags_of(dataset: OpenDataset, table: TaskTable) -> list[list[str]]:
