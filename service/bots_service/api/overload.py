@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from time import monotonic
@@ -28,12 +28,7 @@ class Line:
     """A bounded queue for turns of one kind of request."""
 
     def __init__(self, *, concurrent: int, waiting: int) -> None:
-        """Create it.
-
-        Args:
-            concurrent: maximum number of turns at once.
-            waiting: maximum number of waiting requests.
-        """
+        """Let so many have their turn at once, and so many more wait."""
         self._turns = asyncio.Semaphore(concurrent)
         self._room = concurrent + waiting
         self.working = self.waiting = self.refused = 0
@@ -221,7 +216,8 @@ class QueuedRequest:
             self._bodies.acquire(size := len(message.get("body", b"")))
             self._held += size
         if not message.get("more_body", False):
-            self._restart()
+            if self._work_s is not None:  # from now on
+                self.deadline.reschedule(asyncio.get_running_loop().time() + self._work_s)
             has_waited = self._line is not None and self._line.is_busy
             await self._take_turn()
             if has_waited and await is_gone(self._pace):
@@ -232,11 +228,6 @@ class QueuedRequest:
         if self._line is not None and not self._has_turn:
             await self._line.acquire()
             self._has_turn = True
-
-    def _restart(self) -> None:
-        """Let the time that the work may take begin."""
-        if self._work_s is not None:
-            self.deadline.reschedule(asyncio.get_running_loop().time() + self._work_s)
 
     def leave(self) -> None:
         """Give back what the request took."""
@@ -260,7 +251,9 @@ class Parting:
         if message["type"] == "http.response.start":
             if self._deadline is not None:
                 self._deadline.reschedule(None)
-            if not self._pace.is_complete and not (declared_length(self._scope) or SMALL_REST + 1) <= SMALL_REST:
+            length = Headers(scope=self._scope).get("content-length", "")
+            is_small = length.isdecimal() and 0 < int(length) <= SMALL_REST
+            if not self._pace.is_complete and not is_small:
                 MutableHeaders(scope=message)["Connection"] = "close"
                 self._lingers = True
             await self._send(message)
@@ -318,23 +311,12 @@ class Download(StreamingResponse):
             self._line.release()
 
     async def _parts(self, pieces: AsyncGenerator[bytes]) -> AsyncIterator[memoryview]:
-        for part in split(self._first):
-            yield part
+        piece: bytes | None = self._first
         del self._first
-        async for piece in pieces:
-            for part in split(piece):
-                yield part
-
-
-def split(piece: bytes) -> Iterator[memoryview]:
-    """Yield the piece in parts to send."""
-    return (memoryview(piece)[first : first + SENT_BYTES] for first in range(0, len(piece), SENT_BYTES))
-
-
-def declared_length(scope: Scope) -> int | None:
-    """Return the body's length as its headers say it, None if they don't."""
-    length = Headers(scope=scope).get("content-length", "")
-    return int(length) if length.isdecimal() else None
+        while piece is not None:
+            for first in range(0, len(piece), SENT_BYTES):
+                yield memoryview(piece)[first : first + SENT_BYTES]
+            piece = await anext(pieces, None)
 
 
 def has_no_body(scope: Scope) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
@@ -105,6 +105,25 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], F
 
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
+Parser = Callable[..., Any]
+
+
+def parsed_by(parser: Parser) -> Callable[[Function], Function]:
+    """Give a command the parser's parameters in place of its own last one, which is what the parser makes of them."""
+
+    def replace(function: Function) -> Function:
+        *own, last = inspect.signature(function).parameters.values()
+        others = inspect.signature(parser).parameters
+
+        @wraps(function)
+        def run(client: "Client", **arguments: Any) -> "Result":
+            made = parser(**{name: arguments.pop(name) for name in others})
+            return function(client, **arguments, **{last.name: made})
+
+        give_typer_parameters(run, [*own, *others.values()])
+        return cast(Function, run)
+
+    return replace
 
 
 def give_typer_parameters(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> None:

@@ -2,7 +2,6 @@
 
 import re
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,21 +9,13 @@ import typer
 from bots_service.cli.connection import command
 from bots_service.cli.failures import CommandError
 from bots_service.cli.output import moment, sheet, table
+from bots_service.keys import Scope
 
 if TYPE_CHECKING:
     from bots_client import ApiKey, Client
     from bots_service.cli.output import Result
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
-
-
-class KeyScope(StrEnum):
-    """What a key may do; the same values as in `bots_service.keys`, whose import would load numpy."""
-
-    READ = "read"
-    SELECT = "select"
-    REPORT = "report"
-    ADMIN = "admin"
 
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -47,7 +38,7 @@ def parse_duration(text: str) -> float:
 def create(
     client: "Client",
     name: Annotated[str, typer.Argument(help="Name of the key.")],
-    scope: Annotated[list[KeyScope], typer.Option("--scope", help="Scope of the key; may be repeated.")],
+    scope: Annotated[list[Scope], typer.Option("--scope", help="Scope of the key; may be repeated.")],
     dataset: Annotated[
         list[str],
         typer.Option(

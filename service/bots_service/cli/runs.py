@@ -1,13 +1,11 @@
 """`bots runs`: beliefs about a dataset, each for one model in training."""
 
-import inspect
-from collections.abc import Callable, Iterator
-from functools import wraps
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bots_service.cli.connection import Dataset, Yes, command, give_typer_parameters, run_names
+from bots_service.cli.connection import Dataset, Yes, command, parsed_by, run_names
 from bots_service.cli.output import confirm, count, counted, moment, number, percent, plain, sheet, table, times
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
@@ -64,7 +62,7 @@ def show_(client: "Client", dataset: Dataset, run: Name = "default") -> "Result"
 NONE_AT_0 = ("rollouts_per_task", "tasks_per_step")
 
 
-def _settings(
+def settings_of(
     *,
     belief: Annotated[str | None, typer.Option(help="Kind of belief: tracker (default) or bots.")] = None,
     forgetting: Annotated[
@@ -105,25 +103,11 @@ def _settings(
         list[str] | None,
         typer.Option(help='Weight of a tag; repeat for each. "none" ends the mix.', metavar="TAG=WEIGHT"),
     ] = None,
-) -> None:
-    """Declare one option per setting; never called."""
-
-
-def with_settings(function: "Callable[..., Result]") -> "Callable[..., Result]":
-    """Replace a command's `**settings` with one option per setting; the command receives the options that are given."""
-    kept = [each for each in inspect.signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
-    options = inspect.signature(_settings).parameters
-
-    @wraps(function)
-    def parsed(client: "Client", **arguments: Any) -> "Result":
-        given = {name: value for name, value in arguments.items() if name not in options or value is not None}
-        given |= {name: None for name in NONE_AT_0 if given.get(name) == 0}
-        if "mix" in given:
-            given["mix"] = mix_of(given["mix"])
-        return function(client, **given)
-
-    give_typer_parameters(parsed, [*kept, *options.values()])
-    return parsed
+) -> dict[str, Any]:
+    """Return the settings that are given."""
+    given = {name: value for name, value in locals().items() if value is not None}
+    given |= {name: None for name in NONE_AT_0 if given.get(name) == 0}
+    return given if mix is None else {**given, "mix": mix_of(mix)}
 
 
 def mix_of(options: list[str]) -> dict[str, float]:
@@ -143,7 +127,7 @@ def mix_of(options: list[str]) -> dict[str, float]:
 
 
 @command(app)
-@with_settings
+@parsed_by(settings_of)
 def create(
     client: "Client",
     dataset: Dataset,
@@ -152,7 +136,8 @@ def create(
         str | None, typer.Option(help="Continue this run.", metavar="RUN", autocompletion=run_names)
     ] = None,
     fork_step: Annotated[int | None, typer.Option(help="Step of the forked run to start from.", metavar="STEP")] = None,
-    **settings: Any,
+    *,
+    settings: dict[str, Any],
 ) -> "Result":
     """Create a run, or replace the settings of an empty run; omitted settings take their defaults."""
     if fork is None and fork_step is not None:
@@ -162,8 +147,8 @@ def create(
 
 
 @command(app, "set")
-@with_settings
-def set_(client: "Client", dataset: Dataset, run: Name = "default", **settings: Any) -> "Result":
+@parsed_by(settings_of)
+def set_(client: "Client", dataset: Dataset, run: Name = "default", *, settings: dict[str, Any]) -> "Result":
     """Change settings of a run from the next step on; omitted settings keep their values."""
     if not settings:
         raise typer.BadParameter("pass at least one setting, such as --target 0.5", param_hint="settings")

@@ -46,7 +46,7 @@ class TaskReader:
         Raises:
             CommandError: a file's format is not supported, or it is CSV and ids are hashes of the content.
         """
-        self.files, self.columns = files_of(paths), columns
+        self.paths, self.files, self.columns = paths, files_of(paths), columns
         self.file_in_id, self.skip_repeats = file_in_id, skip_repeats
         self.rows, self.repeats, self.unused = 0, 0, set[str]()
         for file in self.files:

@@ -109,7 +109,7 @@ class DrainingServer(uvicorn.Server):
         """Open the application's stores, serve, close them.
 
         Raises:
-            CannotListenError: another process listened at the address first.
+            CannotStartError: another process listened at the address first.
             StorageUnavailableError: the database can't be opened, or another process has it.
         """
         calm_garbage_collection()
@@ -129,7 +129,7 @@ class DrainingServer(uvicorn.Server):
         """Accept requests.
 
         Raises:
-            CannotListenError: another process listened at the address first.
+            CannotStartError: another process listened at the address first.
         """
         for listener in sockets or []:
             listen(listener)  # uvicorn would, too, but uvloop keeps a failure to itself
