@@ -9,7 +9,7 @@ import pytest
 
 from bots_service.core.belief.kinds import KINDS
 from tests.api.conftest import serving
-from tests.api.pools import MODELS, RUN, make_dataset, report, require_problem, select, solved, tasks
+from tests.api.pools import MODELS, RUN, make_dataset, report, require_problem, tasks
 
 
 async def test_a_new_dataset_is_described_with_what_was_sent(http):
@@ -34,29 +34,6 @@ async def test_the_same_content_again_is_200_and_other_content_is_409(http):
     other = await http.put("/datasets/guru", json={"reference_models": MODELS, "tasks": tasks(21)})
     require_problem(other, 409, "dataset-exists")
     assert (await http.get("/datasets/guru")).json() == described
-
-
-async def test_appended_tasks_are_selected_and_keep_the_others_beliefs(http):
-    await make_dataset(http, 3)
-    await report(http, solved(0), solved(1))
-    before = (await http.get(f"{RUN}/tasks")).json()["tasks"]
-    answer = await http.post("/datasets/guru/tasks", json={"tasks": tasks(2, first=3)})
-    assert answer.json() == {"dataset": "guru", "added": 2, "tasks": 5}
-    after = (await http.get(f"{RUN}/tasks")).json()["tasks"]
-    assert after[:3] == before
-    chosen = await select(http, 5)
-    assert {task["id"] for task in chosen["tasks"]} == {f"task-{number}" for number in range(5)}
-
-
-async def test_retired_tasks_are_neither_selected_nor_listed(http):
-    await make_dataset(http, 4)
-    answer = await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-1", "task-2"]})
-    assert answer.json() == {"dataset": "guru", "retired": 2, "tasks": 2}
-    again = await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-2"]})
-    assert again.json() == answer.json()
-    assert {task["id"] for task in (await select(http, 2))["tasks"]} == {"task-0", "task-3"}
-    listed = (await http.get(f"{RUN}/tasks")).json()["tasks"]
-    assert [task["id"] for task in listed] == ["task-0", "task-3"]
 
 
 async def test_a_dataset_may_be_repeatable(http):

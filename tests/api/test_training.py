@@ -1,6 +1,5 @@
 """Selections and reports over HTTP, and what of them is in flight, mixed by tags, and paid for."""
 
-import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -35,24 +34,6 @@ async def test_a_wish_for_effective_groups_gets_as_few_tasks_as_are_expected_to_
     assert first.json()["expected_effective"] == pytest.approx(sum(chosen))
     assert sum(chosen) >= 4 > sum(chosen[:-1])
     assert (await select(http, 3))["expected_effective"] > 0
-
-
-async def test_counts_rewards_and_aborted_outcomes_add_up(http):
-    await make_dataset(http)
-    receipt = await report(
-        http,
-        solved(1, 4, 8),
-        {"task": "task-2", "rewards": [0, 1, 0.5, 0.25]},
-        {"task": "task-3", "status": "aborted"},
-        solved(4, 8, 8),
-    )
-    assert (receipt["seq"], receipt["step"], receipt["closed"]) == (1, 1, True)
-    assert (receipt["reported"], receipt["effective"]) == (3, 2)
-    assert receipt["effective_task_ratio"] == pytest.approx(2 / 3)
-    assert receipt["duplicate"] is False
-    totals = (await http.get(RUN)).json()["totals"]
-    assert totals["rollouts"] == 8 + 4 + 8
-    assert totals["successes"] == pytest.approx(math.fsum([4, 1.75, 8]))
 
 
 async def test_unknown_names_are_404(http):
@@ -120,18 +101,6 @@ async def mixed(http):
     (await http.put("/datasets/guru", json={"tasks": tasks})).raise_for_status()
     (await http.put(RUN, json={"mix": {"math": 3, "code": 1}})).raise_for_status()
     return http
-
-
-async def test_a_run_shows_its_mix(mixed):
-    selection = await select(mixed, 8)
-    outcomes = [{"task": task["id"], "successes": 1, "trials": 2} for task in selection["tasks"]]
-    await report(mixed, *outcomes, selection_id=selection["selection_id"])
-    run = (await mixed.get(RUN)).json()
-    assert run["mix"] == [
-        {"tag": "code", "share": 0.25, "owed": 2.0, "given": 2},
-        {"tag": "math", "share": 0.75, "owed": 6.0, "given": 6},
-    ]
-    assert run["settings"]["mix"] == {"code": 1.0, "math": 3.0}
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
