@@ -88,4 +88,6 @@ def _choices(expected: inspect.Type, path: Sequence[str | int]) -> list[str]:
     if isinstance(expected, inspect.StructType):
         inner = next(field.type for field in expected.fields if field.encode_name == path[0])
         return _choices(inner, path[1:])
-    return _choices(expected.item_type, path[1:]) if isinstance(expected, inspect.ListType) else []
+    if isinstance(expected, inspect.ListType | inspect.FrozenSetType):
+        return _choices(expected.item_type, path[1:])
+    return []

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import nan
 from typing import Any
 
@@ -13,22 +14,26 @@ from msgspec import Struct
 
 from bots_service.api.decoding import decode
 from bots_service.api.requests import DATASET_LIMIT, JSON, NDJSON, PARQUET, Body, services_of, state_of
+from bots_service.api.responses import filled
 from bots_service.api.task_formats.parquet import (
+    TASK_COLUMNS,
     Columns,
+    block_of_batch,
     blocks_of_file,
     is_number,
     is_text,
     known_texts,
-    open_parquet,
     open_spooled,
     require_short,
 )
 from bots_service.api.task_formats.text import (
+    AppendRequest,
+    DatasetRequest,
     Header,
     TaskFile,
+    block_of,
     blocks_of_document,
     blocks_of_lines,
-    read_json,
     read_ndjson,
     split_lines,
 )
@@ -54,12 +59,16 @@ class UploadLimits:
 async def open_tasks(body: Body, *, append: bool = False) -> AsyncIterator[TaskFile]:
     """Yield the tasks of a body in one of the media types of `UploadLimits`. append: whether a dataset has others."""
     if body.media_type == JSON:
-        yield await read_json(body, append=append)
+        kind: type[AppendRequest] | type[DatasetRequest] = AppendRequest if append else DatasetRequest
+        document = await asyncio.to_thread(decode, kind, await body.whole())
+        header = filled(Header, document) if isinstance(document, Header) else Header()
+        yield TaskFile(header, lambda models: blocks_of_document(document.tasks, partial(block_of, models=models)))
     elif body.media_type == NDJSON:
         yield await read_ndjson(body.chunks())
     else:
-        async with open_parquet(body.chunks(), max_tasks=state_of(body.request.app).uploads.max_tasks) as file:
-            yield file
+        most = state_of(body.request.app).uploads.max_tasks
+        async with open_spooled(body.chunks(), TASK_COLUMNS, ["id"], max_tasks=most) as file:
+            yield TaskFile(Header(), lambda models: blocks_of_file(file, partial(block_of_batch, models=models)))
 
 
 @asynccontextmanager

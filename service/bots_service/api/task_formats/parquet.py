@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bots_service.api.decoding import decode
 from bots_service.api.requests import MIB
-from bots_service.api.task_formats.text import BLOCK_TASKS, SHOWN_FLAWS, Header, TaskFile, tidy, wrong_length
+from bots_service.api.task_formats.text import BLOCK_TASKS, SHOWN_FLAWS, tidy, wrong_length
 from bots_service.core.arrays import Floats
 from bots_service.dataset_builder import MAX_TAGS
 from bots_service.errors import Flaw, InvalidTasksError, LimitReachedError, MalformedBodyError
@@ -110,9 +109,6 @@ def _flaw_of(column: str, said: str) -> Flaw:
     return Flaw(("body", "columns", column.partition(".")[0][:80]), said)
 
 
-METADATA = b"bots"
-
-
 def is_text(kind: Any) -> bool:
     """Return whether a column of this type holds texts."""
     if pa.types.is_dictionary(kind):
@@ -159,23 +155,6 @@ def require_columns(schema: Any, columns: Columns, required: Iterable[str]) -> N
     if wrong:
         flaws = [Flaw(("body", "columns", name[:80]), said) for name, said in wrong.items()]
         raise InvalidTasksError("the columns are not those of a dataset", tuple(flaws[:SHOWN_FLAWS]))
-
-
-@asynccontextmanager
-async def open_parquet(chunks: AsyncIterator[bytes], *, max_tasks: int) -> AsyncIterator[TaskFile]:
-    """Yield the tasks of a Parquet body; the temporary file is gone afterwards.
-
-    Raises:
-        MalformedBodyError: it is not a whole Parquet file.
-        InvalidTasksError: its columns are others, or stand for too much.
-        LimitReachedError: it has more than `max_tasks` rows.
-    """
-    async with open_spooled(chunks, TASK_COLUMNS, ["id"], max_tasks=max_tasks) as file:
-        said = (file.schema_arrow.metadata or {}).get(METADATA)
-        header = Header() if said is None else decode(Header, said, ("body", "metadata", "bots"))
-        yield TaskFile(
-            header, lambda models: blocks_of_file(file, lambda batch, first: block_of_batch(batch, models, first))
-        )
 
 
 @asynccontextmanager
@@ -247,7 +226,7 @@ def _next_block(batches: Any, block_of: Callable[[Any, int], Block], first: int)
         raise _unreadable(error) from error
 
 
-def block_of_batch(batch: Any, models: int, first: int) -> TaskBlock:
+def block_of_batch(batch: Any, first: int, *, models: int) -> TaskBlock:
     """Return a record batch as a block.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Tasks as JSON, read as a whole, and as NDJSON, read line by line."""
+"""Tasks as JSON: a document that is read as a whole, or NDJSON, which is read line by line."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from bots_service.api.decoding import decode
-from bots_service.api.requests import MIB, Body
+from bots_service.api.requests import MIB
 from bots_service.errors import Flaw, InvalidTasksError, PayloadTooLargeError
 from bots_service.records import DatasetFacts, TaskBlock
 
@@ -104,25 +104,6 @@ class AppendRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     tasks: list[TaskRequest]
-
-
-async def read_json(body: Body, *, append: bool) -> TaskFile:
-    """Return the tasks of a JSON body.
-
-    Args:
-        body: the body.
-        append: whether they are appended, so that nothing else may be said.
-
-    Raises:
-        MalformedBodyError, InvalidInputError: it is not JSON, or of another shape.
-    """
-    text, header = await body.whole(), Header()
-    if append:
-        tasks = (await asyncio.to_thread(decode, AppendRequest, text)).tasks
-    else:
-        dataset = await asyncio.to_thread(decode, DatasetRequest, text)
-        tasks, header = dataset.tasks, Header(dataset.reference_models, dataset.description, dataset.repeatable)
-    return TaskFile(header, lambda models: blocks_of_document(tasks, partial(block_of, models=models)))
 
 
 Row = TypeVar("Row")
