@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Annotated
 
 import structlog
@@ -16,7 +17,7 @@ from msgspec import Meta, Struct
 
 from bots_service.background import repeating
 from bots_service.errors import Flaw, ForbiddenError, InvalidInputError, UnauthenticatedError
-from bots_service.keys import EVERY_DATASET, KeyRow, Scope, reaches, reaches_run
+from bots_service.keys import EVERY_DATASET, KeyRow, Scope, reaches
 from bots_service.records import IdempotencyKey
 from bots_service.retention import LONGEST_KEY_S
 from bots_service.storage.sql.keys import SqlKeys
@@ -54,8 +55,12 @@ class Caller:
         return reaches(self.datasets, dataset)
 
     def reaches_run(self, dataset: str, run: str | None) -> bool:
-        """Say whether the key is good for a run of a dataset. run: None for the whole dataset."""
-        return reaches_run(self.datasets, dataset, run)
+        """Say whether the key is good for a run of a dataset. run: None for the whole dataset, with all its runs."""
+        for pattern in self.datasets:
+            of_dataset, limited, of_run = pattern.partition("/")
+            if fnmatchcase(dataset, of_dataset) and (not limited or (run is not None and fnmatchcase(run, of_run))):
+                return True
+        return False
 
     def require_scope(self, wanted: frozenset[Scope]) -> None:
         """Check that the caller has one of these scopes.
@@ -199,10 +204,6 @@ class Access:
                 async with self._changing:  # a look that was begun already
                     pass
         return self._rows.get(shape[1])
-
-    async def page(self, after: str, limit: int) -> list[KeyRow]:
-        """Return up to `limit` keys by id, revoked ones too, after `after` ("" for the first)."""
-        return await self._keys.after(after, limit)
 
     async def create(
         self, wish: KeyRequest, idempotency_key: IdempotencyKey | None, *, by_anybody: bool

@@ -102,7 +102,7 @@ async def test_the_first_key_closes_the_service_at_once(open_service, empty):
     assert await open_service.refuses(None)
     for process in (open_service, late):  # one that was made elsewhere works at once, too
         assert await process.authenticate(key) == Caller(row.id, ADMIN.scopes, ("*",), ADMIN.name, None)
-        assert await process.page("", 10) == [row]
+        assert await process.keys.after("", 10) == [row]
     assert open_service.keys.looks == 1
     with pytest.raises(UnauthenticatedError, match="requires an API key now"):
         await late.make(ADMIN, by_anybody=True)

@@ -138,7 +138,7 @@ async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None)
     """Return keys by id; revoked ones too."""
     services = services_of(request)
     after = "" if cursor is None else read_cursor(cursor, Name)
-    rows = await services.access.page(after, limit + 1)
+    rows = await services.store.keys.after(after, limit + 1)
     following = write_cursor(rows[limit - 1].id) if len(rows) > limit else None
     return json_response(ApiKeyPage([ApiKey.from_row(row) for row in rows[:limit]], following))
 

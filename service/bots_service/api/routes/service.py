@@ -2,8 +2,6 @@
 
 import asyncio
 import platform
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Annotated
 
 import numpy as np
@@ -136,32 +134,34 @@ async def prune(request: Request) -> Response:
 
 # --- for browsers ----------------------------------------------------------------------------------------------------
 
-# /docs is Swagger UI from an installed package, so that it needs no network, with a page and a theme of our own.
-OURS = files("bots_service.api").joinpath("swagger")
-SWAGGER = files("fastapi_offline").joinpath("static")
-# name: where it is, and its media type
-PARTS: dict[str, tuple[Traversable, str]] = {
-    "start.js": (OURS, "text/javascript"),
-    "theme.css": (OURS, "text/css"),
-    "swagger-ui-bundle.js": (SWAGGER, "text/javascript"),
-    "swagger-ui.css": (SWAGGER, "text/css"),
-    "favicon.png": (SWAGGER, "image/png"),
-}
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-# Swagger UI sets styles of single elements, and draws with data: images.
-SWAGGER_POLICY = POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'").replace(
-    "img-src 'self'", "img-src 'self' data:"
+    "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
 )
 PAGE = StaticFiles(packages=[("bots_service.api.page", "files")])
 PAGE_HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": f"{POLICY}; style-src 'self'; img-src 'self'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",  # kept, but asked for again: a newer service has another page
 }
+# Swagger UI from an installed package, so that it needs no network, with a page and a theme of our own.
+DOCS = StaticFiles(packages=[("bots_service.api", "swagger"), ("fastapi_offline", "static")])
+DOCS_HEADERS = {
+    # Swagger UI sets styles of single elements, and draws with data: images.
+    "Content-Security-Policy": f"{POLICY}; style-src 'self' 'unsafe-inline'; img-src 'self' data:",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+async def sent(request: Request, folder: StaticFiles, name: str, headers: dict[str, str]) -> Response:
+    """Return a file; a problem where there is none."""
+    try:
+        found = await folder.get_response(name, request.scope)
+    except (HTTPException, ValueError):  # a name with a NUL is no path
+        return problem_response(request, NO_SUCH_ROUTE, f"there is no {name[:80]!r} here", headers=headers)
+    found.headers.update(headers)
+    return found
 
 
 @Route(for_browsers, "GET /openapi.json", "", ANY_SCOPE)
@@ -172,34 +172,24 @@ async def show_document(request: Request) -> Response:
 
 
 @Route(for_browsers, "GET /docs", "", ANY_SCOPE)
-async def show_documentation() -> Response:
+async def show_documentation(request: Request) -> Response:
     """Return the page of the API's documentation."""
-    headers = {"Content-Security-Policy": SWAGGER_POLICY, "Referrer-Policy": "no-referrer"}
-    return Response(OURS.joinpath("index.html").read_bytes(), media_type="text/html", headers=headers)
+    return await sent(request, DOCS, "index.html", DOCS_HEADERS)
 
 
 @Route(for_browsers, "GET /docs/{name}", "", ANY_SCOPE)
 async def send_asset(request: Request, name: str) -> Response:
     """Return a part of that page."""
-    if name not in PARTS:
-        return problem_response(request, NO_SUCH_ROUTE, f"no file {name[:80]!r}")
-    folder, media_type = PARTS[name]
-    content = folder.joinpath(name).read_bytes()
-    return Response(content, media_type=media_type, headers={"Cache-Control": f"max-age={DOCS_CACHED_S:.0f}"})
+    return await sent(request, DOCS, name, {"Cache-Control": f"max-age={DOCS_CACHED_S:.0f}"})
 
 
 @Route(for_browsers, "GET|HEAD /", "", None)
 async def show_page(request: Request) -> Response:
     """Return the page: its files are for everybody; what it shows comes by the API."""
-    return await send_file(request, "index.html")
+    return await sent(request, PAGE, "index.html", PAGE_HEADERS)
 
 
 @Route(for_browsers, "GET|HEAD /page/{name}", "", None)
 async def send_file(request: Request, name: str) -> Response:
     """Return a file of the page."""
-    try:
-        found = await PAGE.get_response(name, request.scope)
-    except (HTTPException, ValueError):  # a name with a NUL is no path
-        return problem_response(request, NO_SUCH_ROUTE, f"there is no {name[:80]!r} here", headers=PAGE_HEADERS)
-    found.headers.update(PAGE_HEADERS)
-    return found
+    return await sent(request, PAGE, name, PAGE_HEADERS)
