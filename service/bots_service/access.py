@@ -149,12 +149,7 @@ class Access:
     """
 
     def __init__(self, keys: SqlKeys, admin_digest: bytes | None = None) -> None:
-        """Know no key yet.
-
-        Args:
-            keys: where they are kept.
-            admin_digest: of the key that the operator set, None without one.
-        """
+        """Know no key yet. admin_digest: of the key that the operator set, None without one."""
         self._keys, self._admin_digest = keys, admin_digest
         self._every_s, self._monotonic, self._clock = REFRESH_S, time.monotonic, time.time
         self._rows: dict[str, KeyRow] = {}

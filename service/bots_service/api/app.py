@@ -58,15 +58,7 @@ def create_app(
     limits: Limits,
     metrics: Metrics,
 ) -> FastAPI:
-    """Return the application.
-
-    Args:
-        open_services: opens the services at the start of the application, and closes them at its end.
-        uploads: limits of uploads.
-        schema: revision of the database's tables, for /version.
-        limits: of training requests.
-        metrics: count requests; shown at /metrics.
-    """
+    """Return the application, which opens the services at its start. schema: revision of the database's tables."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -104,7 +96,7 @@ def create_app(
 @cache
 def api_document() -> dict[str, Any]:
     """Return the OpenAPI document, which is the same for all applications."""
-    return openapi.document(TITLE, __version__, DESCRIPTION, ROUTES)
+    return openapi.document(ROUTES, title=TITLE, version=__version__, description=DESCRIPTION)
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:

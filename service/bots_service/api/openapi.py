@@ -271,15 +271,8 @@ def refusals_of(route: GuardedRoute, *, changes: bool) -> dict[str, Any]:
     return {str(status): {"description": "; ".join(lines), "content": content} for status, lines in titles.items()}
 
 
-def document(title: str, version: str, description: str, routes: Sequence[GuardedRoute]) -> dict[str, Any]:
-    """Return the OpenAPI document of an application.
-
-    Args:
-        title: of the application.
-        version: its version.
-        description: what it does.
-        routes: all of its routes.
-    """
+def document(routes: Sequence[GuardedRoute], *, title: str, version: str, description: str) -> dict[str, Any]:
+    """Return the OpenAPI document of an application with these routes."""
     made = get_openapi(title=title, version=version, description=description, routes=routes)
     shown = [route for route in routes if route.include_in_schema]
     bodies = {body for route in shown for body in (route.declared.reads, route.declared.answers) if body is not None}

@@ -179,10 +179,10 @@ class QueuedRequest:
     def __init__(
         self, pace: Pace, bodies: Buffer, line: Line | None, *, work_s: float | None, is_streamed: bool = False
     ) -> None:
-        """Create it.
+        """Begin with its body.
 
         Args:
-            pace: its body.
+            pace: the body.
             bodies: counts its bytes, unless it is streamed.
             line: the queue for its turn; None: it needs none.
             work_s: deadline once its body has arrived.
@@ -277,14 +277,7 @@ class Download(StreamingResponse):
     def __init__(
         self, line: Line, pieces: AsyncGenerator[bytes], *, media_type: str, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Create it.
-
-        Args:
-            line: the queue for its turn.
-            pieces: of the body; all work is done in them, so that none is done before the turn.
-            media_type: of the body.
-            headers: besides.
-        """
+        """Queue in a line for what makes the pieces of the body: all work is done in them, none before the turn."""
         super().__init__(self._parts(pieces), media_type=media_type, headers=headers)
         self._line = line
         self._pieces = pieces

@@ -35,13 +35,7 @@ class TaskReader:
     def __init__(
         self, paths: list[Path], columns: "TaskColumns", *, file_in_id: bool = False, skip_repeats: bool = False
     ) -> None:
-        """Prepare to read.
-
-        Args:
-            paths: files and folders.
-            columns: the columns of which tasks are made.
-            file_in_id: prefix each id with the file's name, and number the rows of each file from 0.
-            skip_repeats: skip rows whose id occurred before.
+        """Prepare to read files and folders. file_in_id: also number the rows of each file from 0.
 
         Raises:
             CommandError: a file's format is not supported, or it is CSV and ids are hashes of the content.

@@ -161,13 +161,7 @@ def require_columns(schema: Any, columns: Columns, required: Iterable[str]) -> N
 async def open_spooled(
     chunks: AsyncIterator[bytes], columns: Columns, required: Iterable[str], *, max_tasks: int
 ) -> AsyncIterator[Any]:
-    """Yield a Parquet body as a file; the temporary file is gone afterwards.
-
-    Args:
-        chunks: the body.
-        columns: those that may be there.
-        required: the names of those that must be there.
-        max_tasks: the most rows.
+    """Yield a Parquet body as a file; the temporary file is gone afterwards. columns: those that may be there.
 
     Raises:
         MalformedBodyError: it is not a whole Parquet file.
@@ -202,11 +196,7 @@ Block = TypeVar("Block", bound=Sized)
 
 
 async def blocks_of_file(file: Any, block_of: Callable[[Any, int], Block]) -> AsyncIterator[Block]:
-    """Yield the rows of a file as blocks.
-
-    Args:
-        file: opened.
-        block_of: makes a block of a record batch and the number of its first row.
+    """Yield the rows of a file as blocks. block_of: makes one of a record batch and the number of its first row.
 
     Raises:
         MalformedBodyError: it can't be read.

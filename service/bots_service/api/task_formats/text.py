@@ -56,12 +56,7 @@ class TaskFile:
 
 
 def block_of(tasks: list[TaskRequest], first: int, models: int) -> TaskBlock:
-    """Return some consecutive tasks as a block.
-
-    Args:
-        tasks: the tasks.
-        first: the place of the first task, for messages.
-        models: how many reference models there are.
+    """Return some consecutive tasks as a block. first: the place of the first task, for messages.
 
     Raises:
         InvalidTasksError: a task has another number of pass rates.
@@ -168,13 +163,7 @@ def _not_blank(lines: list[bytes]) -> list[bytes]:
 async def blocks_of_lines(
     lines: list[bytes], more: AsyncIterator[list[bytes]], block_of_lines: Callable[[list[bytes], int], Block]
 ) -> AsyncIterator[Block]:
-    """Yield blocks, each once it is large enough.
-
-    Args:
-        lines: the first ones.
-        more: brings a network packet's lines at a time.
-        block_of_lines: makes a block of lines and the number of the first.
-    """
+    """Yield blocks, each once it is large enough. more: brings what comes behind the first lines, some at a time."""
     first, size = 0, sum(map(len, lines))
     async for fresh in more:
         lines.extend(fresh)
