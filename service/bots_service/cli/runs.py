@@ -1,12 +1,13 @@
 """`bots runs`: beliefs about a dataset, each for one model in training."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bots_service.cli.connection import Dataset, Yes, command, parsed_by, run_names
-from bots_service.cli.output import confirm, count, counted, moment, number, percent, plain, sheet, table, times
+from bots_service.cli.output import confirm, count, counted, moment, number, percent, sheet, table, times
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def described(run: "Run") -> "RenderableType":
 
     settings = {
         name.replace("_", " "): written(value)
-        for name, value in plain(run.settings).items()
+        for name, value in asdict(run.settings).items()
         if value is not None or name in NONE_AT_0  # others are None if the kind of belief doesn't have them
     }
     return Group(sheet(state_of(run)), "", sheet(settings))
@@ -202,7 +203,7 @@ def written(value: Any) -> str:
     """Format the value of a setting; "-" if there is none."""
     if isinstance(value, dict):
         return ", ".join(f"{tag} {weight:g}" for tag, weight in value.items()) or "-"
-    return "-" if value is None else str(value)
+    return "-" if value is None else str(list(value) if isinstance(value, tuple) else value)
 
 
 def state_of(run: "Run") -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from bots_service.cli.connection import Dataset, RunName
-from bots_service.cli.output import count, counted, moment, number, plain, table
+from bots_service.cli.output import count, counted, moment, number, table
 
 if TYPE_CHECKING:
     from bots_client import Client, Outcome, Receipt, TaskBelief
@@ -162,7 +162,7 @@ def tasks(
     found = list(client.tasks(dataset, run, ids=ids, tag=tag, search=search, segment=segment, sort=sort, limit=limit))
     counts = client.count_tasks(dataset, run, ids=ids, tag=tag, search=search)
     matching = counts.available if segment is None else getattr(counts, segment)
-    each = ", ".join(f"{count(value)} {name}" for name, value in plain(counts).items())
+    each = ", ".join(f"{count(value)} {name}" for name, value in asdict(counts).items())
     columns = "task  segment  >mean  >90 % within  >effective  >attempts  >successes  >visits  >last step  tags?"
     shown = table(columns, map(task_row, found), caption=f"{count(len(found))} of {count(matching)} tasks; {each}")
     return {"tasks": found, "matching": matching, "segments": counts}, shown if found else f"no task matches; {each}"

@@ -55,7 +55,7 @@ class Peers:
 
 
 def merged(texts: Mapping[int, bytes]) -> bytes:
-    """Return the metrics of workers by their numbers, in Prometheus's text format, as one: each series with its number."""
+    """Return the metrics of workers, by their numbers, as one text of Prometheus's: each series with its number."""
     families: dict[bytes, list[bytes]] = {}  # the two lines that begin a family -> its samples
     for worker, text in sorted(texts.items()):
         head, samples = b"", list[bytes]()
