@@ -152,7 +152,10 @@ EXAMPLES: dict[str, Any] = {
     "RunRequest.fork": {"run": "default", "step": 10},
     "RunVerdict.kind": "healthy",
     "SelectRequest.count": 64,
-    "SelectedTask.effective": 0.98,
+    "SelectResponse.tasks": [
+        {"id": "gsm8k-17", "draw": None, "mean": 0.48, "effective": 0.98},
+        {"id": "gsm8k-4", "draw": None, "mean": 0.4, "effective": 0.86},
+    ],
     "SettingsRequest.target": 0.6,
     "Task.effective": 0.9466,
     "TaskRequest.reference_pass_rates": [0.25],
