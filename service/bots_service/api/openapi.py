@@ -304,10 +304,10 @@ def document(routes: Sequence[GuardedRoute], *, title: str, version: str, descri
             if route.scopes is not None:
                 operation["security"] = [{"key": sorted(map(str, route.scopes))}]
             answered = content_of(declared.answers, declared.answers_media, sent=False)
-            meanings = declared.meanings or {200: (declared.answers.__doc__ or "").splitlines()[0]}
-            refused = refusals_of(route, changes=method not in READS)
-            operation["responses"] = {
-                str(status): {"description": said, **answered} for status, said in meanings.items()
-            }
-            operation["responses"] |= refused
+            answers = (
+                {200: (declared.answers.__doc__ or "").splitlines()[0]} if declared.answers else {204: "It is done."}
+            )
+            meanings = declared.meanings or answers
+            responses = {str(status): {"description": said, **answered} for status, said in meanings.items()}
+            operation["responses"] = responses | refusals_of(route, changes=method not in READS)
     return made

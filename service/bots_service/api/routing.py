@@ -81,7 +81,7 @@ class Route:
     answers, answers_media: the JSON body of its answer, and other media types.
     refuses: errors besides those of all routes like it.
     reads, reads_media: the JSON body that it takes, and other media types.
-    meanings: status -> what it means; default: 200, with the meaning of the answer's body.
+    meanings: status -> what it means; default: 200, with the meaning of the answer's body, or 204 if it has none.
     """
 
     routes: Routes
@@ -138,7 +138,9 @@ class GuardedRoute(APIRoute):
             return handler
 
         async def answer(request: Request) -> Response:
-            caller = await services_of(request).access.authenticate(presented_key(request))
+            scheme, _, key = request.headers.get("authorization", "").partition(" ")
+            presented = key.strip() if scheme.lower() == "bearer" else None
+            caller = await services_of(request).access.authenticate(presented)
             request.state.caller = caller
             if caller.key is not None:
                 structlog.contextvars.bind_contextvars(key=caller.key)
@@ -185,12 +187,6 @@ class RouteKinds:
         return RouteKind.CONTROL
 
 
-def presented_key(request: Request) -> str | None:
-    """Return the request's API key; None if it has none."""
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else None
-
-
 def caller_of(request: Request) -> Caller:
     """Return the request's caller."""
     caller: Caller = request.state.caller
@@ -198,14 +194,9 @@ def caller_of(request: Request) -> Caller:
 
 
 def log_names(request: Request, names: Mapping[str, str]) -> None:
-    """Add the names of dataset and run to the request's further log lines."""
-    names_to_log = {name: without_key(request, names[name]) for name in LOGGED_NAMES if name in names}
-    if names_to_log:
-        structlog.contextvars.bind_contextvars(**names_to_log)
-
-
-def without_key(request: Request, name: str) -> str:
-    """Return a name without secrets, for logs."""
-    if services_of(request).access.is_operators(name):
-        return "*"
-    return WHOLE_KEY.sub(r"\1*", name)[:MAX_NAME_LENGTH]
+    """Add the names of dataset and run, without any key, to the request's further log lines."""
+    is_operators = services_of(request).access.is_operators
+    for name in LOGGED_NAMES:
+        if (value := names.get(name)) is not None:
+            said = "*" if is_operators(value) else WHOLE_KEY.sub(r"\1*", value)[:MAX_NAME_LENGTH]
+            structlog.contextvars.bind_contextvars(**{name: said})

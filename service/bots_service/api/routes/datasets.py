@@ -199,7 +199,7 @@ async def get_dataset(request: Request, dataset: DatasetName) -> Response:
     return json_response(Dataset.from_row(await services_of(request).store.datasets.get(dataset)))
 
 
-@Route(routes, "DELETE /datasets/{dataset}", "Delete a dataset", Scope.ADMIN, meanings={204: "It is deleted."})
+@Route(routes, "DELETE /datasets/{dataset}", "Delete a dataset", Scope.ADMIN)
 async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
     """Delete a dataset with its runs, journals and snapshots."""
     body = Body(request)

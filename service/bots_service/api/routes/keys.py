@@ -144,13 +144,7 @@ async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None)
 
 
 @Route(
-    routes,
-    "DELETE /keys/{key_id}",
-    "Revoke an API key",
-    Scope.ADMIN,
-    refuses=(UnknownApiKeyError,),
-    about=About.EVERY,
-    meanings={204: "It is revoked."},
+    routes, "DELETE /keys/{key_id}", "Revoke an API key", Scope.ADMIN, refuses=(UnknownApiKeyError,), about=About.EVERY
 )
 async def revoke_key(request: Request, key_id: KeyId) -> Response:
     """Revoke a key. Every replica refuses it within 5 seconds."""

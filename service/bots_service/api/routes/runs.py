@@ -268,7 +268,7 @@ async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> 
     return json_response(Run.from_description(result.run), replayed=result.duplicate)
 
 
-@Route(routes, f"DELETE {RUN}", "Delete a run", Scope.ADMIN, meanings={204: "It is deleted."})
+@Route(routes, f"DELETE {RUN}", "Delete a run", Scope.ADMIN)
 async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Delete a run. The run `default` is created again at once, empty."""
     body = Body(request)
