@@ -168,21 +168,16 @@ class RouteKinds:
     """Finds the kind of a request's route, before the router runs."""
 
     def __init__(self, routes: Iterable[GuardedRoute]) -> None:
-        special = [(route, route.kind) for route in routes if route.kind is not RouteKind.CONTROL]
-        self._fixed = {route.path: (route.methods, kind) for route, kind in special if "{" not in route.path}
-        self._templates = [(route.path_regex, route.methods, kind) for route, kind in special if "{" in route.path]
+        special = [route for route in routes if route.kind is not RouteKind.CONTROL]
+        self._special = [(route.path_regex, route.methods, route.kind) for route in special]
 
     def __call__(self, scope: Connection) -> RouteKind:
         """Return the kind of the request's route; CONTROL if no route has this path and method.
 
         The method is ignored for probes, so that refusing another method is as cheap.
         """
-        path, method = scope["path"], scope["method"]
-        if path in self._fixed:
-            methods, kind = self._fixed[path]
-            return kind if method in methods or kind is RouteKind.PROBE else RouteKind.CONTROL
-        for regex, methods, kind in self._templates:
-            if method in methods and regex.match(path):
+        for regex, methods, kind in self._special:
+            if (scope["method"] in methods or kind is RouteKind.PROBE) and regex.match(scope["path"]):
                 return kind
         return RouteKind.CONTROL
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 import typer
 
 from bots_service.cli.failures import CommandError
-from bots_service.cli.output import show
+from bots_service.cli.output import Result, show
 
 if TYPE_CHECKING:
     from bots_client import Client
-    from bots_service.cli.output import Result
 
 COMPLETION_S = 3.0  # for a request: a person has pressed Tab and waits
 MOST_NAMES = 1000  # looked through: a shell can't show more
@@ -116,7 +115,7 @@ def parsed_by(parser: Parser) -> Callable[[Function], Function]:
         others = inspect.signature(parser).parameters
 
         @wraps(function)
-        def run(client: "Client", **arguments: Any) -> "Result":
+        def run(client: "Client", **arguments: Any) -> Result:
             made = parser(**{name: arguments.pop(name) for name in others})
             return function(client, **arguments, **{last.name: made})
 

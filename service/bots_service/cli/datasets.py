@@ -10,12 +10,11 @@ import typer
 
 from bots_service.cli.connection import Dataset, Yes, command, parsed_by
 from bots_service.cli.failures import CommandError, client_message
-from bots_service.cli.output import confirm, count, counted, moment, number, progress_line, sheet, table
+from bots_service.cli.output import Result, confirm, count, counted, moment, number, progress_line, sheet, table
 
 if TYPE_CHECKING:
     from bots_client import Client, Task
     from bots_client import Dataset as Described
-    from bots_service.cli.output import Result
     from bots_service.cli.task_files import TaskReader
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete datasets.")
@@ -93,7 +92,7 @@ def import_(
         bool, typer.Option("--dry-run", help="Read all files and show the first tasks; send nothing.")
     ] = False,
     reader: "TaskReader",
-) -> "Result":
+) -> Result:
     """Create a dataset from files.
 
     COLUMN may be a path into a nested column, such as extra_info.index. A .jsonl or .parquet file that has only the
@@ -117,7 +116,7 @@ def import_(
 
 @command(app)
 @parsed_by(reader_of)
-def append(client: "Client", dataset: Dataset, reader: "TaskReader") -> "Result":
+def append(client: "Client", dataset: Dataset, reader: "TaskReader") -> Result:
     """Add the tasks in files to a dataset: all of them, or none if one is invalid."""
     with progress_line() as advance, told_what_was_left_out(reader):
         change = client.upload_tasks(dataset, **reader.upload(advance))
@@ -125,7 +124,7 @@ def append(client: "Client", dataset: Dataset, reader: "TaskReader") -> "Result"
 
 
 @command(app, "list")
-def list_(client: "Client") -> "Result":
+def list_(client: "Client") -> Result:
     """List the datasets."""
     found = list(client.datasets())
     rows = (
@@ -137,7 +136,7 @@ def list_(client: "Client") -> "Result":
 
 
 @command(app, "show")
-def show_(client: "Client", dataset: Dataset) -> "Result":
+def show_(client: "Client", dataset: Dataset) -> Result:
     """Describe a dataset."""
     found = client.dataset(dataset)
     return found, sheet(described(found))
@@ -153,7 +152,7 @@ PredictionsFile = Annotated[
 
 
 @command(app)
-def predict(client: "Client", dataset: Dataset, name: PredictionsName, file: PredictionsFile) -> "Result":
+def predict(client: "Client", dataset: Dataset, name: PredictionsName, file: PredictionsFile) -> Result:
     """Put predicted pass rates of tasks, or replace those of the same name; new runs learn how far to trust them."""
     reader = reader_of([file], reference=["pass_rate"])
     with progress_line() as advance:
@@ -162,7 +161,7 @@ def predict(client: "Client", dataset: Dataset, name: PredictionsName, file: Pre
 
 
 @command(app)
-def unpredict(client: "Client", dataset: Dataset, name: PredictionsName) -> "Result":
+def unpredict(client: "Client", dataset: Dataset, name: PredictionsName) -> Result:
     """Remove predictions: new runs no longer see them."""
     found = client.remove_predictions(dataset, name)
     return found, f"new runs of {dataset} no longer see the predictions {name}"
@@ -178,14 +177,14 @@ TaskIds = Annotated[list[str], typer.Argument(help='Task IDs; "-" reads them fro
 
 
 @command(app)
-def retire(client: "Client", dataset: Dataset, ids: TaskIds) -> "Result":
+def retire(client: "Client", dataset: Dataset, ids: TaskIds) -> Result:
     """Retire tasks: they are not selected until you restore them."""
     change = client.retire_tasks(dataset, given_ids(ids))
     return change, f"{counted(change.retired, 'task')} of {dataset} retired; {count(change.tasks)} left"
 
 
 @command(app)
-def restore(client: "Client", dataset: Dataset, ids: TaskIds) -> "Result":
+def restore(client: "Client", dataset: Dataset, ids: TaskIds) -> Result:
     """Restore retired tasks: they can be selected again."""
     change = client.restore_tasks(dataset, given_ids(ids))
     return change, f"{count(change.tasks)} tasks of {dataset} can be selected; {count(change.retired)} are retired"
@@ -197,7 +196,7 @@ def given_ids(ids: list[str]) -> list[str]:
 
 
 @command(app)
-def delete(client: "Client", dataset: Dataset, yes: Yes = False) -> "Result":
+def delete(client: "Client", dataset: Dataset, yes: Yes = False) -> Result:
     """Permanently delete a dataset with its runs and their history."""
     tasks = client.dataset(dataset).tasks
     confirm(f"Permanently delete dataset {dataset} with {counted(tasks, 'task')} and all its runs?", yes=yes)
@@ -205,7 +204,7 @@ def delete(client: "Client", dataset: Dataset, yes: Yes = False) -> "Result":
     return {"deleted": dataset}, f"{dataset} is deleted"
 
 
-def dry_run_of(reader: "TaskReader") -> "Result":
+def dry_run_of(reader: "TaskReader") -> Result:
     """Return the number of tasks in the files, and the first few tasks."""
     from rich.console import Group
 

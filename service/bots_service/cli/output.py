@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    Result = tuple[object, RenderableType]  # of a command: as dataclasses and plain values, and as text for people
-
+Result = tuple[object, Any]  # of a command: as dataclasses and plain values, and as text for people (rich's)
 UNBOUNDED = 10_000  # columns: pipes and files have no width at which to wrap
 
 

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bots_service.cli.connection import Dataset, Yes, command, parsed_by, run_names
-from bots_service.cli.output import confirm, count, counted, moment, number, percent, sheet, table, times
+from bots_service.cli.output import Result, confirm, count, counted, moment, number, percent, sheet, table, times
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from bots_client import Client, Run, RunSummary
-    from bots_service.cli.output import Result
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete runs.")
 
@@ -22,7 +21,7 @@ Name = Annotated[str, typer.Argument(help="Name of the run.", autocompletion=run
 
 
 @command(app, "list")
-def list_(client: "Client", dataset: Dataset) -> "Result":
+def list_(client: "Client", dataset: Dataset) -> Result:
     """List the runs of a dataset."""
     found = list(summaries_of(client, dataset))
     if not found:
@@ -52,7 +51,7 @@ def summaries_of(client: "Client", dataset: str) -> Iterator["RunSummary"]:
 
 
 @command(app, "show")
-def show_(client: "Client", dataset: Dataset, run: Name = "default") -> "Result":
+def show_(client: "Client", dataset: Dataset, run: Name = "default") -> Result:
     """Describe a run: step, estimates, totals, coverage, settings."""
     found = client.run(dataset, run)
     return found, described(found)
@@ -139,7 +138,7 @@ def create(
     fork_step: Annotated[int | None, typer.Option(help="Step of the forked run to start from.", metavar="STEP")] = None,
     *,
     settings: dict[str, Any],
-) -> "Result":
+) -> Result:
     """Create a run, or replace the settings of an empty run; omitted settings take their defaults."""
     if fork is None and fork_step is not None:
         raise typer.BadParameter("name the run with --fork", param_hint="--fork-step")
@@ -149,7 +148,7 @@ def create(
 
 @command(app, "set")
 @parsed_by(settings_of)
-def set_(client: "Client", dataset: Dataset, run: Name = "default", *, settings: dict[str, Any]) -> "Result":
+def set_(client: "Client", dataset: Dataset, run: Name = "default", *, settings: dict[str, Any]) -> Result:
     """Change settings of a run from the next step on; omitted settings keep their values."""
     if not settings:
         raise typer.BadParameter("pass at least one setting, such as --target 0.5", param_hint="settings")
@@ -161,7 +160,7 @@ Deleted = Annotated[str, typer.Argument(help='Name of the run; "default" is empt
 
 
 @command(app)
-def delete(client: "Client", dataset: Dataset, run: Deleted, yes: Yes = False) -> "Result":
+def delete(client: "Client", dataset: Dataset, run: Deleted, yes: Yes = False) -> Result:
     """Permanently delete a run and its history."""
     step = client.run(dataset, run).step
     confirm(f"Permanently delete run {run} of {dataset} at step {count(step)}?", yes=yes)
@@ -176,7 +175,7 @@ def as_predictions(
     run: Name = "default",
     name: Annotated[str | None, typer.Option(help="Name of the predictions.", show_default="the run's name")] = None,
     step: Annotated[int | None, typer.Option(help="Step after which the run believes so.", show_default="last")] = None,
-) -> "Result":
+) -> Result:
     """Make predictions of what a run believes of the tasks that it tried; new runs learn how far to trust them."""
     from bots_service.cli.datasets import predicted
 
