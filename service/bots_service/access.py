@@ -9,13 +9,17 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Annotated
 
 import structlog
+from msgspec import Meta, Struct
 
 from bots_service.background import repeating
 from bots_service.errors import Flaw, ForbiddenError, InvalidInputError, UnauthenticatedError
-from bots_service.keys import EVERY_DATASET, KeyRow, Scope, reaches, reaches_run
+from bots_service.keys import EVERY_DATASET, KeyRow, Scope, reaches
 from bots_service.records import IdempotencyKey
+from bots_service.retention import LONGEST_KEY_S
 from bots_service.storage.sql.keys import SqlKeys
 
 log = structlog.get_logger(__name__)
@@ -51,8 +55,12 @@ class Caller:
         return reaches(self.datasets, dataset)
 
     def reaches_run(self, dataset: str, run: str | None) -> bool:
-        """Say whether the key is good for a run of a dataset. run: None for the whole dataset."""
-        return reaches_run(self.datasets, dataset, run)
+        """Say whether the key is good for a run of a dataset. run: None for the whole dataset, with all its runs."""
+        for pattern in self.datasets:
+            of_dataset, limited, of_run = pattern.partition("/")
+            if fnmatchcase(dataset, of_dataset) and (not limited or (run is not None and fnmatchcase(run, of_run))):
+                return True
+        return False
 
     def require_scope(self, wanted: frozenset[Scope]) -> None:
         """Check that the caller has one of these scopes.
@@ -104,23 +112,30 @@ ANYBODY = Caller(None, frozenset(Scope), (EVERY_DATASET,))
 OPERATOR = Caller(STATIC_KEY, frozenset({Scope.ADMIN}), (EVERY_DATASET,), STATIC_KEY)
 
 
-@dataclass(frozen=True, slots=True)
-class NewKey:
-    """A key that is wanted.
+# No control characters, which could play tricks with a terminal.
+KeyName = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,128}\Z")]
+Pattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._*?-]{1,128}(/[A-Za-z0-9._*?-]{1,128})?\Z")]
 
-    datasets: patterns of names.
-    expires_in_s: None for a key without end.
+
+class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A key to create.
+
+    name: a name for people.
+    scopes: what the key may do.
+    datasets: patterns of the datasets that it reaches, or of their runs, such as guru/alice-*; `*` stands for any
+        characters, `?` for one.
+    expires_in_seconds: how long it is valid; left out, until it is revoked.
     """
 
-    name: str
-    scopes: frozenset[Scope]
-    datasets: tuple[str, ...]
-    expires_in_s: float | None = None
+    name: KeyName
+    scopes: Annotated[frozenset[Scope], Meta(min_length=1, max_length=8)]
+    datasets: Annotated[tuple[Pattern, ...], Meta(min_length=1, max_length=64)]
+    expires_in_seconds: Annotated[float, Meta(gt=0, le=LONGEST_KEY_S)] | None = None
 
     @property
     def can_make_others(self) -> bool:
         """Whether the key can make other keys, and always will."""
-        return Scope.ADMIN in self.scopes and EVERY_DATASET in self.datasets and self.expires_in_s is None
+        return Scope.ADMIN in self.scopes and EVERY_DATASET in self.datasets and self.expires_in_seconds is None
 
 
 REFRESH_S = 2.0  # a key revoked elsewhere is refused here within 5 s: twice this, and a slow answer
@@ -134,12 +149,7 @@ class Access:
     """
 
     def __init__(self, keys: SqlKeys, admin_digest: bytes | None = None) -> None:
-        """Know no key yet.
-
-        Args:
-            keys: where they are kept.
-            admin_digest: of the key that the operator set, None without one.
-        """
+        """Know no key yet. admin_digest: of the key that the operator set, None without one."""
         self._keys, self._admin_digest = keys, admin_digest
         self._every_s, self._monotonic, self._clock = REFRESH_S, time.monotonic, time.time
         self._rows: dict[str, KeyRow] = {}
@@ -190,12 +200,8 @@ class Access:
                     pass
         return self._rows.get(shape[1])
 
-    async def page(self, after: str, limit: int) -> list[KeyRow]:
-        """Return up to `limit` keys by id, revoked ones too, after `after` ("" for the first)."""
-        return await self._keys.after(after, limit)
-
     async def create(
-        self, wish: NewKey, idempotency_key: IdempotencyKey | None, *, by_anybody: bool
+        self, wish: KeyRequest, idempotency_key: IdempotencyKey | None, *, by_anybody: bool
     ) -> tuple[KeyRow, str]:
         """Make a key, and return what is kept of it and the key. Only its digest is kept, so it can be shown once.
 
@@ -220,9 +226,9 @@ class Access:
             name=wish.name,
             digest=digest_of(key),
             scopes=wish.scopes,
-            datasets=wish.datasets,
+            datasets=tuple(dict.fromkeys(wish.datasets)),
             created_at=now,
-            expires_at=None if wish.expires_in_s is None else now + wish.expires_in_s,
+            expires_at=None if wish.expires_in_seconds is None else now + wish.expires_in_seconds,
         )
         # To the end even if the caller stops waiting, or this process would still answer without a key.
         await asyncio.shield(self._add(row, by_anybody, idempotency_key))

@@ -39,12 +39,3 @@ class KeyRow:
 def reaches(patterns: tuple[str, ...], dataset: str) -> bool:
     """Return whether one of the patterns matches a dataset's name: it may be for some of its runs alone."""
     return any(fnmatchcase(dataset, pattern.partition("/")[0]) for pattern in patterns)
-
-
-def reaches_run(patterns: tuple[str, ...], dataset: str, run: str | None) -> bool:
-    """Return whether one of the patterns matches a run of a dataset. run: None for all of its runs."""
-    for pattern in patterns:
-        of_dataset, limited, of_run = pattern.partition("/")
-        if fnmatchcase(dataset, of_dataset) and (not limited or (run is not None and fnmatchcase(run, of_run))):
-            return True
-    return False

@@ -3,7 +3,6 @@
 import asyncio
 import math
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from time import monotonic
 
 import structlog
@@ -13,24 +12,10 @@ from bots_service.core.outlook import coverage
 from bots_service.core.state import RunState
 from bots_service.datasets import OpenRun
 from bots_service.errors import BotsError, UnknownDatasetError, UnknownRunError
-from bots_service.metrics.run_series import RunsAtWork, RunSeries
+from bots_service.metrics.run_series import RunAtWork, RunsAtWork
 from bots_service.runs import Runs
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(slots=True)
-class RunObservation:
-    """What was seen of a run so far, and when.
-
-    series: where it shows.
-    looked: when it was last looked at.
-    shown: uid, epoch and seq of the state whose coverage is shown.
-    """
-
-    series: RunSeries
-    looked: float = -math.inf
-    shown: tuple[str, int, int] | None = None
 
 
 EVERY_S = 1.0
@@ -46,7 +31,6 @@ class ObserveRuns:
         """Observe nothing yet. at_work: which runs are observed."""
         self._runs, self._at_work = runs, at_work
         self._due = monotonic()
-        self._seen: dict[tuple[str, str], RunObservation] = {}  # by dataset and run
 
     def in_background(self) -> AbstractAsyncContextManager[None]:
         """Observe in the background."""
@@ -64,11 +48,9 @@ class ObserveRuns:
 
     async def once(self) -> None:
         """Look once at the runs that were at work since the last time; what can't be seen for now stays as it was."""
-        last_used, now = self._at_work.last_used(), monotonic()
-        self._seen = {names: seen for names, seen in self._seen.items() if names in last_used}
-        for (dataset, run), used in last_used.items():
-            seen = self._seen_of(dataset, run)
-            if seen is None or (used < seen.looked and now - seen.looked < IDLE_EVERY_S):
+        now = monotonic()
+        for (dataset, run), seen in self._at_work.all().items():
+            if not self._at_work.has(seen) or (seen.used < seen.looked and now - seen.looked < IDLE_EVERY_S):
                 continue  # nothing happened here since the last look
             try:
                 await self._look(dataset, run, seen)
@@ -81,15 +63,7 @@ class ObserveRuns:
                 log.exception("run_not_observed", dataset=dataset, run=run)
                 seen.looked = now
 
-    def _seen_of(self, dataset: str, run: str) -> RunObservation | None:
-        """Return what was seen of a run, which is nothing where its series are new; None if it has none any more."""
-        series = self._at_work.series(dataset, run)
-        seen = self._seen.get((dataset, run))
-        if series is not None and (seen is None or seen.series is not series):
-            seen = self._seen[dataset, run] = RunObservation(series)
-        return None if series is None else seen
-
-    async def _look(self, dataset: str, name: str, seen: RunObservation) -> None:
+    async def _look(self, dataset: str, name: str, seen: RunAtWork) -> None:
         """Look at a run and note what was seen; one that is deleted meanwhile shows nothing.
 
         Raises:
@@ -98,7 +72,7 @@ class ObserveRuns:
         run = await self._runs.open(dataset, name)
         state, _ = await self._runs.newest_or_known(run)
         leased = (await self._runs.live.leases(run.row)).tasks
-        if not self._is_shown(run, seen):
+        if not self._at_work.has(seen):
             return
         series = seen.series
         series.step.set(state.step)
@@ -110,16 +84,12 @@ class ObserveRuns:
             await self._cover(run, state, seen)
             seen.shown = version
 
-    async def _cover(self, run: OpenRun, state: RunState, seen: RunObservation) -> None:
+    async def _cover(self, run: OpenRun, state: RunState, seen: RunAtWork) -> None:
         """Show how visits spread over the pool."""
         pool = (await self._runs.datasets.matching(run, state)).dataset.pool
         covered = await asyncio.to_thread(coverage, state, pool)
         uniform = (await self._runs.store.journal.head(run.row)).uniform.ratio
-        if self._is_shown(run, seen):
+        if self._at_work.has(seen):
             seen.series.uniform_effective_task_ratio.set(math.nan if uniform is None else uniform)
             seen.series.reached_share.set(math.nan if covered.reached_share is None else covered.reached_share)
             seen.series.narrow.set(covered.narrow)
-
-    def _is_shown(self, run: OpenRun, seen: RunObservation) -> bool:
-        """Say whether the run still has its series: else it was deleted meanwhile."""
-        return self._at_work.series(run.dataset.row.name, run.row.name) is seen.series

@@ -52,11 +52,7 @@ class Readiness:
     """
 
     def __init__(self, parts: Mapping[str, Check]) -> None:
-        """Watch nothing yet.
-
-        Args:
-            parts: checks of what this process leans on, by name.
-        """
+        """Watch nothing yet. parts: checks of what this process leans on, by name."""
         self._parts = parts
         self._seen: dict[str, str] = {}
         self._draining = False

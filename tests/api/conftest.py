@@ -9,7 +9,7 @@ import pytest
 import structlog
 from fastapi import FastAPI
 
-from bots_service.api.app_state import state_of
+from bots_service.api.requests import state_of
 from bots_service.settings import Settings
 from bots_service.wiring import build_app
 from tests.sqlite_files import migrated_file

@@ -9,7 +9,7 @@ import pytest
 
 from bots_service.core.belief.kinds import KINDS
 from tests.api.conftest import serving
-from tests.api.pools import MODELS, RUN, make_dataset, report, require_problem, select, solved, tasks
+from tests.api.pools import MODELS, RUN, make_dataset, report, require_problem, tasks
 
 
 async def test_a_new_dataset_is_described_with_what_was_sent(http):
@@ -34,29 +34,6 @@ async def test_the_same_content_again_is_200_and_other_content_is_409(http):
     other = await http.put("/datasets/guru", json={"reference_models": MODELS, "tasks": tasks(21)})
     require_problem(other, 409, "dataset-exists")
     assert (await http.get("/datasets/guru")).json() == described
-
-
-async def test_appended_tasks_are_selected_and_keep_the_others_beliefs(http):
-    await make_dataset(http, 3)
-    await report(http, solved(0), solved(1))
-    before = (await http.get(f"{RUN}/tasks")).json()["tasks"]
-    answer = await http.post("/datasets/guru/tasks", json={"tasks": tasks(2, first=3)})
-    assert answer.json() == {"dataset": "guru", "added": 2, "tasks": 5}
-    after = (await http.get(f"{RUN}/tasks")).json()["tasks"]
-    assert after[:3] == before
-    chosen = await select(http, 5)
-    assert {task["id"] for task in chosen["tasks"]} == {f"task-{number}" for number in range(5)}
-
-
-async def test_retired_tasks_are_neither_selected_nor_listed(http):
-    await make_dataset(http, 4)
-    answer = await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-1", "task-2"]})
-    assert answer.json() == {"dataset": "guru", "retired": 2, "tasks": 2}
-    again = await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-2"]})
-    assert again.json() == answer.json()
-    assert {task["id"] for task in (await select(http, 2))["tasks"]} == {"task-0", "task-3"}
-    listed = (await http.get(f"{RUN}/tasks")).json()["tasks"]
-    assert [task["id"] for task in listed] == ["task-0", "task-3"]
 
 
 async def test_a_dataset_may_be_repeatable(http):
@@ -90,10 +67,6 @@ async def filled(http: httpx.AsyncClient, reports: int = 3, **settings: Any) -> 
         await report(http, {"task": f"task-{number}", "successes": 3, "trials": 8})
 
 
-def problem(answer: httpx.Response) -> tuple[int, str]:
-    return answer.status_code, answer.json()["type"].rpartition(":")[2]
-
-
 @pytest.mark.parametrize("belief", sorted(KINDS))
 async def test_a_dataset_and_its_run_move_to_another_service(
     http: httpx.AsyncClient, other: httpx.AsyncClient, belief: str
@@ -111,43 +84,3 @@ async def test_a_dataset_and_its_run_move_to_another_service(
     assert (imported.status_code, imported.json()) == (201, {"dataset": "guru", "run": "default", "seq": 3, "epoch": 0})
     for path in (f"{RUN}/history", f"{RUN}/tasks"):
         assert (await other.get(path)).json() == (await http.get(path)).json()
-
-
-async def test_what_is_refused_is_refused_by_name(tmp_path: Path, other: httpx.AsyncClient):
-    async with serving(tmp_path / "small", max_upload_bytes=4000) as http:
-        await filled(http)
-        journal = (await http.get(f"{RUN}/export")).content
-
-        async def refused(content: bytes, service: httpx.AsyncClient, run: str = RUN) -> tuple[int, str]:
-            return problem(await service.post(f"{run}/import", content=content, headers=LINES))
-
-        assert await refused(journal, http) == (409, "run-has-history")
-        assert await refused(journal, other) == (404, "unknown-dataset")
-        assert await refused(journal * 9, http) == (413, "payload-too-large")
-        assert await refused(journal[:-9], http, "/datasets/guru/runs/new") == (422, "invalid-journal")
-        assert await refused(b"PK\3\4 is a zip", http) == (422, "invalid-journal")
-        assert problem(await http.post(f"{RUN}/import", json={})) == (415, "unsupported-media-type")
-        await make_dataset(other, 19)
-        assert await refused(journal, other) == (409, "dataset-exists")
-        for path in ("/datasets/none/tasks", "/datasets/none/runs/default/export"):
-            assert problem(await http.get(path)) == (404, "unknown-dataset")
-        assert problem(await http.get("/datasets/guru/runs/none/export")) == (404, "unknown-run")
-        assert [run["run"] for run in (await http.get("/datasets/guru/runs")).json()["runs"]] == ["default"]
-
-
-async def test_pruning_tells_what_went(tmp_path: Path):
-    async with serving(tmp_path / "pruned", snapshot_every=5) as http:
-        await filled(http, reports=12)
-        nothing = {"dry_run": False, "runs": []}
-        assert (await http.post("/prune", json={})).json() == nothing
-        assert (await http.post("/prune", json={"keep_journal_days": 1})).json() == nothing
-        told = {"dry_run": True, "runs": [{"dataset": "guru", "run": "default", "entries": 5, "seq": 5}]}
-        instantly = {"keep_journal_days": 1e-9}
-        assert (await http.post("/prune", json={**instantly, "dry_run": True})).json() == told
-        assert (await http.post("/prune", json=instantly)).json() == {**told, "dry_run": False}
-        assert (await http.post("/prune", json=instantly)).json() == nothing
-        answer = await http.post(f"{RUN}/rewind", json={"step": 2})
-        assert problem(answer) == (404, "unknown-step")
-        assert answer.json()["detail"] == "pruned: the journal of run 'default' begins at step 5"
-        assert problem(await http.get(f"{RUN}/export")) == (409, "journal-incomplete")
-        assert problem(await http.post("/prune", json={"keep_journal_days": 0})) == (422, "invalid-request")

@@ -1,6 +1,5 @@
 """GET /metrics: what happened, counted once; and whether a group has a gradient, told everywhere alike."""
 
-import math
 from typing import Any
 
 import httpx
@@ -33,24 +32,6 @@ async def value(http: httpx.AsyncClient, name: str, **labels: str) -> float:
 
 async def of_run(http: httpx.AsyncClient, name: str) -> float:
     return await value(http, name, **OF_RUN)
-
-
-async def test_the_effective_task_ratio_by_metrics_is_the_one_by_the_journal(http: httpx.AsyncClient):
-    await make_dataset(http)
-    await report(http, solved(1), solved(2, 16), solved(3, 0))
-    await report(http, solved(4), solved(5, 0), close_step=False)
-    await report(http, {"task": "task-5", "rewards": [1.0, 0.5]}, {"task": "task-6", "status": "aborted"})
-    steps = (await http.get(f"{RUN}/history")).json()["history"]
-    assert len(steps) == await of_run(http, "bots_steps_total") == 1 + 1
-    totals = (await http.get(RUN)).json()["totals"]
-    for name in ("reported", "effective"):
-        assert await of_run(http, f"bots_{name}_tasks_total") == sum(step[name] for step in steps), name
-    assert await of_run(http, "bots_all_solved_tasks_total") == totals["all_solved"]
-    assert await of_run(http, "bots_reports_total") == 3
-    assert await of_run(http, "bots_rollouts_total") == 3 * 16 + 16 + 16 + 2
-    assert await of_run(http, "bots_solved_rollouts_total") == 7 + 16 + 7 + 1.5
-    expected = steps[0]["brier"] * 48 + steps[1]["brier"] * 34
-    assert math.isclose(await of_run(http, "bots_prediction_squared_error_total"), expected)
 
 
 async def test_what_counts_for_nothing_or_less_is_told_apart(http: httpx.AsyncClient):

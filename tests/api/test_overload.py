@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from bots_service.api import bodies as pace_module
-from bots_service.api.app import every_route
+from bots_service.api import requests as pace_module
+from bots_service.api.app import ROUTES
 from bots_service.api.overload import (
     DOWNLOADS_AT_ONCE,
     DOWNLOADS_WAITING,
@@ -20,13 +20,13 @@ from bots_service.api.overload import (
     Limits,
     Line,
 )
-from bots_service.api.route_kinds import RouteKind, RouteKinds
+from bots_service.api.routing import RouteKind, RouteKinds
 from bots_service.errors import OverloadedError
 from tests.api.conftest import ClientInProcess, serving
 from tests.api.pools import RUN, make_dataset, require_problem, select, solved
 
 SOON_S = 30.0
-KINDS = RouteKinds(every_route())
+KINDS = RouteKinds(ROUTES)
 REPORT = {"dataset": "guru", "outcomes": [solved(1)]}
 
 
@@ -179,7 +179,6 @@ async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_i
         ("GET", "/report", RouteKind.CONTROL),
         ("GET", "/readyz", RouteKind.PROBE),
         ("POST", "/livez", RouteKind.PROBE),
-        ("GET", "/metrics", RouteKind.METRICS),
         ("GET", "/", RouteKind.CONTROL),
         ("GET", "/nowhere", RouteKind.CONTROL),
     ],

@@ -123,52 +123,6 @@ async def test_a_key_sees_the_runs_of_its_own_datasets_only(tmp_path: Path):
         require_problem(answer, 403, "forbidden")
 
 
-async def plain_dataset(
-    http: httpx.AsyncClient, count: int = 60, *, rate: float | None = None, **settings: Any
-) -> None:
-    """Create a dataset of tasks tagged even or odd, with one pass rate for all, and its run `default`."""
-    known = {} if rate is None else {"reference_pass_rates": [rate]}
-    tasks = [{"id": f"task-{number}", "tags": [("even", "odd")[number % 2]], **known} for number in range(count)]
-    body = {"tasks": tasks, **({} if rate is None else {"reference_models": ["weak"]})}
-    (await http.put("/datasets/guru", json=body)).raise_for_status()
-    if settings:
-        (await http.put(RUN, json=settings)).raise_for_status()
-
-
-async def play(http: httpx.AsyncClient, steps: int, *, of: int = 6, first: int = 0, **more: Any) -> None:
-    """Close steps whose tasks follow one another through the pool; a third succeed, a third fail, a third differ."""
-    for step in range(first, first + steps):
-        tasks = [(step * of + place) % 60 for place in range(of)]
-        await report(http, *(solved(task, (16, 0, 8)[place % 3]) for place, task in enumerate(tasks)), **more)
-
-
-async def verdict(http: httpx.AsyncClient) -> dict[str, str]:
-    found = (await summary(http))["verdict"]
-    assert found["reason"]
-    assert found["advice"]
-    return found
-
-
-async def test_a_verifier_that_rejects_everything_of_a_tag_is_suspect(http):
-    await plain_dataset(http)
-    await play(http, 15)
-    for step in range(4):  # 12 groups of each tag a step
-        tasks = range(24 * (step % 2), 24 * (step % 2) + 24)
-        await report(http, *(solved(task, 0 if task % 2 else (16, 0, 8)[task % 3]) for task in tasks))
-    found = await verdict(http)
-    assert found["kind"] == "verifier_suspect"
-    assert "'odd' failed since step 16: 48 groups" in found["reason"]
-    assert "rewind the run to step 15" in found["advice"]
-    (alarm,) = (await http.get(RUN)).json()["alarms"]
-    assert alarm.pop("chance") <= 1e-9
-    assert alarm == {"tag": "odd", "outcome": "failed", "since_step": 16, "last_step": 19, "groups": 48}
-    (even, odd) = (await http.get(f"{RUN}/tags", params={"steps": 4})).json()["tags"]
-    assert (even["tag"], odd["tag"], odd["reported"], odd["mean_pass_rate"]) == ("even", "odd", 48, 0.0)
-    await http.post(f"{RUN}/rewind", json={"step": 15})
-    assert (await http.get(RUN)).json()["alarms"] == []
-    assert (await verdict(http))["kind"] == "healthy"
-
-
 async def send(http: httpx.AsyncClient, *outcomes: dict[str, Any], **more: Any) -> int:
     """Report outcomes to the run `default`; return the status."""
     return (await http.post("/report", json={"dataset": "guru", "outcomes": list(outcomes), **more})).status_code

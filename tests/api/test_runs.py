@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from bots_service.core.run_settings import RunSettings
-from tests.api.pools import RUN, make_dataset, report, require_problem, select, solved, standing
+from tests.api.pools import RUN, make_dataset, report, require_problem, solved, standing
 
 
 def as_json(settings: RunSettings) -> dict:
@@ -85,22 +85,6 @@ async def test_a_fork_stands_where_its_parent_stood_at_that_step(http):
     require_problem(await http.put("/datasets/guru/runs/other", json=unknown), 404, "unknown-step")
     unknown = {"fork": {"run": "nobody"}}
     require_problem(await http.put("/datasets/guru/runs/other", json=unknown), 404, "unknown-run")
-
-
-async def test_rewinding_brings_the_old_beliefs_back_and_refuses_evidence_from_before(http):
-    await make_dataset(http)
-    states = [(await http.get(f"{RUN}/tasks")).json()]
-    for task in range(3):
-        await report(http, solved(task))
-        states.append((await http.get(f"{RUN}/tasks")).json())
-    selection = await select(http, 2)
-    answer = await http.post(f"{RUN}/rewind", json={"step": 1})
-    assert (answer.json()["step"], answer.json()["epoch"], answer.json()["seq"]) == (1, 1, 4)
-    assert (await http.get(f"{RUN}/tasks")).json() == states[1]
-    late = {"dataset": "guru", "selection_id": selection["selection_id"], "outcomes": [solved(1)]}
-    require_problem(await http.post("/report", json=late), 409, "stale-epoch")
-    require_problem(await http.post(f"{RUN}/rewind", json={"step": 2}), 404, "unknown-step")
-    assert [step["step"] for step in (await http.get(f"{RUN}/history")).json()["history"]] == [1]
 
 
 NOTHING = dict.fromkeys(("tasks", "effective", "rollouts", "closed", "to_step", "changed"))

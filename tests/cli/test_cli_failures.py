@@ -41,6 +41,11 @@ def known(client):
         (["serve", "--database-url", "mysql://here"], "sqlite:///"),
         (["migrate", "--database-url", "nonsense"], "sqlite:///"),
         (["demo", "--steps", "501"], "--steps"),
+        (["keys", "create", "x", "--dataset", "*"], "--scope"),
+        (["keys", "create", "x", "--scope", "read"], "--dataset"),
+        (["keys", "create", "x", "--scope", "root", "--dataset", "*"], "'read', 'select', 'report', 'admin'"),
+        (["keys", "create", "x", "--scope", "read", "--dataset", "*", "--expires-in", "soon"], "for example, 30d"),
+        (["keys", "create", "x", "--scope", "read", "--dataset", "*", "--expires-in", "0d"], "for example, 30d"),
     ],
 )
 def test_wrong_usage_exits_with_2(capsys, arguments, says):

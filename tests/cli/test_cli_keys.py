@@ -2,8 +2,6 @@
 
 import re
 import sqlite3
-import subprocess
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +12,7 @@ from bots_client import ApiKey
 from bots_service.cli.app import app
 from bots_service.cli.keys import state_of
 from bots_service.storage.sql.migrate import upgrade
-from tests.cli.running import BOTS, CommandLine, Done, clean_environment
+from tests.cli.running import CommandLine, Done
 from tests.serving import API_KEY, running_service
 
 OPERATOR = "the-operators-own-key"
@@ -71,60 +69,12 @@ def test_a_whole_key_is_no_id_and_is_not_sent(bots):
     assert "`bots keys list`" in bots("keys", "revoke", "0" * 16).assert_one_line(1)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["x", "--dataset", "*"], "--scope"),
-        (["x", "--scope", "read"], "--dataset"),
-        (["x", "--scope", "root", "--dataset", "*"], "'read', 'select', 'report', 'admin'"),
-        (["x", "--scope", "read", "--dataset", "*", "--expires-in", "soon"], "for example, 30d"),
-        (["x", "--scope", "read", "--dataset", "*", "--expires-in", "0d"], "for example, 30d"),
-    ],
-)
-def test_wrong_usage_is_told(capsys, arguments, says):
-    with pytest.raises(SystemExit) as left:
-        app(["keys", "create", *arguments])
-    written = capsys.readouterr()
-    assert isinstance(left.value.code, int)
-    assert says in Done(left.value.code, written.out, written.err).assert_one_line(2)
-
-
 # --- serve -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def serve(tmp_path):
-    """Run `bots serve` on all addresses; gives the process."""
-    processes = []
-
-    def start(*arguments, **environment):
-        command = [*BOTS, "serve", "--host", "0.0.0.0", "--port", "0", "--data-dir", tmp_path, *arguments]  # noqa: S104
-        process = subprocess.Popen(
-            command, env=clean_environment(**environment), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-        processes.append(process)
-        return process
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
-
-
-def said_first(process) -> str:
-    """Return the line with which it begins, or gives up."""
-    give_up = time.monotonic() + SOON_S
-    while time.monotonic() < give_up:
-        line = process.stderr.readline()
-        if "BOTS listens" in line or line.startswith("bots:") or not line:
-            return line
-    pytest.fail("it said nothing")
 
 
 def test_where_others_can_reach_it_it_listens_once_there_was_any_key(serve, tmp_path):
     for _ in range(2):  # also once the tables are there
-        process = serve()
-        line = said_first(process)
+        process, line = serve("--host", "0.0.0.0", "--port", "0", "--data-dir", tmp_path)  # noqa: S104
         assert "bots: 0.0.0.0 is reachable from other machines, and the service requires no keys" in line
         assert "set BOTS_ADMIN_KEY" in line
         assert process.wait(SOON_S) == 1
@@ -133,7 +83,8 @@ def test_where_others_can_reach_it_it_listens_once_there_was_any_key(serve, tmp_
         columns = "id, name, digest, scopes, datasets, created_at, revoked_at"
         database.execute(f"INSERT INTO api_keys ({columns}) VALUES ('0', 'x', '0', 'read', 'a', 1.0, 2.0)")  # noqa: S608
     database.close()
-    port = re.search(r"listens on http://0\.0\.0\.0:(\d+)", said_first(serve()))
+    _, line = serve("--host", "0.0.0.0", "--port", "0", "--data-dir", tmp_path)  # noqa: S104
+    port = re.search(r"listens on http://0\.0\.0\.0:(\d+)", line)
     assert port
     headers = {"Authorization": f"Bearer {OPERATOR}"}
     assert httpx.get(f"http://127.0.0.1:{port[1]}/datasets", headers=headers).status_code == 401

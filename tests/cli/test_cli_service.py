@@ -5,52 +5,19 @@ import os
 import re
 import signal
 import subprocess
-import time
-
-import pytest
 
 from bots_client import Client, Version
 from bots_service import __version__
 from bots_service.cli.service import version_finding
-from tests.cli.running import BOTS, CommandLine, clean_environment
+from tests.cli.running import BOTS, CommandLine
 from tests.serving import free_port, running_service
 
 SOON_S = 60.0
 
 
-@pytest.fixture
-def serving(tmp_path):
-    """Start `bots serve` in the folder; gives the process and the address that it tells."""
-    processes = []
-
-    def start(*arguments, **environment):
-        log = tmp_path / "said"
-        with log.open("wb") as said:
-            process = subprocess.Popen(
-                [*BOTS, "serve", *arguments],
-                cwd=tmp_path,
-                env=clean_environment(**environment),
-                stdout=subprocess.PIPE,
-                stderr=said,
-                start_new_session=True,
-            )
-        processes.append(process)
-        give_up = time.monotonic() + SOON_S
-        while not (told := re.search(r"listens on (http://\S+)", log.read_text())):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < give_up
-            time.sleep(0.05)
-        return process, told[1]
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
-
-
-def test_the_service_takes_a_free_port_tells_it_and_keeps_its_data_in_the_folder(serving, tmp_path):
-    process, url = serving("--port", "0", BOTS_PORT="1", BOTS_DATA_DIR="kept")
-    with Client(url) as client:
+def test_the_service_takes_a_free_port_tells_it_and_keeps_its_data_in_the_folder(serve, tmp_path):
+    process, line = serve("--port", "0", BOTS_PORT="1", BOTS_DATA_DIR="kept")
+    with Client(re.findall(r"listens on (http://\S+)", line)[0]) as client:
         assert client.version().version
     assert (tmp_path / "kept" / "bots.db").exists()
     os.killpg(process.pid, signal.SIGINT)

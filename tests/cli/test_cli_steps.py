@@ -61,15 +61,6 @@ def test_a_run_is_shown_with_what_its_belief_estimates(bots, pool):
         assert float(shown[name.replace("_", " ")]) == pytest.approx(value, rel=1e-3)
 
 
-def test_tasks_are_found_by_a_part_of_their_id(bots, client, pool):
-    found = bots("tasks", pool, "--search", "P2", "--json").json
-    assert ([task["id"] for task in found["tasks"]], found["matching"]) == (["p2"], 1)
-    assert client.count_tasks(pool, ids=["p2", "p3"], search="p").available == 2
-    assert bots("tasks", pool, "--limit", 1, "--json").json["matching"] == len(ROWS)
-    assert f"1 of {len(ROWS)} tasks" in bots.ok("tasks", pool, "--limit", 1)
-    assert "no task matches" in bots.ok("tasks", pool, "--search", "p2p")
-
-
 def test_tasks_of_one_segment_are_shown_with_the_counts_of_all(bots, client, pool):
     client.report(pool, [Outcome.counts("p1", 0, 4), Outcome.counts("p2", 1, 2)])
     found = bots("tasks", pool, "--segment", "stuck", "--json").json

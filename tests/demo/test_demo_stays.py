@@ -6,7 +6,6 @@ import signal
 import httpx
 import pytest
 
-from tests.cli.running import CommandLine
 from tests.cli.terminals import terminals
 
 QUICK = ("demo", "--steps", "5", "--count", "4", "--both-references")
@@ -41,10 +40,3 @@ def test_scripts_are_not_kept_waiting(on_terminal):
     terminal = on_terminal(*QUICK, "--exit")
     assert terminal.end() == 0
     assert STAYS not in terminal.shown
-
-
-def test_without_a_terminal_nobody_is_kept_waiting(tmp_path):
-    shown = CommandLine("", tmp_path)(*QUICK)
-    assert shown.code == 0
-    assert "rollouts, compared with uniform sampling" in shown.out
-    assert "still open" not in shown.out + shown.err

@@ -6,7 +6,7 @@ import hmac
 import pytest
 from structlog.testing import capture_logs
 
-from bots_service.access import ANYBODY, OPERATOR, REFRESH_S, Access, Caller, NewKey, digest_of
+from bots_service.access import ANYBODY, OPERATOR, REFRESH_S, Access, Caller, KeyRequest, digest_of
 from bots_service.errors import (
     ForbiddenError,
     InvalidInputError,
@@ -18,8 +18,8 @@ from bots_service.keys import KeyRow, Scope
 from bots_service.storage.sql.keys import SqlKeys
 from tests.usecases.world import World, until
 
-ADMIN = NewKey("root", frozenset({Scope.ADMIN}), ("*",))
-READER = NewKey("reader", frozenset({Scope.READ}), ("guru*",))
+ADMIN = KeyRequest("root", frozenset({Scope.ADMIN}), ("*",))
+READER = KeyRequest("reader", frozenset({Scope.READ}), ("guru*",))
 NOBODYS = f"bots_{'0' * 16}_{'0' * 64}"
 
 
@@ -45,7 +45,7 @@ class Process(Access):
     def time(self) -> float:
         return self.now
 
-    async def make(self, wish: NewKey, *, by_anybody: bool = False) -> tuple[KeyRow, str]:
+    async def make(self, wish: KeyRequest, *, by_anybody: bool = False) -> tuple[KeyRow, str]:
         return await self.create(wish, None, by_anybody=by_anybody)
 
     async def refuses(self, key: str | None) -> bool:
@@ -85,9 +85,9 @@ async def test_without_keys_everybody_may_do_everything_whatever_they_send(open_
 
 async def test_the_first_key_must_be_able_to_make_others_for_ever(open_service, empty):
     for wish in (
-        NewKey("first", frozenset({Scope.READ, Scope.SELECT, Scope.REPORT}), ("*",)),
-        NewKey("first", ADMIN.scopes, ("guru*",)),
-        NewKey("first", ADMIN.scopes, ("*",), expires_in_s=60.0),
+        KeyRequest("first", frozenset({Scope.READ, Scope.SELECT, Scope.REPORT}), ("*",)),
+        KeyRequest("first", ADMIN.scopes, ("guru*",)),
+        KeyRequest("first", ADMIN.scopes, ("*",), expires_in_seconds=60.0),
     ):
         with pytest.raises(InvalidInputError, match="nobody could make another"):
             await open_service.make(wish, by_anybody=True)
@@ -102,7 +102,7 @@ async def test_the_first_key_closes_the_service_at_once(open_service, empty):
     assert await open_service.refuses(None)
     for process in (open_service, late):  # one that was made elsewhere works at once, too
         assert await process.authenticate(key) == Caller(row.id, ADMIN.scopes, ("*",), ADMIN.name, None)
-        assert await process.page("", 10) == [row]
+        assert await process.keys.after("", 10) == [row]
     assert open_service.keys.looks == 1
     with pytest.raises(UnauthenticatedError, match="requires an API key now"):
         await late.make(ADMIN, by_anybody=True)
@@ -169,7 +169,7 @@ async def test_every_answer_compares_in_constant_time(process, monkeypatch):
 
 
 async def test_a_key_expires_to_the_second(process):
-    _, key = await process.make(NewKey("brief", READER.scopes, READER.datasets, expires_in_s=60.0))
+    _, key = await process.make(KeyRequest("brief", READER.scopes, READER.datasets, expires_in_seconds=60.0))
     process.now += 59.5
     assert not await process.refuses(key)
     process.now += 0.5

@@ -14,6 +14,7 @@ from bots_service.core.outlook import Coverage, coverage, outlook_of
 from bots_service.core.summary.course import Gain, StepEnd
 from bots_service.core.summary.verdict import RUNNING_S
 from bots_service.errors import UnknownRunError
+from bots_service.metrics.run_series import RunAtWork
 from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
 from bots_service.overview import Overview, OverviewPage, OverviewQuery, RunCourses, SummedRun
 from bots_service.records import RunRow
@@ -430,14 +431,14 @@ async def test_looking_takes_no_more_than_a_twentieth_of_the_time(watched: World
     clock, rounds = Clock(), []
     at_work = watched.use.at_work
 
-    def last_used() -> dict[tuple[str, str], float]:
+    def looked() -> dict[tuple[str, str], RunAtWork]:
         rounds.append(clock.now)
         clock.now += took_s
         return {}
 
     with pytest.MonkeyPatch.context() as slow:
         slow.setattr(module, "monotonic", clock)
-        slow.setattr(at_work, "last_used", last_used)
+        slow.setattr(at_work, "all", looked)
         observing = ObserveRuns(watched.runs, at_work)
         await observing.when_due()
         pause_s = min(took_s / MOST_OF_TIME, MOST_PAUSE_S)

@@ -15,50 +15,26 @@ from starlette.routing import Match
 
 from bots_service import __version__
 from bots_service.api import openapi
-from bots_service.api.app_state import AppState, state_of
 from bots_service.api.middleware import RequestScope
-from bots_service.api.overload import DOWNLOADS_AT_ONCE, DOWNLOADS_WAITING, Admission, Limits, Line, Refusal
+from bots_service.api.overload import DOWNLOADS_AT_ONCE, DOWNLOADS_WAITING, Admission, Limits, Line
 from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Kind, answer_error, problem_response
-from bots_service.api.route_kinds import RouteKinds
-from bots_service.api.routes import (
-    datasets,
-    docs,
-    history,
-    insight,
-    keys,
-    overview,
-    page,
-    predictions,
-    probes,
-    prune,
-    runs,
-    subsets,
-    tasks,
-    training,
-    transfer,
-)
-from bots_service.api.security import GuardedRoute, guarded
+from bots_service.api.requests import AppState, state_of
+from bots_service.api.routes import datasets, insight, keys, runs, service, tasks, training
+from bots_service.api.routing import GuardedRoute, RouteKinds
 from bots_service.api.uploads import UploadLimits
 from bots_service.errors import BotsError, Flaw, InvalidInputError
 from bots_service.metrics.process import Metrics
 from bots_service.services import Services
 
-ROUTES = (
-    training,
-    datasets,
-    subsets,
-    predictions,
-    runs,
-    insight,
-    tasks,
-    history,
-    overview,
-    transfer,
-    prune,
-    keys,
-    probes,
-    docs,
-    page,
+ROUTES: tuple[GuardedRoute, ...] = (
+    *training.routes,
+    *datasets.routes,
+    *runs.routes,
+    *insight.routes,
+    *tasks.routes,
+    *keys.routes,
+    *service.routes,
+    *service.for_browsers,
 )
 
 TITLE = "BOTS selector"
@@ -82,15 +58,7 @@ def create_app(
     limits: Limits,
     metrics: Metrics,
 ) -> FastAPI:
-    """Return the application.
-
-    Args:
-        open_services: opens the services at the start of the application, and closes them at its end.
-        uploads: limits of uploads.
-        schema: revision of the database's tables, for /version.
-        limits: of training requests.
-        metrics: count requests; shown at /metrics.
-    """
+    """Return the application, which opens the services at its start. schema: revision of the database's tables."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -112,13 +80,12 @@ def create_app(
     line = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
     downloads = Line(concurrent=DOWNLOADS_AT_ONCE, waiting=DOWNLOADS_WAITING)
     app.state.typed = AppState(uploads, schema, metrics, line, downloads)
-    app.router.routes += every_route()  # `include_router` makes a copy of each, for the first request to wait for
+    app.router.routes += ROUTES  # `include_router` makes a copy of each, for the first request to wait for
     metrics.requests.watch_line(lambda: line.waiting)
-    kinds = RouteKinds(every_route())
+    kinds = RouteKinds(ROUTES)
     # The last one added is the outermost.
     app.add_middleware(Admission, kind_of=kinds, line=line, limits=limits)
-    app.add_middleware(RequestScope, kind_of=kinds, metrics=metrics.requests)
-    app.add_middleware(Refusal, kind_of=kinds, line=line, metrics=metrics.requests)
+    app.add_middleware(RequestScope, kind_of=kinds, line=line, metrics=metrics.requests)
     app.add_exception_handler(BotsError, answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
@@ -129,12 +96,7 @@ def create_app(
 @cache
 def api_document() -> dict[str, Any]:
     """Return the OpenAPI document, which is the same for all applications."""
-    return openapi.document(TITLE, __version__, DESCRIPTION, every_route())
-
-
-def every_route() -> list[GuardedRoute]:
-    """Return all routes of the application."""
-    return [route for module in ROUTES for route in guarded(module.router)]
+    return openapi.document(ROUTES, title=TITLE, version=__version__, description=DESCRIPTION)
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:
@@ -162,5 +124,5 @@ async def _answer_http(request: Request, error: Exception) -> Response:
 
 def _methods(request: Request) -> set[str]:
     """Return the methods of all routes with this path; the framework only names those of the first."""
-    matching = [route.methods for route in every_route() if route.matches(request.scope)[0] is not Match.NONE]
+    matching = [route.methods for route in ROUTES if route.matches(request.scope)[0] is not Match.NONE]
     return {method for methods in matching for method in methods}

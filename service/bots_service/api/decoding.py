@@ -20,35 +20,30 @@ _FIELD = re.compile(r"(?:unknown|required) field `(.+)`$")
 SHOWN = 200  # characters of a message that may contain client data
 
 
-def decode(decoder: msgspec.json.Decoder[Value], body: bytes, where: tuple[str | int, ...] = ("body",)) -> Value:
-    """Return the typed value.
-
-    Args:
-        decoder: of the type.
-        body: JSON.
-        where: its location, for messages.
+def decode(kind: type[Value], body: bytes, where: tuple[str | int, ...] = ("body",)) -> Value:
+    """Return the value of this type in a JSON text. where: its location, for messages.
 
     Raises:
         InvalidInputError: it is JSON of another shape.
         MalformedBodyError: it is not JSON.
     """
     try:
-        return decoder.decode(body)
+        return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise InvalidInputError("invalid request body", (_flaw(str(error), where, decoder.type),)) from error
+        raise InvalidInputError("invalid request body", (_flaw(str(error), where, kind),)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         place = "" if where == ("body",) else f" at {'.'.join(map(str, where[1:]))}"
         raise MalformedBodyError(f"the body is not JSON{place}: {str(error)[:SHOWN]}") from error
 
 
-def decode_plain(decoder: msgspec.json.Decoder[Value], body: bytes) -> Value:
+def decode_plain(kind: type[Value], body: bytes) -> Value:
     """Return the typed value of a body; a repeated name is refused, because msgspec would use the last one.
 
     Raises:
         InvalidInputError: a name is repeated, or the JSON does not match the type.
         MalformedBodyError: it is not JSON.
     """
-    value = decode(decoder, body)
+    value = decode(kind, body)
     json.loads(body, object_pairs_hook=_once_each)
     return value
 
@@ -93,4 +88,6 @@ def _choices(expected: inspect.Type, path: Sequence[str | int]) -> list[str]:
     if isinstance(expected, inspect.StructType):
         inner = next(field.type for field in expected.fields if field.encode_name == path[0])
         return _choices(inner, path[1:])
-    return _choices(expected.item_type, path[1:]) if isinstance(expected, inspect.ListType) else []
+    if isinstance(expected, inspect.ListType | inspect.FrozenSetType):
+        return _choices(expected.item_type, path[1:])
+    return []

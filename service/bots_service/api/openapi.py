@@ -1,127 +1,313 @@
-"""The OpenAPI document: paths and parameters from FastAPI, bodies from msgspec."""
+"""The OpenAPI document: paths and parameters from FastAPI, bodies from msgspec, refusals by what a route is like.
+
+A body's properties are described by its docstring or a common list, and its example is made of examples of them.
+"""
 
 import inspect
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from fastapi.openapi.utils import get_openapi
-from msgspec import Struct, structs
 
-from bots_service.api.descriptions import describe
-from bots_service.api.parameters import KEYED
-from bots_service.api.problems import Problem, documented
-from bots_service.api.security import GuardedRoute
-from bots_service.errors import BotsError, ForbiddenError, UnauthenticatedError
+from bots_service import errors
+from bots_service.api.problems import KINDS, MEDIA_TYPE, Problem
+from bots_service.api.requests import JSON, KEY_HEADER, KEY_PATTERN
+from bots_service.api.routing import READS, GuardedRoute, Media, RouteKind
+from bots_service.core.run_settings import RunSettings
+from bots_service.errors import BotsError
 
 REFERENCE = "#/components/schemas/{name}"
+KEY = {
+    "name": KEY_HEADER,
+    "in": "header",
+    "required": False,
+    "description": "Makes the write happen once: the same key and request get the first answer again.",
+    "schema": {"type": "string", "pattern": KEY_PATTERN},
+}
+BODY = (
+    errors.MalformedBodyError,
+    errors.PayloadTooLargeError,
+    errors.UnsupportedMediaTypeError,
+    errors.SlowSenderError,
+    errors.OverloadedError,
+)
+
+# A docstring's line that describes properties: "name: text", or "name, other: text".
+_NAMED = re.compile(r"(?P<names>\w+(?:, \w+)*): (?P<text>.+)")
+
+DESCRIPTIONS = {
+    "capability": (
+        "The estimate of where the model stands along the reference models; null without references and with the belief"
+        " `tracker`."
+    ),
+    "closed": "Whether the report closed a step.",
+    "created_at": "When it was created (RFC 3339, UTC).",
+    "dataset": "The dataset's name.",
+    "distinct": "How many different tasks were reported.",
+    "distinct_tasks": "How many different tasks had been reported by then.",
+    "effective": "How many tasks had a group of rollouts with a gradient.",
+    "effective_task_ratio": "effective / reported; null if nothing was reported.",
+    "epoch": "How many times the run had been rewound.",
+    "expired": "How many outcomes were too old to count.",
+    "id": "The id.",
+    "all_solved": "How many tasks had no failed rollout.",
+    "none_solved": "How many tasks had no successful rollout.",
+    "brier": "Mean squared error of the success rates predicted before the step; null without rollouts.",
+    "log_loss": "Mean log loss of the success rates predicted before the step; null without rollouts.",
+    "late": "How many outcomes came late and entered with less weight.",
+    "mean": "The expected success probability.",
+    "name": "The name.",
+    "new_tasks": "How many of the reported tasks had never been reported before.",
+    "next_cursor": "Pass it as `cursor` to get the next page; null on the last page.",
+    "reported": "How many tasks were reported.",
+    "retired": "How many tasks are retired.",
+    "rollouts": "How many rollouts were reported.",
+    "run": "The run's name.",
+    "seq": "The number of the last journal entry.",
+    "step": "The number of steps that have closed.",
+    "successes": "How many rollouts succeeded.",
+    "success_rate": "The share of the rollouts that succeeded; null without rollouts.",
+    "tags": "The tags that the task carries.",
+    "tasks": "How many tasks can be selected.",
+    "time": "When it was recorded (RFC 3339, UTC).",
+}
+
+# By property, or by body and property; of what a request may leave out, its example has only the latter.
+EXAMPLES: dict[str, Any] = {
+    **dict.fromkeys(("alpha", "beta", "capability", "changed", "draw", "group_size", "next_cursor", "revoked_at")),
+    "advice": "No action is needed.",
+    "attempts": 8.0,
+    "belief": "tracker",
+    "checks": {"sql": "ok"},
+    "dataset": "gsm8k",
+    "datasets": ["gsm8k*"],
+    "description": "Grade school mathematics",
+    "digest": "5f2c9a01d4e65f2c9a01d4e65f2c9a01",
+    "distinct_tasks": 683,
+    "distribution": [0.1, 0.2, 0.4, 0.2, 0.1],
+    "effective": 45,
+    "effective_task_ratio": 0.703125,
+    "estimates": {"ability": 0.41, "slope_1": 0.83, "ability_drift": 0.002},
+    "id": "gsm8k-17",
+    "ids": ["gsm8k-17"],
+    "interval": [0.23, 0.73],
+    "last_step": 12,
+    "leased": 64,
+    "matching": 1,
+    "missing": [],
+    "name": "trainer",
+    "new_tasks": 40,
+    "numpy": "2.2.0",
+    "offset_tags": ["arithmetic"],
+    "others": 7472,
+    "pass_rate": 0.25,
+    "python": "3.12.8",
+    "reason": "69.1 % of the tasks of the last 12 steps were effective.",
+    "reference_models": ["qwen2.5-1.5b"],
+    "reported": 64,
+    "rollouts": 512.0,
+    "rollouts_per_task": 8.0,
+    "run": "default",
+    "schema": "0001",
+    "scopes": ["report", "select"],
+    "segment": "teaching",
+    "segments": {"untried": 5120, "aborting": 0, "stuck": 310, "teaching": 1632, "solved": 411, "retired": 0},
+    "selection_id": "0-12-12-0-5f2c9a01d4e6",
+    "seq": 12,
+    "settings": {**RunSettings().in_use(), "reward_range": [0.0, 1.0]},
+    "status": "running",
+    "step": 12,
+    "strategy": "pass",
+    "subset": "a01d4e65f2c95f2c9a01d4e65f2c9a01",
+    "successes": 3.0,
+    "tag": "arithmetic",
+    "tags": ["arithmetic"],
+    "task": "gsm8k-17",
+    "tasks": 7473,
+    "trend": [0.61, 0.66, 0.703125],
+    "trials": 8.0,
+    "version": "0.1.0",
+    "ApiKey.id": "5f2c9a01d4e65f2c",
+    "Coverage.reason": None,
+    "Dataset.name": "gsm8k",
+    "Dataset.tags": {"arithmetic": 5120},
+    "DatasetRequest.reference_models": ["qwen2.5-1.5b"],
+    "ForgetRequest.tasks": ["gsm8k-17"],
+    "JournalEntry.kind": "report",
+    "Lease.first": ["gsm8k-17", "gsm8k-4"],
+    "LivenessResponse.status": "ok",
+    "NewApiKey.id": "5f2c9a01d4e65f2c",
+    "Outcome.successes": 5,
+    "Outcome.trials": 8,
+    "Predicted.name": "probe",
+    "PruneRequest.keep_journal_days": 30,
+    "Ready.status": "ready",
+    "ReportRequest.selection_id": "0-12-12-0-5f2c9a01d4e6",
+    "Run.advice": [],
+    "Run.alarms": [],
+    "Run.predictions": ["probe"],
+    "RunPredictionsRequest.name": "probe",
+    "RunRequest.fork": {"run": "default", "step": 10},
+    "RunVerdict.kind": "healthy",
+    "SelectRequest.count": 64,
+    "SelectResponse.tasks": [
+        {"id": "gsm8k-17", "draw": None, "mean": 0.48, "effective": 0.98},
+        {"id": "gsm8k-4", "draw": None, "mean": 0.4, "effective": 0.86},
+    ],
+    "SettingsRequest.target": 0.6,
+    "Task.effective": 0.9466,
+    "TaskRequest.reference_pass_rates": [0.25],
+    "TaskRequest.tags": ["arithmetic"],
+    "TaskVisit.effective": True,
+}
+TIMES = re.compile("(.*_)?(at|time)")
+SIMPLEST: dict[str, Any] = {"boolean": False, "integer": 0, "number": 0.5, "string": "", "object": {}}
 
 
-class SchemaReference(dict[str, str]):
-    """A reference to a body's schema; the document contains all schemas that its routes refer to."""
-
-    def __init__(self, body: type) -> None:
-        """Create a reference to the schema of a body."""
-        super().__init__({"$ref": REFERENCE.format(name=body.__name__)})
-        self.body = body
-
-
-Media = dict[str, dict[str, Any]]  # media type -> its description, with a schema
-BINARY = {"schema": {"type": "string", "format": "binary"}}
-
-
-def reads(example: Struct, other_media: Media | None = None) -> dict[str, Any]:
-    """Return the OpenAPI description of a JSON request body.
+def described(docstring: str, names: set[str]) -> tuple[str, dict[str, str]]:
+    """Split a docstring into the general text and the texts about properties.
 
     Args:
-        example: an example of the body; its class is the schema.
-        other_media: other media types that the route reads.
+        docstring: of a body; a line such as "late: number of late outcomes." begins the text about `late`, which ends
+            at the next line of this kind or at a blank one.
+        names: of the properties.
     """
-    return {**KEYED, "requestBody": {"required": True, "content": _content(example, _sent(example), other_media)}}
+    whole: list[str] = []
+    texts: dict[str, str] = {}
+    about: list[str] = []
+    for line in docstring.splitlines():
+        found = _NAMED.fullmatch(line)
+        if found and set(found["names"].split(", ")) <= names:
+            about = found["names"].split(", ")
+            texts |= dict.fromkeys(about, found["text"])
+        elif about and line.strip():
+            texts |= {name: f"{texts[name]} {line.strip()}" for name in about}
+        else:
+            about = []
+            whole.append(line)
+    return re.sub(r"\n{2,}", "\n\n", "\n".join(whole)).strip(), {name: sentence(text) for name, text in texts.items()}
 
 
-def answers_with(
-    example: Any,
-    *refusals: type[BotsError],
-    meanings: dict[int, str] | None = None,
-    other_media: Media | None = None,
-) -> dict[int | str, dict[str, Any]]:
-    """Return OpenAPI responses with this body, and those of errors.
+def sentence(text: str) -> str:
+    """Return the text with a full stop, and a capital letter unless it begins with a symbol such as "p*"."""
+    return (text[0].upper() + text[1:] if re.match("[a-z]+ ", text) else text).rstrip(".") + "."
+
+
+_, _SETTINGS = described(inspect.cleandoc(RunSettings.__doc__ or ""), set(RunSettings.__dataclass_fields__))
+SETTINGS = {name: text.replace("None", "null") for name, text in _SETTINGS.items()}
+
+
+def describe(schema: dict[str, Any], parent: str) -> None:
+    """Add descriptions to a body's schema and its properties.
+
+    A property that the docstring does not describe gets the text of the parent's docstring, of the common list, or of
+    the run's settings.
+    """
+    properties: dict[str, dict[str, Any]] = schema.get("properties", {})
+    whole, own = described(inspect.cleandoc(schema.get("description", "")), set(properties))
+    if whole:
+        schema["description"] = whole
+    _, inherited = described(parent, set(properties))
+    settings = SETTINGS if "forgetting" in properties else {}
+    for name, found in properties.items():
+        text = (DESCRIPTIONS | settings | inherited | own).get(name)
+        if text is not None:
+            found["description"] = text
+
+
+def example_of(schema: dict[str, Any], bodies: dict[str, Any], *, sent: bool, body: str = "", name: str = "") -> Any:
+    """Return an example of a schema: that of the property in the list, or else the simplest that fits.
 
     Args:
-        example: an example of the body, a struct or a dataclass; its class is the schema.
-        refusals: the errors.
-        meanings: status -> description; None: only 200.
-        other_media: other media types that the route returns.
+        schema: of a body, or of a part of it.
+        bodies: the schemas of all bodies, by name.
+        sent: whether it is a request's.
+        body, name: the property whose schema this is.
     """
-    content = _content(example, as_json(example), other_media)
-    meanings = meanings or {200: (type(example).__doc__ or "").splitlines()[0]}
-    found = {status: {"description": meaning, "content": content} for status, meaning in meanings.items()}
-    return found | documented(*refusals)
+    if f"{body}.{name}" in EXAMPLES:
+        return EXAMPLES[f"{body}.{name}"]
+    items = schema.get("items") or {}  # false behind the items of a tuple
+    is_of_bodies = "properties" in bodies.get(items.get("$ref", "").rpartition("/")[2], {})
+    if name in EXAMPLES and not is_of_bodies and isinstance(EXAMPLES[name], list) == (schema.get("type") == "array"):
+        return EXAMPLES[name]
+    if "$ref" in schema:
+        body = schema["$ref"].rpartition("/")[2]
+        schema = bodies[body]
+    if "anyOf" in schema:
+        kind = next(each for each in schema["anyOf"] if each != {"type": "null"})
+        return example_of(kind, bodies, sent=sent, body=body, name=name)
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "properties" in schema:
+        needed = {*schema["required"], *(each.partition(".")[2] for each in EXAMPLES if each.startswith(f"{body}."))}
+        parts = {each: part for each, part in schema["properties"].items() if each in needed or not sent}
+        return {each: example_of(part, bodies, sent=sent, body=body, name=each) for each, part in parts.items()}
+    if schema["type"] == "array":
+        return [example_of(item, bodies, sent=sent) for item in schema.get("prefixItems") or [items]]
+    return "2026-01-01T12:00:00Z" if TIMES.fullmatch(name) else SIMPLEST[schema["type"]]
 
 
-def _content(body: Any, example: Any, other_media: Media | None) -> dict[str, Any]:
-    return {"application/json": {"schema": SchemaReference(type(body)), "example": example}, **(other_media or {})}
+def refusals_of(route: GuardedRoute, *, changes: bool) -> dict[str, Any]:
+    """Return a route's refusals as OpenAPI responses, by status. changes: whether it does more than read."""
+    path, declared = route.path, route.declared
+    found: list[type[BotsError]] = []
+    if route.scopes is not None:
+        found += [errors.InvalidInputError, errors.StorageUnavailableError, errors.DeadlinePassedError]
+        found += [errors.UnauthenticatedError, errors.ForbiddenError]
+    if declared.reads or declared.reads_media:
+        found += BODY
+    if changes:
+        found.append(errors.KeyReusedError)
+    if changes and route.kind is not RouteKind.TRAINING:
+        found.append(errors.BusyError)
+    if "{run}" in path or route.kind is RouteKind.TRAINING:
+        found += [errors.UnknownDatasetError, errors.UnknownRunError]
+    elif "{dataset}" in path and declared.address != "PUT /datasets/{dataset}":
+        found.append(errors.UnknownDatasetError)
+    titles: dict[int, list[str]] = {}
+    for refusal in dict.fromkeys((*found, *declared.refuses)):
+        kind = KINDS[refusal]
+        titles.setdefault(kind.status, []).append(f"{kind.name}: {kind.title}")
+    content = {MEDIA_TYPE: {"schema": {"$ref": REFERENCE.format(name="Problem")}}}
+    return {str(status): {"description": "; ".join(lines), "content": content} for status, lines in titles.items()}
 
 
-def as_json(body: Any) -> dict[str, Any]:
-    """Return a body as JSON types: lists for tuples, strings for times."""
-    values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body))
-    return values
-
-
-def _sent(body: Struct) -> dict[str, Any]:
-    """Return a request's body without fields that have their default, as a caller would write it."""
-    defaults = {field.name: field.default for field in structs.fields(body)}
-    return {name: value for name, value in as_json(body).items() if value and getattr(body, name) != defaults[name]}
-
-
-def bodies_in(description: Any) -> Iterator[type]:
-    """Yield the bodies to which a part of a route's description refers."""
-    if isinstance(description, SchemaReference):
-        yield description.body
-    elif isinstance(description, dict):
-        for part in description.values():
-            yield from bodies_in(part)
-
-
-def end_patterns(schema: Any) -> None:
-    """Replace Python's end of a pattern by the dollar sign that other languages use."""
-    if isinstance(schema, dict):
-        if isinstance(schema.get("pattern"), str):
-            schema["pattern"] = schema["pattern"].replace(r"\Z", "$")
-        schema = list(schema.values())
-    if isinstance(schema, list):
-        for part in schema:
-            end_patterns(part)
-
-
-def document(title: str, version: str, description: str, routes: Sequence[GuardedRoute]) -> dict[str, Any]:
-    """Return the OpenAPI document of an application.
-
-    Args:
-        title: of the application.
-        version: its version.
-        description: what it does.
-        routes: all of its routes.
-    """
+def document(routes: Sequence[GuardedRoute], *, title: str, version: str, description: str) -> dict[str, Any]:
+    """Return the OpenAPI document of an application with these routes."""
     made = get_openapi(title=title, version=version, description=description, routes=routes)
     shown = [route for route in routes if route.include_in_schema]
-    bodies = {body for route in shown for body in bodies_in({**route.responses, **(route.openapi_extra or {})})}
-    _, components = msgspec.json.schema_components([Problem, *bodies], ref_template=REFERENCE)
+    bodies = {body for route in shown for body in (route.declared.reads, route.declared.answers) if body is not None}
+    _, found = msgspec.json.schema_components([Problem, *bodies], ref_template=REFERENCE)
+    # Other languages write the end of a pattern as a dollar sign.
+    components = msgspec.json.decode(msgspec.json.encode(found).replace(rb'\\Z"', b'$"'))
     parents = {body.__name__: inspect.getdoc(body.__base__) or "" for body in bodies}
     for name, schema in components.items():
         describe(schema, parents.get(name, ""))
-        end_patterns(schema)
+
+    def content_of(body: type | None, media: Media, *, sent: bool) -> dict[str, Any]:
+        if body is None:
+            return {"content": media} if media else {}
+        schema = {"$ref": REFERENCE.format(name=body.__name__)}
+        return {"content": {JSON: {"schema": schema, "example": example_of(schema, components, sent=sent)}, **media}}
+
     made.setdefault("components", {})["schemas"] = dict(sorted(components.items()))
     made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    refusals = documented(UnauthenticatedError, ForbiddenError)
     for route in shown:
         for method in route.methods:
-            operation = made["paths"][route.path_format][method.lower()]
-            for status, answer in route.responses.items():
-                operation["responses"][str(status)] |= answer  # FastAPI's copy drops nulls in examples
-            if route.guard.scopes is not None:
-                operation["security"] = [{"key": sorted(map(str, route.guard.scopes))}]
-                operation["responses"] |= {str(status): said for status, said in refusals.items()}
+            operation, declared = made["paths"][route.path_format][method.lower()], route.declared
+            if asked := content_of(declared.reads, declared.reads_media, sent=True):
+                operation["requestBody"] = {"required": True, **asked}
+            if method not in READS:
+                operation.setdefault("parameters", []).append(KEY)
+            if route.scopes is not None:
+                operation["security"] = [{"key": sorted(map(str, route.scopes))}]
+            answered = content_of(declared.answers, declared.answers_media, sent=False)
+            answers = (
+                {200: (declared.answers.__doc__ or "").splitlines()[0]} if declared.answers else {204: "It is done."}
+            )
+            meanings = declared.meanings or answers
+            responses = {str(status): {"description": said, **answered} for status, said in meanings.items()}
+            operation["responses"] = responses | refusals_of(route, changes=method not in READS)
     return made

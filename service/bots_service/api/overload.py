@@ -3,25 +3,20 @@
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from time import monotonic
 
-import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bots_service.api.bodies import JSON, MIB, Pace
-from bots_service.api.middleware import finish_headers, request_id_of
 from bots_service.api.problems import answer_error
-from bots_service.api.route_kinds import WORKING_ON, RouteKind, RouteKinds
+from bots_service.api.requests import JSON, MIB, Pace
+from bots_service.api.routing import WORKING_ON, RouteKind, RouteKinds
 from bots_service.errors import DeadlinePassedError, OverloadedError, SlowSenderError
-from bots_service.metrics.process import RequestMetrics
-
-log = structlog.get_logger("bots_service.overload")
 
 BUFFERED_BYTES = 256 * MIB  # of bodies in memory; once for training requests, once for all others
 REMEMBERED = 256  # completions from which the rate is computed
@@ -33,12 +28,7 @@ class Line:
     """A bounded queue for turns of one kind of request."""
 
     def __init__(self, *, concurrent: int, waiting: int) -> None:
-        """Create it.
-
-        Args:
-            concurrent: maximum number of turns at once.
-            waiting: maximum number of waiting requests.
-        """
+        """Let so many have their turn at once, and so many more wait."""
         self._turns = asyncio.Semaphore(concurrent)
         self._room = concurrent + waiting
         self.working = self.waiting = self.refused = 0
@@ -124,10 +114,6 @@ DOWNLOADS_AT_ONCE = 4  # each holds a state, and some megabytes of what it sends
 DOWNLOADS_WAITING = 64
 SENT_BYTES = MIB  # of a download at a time, so that a slow reader, of 35 kB/s, takes each piece before it is cut
 CONTROL_S = 60.0  # for everything else: much longer than any call takes
-TELL_EVERY_S = 1.0
-
-# An ASGI extension of our server. Its "callbacks" are called when the client disconnects before the answer.
-CLIENT_LEFT_EXTENSION = "bots.client_left"
 
 SMALL_REST = 64 * 1024  # of an unwanted body: receiving it is cheaper than a new connection
 LINGER_S = 2.0  # for a larger rest: a client that still sends when the connection closes may miss its answer
@@ -141,35 +127,6 @@ class Limits:
     max_concurrent: int = 64
     max_waiting: int = 256
     buffered_bytes: int = BUFFERED_BYTES
-
-
-class Refusal:
-    """Pure ASGI middleware, the outermost: answers 503 at once, at almost no cost, while the queue is full."""
-
-    def __init__(self, app: ASGIApp, kind_of: RouteKinds, line: Line, metrics: RequestMetrics) -> None:
-        self._app = app
-        self._kind_of = kind_of
-        self._line = line
-        self._metrics = metrics
-        self._told, self._told_at = 0, 0.0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if not (self._line.is_full and scope["type"] == "http" and self._kind_of(scope) is RouteKind.TRAINING):
-            await self._app(scope, receive, send)
-            return
-        error = self._line.refusal()
-        self._log(error)
-        response = await answer_error(Request(scope), error)
-        finish_headers(response.headers, request_id_of(scope))
-        self._metrics.answered(scope["method"], scope["path"], response.status_code, 0.0)
-        await response(scope, receive, Parting(scope, Pace(receive, is_complete=has_no_body(scope)), send))
-
-    def _log(self, error: OverloadedError) -> None:
-        """Log one line for all refusals of a second."""
-        if monotonic() - self._told_at > TELL_EVERY_S:
-            log.warning("overloaded", refused=self._line.refused - self._told, reason=str(error))
-            self._told, self._told_at = self._line.refused, monotonic()
 
 
 class Admission:
@@ -222,10 +179,10 @@ class QueuedRequest:
     def __init__(
         self, pace: Pace, bodies: Buffer, line: Line | None, *, work_s: float | None, is_streamed: bool = False
     ) -> None:
-        """Create it.
+        """Begin with its body.
 
         Args:
-            pace: its body.
+            pace: the body.
             bodies: counts its bytes, unless it is streamed.
             line: the queue for its turn; None: it needs none.
             work_s: deadline once its body has arrived.
@@ -256,7 +213,8 @@ class QueuedRequest:
             self._bodies.acquire(size := len(message.get("body", b"")))
             self._held += size
         if not message.get("more_body", False):
-            self._restart()
+            if self._work_s is not None:  # from now on
+                self.deadline.reschedule(asyncio.get_running_loop().time() + self._work_s)
             has_waited = self._line is not None and self._line.is_busy
             await self._take_turn()
             if has_waited and await is_gone(self._pace):
@@ -267,11 +225,6 @@ class QueuedRequest:
         if self._line is not None and not self._has_turn:
             await self._line.acquire()
             self._has_turn = True
-
-    def _restart(self) -> None:
-        """Let the time that the work may take begin."""
-        if self._work_s is not None:
-            self.deadline.reschedule(asyncio.get_running_loop().time() + self._work_s)
 
     def leave(self) -> None:
         """Give back what the request took."""
@@ -295,7 +248,9 @@ class Parting:
         if message["type"] == "http.response.start":
             if self._deadline is not None:
                 self._deadline.reschedule(None)
-            if not self._pace.is_complete and not (declared_length(self._scope) or SMALL_REST + 1) <= SMALL_REST:
+            length = Headers(scope=self._scope).get("content-length", "")
+            is_small = length.isdecimal() and 0 < int(length) <= SMALL_REST
+            if not self._pace.is_complete and not is_small:
                 MutableHeaders(scope=message)["Connection"] = "close"
                 self._lingers = True
             await self._send(message)
@@ -322,14 +277,7 @@ class Download(StreamingResponse):
     def __init__(
         self, line: Line, pieces: AsyncGenerator[bytes], *, media_type: str, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Create it.
-
-        Args:
-            line: the queue for its turn.
-            pieces: of the body; all work is done in them, so that none is done before the turn.
-            media_type: of the body.
-            headers: besides.
-        """
+        """Queue in a line for what makes the pieces of the body: all work is done in them, none before the turn."""
         super().__init__(self._parts(pieces), media_type=media_type, headers=headers)
         self._line = line
         self._pieces = pieces
@@ -353,58 +301,18 @@ class Download(StreamingResponse):
             self._line.release()
 
     async def _parts(self, pieces: AsyncGenerator[bytes]) -> AsyncIterator[memoryview]:
-        for part in split(self._first):
-            yield part
+        piece: bytes | None = self._first
         del self._first
-        async for piece in pieces:
-            for part in split(piece):
-                yield part
-
-
-def split(piece: bytes) -> Iterator[memoryview]:
-    """Yield the piece in parts to send."""
-    return (memoryview(piece)[first : first + SENT_BYTES] for first in range(0, len(piece), SENT_BYTES))
-
-
-def declared_length(scope: Scope) -> int | None:
-    """Return the body's length as its headers say it, None if they don't."""
-    length = Headers(scope=scope).get("content-length", "")
-    return int(length) if length.isdecimal() else None
+        while piece is not None:
+            for first in range(0, len(piece), SENT_BYTES):
+                yield memoryview(piece)[first : first + SENT_BYTES]
+            piece = await anext(pieces, None)
 
 
 def has_no_body(scope: Scope) -> bool:
     """Say whether the headers promise none."""
     headers = Headers(scope=scope)
     return "transfer-encoding" not in headers and headers.get("content-length", "0") == "0"
-
-
-async def while_client_waits(request: Request, work: Awaitable[Response]) -> Response:
-    """Return the work's response; if the client disconnects, cancel the work and return a response that sends nothing.
-
-    For work without lasting effects. Under load, clients time out and retry: work for disconnected clients would delay
-    the others until they time out too.
-    """
-    extension = request.scope.get("extensions", {}).get(CLIENT_LEFT_EXTENSION, {})
-    when_left: list[Callable[[], None]] = extension.get("callbacks", [])
-    waiting = asyncio.timeout(None)
-    try:
-        async with waiting:
-            when_left.append(lambda: waiting.reschedule(0.0))
-            try:
-                return await work
-            finally:
-                when_left.clear()
-    except TimeoutError:
-        if not waiting.expired():
-            raise
-        return NoResponse()
-
-
-class NoResponse(Response):
-    """A response to a disconnected client: nothing is sent."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send nothing."""
 
 
 async def is_gone(receive: Receive) -> bool:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -136,28 +135,3 @@ async def answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, TryLaterError):
         headers = {"Retry-After": str(max(1, math.ceil(error.retry_after_s)))}
     return problem_response(request, KINDS[type(error)], str(error), flaws, headers)
-
-
-def documented(*refusals: type[BotsError]) -> dict[int | str, dict[str, Any]]:
-    """Return errors as OpenAPI responses, by status."""
-    titles: dict[int | str, list[str]] = {}
-    for refusal in refusals:
-        kind = KINDS[refusal]
-        titles.setdefault(kind.status, []).append(f"{kind.name}: {kind.title}")
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {status: {"description": "; ".join(lines), "content": content} for status, lines in titles.items()}
-
-
-# Errors that several routes share, for their descriptions.
-EVERY = (errors.InvalidInputError, errors.StorageUnavailableError, errors.DeadlinePassedError)
-BODY = (
-    errors.MalformedBodyError,
-    errors.PayloadTooLargeError,
-    errors.UnsupportedMediaTypeError,
-    errors.SlowSenderError,
-    errors.OverloadedError,
-)
-ONCE = (errors.KeyReusedError, errors.BusyError)
-WRITE = (*EVERY, *BODY, *ONCE)
-DATASET = (errors.UnknownDatasetError,)
-RUN = (errors.UnknownDatasetError, errors.UnknownRunError)

@@ -1,19 +1,22 @@
 """JSON responses, shared by all routes."""
 
+import re
+import uuid
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
+from starlette.types import Scope
 
 Body = TypeVar("Body", bound=Struct)
 
 encode = msgspec.json.Encoder().encode
 
+REQUEST_ID = re.compile(r"[ -~]{1,128}")  # printable ASCII
 REPLAYED = {"Idempotent-Replayed": "true"}
-
-EXAMPLE_TIME = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def json_response(value: Any, status: int = 200, *, replayed: bool = False) -> Response:
@@ -44,3 +47,19 @@ def filled(kind: type[Body], *sources: object, **values: Any) -> Body:
 def ratio(effective: float, reported: float) -> float | None:
     """Return a share; None of nothing."""
     return effective / reported if reported else None
+
+
+def finish_headers(headers: MutableHeaders, request_id: str) -> None:
+    """Add the headers that every answer has; a route's own caching headers stay.
+
+    No proxy or browser may cache answers, or interpret them as another media type.
+    """
+    headers["X-Request-Id"] = request_id
+    headers["X-Content-Type-Options"] = "nosniff"
+    headers.setdefault("Cache-Control", "no-store")
+
+
+def request_id_of(scope: Scope) -> str:
+    """Return the request's own id if it is valid, otherwise a new one."""
+    given = Headers(scope=scope).get("x-request-id", "")
+    return given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex

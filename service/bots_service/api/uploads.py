@@ -1,17 +1,45 @@
-"""Uploads of tasks: a stream of blocks from any supported format."""
+"""Uploads of tasks and of predictions: a stream of blocks from any supported format."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from math import nan
+from typing import Any
 
-from bots_service.api.bodies import DATASET_LIMIT, JSON, Body
-from bots_service.api.task_formats.parquet import open_parquet
-from bots_service.api.task_formats.text import Header, TaskFile, read_json, read_ndjson
+import numpy as np
+import pyarrow as pa
+from msgspec import Struct
+
+from bots_service.api.decoding import decode
+from bots_service.api.requests import DATASET_LIMIT, JSON, NDJSON, PARQUET, Body, services_of, state_of
+from bots_service.api.responses import filled
+from bots_service.api.task_formats.parquet import (
+    TASK_COLUMNS,
+    Columns,
+    block_of_batch,
+    blocks_of_file,
+    is_number,
+    is_text,
+    known_texts,
+    open_spooled,
+    require_short,
+)
+from bots_service.api.task_formats.text import (
+    AppendRequest,
+    DatasetRequest,
+    Header,
+    TaskFile,
+    block_of,
+    blocks_of_document,
+    blocks_of_lines,
+    read_ndjson,
+    split_lines,
+)
 from bots_service.dataset_builder import DatasetHeader
 from bots_service.errors import Flaw, InvalidTasksError
-
-NDJSON = "application/x-ndjson"
-PARQUET = "application/vnd.apache.parquet"
+from bots_service.records import PredictionBlock, TaskBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +56,34 @@ class UploadLimits:
 
 
 @asynccontextmanager
-async def open_tasks(body: Body, *, max_tasks: int, append: bool = False) -> AsyncIterator[TaskFile]:
-    """Yield the tasks of a body.
+async def open_tasks(body: Body, *, append: bool = False) -> AsyncIterator[TaskFile]:
+    """Yield the tasks of a body in one of the media types of `UploadLimits`. append: whether a dataset has others."""
+    if body.media_type == JSON:
+        kind: type[AppendRequest] | type[DatasetRequest] = AppendRequest if append else DatasetRequest
+        document = await asyncio.to_thread(decode, kind, await body.whole())
+        header = filled(Header, document) if isinstance(document, Header) else Header()
+        yield TaskFile(header, lambda models: blocks_of_document(document.tasks, partial(block_of, models=models)))
+    elif body.media_type == NDJSON:
+        yield await read_ndjson(body.chunks())
+    else:
+        most = state_of(body.request.app).uploads.max_tasks
+        async with open_spooled(body.chunks(), TASK_COLUMNS, ["id"], max_tasks=most) as file:
+            yield TaskFile(Header(), lambda models: blocks_of_file(file, partial(block_of_batch, models=models)))
 
-    Args:
-        body: one of the media types in `UploadLimits.by_media_type`.
-        max_tasks: of a dataset.
-        append: whether the tasks are appended to a dataset.
+
+@asynccontextmanager
+async def open_more_tasks(body: Body, dataset: str) -> AsyncIterator[AsyncIterator[TaskBlock]]:
+    """Yield the tasks of a body, in the form of those that a dataset has.
+
+    Raises:
+        InvalidTasksError: they have other reference models.
     """
-    async with AsyncExitStack() as stack:
-        if body.media_type == JSON:
-            yield await read_json(body, append=append)
-        elif body.media_type == NDJSON:
-            yield await read_ndjson(body.chunks())
-        else:
-            yield await stack.enter_async_context(open_parquet(body.chunks(), max_tasks=max_tasks))
+    models = (await services_of(body.request).store.datasets.get(dataset)).facts.reference_models
+    async with open_tasks(body, append=True) as file:
+        if file.header.reference_models not in (None, models):
+            flaw = Flaw(("body", "reference_models"), f"the dataset's are {', '.join(models) or 'none'}"[:200])
+            raise InvalidTasksError("the tasks have other reference models", (flaw,))
+        yield file.blocks(len(models))
 
 
 def header_of(file: Header, said: Header) -> DatasetHeader:
@@ -67,12 +108,65 @@ def header_of(file: Header, said: Header) -> DatasetHeader:
     )
 
 
-def require_models(file: Header, models: tuple[str, ...]) -> None:
-    """Check that appended tasks have the dataset's reference models.
+# --- predictions -----------------------------------------------------------------------------------------------------
+
+COLUMNS: Columns = {"id": ("string", is_text), "pass_rate": ("double", is_number)}
+
+
+class PredictionRequest(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """What is predicted of a task.
+
+    id: the task's id.
+    pass_rate: the predicted pass rate, from 0 to 1; null where it is not known.
+    """
+
+    # gc=False: values without cycles, in numbers that would keep Python's collector busy.
+
+    id: str
+    pass_rate: float | None
+
+
+class PredictionsRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Predictions of tasks.
+
+    predictions: one for each task; tasks that are left out have none.
+    """
+
+    predictions: list[PredictionRequest]
+
+
+@asynccontextmanager
+async def open_predictions(body: Body) -> AsyncIterator[AsyncIterator[PredictionBlock]]:
+    """Yield the predictions of a body as blocks.
 
     Raises:
-        InvalidTasksError: they have others.
+        MalformedBodyError, InvalidInputError, PayloadTooLargeError: it can't be read, or is of another shape.
+        LimitReachedError: a file has more rows than a dataset may have tasks.
     """
-    if file.reference_models not in (None, models):
-        flaw = Flaw(("body", "reference_models"), f"the dataset's are {', '.join(models) or 'none'}"[:200])
-        raise InvalidTasksError("the tasks have other reference models", (flaw,))
+    if body.media_type == JSON:
+        document = await asyncio.to_thread(decode, PredictionsRequest, await body.whole())
+        yield blocks_of_document(document.predictions, _block)
+    elif body.media_type == NDJSON:
+        yield blocks_of_lines([], split_lines(body.chunks()), _block_of_lines)
+    else:
+        most = state_of(body.request.app).uploads.max_tasks
+        async with open_spooled(body.chunks(), COLUMNS, COLUMNS, max_tasks=most) as file:
+            yield blocks_of_file(file, _block_of_batch)
+
+
+def _block_of_lines(lines: list[bytes], first: int) -> PredictionBlock:
+    rows = [decode(PredictionRequest, line, ("body", "predictions", row)) for row, line in enumerate(lines, first)]
+    return _block(rows, first)
+
+
+def _block(rows: list[PredictionRequest], _first: int) -> PredictionBlock:
+    rates = np.array([nan if row.pass_rate is None else row.pass_rate for row in rows], np.float64)
+    return PredictionBlock([row.id for row in rows], rates)
+
+
+def _block_of_batch(batch: Any, first: int) -> PredictionBlock:
+    ids, rates = batch.column("id"), batch.column("pass_rate")
+    require_short("id", ids)
+    texts = known_texts(ids, "a prediction has no id", lambda row: ("body", "predictions", first + row, "id"))
+    numbers = rates.cast(pa.float64()).to_numpy(zero_copy_only=False)  # null turns into NaN
+    return PredictionBlock(texts, numbers)

@@ -5,16 +5,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
 from bots_service.cli.failures import CommandError
-from bots_service.cli.output import show
+from bots_service.cli.output import Result, show
 
 if TYPE_CHECKING:
     from bots_client import Client
-    from bots_service.cli.output import Result
 
 COMPLETION_S = 3.0  # for a request: a person has pressed Tab and waits
 MOST_NAMES = 1000  # looked through: a shell can't show more
@@ -105,6 +104,25 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], F
 
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
+Parser = Callable[..., Any]
+
+
+def parsed_by(parser: Parser) -> Callable[[Function], Function]:
+    """Give a command the parser's parameters in place of its own last one, which is what the parser makes of them."""
+
+    def replace(function: Function) -> Function:
+        *own, last = inspect.signature(function).parameters.values()
+        others = inspect.signature(parser).parameters
+
+        @wraps(function)
+        def run(client: "Client", **arguments: Any) -> Result:
+            made = parser(**{name: arguments.pop(name) for name in others})
+            return function(client, **arguments, **{last.name: made})
+
+        give_typer_parameters(run, [*own, *others.values()])
+        return cast(Function, run)
+
+    return replace
 
 
 def give_typer_parameters(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> None:

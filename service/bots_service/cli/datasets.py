@@ -8,76 +8,82 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bots_service.cli.connection import Dataset, Yes, command
+from bots_service.cli.connection import Dataset, Yes, command, parsed_by
 from bots_service.cli.failures import CommandError, client_message
-from bots_service.cli.output import confirm, count, counted, moment, number, progress_line, sheet, table
+from bots_service.cli.output import Result, confirm, count, counted, moment, number, progress_line, sheet, table
 
 if TYPE_CHECKING:
     from bots_client import Client, Task
     from bots_client import Dataset as Described
-    from bots_service.cli.output import Result
     from bots_service.cli.task_files import TaskReader
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete datasets.")
 
 
 IdSource = Literal["columns", "content", "row"]  # as the client's `TaskColumns` has it
-Files = Annotated[
-    list[Path],
-    typer.Argument(
-        help="CSV, JSON, JSON Lines or Parquet; a folder means all its files, in name order.",
-        metavar="FILE...",
-        exists=True,
-    ),
-]
-Id = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--id", help='ID column; repeat it to join several columns with ":".', metavar="COLUMN", show_default="id"
-    ),
-]
-IdFrom = Annotated[
-    IdSource,
-    typer.Option(
-        help="Make IDs from the --id columns' values, a hash of them, or row numbers (from 0, over all files)."
-    ),
-]
-FileInId = Annotated[
-    bool,
-    typer.Option(
-        "--file-in-id",
-        help='Prefix each ID with its file\'s name, as in "math:17"; row numbers start at 0 in each file.',
-    ),
-]
-SkipRepeats = Annotated[bool, typer.Option("--skip-repeats", help="Skip rows with a repeated ID.")]
-References = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--reference",
-        help="Column with a reference model's pass rates or reward lists; repeat it, weakest model first.",
-        metavar="COLUMN",
-    ),
-]
-Tags = Annotated[
-    list[str] | None,
-    typer.Option("--tag", help="Column with values that become tags, as in level=hard.", metavar="COLUMN"),
-]
+
+
+def reader_of(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="CSV, JSON, JSON Lines or Parquet; a folder means all its files, in name order.",
+            metavar="FILE...",
+            exists=True,
+        ),
+    ],
+    id_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--id", help='ID column; repeat it to join several columns with ":".', metavar="COLUMN", show_default="id"
+        ),
+    ] = None,
+    id_from: Annotated[
+        IdSource,
+        typer.Option(
+            help="Make IDs from the --id columns' values, a hash of them, or row numbers (from 0, over all files)."
+        ),
+    ] = "columns",
+    *,
+    file_in_id: Annotated[
+        bool,
+        typer.Option(
+            "--file-in-id",
+            help='Prefix each ID with its file\'s name, as in "math:17"; row numbers start at 0 in each file.',
+        ),
+    ] = False,
+    skip_repeats: Annotated[bool, typer.Option("--skip-repeats", help="Skip rows with a repeated ID.")] = False,
+    reference: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reference",
+            help="Column with a reference model's pass rates or reward lists; repeat it, weakest model first.",
+            metavar="COLUMN",
+        ),
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", help="Column with values that become tags, as in level=hard.", metavar="COLUMN"),
+    ] = None,
+) -> "TaskReader":
+    """Return what reads the tasks in the files that a command names."""
+    from bots_client import TaskColumns
+    from bots_service.cli.task_files import TaskReader
+
+    columns = TaskColumns(id_ or "id", id_from, reference or (), tag or ())
+    return TaskReader(files, columns, file_in_id=file_in_id, skip_repeats=skip_repeats)
+
+
 TAGS_SHOWN = 20
 TASKS_SHOWN = 5
 
 
 @command(app, "import")
+@parsed_by(reader_of)
 def import_(
     client: "Client",
-    files: Files,
-    name: Annotated[str | None, typer.Option(help="Name of the dataset.", show_default="the file's name")] = None,
-    id_: Id = None,
-    id_from: IdFrom = "columns",
     *,
-    file_in_id: FileInId = False,
-    skip_repeats: SkipRepeats = False,
-    reference: References = None,
-    tag: Tags = None,
+    name: Annotated[str | None, typer.Option(help="Name of the dataset.", show_default="the file's name")] = None,
     description: Annotated[str, typer.Option(help="Description for readers.")] = "",
     repeatable: Annotated[
         bool, typer.Option("--repeatable", help="Tasks are handed out again without waiting: nothing is leased.")
@@ -85,7 +91,8 @@ def import_(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read all files and show the first tasks; send nothing.")
     ] = False,
-) -> "Result":
+    reader: "TaskReader",
+) -> Result:
     """Create a dataset from files.
 
     COLUMN may be a path into a nested column, such as extra_info.index. A .jsonl or .parquet file that has only the
@@ -93,14 +100,13 @@ def import_(
     """
     from bots_service.cli.task_files import dataset_name_of
 
-    reader = reader_of(files, id_, id_from, reference, tag, file_in_id=file_in_id, skip_repeats=skip_repeats)
-    name = name or dataset_name_of(files)
+    name = name or dataset_name_of(reader.paths)
     if dry_run:
         return dry_run_of(reader)
     with progress_line() as advance, told_what_was_left_out(reader):
         dataset = client.upload_dataset(
             name,
-            reference_models=reference or (),
+            reference_models=reader.columns.references,
             description=description,
             repeatable=repeatable,
             **reader.upload(advance),
@@ -109,27 +115,16 @@ def import_(
 
 
 @command(app)
-def append(
-    client: "Client",
-    dataset: Dataset,
-    files: Files,
-    id_: Id = None,
-    id_from: IdFrom = "columns",
-    *,
-    file_in_id: FileInId = False,
-    skip_repeats: SkipRepeats = False,
-    reference: References = None,
-    tag: Tags = None,
-) -> "Result":
+@parsed_by(reader_of)
+def append(client: "Client", dataset: Dataset, reader: "TaskReader") -> Result:
     """Add the tasks in files to a dataset: all of them, or none if one is invalid."""
-    reader = reader_of(files, id_, id_from, reference, tag, file_in_id=file_in_id, skip_repeats=skip_repeats)
     with progress_line() as advance, told_what_was_left_out(reader):
         change = client.upload_tasks(dataset, **reader.upload(advance))
     return change, f"{counted(change.added, 'task')} added to {dataset}; it now has {count(change.tasks)}"
 
 
 @command(app, "list")
-def list_(client: "Client") -> "Result":
+def list_(client: "Client") -> Result:
     """List the datasets."""
     found = list(client.datasets())
     rows = (
@@ -141,7 +136,7 @@ def list_(client: "Client") -> "Result":
 
 
 @command(app, "show")
-def show_(client: "Client", dataset: Dataset) -> "Result":
+def show_(client: "Client", dataset: Dataset) -> Result:
     """Describe a dataset."""
     found = client.dataset(dataset)
     return found, sheet(described(found))
@@ -157,16 +152,16 @@ PredictionsFile = Annotated[
 
 
 @command(app)
-def predict(client: "Client", dataset: Dataset, name: PredictionsName, file: PredictionsFile) -> "Result":
+def predict(client: "Client", dataset: Dataset, name: PredictionsName, file: PredictionsFile) -> Result:
     """Put predicted pass rates of tasks, or replace those of the same name; new runs learn how far to trust them."""
-    reader = reader_of([file], None, "columns", ["pass_rate"], None, file_in_id=False, skip_repeats=False)
+    reader = reader_of([file], reference=["pass_rate"])
     with progress_line() as advance:
         found = client.upload_predictions(dataset, name, **reader.upload_as_predictions(advance))
     return found, predicted(found, name)
 
 
 @command(app)
-def unpredict(client: "Client", dataset: Dataset, name: PredictionsName) -> "Result":
+def unpredict(client: "Client", dataset: Dataset, name: PredictionsName) -> Result:
     """Remove predictions: new runs no longer see them."""
     found = client.remove_predictions(dataset, name)
     return found, f"new runs of {dataset} no longer see the predictions {name}"
@@ -182,14 +177,14 @@ TaskIds = Annotated[list[str], typer.Argument(help='Task IDs; "-" reads them fro
 
 
 @command(app)
-def retire(client: "Client", dataset: Dataset, ids: TaskIds) -> "Result":
+def retire(client: "Client", dataset: Dataset, ids: TaskIds) -> Result:
     """Retire tasks: they are not selected until you restore them."""
     change = client.retire_tasks(dataset, given_ids(ids))
     return change, f"{counted(change.retired, 'task')} of {dataset} retired; {count(change.tasks)} left"
 
 
 @command(app)
-def restore(client: "Client", dataset: Dataset, ids: TaskIds) -> "Result":
+def restore(client: "Client", dataset: Dataset, ids: TaskIds) -> Result:
     """Restore retired tasks: they can be selected again."""
     change = client.restore_tasks(dataset, given_ids(ids))
     return change, f"{count(change.tasks)} tasks of {dataset} can be selected; {count(change.retired)} are retired"
@@ -201,7 +196,7 @@ def given_ids(ids: list[str]) -> list[str]:
 
 
 @command(app)
-def delete(client: "Client", dataset: Dataset, yes: Yes = False) -> "Result":
+def delete(client: "Client", dataset: Dataset, yes: Yes = False) -> Result:
     """Permanently delete a dataset with its runs and their history."""
     tasks = client.dataset(dataset).tasks
     confirm(f"Permanently delete dataset {dataset} with {counted(tasks, 'task')} and all its runs?", yes=yes)
@@ -209,25 +204,7 @@ def delete(client: "Client", dataset: Dataset, yes: Yes = False) -> "Result":
     return {"deleted": dataset}, f"{dataset} is deleted"
 
 
-def reader_of(
-    files: list[Path],
-    id_: list[str] | None,
-    id_from: IdSource,
-    references: list[str] | None,
-    tags: list[str] | None,
-    *,
-    file_in_id: bool,
-    skip_repeats: bool,
-) -> "TaskReader":
-    """Return what reads the tasks in the files that a command names."""
-    from bots_client import TaskColumns
-    from bots_service.cli.task_files import TaskReader
-
-    columns = TaskColumns(id_ or "id", id_from, references or (), tags or ())
-    return TaskReader(files, columns, file_in_id=file_in_id, skip_repeats=skip_repeats)
-
-
-def dry_run_of(reader: "TaskReader") -> "Result":
+def dry_run_of(reader: "TaskReader") -> Result:
     """Return the number of tasks in the files, and the first few tasks."""
     from rich.console import Group
 

@@ -2,29 +2,19 @@
 
 import re
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bots_service.cli.connection import command
 from bots_service.cli.failures import CommandError
-from bots_service.cli.output import moment, sheet, table
+from bots_service.cli.output import Result, moment, sheet, table
+from bots_service.keys import Scope
 
 if TYPE_CHECKING:
     from bots_client import ApiKey, Client
-    from bots_service.cli.output import Result
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
-
-
-class KeyScope(StrEnum):
-    """What a key may do; the same values as in `bots_service.keys`, whose import would load numpy."""
-
-    READ = "read"
-    SELECT = "select"
-    REPORT = "report"
-    ADMIN = "admin"
 
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -47,7 +37,7 @@ def parse_duration(text: str) -> float:
 def create(
     client: "Client",
     name: Annotated[str, typer.Argument(help="Name of the key.")],
-    scope: Annotated[list[KeyScope], typer.Option("--scope", help="Scope of the key; may be repeated.")],
+    scope: Annotated[list[Scope], typer.Option("--scope", help="Scope of the key; may be repeated.")],
     dataset: Annotated[
         list[str],
         typer.Option(
@@ -60,7 +50,7 @@ def create(
         float | None,
         typer.Option(help="Lifetime, such as 30d or 12h.", parser=parse_duration, metavar="TIME", show_default="never"),
     ] = None,
-) -> "Result":
+) -> Result:
     """Create an API key and show it once; the service stores only its digest."""
     made = client.create_key(name, scopes=scope, datasets=dataset, expires_in_s=expires_in)
     if made.key is None:
@@ -71,7 +61,7 @@ def create(
 
 
 @command(app, "list")
-def list_(client: "Client") -> "Result":
+def list_(client: "Client") -> Result:
     """List the API keys, oldest first, without their secrets."""
     found = sorted(client.keys(), key=lambda one: (one.created_at, one.id))
     rows = [described(one).values() for one in found]
@@ -82,13 +72,13 @@ def list_(client: "Client") -> "Result":
 @command(app)
 def revoke(
     client: "Client", key_id: Annotated[str, typer.Argument(metavar="ID", help="Key ID, as shown by `bots keys list`.")]
-) -> "Result":
+) -> Result:
     """Revoke an API key; it stops working within 5 seconds."""
     client.revoke_key(key_id)
     return {"revoked": key_id}, f"key {key_id} is revoked"
 
 
-def whoami(client: "Client") -> "Result":
+def whoami(client: "Client") -> Result:
     """Show the name, scopes and datasets of the key in BOTS_API_KEY."""
     found = client.whoami()
     if not found.guarded:

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict
 from datetime import datetime
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -18,15 +18,14 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    Result = tuple[object, RenderableType]  # of a command: as dataclasses and plain values, and as text for people
-
+Result = tuple[object, Any]  # of a command: as dataclasses and plain values, and as text for people (rich's)
 UNBOUNDED = 10_000  # columns: pipes and files have no width at which to wrap
 
 
 def show(document: object, readable: "RenderableType", *, as_json: bool) -> None:
     """Write a result to stdout: as text for people, or its dataclasses and plain values as JSON."""
     if as_json:
-        sys.stdout.write(json.dumps(plain(document), ensure_ascii=False, indent=2) + "\n")
+        sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, default=_plain) + "\n")
     else:
         console().print(readable)
 
@@ -40,15 +39,9 @@ def console(*, stderr: bool = False) -> "Console":
     return Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False, soft_wrap=False)
 
 
-def plain(value: object) -> Any:
-    """Return a value as JSON types: dataclasses become objects, times become ISO 8601 text."""
-    if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value.isoformat() if isinstance(value, datetime) else value
+def _plain(value: Any) -> Any:
+    """Return what JSON has no type for: dataclasses as objects, times as ISO 8601 text."""
+    return value.isoformat() if isinstance(value, datetime) else asdict(value)
 
 
 def table(columns: str, rows: Iterable[Iterable[str]], *, caption: str = "") -> "RenderableType":

@@ -1,21 +1,19 @@
 """`bots runs`: beliefs about a dataset, each for one model in training."""
 
-import inspect
-from collections.abc import Callable, Iterator
-from functools import wraps
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bots_service.cli.connection import Dataset, Yes, command, give_typer_parameters, run_names
-from bots_service.cli.output import confirm, count, counted, moment, number, percent, plain, sheet, table, times
+from bots_service.cli.connection import Dataset, Yes, command, parsed_by, run_names
+from bots_service.cli.output import Result, confirm, count, counted, moment, number, percent, sheet, table, times
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from bots_client import Client, Run, RunSummary
-    from bots_service.cli.output import Result
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete runs.")
 
@@ -23,7 +21,7 @@ Name = Annotated[str, typer.Argument(help="Name of the run.", autocompletion=run
 
 
 @command(app, "list")
-def list_(client: "Client", dataset: Dataset) -> "Result":
+def list_(client: "Client", dataset: Dataset) -> Result:
     """List the runs of a dataset."""
     found = list(summaries_of(client, dataset))
     if not found:
@@ -53,7 +51,7 @@ def summaries_of(client: "Client", dataset: str) -> Iterator["RunSummary"]:
 
 
 @command(app, "show")
-def show_(client: "Client", dataset: Dataset, run: Name = "default") -> "Result":
+def show_(client: "Client", dataset: Dataset, run: Name = "default") -> Result:
     """Describe a run: step, estimates, totals, coverage, settings."""
     found = client.run(dataset, run)
     return found, described(found)
@@ -64,7 +62,7 @@ def show_(client: "Client", dataset: Dataset, run: Name = "default") -> "Result"
 NONE_AT_0 = ("rollouts_per_task", "tasks_per_step")
 
 
-def _settings(
+def settings_of(
     *,
     belief: Annotated[str | None, typer.Option(help="Kind of belief: tracker (default) or bots.")] = None,
     forgetting: Annotated[
@@ -105,25 +103,11 @@ def _settings(
         list[str] | None,
         typer.Option(help='Weight of a tag; repeat for each. "none" ends the mix.', metavar="TAG=WEIGHT"),
     ] = None,
-) -> None:
-    """Declare one option per setting; never called."""
-
-
-def with_settings(function: "Callable[..., Result]") -> "Callable[..., Result]":
-    """Replace a command's `**settings` with one option per setting; the command receives the options that are given."""
-    kept = [each for each in inspect.signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
-    options = inspect.signature(_settings).parameters
-
-    @wraps(function)
-    def parsed(client: "Client", **arguments: Any) -> "Result":
-        given = {name: value for name, value in arguments.items() if name not in options or value is not None}
-        given |= {name: None for name in NONE_AT_0 if given.get(name) == 0}
-        if "mix" in given:
-            given["mix"] = mix_of(given["mix"])
-        return function(client, **given)
-
-    give_typer_parameters(parsed, [*kept, *options.values()])
-    return parsed
+) -> dict[str, Any]:
+    """Return the settings that are given."""
+    given = {name: value for name, value in locals().items() if value is not None}
+    given |= {name: None for name in NONE_AT_0 if given.get(name) == 0}
+    return given if mix is None else {**given, "mix": mix_of(mix)}
 
 
 def mix_of(options: list[str]) -> dict[str, float]:
@@ -143,7 +127,7 @@ def mix_of(options: list[str]) -> dict[str, float]:
 
 
 @command(app)
-@with_settings
+@parsed_by(settings_of)
 def create(
     client: "Client",
     dataset: Dataset,
@@ -152,8 +136,9 @@ def create(
         str | None, typer.Option(help="Continue this run.", metavar="RUN", autocompletion=run_names)
     ] = None,
     fork_step: Annotated[int | None, typer.Option(help="Step of the forked run to start from.", metavar="STEP")] = None,
-    **settings: Any,
-) -> "Result":
+    *,
+    settings: dict[str, Any],
+) -> Result:
     """Create a run, or replace the settings of an empty run; omitted settings take their defaults."""
     if fork is None and fork_step is not None:
         raise typer.BadParameter("name the run with --fork", param_hint="--fork-step")
@@ -162,8 +147,8 @@ def create(
 
 
 @command(app, "set")
-@with_settings
-def set_(client: "Client", dataset: Dataset, run: Name = "default", **settings: Any) -> "Result":
+@parsed_by(settings_of)
+def set_(client: "Client", dataset: Dataset, run: Name = "default", *, settings: dict[str, Any]) -> Result:
     """Change settings of a run from the next step on; omitted settings keep their values."""
     if not settings:
         raise typer.BadParameter("pass at least one setting, such as --target 0.5", param_hint="settings")
@@ -175,7 +160,7 @@ Deleted = Annotated[str, typer.Argument(help='Name of the run; "default" is empt
 
 
 @command(app)
-def delete(client: "Client", dataset: Dataset, run: Deleted, yes: Yes = False) -> "Result":
+def delete(client: "Client", dataset: Dataset, run: Deleted, yes: Yes = False) -> Result:
     """Permanently delete a run and its history."""
     step = client.run(dataset, run).step
     confirm(f"Permanently delete run {run} of {dataset} at step {count(step)}?", yes=yes)
@@ -190,7 +175,7 @@ def as_predictions(
     run: Name = "default",
     name: Annotated[str | None, typer.Option(help="Name of the predictions.", show_default="the run's name")] = None,
     step: Annotated[int | None, typer.Option(help="Step after which the run believes so.", show_default="last")] = None,
-) -> "Result":
+) -> Result:
     """Make predictions of what a run believes of the tasks that it tried; new runs learn how far to trust them."""
     from bots_service.cli.datasets import predicted
 
@@ -207,7 +192,7 @@ def described(run: "Run") -> "RenderableType":
 
     settings = {
         name.replace("_", " "): written(value)
-        for name, value in plain(run.settings).items()
+        for name, value in asdict(run.settings).items()
         if value is not None or name in NONE_AT_0  # others are None if the kind of belief doesn't have them
     }
     return Group(sheet(state_of(run)), "", sheet(settings))
@@ -217,7 +202,7 @@ def written(value: Any) -> str:
     """Format the value of a setting; "-" if there is none."""
     if isinstance(value, dict):
         return ", ".join(f"{tag} {weight:g}" for tag, weight in value.items()) or "-"
-    return "-" if value is None else str(value)
+    return "-" if value is None else str(list(value) if isinstance(value, tuple) else value)
 
 
 def state_of(run: "Run") -> dict[str, str]:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from bots_service.cli.connection import Dataset, RunName
-from bots_service.cli.output import count, counted, moment, number, plain, table
+from bots_service.cli.output import Result, count, counted, moment, number, table
 
 if TYPE_CHECKING:
     from bots_client import Client, Outcome, Receipt, TaskBelief
-    from bots_service.cli.output import Result
     from bots_service.core.comparison import BeliefComparison
 
 TaskCount = Annotated[
@@ -32,7 +31,7 @@ def select(
     run: RunName = "default",
     tag: Tags = None,
     want_effective: Wanted = None,
-) -> "Result":
+) -> Result:
     """Select the tasks to train on next."""
     from rich.console import Group
 
@@ -69,7 +68,7 @@ def report(
     run: RunName = "default",
     selection: OfSelection = None,
     close: Close = None,
-) -> "Result":
+) -> Result:
     """Report rollout outcomes."""
     outcomes = [outcome_of(text) for text in outcome or ()]
     if not outcomes and close is not True:
@@ -156,13 +155,13 @@ def tasks(
     segment: OneSegment = None,
     sort: Sort = None,
     limit: Annotated[int, typer.Option(help="Maximum number of tasks.", min=1)] = 100,
-) -> "Result":
+) -> Result:
     """Show a run's predicted success rate for each task, and how many tasks each segment has."""
     ids = ids or []
     found = list(client.tasks(dataset, run, ids=ids, tag=tag, search=search, segment=segment, sort=sort, limit=limit))
     counts = client.count_tasks(dataset, run, ids=ids, tag=tag, search=search)
     matching = counts.available if segment is None else getattr(counts, segment)
-    each = ", ".join(f"{count(value)} {name}" for name, value in plain(counts).items())
+    each = ", ".join(f"{count(value)} {name}" for name, value in asdict(counts).items())
     columns = "task  segment  >mean  >90 % within  >effective  >attempts  >successes  >visits  >last step  tags?"
     shown = table(columns, map(task_row, found), caption=f"{count(len(found))} of {count(matching)} tasks; {each}")
     return {"tasks": found, "matching": matching, "segments": counts}, shown if found else f"no task matches; {each}"
@@ -189,7 +188,7 @@ def history(
     dataset: Dataset,
     run: RunName = "default",
     limit: Annotated[int, typer.Option(help="Maximum number of steps.", min=1)] = 20,
-) -> "Result":
+) -> Result:
     """Show the last closed steps of a run."""
     found = list(client.history(dataset, run, after_step=max(client.run(dataset, run).step - limit, 0), limit=limit))
     rows = (
@@ -216,7 +215,7 @@ def rewind(
     dataset: Dataset,
     step: Annotated[int, typer.Argument(help="Step to go back to.", min=0)],
     run: RunName = "default",
-) -> "Result":
+) -> Result:
     """Rewind a run to a step, for example to a trainer's checkpoint.
 
     Its journal is kept. Reports for selections made before the rewind are rejected.
@@ -225,7 +224,7 @@ def rewind(
     return found, f"run {run} of {dataset} is back at step {count(found.step)}, in epoch {found.epoch}"
 
 
-def compare_beliefs(client: "Client", dataset: Dataset, run: RunName = "default") -> "Result":
+def compare_beliefs(client: "Client", dataset: Dataset, run: RunName = "default") -> Result:
     """Fold a run's journal here under each belief, and show how wrong its predictions would have been.
 
     Smaller errors are better. Predictions from elsewhere are left out.

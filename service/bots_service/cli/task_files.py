@@ -35,22 +35,16 @@ class TaskReader:
     def __init__(
         self, paths: list[Path], columns: "TaskColumns", *, file_in_id: bool = False, skip_repeats: bool = False
     ) -> None:
-        """Prepare to read.
-
-        Args:
-            paths: files and folders.
-            columns: the columns of which tasks are made.
-            file_in_id: prefix each id with the file's name, and number the rows of each file from 0.
-            skip_repeats: skip rows whose id occurred before.
+        """Prepare to read files and folders. file_in_id: also number the rows of each file from 0.
 
         Raises:
             CommandError: a file's format is not supported, or it is CSV and ids are hashes of the content.
         """
-        self.files, self.columns = files_of(paths), columns
+        self.paths, self.files, self.columns = paths, files_of(paths), columns
         self.file_in_id, self.skip_repeats = file_in_id, skip_repeats
         self.rows, self.repeats, self.unused = 0, 0, set[str]()
         for file in self.files:
-            if columns.id_from == "content" and kind_of(file) == ".csv":
+            if columns.id_from == "content" and parts_of(file)[1] == ".csv":
                 raise CommandError(
                     f"{file}: can't hash the content of CSV, whose values have no types; convert the file to Parquet "
                     "or JSON Lines with the library that your trainer uses, and use that file here and in the trainer"
@@ -131,7 +125,7 @@ class TaskReader:
             except InvalidRequestError as error:
                 raise CommandError(f"{file}: row {in_file + 1}: {error}") from error
             self.rows += 1
-            yield replace(task, id=f"{stem_of(file)}:{task.id}") if self.file_in_id else task
+            yield replace(task, id=f"{parts_of(file)[0]}:{task.id}") if self.file_in_id else task
 
     def _note_unused(self, file: Path, unused: set[str]) -> None:
         """Note columns that are in no task; refuse to drop pass rates."""
@@ -146,20 +140,11 @@ class TaskReader:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def kind_of(file: Path) -> str | None:
-    """Return a file's format as its suffix, such as ".jsonl", without compression; None if it is not supported."""
-    suffixes = [suffix.lower() for suffix in file.suffixes]
-    if suffixes and suffixes[-1] in COMPRESSED:
-        suffixes.pop()
-    return suffixes[-1] if suffixes and suffixes[-1] in READERS else None
-
-
-def stem_of(file: Path) -> str:
-    """Return a file's name without the suffixes of its format and compression."""
-    name = file.name
-    while (suffix := Path(name).suffix.lower()) in COMPRESSED or suffix in READERS:
-        name = name[: -len(suffix)]
-    return name
+def parts_of(file: Path) -> tuple[str, str | None]:
+    """Return a file's bare name and its format, such as "math" and ".jsonl" of math.jsonl.gz; None if it is unknown."""
+    unpacked = Path(file.stem if file.suffix.lower() in COMPRESSED else file.name)
+    kind = unpacked.suffix.lower()
+    return (unpacked.stem, kind) if kind in READERS else (file.name, None)
 
 
 def dataset_name_of(paths: list[Path]) -> str:
@@ -171,7 +156,7 @@ def dataset_name_of(paths: list[Path]) -> str:
     if len(paths) > 1:
         raise CommandError("several files have no common name; pass --name")
     (path,) = paths
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name if path.is_dir() else stem_of(path))
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name if path.is_dir() else parts_of(path)[0])
 
 
 def files_of(paths: list[Path]) -> list[Path]:
@@ -182,12 +167,12 @@ def files_of(paths: list[Path]) -> list[Path]:
     """
     files = []
     for path in paths:
-        inside = sorted(file for file in path.iterdir() if kind_of(file)) if path.is_dir() else [path]
+        inside = sorted(file for file in path.iterdir() if parts_of(file)[1]) if path.is_dir() else [path]
         if not inside:
             raise CommandError(f"{path}: no file in this folder ends with one of {', '.join(READERS)}")
         files += inside
     for file in files:
-        if kind_of(file) is None:
+        if parts_of(file)[1] is None:
             endings = f"{', '.join(READERS)}, optionally with {' or '.join(COMPRESSED)}"
             raise CommandError(f"{file}: unsupported format; the name must end with one of {endings}")
     return files
@@ -221,7 +206,7 @@ def read_rows(file: Path, wanted: tuple[str, ...], numbers: Iterable[str] = ()) 
     import pyarrow
 
     try:
-        yield from READERS[kind_of(file) or ""](file, wanted, set(numbers))
+        yield from READERS[parts_of(file)[1] or ""](file, wanted, set(numbers))
     except (pyarrow.ArrowException, UnicodeDecodeError, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.filename:  # it can't be opened; the error names the file
             raise

@@ -12,11 +12,10 @@ import typer
 
 from bots_service.cli.connection import Dataset, RunName
 from bots_service.cli.failures import CommandError
-from bots_service.cli.output import count, progress_line, show_sent, table
+from bots_service.cli.output import Result, count, progress_line, show_sent, table
 
 if TYPE_CHECKING:
     from bots_client import Client
-    from bots_service.cli.output import Result
 
 
 def export(
@@ -27,7 +26,7 @@ def export(
         Path | None,
         typer.Option("-o", "--output", help="Output file.", show_default="DATASET.RUN.ndjson", dir_okay=False),
     ] = None,
-) -> "Result":
+) -> Result:
     """Export a run to a file: its journal, one entry a line."""
     file = output or Path(f"{dataset}.{run}.ndjson")
     if file.exists():
@@ -58,7 +57,7 @@ UnderBelief = Annotated[
 
 def import_(
     client: "Client", file: ImportedFile, dataset: IntoDataset = None, run: AsRun = None, belief: UnderBelief = None
-) -> "Result":
+) -> Result:
     """Import a run from a file written by `bots export`, into a dataset with the same tasks: all of it or nothing."""
     header = header_of(file)
     if belief is not None:
@@ -94,7 +93,7 @@ def prune(
         typer.Option(help="Keep entries younger than this many days.", min=0.0, show_default="BOTS_KEEP_JOURNAL_DAYS"),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed; change nothing.")] = False,
-) -> "Result":
+) -> Result:
     """Remove old journal entries now; the service does this every hour."""
     done = client.prune(keep_journal_days=keep_days, dry_run=dry_run)
     rows = ((one.dataset, one.run, count(one.entries), count(one.seq)) for one in done.runs)

@@ -47,14 +47,7 @@ class RequestMetrics:
         )
 
     def answered(self, method: str, route: str | None, status: int, seconds: float) -> None:
-        """Count a request.
-
-        Args:
-            method: as the client wrote it.
-            route: the template of its path; None where there is no such route.
-            status: of the answer; 0 where the client went away before it.
-            seconds: how long it took.
-        """
+        """Count a request. route: the template of its path; status: 0 where the client went away before the answer."""
         method = method if method in METHODS else "other"
         self._requests.labels(method, route or NO_ROUTE, status or CLIENT_LEFT).inc()
         self._seconds.labels(method, route or NO_ROUTE).observe(seconds)

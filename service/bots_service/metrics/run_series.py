@@ -1,7 +1,6 @@
 """The series of runs: as many as Prometheus can bear, whatever users call their runs."""
 
 import math
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Annotated, get_origin, get_type_hints
@@ -103,32 +102,45 @@ def run_series(registry: CollectorRegistry) -> RunSeries:
     return RunSeries(**made)
 
 
+@dataclass(slots=True, eq=False)
+class RunAtWork:
+    """A run that has series of its own.
+
+    used: when it was last at work here; looked: when its state was last looked at.
+    shown: uid, epoch and seq of the state whose coverage its series show.
+    """
+
+    series: RunSeries
+    used: float
+    looked: float = -math.inf
+    shown: tuple[str, int, int] | None = None
+
+
 class RunsAtWork:
-    """The runs that have series of their own, and since when they are idle."""
+    """The runs that have series of their own, as long as they are not idle."""
 
     def __init__(self, series: RunSeries) -> None:
         """Know no run yet. series: of all runs."""
         self._series = series
-        self._known: OrderedDict[tuple[str, str], tuple[RunSeries, float]] = OrderedDict()  # the idlest first
+        self._known: dict[tuple[str, str], RunAtWork] = {}
 
     def __call__(self, dataset: str, run: str) -> RunSeries:
         """Return the series of a run that is at work now."""
         names = (dataset, run)
         if names not in self._known and not self._has_room():
             names = OTHERS
-        series = self._known[names][0] if names in self._known else self._series.of(*names)
-        self._known[names] = series, monotonic()
-        self._known.move_to_end(names)
-        return series
+        if names not in self._known:
+            self._known[names] = RunAtWork(self._series.of(*names), monotonic())
+        self._known[names].used = monotonic()
+        return self._known[names].series
 
-    def last_used(self) -> dict[tuple[str, str], float]:
-        """Return when each run that has series of its own was last at work, by dataset and run."""
-        return {names: since for names, (_, since) in self._known.items() if names != OTHERS}
+    def all(self) -> dict[tuple[str, str], RunAtWork]:
+        """Return the runs that have series of their own, by dataset and run."""
+        return {names: known for names, known in self._known.items() if names != OTHERS}
 
-    def series(self, dataset: str, run: str) -> RunSeries | None:
-        """Return the series of a run without counting it as at work; None if it has none of its own."""
-        known = self._known.get((dataset, run))
-        return None if known is None else known[0]
+    def has(self, run: RunAtWork) -> bool:
+        """Say whether a run still has its series: else it was deleted meanwhile."""
+        return self._known.get(run.series.names) is run
 
     def forget(self, dataset: str, run: str | None = None) -> None:
         """Drop the series of a run, or of all runs of a dataset: they are gone."""
@@ -138,14 +150,14 @@ class RunsAtWork:
 
     def forget_idle(self) -> None:
         """Drop the series of runs that did nothing for long."""
-        for names, (_, since) in list(self._known.items()):
-            if monotonic() - since > IDLE_SERIES_S and names != OTHERS:  # of the others nobody knows which are idle
+        for names, known in self.all().items():  # of the others nobody knows which are idle
+            if monotonic() - known.used > IDLE_SERIES_S:
                 self._drop(names)
 
     def _has_room(self) -> bool:
-        if len(self.last_used()) >= MOST_RUNS:
+        if len(self.all()) >= MOST_RUNS:
             self.forget_idle()
-        return len(self.last_used()) < MOST_RUNS
+        return len(self.all()) < MOST_RUNS
 
     def _drop(self, names: tuple[str, str]) -> None:
         del self._known[names]

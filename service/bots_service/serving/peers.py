@@ -55,11 +55,7 @@ class Peers:
 
 
 def merged(texts: Mapping[int, bytes]) -> bytes:
-    """Return the metrics of several workers as one text, each series with the number of its worker.
-
-    Args:
-        texts: the metrics of each worker in Prometheus's text format, by the worker's number.
-    """
+    """Return the metrics of workers, by their numbers, as one text of Prometheus's: each series with its number."""
     families: dict[bytes, list[bytes]] = {}  # the two lines that begin a family -> its samples
     for worker, text in sorted(texts.items()):
         head, samples = b"", list[bytes]()

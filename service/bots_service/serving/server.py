@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import uvicorn
 
-from bots_service.api.app_state import state_of
-from bots_service.api.route_kinds import WORKING_ON, RouteKind
+from bots_service.api.requests import state_of
+from bots_service.api.routing import WORKING_ON, RouteKind
 from bots_service.serving.connection import Connections, HttpConnection
 from bots_service.serving.peers import Peers
 from bots_service.serving.process import calm_garbage_collection, keep_freed_memory, set_up_logs
@@ -109,7 +109,7 @@ class DrainingServer(uvicorn.Server):
         """Open the application's stores, serve, close them.
 
         Raises:
-            CannotListenError: another process listened at the address first.
+            CannotStartError: another process listened at the address first.
             StorageUnavailableError: the database can't be opened, or another process has it.
         """
         calm_garbage_collection()
@@ -129,7 +129,7 @@ class DrainingServer(uvicorn.Server):
         """Accept requests.
 
         Raises:
-            CannotListenError: another process listened at the address first.
+            CannotStartError: another process listened at the address first.
         """
         for listener in sockets or []:
             listen(listener)  # uvicorn would, too, but uvloop keeps a failure to itself

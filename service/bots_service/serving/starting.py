@@ -19,31 +19,36 @@ SO_ATTACH_FILTER = 26  # asm-generic/socket.h
 DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction of a packet filter, "return 0": keep no byte
 
 
-class CannotListenError(BotsError):
-    """The service can't listen on the configured address."""
-
-
-class CannotShareError(BotsError):
-    """Several processes were asked for, and they would share nothing."""
+class CannotStartError(BotsError):
+    """The service can't listen on the configured address, or its processes would share nothing."""
 
 
 def serve(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; requests that were sent are answered first.
 
     Raises:
-        CannotListenError: the address is in use, or it is beyond loopback without keys and without --insecure.
-        CannotShareError: several workers, without a database and a Redis that they can share.
+        CannotStartError: the address is in use, or beyond loopback without keys and without --insecure; or several
+            workers have no database and no Redis that they can share.
         StorageUnavailableError: the database can't be opened, or another process has it.
         SystemExit: a signal ended it.
     """
-    require_shared(settings)
+    workers = settings.workers
+    if workers > 1 and (not is_postgresql(settings.sql_url) or settings.redis_url is None):
+        raise CannotStartError(
+            f"{workers} workers need PostgreSQL and Redis to share their state: "
+            "set BOTS_DATABASE_URL to a postgresql:// URL and BOTS_REDIS_URL, or start one worker"
+        )
     for line in unknown_variables(os.environ):
         sys.stderr.write(f"bots: {line}\n")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, exit_gracefully)
     with reserve(settings) as listener:
-        said = greeting(settings, address_of(listener))
-        if settings.workers == 1:
+        host, port = listener.getsockname()[:2]
+        address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        where = sql_url(settings.sql_url).render_as_string(hide_password=True)
+        said = f"BOTS listens on {address} (a page for browsers; documentation at /docs)"
+        said += f"{'' if workers == 1 else f', {workers} workers'}, data in {where}\n"
+        if workers == 1:
             from bots_service.serving.server import Config, DrainingServer  # not above: they load everything
 
             DrainingServer(Config(settings), when_serving=lambda: sys.stderr.write(said)).run([listener])
@@ -51,28 +56,6 @@ def serve(settings: Settings) -> None:
             from bots_service.serving.workers import serve_in_workers
 
             serve_in_workers(settings, listener, when_serving=lambda: sys.stderr.write(said))
-
-
-def require_shared(settings: Settings) -> None:
-    """Check that several workers would be one service.
-
-    Raises:
-        CannotShareError: they would not.
-    """
-    if settings.workers == 1:
-        return
-    if not is_postgresql(settings.sql_url) or settings.redis_url is None:
-        raise CannotShareError(
-            f"{settings.workers} workers need PostgreSQL and Redis to share their state: "
-            "set BOTS_DATABASE_URL to a postgresql:// URL and BOTS_REDIS_URL, or start one worker"
-        )
-
-
-def greeting(settings: Settings, address: str) -> str:
-    """Return the line that says where the service is."""
-    where = sql_url(settings.sql_url).render_as_string(hide_password=True)
-    of_workers = "" if settings.workers == 1 else f", {settings.workers} workers"
-    return f"BOTS listens on {address} (a page for browsers; documentation at /docs){of_workers}, data in {where}\n"
 
 
 def exit_gracefully(number: int, _frame: object) -> NoReturn:
@@ -87,11 +70,11 @@ def reserve(settings: Settings) -> socket.socket:
     """Return a socket that has its address; the kernel refuses connections to it until a process listens on it.
 
     Raises:
-        CannotListenError: the address is in use, or it is beyond loopback without keys and without --insecure.
+        CannotStartError: the address is in use, or it is beyond loopback without keys and without --insecure.
         StorageUnavailableError: the database can't be asked for keys.
     """
     if not settings.insecure and not is_loopback(settings.host) and not is_guarded(settings):
-        raise CannotListenError(
+        raise CannotStartError(
             f"{settings.host} is reachable from other machines, and the service requires no keys; "
             "set BOTS_ADMIN_KEY, listen on 127.0.0.1, or pass --insecure if your network protects it"
         )
@@ -112,19 +95,13 @@ def listen(listener: socket.socket) -> None:
     """Let callers in. Several processes may do so on one socket.
 
     Raises:
-        CannotListenError: another service listened at the address first.
+        CannotStartError: another service listened at the address first.
     """
     try:
         listener.listen(BACKLOG)
     except OSError as error:
         host, port = listener.getsockname()[:2]
         raise _cannot_listen(host, port, error) from error
-
-
-def address_of(listener: socket.socket) -> str:
-    """Return the URL at which the service is reached."""
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def is_guarded(settings: Settings) -> bool:
@@ -155,5 +132,5 @@ def is_loopback(host: str) -> bool:
     return host == "localhost"
 
 
-def _cannot_listen(host: str, port: int, error: OSError) -> CannotListenError:
-    return CannotListenError(f"can't listen on {host}:{port}: {error.strerror}; choose another --port")
+def _cannot_listen(host: str, port: int, error: OSError) -> CannotStartError:
+    return CannotStartError(f"can't listen on {host}:{port}: {error.strerror}; choose another --port")

@@ -66,14 +66,14 @@ class Workers(supervising.Multiprocess):
         """Prepare. when_serving: called once any worker answers."""
         super().__init__(config, sockets)
         self._when_serving = when_serving
-        self._has_served = False
+        self.has_served = False
 
     def init_processes(self) -> None:
         """Start the workers, and wait until one of them serves, all have ended, or a signal came."""
         super().init_processes()
         while not self.signal_queue and any(process.process.is_alive() for process in self.processes):
             if any(process.is_ready(READY_S) for process in self.processes):
-                self._has_served = True
+                self.has_served = True
                 self._when_serving()
                 return
             time.sleep(READY_S)
@@ -90,7 +90,7 @@ class Workers(supervising.Multiprocess):
             process.kill()
             process.join()
             log.warning("worker_died", pid=process.pid, exit_code=process.exitcode)
-            if process.exitcode == STARTUP_FAILURE and not self._has_served:
+            if process.exitcode == STARTUP_FAILURE and not self.has_served:
                 self.should_exit.set()
                 return
             self.processes[place] = Worker(self.config, self.sockets)
@@ -103,11 +103,6 @@ class Workers(supervising.Multiprocess):
             let_nobody_in(listener)
         super().join_all()
 
-    @property
-    def could_start(self) -> bool:
-        """Whether no worker failed before any served."""
-        return self._has_served or all(process.exitcode != STARTUP_FAILURE for process in self.processes)
-
 
 def serve_in_workers(settings: Settings, listener: socket, when_serving: Callable[[], object]) -> None:
     """Serve until SIGTERM or SIGINT.
@@ -119,5 +114,5 @@ def serve_in_workers(settings: Settings, listener: socket, when_serving: Callabl
         config = Config(settings, Peers(Path(folder)))
         workers = Workers(config, [listener], when_serving)
         workers.run()
-    if not workers.could_start:
+    if not workers.has_served and any(process.exitcode == STARTUP_FAILURE for process in workers.processes):
         raise SystemExit(1)

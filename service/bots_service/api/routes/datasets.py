@@ -1,4 +1,4 @@
-"""Datasets: created from an upload, listed, deleted; their tasks downloaded, appended, retired and restored."""
+"""Datasets: created from an upload, listed, deleted; their tasks, their predictions, and subsets of them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -7,45 +7,47 @@ from functools import partial
 from types import NoneType
 from typing import Annotated
 
-import msgspec
 from fastapi import Query
 from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.app_state import state_of
-from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
-from bots_service.api.cursors import AfterName, read_cursor, write_cursor
-from bots_service.api.decoding import decode_plain
-from bots_service.api.idempotency import answered_once
-from bots_service.api.openapi import BINARY, Media, answers_with, reads
 from bots_service.api.overload import Download
-from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, services_of
-from bots_service.api.problems import DATASET, EVERY, ONCE, WRITE, documented
-from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment, no_content
-from bots_service.api.route_kinds import RouteKind
-from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
-from bots_service.api.task_formats.text import (
-    AppendRequest,
-    DatasetRequest,
-    Header,
-    TaskRequest,
-    header_line,
-    task_lines,
+from bots_service.api.requests import (
+    NDJSON,
+    PARQUET,
+    TRAINING_LIMIT,
+    Body,
+    Cursor,
+    DatasetName,
+    Limit,
+    PredictionsName,
+    RunName,
+    answered_once,
+    read_cursor,
+    read_json,
+    services_of,
+    state_of,
+    write_cursor,
 )
-from bots_service.api.uploads import NDJSON, PARQUET, header_of, open_tasks, require_models
-from bots_service.core.checks import MAX_IDS, TaskId
+from bots_service.api.responses import filled, json_response, moment, no_content
+from bots_service.api.routing import ANY_SCOPE, About, Media, Route, RouteKind, Routes, caller_of
+from bots_service.api.task_formats.text import AppendRequest, DatasetRequest, Header, header_line, task_lines
+from bots_service.api.uploads import PredictionsRequest, header_of, open_more_tasks, open_predictions, open_tasks
+from bots_service.core.checks import MAX_IDS, Name, TaskId
 from bots_service.errors import (
     DatasetExistsError,
     InvalidTasksError,
     LimitReachedError,
     OverloadedError,
     TaskExistsError,
+    UnknownPredictionsError,
+    UnknownStepError,
 )
 from bots_service.keys import Scope
-from bots_service.records import AppendTasksResult, CreateDatasetResult, DatasetRow, IdempotencyKey
+from bots_service.records import AppendTasksResult, CreateDatasetResult, DatasetRow, IdempotencyKey, Subset
 
-router = guarded_router(tags=["datasets"])
+routes = Routes("datasets")
 
 ReferenceModels = Annotated[
     list[str], Query(max_length=64, description="For NDJSON and Parquet: the reference models, in order.")
@@ -54,10 +56,7 @@ Description = Annotated[str | None, Query(max_length=10_000, description="For ND
 Repeatable = Annotated[
     bool | None, Query(description="For NDJSON and Parquet: whether tasks are handed out without leases.", strict=False)
 ]
-UPLOADS: Media = {
-    NDJSON: {"schema": {"type": "string", "examples": ['{"id": "gsm8k-17", "reference_pass_rates": [0.25]}\n']}},
-    PARQUET: BINARY,
-}
+UPLOADS: Media = {NDJSON: {"schema": {"type": "string"}}, PARQUET: {"schema": {"type": "string", "format": "binary"}}}
 
 
 class Predicted(Struct, frozen=True):
@@ -147,39 +146,18 @@ class TaskIdsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     ids: Annotated[list[TaskId], Meta(min_length=1, max_length=MAX_IDS)]
 
 
-_TASK_IDS = msgspec.json.Decoder(TaskIdsRequest)
-
-
-EXAMPLE = Dataset(
-    name="gsm8k",
-    description="Grade school mathematics",
-    reference_models=("qwen2.5-1.5b",),
-    tasks=7473,
-    retired=0,
-    offset_tags=("arithmetic",),
-    profiles=34,
-    tags={"arithmetic": 5120},
-    digest="5f2c9a01d4e65f2c9a01d4e65f2c9a01",
-    created_at=EXAMPLE_TIME,
-    predictions=(),
+@Route(
+    routes,
+    "PUT /datasets/{dataset}",
+    "Create a dataset",
+    Scope.ADMIN,
+    Dataset,
+    (InvalidTasksError, DatasetExistsError, LimitReachedError),
+    kind=RouteKind.UPLOAD,
+    reads=DatasetRequest,
+    reads_media=UPLOADS,
+    meanings={200: "The dataset existed with the same content.", 201: "The dataset was created."},
 )
-EXAMPLE_TASK = TaskRequest("gsm8k-17", [0.25], ["arithmetic"])
-
-
-@router.put(
-    "/datasets/{dataset}",
-    summary="Create a dataset",
-    openapi_extra=reads(DatasetRequest(reference_models=EXAMPLE.reference_models, tasks=[EXAMPLE_TASK]), UPLOADS),
-    responses=answers_with(
-        EXAMPLE,
-        *WRITE,
-        InvalidTasksError,
-        DatasetExistsError,
-        LimitReachedError,
-        meanings={200: "The dataset existed with the same content.", 201: "The dataset was created."},
-    ),
-)
-@allowed(Scope.ADMIN, kind=RouteKind.UPLOAD)
 async def put_dataset(
     request: Request,
     dataset: DatasetName,
@@ -192,7 +170,7 @@ async def put_dataset(
     body = Body(request, state_of(request.app).uploads.by_media_type)
 
     async def act() -> CreateDatasetResult:
-        async with open_tasks(body, max_tasks=state_of(request.app).uploads.max_tasks) as file:
+        async with open_tasks(body) as file:
             header = header_of(file.header, Header(tuple(reference_model), description, repeatable))
             blocks = file.blocks(len(header.reference_models))
             return await services.datasets.create(
@@ -202,60 +180,43 @@ async def put_dataset(
     def respond(result: CreateDatasetResult) -> Response:
         return json_response(Dataset.from_row(result.row), 201 if result.created else 200)
 
-    return await answered_once(services.store.answers, body, CreateDatasetResult, act, respond)
+    return await answered_once(body, CreateDatasetResult, act, respond)
 
 
-@router.get(
-    "/datasets",
-    summary="List the datasets",
-    responses=answers_with(DatasetPage([EXAMPLE], None), *EVERY),
-)
-@allowed(Scope.READ, about=About.NONE)
+@Route(routes, "GET /datasets", "List the datasets", Scope.READ, DatasetPage)
 async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return the datasets that the key has access to, by name."""
     services = services_of(request)
-    after = "" if cursor is None else read_cursor(cursor, AfterName)
+    after = "" if cursor is None else read_cursor(cursor, Name)
     rows = await services.runs.datasets_reached(caller_of(request), after, limit + 1)
     following = write_cursor(rows[limit - 1].name) if len(rows) > limit else None
     return json_response(DatasetPage([Dataset.from_row(row) for row in rows[:limit]], following))
 
 
-@router.get(
-    "/datasets/{dataset}",
-    summary="Get a dataset",
-    responses=answers_with(EXAMPLE, *EVERY, *DATASET),
-)
-@allowed(*ANY_SCOPE)
+@Route(routes, "GET /datasets/{dataset}", "Get a dataset", ANY_SCOPE, Dataset)
 async def get_dataset(request: Request, dataset: DatasetName) -> Response:
     """Return one dataset."""
-    services = services_of(request)
-    return json_response(Dataset.from_row(await services.store.datasets.get(dataset)))
+    return json_response(Dataset.from_row(await services_of(request).store.datasets.get(dataset)))
 
 
-@router.delete(
-    "/datasets/{dataset}",
-    summary="Delete a dataset",
-    status_code=204,
-    openapi_extra=KEYED,
-    responses=documented(*EVERY, *ONCE, *DATASET),
-)
-@allowed(Scope.ADMIN)
+@Route(routes, "DELETE /datasets/{dataset}", "Delete a dataset", Scope.ADMIN)
 async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
     """Delete a dataset with its runs, journals and snapshots."""
-    services, body = services_of(request), Body(request)
-    act = partial(services.datasets.delete, dataset, body.idempotency_key())
-    return await answered_once(services.store.answers, body, NoneType, act, no_content)
+    body = Body(request)
+    act = partial(services_of(request).datasets.delete, dataset, body.idempotency_key())
+    return await answered_once(body, NoneType, act, no_content)
 
 
-@router.get(
-    "/datasets/{dataset}/tasks",
-    summary="Export a dataset's tasks",
-    responses={
-        200: {"description": "A header, then one line for each task.", "content": {NDJSON: UPLOADS[NDJSON]}},
-        **documented(*EVERY, *DATASET, OverloadedError),
-    },
+@Route(
+    routes,
+    "GET /datasets/{dataset}/tasks",
+    "Export a dataset's tasks",
+    Scope.READ,
+    refuses=(OverloadedError,),
+    about=About.WHOLE,
+    answers_media={NDJSON: UPLOADS[NDJSON]},
+    meanings={200: "A header, then one line for each task."},
 )
-@allowed(Scope.READ, about=About.WHOLE)
 async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Response:
     """Stream all tasks, retired ones too, as NDJSON that creates the dataset again."""
     datasets = services_of(request).store.datasets
@@ -272,51 +233,54 @@ async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Respo
     return Download(state_of(request.app).downloads, lines(), media_type=NDJSON)
 
 
-@router.post(
-    "/datasets/{dataset}/tasks",
-    summary="Append tasks to a dataset",
-    openapi_extra=reads(AppendRequest([EXAMPLE_TASK]), UPLOADS),
-    responses=answers_with(
-        AppendResponse("gsm8k", 1, 7474), *WRITE, *DATASET, InvalidTasksError, TaskExistsError, LimitReachedError
-    ),
+@Route(
+    routes,
+    "POST /datasets/{dataset}/tasks",
+    "Append tasks to a dataset",
+    Scope.ADMIN,
+    AppendResponse,
+    (InvalidTasksError, TaskExistsError, LimitReachedError),
+    kind=RouteKind.UPLOAD,
+    reads=AppendRequest,
+    reads_media=UPLOADS,
 )
-@allowed(Scope.ADMIN, kind=RouteKind.UPLOAD)
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset. Beliefs about its other tasks do not change."""
-    services = services_of(request)
     body = Body(request, state_of(request.app).uploads.by_media_type)
 
     async def act() -> AppendTasksResult:
-        models = (await services.store.datasets.get(dataset)).facts.reference_models
-        async with open_tasks(body, max_tasks=state_of(request.app).uploads.max_tasks, append=True) as file:
-            require_models(file.header, models)
-            return await services.datasets.append(dataset, file.blocks(len(models)), body.idempotency_key)
+        async with open_more_tasks(body, dataset) as blocks:
+            return await services_of(request).datasets.append(dataset, blocks, body.idempotency_key)
 
     def respond(result: AppendTasksResult) -> Response:
         return json_response(AppendResponse(result.row.name, result.added, result.row.live))
 
-    return await answered_once(services.store.answers, body, AppendTasksResult, act, respond)
+    return await answered_once(body, AppendTasksResult, act, respond)
 
 
-@router.delete(
-    "/datasets/{dataset}/tasks",
-    summary="Retire tasks of a dataset",
-    openapi_extra=reads(TaskIdsRequest(["gsm8k-17"])),
-    responses=answers_with(RetiredResponse("gsm8k", 1, 7472), *WRITE, *DATASET, InvalidTasksError),
+@Route(
+    routes,
+    "DELETE /datasets/{dataset}/tasks",
+    "Retire tasks of a dataset",
+    Scope.ADMIN,
+    RetiredResponse,
+    (InvalidTasksError,),
+    reads=TaskIdsRequest,
 )
-@allowed(Scope.ADMIN)
 async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
     """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""
     return await _changed_retired(request, dataset, services_of(request).datasets.retire)
 
 
-@router.post(
-    "/datasets/{dataset}/tasks/restore",
-    summary="Restore retired tasks of a dataset",
-    openapi_extra=reads(TaskIdsRequest(["gsm8k-17"])),
-    responses=answers_with(RetiredResponse("gsm8k", 0, 7473), *WRITE, *DATASET, InvalidTasksError),
+@Route(
+    routes,
+    "POST /datasets/{dataset}/tasks/restore",
+    "Restore retired tasks of a dataset",
+    Scope.ADMIN,
+    RetiredResponse,
+    (InvalidTasksError,),
+    reads=TaskIdsRequest,
 )
-@allowed(Scope.ADMIN)
 async def restore_tasks(request: Request, dataset: DatasetName) -> Response:
     """Restore retired tasks: they can be selected again, with what is known of them."""
     return await _changed_retired(request, dataset, services_of(request).datasets.restore)
@@ -326,11 +290,133 @@ ChangeTasks = Callable[[str, list[str], IdempotencyKey | None], Awaitable[Datase
 
 
 async def _changed_retired(request: Request, dataset: str, change: ChangeTasks) -> Response:
-    body = Body(request, {JSON: TRAINING_LIMIT})
-    ids = decode_plain(_TASK_IDS, await body.whole()).ids
+    body, wanted = await read_json(request, TaskIdsRequest, TRAINING_LIMIT)
 
     def respond(row: DatasetRow) -> Response:
         return json_response(RetiredResponse(row.name, row.retired, row.live))
 
-    act = partial(change, dataset, ids, body.idempotency_key())
-    return await answered_once(services_of(request).store.answers, body, DatasetRow, act, respond)
+    act = partial(change, dataset, wanted.ids, body.idempotency_key())
+    return await answered_once(body, DatasetRow, act, respond)
+
+
+class SubsetResponse(Struct, frozen=True):
+    """A subset of a dataset.
+
+    subset: its name, for select; null if the dataset does not have some of the tasks, and nothing was kept.
+    tasks: how many of the tasks the dataset has, retired ones included.
+    retired: how many of these are retired.
+    others: how many tasks the dataset has besides them.
+    missing: the places of the tasks that the dataset does not have, in the order in which they came, from 0.
+    """
+
+    dataset: str
+    subset: str | None
+    tasks: int
+    retired: int
+    others: int
+    missing: tuple[int, ...]
+
+
+@Route(
+    routes,
+    "POST /datasets/{dataset}/subsets",
+    "Create a subset of a dataset",
+    Scope.SELECT,
+    SubsetResponse,
+    (InvalidTasksError,),
+    about=About.SHARED,
+    kind=RouteKind.UPLOAD,
+    reads=AppendRequest,
+    reads_media=UPLOADS,
+)
+async def make_subset(request: Request, dataset: DatasetName) -> Response:
+    """Keep some of a dataset's tasks as a subset, by their ids, from JSON, NDJSON (one task per line) or Parquet.
+
+    The same tasks, in any order, are the same subset. A dataset keeps the 1,000 that were made last.
+    """
+    body = Body(request, state_of(request.app).uploads.by_media_type)
+
+    async def act() -> Subset:
+        async with open_more_tasks(body, dataset) as blocks:
+            return await services_of(request).datasets.keep_subset(dataset, blocks, body.idempotency_key)
+
+    def respond(made: Subset) -> Response:
+        return json_response(SubsetResponse(dataset, made.name, made.tasks, made.retired, made.others, made.missing))
+
+    return await answered_once(body, Subset, act, respond)
+
+
+class RunPredictionsRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a run believes, as predictions.
+
+    name: of the predictions; any of this name are replaced.
+    step: after which the run believes so; null: after the last one.
+    """
+
+    name: Name
+    step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+
+
+@Route(
+    routes,
+    "PUT /datasets/{dataset}/predictions/{name}",
+    "Store predictions",
+    Scope.ADMIN,
+    Dataset,
+    (InvalidTasksError, LimitReachedError),
+    kind=RouteKind.UPLOAD,
+    reads=PredictionsRequest,
+    reads_media=UPLOADS,
+)
+async def put_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
+    """Put predicted pass rates from JSON, NDJSON (one task per line) or Parquet, in place of those of the same name.
+
+    New runs see them, and runs without a journal entry. All others keep what they know.
+    """
+    body = Body(request, state_of(request.app).uploads.by_media_type)
+
+    async def act() -> DatasetRow:
+        async with open_predictions(body) as blocks:
+            return await services_of(request).datasets.put_predictions(dataset, name, blocks, body.idempotency_key)
+
+    return await answered_once(body, DatasetRow, act, _respond)
+
+
+@Route(
+    routes,
+    "DELETE /datasets/{dataset}/predictions/{name}",
+    "Remove predictions",
+    Scope.ADMIN,
+    Dataset,
+    (UnknownPredictionsError,),
+)
+async def drop_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
+    """Remove predictions: new runs no longer see them. Runs that know them keep them."""
+    body = Body(request)
+    act = partial(services_of(request).datasets.drop_predictions, dataset, name, body.idempotency_key())
+    return await answered_once(body, DatasetRow, act, _respond)
+
+
+@Route(
+    routes,
+    "POST /datasets/{dataset}/runs/{run}/predictions",
+    "Store the beliefs of a run as predictions",
+    Scope.ADMIN,
+    Dataset,
+    (UnknownStepError, InvalidTasksError, LimitReachedError),
+    reads=RunPredictionsRequest,
+)
+async def put_predictions_of_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
+    """Put what a run believes of the tasks that it has evidence of as predictions of its dataset.
+
+    All other tasks have none.
+    """
+    body, wanted = await read_json(request, RunPredictionsRequest)
+    act = partial(
+        services_of(request).runs.put_predictions, dataset, run, wanted.name, wanted.step, body.idempotency_key
+    )
+    return await answered_once(body, DatasetRow, act, _respond)
+
+
+def _respond(row: DatasetRow) -> Response:
+    return json_response(Dataset.from_row(row))

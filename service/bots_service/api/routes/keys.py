@@ -5,57 +5,31 @@ from functools import partial
 from types import NoneType
 from typing import Annotated
 
-import msgspec
 from fastapi import Path
-from msgspec import Meta, Struct, structs
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.access import Caller, NewKey
-from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body
-from bots_service.api.cursors import AfterName, read_cursor, write_cursor
-from bots_service.api.decoding import decode_plain
-from bots_service.api.idempotency import answered_once
-from bots_service.api.openapi import answers_with, reads
-from bots_service.api.parameters import KEYED, Cursor, Limit, services_of, whole
-from bots_service.api.problems import EVERY, ONCE, WRITE, documented
-from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment, no_content
-from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
+from bots_service.access import KeyRequest
+from bots_service.api.requests import (
+    Body,
+    Cursor,
+    Limit,
+    answered_once,
+    read_cursor,
+    read_json,
+    services_of,
+    write_cursor,
+)
+from bots_service.api.responses import filled, json_response, moment, no_content
+from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
+from bots_service.core.checks import Name
 from bots_service.errors import LimitReachedError, UnknownApiKeyError
 from bots_service.keys import KeyRow, Scope
-from bots_service.retention import LONGEST_KEY_S
 
-router = guarded_router(tags=["keys"])
+routes = Routes("keys")
 
 KeyId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="The key's id, the part between its underscores.")]
-# No control characters, which could play tricks with a terminal.
-KeyName = Annotated[str, whole("^[^\\x00-\\x1f\\x7f-\\x9f]{1,128}$")]
-Pattern = Annotated[str, whole("^[A-Za-z0-9._*?-]{1,128}(/[A-Za-z0-9._*?-]{1,128})?$")]
-
-
-class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A key to create.
-
-    name: a name for people.
-    scopes: what the key may do.
-    datasets: patterns of the datasets that it reaches, or of their runs, such as guru/alice-*; `*` stands for any
-        characters, `?` for one.
-    expires_in_seconds: how long it is valid; left out, until it is revoked.
-    """
-
-    name: KeyName
-    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=8)]
-    datasets: Annotated[list[Pattern], Meta(min_length=1, max_length=64)]
-    expires_in_seconds: Annotated[float, Meta(gt=0, le=LONGEST_KEY_S)] | None = None
-
-    def new_key(self) -> NewKey:
-        """Return the key to create."""
-        return NewKey(
-            name=self.name,
-            scopes=frozenset(self.scopes),
-            datasets=tuple(dict.fromkeys(self.datasets)),
-            expires_in_s=self.expires_in_seconds,
-        )
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
@@ -126,55 +100,25 @@ class WhoAmI(Struct, frozen=True):
     datasets: tuple[str, ...]
     expires_at: datetime | None
 
-    @classmethod
-    def from_caller(cls, caller: Caller) -> "WhoAmI":
-        """Return the answer for a caller."""
-        return filled(
-            cls,
-            caller,
-            guarded=caller.key is not None,
-            scopes=sorted(caller.scopes),
-            expires_at=None if caller.expires_at is None else moment(caller.expires_at),
-        )
 
-
-_CREATE = msgspec.json.Decoder(KeyRequest)
-
-
-EXAMPLE = ApiKey(
-    id="5f2c9a01d4e65f2c",
-    name="trainer",
-    scopes=[Scope.REPORT, Scope.SELECT],
-    datasets=("gsm8k*",),
-    created_at=EXAMPLE_TIME,
-    expires_at=None,
-    revoked_at=None,
+@Route(
+    routes,
+    "POST /keys",
+    "Create an API key",
+    Scope.ADMIN,
+    NewApiKey,
+    (LimitReachedError,),
+    about=About.EVERY,
+    reads=KeyRequest,
+    meanings={201: "The key was created."},
 )
-EXAMPLE_REQUEST = KeyRequest("trainer", EXAMPLE.scopes, ["gsm8k*"])
-EXAMPLE_CALLER = WhoAmI(guarded=True, name="trainer", scopes=EXAMPLE.scopes, datasets=("gsm8k*",), expires_at=None)
-
-
-@router.post(
-    "/keys",
-    summary="Create an API key",
-    status_code=201,
-    openapi_extra=reads(EXAMPLE_REQUEST),
-    responses=answers_with(
-        NewApiKey(**structs.asdict(EXAMPLE), key=None),
-        *WRITE,
-        LimitReachedError,
-        meanings={201: "The key was created."},
-    ),
-)
-@allowed(Scope.ADMIN, about=About.EVERY)
 async def create_key(request: Request) -> Response:
     """Create a key and return it, once.
 
     Safe to retry: no second key is created. The answer then has no `key`, because the service does not store it.
     """
     services = services_of(request)
-    body = Body(request, {JSON: CONTROL_LIMIT})
-    wanted = decode_plain(_CREATE, await body.whole()).new_key()
+    body, wanted = await read_json(request, KeyRequest)
     key = None  # only in the first response: a retry does not get it
 
     async def act() -> KeyRow:
@@ -184,43 +128,37 @@ async def create_key(request: Request) -> Response:
         return row
 
     def respond(row: KeyRow) -> Response:
-        return json_response(NewApiKey(**structs.asdict(ApiKey.from_row(row)), key=key), 201)
+        return json_response(filled(NewApiKey, ApiKey.from_row(row), key=key), 201)
 
-    return await answered_once(services.store.answers, body, KeyRow, act, respond)
+    return await answered_once(body, KeyRow, act, respond)
 
 
-@router.get(
-    "/keys",
-    summary="List the API keys",
-    responses=answers_with(ApiKeyPage([EXAMPLE], None), *EVERY),
-)
-@allowed(Scope.ADMIN, about=About.EVERY)
+@Route(routes, "GET /keys", "List the API keys", Scope.ADMIN, ApiKeyPage, about=About.EVERY)
 async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return keys by id; revoked ones too."""
     services = services_of(request)
-    after = "" if cursor is None else read_cursor(cursor, AfterName)
-    rows = await services.access.page(after, limit + 1)
+    after = "" if cursor is None else read_cursor(cursor, Name)
+    rows = await services.store.keys.after(after, limit + 1)
     following = write_cursor(rows[limit - 1].id) if len(rows) > limit else None
     return json_response(ApiKeyPage([ApiKey.from_row(row) for row in rows[:limit]], following))
 
 
-@router.delete(
-    "/keys/{key_id}",
-    summary="Revoke an API key",
-    status_code=204,
-    openapi_extra=KEYED,
-    responses=documented(*EVERY, *ONCE, UnknownApiKeyError),
+@Route(
+    routes, "DELETE /keys/{key_id}", "Revoke an API key", Scope.ADMIN, refuses=(UnknownApiKeyError,), about=About.EVERY
 )
-@allowed(Scope.ADMIN, about=About.EVERY)
 async def revoke_key(request: Request, key_id: KeyId) -> Response:
     """Revoke a key. Every replica refuses it within 5 seconds."""
     services, body = services_of(request), Body(request)
     act = partial(services.access.revoke, key_id, body.idempotency_key())
-    return await answered_once(services.store.answers, body, NoneType, act, no_content)
+    return await answered_once(body, NoneType, act, no_content)
 
 
-@router.get("/whoami", summary="Show the caller", responses=answers_with(EXAMPLE_CALLER))
-@allowed(*ANY_SCOPE, about=About.NONE)
+@Route(routes, "GET /whoami", "Show the caller", ANY_SCOPE, WhoAmI)
 async def tell_caller(request: Request) -> Response:
     """Return who the caller is, and what it may do."""
-    return json_response(WhoAmI.from_caller(caller_of(request)))
+    caller = caller_of(request)
+    expires_at = None if caller.expires_at is None else moment(caller.expires_at)
+    is_guarded = caller.key is not None
+    return json_response(
+        filled(WhoAmI, caller, guarded=is_guarded, scopes=sorted(caller.scopes), expires_at=expires_at)
+    )

@@ -1,43 +1,91 @@
-"""Runs: created, read, changed, rewound, deleted."""
+"""Runs: created, read, changed, rewound, deleted, moved to another service."""
 
+from collections.abc import AsyncGenerator
 from datetime import datetime
 from functools import partial
 from types import NoneType
-from typing import Annotated
+from typing import Annotated, Any
 
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body
-from bots_service.api.cursors import AfterName, read_cursor, write_cursor
-from bots_service.api.decoding import decode_plain
-from bots_service.api.idempotency import answered_once
-from bots_service.api.openapi import answers_with, reads
-from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, services_of
-from bots_service.api.problems import DATASET, EVERY, ONCE, RUN, WRITE, documented
-from bots_service.api.responses import EXAMPLE_TIME, filled, json_response, moment, no_content
-from bots_service.api.run_settings import SettingsInUse, SettingsRequest
-from bots_service.api.security import ANY_SCOPE, allowed, caller_of, guarded_router
-from bots_service.core.checks import MAX_IDS, Name, TaskId
+from bots_service.api.overload import Download
+from bots_service.api.requests import (
+    NDJSON,
+    Body,
+    Cursor,
+    DatasetName,
+    Limit,
+    RunName,
+    answered_once,
+    read_cursor,
+    read_json,
+    services_of,
+    state_of,
+    write_cursor,
+)
+from bots_service.api.responses import filled, json_response, moment, no_content
+from bots_service.api.routing import ANY_SCOPE, About, Route, RouteKind, Routes, caller_of
+from bots_service.api.task_formats.text import split_lines
+from bots_service.core.checks import MAX_IDS, Name, Tag, TaskId
 from bots_service.core.guard import VerifierAlarm
 from bots_service.core.mixing import MixShare
 from bots_service.core.outlook import Coverage
 from bots_service.core.receipt import Totals
-from bots_service.core.run_settings import RunSettings
+from bots_service.core.run_settings import CapabilityRule, StrategyName
 from bots_service.errors import (
+    DatasetExistsError,
+    InvalidJournalError,
     InvalidSettingsError,
     InvalidTasksError,
+    JournalIncompleteError,
     LimitReachedError,
+    OverloadedError,
     RunHasHistoryError,
     UnknownStepError,
 )
 from bots_service.keys import Scope
+from bots_service.moving import LONGEST_LINE
 from bots_service.records import Parent, RunPut
-from bots_service.runs import ChangeRunResult, ForkFrom, PutRunResult, RunDescription
+from bots_service.runs import ForkFrom, PutRunResult, RunDescription
+from bots_service.storage.sql.transfer import Moved
 
-router = guarded_router(tags=["runs"])
+routes = Routes("runs")
+
+RUN = "/datasets/{dataset}/runs/{run}"
+LINES = {NDJSON: {"schema": {"type": "string"}}}
+
+
+class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of a run; those left out stay as they are."""
+
+    belief: str | UnsetType = UNSET
+    forgetting: float | UnsetType = UNSET
+    implicit_weight: float | UnsetType = UNSET
+    rollouts_per_task: float | UnsetType | None = UNSET
+    target: float | UnsetType = UNSET
+    prior: tuple[float, float] | UnsetType = UNSET
+    capability: CapabilityRule | UnsetType = UNSET
+    capability_momentum: float | UnsetType = UNSET
+    strategy: StrategyName | UnsetType = UNSET
+    seed: int | UnsetType = UNSET
+    tasks_per_step: int | UnsetType | None = UNSET
+    reward_range: tuple[float, float] | UnsetType = UNSET
+    lease_seconds: float | UnsetType = UNSET
+    mix: dict[Tag, float] | UnsetType = UNSET
+
+    def given(self) -> dict[str, Any]:
+        """Return the settings that were not left out."""
+        return {
+            name: value
+            for name, value in structs.asdict(self).items()
+            if name in SettingsRequest.__struct_fields__ and value is not UNSET
+        }
+
+
+class SettingsInUse(SettingsRequest, frozen=True):
+    """The settings of a run. Those that its kind of belief doesn't have are left out: see docs/api.md."""
 
 
 class ForkRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -149,95 +197,22 @@ class RunPage(Struct, frozen=True):
     next_cursor: str | None
 
 
-_PUT = msgspec.json.Decoder(RunRequest)
-_PATCH = msgspec.json.Decoder(SettingsRequest)
-_FORGET = msgspec.json.Decoder(ForgetRequest)
-_REWIND = msgspec.json.Decoder(RewindRequest)
-
-
-EXAMPLE_COVERAGE = Coverage(
-    available_tasks=7473,
-    distinct_tasks=683,
-    reached_share=0.0914,
-    mean_visits=1.124,
-    most_visits=4,
-    top_tenth_share=0.19,
-    pass_steps=117,
-    unmet_share=None,
-    visits_per_met_task=None,
-    passes_done=0,
-    pass_share=0.13,
-    narrow=False,
-    reason=None,
+@Route(
+    routes,
+    f"PUT {RUN}",
+    "Create a run",
+    Scope.ADMIN,
+    Run,
+    (UnknownStepError, InvalidSettingsError, RunHasHistoryError, LimitReachedError),
+    reads=RunRequest,
+    meanings={200: "The run existed and has these settings now.", 201: "The run was created."},
 )
-EXAMPLE = Run(
-    dataset="gsm8k",
-    run="default",
-    settings=SettingsInUse(**RunSettings().in_use()),
-    epoch=0,
-    step=12,
-    seq=12,
-    capability=None,
-    estimates={
-        "ability": 0.41,
-        "slope_1": 0.83,
-        "unknown_offset": -0.27,
-        "velocity": 0.004,
-        "untried_variance": 1.9,
-        "residual_drift": 0.011,
-        "ability_drift": 0.002,
-    },
-    uniform_effective_task_ratio=0.45,
-    rollouts_per_task=8.0,
-    pending=0,
-    unfinished_groups=0,
-    aborting_tasks=0,
-    leased=64,
-    degraded=False,
-    totals=Totals(
-        reported=768,
-        effective=531,
-        all_solved=96,
-        none_solved=141,
-        rollouts=6144.0,
-        successes=2950.0,
-        distinct=683,
-        tokens=5529600.0,
-    ),
-    coverage=EXAMPLE_COVERAGE,
-    advice=(),
-    mix=(),
-    forked_from=None,
-    created_at=EXAMPLE_TIME,
-    predictions=("probe",),
-    alarms=(),
-)
-
-
-@router.put(
-    "/datasets/{dataset}/runs/{run}",
-    summary="Create a run",
-    openapi_extra=reads(RunRequest(target=0.6, fork=ForkRequest("default", 10))),
-    responses=answers_with(
-        EXAMPLE,
-        *WRITE,
-        *RUN,
-        UnknownStepError,
-        InvalidSettingsError,
-        RunHasHistoryError,
-        LimitReachedError,
-        meanings={200: "The run existed and has these settings now.", 201: "The run was created."},
-    ),
-)
-@allowed(Scope.ADMIN)
 async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Create a run, or replace the settings of one whose journal is empty.
 
     It starts on its own, or continues another run.
     """
-    services = services_of(request)
-    body = Body(request, {JSON: CONTROL_LIMIT})
-    wanted = decode_plain(_PUT, await body.whole())
+    body, wanted = await read_json(request, RunRequest)
     origin = None if wanted.fork is None else ForkFrom(wanted.fork.run, wanted.fork.step)
     if origin is not None:
         caller_of(request).require_run(dataset, origin.run)
@@ -245,100 +220,114 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     def respond(result: PutRunResult) -> Response:
         return json_response(Run.from_description(result.run), 201 if result.put is RunPut.CREATED else 200)
 
-    act = partial(services.runs.put, dataset, run, wanted.given(), origin, body.idempotency_key())
-    return await answered_once(services.store.answers, body, PutRunResult, act, respond)
+    act = partial(services_of(request).runs.put, dataset, run, wanted.given(), origin, body.idempotency_key())
+    return await answered_once(body, PutRunResult, act, respond)
 
 
-@router.get(
-    "/datasets/{dataset}/runs",
-    summary="List a dataset's runs",
-    responses=answers_with(RunPage([EXAMPLE], None), *EVERY, *DATASET),
-)
-@allowed(Scope.READ)
+@Route(routes, "GET /datasets/{dataset}/runs", "List a dataset's runs", Scope.READ, RunPage)
 async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return by name the runs of a dataset that the caller's key reaches."""
-    services = services_of(request)
-    after = "" if cursor is None else read_cursor(cursor, AfterName)
-    runs = await services.runs.page(dataset, after, limit + 1, caller_of(request))
+    after = "" if cursor is None else read_cursor(cursor, Name)
+    runs = await services_of(request).runs.page(dataset, after, limit + 1, caller_of(request))
     following = write_cursor(runs[limit - 1].row.name) if len(runs) > limit else None
     return json_response(RunPage([Run.from_description(run) for run in runs[:limit]], following))
 
 
-@router.get(
-    "/datasets/{dataset}/runs/{run}",
-    summary="Get a run",
-    responses=answers_with(EXAMPLE, *EVERY, *RUN),
-)
-@allowed(*ANY_SCOPE)
+@Route(routes, f"GET {RUN}", "Get a run", ANY_SCOPE, Run)
 async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return a run's present state."""
-    services = services_of(request)
-    return json_response(Run.from_description(await services.runs.describe(dataset, run)))
+    return json_response(Run.from_description(await services_of(request).runs.describe(dataset, run)))
 
 
-@router.patch(
-    "/datasets/{dataset}/runs/{run}",
-    summary="Change a run's settings",
-    openapi_extra=reads(SettingsRequest(target=0.6)),
-    responses=answers_with(EXAMPLE, *WRITE, *RUN, InvalidSettingsError),
+@Route(
+    routes, f"PATCH {RUN}", "Change a run's settings", Scope.ADMIN, Run, (InvalidSettingsError,), reads=SettingsRequest
 )
-@allowed(Scope.ADMIN)
 async def change_settings(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Change settings from the next step on; written to the journal. Belief and prior are fixed."""
-    services = services_of(request)
-    body = Body(request, {JSON: CONTROL_LIMIT})
-    values = decode_plain(_PATCH, await body.whole()).given()
-    return changed_response(await services.runs.change_settings(dataset, run, values, body.idempotency_key()))
-
-
-def changed_response(result: ChangeRunResult) -> Response:
-    """Return the answer to a change of a run."""
+    body, wanted = await read_json(request, SettingsRequest)
+    result = await services_of(request).runs.change_settings(dataset, run, wanted.given(), body.idempotency_key())
     return json_response(Run.from_description(result.run), replayed=result.duplicate)
 
 
-@router.post(
-    "/datasets/{dataset}/runs/{run}/rewind",
-    summary="Rewind a run",
-    openapi_extra=reads(RewindRequest(10)),
-    responses=answers_with(EXAMPLE, *WRITE, *RUN, UnknownStepError),
-)
-@allowed(Scope.REPORT)
+@Route(routes, f"POST {RUN}/rewind", "Rewind a run", Scope.REPORT, Run, (UnknownStepError,), reads=RewindRequest)
 async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return to the state right after a step closed. Outcomes of earlier selections are refused from then on."""
-    services = services_of(request)
-    body = Body(request, {JSON: CONTROL_LIMIT})
-    step = decode_plain(_REWIND, await body.whole()).step
-    return changed_response(await services.runs.rewind(dataset, run, step, body.idempotency_key()))
+    body, wanted = await read_json(request, RewindRequest)
+    result = await services_of(request).runs.rewind(dataset, run, wanted.step, body.idempotency_key())
+    return json_response(Run.from_description(result.run), replayed=result.duplicate)
 
 
-@router.post(
-    "/datasets/{dataset}/runs/{run}/forget",
-    summary="Forget tasks",
-    openapi_extra=reads(ForgetRequest(["gsm8k-17"])),
-    responses=answers_with(EXAMPLE, *WRITE, *RUN, InvalidTasksError),
-)
-@allowed(Scope.REPORT)
+@Route(routes, f"POST {RUN}/forget", "Forget tasks", Scope.REPORT, Run, (InvalidTasksError,), reads=ForgetRequest)
 async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Forget what the run knows of some tasks alone; written to the journal.
 
     They then count as never tried. What their rollouts say about other tasks stays, as do all counts.
     """
-    services = services_of(request)
-    body = Body(request, {JSON: CONTROL_LIMIT})
-    tasks = decode_plain(_FORGET, await body.whole()).tasks
-    return changed_response(await services.runs.forget_tasks(dataset, run, tasks, body.idempotency_key()))
+    body, wanted = await read_json(request, ForgetRequest)
+    result = await services_of(request).runs.forget_tasks(dataset, run, wanted.tasks, body.idempotency_key())
+    return json_response(Run.from_description(result.run), replayed=result.duplicate)
 
 
-@router.delete(
-    "/datasets/{dataset}/runs/{run}",
-    summary="Delete a run",
-    status_code=204,
-    openapi_extra=KEYED,
-    responses=documented(*EVERY, *ONCE, *RUN),
-)
-@allowed(Scope.ADMIN)
+@Route(routes, f"DELETE {RUN}", "Delete a run", Scope.ADMIN)
 async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Delete a run. The run `default` is created again at once, empty."""
-    services, body = services_of(request), Body(request)
-    act = partial(services.runs.delete, dataset, run, body.idempotency_key())
-    return await answered_once(services.store.answers, body, NoneType, act, no_content)
+    body = Body(request)
+    act = partial(services_of(request).runs.delete, dataset, run, body.idempotency_key())
+    return await answered_once(body, NoneType, act, no_content)
+
+
+class ImportedRun(Struct, frozen=True):
+    """An imported run.
+
+    seq: the number of its last journal entry.
+    """
+
+    dataset: str
+    run: str
+    seq: int
+    epoch: int
+
+
+@Route(
+    routes,
+    f"GET {RUN}/export",
+    "Export a run",
+    Scope.READ,
+    refuses=(JournalIncompleteError, OverloadedError),
+    about=About.WHOLE,
+    answers_media=LINES,
+    meanings={200: "A header, then one line for each entry."},
+)
+async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
+    """Stream the run's journal as lines of JSON; of a fork, the journals of the runs that it continues come first."""
+    export = services_of(request).moves.export
+
+    async def pieces() -> AsyncGenerator[bytes]:
+        async for piece in await export(dataset, run):
+            yield piece
+
+    disposition = {"Content-Disposition": f'attachment; filename="{dataset}.{run}.ndjson"'}
+    return Download(state_of(request.app).downloads, pieces(), headers=disposition, media_type=NDJSON)
+
+
+@Route(
+    routes,
+    f"POST {RUN}/import",
+    "Import a run",
+    Scope.ADMIN,
+    ImportedRun,
+    (InvalidJournalError, DatasetExistsError, RunHasHistoryError, LimitReachedError),
+    kind=RouteKind.UPLOAD,
+    reads_media=LINES,
+    meanings={201: "The run was imported."},
+)
+async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
+    """Replay an exported journal as a run of a dataset with the same tasks: all of it or nothing."""
+    body = Body(request, {NDJSON: state_of(request.app).uploads.max_bytes})
+
+    def respond(moved: Moved) -> Response:
+        return json_response(ImportedRun(dataset, moved.run.name, moved.run.head, moved.run.epoch), 201)
+
+    lines = split_lines(body.chunks(), longest=LONGEST_LINE)
+    act = partial(services_of(request).moves.import_lines, dataset, run, lines, body.idempotency_key)
+    return await answered_once(body, Moved, act, respond)

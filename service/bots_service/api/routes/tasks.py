@@ -4,7 +4,6 @@ import asyncio
 import io
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
-from itertools import repeat
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -15,21 +14,27 @@ from pyarrow import csv
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.app_state import state_of
-from bots_service.api.cursors import AfterTask, read_sorted_cursor, write_cursor
-from bots_service.api.openapi import BINARY, answers_with
 from bots_service.api.overload import Download
-from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, services_of
-from bots_service.api.problems import EVERY, RUN
+from bots_service.api.requests import (
+    AfterTask,
+    Cursor,
+    DatasetName,
+    Limit,
+    RunName,
+    read_sorted_cursor,
+    services_of,
+    state_of,
+    write_cursor,
+)
 from bots_service.api.responses import json_response
-from bots_service.api.security import allowed, guarded_router
+from bots_service.api.routing import Route, Routes
 from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, SORTS, Segment, TaskTable
 from bots_service.errors import InvalidTasksError, OverloadedError
 from bots_service.insight import TaskQuery
 from bots_service.keys import Scope
 from bots_service.records import OpenDataset
 
-router = guarded_router(tags=["runs"])
+routes = Routes("runs")
 
 ARROW = "application/vnd.apache.arrow.stream"
 CSV = "text/csv"
@@ -121,25 +126,6 @@ class Task(Struct, frozen=True, gc=False):
     tags: list[str]
 
 
-class SegmentCounts(Struct, frozen=True):
-    """How many tasks are in each segment.
-
-    untried: tasks without a rollout in this run.
-    aborting: tasks that were aborted at their last three selections or more; they count in no other segment.
-    stuck: tasks that were tried and never succeeded.
-    teaching: tasks that were tried and are neither stuck nor solved.
-    solved: tasks that were tried and have a mean of at least 0.9.
-    retired: tasks that are retired from the dataset; they count nowhere else.
-    """
-
-    untried: int
-    aborting: int
-    stuck: int
-    teaching: int
-    solved: int
-    retired: int
-
-
 class TasksResponse(Struct, frozen=True):
     """A page of tasks.
 
@@ -150,7 +136,7 @@ class TasksResponse(Struct, frozen=True):
 
     tasks: list[Task]
     matching: int
-    segments: SegmentCounts
+    segments: dict[Segment, int]
     next_cursor: str | None
 
 
@@ -172,25 +158,6 @@ async def task_query(
     return TaskQuery(tuple(ids), tag, search, segment, sort, after, limit)
 
 
-EXAMPLE = Task(
-    id="gsm8k-17",
-    alpha=None,
-    beta=None,
-    mean=0.4737,
-    interval=(0.23, 0.73),
-    effective=0.9466,
-    variance=0.2256,
-    attempts=8.0,
-    successes=3.0,
-    visits=1,
-    last_step=12,
-    aborts=0,
-    segment="teaching",
-    tags=["arithmetic"],
-)
-EXAMPLE_SEGMENTS = SegmentCounts(untried=5120, aborting=0, stuck=310, teaching=1632, solved=411, retired=0)
-
-
 EXAMPLE_CSV = (
     '"id","alpha","beta","mean","low","high","effective","variance","attempts","successes","visits","last_step",'
     '"aborts","segment","tags"\r\n'
@@ -198,22 +165,18 @@ EXAMPLE_CSV = (
 )
 
 
-@router.get(
-    "/datasets/{dataset}/runs/{run}/tasks",
-    summary="List a run's tasks",
-    responses=answers_with(
-        TasksResponse([EXAMPLE], 7473, EXAMPLE_SEGMENTS, None),
-        *EVERY,
-        *RUN,
-        InvalidTasksError,
-        OverloadedError,
-        other_media={
-            CSV: {"schema": {"type": "string"}, "example": EXAMPLE_CSV},
-            ARROW: BINARY,
-        },
-    ),
+@Route(
+    routes,
+    "GET /datasets/{dataset}/runs/{run}/tasks",
+    "List a run's tasks",
+    Scope.READ,
+    TasksResponse,
+    (InvalidTasksError, OverloadedError),
+    answers_media={
+        CSV: {"schema": {"type": "string"}, "example": EXAMPLE_CSV},
+        ARROW: {"schema": {"type": "string", "format": "binary"}},
+    },
 )
-@allowed(Scope.READ)
 async def list_tasks(
     request: Request,
     dataset: DatasetName,
@@ -234,30 +197,16 @@ async def list_tasks(
     page = await read.tasks(dataset, run, query)
     rows = await asyncio.to_thread(tasks_of, page.dataset, page.table)
     following = None if page.next is None else write_cursor((query.sort, *page.next))
-    return json_response(TasksResponse(rows, page.matching, SegmentCounts(**page.segments), following))
+    return json_response(TasksResponse(rows, page.matching, page.segments, following))
 
 
 def tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:
     """Return the rows of a table."""
-    intervals = zip(table.low.tolist(), table.high.tolist(), strict=True)
-    return list(
-        map(
-            Task,
-            dataset.ids.take(table.tasks),
-            *(repeat(None) if column is None else column.tolist() for column in (table.alpha, table.beta)),
-            table.mean.tolist(),
-            intervals,
-            table.effective.tolist(),
-            table.variance.tolist(),
-            table.attempts.tolist(),
-            table.successes.tolist(),
-            table.visits.tolist(),
-            (step or None for step in table.last_step.tolist()),
-            table.aborts.tolist(),
-            (SEGMENTS[place] for place in table.segment.tolist()),
-            _tags_of(dataset, table),
-        )
-    )
+    rows = record_batch(dataset, table, SCHEMA).to_pylist()
+    return [
+        Task(interval=(row.pop("low"), row.pop("high")), tags=tags, **row)
+        for row, tags in zip(rows, _tags_of(dataset, table), strict=True)
+    ]
 
 
 def _tags_of(dataset: OpenDataset, table: TaskTable) -> list[list[str]]:

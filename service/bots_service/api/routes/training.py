@@ -10,15 +10,10 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
 from bots_service.api.decoding import decode, decode_plain
-from bots_service.api.openapi import answers_with, reads
-from bots_service.api.overload import while_client_waits
-from bots_service.api.parameters import services_of
-from bots_service.api.problems import BODY, EVERY, RUN
+from bots_service.api.requests import JSON, TRAINING_LIMIT, Body, read_json, services_of
 from bots_service.api.responses import filled, json_response, ratio
-from bots_service.api.route_kinds import RouteKind
-from bots_service.api.security import About, allowed, caller_of, guarded_router, log_names
+from bots_service.api.routing import Route, RouteKind, Routes, caller_of, log_names
 from bots_service.core.checks import Name
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.errors import (
@@ -26,17 +21,16 @@ from bots_service.errors import (
     InvalidInputError,
     InvalidOutcomesError,
     InvalidSelectionError,
-    KeyReusedError,
     PoolTooSmallError,
     StaleEpochError,
 )
 from bots_service.keys import Scope
-from bots_service.outcomes import Outcome, ReportRequest, ReportResult
+from bots_service.outcomes import ReportRequest, ReportResult
 from bots_service.records import OpenDataset, Selection
 
 log = structlog.get_logger(__name__)
 
-router = guarded_router(tags=["training"])
+routes = Routes("training")
 
 # To look for names that are given twice costs a report of 160 outcomes 0.1 of its 3 ms; one of 4096, 3 of its 10 ms.
 PLAIN_BYTES = 8 * 1024
@@ -123,10 +117,6 @@ class ReportResponse(Struct, frozen=True):
         return filled(cls, reported, receipt, step, receipt.costs, effective_task_ratio=share)
 
 
-_SELECT = msgspec.json.Decoder(SelectRequest)
-_REPORT = msgspec.json.Decoder(ReportRequest)
-
-
 class RunNames(Struct, frozen=True):
     """Which run a body is about, whatever else it holds."""
 
@@ -134,92 +124,38 @@ class RunNames(Struct, frozen=True):
     run: Name = "default"
 
 
-_NAMES = msgspec.json.Decoder(RunNames)
-
-
-EXAMPLE_SELECTION = SelectResponse(
-    selection_id="0-12-12-0-5f2c9a01d4e6",
-    dataset="gsm8k",
-    run="default",
-    epoch=0,
-    step=12,
-    seq=12,
-    degraded=False,
-    reused=0,
-    tasks=[SelectedTask("gsm8k-17", None, 0.48, 0.98), SelectedTask("gsm8k-4", None, 0.4, 0.86)],
-    expected_effective=1.84,
+@Route(
+    routes,
+    "POST /select",
+    "Select tasks",
+    Scope.SELECT,
+    SelectResponse,
+    (InvalidSelectionError, PoolTooSmallError),
+    kind=RouteKind.TRAINING,
+    reads=SelectRequest,
 )
-EXAMPLE_REPORT = ReportRequest(
-    dataset="gsm8k",
-    selection_id="0-12-12-0-5f2c9a01d4e6",
-    outcomes=[
-        Outcome("gsm8k-17", successes=5, trials=8, tokens=6800),
-        Outcome("gsm8k-4", rewards=[0.0, 1.0, 0.0, 0.0], tokens=2800),
-    ],
-)
-EXAMPLE_RECEIPT = ReportResponse(
-    seq=13,
-    step=13,
-    closed=True,
-    reported=2,
-    effective=2,
-    effective_task_ratio=1.0,
-    capability=None,
-    late=0,
-    expired=0,
-    new_tasks=1,
-    distinct_tasks=684,
-    tokens=9600.0,
-    seconds=0.0,
-    duplicate=False,
-    degraded=False,
-)
-
-
-@router.post(
-    "/select",
-    summary="Select tasks",
-    openapi_extra=reads(SelectRequest("gsm8k", 64)),
-    responses=answers_with(
-        EXAMPLE_SELECTION, *EVERY, *BODY, *RUN, KeyReusedError, InvalidSelectionError, PoolTooSmallError
-    ),
-)
-@allowed(Scope.SELECT, about=About.BODY, kind=RouteKind.TRAINING)
 async def select_tasks(request: Request) -> Response:
     """Return tasks whose success probability is near the run's target, and lease them.
 
     Safe to retry: the same key and body get the same tasks.
     """
-    services = services_of(request)
-    body = Body(request, {JSON: TRAINING_LIMIT})
-    wanted = decode_plain(_SELECT, await body.whole())
+    body, wanted = await read_json(request, SelectRequest, TRAINING_LIMIT)
     log_names(request, {"dataset": wanted.dataset, "run": wanted.run})
     caller_of(request).require_run(wanted.dataset, wanted.run)
-
-    async def answered() -> Response:
-        selection, dataset, again = await services.runs.select(wanted, body.idempotency_key())
-        return json_response(SelectResponse.from_selection(selection, dataset, wanted.run), replayed=again)
-
-    # A report continues when its client disconnects: once it is durable, the client's retry is answered at once.
-    return await while_client_waits(request, answered())
+    selection, dataset, again = await services_of(request).runs.select(wanted, body.idempotency_key())
+    return json_response(SelectResponse.from_selection(selection, dataset, wanted.run), replayed=again)
 
 
-@router.post(
-    "/report",
-    summary="Report outcomes",
-    openapi_extra=reads(EXAMPLE_REPORT),
-    responses=answers_with(
-        EXAMPLE_RECEIPT,
-        *EVERY,
-        *BODY,
-        *RUN,
-        KeyReusedError,
-        InvalidOutcomesError,
-        InvalidSelectionError,
-        StaleEpochError,
-    ),
+@Route(
+    routes,
+    "POST /report",
+    "Report outcomes",
+    Scope.REPORT,
+    ReportResponse,
+    (InvalidOutcomesError, InvalidSelectionError, StaleEpochError),
+    kind=RouteKind.TRAINING,
+    reads=ReportRequest,
 )
-@allowed(Scope.REPORT, about=About.BODY, kind=RouteKind.TRAINING)
 async def report_outcomes(request: Request) -> Response:
     """Append the outcomes to the run's journal; answered once that is committed.
 
@@ -229,7 +165,7 @@ async def report_outcomes(request: Request) -> Response:
     body = Body(request, {JSON: TRAINING_LIMIT})
     text = await body.whole()
     try:
-        report = decode_plain(_REPORT, text) if len(text) <= PLAIN_BYTES else decode(_REPORT, text)
+        report = decode_plain(ReportRequest, text) if len(text) <= PLAIN_BYTES else decode(ReportRequest, text)
         log_names(request, {"dataset": report.dataset, "run": report.run})
         caller_of(request).require_run(report.dataset, report.run)
         reported = await services.runs.report(report, body.idempotency_key())
@@ -242,7 +178,7 @@ async def report_outcomes(request: Request) -> Response:
 async def _count_refused(request: Request, text: bytes, error: InvalidInputError) -> None:
     """Count a report that was refused with the run that it names, if there is one and the caller reaches it."""
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        named = _NAMES.decode(text)
+        named = msgspec.json.decode(text, type=RunNames)
         caller_of(request).require_run(named.dataset, named.run)
         try:
             await services_of(request).runs.count_refused_report(named.dataset, named.run, error)

@@ -9,15 +9,13 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any, BinaryIO, TypeVar
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bots_service.api.bodies import MIB
-from bots_service.api.decoding import decode
-from bots_service.api.task_formats.text import BLOCK_TASKS, SHOWN_FLAWS, Header, TaskFile, tidy, wrong_length
+from bots_service.api.requests import MIB
+from bots_service.api.task_formats.text import BLOCK_TASKS, SHOWN_FLAWS, tidy, wrong_length
 from bots_service.core.arrays import Floats
 from bots_service.dataset_builder import MAX_TAGS
 from bots_service.errors import Flaw, InvalidTasksError, LimitReachedError, MalformedBodyError
@@ -111,11 +109,6 @@ def _flaw_of(column: str, said: str) -> Flaw:
     return Flaw(("body", "columns", column.partition(".")[0][:80]), said)
 
 
-METADATA = b"bots"
-
-_HEADER = msgspec.json.Decoder(Header)
-
-
 def is_text(kind: Any) -> bool:
     """Return whether a column of this type holds texts."""
     if pa.types.is_dictionary(kind):
@@ -165,33 +158,10 @@ def require_columns(schema: Any, columns: Columns, required: Iterable[str]) -> N
 
 
 @asynccontextmanager
-async def open_parquet(chunks: AsyncIterator[bytes], *, max_tasks: int) -> AsyncIterator[TaskFile]:
-    """Yield the tasks of a Parquet body; the temporary file is gone afterwards.
-
-    Raises:
-        MalformedBodyError: it is not a whole Parquet file.
-        InvalidTasksError: its columns are others, or stand for too much.
-        LimitReachedError: it has more than `max_tasks` rows.
-    """
-    async with open_spooled(chunks, TASK_COLUMNS, ["id"], max_tasks=max_tasks) as file:
-        said = (file.schema_arrow.metadata or {}).get(METADATA)
-        header = Header() if said is None else decode(_HEADER, said, ("body", "metadata", "bots"))
-        yield TaskFile(
-            header, lambda models: blocks_of_file(file, lambda batch, first: block_of_batch(batch, models, first))
-        )
-
-
-@asynccontextmanager
 async def open_spooled(
     chunks: AsyncIterator[bytes], columns: Columns, required: Iterable[str], *, max_tasks: int
 ) -> AsyncIterator[Any]:
-    """Yield a Parquet body as a file; the temporary file is gone afterwards.
-
-    Args:
-        chunks: the body.
-        columns: those that may be there.
-        required: the names of those that must be there.
-        max_tasks: the most rows.
+    """Yield a Parquet body as a file; the temporary file is gone afterwards. columns: those that may be there.
 
     Raises:
         MalformedBodyError: it is not a whole Parquet file.
@@ -226,11 +196,7 @@ Block = TypeVar("Block", bound=Sized)
 
 
 async def blocks_of_file(file: Any, block_of: Callable[[Any, int], Block]) -> AsyncIterator[Block]:
-    """Yield the rows of a file as blocks.
-
-    Args:
-        file: opened.
-        block_of: makes a block of a record batch and the number of its first row.
+    """Yield the rows of a file as blocks. block_of: makes one of a record batch and the number of its first row.
 
     Raises:
         MalformedBodyError: it can't be read.
@@ -250,7 +216,7 @@ def _next_block(batches: Any, block_of: Callable[[Any, int], Block], first: int)
         raise _unreadable(error) from error
 
 
-def block_of_batch(batch: Any, models: int, first: int) -> TaskBlock:
+def block_of_batch(batch: Any, first: int, *, models: int) -> TaskBlock:
     """Return a record batch as a block.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Tasks as JSON, read as a whole, and as NDJSON, read line by line."""
+"""Tasks as JSON: a document that is read as a whole, or NDJSON, which is read line by line."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from bots_service.api.bodies import MIB, Body
 from bots_service.api.decoding import decode
+from bots_service.api.requests import MIB
 from bots_service.errors import Flaw, InvalidTasksError, PayloadTooLargeError
 from bots_service.records import DatasetFacts, TaskBlock
 
@@ -56,12 +56,7 @@ class TaskFile:
 
 
 def block_of(tasks: list[TaskRequest], first: int, models: int) -> TaskBlock:
-    """Return some consecutive tasks as a block.
-
-    Args:
-        tasks: the tasks.
-        first: the place of the first task, for messages.
-        models: how many reference models there are.
+    """Return some consecutive tasks as a block. first: the place of the first task, for messages.
 
     Raises:
         InvalidTasksError: a task has another number of pass rates.
@@ -97,35 +92,13 @@ class DatasetRequest(Header, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     tasks: list[TaskRequest]
 
 
-class AppendRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AppendRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Tasks to append.
 
     tasks: the tasks.
     """
 
     tasks: list[TaskRequest]
-
-
-_DATASET, _APPEND = msgspec.json.Decoder(DatasetRequest), msgspec.json.Decoder(AppendRequest)
-
-
-async def read_json(body: Body, *, append: bool) -> TaskFile:
-    """Return the tasks of a JSON body.
-
-    Args:
-        body: the body.
-        append: whether they are appended, so that nothing else may be said.
-
-    Raises:
-        MalformedBodyError, InvalidInputError: it is not JSON, or of another shape.
-    """
-    text, header = await body.whole(), Header()
-    if append:
-        tasks = (await asyncio.to_thread(decode, _APPEND, text)).tasks
-    else:
-        dataset = await asyncio.to_thread(decode, _DATASET, text)
-        tasks, header = dataset.tasks, Header(dataset.reference_models, dataset.description, dataset.repeatable)
-    return TaskFile(header, lambda models: blocks_of_document(tasks, partial(block_of, models=models)))
 
 
 Row = TypeVar("Row")
@@ -141,8 +114,6 @@ async def blocks_of_document(rows: list[Row], block_of: Callable[[list[Row], int
 LINE_LIMIT = MIB
 BLOCK_BYTES = 16 * MIB  # of text; bounds memory where lines are long
 
-_TASK, _HEADER = msgspec.json.Decoder(TaskRequest), msgspec.json.Decoder(Header)
-
 
 async def read_ndjson(chunks: AsyncIterator[bytes]) -> TaskFile:
     """Return the tasks of an NDJSON body; its first line may be the header.
@@ -154,7 +125,7 @@ async def read_ndjson(chunks: AsyncIterator[bytes]) -> TaskFile:
     lines: list[bytes] = await anext(more, [])
     header = Header()
     if lines and _is_header(lines[0]):
-        header = decode(_HEADER, lines[0], ("body", "header"))
+        header = decode(Header, lines[0], ("body", "header"))
         lines = lines[1:]
     return TaskFile(header, lambda models: blocks_of_lines(lines, more, partial(_block, models=models)))
 
@@ -192,13 +163,7 @@ def _not_blank(lines: list[bytes]) -> list[bytes]:
 async def blocks_of_lines(
     lines: list[bytes], more: AsyncIterator[list[bytes]], block_of_lines: Callable[[list[bytes], int], Block]
 ) -> AsyncIterator[Block]:
-    """Yield blocks, each once it is large enough.
-
-    Args:
-        lines: the first ones.
-        more: brings a network packet's lines at a time.
-        block_of_lines: makes a block of lines and the number of the first.
-    """
+    """Yield blocks, each once it is large enough. more: brings what comes behind the first lines, some at a time."""
     first, size = 0, sum(map(len, lines))
     async for fresh in more:
         lines.extend(fresh)
@@ -227,5 +192,5 @@ def task_lines(block: TaskBlock) -> bytes:
 
 
 def _block(lines: list[bytes], first: int, *, models: int) -> TaskBlock:
-    tasks = [decode(_TASK, line, ("body", "tasks", place)) for place, line in enumerate(lines, first)]
+    tasks = [decode(TaskRequest, line, ("body", "tasks", place)) for place, line in enumerate(lines, first)]
     return block_of(tasks, first, models)

@@ -1,0 +1,209 @@
+"""Routes. Each declares who may call it, its kind, what it reads and answers: it can't be made without its guard."""
+
+import re
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import KW_ONLY, dataclass, field
+from enum import Enum
+from typing import Any, TypeVar, cast
+
+import structlog
+from fastapi.routing import APIRoute
+from starlette import types
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bots_service.access import Caller
+from bots_service.api.requests import services_of
+from bots_service.errors import BotsError
+from bots_service.keys import Scope
+
+MAX_NAME_LENGTH = 128  # a refused request may contain any name
+WHOLE_KEY = re.compile("(bots_[0-9a-f]+_)[0-9a-f]+", re.IGNORECASE)  # a key given where its id belongs
+LOGGED_NAMES = ("dataset", "run")
+LOGGED = (*LOGGED_NAMES, "key")
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+Media = dict[str, dict[str, Any]]  # media type -> its description, with a schema
+
+ANY_SCOPE = frozenset(Scope)
+READS = {"GET", "HEAD"}
+
+
+class RouteKind(Enum):
+    """What decides a request's deadline, queue and logging."""
+
+    CONTROL = "control"
+    """Called by people and scripts: no queue, and a deadline of a minute."""
+    TRAINING = "training"
+    """Called by trainers all the time: has a queue and a short deadline, and is logged only if slow or refused."""
+    UPLOAD = "upload"
+    """Has a large body: only a few at once, without a deadline while the body arrives."""
+    PROBE = "probe"
+    """Answers at once, even when the service is full."""
+
+
+WORKING_ON: ContextVar[RouteKind | None] = ContextVar("bots_route_kind", default=None)
+"""The kind of the request that is worked on here; None: this is background work."""
+
+
+class About(Enum):
+    """What a route's caller must reach."""
+
+    PATH = "path"
+    """The dataset in its path, if there is one, or its run there. What changes a dataset takes a key for all its runs.
+
+    A route whose body names a run calls `Caller.require_run` after reading it, before any lookup.
+    """
+    SHARED = "shared"
+    """The dataset in its path. A key for some of its runs is enough: other runs don't notice."""
+    WHOLE = "whole"
+    """The dataset in its path, with all its runs."""
+    EVERY = "every"
+    """Every dataset."""
+
+
+class Routes(list["GuardedRoute"]):
+    """The routes of one file. tag: their group in the API's document; None: they are not in it."""
+
+    def __init__(self, tag: str | None) -> None:
+        super().__init__()
+        self.tag = tag
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Adds the function that it decorates to some routes.
+
+    address: method and path.
+    scopes: the caller needs one of them; None: the route is open to everyone.
+    answers, answers_media: the JSON body of its answer, and other media types.
+    refuses: errors besides those of all routes like it.
+    reads, reads_media: the JSON body that it takes, and other media types.
+    meanings: status -> what it means; default: 200, with the meaning of the answer's body, or 204 if it has none.
+    """
+
+    routes: Routes
+    address: str
+    summary: str
+    scopes: Scope | frozenset[Scope] | None
+    answers: type | None = None
+    refuses: tuple[type[BotsError], ...] = ()
+    _: KW_ONLY
+    about: About = About.PATH
+    kind: RouteKind = RouteKind.CONTROL
+    reads: type | None = None
+    reads_media: Media = field(default_factory=dict)
+    answers_media: Media = field(default_factory=dict)
+    meanings: dict[int, str] = field(default_factory=dict)
+
+    def __call__(self, endpoint: Endpoint) -> Endpoint:
+        """Add the route."""
+        self.routes.append(GuardedRoute(self, endpoint))
+        return endpoint
+
+
+class GuardedRoute(APIRoute):
+    """A route that checks its caller first, so that others learn nothing, not even from a 422."""
+
+    methods: set[str]
+
+    def __init__(self, declared: Route, endpoint: Callable[..., Any]) -> None:
+        self.declared, self.kind = declared, declared.kind
+        scopes, tag = declared.scopes, declared.routes.tag
+        self.scopes = frozenset([scopes]) if isinstance(scopes, Scope) else scopes
+        methods, path = declared.address.split(" ")
+        super().__init__(
+            path,
+            endpoint,
+            methods=methods.split("|"),
+            summary=declared.summary,
+            tags=[tag] if tag else None,
+            include_in_schema=tag is not None,
+            response_class=Response,
+            generate_unique_id_function=lambda route: route.name,  # what generated clients call its function
+        )
+        if self.kind is RouteKind.TRAINING:
+            self.app = _plain(self.get_route_handler())
+
+    def get_route_handler(self) -> Handler:
+        """Return the route's function, with its guard in front.
+
+        A training route's function is called with the request only, because FastAPI's resolution of dependencies
+        costs as much as decoding the body.
+        """
+        is_training = self.kind is RouteKind.TRAINING
+        handler = cast(Handler, self.endpoint) if is_training else super().get_route_handler()
+        scopes, about = self.scopes, self.declared.about
+        if scopes is None:
+            return handler
+
+        async def answer(request: Request) -> Response:
+            scheme, _, key = request.headers.get("authorization", "").partition(" ")
+            presented = key.strip() if scheme.lower() == "bearer" else None
+            caller = await services_of(request).access.authenticate(presented)
+            request.state.caller = caller
+            if caller.key is not None:
+                structlog.contextvars.bind_contextvars(key=caller.key)
+            log_names(request, request.path_params)  # only now: callers without a key can't write names into the log
+            caller.require_scope(scopes)
+            if about is About.EVERY:
+                caller.require_every_dataset()
+            elif "dataset" in request.path_params:
+                self._require_path(request, caller)
+            return await handler(request)
+
+        return answer
+
+    def _require_path(self, request: Request, caller: Caller) -> None:
+        dataset, about = request.path_params["dataset"], self.declared.about
+        run = None if about is About.WHOLE else request.path_params.get("run")
+        reads = about is About.PATH and self.methods <= READS
+        if run is None and (reads or about is About.SHARED):
+            caller.require_dataset(dataset)
+        else:
+            caller.require_run(dataset, run)
+
+
+def _plain(handler: Handler) -> types.ASGIApp:
+    """Return a handler as an application, without what FastAPI does around each: a training route needs none of it."""
+
+    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
+        response = await handler(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+    return app
+
+
+class RouteKinds:
+    """Finds the kind of a request's route, before the router runs."""
+
+    def __init__(self, routes: Iterable[GuardedRoute]) -> None:
+        special = [route for route in routes if route.kind is not RouteKind.CONTROL]
+        self._special = [(route.path_regex, route.methods, route.kind) for route in special]
+
+    def __call__(self, scope: types.Scope) -> RouteKind:
+        """Return the kind of the request's route; CONTROL if no route has this path and method.
+
+        The method is ignored for probes, so that refusing another method is as cheap.
+        """
+        for regex, methods, kind in self._special:
+            if (scope["method"] in methods or kind is RouteKind.PROBE) and regex.match(scope["path"]):
+                return kind
+        return RouteKind.CONTROL
+
+
+def caller_of(request: Request) -> Caller:
+    """Return the request's caller."""
+    caller: Caller = request.state.caller
+    return caller
+
+
+def log_names(request: Request, names: Mapping[str, str]) -> None:
+    """Add the names of dataset and run, without any key, to the request's further log lines."""
+    is_operators = services_of(request).access.is_operators
+    for name in LOGGED_NAMES:
+        if (value := names.get(name)) is not None:
+            said = "*" if is_operators(value) else WHOLE_KEY.sub(r"\1*", value)[:MAX_NAME_LENGTH]
+            structlog.contextvars.bind_contextvars(**{name: said})
