@@ -94,6 +94,7 @@ def _array_of(kind: Any, values: list[Any]) -> NDArray[Any]:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_list_of)
+_SIZED = (np.ndarray, Table)  # empty by default
 _decoders = {name: msgspec.json.Decoder(kind, dec_hook=_array_of) for kind, name in KINDS.items()}
 _defaults = {
     kind: [(field.name, field.default if field.default_factory is MISSING else ()) for field in fields(kind)]
@@ -107,14 +108,12 @@ def encode_body(body: Body) -> str:
     Raises:
         ValueError: a count is not finite.
     """
-    values = ((name, getattr(body, name), default) for name, default in _defaults[type(body)])
-    return _encoder.encode({name: value for name, value, default in values if not _is_at(value, default)}).decode()
-
-
-def _is_at(value: Any, default: Any) -> bool:
-    if default is MISSING:
-        return False
-    return len(value) == 0 if isinstance(value, Table | np.ndarray) else bool(value == default)
+    values = {}
+    for name, default in _defaults[type(body)]:
+        value = getattr(body, name)
+        if default is MISSING or (len(value) if isinstance(value, _SIZED) else value != default):
+            values[name] = value
+    return _encoder.encode(values).decode()
 
 
 def decode_body(kind: EntryKind, text: str | Raw) -> Body:
