@@ -32,6 +32,7 @@ from bots_client._inputs import (
     checked_str,
     checked_strings,
     require_size,
+    wires_of_pass_rates,
     wires_of_tasks,
     wrong_type,
 )
@@ -84,7 +85,9 @@ class Client(HttpClient):
         dataset, run: their names.
         limit: maximum number of items in a list; None: all.
         deadline_s: for the whole call with its retries; of a stream until it begins, then for each further chunk.
-        source: path of a file, or a function that returns the bytes from the start (attempts are repeated).
+        tasks, pass_rates, source: what is uploaded may be a file's path (an OSError if it can't be read), or a function
+            that returns the bytes from the start (attempts are repeated). Both are streamed, so that they need little
+            memory.
         media_type: application/x-ndjson or application/vnd.apache.parquet; None: by the file's suffix.
         on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed attempt.
         ids, tag, search: only these tasks; only tasks with this tag; only tasks whose ID contains this text, ignoring
@@ -106,151 +109,100 @@ class Client(HttpClient):
     def create_dataset(
         self,
         name: str,
-        tasks: Iterable[Task],
+        tasks: Iterable[Task] | Source,
         reference_models: Sequence[str] = (),
         description: str = "",
         *,
         repeatable: bool = False,
+        media_type: str | None = None,
+        on_progress: Progress | None = None,
+        deadline_s: float | None = None,
     ) -> Dataset:
         """Create a dataset; an existing one with the same content is returned.
 
         Args:
             name: letters, digits, ".", "_" and "-".
-            tasks: the pool, for example from `TaskColumns(...).tasks(rows)`; for more than 100,000 tasks use
-                `upload_dataset`.
-            reference_models: names of the reference models, in the order of the tasks' pass rates.
+            tasks: the pool, for example from `TaskColumns(...).tasks(rows)`.
+            reference_models: names of the reference models, in the order of the tasks' pass rates; not needed if a file
+                holds them.
             repeatable: whether tasks are handed out again without waiting: none is leased, and some come several times
                 where a selection wants more than there are.
 
         Raises:
             ConflictError: a dataset of this name has other content.
         """
-        about = given(
-            reference_models=checked_strings(reference_models, "reference_models") or None,
-            description=description or None,
-            repeatable=repeatable or None,
-        )
-        content = {**about, "tasks": wires_of_tasks(tasks)}
-        return self._write("PUT", path("datasets", name), Dataset, content)
-
-    def upload_dataset(
-        self,
-        name: str,
-        source: Source,
-        *,
-        media_type: str | None = None,
-        reference_models: Sequence[str] = (),
-        description: str = "",
-        repeatable: bool = False,
-        on_progress: Progress | None = None,
-        deadline_s: float = UPLOAD_DEADLINE_S,
-    ) -> Dataset:
-        """Create a dataset from NDJSON or Parquet, streamed, so that large pools need little memory.
-
-        Args:
-            name: letters, digits, ".", "_" and "-".
-            reference_models: names of the reference models; not needed if the file holds them.
-
-        Raises:
-            ConflictError: a dataset of this name has other content.
-            OSError: the file cannot be read.
-        """
         params = [("reference_model", model) for model in checked_strings(reference_models, "reference_models")]
         if description:
             params.append(("description", description))
         if repeatable:
             params.append(("repeatable", "true"))
-        upload = upload_of(source, media_type, on_progress)
+        upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
         return self._upload("PUT", path("datasets", name), Dataset, upload, deadline_s, *params)
 
-    def upload_tasks(
+    def append_tasks(
         self,
         dataset: str,
-        source: Source,
+        tasks: Iterable[Task] | Source,
         *,
         media_type: str | None = None,
         on_progress: Progress | None = None,
-        deadline_s: float = UPLOAD_DEADLINE_S,
+        deadline_s: float | None = None,
     ) -> PoolChange:
-        """Add tasks to a dataset from NDJSON or Parquet, streamed: all of them, or none if one is invalid.
+        """Add tasks to a dataset: all of them, or none if one is invalid.
 
         Raises:
             ConflictError: a task ID already exists; nothing was added.
-            OSError: the file cannot be read.
         """
-        upload = upload_of(source, media_type, on_progress)
+        upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
         return self._upload("POST", path("datasets", dataset, "tasks"), PoolChange, upload, deadline_s)
 
     def download_tasks(self, dataset: str, *, deadline_s: float = UPLOAD_DEADLINE_S) -> Generator[bytes, None, None]:
-        """Stream all tasks of a dataset as NDJSON that `upload_dataset` reads; retired ones too."""
+        """Stream all tasks of a dataset as NDJSON that `create_dataset` reads; retired ones too."""
         return self._download(path("datasets", dataset, "tasks"), NDJSON, deadline_s)
-
-    def append_tasks(self, dataset: str, tasks: Iterable[Task]) -> PoolChange:
-        """Add tasks to a dataset.
-
-        Raises:
-            ConflictError: a task ID already exists; nothing was added.
-        """
-        content = {"tasks": wires_of_tasks(tasks)}
-        return self._write("POST", path("datasets", dataset, "tasks"), PoolChange, content)
 
     def make_subset(
         self,
         dataset: str,
-        source: Source,
+        tasks: Iterable[Task] | Source,
         *,
         media_type: str | None = None,
         on_progress: Progress | None = None,
-        deadline_s: float = UPLOAD_DEADLINE_S,
+        deadline_s: float | None = None,
     ) -> Subset:
-        """Make some of a dataset's tasks a subset, to select among them alone; streamed.
+        """Make some of a dataset's tasks a subset, to select among them alone; only their ids count.
 
         The same tasks, in any order, are the same subset. A dataset keeps the 1,000 that were made last.
 
-        Args:
-            source: the tasks, as of `upload_dataset`; only their ids count.
-
         Raises:
             InvalidRequestError: there is no task.
-            OSError: the file cannot be read.
         """
-        upload = upload_of(source, media_type, on_progress)
+        upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
         return self._upload("POST", path("datasets", dataset, "subsets"), Subset, upload, deadline_s)
 
-    def put_predictions(self, dataset: str, name: str, pass_rates: Mapping[str, float]) -> Dataset:
+    def put_predictions(
+        self,
+        dataset: str,
+        name: str,
+        pass_rates: Mapping[str, float] | Source,
+        *,
+        media_type: str | None = None,
+        on_progress: Progress | None = None,
+        deadline_s: float | None = None,
+    ) -> Dataset:
         """Put predicted pass rates of tasks, or replace those of this name; new runs learn how far to trust them.
 
         Runs whose journal is empty see them too. All others keep what they know.
 
         Args:
             name: of the predictor: letters, digits, ".", "_" and "-".
-            pass_rates: by task ID, from 0 to 1; tasks that are left out have no prediction. For more than 100,000
-                tasks, use `upload_predictions`.
+            pass_rates: by task ID, from 0 to 1, or a file with the columns id and pass_rate; tasks that are left out
+                have no prediction.
 
         Raises:
             InvalidRequestError: a task is not in the dataset, or a pass rate is out of range.
             ConflictError: the dataset has four predictions already.
         """
-        content = {"predictions": [{"id": task, "pass_rate": rate} for task, rate in pass_rates.items()]}
-        return self._write("PUT", path("datasets", dataset, "predictions", name), Dataset, content)
-
-    def upload_predictions(
-        self,
-        dataset: str,
-        name: str,
-        source: Source,
-        *,
-        media_type: str | None = None,
-        on_progress: Progress | None = None,
-        deadline_s: float = UPLOAD_DEADLINE_S,
-    ) -> Dataset:
-        """Put predictions from NDJSON or Parquet with the columns id and pass_rate, streamed.
-
-        Raises:
-            InvalidRequestError: a task is not in the dataset, or a pass rate is out of range.
-            OSError: the file cannot be read.
-        """
-        upload = upload_of(source, media_type, on_progress)
+        upload = upload_of(pass_rates, wires_of_pass_rates, media_type, on_progress)
         return self._upload("PUT", path("datasets", dataset, "predictions", name), Dataset, upload, deadline_s)
 
     def predict_from_run(self, dataset: str, run: str, name: str, *, step: int | None = None) -> Dataset:
@@ -352,15 +304,11 @@ class Client(HttpClient):
     ) -> ImportedRun:
         """Import a run from `export_run`, into a dataset with the same tasks: all of it or nothing.
 
-        Args:
-            source: path of the file, or a function that returns the bytes from the start (attempts are repeated).
-
         Raises:
             ConflictError: the name is taken, or the run belongs to other tasks than the dataset's.
             InvalidRequestError: a truncated or foreign file, or an entry that does not fold.
-            OSError: the file cannot be read.
         """
-        upload = upload_of(source, NDJSON, on_progress)
+        upload = upload_of(source, list, NDJSON, on_progress)
         return self._upload("POST", run_path(dataset, run, "import"), ImportedRun, upload, deadline_s)
 
     def tasks(
@@ -692,11 +640,13 @@ class Client(HttpClient):
         method: str,
         where: str,
         kind: type[T],
-        upload: tuple[Upload, str],
-        deadline_s: float,
+        upload: tuple[Upload | bytes, str],
+        deadline_s: float | None,
         *params: tuple[str, str],
     ) -> T:
         body, media_type = upload
+        if deadline_s is None and isinstance(body, Upload):
+            deadline_s = UPLOAD_DEADLINE_S
         headers = {**key_header(None), "Content-Type": media_type}
         return self.send(Call(method, where, into(kind), params, body, headers, deadline_s))
 

@@ -547,7 +547,7 @@ def given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def json_bytes(content: Mapping[str, Any]) -> bytes:
+def json_bytes(content: object) -> bytes:
     """Return a body as JSON; encoded once, so that every attempt sends the same bytes."""
     try:
         # `default` converts numpy's numbers, which are common in trainers.
@@ -556,32 +556,36 @@ def json_bytes(content: Mapping[str, Any]) -> bytes:
         raise InvalidRequestError(f"the request can't be encoded as JSON: {error}") from error
 
 
-def upload_of(source: Source, media_type: str | None, on_progress: Progress | None) -> tuple[Upload, str]:
-    """Return an upload and its media type."""
-    if callable(source):
-        if media_type is None:
-            raise InvalidRequestError(f"pass media_type=, one of {NDJSON}, {PARQUET}")
-        return Upload(source, None, on_progress), media_type
-    upload = _file_upload(source, on_progress)
-    media_type = media_type or MEDIA_TYPES.get(Path(source).suffix.lower())
-    if media_type is None:
-        raise InvalidRequestError(
-            f"the format of {Path(source).name} is not known: give a file that ends with one of"
-            f" {', '.join(MEDIA_TYPES)}; in Python you can also pass media_type=, one of {NDJSON}, {PARQUET}"
-        )
-    return upload, media_type
+def upload_of(
+    given: Any, wires_of: Callable[[Any], Iterable[object]], media_type: str | None, on_progress: Progress | None
+) -> tuple[Upload | bytes, str]:
+    """Return a body to upload, and its media type.
 
-
-def _file_upload(file: str | os.PathLike[str], on_progress: Progress | None) -> Upload:
-    """Return the upload of a file.
+    Args:
+        given: a `Source`, or items.
+        wires_of: items -> JSON values, a line each.
+        media_type: None: by the file's suffix.
+        on_progress: see `Client`.
 
     Raises:
         OSError: the file can't be opened.
     """
+    if callable(given):
+        upload = Upload(given, None, on_progress)
+    elif isinstance(given, str | os.PathLike):
+        upload = Upload(lambda: _chunks_of(given), Path(given).stat().st_size, on_progress)
+        media_type = media_type or MEDIA_TYPES.get(Path(given).suffix.lower())
+    else:
+        return b"".join(json_bytes(wire) + b"\n" for wire in wires_of(given)), NDJSON
+    if media_type is None:
+        raise InvalidRequestError(
+            f"the format is not known: give a file that ends with one of {', '.join(MEDIA_TYPES)}; in Python you can"
+            f" also pass media_type=, one of {NDJSON}, {PARQUET}"
+        )
+    return upload, media_type
 
-    def read() -> Iterator[bytes]:
-        with Path(file).open("rb") as opened:
-            while chunk := opened.read(CHUNK_BYTES):
-                yield chunk
 
-    return Upload(read, Path(file).stat().st_size, on_progress)
+def _chunks_of(file: str | os.PathLike[str]) -> Iterator[bytes]:
+    with Path(file).open("rb") as opened:
+        while chunk := opened.read(CHUNK_BYTES):
+            yield chunk

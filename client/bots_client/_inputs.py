@@ -199,6 +199,11 @@ def wires_of_tasks(tasks: Iterable[Any]) -> list[dict[str, Any]]:
     return wires
 
 
+def wires_of_pass_rates(pass_rates: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Return predicted pass rates as JSON values of the wire format."""
+    return [{"id": task, "pass_rate": rate} for task, rate in pass_rates.items()]
+
+
 def checked_outcomes(outcomes: Iterable[Any]) -> list[Outcome]:
     """Return outcomes as a list.
 

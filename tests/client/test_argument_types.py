@@ -119,7 +119,7 @@ def test_what_numpy_and_generators_give_is_taken(serve, connect):
     bots.append_tasks("pool", (Task(id_) for id_ in ["t1"]))
     bots.report("pool", (Outcome.rewards("t1", np.array([1, 0.5])) for _ in range(1)))
 
-    sent = [b'"count":2,"tags":["math"]', b'"step":2', b'[{"id":"t1"}]', b'"rewards":[1,0.5]']
+    sent = [b'"count":2,"tags":["math"]', b'"step":2', b'{"id":"t1"}', b'"rewards":[1,0.5]']
     assert [part in request.body for part, request in zip(sent, server.received, strict=True)] == [True] * 4
 
 

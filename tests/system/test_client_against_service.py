@@ -97,7 +97,7 @@ def test_pools_are_uploaded_from_ndjson_and_parquet_alike(client, tmp_path):
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "pool.parquet")
     digests = set()
     for kind in ("ndjson", "parquet"):
-        made = client.upload_dataset(kind, tmp_path / f"pool.{kind}", reference_models=["weak", "strong"])
+        made = client.create_dataset(kind, tmp_path / f"pool.{kind}", reference_models=["weak", "strong"])
         digests.add(made.digest)
         assert made.tasks == len(POOL)
     assert len(digests) == 1

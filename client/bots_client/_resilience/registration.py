@@ -56,7 +56,7 @@ class Registrar:
         except NotFoundError:
             lines = _Lines(ids, f"creating dataset {name}")
             try:
-                created = self._ask(lambda bots: bots.upload_dataset(name, lines, media_type=NDJSON), UPLOAD_S)
+                created = self._ask(lambda bots: bots.create_dataset(name, lines, media_type=NDJSON), UPLOAD_S)
             except ConflictError:  # another process of this job created it first
                 return self._ask(lambda bots: bots.dataset(name), CALL_S)
             logger.warning("created dataset %s with the trainer's %d tasks: it did not exist", name, len(ids))
@@ -101,7 +101,7 @@ class Registrar:
         name = self._dataset
         lines = _Lines(missing, f"adding tasks to dataset {name}")
         try:
-            self._ask(lambda bots: bots.upload_tasks(name, lines, media_type=NDJSON), UPLOAD_S)
+            self._ask(lambda bots: bots.append_tasks(name, lines, media_type=NDJSON), UPLOAD_S)
         except ConflictError:  # another process of this job added some of them first, and others may be missing
             return
         logger.warning("added %d of the trainer's tasks to dataset %s", len(missing), name)
