@@ -30,7 +30,6 @@ from bots_client._errors import (
     ServiceError,
     UnreachableError,
     error_of,
-    problem_of,
 )
 from bots_client._inputs import checked_str, plain
 
@@ -440,9 +439,9 @@ class _Attempts(Generic[T]):
         try:
             return self._call.parse(body)
         except (ValueError, RecursionError) as error:
-            problem = problem_of(response.status_code, response.headers, b"", retry_after_s=None)
             said = f"{self._url} answered {response.status_code} to {self._call.asked} with an invalid body: {error}"
-            raise ServiceError(said, problem) from error
+            request_id = response.headers.get("x-request-id")
+            raise ServiceError(said, status=response.status_code, request_id=request_id) from error
 
     def wait_after_refusal(self, response: httpx.Response, body: bytes) -> float:
         """Return the wait before the next attempt, after an unsuccessful answer.
@@ -451,8 +450,9 @@ class _Attempts(Generic[T]):
             BotsClientError: another attempt is useless, or there is no time for it.
         """
         retry_after_s = self._retries.retry_after_s(response.headers.get("retry-after"))
-        problem = problem_of(response.status_code, response.headers, body, retry_after_s=retry_after_s)
-        error = error_of(problem, asked=self._call.asked)
+        error = error_of(
+            response.status_code, response.headers, body, asked=self._call.asked, retry_after_s=retry_after_s
+        )
         if response.status_code not in RETRIED_STATUSES and error.type != BUSY:
             raise error
         return self._wait_s(error, retry_after_s)

@@ -204,4 +204,4 @@ def test_an_error_survives_the_way_between_processes(serve, connect, status):
         connect(server, retries=ONCE).run("guru")
 
     copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own bytes
-    assert (type(copy), str(copy), copy.problem) == (type(caught.value), str(caught.value), caught.value.problem)
+    assert (type(copy), str(copy), vars(copy)) == (type(caught.value), str(caught.value), vars(caught.value))

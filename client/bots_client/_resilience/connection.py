@@ -248,7 +248,7 @@ class Connection:
 
     def _failed(self, error: BotsClientError) -> None:
         self._reminder.is_due(_kind(error))  # the warning below says it
-        self._asked_for_s = error.problem.retry_after_s or 0.0
+        self._asked_for_s = error.retry_after_s or 0.0
         if not self.counters.set(is_away=True, last_error=str(error)).is_away:
             self._away_since = time.monotonic()
             logger.warning(

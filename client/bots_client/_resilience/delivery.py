@@ -104,8 +104,8 @@ class Mistakes:
     def note(self, error: Exception) -> None:
         """Log a mistake, and keep it for `raise_found`."""
         fix = FIXES.get(error.type) if isinstance(error, BotsClientError) else None
-        if isinstance(error, BotsClientError) and fix is not None and not error.message.endswith(fix):
-            error = type(error)(f"{error.message}\n  {fix}", error.problem)
+        if fix is not None and not str(error).endswith(fix):
+            error = type(error)(f"{error}\n  {fix}", **vars(error))
         self._connection.log(error)
         if self.raises and self._found is None:
             self._found = error
