@@ -8,7 +8,7 @@ from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from bots_client._errors import RequestError
-from bots_client._inputs import wrong_type
+from bots_client._inputs import checked
 from bots_client._models import Selection
 from bots_client._selector import Selector
 
@@ -61,9 +61,7 @@ class AsyncSelector:
     """
 
     def __init__(self, selector: Selector) -> None:
-        if not isinstance(selector, Selector):
-            raise wrong_type("selector", "a Selector", selector)
-        self.selector = selector
+        self.selector = checked(selector, Selector, "selector")
         self._worker: tuple[int, ThreadPoolExecutor] | None = None
 
     def __getstate__(self) -> dict[str, Any]:

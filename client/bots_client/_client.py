@@ -27,11 +27,9 @@ from bots_client._inputs import (
     Outcome,
     Task,
     Unpack,
+    checked,
+    checked_list,
     checked_number,
-    checked_outcomes,
-    checked_str,
-    checked_strings,
-    require_size,
     wires_of_pass_rates,
     wires_of_tasks,
     wrong_type,
@@ -131,7 +129,7 @@ class Client(HttpClient):
         Raises:
             ConflictError: a dataset of this name has other content.
         """
-        params = [("reference_model", model) for model in checked_strings(reference_models, "reference_models")]
+        params = [("reference_model", model) for model in checked_list(reference_models, str, "reference_models")]
         if description:
             params.append(("description", description))
         if repeatable:
@@ -220,12 +218,12 @@ class Client(HttpClient):
 
     def retire_tasks(self, dataset: str, ids: Iterable[str]) -> PoolChange:
         """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""
-        content = {"ids": checked_strings(ids, "ids")}
+        content = {"ids": checked_list(ids, str, "ids")}
         return self._write("DELETE", path("datasets", dataset, "tasks"), PoolChange, content)
 
     def restore_tasks(self, dataset: str, ids: Iterable[str]) -> PoolChange:
         """Restore retired tasks: they can be selected again, with what is known of them."""
-        content = {"ids": checked_strings(ids, "ids")}
+        content = {"ids": checked_list(ids, str, "ids")}
         return self._write("POST", path("datasets", dataset, "tasks", "restore"), PoolChange, content)
 
     def dataset(self, name: str) -> Dataset:
@@ -404,7 +402,7 @@ class Client(HttpClient):
         Args:
             kinds: only entries of these kinds; empty: all. They are report, settings, forget, rewind and fork.
         """
-        chosen = [("kind", kind) for kind in checked_strings(kinds, "kinds")]
+        chosen = [("kind", kind) for kind in checked_list(kinds, str, "kinds")]
         return self._list(JournalEntry, "entries", run_path(dataset, run, "journal"), limit, *chosen)
 
     def leases(self, dataset: str, run: str = "default", *, limit: int = PAGE, ids: int = 5) -> Leases:
@@ -421,7 +419,7 @@ class Client(HttpClient):
 
         They then count as never tried. What their rollouts say about other tasks stays.
         """
-        content = {"tasks": checked_strings(tasks, "tasks")}
+        content = {"tasks": checked_list(tasks, str, "tasks")}
         return self._write("POST", run_path(dataset, run, "forget"), Run, content)
 
     def rewind(self, dataset: str, step: int, run: str = "default") -> Run:
@@ -593,8 +591,8 @@ class Client(HttpClient):
         """
         content = given(
             name=name,
-            scopes=checked_strings(scopes, "scopes"),
-            datasets=checked_strings(datasets, "datasets"),
+            scopes=checked_list(scopes, str, "scopes"),
+            datasets=checked_list(datasets, str, "datasets"),
             expires_in_seconds=expires_in_s,
         )
         return self._write("POST", path("keys"), NewApiKey, content)
@@ -710,15 +708,16 @@ def select_call(
     idempotency_key: str | None,
 ) -> Call[Selection]:
     """Return the request of `Client.select`, which describes the arguments and errors."""
-    require_size(count, want_effective)
+    if (count is None) == (want_effective is None):
+        raise TypeError("select: pass either count or want_effective")
     content = given(
-        dataset=checked_str(dataset, "dataset", write="select(dataset, count)"),
-        run=checked_str(run, "run"),
+        dataset=checked(dataset, str, "dataset"),
+        run=checked(run, str, "run"),
         count=None if count is None else checked_number(count, "count"),
-        subset=None if subset is None else checked_str(subset, "subset"),
-        tags=None if tags is None else checked_strings(tags, "tags"),
-        exclude=None if exclude is None else checked_strings(exclude, "exclude"),
-        first=None if first is None else checked_strings(first, "first"),
+        subset=None if subset is None else checked(subset, str, "subset"),
+        tags=None if tags is None else checked_list(tags, str, "tags"),
+        exclude=None if exclude is None else checked_list(exclude, str, "exclude"),
+        first=None if first is None else checked_list(first, str, "first"),
         want_effective=None if want_effective is None else checked_number(want_effective, "want_effective"),
     )
     call = write_call("POST", path("select"), into(Selection), content, key=idempotency_key)
@@ -739,12 +738,12 @@ def report_call(
     if not isinstance(selection, Selection | str | None):
         raise wrong_type("selection", "a Selection or its id", selection)
     content = given(
-        dataset=checked_str(dataset, "dataset", write="report(dataset, outcomes)"),
-        run=checked_str(run, "run"),
+        dataset=checked(dataset, str, "dataset"),
+        run=checked(run, str, "run"),
         selection_id=selection.selection_id if isinstance(selection, Selection) else selection,
         age=age,
         close_step=close_step,
-        outcomes=[outcome.as_wire() for outcome in checked_outcomes(outcomes)],
+        outcomes=[outcome.as_wire() for outcome in checked_list(outcomes, Outcome, "outcomes")],
     )
     call = write_call("POST", path("report"), into(Receipt), content, key=idempotency_key)
     return _of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES)
@@ -766,7 +765,7 @@ def _of_the_run(call: Call[T], dataset: str, run: str, *, max_bytes: int) -> Cal
 
 def _chosen(ids: Iterable[str], **filters: str | None) -> list[tuple[str, str]]:
     """Return the filters of tasks as query parameters."""
-    return [*(("ids", task) for task in checked_strings(ids, "ids")), *given(**filters).items()]
+    return [*(("ids", task) for task in checked_list(ids, str, "ids")), *given(**filters).items()]
 
 
 def _texts(params: Iterable[tuple[str, Any]]) -> tuple[tuple[str, str], ...]:

@@ -31,7 +31,7 @@ from bots_client._errors import (
     UnreachableError,
     error_of,
 )
-from bots_client._inputs import checked_str, plain
+from bots_client._inputs import checked, plain
 
 T = TypeVar("T")
 ClientT = TypeVar("ClientT", bound="HttpClient")
@@ -504,7 +504,7 @@ def path(*parts: str) -> str:
         TypeError: a name is not a str.
     """
     for before, part in zip(("", *parts), parts, strict=False):
-        checked_str(part, PARAMETERS.get(before, "name"))
+        checked(part, str, PARAMETERS.get(before, "name"))
         if part in ("", ".", ".."):
             raise InvalidRequestError(f"{part!r} is not the name of a dataset, run or task")
     return "/" + "/".join(quote(part, safe="") for part in parts)

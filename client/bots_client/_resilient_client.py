@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 from bots_client._client import Client, report_call, select_call
 from bots_client._errors import InvalidRequestError
 from bots_client._http import Deadline
-from bots_client._inputs import Outcome, checked_outcomes, refuse_single_str
+from bots_client._inputs import Outcome, checked_list, wrong_type
 from bots_client._models import Receipt, Selection
 from bots_client._resilience.connection import Health
 from bots_client._resilience.local_run import ClientOptions, LocalRun, ProcessState
@@ -163,7 +163,8 @@ class ResilientClient:
         Raises:
             RequestError: a mistake, such as an unknown dataset, or more tasks than the trainer has.
         """
-        refuse_single_str(ids=ids, exclude=exclude, first=first)
+        if isinstance(ids, str):
+            raise wrong_type("ids", "a list of str", ids)
         local_run = self._local(dataset, run)
         local_run.mistakes.raise_found()
         call = select_call(
@@ -219,7 +220,7 @@ class ResilientClient:
             RequestError: a mistake, such as a reward outside the run's range. Outcomes without one are reported.
         """
         local_run = self._local(dataset, run)
-        outcomes = checked_outcomes(outcomes)
+        outcomes = checked_list(outcomes, Outcome, "outcomes")
         counters = self._state.connection.counters
         counters.add(reports=1)
         self._leave_out(sum(outcome.left_out for outcome in outcomes))

