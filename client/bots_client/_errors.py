@@ -129,7 +129,7 @@ def error_of(
         asked: method and path, for the message.
     """
     is_problem = headers.get("content-type", "").partition(";")[0].strip().lower() == MEDIA_TYPE
-    given = _object_in(body) if is_problem else {}
+    given = object_in(body) if is_problem else {}
     type_, title, detail = (_text(given.get(name)) for name in ("type", "title", "detail"))
     if not given:
         detail = " ".join(body.decode("utf-8", "replace").split())[:PROXY_PAGE_LENGTH]
@@ -157,10 +157,11 @@ def error_of(
     )
 
 
-def _object_in(body: bytes) -> dict[str, Any]:
+def object_in(body: Any) -> dict[str, Any]:
+    """Return a JSON object; an empty one if it is none."""
     try:
         said = json.loads(body)
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
 

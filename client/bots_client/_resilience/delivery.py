@@ -2,15 +2,12 @@
 
 import hashlib
 import json
-import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from bots_client._client import Client, rewind_call
 from bots_client._decode import into
@@ -27,14 +24,13 @@ from bots_client._errors import (
 from bots_client._http import KEY, Call, Deadline
 from bots_client._models import Receipt, Run
 from bots_client._resilience.connection import Connection
-from bots_client._resilience.spool import Spool, SpooledWrite
+from bots_client._resilience.spool import POLL_S, Spool, SpooledWrite
 
 T = TypeVar("T")
 
-GRACE_S = 1.0  # how late a delivery may be before another process takes it over
-EXCLUSIVE_S = 10.0  # longest wait of other processes while a checkpoint is saved or loaded
-POLL_S = 0.02
 MIN_SHARE = 0.1  # of a delivery's deadline: with less time left, no further report is sent
+GRACE_S = 1.0  # how late a delivery may be before another takes it over
+EXCLUSIVE_S = 10.0  # longest wait of others while a checkpoint is saved or loaded
 REFUSALS = (InvalidRequestError, ConflictError)  # the content is wrong: sending it again can't succeed
 DISK_FAILURES = (sqlite3.Error, OSError)
 MARK = "_bots_mistake"  # attribute of an error that `Mistakes` raised
@@ -143,8 +139,6 @@ class Delivery:
         self._name = (dataset, run)
         self._last_step: int | None = None  # of the run, in the last answer that this process received
         self._own: set[int] = set()  # positions; the spool also holds what other processes and earlier jobs reported
-        self._who = f"{os.getpid()}-{uuid4().hex}"
-        self._one_at_a_time = threading.Lock()
 
     def deliver(self, call: Call[Receipt], *, closes: bool, deadline: Deadline) -> Receipt | None:
         """Send a report after those that wait; if that fails, put it into the spool.
@@ -282,37 +276,21 @@ class Delivery:
     @contextmanager
     def _exclusive(self, deadline: Deadline) -> Iterator[None]:
         """Keep others from delivering, so that the spool does not change; enter anyway when half the time is over."""
-        until = time.monotonic() + deadline.left_s() / 2
-        is_mine = self._one_at_a_time.acquire(timeout=max(deadline.left_s() / 2, 0.0))
-        try:
-            while is_mine and not self._on_disk(self._begins, otherwise=True) and time.monotonic() < until:
-                time.sleep(POLL_S)
+        alone = self.spool.turn(EXCLUSIVE_S, wait_s=deadline.left_s() / 2)
+        with ExitStack() as stack:
+            self._on_disk(lambda: stack.enter_context(alone), otherwise=False)
             yield
-        finally:
-            if is_mine:
-                self._on_disk(lambda: self.spool.end_delivery(self._who), None)
-                self._one_at_a_time.release()
-
-    def _begins(self) -> bool:
-        """Return whether other processes are kept from delivering; without a file there is nothing to deliver."""
-        return not self.spool.file.exists() or self.spool.begin_delivery(self._who, EXCLUSIVE_S)
 
     def _deliver(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> bool:
         """Send the waiting writes, unless someone else is sending; return False if the service is away."""
-        if not self._one_at_a_time.acquire(blocking=False):
-            return True
-        try:
-            return self._on_disk(lambda: self._deliver_in_turn(deadline, answers), otherwise=True)
-        finally:
-            self._one_at_a_time.release()
 
-    def _deliver_in_turn(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> bool:
-        if not self.spool.begin_delivery(self._who, deadline.left_s() + GRACE_S):
-            return True
+        def in_turn() -> bool:
+            with self.spool.turn(deadline.left_s() + GRACE_S) as is_mine:
+                return not is_mine or self._send_kept(deadline, answers)
+
         try:
-            return self._send_kept(deadline, answers)
+            return self._on_disk(in_turn, otherwise=True)
         finally:
-            self.spool.end_delivery(self._who)
             self.waiting()
 
     def _send_kept(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> bool:

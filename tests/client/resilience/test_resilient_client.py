@@ -289,7 +289,7 @@ def work():
         assert not selection.is_local, bots.health
         assert bots.report({dataset!r}, [Outcome.counts(selection.ids[0], 1, 2)], selection=selection), bots.health
 work()
-bots._process._lock.acquire()  # as another thread may hold it at the moment of the fork
+bots._lock.acquire()  # as another thread may hold it at the moment of the fork
 children = []
 for _ in range(3):
     child = os.fork()
@@ -297,7 +297,7 @@ for _ in range(3):
         work()
         os._exit(0 if bots.health.reports == 5 else 1)
     children.append(child)
-bots._process._lock.release()
+bots._lock.release()
 work()
 assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
 """

@@ -332,16 +332,15 @@ def test_a_report_that_another_process_delivers_while_the_run_is_rewound_counts_
     outage.service.start()
     again = outage.begin_trainer()
     spool = spool_of(again.client.spool, url=outage.service.url, dataset="guru", run="default", limit_bytes=1)
-    assert spool.begin_delivery("another", 60)
-    kept = spool.first()
-    assert kept is not None
-    httpx.post(f"{outage.service.url}{kept.path}", content=kept.body, headers=kept.headers).raise_for_status()
-
     loading = threading.Thread(target=lambda: again.load_state_dict(state))
-    loading.start()
-    time.sleep(0.2)
-    spool.remove(kept.position)
-    spool.end_delivery("another")
+    with spool.turn(60) as is_mine:
+        assert is_mine
+        kept = spool.first()
+        assert kept is not None
+        httpx.post(f"{outage.service.url}{kept.path}", content=kept.body, headers=kept.headers).raise_for_status()
+        loading.start()
+        time.sleep(0.2)
+        spool.remove(kept.position)
     loading.join()
     assert again.client.flush(30) == 0
 
