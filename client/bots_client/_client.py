@@ -9,6 +9,7 @@ from bots_client._decode import into, nothing, page_of
 from bots_client._errors import InvalidRequestError, ServiceError, UnreachableError
 from bots_client._http import (
     ANSWER_BYTES,
+    CALL_DEADLINE_S,
     NDJSON,
     Call,
     HttpClient,
@@ -82,7 +83,6 @@ class Client(HttpClient):
     What the calls have in common:
         dataset, run: their names.
         limit: maximum number of items in a list; None: all.
-        deadline_s: for the whole call with its retries; of a stream until it begins, then for each further chunk.
         tasks, pass_rates, source: what is uploaded may be a file's path (an OSError if it can't be read), or a function
             that returns the bytes from the start (attempts are repeated). Both are streamed, so that they need little
             memory.
@@ -94,7 +94,8 @@ class Client(HttpClient):
     Args:
         url: http(s) URL of the service; None: BOTS_URL, or http://127.0.0.1:8000.
         api_key: None: BOTS_API_KEY, or no key.
-        deadline_s: for each call with all its retries; some calls have their own.
+        deadline_s: for each call with all its retries; of a stream until it begins, then for each further chunk. None:
+            10 s, or what long calls such as uploads need. `within` gives a client with another one.
         retries: number of attempts and waits between them.
         headers: sent with every request.
         transport: httpx transport; tests pass the service itself.
@@ -114,7 +115,6 @@ class Client(HttpClient):
         repeatable: bool = False,
         media_type: str | None = None,
         on_progress: Progress | None = None,
-        deadline_s: float | None = None,
     ) -> Dataset:
         """Create a dataset; an existing one with the same content is returned.
 
@@ -135,7 +135,7 @@ class Client(HttpClient):
         if repeatable:
             params.append(("repeatable", "true"))
         upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
-        return self._upload("PUT", path("datasets", name), Dataset, upload, deadline_s, *params)
+        return self._upload("PUT", path("datasets", name), Dataset, upload, *params)
 
     def append_tasks(
         self,
@@ -144,7 +144,6 @@ class Client(HttpClient):
         *,
         media_type: str | None = None,
         on_progress: Progress | None = None,
-        deadline_s: float | None = None,
     ) -> PoolChange:
         """Add tasks to a dataset: all of them, or none if one is invalid.
 
@@ -152,11 +151,11 @@ class Client(HttpClient):
             ConflictError: a task ID already exists; nothing was added.
         """
         upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
-        return self._upload("POST", path("datasets", dataset, "tasks"), PoolChange, upload, deadline_s)
+        return self._upload("POST", path("datasets", dataset, "tasks"), PoolChange, upload)
 
-    def download_tasks(self, dataset: str, *, deadline_s: float = UPLOAD_DEADLINE_S) -> Generator[bytes, None, None]:
+    def download_tasks(self, dataset: str) -> Generator[bytes, None, None]:
         """Stream all tasks of a dataset as NDJSON that `create_dataset` reads; retired ones too."""
-        return self._download(path("datasets", dataset, "tasks"), NDJSON, deadline_s)
+        return self._download(path("datasets", dataset, "tasks"), NDJSON, UPLOAD_DEADLINE_S)
 
     def make_subset(
         self,
@@ -165,7 +164,6 @@ class Client(HttpClient):
         *,
         media_type: str | None = None,
         on_progress: Progress | None = None,
-        deadline_s: float | None = None,
     ) -> Subset:
         """Make some of a dataset's tasks a subset, to select among them alone; only their ids count.
 
@@ -175,7 +173,7 @@ class Client(HttpClient):
             InvalidRequestError: there is no task.
         """
         upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
-        return self._upload("POST", path("datasets", dataset, "subsets"), Subset, upload, deadline_s)
+        return self._upload("POST", path("datasets", dataset, "subsets"), Subset, upload)
 
     def put_predictions(
         self,
@@ -185,7 +183,6 @@ class Client(HttpClient):
         *,
         media_type: str | None = None,
         on_progress: Progress | None = None,
-        deadline_s: float | None = None,
     ) -> Dataset:
         """Put predicted pass rates of tasks, or replace those of this name; new runs learn how far to trust them.
 
@@ -201,7 +198,7 @@ class Client(HttpClient):
             ConflictError: the dataset has four predictions already.
         """
         upload = upload_of(pass_rates, wires_of_pass_rates, media_type, on_progress)
-        return self._upload("PUT", path("datasets", dataset, "predictions", name), Dataset, upload, deadline_s)
+        return self._upload("PUT", path("datasets", dataset, "predictions", name), Dataset, upload)
 
     def predict_from_run(self, dataset: str, run: str, name: str, *, step: int | None = None) -> Dataset:
         """Make predictions of what a run believes of the tasks that it has evidence of; all others have none.
@@ -278,9 +275,7 @@ class Client(HttpClient):
         """Permanently delete a run and its journal; "default" is emptied instead."""
         self.send(write_call("DELETE", run_path(dataset, run), nothing))
 
-    def export_run(
-        self, dataset: str, run: str = "default", *, deadline_s: float = TRANSFER_DEADLINE_S
-    ) -> Generator[bytes, None, None]:
+    def export_run(self, dataset: str, run: str = "default") -> Generator[bytes, None, None]:
         """Export a run's journal, as the chunks of a file with one entry a line.
 
             with open("guru.default.ndjson", "wb") as file:
@@ -289,7 +284,7 @@ class Client(HttpClient):
         Raises:
             ConflictError: old entries were pruned, or the run forked one that was deleted.
         """
-        return self._download(run_path(dataset, run, "export"), NDJSON, deadline_s)
+        return self._download(run_path(dataset, run, "export"), NDJSON, TRANSFER_DEADLINE_S)
 
     def import_run(
         self,
@@ -298,7 +293,6 @@ class Client(HttpClient):
         run: str = "default",
         *,
         on_progress: Progress | None = None,
-        deadline_s: float = TRANSFER_DEADLINE_S,
     ) -> ImportedRun:
         """Import a run from `export_run`, into a dataset with the same tasks: all of it or nothing.
 
@@ -307,7 +301,9 @@ class Client(HttpClient):
             InvalidRequestError: a truncated or foreign file, or an entry that does not fold.
         """
         upload = upload_of(source, list, NDJSON, on_progress)
-        return self._upload("POST", run_path(dataset, run, "import"), ImportedRun, upload, deadline_s)
+        return self._upload(
+            "POST", run_path(dataset, run, "import"), ImportedRun, upload, deadline_s=TRANSFER_DEADLINE_S
+        )
 
     def tasks(
         self,
@@ -368,20 +364,17 @@ class Client(HttpClient):
         search: str | None = None,
         segment: str | None = None,
         sort: str | None = None,
-        deadline_s: float = STREAM_DEADLINE_S,
     ) -> Generator[bytes, None, None]:
         """Stream the tasks that `tasks` would list as CSV with a header, in UTF-8.
 
         An ID that begins with "=", "+", "-" or "@" stays as it is: a spreadsheet may take it for a formula.
         """
         chosen = _chosen(ids, tag=tag, search=search, segment=segment, sort=sort)
-        return self._download(run_path(dataset, run, "tasks"), "text/csv", deadline_s, *chosen)
+        return self._download(run_path(dataset, run, "tasks"), "text/csv", STREAM_DEADLINE_S, *chosen)
 
-    def tasks_arrow(
-        self, dataset: str, run: str = "default", *, deadline_s: float = STREAM_DEADLINE_S
-    ) -> Generator[bytes, None, None]:
+    def tasks_arrow(self, dataset: str, run: str = "default") -> Generator[bytes, None, None]:
         """Stream the belief about the whole pool in Arrow format, as chunks for `pyarrow.ipc.open_stream`."""
-        return self._download(run_path(dataset, run, "tasks"), ARROW_STREAM, deadline_s)
+        return self._download(run_path(dataset, run, "tasks"), ARROW_STREAM, STREAM_DEADLINE_S)
 
     def history(
         self, dataset: str, run: str = "default", *, after_step: int | None = None, limit: int | None = None
@@ -498,7 +491,6 @@ class Client(HttpClient):
         first: Iterable[str] | None = None,
         want_effective: int | None = None,
         idempotency_key: str | None = None,
-        deadline_s: float | None = None,
     ) -> Selection:
         """Select the tasks to train on next; the run leases them until they are reported or the lease expires.
 
@@ -527,7 +519,7 @@ class Client(HttpClient):
             want_effective=want_effective,
             idempotency_key=idempotency_key,
         )
-        return self.send(replace(call, deadline_s=deadline_s))
+        return self.send(call)
 
     def report(
         self,
@@ -539,7 +531,6 @@ class Client(HttpClient):
         age: int | None = None,
         close_step: bool | None = None,
         idempotency_key: str | None = None,
-        deadline_s: float | None = None,
     ) -> Receipt:
         """Report rollout outcomes; once it returns, they are on disk and counted once.
 
@@ -564,7 +555,7 @@ class Client(HttpClient):
             close_step=close_step,
             idempotency_key=idempotency_key,
         )
-        return self.send(replace(call, deadline_s=deadline_s))
+        return self.send(call)
 
     def prune(self, *, keep_journal_days: float | None = None, dry_run: bool = False) -> Pruning:
         """Remove old journal entries that stored states cover.
@@ -574,7 +565,9 @@ class Client(HttpClient):
             dry_run: only report what would be removed.
         """
         content = given(keep_journal_days=keep_journal_days, dry_run=dry_run)
-        return self.within(PRUNE_DEADLINE_S)._write("POST", path("prune"), Pruning, content)
+        return self.send(
+            replace(write_call("POST", path("prune"), into(Pruning), content), deadline_s=PRUNE_DEADLINE_S)
+        )
 
     def create_key(
         self, name: str, *, scopes: Iterable[str], datasets: Iterable[str], expires_in_s: float | None = None
@@ -639,12 +632,12 @@ class Client(HttpClient):
         where: str,
         kind: type[T],
         upload: tuple[Upload | bytes, str],
-        deadline_s: float | None,
         *params: tuple[str, str],
+        deadline_s: float = UPLOAD_DEADLINE_S,
     ) -> T:
         body, media_type = upload
-        if deadline_s is None and isinstance(body, Upload):
-            deadline_s = UPLOAD_DEADLINE_S
+        if isinstance(body, bytes):
+            deadline_s = CALL_DEADLINE_S
         headers = {**key_header(None), "Content-Type": media_type}
         return self.send(Call(method, where, into(kind), params, body, headers, deadline_s))
 

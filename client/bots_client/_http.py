@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -43,6 +42,7 @@ KEY = "Idempotency-Key"
 NDJSON = "application/x-ndjson"
 PARQUET = "application/vnd.apache.parquet"
 MEDIA_TYPES = {".ndjson": NDJSON, ".jsonl": NDJSON, ".parquet": PARQUET}
+CALL_DEADLINE_S = 10.0
 MAX_KEY_LENGTH = 128  # characters of an Idempotency-Key; the service's limit
 CHUNK_BYTES = 256 * 1024  # of an upload; progress is reported once per chunk
 ANSWER_BYTES = 8 * 2**20  # the longest answer to a training job, whose receipts and runs have a few KiB
@@ -125,7 +125,7 @@ class Retries:
     attempts: maximum number of attempts; 1 means no retries.
     first_wait_s: longest wait after the first attempt; doubles with each attempt.
     longest_wait_s: upper limit of the doubling. A longer Retry-After of the service is honoured.
-    rng, clock, wall_clock: replaced in tests; numbers in [0, 1), monotonic seconds, seconds since 1970.
+    rng, clock: replaced in tests; numbers in [0, 1), monotonic seconds.
     """
 
     attempts: int = 6
@@ -133,7 +133,6 @@ class Retries:
     longest_wait_s: float = 5.0
     rng: Callable[[], float] = field(default=system_random, repr=False)
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
-    wall_clock: Callable[[], float] = field(default=time.time, repr=False)
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -153,22 +152,6 @@ class Retries:
         bound_s = min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(attempt - 1, 60))
         # The sum, not the maximum: clients that were turned away together must not return together.
         return (retry_after_s or 0.0) + self.rng() * bound_s
-
-    def retry_after_s(self, header: str | None) -> float | None:
-        """Return a Retry-After header, given in seconds or as a date, in seconds; None if it is neither."""
-        if header is None:
-            return None
-        try:
-            seconds = float(header)
-        except ValueError:
-            return self._seconds_until(header)
-        return seconds if 0 <= seconds < math.inf else None
-
-    def _seconds_until(self, date: str) -> float | None:
-        try:
-            return max(0.0, parsedate_to_datetime(date).timestamp() - self.wall_clock())
-        except (ValueError, OverflowError):
-            return None
 
 
 class Deadline:
@@ -211,7 +194,7 @@ class Call(Generic[T]):
     """One request, and how to read its answer. It only reads, or has an Idempotency-Key: it is safe to send again.
 
     parse: body of a successful response -> result; raises ValueError for an invalid body.
-    deadline_s: for the whole call with its retries; None: the client's.
+    deadline_s: for the whole call with its retries, unless the client has one.
     max_bytes: of an answer that is read as a whole; a longer one is a ServiceError.
     """
 
@@ -221,7 +204,7 @@ class Call(Generic[T]):
     params: tuple[tuple[str, str], ...] = ()
     body: "bytes | Upload | None" = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    deadline_s: float | None = None
+    deadline_s: float = CALL_DEADLINE_S
     max_bytes: int = LISTING_BYTES
 
     @property
@@ -275,7 +258,7 @@ class HttpClient:
         url: str | None = None,
         *,
         api_key: str | None = None,
-        deadline_s: float = 10.0,
+        deadline_s: float | None = None,
         retries: Retries = Retries(),
         headers: Mapping[str, str] | None = None,
         transport: httpx.BaseTransport | None = None,
@@ -308,7 +291,7 @@ class HttpClient:
         """Close the connections."""
         self._http.close()
 
-    def within(self: ClientT, deadline_s: float, *, attempts: int | None = None) -> ClientT:
+    def within(self: ClientT, deadline_s: float | None, *, attempts: int | None = None) -> ClientT:
         """Return a client on the same connections with another deadline, and with so many attempts."""
         other = copy.copy(self)
         other._deadline_s = deadline_s
@@ -358,7 +341,7 @@ class HttpClient:
             self._sleep(wait_s)
 
     def _attempts(self, call: Call[T]) -> "_Attempts[T]":
-        deadline_s = self._deadline_s if call.deadline_s is None else call.deadline_s
+        deadline_s = call.deadline_s if self._deadline_s is None else self._deadline_s
         return _Attempts(call, self.url, self._retries, Deadline(deadline_s, self._retries.clock))
 
     @contextmanager
@@ -449,7 +432,7 @@ class _Attempts(Generic[T]):
         Raises:
             BotsClientError: another attempt is useless, or there is no time for it.
         """
-        retry_after_s = self._retries.retry_after_s(response.headers.get("retry-after"))
+        retry_after_s = retry_after_of(response.headers)
         error = error_of(
             response.status_code, response.headers, body, asked=self._call.asked, retry_after_s=retry_after_s
         )
@@ -494,6 +477,15 @@ class _Attempts(Generic[T]):
     def _require_time(self) -> None:
         if self.deadline.left_s() <= 0:
             raise self._too_late("the deadline passed")
+
+
+def retry_after_of(headers: Mapping[str, str]) -> float | None:
+    """Return a Retry-After in seconds; None without one. Dates, which the service never sends, count as none."""
+    try:
+        seconds = float(headers.get("retry-after", "nan"))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < math.inf else None
 
 
 def path(*parts: str) -> str:

@@ -14,7 +14,6 @@ from bots_client._inputs import Outcome, checked, checked_list, wrong_type
 from bots_client._models import Receipt, Selection
 from bots_client._resilience.connection import Connection, Health
 from bots_client._resilience.local_run import TASKS_PER_GROUP, LocalRun
-from bots_client._resilience.registration import Registration
 from bots_client._resilience.spool import spool_folder, spool_of
 
 ClientT = TypeVar("ClientT", bound="ResilientClient")
@@ -273,57 +272,6 @@ class ResilientClient:
                 receipt = local_run.delivery.deliver(call, closes=bool(close_step), deadline=deadline)
         local_run.mistakes.raise_found()
         return receipt
-
-    def register(
-        self,
-        dataset: str,
-        ids: Sequence[str],
-        *,
-        run: str = "default",
-        reward_range: tuple[float, float] | None = None,
-    ) -> str | None:
-        """Make a trainer's tasks a subset of a dataset; selections that name no other are then made in it.
-
-        Adds to the dataset what it does not have. Creates the dataset and the run if they don't exist. Call it once,
-        after the trainer has read and filtered its data. If the service is away, it is done when the service is back.
-
-        Args:
-            dataset: name of the dataset.
-            ids: of all tasks that the trainer has.
-            run: name of the run.
-            reward_range: lowest and highest possible reward, which the run gets; None: it keeps its own, which is
-                (0, 1) for a new one.
-
-        Returns:
-            The name of the subset, for `select`; None if the service is away.
-
-        Raises:
-            ValueError: the dataset has none of these tasks.
-            RequestError: a mistake, such as a key without the permission.
-        """
-        local_run = self._local(dataset, run)
-        subset = local_run.register(Registration(ids, reward_range))
-        local_run.mistakes.raise_found()
-        return subset
-
-    def save_checkpoint(self, dataset: str, run: str = "default") -> dict[str, Any]:
-        """Send the waiting reports, then return the run's position as JSON values, for the trainer's checkpoint.
-
-        Takes at most as long as a report.
-        """
-        return self._local(dataset, run).delivery.save(Deadline(self._report_deadline_s))
-
-    def load_checkpoint(self, saved: Mapping[str, Any], dataset: str, run: str = "default") -> None:
-        """Rewind a run to its position in the trainer's checkpoint; if the service is away, as soon as it is back.
-
-        Reports for later selections are refused afterwards. Call it in one process of a job.
-
-        Args:
-            saved: the result of `save_checkpoint`.
-            dataset: name of the dataset.
-            run: name of the run.
-        """
-        self._local(dataset, run).delivery.load(saved, Deadline(self._report_deadline_s))
 
     def _leave_out(self, rollouts: int) -> None:
         """Count rollouts that are no evidence."""

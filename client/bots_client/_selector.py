@@ -15,6 +15,7 @@ from bots_client._errors import InvalidRequestError, RequestError
 from bots_client._inputs import Outcome, checked, checked_ids, checked_list, joined
 from bots_client._models import HistoryStep, Lease, Receipt, Run, Selection
 from bots_client._resilience.local_run import LocalRun
+from bots_client._resilience.registration import Registration
 from bots_client._resilient_client import ResilientClient
 
 Share = Callable[[Callable[[], Any]], Any]
@@ -109,7 +110,8 @@ class Selector:
             ValueError: the dataset has none of these tasks.
             RequestError: a mistake, such as a key without the permission.
         """
-        self._how["subset"] = self.client.register(self.dataset, self.ids, run=self.run, reward_range=self.reward_range)
+        self._how["subset"] = self._local.register(Registration(self.ids, self.reward_range))
+        self._local.mistakes.raise_found()
 
     @property
     def is_shared(self) -> bool:
@@ -317,7 +319,7 @@ class Selector:
         """
         saved, in_flight = None, list[str]()
         if self.rank == 0:
-            saved = self.client.save_checkpoint(self.dataset, self.run)
+            saved = self._local.save()
             flight, mine = self._in_flight, self._in_flight.tasks
             leased = (task for lease in self._leases() for task in flight.tasks_of(lease))
             in_flight = [task for task in dict.fromkeys(leased) if task in mine]
@@ -363,7 +365,7 @@ class Selector:
         self._still_there(state["in_flight"])
         first = dict.fromkeys([*state["in_flight"], *(task for lease in leases for task in lease.first)])
         self._process = InFlight(first=[task for task in first if task in self._known_ids])
-        self.client.load_checkpoint(state["saved"], self.dataset, self.run)
+        self._local.load(state["saved"])
 
     def handed_out(self, tasks: Iterable[str]) -> set[str]:
         """After `load_state_dict`, name the tasks that the trainer restores itself, so that `next` skips them.

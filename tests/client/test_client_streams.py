@@ -153,8 +153,8 @@ def test_an_upload_from_a_slow_disk_ends_at_its_deadline(serve, connect, waits):
             yield b"line\n"
 
     with pytest.raises(DeadlineExceededError):
-        connect(server, retries=Retries(clock=waits.clock)).create_dataset(
-            "guru", slow, media_type=NDJSON, deadline_s=4.5
+        connect(server, retries=Retries(clock=waits.clock), deadline_s=4.5).create_dataset(
+            "guru", slow, media_type=NDJSON
         )
 
     assert sum(waits) == 5
@@ -205,7 +205,7 @@ def test_a_stream_that_breaks_off_is_not_begun_anew(serve, connect):
 
 def test_a_stream_that_never_begins_ends_at_its_deadline(serve, connect):
     with pytest.raises(DeadlineExceededError):
-        list(connect(serve(stay_silent)).tasks_arrow("guru", deadline_s=0.2))
+        list(connect(serve(stay_silent), deadline_s=0.2).tasks_arrow("guru"))
 
 
 def test_a_refused_stream_is_an_error_like_any_other(serve, connect):

@@ -2,9 +2,9 @@
 
 import random
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bots_client._client import Client
 from bots_client._errors import BUSY, BotsClientError, InvalidRequestError, RequestError
@@ -229,6 +229,14 @@ class LocalRun:
         self._reward_range = run.settings.reward_range
         self._unregistered = None
         return subset
+
+    def save(self) -> dict[str, Any]:
+        """Send the waiting writes, then return the run's position as JSON values, within a report's deadline."""
+        return self.delivery.save(Deadline(self._report_deadline_s))
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Rewind the run to a saved position, within a report's deadline; if the service is away, once it is back."""
+        self.delivery.load(saved, Deadline(self._report_deadline_s))
 
     def ask(self, question: Callable[[Client], T], *, mistakes: bool = True) -> T | None:
         """Return the answer to a question about the run, within a report's deadline; None if the service is away.

@@ -161,7 +161,9 @@ def test_a_damaged_row_does_not_keep_a_run_from_its_checkpoint(connect):
     with sqlite3.connect(spool_in(bots).file) as db:
         db.execute("UPDATE reports SET body = CAST('{' AS BLOB) WHERE position = 1")
 
-    bots.load_checkpoint({"step": 0, "seq": None, "kept_until": 2, "kept_closing": 0}, "guru")
+    selector = Selector(bots, "guru", ids=IDS)
+    saved = {"step": 0, "seq": None, "kept_until": 2, "kept_closing": 0}
+    selector.load_state_dict(selector.state_dict() | {"saved": saved})
 
     spool = spool_in(bots)
     rewind = spool.first()
