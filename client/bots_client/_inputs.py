@@ -62,11 +62,12 @@ class Outcome:
     A rollout whose reward is None, NaN or infinite is left out, and the others count. Without others the outcome is
     aborted.
 
-    An outcome may say what all its rollouts cost: the tokens that they generated, and the accelerator seconds that they
-    took, one for each accelerator in each second.
-
-    If the rollouts of a group end far apart, give each outcome the `group_size`: the number of rollouts of the whole
-    group. The group then counts once, when all have come; a rollout that is left out is one of them.
+    What the ways to create one have in common:
+        task: id of the task.
+        tokens, seconds: what all its rollouts cost: the tokens that they generated, and the accelerator seconds that
+            they took, one for each accelerator in each second. None: not known.
+        group_size: number of rollouts of the whole group, if these are a part of it that ends far from the others. The
+            group then counts once, when all have come; a rollout that is left out is one of them. None: they are all.
 
     Attributes:
         left_out: number of rollouts that were left out; only the client counts them.
@@ -94,15 +95,11 @@ class Outcome:
         """Return an outcome with the number of successes and trials.
 
         Args:
-            task: id of the task.
             successes: number of rollouts that met the task's own criterion; the belief learns from it.
             trials: number of rollouts, at most 4096.
             rewards: the trainer's rewards, one per trial, of any range; they only decide whether the task is effective.
                 Those that are left out are no trials.
             effective: whether the group gives a gradient; None: decided by the rewards, or without them by the counts.
-            tokens: how many tokens all rollouts generated; None: not known.
-            seconds: how many accelerator seconds all rollouts took; None: not known.
-            group_size: number of rollouts of the whole group, if these are a part of it; None: they are all.
         """
         counts = (("successes", plain(successes, of=task)), ("trials", plain(trials, of=task)))
         return cls._made(task, counts, rewards, effective, tokens=tokens, seconds=seconds, group_size=group_size)
@@ -121,13 +118,9 @@ class Outcome:
         """Return an outcome with the reward of each rollout, in the run's reward range.
 
         Args:
-            task: id of the task.
             rewards: the belief learns from them; each counts as a fraction of a success. A single number is that of one
                 rollout.
             effective: whether the group gives a gradient; None: decided by the rewards.
-            tokens: how many tokens all rollouts generated; None: not known.
-            seconds: how many accelerator seconds all rollouts took; None: not known.
-            group_size: number of rollouts of the whole group, if these are a part of it; None: they are all.
         """
         given = [None] if rewards is None else rewards
         return cls._made(task, (), given, effective, tokens=tokens, seconds=seconds, group_size=group_size)
@@ -162,13 +155,7 @@ class Outcome:
     def aborted(
         cls, task: str, *, tokens: SupportsFloat | None = None, seconds: SupportsFloat | None = None
     ) -> "Outcome":
-        """Return the outcome of a task whose rollouts did not finish: its lease ends, and nothing is learned.
-
-        Args:
-            task: id of the task.
-            tokens: how many tokens were generated in vain; None: not known.
-            seconds: how many accelerator seconds that took; None: not known.
-        """
+        """Return the outcome of a task whose rollouts did not finish: its lease ends, and nothing is learned."""
         return cls(checked(task, str, "task"), ABORTED, _cost(task, tokens=tokens, seconds=seconds))
 
     @property

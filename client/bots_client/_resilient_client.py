@@ -175,18 +175,14 @@ class ResilientClient:
     ) -> Selection:
         """Select the tasks to train on next; while the service is away, sample them uniformly.
 
+        The arguments are those of `Client.select`, with these differences.
+
         Args:
-            dataset: name of the dataset.
-            count: number of tasks; leave it out with want_effective.
             ids: of all tasks that the trainer has, in the same order each time. Selected tasks that are not among them
                 are replaced. A ValueError if there are none.
-            run: name of the run, whose belief ranks the tasks.
             subset: only tasks of this subset of the dataset; None: of the one that this process registered, or all.
             tags: only tasks with one of these tags; ignored while the service is away.
-            exclude: task ids never to select.
-            first: task ids to select before any others, in flight or not.
-            want_effective: select as few tasks as are expected to give so many effective groups; while the service is
-                away, twice as many.
+            want_effective: while the service is away, twice as many tasks as wanted groups are selected.
             idempotency_key: the same key returns the same tasks, unless the service is away.
 
         Raises:
@@ -234,13 +230,7 @@ class ResilientClient:
     ) -> Receipt | None:
         """Report rollout outcomes. Once this returns, they are in the service's journal or on this machine's disk.
 
-        Args:
-            dataset: name of the dataset.
-            outcomes: one or more per task; counts of one task within a step are added.
-            run: name of the run.
-            selection: the selection of these tasks, or its id, so that late evidence counts for its step.
-            close_step: whether this report closes the training step; None: yes, unless the run has tasks_per_step.
-            idempotency_key: reports with the same key count once; None: a new key.
+        The arguments are those of `Client.report`.
 
         Returns:
             None if the report waits on disk, or was refused for good; `health.last_error` says why.

@@ -217,14 +217,7 @@ class Selector:
     ) -> None:
         """Report at once that a task's rollouts did not finish: nothing is learned, and it may be selected again.
 
-        Args:
-            task: id of the task.
-            tokens: how many tokens were generated in vain; None: not known.
-            seconds: how many accelerator seconds that took; None: not known.
-            selection: the task's selection, or its id; None: the oldest in flight that has the task.
-
-        Raises:
-            RequestError: a mistake, such as an unknown task.
+        The arguments and errors are those of `observe`.
         """
         self._note(Outcome.aborted(task, tokens=tokens, seconds=seconds), selection)
         self._report(self._in_flight.take_aborted(task), closes=False)

@@ -83,11 +83,7 @@ class TaskColumns:
         return SEPARATOR.join(_part_of(value_at(row, column), column) for column in self.id_columns)
 
     def task(self, row: Row, number: int = 0) -> Task:
-        """Return a row's task.
-
-        Args:
-            row: column -> value.
-            number: the row's number, from 0; the id if `id_from` is "row".
+        """Return a row's task; the arguments are those of `id_of`.
 
         Raises:
             InvalidRequestError: there is no id, or a pass rate is not a number.

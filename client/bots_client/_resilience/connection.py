@@ -186,6 +186,15 @@ class Connection:
         self._succeeded()
         return answer
 
+    def tried(self, ask: Callable[[], T]) -> T | None:
+        """Return what `ask` returns, which asks the service; None if it is away or fails, which is logged."""
+        if self.is_available():
+            try:
+                return ask()
+            except BotsClientError as error:
+                self.log(error)
+        return None
+
     def reaches(self, dataset: str, run: str, seconds: float) -> bool:
         """Return whether the service answers a request about a run, even with a 4xx."""
         try:

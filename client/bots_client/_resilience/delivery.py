@@ -262,12 +262,8 @@ class Delivery:
 
     def _described(self, deadline: Deadline) -> Run | None:
         """Return the run; None if the service is away or fails."""
-        if self._connection.is_available():
-            try:
-                return self._connection.ask(lambda bots: bots.run(*self._name), deadline.left_s())
-            except BotsClientError as error:
-                self._connection.log(error)
-        return None
+        ask = self._connection.ask
+        return self._connection.tried(lambda: ask(lambda bots: bots.run(*self._name), deadline.left_s()))
 
     def _still_closing(self, kept_until: int) -> int:
         """Return how many waiting reports up to a position will close a step."""
@@ -326,14 +322,10 @@ class Delivery:
 
     def _sent(self, call: Call[Receipt], deadline: Deadline) -> Receipt | None:
         """Send a report now; return None if the service is away or the call fails."""
-        if not self._connection.is_available():
-            return None
-        try:
-            receipt = self._mistakes.ask("report", lambda bots: bots.send(call), deadline.left_s())
-        except BotsClientError as error:
-            self._connection.log(error)
-            return None
-        self._last_step = receipt.step
+        ask = self._mistakes.ask
+        receipt = self._connection.tried(lambda: ask("report", lambda bots: bots.send(call), deadline.left_s()))
+        if receipt is not None:
+            self._last_step = receipt.step
         return receipt
 
     def _keep(self, call: Call[Receipt], *, closes: bool) -> int:

@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from bots_client._client import Client
@@ -152,11 +153,10 @@ class LocalRun:
             InvalidRequestError: a reward is outside.
         """
         rewards = () if "successes" in dict(outcome.evidence) else dict(outcome.evidence).get("rewards", ())
-        if not self.mistakes.raises or self._outside(rewards) is None or not self._connection.is_available():
+        if not self.mistakes.raises or self._outside(rewards) is None:
             return
-        try:  # somebody may have changed the range since
-            run = self._connection.ask(lambda bots: bots.run(*self.name), self._report_deadline_s)
-        except BotsClientError:
+        run = self.ask(lambda bots: bots.run(*self.name), mistakes=False)  # somebody may have changed the range since
+        if run is None:
             return  # the service will say it
         self._reward_range = low, high = run.settings.reward_range
         if (reward := self._outside(rewards)) is not None:
@@ -245,14 +245,8 @@ class LocalRun:
             question: see `Connection.ask`.
             mistakes: whether a refusal may be a mistake.
         """
-        seconds = self._report_deadline_s
-        try:
-            if not self._connection.is_available():
-                return None
-            return self.mistakes.ask("run", question, seconds) if mistakes else self._connection.ask(question, seconds)
-        except BotsClientError as error:
-            self._connection.log(error)
-            return None
+        ask = partial(self.mistakes.ask, "run") if mistakes else self._connection.ask
+        return self._connection.tried(lambda: ask(question, self._report_deadline_s))
 
     def ask_once(self, question: Callable[[Client], T], *, spent_s: float) -> T | None:
         """Return the answer to a question that training can do without; it is asked once.
@@ -264,13 +258,9 @@ class LocalRun:
         Returns:
             None if the service is away, fails, or does not answer in time.
         """
+        ask, seconds = self._connection.ask, self._report_deadline_s - spent_s
         with self._connection.counters.timed("report_seconds"):
-            try:
-                if self._connection.is_available():
-                    return self._connection.ask(question, self._report_deadline_s - spent_s, once=True)
-            except BotsClientError as error:
-                self._connection.log(error)
-            return None
+            return self._connection.tried(lambda: ask(question, seconds, once=True))
 
     def _only_known(self, selection: Selection, ids: Sequence[str]) -> Selection:
         """Return the selection with unknown tasks replaced by a uniform sample of the trainer's own."""

@@ -56,7 +56,9 @@ class SelectedGroups:
 
     def check_reporting(self, args: Namespace) -> None:
         """Raise ValueError if no configured hook gets the groups."""
-        raise NotImplementedError
+        if args.rollout_all_samples_process_path is None:
+            hook = f"{type(self).__module__}.report_all_samples"
+            raise ValueError(f"no group would be reported; pass --rollout-all-samples-process-path {hook}")
 
     def tasks_per_selection(self, args: Namespace) -> int:
         """Return how many tasks to select at least at a time.
