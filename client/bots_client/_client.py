@@ -621,7 +621,7 @@ class Client(HttpClient):
         return self._succeeds(path("livez"))
 
     def _get(self, kind: type[T], where: str, *params: tuple[str, Any]) -> T:
-        return self.send(Call("GET", where, into(kind), _texts(params)))
+        return self.send(Call("GET", where, into(kind), params))
 
     def _write(self, method: str, where: str, kind: type[T], content: Mapping[str, Any] | None = None) -> T:
         return self.send(write_call(method, where, into(kind), content))
@@ -657,7 +657,7 @@ class Client(HttpClient):
             params: of the query.
         """
         size = [("limit", limit)] if limit is not None and 0 < limit < PAGE else []
-        call = Call("GET", where, page_of(kind, name), _texts((*params, *size)))
+        call = Call("GET", where, page_of(kind, name), (*params, *size))
         return Listing(kind, self._items(call, limit))
 
     def _items(self, first: Call[tuple[tuple[T, ...], str | None]], left: int | None) -> Generator[T, None, None]:
@@ -759,7 +759,3 @@ def _of_the_run(call: Call[T], dataset: str, run: str, *, max_bytes: int) -> Cal
 def _chosen(ids: Iterable[str], **filters: str | None) -> list[tuple[str, str]]:
     """Return the filters of tasks as query parameters."""
     return [*(("ids", task) for task in checked_list(ids, str, "ids")), *given(**filters).items()]
-
-
-def _texts(params: Iterable[tuple[str, Any]]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, str(value)) for name, value in params)

@@ -201,7 +201,7 @@ class Call(Generic[T]):
     method: str
     path: str
     parse: Callable[[bytes], T]
-    params: tuple[tuple[str, str], ...] = ()
+    params: tuple[tuple[str, Any], ...] = ()
     body: "bytes | Upload | None" = None
     headers: Mapping[str, str] = field(default_factory=dict)
     deadline_s: float = CALL_DEADLINE_S

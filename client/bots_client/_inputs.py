@@ -337,7 +337,7 @@ def checked_number(value: Any, name: str) -> Any:
 
 def checked_list(values: Iterable[T], kind: type[T], name: str) -> list[T]:
     """Return an iterable as a list; a TypeError if an item is of another kind, or if it is a single str."""
-    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
+    if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
         raise wrong_type(name, f"a list of {kind.__name__}", values)
     return [checked(value, kind, f"{name}[{place}]") for place, value in enumerate(values)]
 

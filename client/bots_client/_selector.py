@@ -12,7 +12,7 @@ from typing import Any, SupportsFloat
 
 from bots_client._client import Client
 from bots_client._errors import InvalidRequestError, RequestError
-from bots_client._inputs import Outcome, checked, checked_ids, checked_list, joined
+from bots_client._inputs import Outcome, checked, checked_ids, checked_list, joined, plain
 from bots_client._models import HistoryStep, Lease, Receipt, Run, Selection
 from bots_client._resilience.local_run import LocalRun
 from bots_client._resilience.registration import Registration
@@ -197,15 +197,23 @@ class Selector:
         Raises:
             RequestError: a mistake, such as an unknown task, or a reward outside the run's range.
         """
-        about = {"effective": effective, "tokens": tokens, "seconds": seconds, "group_size": group_size}
+        if not self._is_own(task):
+            return
         try:
-            outcome = _outcome(task, rewards, successes, about)
+            outcome = Outcome.rewards(
+                task, rewards, effective=effective, tokens=tokens, seconds=seconds, group_size=group_size
+            )
+            if successes is not None and not outcome.is_aborted:
+                trials = len(dict(outcome.evidence)["rewards"])
+                counts = ("successes", plain(successes, of=task)), ("trials", trials)
+                outcome = replace(outcome, evidence=(*counts, *outcome.evidence))
             self._local.check_rewards(outcome)
         except (InvalidRequestError, TypeError) as error:
-            self._note(Outcome.aborted(task), selection)  # ends its lease
+            self._in_flight.add_outcome(Outcome.aborted(task), _id_of(selection))  # ends its lease
             self._mistake(error)
             return
-        self._note(outcome, selection)
+        self._in_flight.add_outcome(outcome, _id_of(selection))
+        self._raise_found()
 
     def abort(
         self,
@@ -219,8 +227,9 @@ class Selector:
 
         The arguments and errors are those of `observe`.
         """
-        self._note(Outcome.aborted(task, tokens=tokens, seconds=seconds), selection)
-        self._report(self._in_flight.take_aborted(task), closes=False)
+        outcome = Outcome.aborted(task, tokens=tokens, seconds=seconds)
+        if self._is_own(task):
+            self._report([(self._in_flight.end(task, _id_of(selection)), [outcome])], closes=False)
 
     def step(self) -> Receipt | None:
         """Report the recorded outcomes; on rank 0 this closes the training step, unless all tasks were aborted.
@@ -463,12 +472,12 @@ class Selector:
     def _local(self) -> LocalRun:
         return self.client._local(self.dataset, self.run)
 
-    def _note(self, outcome: Outcome, selection: Selection | str | None) -> None:
-        if outcome.task not in self._known_ids:
-            self._mistake(InvalidRequestError(f"task {outcome.task!r} is not among the ids of this selector"))
-            return
-        self._in_flight.add_outcome(outcome, selection.selection_id if isinstance(selection, Selection) else selection)
-        self._raise_found()
+    def _is_own(self, task: str) -> bool:
+        """Return whether a task is among the ids; it is a mistake if not."""
+        if task in self._known_ids:
+            return True
+        self._mistake(InvalidRequestError(f"task {task!r} is not among the ids of this selector"))
+        return False
 
 
 class InFlight:
@@ -529,22 +538,19 @@ class InFlight:
     def add_outcome(self, outcome: Outcome, selection: str | None) -> None:
         """Add an outcome; without a selection, to the oldest one in flight that has its task."""
         with self._lock:
-            if selection is None:
-                selection = next((key for key, tasks in self._selected.items() if outcome.task in tasks), "")
-            self._observed[selection].append(outcome)
+            self._observed[self._selection_of(outcome.task, selection)].append(outcome)
 
-    def take_aborted(self, task: str) -> list[tuple[str, list[Outcome]]]:
-        """Remove and return a task's aborted outcomes, grouped by selection; it is no longer in flight there."""
+    def end(self, task: str, selection: str | None) -> str:
+        """Return the id of a task's selection, where it is no longer in flight."""
         with self._lock:
-            taken = []
-            for selection, outcomes in self._observed.items():
-                aborted = [outcome for outcome in outcomes if outcome.task == task and outcome.is_aborted]
-                if aborted:
-                    taken.append((selection, aborted))
-                    outcomes[:] = [outcome for outcome in outcomes if outcome not in aborted]
-                    self._drop(selection, {task})
-            self._observed = defaultdict(list, {key: kept for key, kept in self._observed.items() if kept})
-            return taken
+            selection = self._selection_of(task, selection)
+            self._drop(selection, {task})
+            return selection
+
+    def _selection_of(self, task: str, selection: str | None) -> str:
+        if selection is not None:
+            return selection
+        return next((key for key, tasks in self._selected.items() if task in tasks), "")
 
     def _drop(self, selection: str, tasks: set[str]) -> None:
         left = self._selected.get(selection, set())
@@ -572,17 +578,8 @@ class InFlight:
         return False
 
 
-def _outcome(
-    task: str,
-    rewards: Iterable[SupportsFloat | None] | SupportsFloat | None,
-    successes: float | None,
-    about: dict[str, Any],
-) -> Outcome:
-    outcome = Outcome.rewards(task, rewards, **about)
-    if successes is None or outcome.is_aborted:
-        return outcome
-    kept = dict(outcome.evidence)["rewards"]
-    return replace(Outcome.counts(task, successes, len(kept), rewards=kept, **about), left_out=outcome.left_out)
+def _id_of(selection: Selection | str | None) -> str | None:
+    return selection.selection_id if isinstance(selection, Selection) else selection
 
 
 def _checked_range(reward_range: Any) -> tuple[float, float] | None:

@@ -136,30 +136,15 @@ def split_group(adapter, group, *rewards):
     return split
 
 
-SPLIT = ((0, 1), (0.25, 0.5, 0.25), (0, 0), (1,))
-
-
 @pytest.mark.parametrize("is_flat", [False, True], ids=["lists", "rollout_id alone"])
-@pytest.mark.parametrize(
-    ("way", "rewards", "successes"),
-    [
-        (None, ((1, 1), (1, 1, 1), (0, 0), (1,)), 3),  # each sample has the whole reward
-        ("sum", ((0.5, 0.5), (0.25, 0.5, 0.25), (0, 0), (1,)), 3),  # the samples share it
-        ("last", SPLIT, 1 + 0.25 + 0 + 1),
-        ("max", SPLIT, 1 + 0.5 + 0 + 1),
-        ("sum", SPLIT, 1 + 1 + 0 + 1),
-    ],
-)
-def test_a_rollout_of_several_samples_counts_once(
-    bots: Client, adapter, sourcing, dataset, request, *, way, rewards, successes, is_flat
-):
-    run = re.sub(r"\W", "-", request.node.name)
-    source = sourcing(bots_run=run, **({} if way is None else {"bots_rollout_reward": way}))
-    group = split_group(adapter, source.get_samples(1)[0], *rewards)
+def test_a_rollout_of_several_samples_counts_once(bots: Client, adapter, sourcing, dataset, is_flat):
+    run = f"flat-{is_flat}"
+    source = sourcing(bots_run=run, bots_rollout_reward="sum")
+    group = split_group(adapter, source.get_samples(1)[0], (0.5, 0.5), (0.25, 0.5, 0.25), (0, 0), (1,))
     samples = [sample for rollout in group for sample in rollout]
     adapter.report_all_samples(source.args, [samples if is_flat else group], source.get_samples)
     totals = bots.run(dataset, run).totals
-    assert (totals.rollouts, totals.successes) == (SAMPLES, successes)
+    assert (totals.rollouts, totals.successes) == (SAMPLES, 3)
     assert bots.run(dataset, run).leased == 0
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bots_client import ResilientClient, Selector
-from bots_client.integrations._split_rollouts import SplitRollouts
 from bots_client.integrations._task_buffer import TaskBuffer
-from bots_client.integrations.rewards import guarded
+from bots_client.integrations.rewards import SplitRollouts, guarded
 
 TASK_ID, SELECTION_ID = "task_id", "selection_id"  # of Sample.metadata
 EVIDENCE = ("completed", "truncated")  # values of Sample.Status
