@@ -294,7 +294,7 @@ def test_one_of_several_rewards_counts_or_their_sum(client, by_rollout):
     ],
 )
 def test_the_samples_of_a_rollout_make_one_reward_and_one_without_any_leaves_it_out(way, rewards, successes, caplog):
-    rollouts = [[0, 1], [0.5, 0.5, 0.25], [0, 0], [1], [1, None], [math.nan], []]
+    rollouts: list[list[float | None]] = [[0, 1], [0.5, 0.5, 0.25], [0, 0], [1], [1, None], [math.nan], []]
 
     measured = SplitRollouts(way, option="the_option").measured(rollouts, rollouts)
 
