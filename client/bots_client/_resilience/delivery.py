@@ -388,21 +388,15 @@ def split_report(body: bytes, flaws: Sequence[FieldError]) -> tuple[bytes, bytes
     flawed = {flaw.loc[2] for flaw in flaws if len(flaw.loc) > 2 and flaw.loc[:2] == OUTCOMES}
     unknown = {flaw.loc[2] for flaw in flaws if flaw.loc[3:4] == ("task",)}
     report = json.loads(body)
-    outcomes = report.get("outcomes", [])
-    refused = [outcome for index, outcome in enumerate(outcomes) if index in flawed]
-    if not refused or any(flaw.loc[:2] != OUTCOMES for flaw in flaws):
-        return None
-    given_back = {
-        index: {"task": outcome["task"], "status": "aborted"}
-        for index, outcome in enumerate(outcomes)
-        if index in flawed - unknown and "status" not in outcome
-    }
-    sound = [
-        given_back.get(index, outcome)
-        for index, outcome in enumerate(outcomes)
-        if index not in flawed or index in given_back
-    ]
-    if not sound:
+    sound, refused = [], []
+    for index, outcome in enumerate(report.get("outcomes", [])):
+        if index not in flawed:
+            sound.append(outcome)
+            continue
+        refused.append(outcome)
+        if index not in unknown and "status" not in outcome:
+            sound.append({"task": outcome["task"], "status": "aborted"})
+    if not (sound and refused) or any(flaw.loc[:2] != OUTCOMES for flaw in flaws):
         return None
     if report.get("close_step") and all("status" in outcome for outcome in sound):
         report["close_step"] = False  # a step needs evidence
