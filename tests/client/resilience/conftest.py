@@ -3,7 +3,7 @@ import signal
 
 import pytest
 
-from bots_client import ResilientClient, Task
+from bots_client import ResilientClient, Selector, Task
 from bots_client._resilience import connection
 from tests.client.resilience.worlds import IDS
 from tests.serving import ServiceProcess
@@ -16,6 +16,11 @@ def dataset(service, request):
     with ResilientClient(service.url).direct as bots:
         bots.create_dataset(name, [Task(task) for task in IDS])
     return name
+
+
+@pytest.fixture
+def selector(connect, service, dataset):
+    return Selector(connect(service), dataset, ids=IDS)
 
 
 @pytest.fixture

@@ -10,11 +10,6 @@ from bots_client._inputs import joined
 from tests.client.resilience.worlds import IDS
 
 
-@pytest.fixture
-def selector(connect, service, dataset):
-    return Selector(connect(service), dataset, ids=IDS)
-
-
 def test_shaped_rewards_say_whether_a_task_is_effective_and_successes_what_is_believed(selector):
     first, second, third = selector.next(3).ids
     selector.observe(first, [1.2, 1.0], successes=2)

@@ -16,11 +16,6 @@ from tests.serving import free_port
 NOWHERE = f"http://127.0.0.1:{free_port()}"
 
 
-@pytest.fixture
-def selector(connect, service, dataset):
-    return Selector(connect(service), dataset, ids=IDS)
-
-
 def belief_in(selector):
     beliefs = selector.client.direct.tasks(selector.dataset, selector.run)
     return {task.id: (task.mean, task.variance) for task in beliefs}
