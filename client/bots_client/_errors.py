@@ -18,8 +18,9 @@ Programming mistakes, such as an invalid url, are a plain ValueError or TypeErro
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any
+
+import httpx
 
 PROBLEM = "urn:bots:problem:"  # begins the type of each of the service's problems
 MEDIA_TYPE = "application/problem+json"
@@ -135,7 +136,7 @@ def error_of(
         detail = " ".join(body.decode("utf-8", "replace").split())[:PROXY_PAGE_LENGTH]
     if 300 <= status < 400:
         detail = f"redirected to {headers.get('location', 'nowhere')}; pass that service's url="
-    title, flaws = title or _phrase(status), _flaws(given.get("errors"))
+    title, flaws = title or httpx.codes.get_reason_phrase(status) or "unknown status", _flaws(given.get("errors"))
     kind = _BY_STATUS.get(status, RequestError if 400 <= status < 500 else ServiceError)
     if kind is ConflictError and type_ == STALE_EPOCH:
         kind = StaleEpochError
@@ -168,8 +169,8 @@ def object_in(body: Any) -> dict[str, Any]:
 
 def _flaws(said: object) -> tuple[FieldError, ...]:
     """Return the errors that can be parsed; the others are skipped, so that the failure itself is still raised."""
-    rows = [row for row in said if isinstance(row, dict)] if isinstance(said, list) else []
-    return tuple(FieldError(_location(row.get("loc")), _text(row.get("msg"))) for row in rows)
+    rows = said if isinstance(said, list) else []
+    return tuple(FieldError(_location(row.get("loc")), _text(row.get("msg"))) for row in rows if isinstance(row, dict))
 
 
 def _location(said: object) -> tuple[str | int, ...]:
@@ -178,10 +179,3 @@ def _location(said: object) -> tuple[str | int, ...]:
 
 def _text(said: object) -> str:
     return said if isinstance(said, str) else ""
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "unknown status"

@@ -26,6 +26,7 @@ FAILURES = (TypeError, ValueError, OverflowError, RuntimeError)  # the last is t
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 60
+shown = _short.repr  # of a value, in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +318,7 @@ def rewards_of(rewards: Any, name: str = "rewards") -> list[float | None]:
 
 def wrong_type(name: str, expected: str, value: object) -> TypeError:
     """Return the error for an argument of the wrong type."""
-    got = "None" if value is None else f"the {type(value).__name__} {_short.repr(value)}"
+    got = "None" if value is None else f"the {type(value).__name__} {shown(value)}"
     return TypeError(f"{name}: expected {expected}, got {got}")
 
 

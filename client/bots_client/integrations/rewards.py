@@ -97,8 +97,19 @@ def reports_groups(
         gather: collects the rollouts of all ranks on one of them if groups span ranks:
             `bots_client.integrations.torch.to_rank_zero`. By default each rank reports its own part of a group.
     """
-    queue = BackgroundQueue(functools.partial(_observe_calls, selector, tasks_per_step or 0, [0]))
     is_training = _TellsTraining(selection_column)
+    open_tasks = 0
+
+    def report(calls: list[list[Rollout]]) -> None:
+        nonlocal open_tasks
+        for call in calls:
+            tasks, selections, rewards = zip(*call, strict=True)
+            open_tasks += observe_groups(selector, tasks, rewards, selections)
+            if open_tasks and open_tasks >= (tasks_per_step or 0):
+                selector.step()
+                open_tasks = 0
+
+    queue = BackgroundQueue(report)
 
     def rollouts_of(result: object, columns: Mapping[str, Any]) -> list[Rollout]:
         if not is_training(columns):
@@ -382,15 +393,6 @@ def observe_groups(
     for (task, selection), of_task in groups.items():
         selector.observe(task, of_task, selection=selection or None)
     return sum(any(reward is not None for reward in of_task) for of_task in groups.values())
-
-
-def _observe_calls(selector: Selector, tasks_per_step: int, open_tasks: list[int], calls: list[list[Rollout]]) -> None:
-    for call in calls:
-        tasks, selections, rewards = zip(*call, strict=True)
-        open_tasks[0] += observe_groups(selector, tasks, rewards, selections)
-        if open_tasks[0] and open_tasks[0] >= tasks_per_step:
-            selector.step()
-            open_tasks[0] = 0
 
 
 class SplitRollouts:
