@@ -207,8 +207,6 @@ class ResilientClient:
         counters.add(selects=1)
         with counters.timed("select_seconds"):
             selection = local_run.select(call, ids, Deadline(self._select_deadline_s), subset=subset)
-        if selection is None:
-            local_run.mistakes.raise_found()
         local_run.require_count(count or 0, ids, exclude)
         local_run.mistakes.raise_found()
         if selection is not None:

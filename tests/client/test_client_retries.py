@@ -5,7 +5,6 @@ import time
 import pytest
 
 from bots_client import (
-    BotsClientError,
     DeadlineExceededError,
     InvalidRequestError,
     Outcome,
@@ -72,17 +71,6 @@ def test_what_another_request_is_changing_is_asked_for_again(serve, connect):
 
     assert connect(server, retries=AT_ONCE).select("guru", 2).selection_id == SELECTION["selection_id"]
     assert len({one.key for one in server.received}) == 1
-
-
-@pytest.mark.parametrize("status", [302, 400, 401, 403, 404, 409, 413, 415, 418, 422, 500, 501])
-def test_other_failures_are_not_tried_again(serve, connect, status):
-    server = serve(problem(status))
-
-    with pytest.raises(BotsClientError) as caught:
-        connect(server, retries=AT_ONCE).version()
-
-    assert caught.value.status == status
-    assert len(server.received) == 1
 
 
 def test_waits_double_up_to_the_longest(serve, connect, waits, patient):
