@@ -229,7 +229,7 @@ class Selector:
         """
         outcome = Outcome.aborted(task, tokens=tokens, seconds=seconds)
         if self._is_own(task):
-            self._report([(self._in_flight.end(task, _id_of(selection)), [outcome])], closes=False)
+            self._report([self._in_flight.end(outcome, _id_of(selection))], closes=False)
 
     def step(self) -> Receipt | None:
         """Report the recorded outcomes; on rank 0 this closes the training step, unless all tasks were aborted.
@@ -540,12 +540,16 @@ class InFlight:
         with self._lock:
             self._observed[self._selection_of(outcome.task, selection)].append(outcome)
 
-    def end(self, task: str, selection: str | None) -> str:
-        """Return the id of a task's selection, where it is no longer in flight."""
+    def end(self, aborted: Outcome, selection: str | None) -> tuple[str, list[Outcome]]:
+        """Return an aborted task's selection, where it is no longer in flight, and all its aborted outcomes."""
         with self._lock:
-            selection = self._selection_of(task, selection)
-            self._drop(selection, {task})
-            return selection
+            selection = self._selection_of(aborted.task, selection)
+            outcomes = [*self._observed.pop(selection, ()), aborted]
+            ended = [outcome for outcome in outcomes if outcome.task == aborted.task and outcome.is_aborted]
+            if left := [outcome for outcome in outcomes if outcome not in ended]:
+                self._observed[selection] = left
+            self._drop(selection, {aborted.task})
+            return selection, ended
 
     def _selection_of(self, task: str, selection: str | None) -> str:
         if selection is not None:

@@ -36,11 +36,13 @@ def test_shaped_rewards_that_come_one_by_one_are_compared_with_each_other(select
 def test_an_abort_is_reported_at_once(selector):
     first, second = selector.next(2).ids
     selector.observe(second, [1, 0])
+    selector.observe(first, [None])  # one of its rollouts broke before
     selector.abort(first)
 
     run = selector.client.direct.run(selector.dataset)
     assert (run.seq, run.leased, run.pending) == (1, 1, 0)
     assert selector.step().reported == 1
+    assert selector.client.direct.run(selector.dataset).seq == 2
 
 
 def test_a_group_whose_rollouts_come_in_several_steps_counts_once(selector):
