@@ -6,25 +6,12 @@ import sqlite3
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from bots_client import __version__
 from bots_client._resilience.spool import Spool, about, spool_folder
 from bots_client._resilient_client import ResilientClient
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """The waiting reports of one run, with their service, and the reasons why others were refused."""
-
-    dataset: str
-    run: str
-    url: str
-    waiting: int
-    oldest_seconds: float | None
-    refused: tuple[str, ...]
-    file: str
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,11 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _send(file, folder, chosen.deadline_s)
     lines = [_line(file) for file in files]
     if chosen.json:
-        sys.stdout.write(json.dumps([asdict(line) for line in lines], indent=2) + "\n")
+        sys.stdout.write(json.dumps(lines, indent=2) + "\n")
     else:
         sys.stdout.write("".join(f"{text}\n" for line in lines for text in _words(line)))
         sys.stdout.write("" if lines else f"{folder} holds no reports\n")
-    return int(chosen.send and any(line.waiting for line in lines))
+    return int(chosen.send and any(line["waiting"] for line in lines))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -81,25 +68,26 @@ def _is_readable(file: Path) -> bool:
     return True
 
 
-def _line(file: Path) -> Line:
+def _line(file: Path) -> dict[str, Any]:
+    """Return what waits in a run's file, for which service, and why other reports were refused."""
     url, dataset, run = about(file)
     spool = Spool(file, url=url, dataset=dataset, run=run, limit_bytes=0)
     first = spool.first()
-    return Line(
-        dataset=dataset,
-        run=run,
-        url=url,
-        waiting=spool.waiting(),
-        oldest_seconds=None if first is None else round(time.time() - first.added_at, 1),
-        refused=tuple(kept.refused or "" for kept in spool.refused()),
-        file=str(file),
-    )
+    return {
+        "dataset": dataset,
+        "run": run,
+        "url": url,
+        "waiting": spool.waiting(),
+        "oldest_seconds": None if first is None else round(time.time() - first.added_at, 1),
+        "refused": [kept.refused for kept in spool.refused()],
+        "file": str(file),
+    }
 
 
-def _words(line: Line) -> list[str]:
-    age = "" if line.oldest_seconds is None else f", the oldest for {line.oldest_seconds:.0f} s"
-    words = [f"{line.dataset} {line.run}: {line.waiting} reports wait for {line.url}{age} ({line.file})"]
-    return words + [f"  refused: {' '.join(reason.split())}" for reason in line.refused]
+def _words(line: dict[str, Any]) -> list[str]:
+    age = "" if line["oldest_seconds"] is None else f", the oldest for {line['oldest_seconds']:.0f} s"
+    words = "{dataset} {run}: {waiting} reports wait for {url}".format(**line) + f"{age} ({line['file']})"
+    return [words, *(f"  refused: {' '.join(reason.split())}" for reason in line["refused"])]
 
 
 if __name__ == "__main__":

@@ -2,16 +2,40 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, SupportsFloat, TypeVar
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from bots_client._errors import RequestError
-from bots_client._inputs import wrong_type
-from bots_client._models import Receipt, Selection
+from bots_client._inputs import checked
+from bots_client._models import Selection
 from bots_client._selector import Selector
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _awaited(
+    call: Callable[Concatenate[Selector, P], T],
+) -> Callable[Concatenate["AsyncSelector", P], Coroutine[Any, Any, T]]:
+    """Return a method of `Selector` as one that is awaited."""
+
+    @wraps(call)
+    async def method(self: "AsyncSelector", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._call(partial(call, self.selector, *args, **kwargs))
+
+    return method
+
+
+def _at_once(call: Callable[Concatenate[Selector, P], T]) -> Callable[Concatenate["AsyncSelector", P], T]:
+    """Return a method of `Selector` that never waits, as it is."""
+
+    @wraps(call)
+    def method(self: "AsyncSelector", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return call(self.selector, *args, **kwargs)
+
+    return method
 
 
 class AsyncSelector:
@@ -24,6 +48,7 @@ class AsyncSelector:
                     selector.observe(id, rewards)
                 await selector.step()
 
+    Its methods are those of `Selector`: `observe`, `handed_out` and `metrics` return at once, all others are awaited.
     The selector's blocking calls run on one worker thread, in the order of the calls, so that the event loop never
     waits. A call may therefore also wait for the deadlines of earlier calls.
 
@@ -36,7 +61,7 @@ class AsyncSelector:
     """
 
     def __init__(self, selector: Selector) -> None:
-        self.selector = _checked(selector)
+        self.selector = checked(selector, Selector, "selector")
         self._worker: tuple[int, ThreadPoolExecutor] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -56,14 +81,6 @@ class AsyncSelector:
         if executor is not None:
             executor.shutdown(wait=False)
 
-    async def register(self) -> None:
-        """Tell the service which tasks the trainer has; see `Selector.register`.
-
-        Raises:
-            ValueError: the dataset has none of these tasks.
-        """
-        await self._call(self.selector.register)
-
     async def next(
         self,
         count: int | None = None,
@@ -71,87 +88,22 @@ class AsyncSelector:
         want_effective: int | None = None,
         key: str | None = None,
     ) -> Selection:
-        """Return the tasks to train on next; see `Selector.next`.
+        """Return the tasks to train on next; after a cancelled call the same key returns the same tasks.
 
-        Args:
-            count: number of tasks; leave it out with want_effective.
-            want_effective: number of effective groups.
-            key: Idempotency-Key; after a cancelled call the same key returns the same tasks.
+        See `Selector.next`.
         """
-
-        def ask() -> Selection:
-            return self.selector.next(count, want_effective=want_effective, key=key)
-
+        ask = partial(self.selector.next, count, want_effective=want_effective, key=key)
         return await self._call(ask, self.selector.give_back if key is None else None)
 
-    def observe(
-        self,
-        task: str,
-        rewards: Iterable[SupportsFloat | None] | SupportsFloat | None,
-        *,
-        successes: float | None = None,
-        effective: bool | None = None,
-        tokens: float | None = None,
-        seconds: float | None = None,
-        group_size: int | None = None,
-        selection: Selection | str | None = None,
-    ) -> None:
-        """Record the rewards of a task's rollouts; see `Selector.observe`."""
-        self.selector.observe(
-            task,
-            rewards,
-            successes=successes,
-            effective=effective,
-            tokens=tokens,
-            seconds=seconds,
-            group_size=group_size,
-            selection=selection,
-        )
-
-    async def abort(
-        self,
-        task: str,
-        *,
-        tokens: float | None = None,
-        seconds: float | None = None,
-        selection: Selection | str | None = None,
-    ) -> None:
-        """Report at once that a task's rollouts did not finish; see `Selector.abort`."""
-        await self._call(lambda: self.selector.abort(task, tokens=tokens, seconds=seconds, selection=selection))
-
-    async def step(self) -> Receipt | None:
-        """Report the recorded outcomes, and close the training step on rank 0; see `Selector.step`.
-
-        Returns:
-            None if nothing was recorded, or the report waits for the service.
-        """
-        return await self._call(self.selector.step)
-
-    async def close_step(self) -> Receipt | None:
-        """Close a training step whose outcomes others reported; see `Selector.close_step`."""
-        return await self._call(self.selector.close_step)
-
-    async def state_dict(self, *, step: int | None = None, checkpoint: str | None = None) -> dict[str, Any]:
-        """Return the selector's state as JSON values, for the trainer's checkpoint; see `Selector.state_dict`."""
-        return await self._call(lambda: self.selector.state_dict(step=step, checkpoint=checkpoint))
-
-    async def load_state_dict(
-        self, state: Mapping[str, Any], *, step: int | None = None, checkpoint: str | None = None
-    ) -> None:
-        """Restore a checkpoint; see `Selector.load_state_dict`.
-
-        Raises:
-            ValueError: the state belongs to another dataset or run, or has another format.
-        """
-        await self._call(lambda: self.selector.load_state_dict(state, step=step, checkpoint=checkpoint))
-
-    def handed_out(self, tasks: Iterable[str]) -> set[str]:
-        """Name the tasks that the trainer restores itself; see `Selector.handed_out`."""
-        return self.selector.handed_out(tasks)
-
-    def metrics(self) -> dict[str, float]:
-        """Return metrics of the last step for W&B or TensorBoard; see `Selector.metrics`."""
-        return self.selector.metrics()
+    register = _awaited(Selector.register)
+    abort = _awaited(Selector.abort)
+    step = _awaited(Selector.step)
+    close_step = _awaited(Selector.close_step)
+    state_dict = _awaited(Selector.state_dict)
+    load_state_dict = _awaited(Selector.load_state_dict)
+    observe = _at_once(Selector.observe)
+    handed_out = _at_once(Selector.handed_out)
+    metrics = _at_once(Selector.metrics)
 
     async def _call(self, act: Callable[[], T], undo: Callable[[T], None] | None = None) -> T:
         """Run a blocking call on the worker thread and return its result.
@@ -183,10 +135,3 @@ class AsyncSelector:
         if self._worker is None or self._worker[0] != os.getpid():  # after a fork the thread exists only in the parent
             self._worker = os.getpid(), ThreadPoolExecutor(1, thread_name_prefix="bots-selector")
         return self._worker[1]
-
-
-def _checked(selector: Any) -> Selector:
-    if not isinstance(selector, Selector):
-        write = "AsyncSelector(Selector(ResilientClient(), dataset, ids=ids))"
-        raise wrong_type("selector", "a Selector", selector, write=write)
-    return selector

@@ -9,6 +9,7 @@ from bots_client._decode import into, nothing, page_of
 from bots_client._errors import InvalidRequestError, ServiceError, UnreachableError
 from bots_client._http import (
     ANSWER_BYTES,
+    CALL_DEADLINE_S,
     NDJSON,
     Call,
     HttpClient,
@@ -27,11 +28,10 @@ from bots_client._inputs import (
     Outcome,
     Task,
     Unpack,
+    checked,
+    checked_list,
     checked_number,
-    checked_outcomes,
-    checked_str,
-    checked_strings,
-    require_size,
+    wires_of_pass_rates,
     wires_of_tasks,
     wrong_type,
 )
@@ -83,8 +83,9 @@ class Client(HttpClient):
     What the calls have in common:
         dataset, run: their names.
         limit: maximum number of items in a list; None: all.
-        deadline_s: for the whole call with its retries; of a stream until it begins, then for each further chunk.
-        source: path of a file, or a function that returns the bytes from the start (attempts are repeated).
+        tasks, pass_rates, source: what is uploaded may be a file's path (an OSError if it can't be read), or a function
+            that returns the bytes from the start (attempts are repeated). Both are streamed, so that they need little
+            memory.
         media_type: application/x-ndjson or application/vnd.apache.parquet; None: by the file's suffix.
         on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed attempt.
         ids, tag, search: only these tasks; only tasks with this tag; only tasks whose ID contains this text, ignoring
@@ -93,7 +94,8 @@ class Client(HttpClient):
     Args:
         url: http(s) URL of the service; None: BOTS_URL, or http://127.0.0.1:8000.
         api_key: None: BOTS_API_KEY, or no key.
-        deadline_s: for each call with all its retries; some calls have their own.
+        deadline_s: for each call with all its retries; of a stream until it begins, then for each further chunk. None:
+            10 s, or what long calls such as uploads need. `within` gives a client with another one.
         retries: number of attempts and waits between them.
         headers: sent with every request.
         transport: httpx transport; tests pass the service itself.
@@ -106,152 +108,97 @@ class Client(HttpClient):
     def create_dataset(
         self,
         name: str,
-        tasks: Iterable[Task],
+        tasks: Iterable[Task] | Source,
         reference_models: Sequence[str] = (),
         description: str = "",
         *,
         repeatable: bool = False,
+        media_type: str | None = None,
+        on_progress: Progress | None = None,
     ) -> Dataset:
         """Create a dataset; an existing one with the same content is returned.
 
         Args:
             name: letters, digits, ".", "_" and "-".
-            tasks: the pool, for example from `TaskColumns(...).tasks(rows)`; for more than 100,000 tasks use
-                `upload_dataset`.
-            reference_models: names of the reference models, in the order of the tasks' pass rates.
+            tasks: the pool, for example from `TaskColumns(...).tasks(rows)`.
+            reference_models: names of the reference models, in the order of the tasks' pass rates; not needed if a file
+                holds them.
             repeatable: whether tasks are handed out again without waiting: none is leased, and some come several times
                 where a selection wants more than there are.
 
         Raises:
             ConflictError: a dataset of this name has other content.
         """
-        about = given(
-            reference_models=checked_strings(reference_models, "reference_models") or None,
-            description=description or None,
-            repeatable=repeatable or None,
-        )
-        content = {**about, "tasks": wires_of_tasks(tasks)}
-        return self._write("PUT", path("datasets", name), Dataset, content)
-
-    def upload_dataset(
-        self,
-        name: str,
-        source: Source,
-        *,
-        media_type: str | None = None,
-        reference_models: Sequence[str] = (),
-        description: str = "",
-        repeatable: bool = False,
-        on_progress: Progress | None = None,
-        deadline_s: float = UPLOAD_DEADLINE_S,
-    ) -> Dataset:
-        """Create a dataset from NDJSON or Parquet, streamed, so that large pools need little memory.
-
-        Args:
-            name: letters, digits, ".", "_" and "-".
-            reference_models: names of the reference models; not needed if the file holds them.
-
-        Raises:
-            ConflictError: a dataset of this name has other content.
-            OSError: the file cannot be read.
-        """
-        params = [("reference_model", model) for model in checked_strings(reference_models, "reference_models")]
+        params = [("reference_model", model) for model in checked_list(reference_models, str, "reference_models")]
         if description:
             params.append(("description", description))
         if repeatable:
             params.append(("repeatable", "true"))
-        upload = upload_of(source, media_type, on_progress)
-        return self._upload("PUT", path("datasets", name), Dataset, upload, deadline_s, *params)
+        upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
+        return self._upload("PUT", path("datasets", name), Dataset, upload, *params)
 
-    def upload_tasks(
+    def append_tasks(
         self,
         dataset: str,
-        source: Source,
+        tasks: Iterable[Task] | Source,
         *,
         media_type: str | None = None,
         on_progress: Progress | None = None,
-        deadline_s: float = UPLOAD_DEADLINE_S,
     ) -> PoolChange:
-        """Add tasks to a dataset from NDJSON or Parquet, streamed: all of them, or none if one is invalid.
-
-        Raises:
-            ConflictError: a task ID already exists; nothing was added.
-            OSError: the file cannot be read.
-        """
-        upload = upload_of(source, media_type, on_progress)
-        return self._upload("POST", path("datasets", dataset, "tasks"), PoolChange, upload, deadline_s)
-
-    def download_tasks(self, dataset: str, *, deadline_s: float = UPLOAD_DEADLINE_S) -> Generator[bytes, None, None]:
-        """Stream all tasks of a dataset as NDJSON that `upload_dataset` reads; retired ones too."""
-        return self._download(path("datasets", dataset, "tasks"), NDJSON, deadline_s)
-
-    def append_tasks(self, dataset: str, tasks: Iterable[Task]) -> PoolChange:
-        """Add tasks to a dataset.
+        """Add tasks to a dataset: all of them, or none if one is invalid.
 
         Raises:
             ConflictError: a task ID already exists; nothing was added.
         """
-        content = {"tasks": wires_of_tasks(tasks)}
-        return self._write("POST", path("datasets", dataset, "tasks"), PoolChange, content)
+        upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
+        return self._upload("POST", path("datasets", dataset, "tasks"), PoolChange, upload)
+
+    def download_tasks(self, dataset: str) -> Generator[bytes, None, None]:
+        """Stream all tasks of a dataset as NDJSON that `create_dataset` reads; retired ones too."""
+        return self._download(path("datasets", dataset, "tasks"), NDJSON, UPLOAD_DEADLINE_S)
 
     def make_subset(
         self,
         dataset: str,
-        source: Source,
+        tasks: Iterable[Task] | Source,
         *,
         media_type: str | None = None,
         on_progress: Progress | None = None,
-        deadline_s: float = UPLOAD_DEADLINE_S,
     ) -> Subset:
-        """Make some of a dataset's tasks a subset, to select among them alone; streamed.
+        """Make some of a dataset's tasks a subset, to select among them alone; only their ids count.
 
         The same tasks, in any order, are the same subset. A dataset keeps the 1,000 that were made last.
 
-        Args:
-            source: the tasks, as of `upload_dataset`; only their ids count.
-
         Raises:
             InvalidRequestError: there is no task.
-            OSError: the file cannot be read.
         """
-        upload = upload_of(source, media_type, on_progress)
-        return self._upload("POST", path("datasets", dataset, "subsets"), Subset, upload, deadline_s)
+        upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
+        return self._upload("POST", path("datasets", dataset, "subsets"), Subset, upload)
 
-    def put_predictions(self, dataset: str, name: str, pass_rates: Mapping[str, float]) -> Dataset:
+    def put_predictions(
+        self,
+        dataset: str,
+        name: str,
+        pass_rates: Mapping[str, float] | Source,
+        *,
+        media_type: str | None = None,
+        on_progress: Progress | None = None,
+    ) -> Dataset:
         """Put predicted pass rates of tasks, or replace those of this name; new runs learn how far to trust them.
 
         Runs whose journal is empty see them too. All others keep what they know.
 
         Args:
             name: of the predictor: letters, digits, ".", "_" and "-".
-            pass_rates: by task ID, from 0 to 1; tasks that are left out have no prediction. For more than 100,000
-                tasks, use `upload_predictions`.
+            pass_rates: by task ID, from 0 to 1, or a file with the columns id and pass_rate; tasks that are left out
+                have no prediction.
 
         Raises:
             InvalidRequestError: a task is not in the dataset, or a pass rate is out of range.
             ConflictError: the dataset has four predictions already.
         """
-        content = {"predictions": [{"id": task, "pass_rate": rate} for task, rate in pass_rates.items()]}
-        return self._write("PUT", path("datasets", dataset, "predictions", name), Dataset, content)
-
-    def upload_predictions(
-        self,
-        dataset: str,
-        name: str,
-        source: Source,
-        *,
-        media_type: str | None = None,
-        on_progress: Progress | None = None,
-        deadline_s: float = UPLOAD_DEADLINE_S,
-    ) -> Dataset:
-        """Put predictions from NDJSON or Parquet with the columns id and pass_rate, streamed.
-
-        Raises:
-            InvalidRequestError: a task is not in the dataset, or a pass rate is out of range.
-            OSError: the file cannot be read.
-        """
-        upload = upload_of(source, media_type, on_progress)
-        return self._upload("PUT", path("datasets", dataset, "predictions", name), Dataset, upload, deadline_s)
+        upload = upload_of(pass_rates, wires_of_pass_rates, media_type, on_progress)
+        return self._upload("PUT", path("datasets", dataset, "predictions", name), Dataset, upload)
 
     def predict_from_run(self, dataset: str, run: str, name: str, *, step: int | None = None) -> Dataset:
         """Make predictions of what a run believes of the tasks that it has evidence of; all others have none.
@@ -268,12 +215,12 @@ class Client(HttpClient):
 
     def retire_tasks(self, dataset: str, ids: Iterable[str]) -> PoolChange:
         """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""
-        content = {"ids": checked_strings(ids, "ids")}
+        content = {"ids": checked_list(ids, str, "ids")}
         return self._write("DELETE", path("datasets", dataset, "tasks"), PoolChange, content)
 
     def restore_tasks(self, dataset: str, ids: Iterable[str]) -> PoolChange:
         """Restore retired tasks: they can be selected again, with what is known of them."""
-        content = {"ids": checked_strings(ids, "ids")}
+        content = {"ids": checked_list(ids, str, "ids")}
         return self._write("POST", path("datasets", dataset, "tasks", "restore"), PoolChange, content)
 
     def dataset(self, name: str) -> Dataset:
@@ -328,9 +275,7 @@ class Client(HttpClient):
         """Permanently delete a run and its journal; "default" is emptied instead."""
         self.send(write_call("DELETE", run_path(dataset, run), nothing))
 
-    def export_run(
-        self, dataset: str, run: str = "default", *, deadline_s: float = TRANSFER_DEADLINE_S
-    ) -> Generator[bytes, None, None]:
+    def export_run(self, dataset: str, run: str = "default") -> Generator[bytes, None, None]:
         """Export a run's journal, as the chunks of a file with one entry a line.
 
             with open("guru.default.ndjson", "wb") as file:
@@ -339,7 +284,7 @@ class Client(HttpClient):
         Raises:
             ConflictError: old entries were pruned, or the run forked one that was deleted.
         """
-        return self._download(run_path(dataset, run, "export"), NDJSON, deadline_s)
+        return self._download(run_path(dataset, run, "export"), NDJSON, TRANSFER_DEADLINE_S)
 
     def import_run(
         self,
@@ -348,20 +293,17 @@ class Client(HttpClient):
         run: str = "default",
         *,
         on_progress: Progress | None = None,
-        deadline_s: float = TRANSFER_DEADLINE_S,
     ) -> ImportedRun:
         """Import a run from `export_run`, into a dataset with the same tasks: all of it or nothing.
-
-        Args:
-            source: path of the file, or a function that returns the bytes from the start (attempts are repeated).
 
         Raises:
             ConflictError: the name is taken, or the run belongs to other tasks than the dataset's.
             InvalidRequestError: a truncated or foreign file, or an entry that does not fold.
-            OSError: the file cannot be read.
         """
-        upload = upload_of(source, NDJSON, on_progress)
-        return self._upload("POST", run_path(dataset, run, "import"), ImportedRun, upload, deadline_s)
+        upload = upload_of(source, list, NDJSON, on_progress)
+        return self._upload(
+            "POST", run_path(dataset, run, "import"), ImportedRun, upload, deadline_s=TRANSFER_DEADLINE_S
+        )
 
     def tasks(
         self,
@@ -422,20 +364,17 @@ class Client(HttpClient):
         search: str | None = None,
         segment: str | None = None,
         sort: str | None = None,
-        deadline_s: float = STREAM_DEADLINE_S,
     ) -> Generator[bytes, None, None]:
         """Stream the tasks that `tasks` would list as CSV with a header, in UTF-8.
 
         An ID that begins with "=", "+", "-" or "@" stays as it is: a spreadsheet may take it for a formula.
         """
         chosen = _chosen(ids, tag=tag, search=search, segment=segment, sort=sort)
-        return self._download(run_path(dataset, run, "tasks"), "text/csv", deadline_s, *chosen)
+        return self._download(run_path(dataset, run, "tasks"), "text/csv", STREAM_DEADLINE_S, *chosen)
 
-    def tasks_arrow(
-        self, dataset: str, run: str = "default", *, deadline_s: float = STREAM_DEADLINE_S
-    ) -> Generator[bytes, None, None]:
+    def tasks_arrow(self, dataset: str, run: str = "default") -> Generator[bytes, None, None]:
         """Stream the belief about the whole pool in Arrow format, as chunks for `pyarrow.ipc.open_stream`."""
-        return self._download(run_path(dataset, run, "tasks"), ARROW_STREAM, deadline_s)
+        return self._download(run_path(dataset, run, "tasks"), ARROW_STREAM, STREAM_DEADLINE_S)
 
     def history(
         self, dataset: str, run: str = "default", *, after_step: int | None = None, limit: int | None = None
@@ -456,7 +395,7 @@ class Client(HttpClient):
         Args:
             kinds: only entries of these kinds; empty: all. They are report, settings, forget, rewind and fork.
         """
-        chosen = [("kind", kind) for kind in checked_strings(kinds, "kinds")]
+        chosen = [("kind", kind) for kind in checked_list(kinds, str, "kinds")]
         return self._list(JournalEntry, "entries", run_path(dataset, run, "journal"), limit, *chosen)
 
     def leases(self, dataset: str, run: str = "default", *, limit: int = PAGE, ids: int = 5) -> Leases:
@@ -473,7 +412,7 @@ class Client(HttpClient):
 
         They then count as never tried. What their rollouts say about other tasks stays.
         """
-        content = {"tasks": checked_strings(tasks, "tasks")}
+        content = {"tasks": checked_list(tasks, str, "tasks")}
         return self._write("POST", run_path(dataset, run, "forget"), Run, content)
 
     def rewind(self, dataset: str, step: int, run: str = "default") -> Run:
@@ -552,7 +491,6 @@ class Client(HttpClient):
         first: Iterable[str] | None = None,
         want_effective: int | None = None,
         idempotency_key: str | None = None,
-        deadline_s: float | None = None,
     ) -> Selection:
         """Select the tasks to train on next; the run leases them until they are reported or the lease expires.
 
@@ -581,7 +519,7 @@ class Client(HttpClient):
             want_effective=want_effective,
             idempotency_key=idempotency_key,
         )
-        return self.send(replace(call, deadline_s=deadline_s))
+        return self.send(call)
 
     def report(
         self,
@@ -593,7 +531,6 @@ class Client(HttpClient):
         age: int | None = None,
         close_step: bool | None = None,
         idempotency_key: str | None = None,
-        deadline_s: float | None = None,
     ) -> Receipt:
         """Report rollout outcomes; once it returns, they are on disk and counted once.
 
@@ -618,7 +555,7 @@ class Client(HttpClient):
             close_step=close_step,
             idempotency_key=idempotency_key,
         )
-        return self.send(replace(call, deadline_s=deadline_s))
+        return self.send(call)
 
     def prune(self, *, keep_journal_days: float | None = None, dry_run: bool = False) -> Pruning:
         """Remove old journal entries that stored states cover.
@@ -628,7 +565,9 @@ class Client(HttpClient):
             dry_run: only report what would be removed.
         """
         content = given(keep_journal_days=keep_journal_days, dry_run=dry_run)
-        return self.within(PRUNE_DEADLINE_S)._write("POST", path("prune"), Pruning, content)
+        return self.send(
+            replace(write_call("POST", path("prune"), into(Pruning), content), deadline_s=PRUNE_DEADLINE_S)
+        )
 
     def create_key(
         self, name: str, *, scopes: Iterable[str], datasets: Iterable[str], expires_in_s: float | None = None
@@ -645,8 +584,8 @@ class Client(HttpClient):
         """
         content = given(
             name=name,
-            scopes=checked_strings(scopes, "scopes"),
-            datasets=checked_strings(datasets, "datasets"),
+            scopes=checked_list(scopes, str, "scopes"),
+            datasets=checked_list(datasets, str, "datasets"),
             expires_in_seconds=expires_in_s,
         )
         return self._write("POST", path("keys"), NewApiKey, content)
@@ -682,7 +621,7 @@ class Client(HttpClient):
         return self._succeeds(path("livez"))
 
     def _get(self, kind: type[T], where: str, *params: tuple[str, Any]) -> T:
-        return self.send(Call("GET", where, into(kind), _texts(params)))
+        return self.send(Call("GET", where, into(kind), params))
 
     def _write(self, method: str, where: str, kind: type[T], content: Mapping[str, Any] | None = None) -> T:
         return self.send(write_call(method, where, into(kind), content))
@@ -692,11 +631,13 @@ class Client(HttpClient):
         method: str,
         where: str,
         kind: type[T],
-        upload: tuple[Upload, str],
-        deadline_s: float,
+        upload: tuple[Upload | bytes, str],
         *params: tuple[str, str],
+        deadline_s: float = UPLOAD_DEADLINE_S,
     ) -> T:
         body, media_type = upload
+        if isinstance(body, bytes):
+            deadline_s = CALL_DEADLINE_S
         headers = {**key_header(None), "Content-Type": media_type}
         return self.send(Call(method, where, into(kind), params, body, headers, deadline_s))
 
@@ -716,7 +657,7 @@ class Client(HttpClient):
             params: of the query.
         """
         size = [("limit", limit)] if limit is not None and 0 < limit < PAGE else []
-        call = Call("GET", where, page_of(kind, name), _texts((*params, *size)))
+        call = Call("GET", where, page_of(kind, name), (*params, *size))
         return Listing(kind, self._items(call, limit))
 
     def _items(self, first: Call[tuple[tuple[T, ...], str | None]], left: int | None) -> Generator[T, None, None]:
@@ -760,15 +701,16 @@ def select_call(
     idempotency_key: str | None,
 ) -> Call[Selection]:
     """Return the request of `Client.select`, which describes the arguments and errors."""
-    require_size(count, want_effective)
+    if (count is None) == (want_effective is None):
+        raise TypeError("select: pass either count or want_effective")
     content = given(
-        dataset=checked_str(dataset, "dataset", write="select(dataset, count)"),
-        run=checked_str(run, "run"),
+        dataset=checked(dataset, str, "dataset"),
+        run=checked(run, str, "run"),
         count=None if count is None else checked_number(count, "count"),
-        subset=None if subset is None else checked_str(subset, "subset"),
-        tags=None if tags is None else checked_strings(tags, "tags"),
-        exclude=None if exclude is None else checked_strings(exclude, "exclude"),
-        first=None if first is None else checked_strings(first, "first"),
+        subset=None if subset is None else checked(subset, str, "subset"),
+        tags=None if tags is None else checked_list(tags, str, "tags"),
+        exclude=None if exclude is None else checked_list(exclude, str, "exclude"),
+        first=None if first is None else checked_list(first, str, "first"),
         want_effective=None if want_effective is None else checked_number(want_effective, "want_effective"),
     )
     call = write_call("POST", path("select"), into(Selection), content, key=idempotency_key)
@@ -789,12 +731,12 @@ def report_call(
     if not isinstance(selection, Selection | str | None):
         raise wrong_type("selection", "a Selection or its id", selection)
     content = given(
-        dataset=checked_str(dataset, "dataset", write="report(dataset, outcomes)"),
-        run=checked_str(run, "run"),
+        dataset=checked(dataset, str, "dataset"),
+        run=checked(run, str, "run"),
         selection_id=selection.selection_id if isinstance(selection, Selection) else selection,
         age=age,
         close_step=close_step,
-        outcomes=[outcome.as_wire() for outcome in checked_outcomes(outcomes)],
+        outcomes=[outcome.as_wire() for outcome in checked_list(outcomes, Outcome, "outcomes")],
     )
     call = write_call("POST", path("report"), into(Receipt), content, key=idempotency_key)
     return _of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES)
@@ -816,8 +758,4 @@ def _of_the_run(call: Call[T], dataset: str, run: str, *, max_bytes: int) -> Cal
 
 def _chosen(ids: Iterable[str], **filters: str | None) -> list[tuple[str, str]]:
     """Return the filters of tasks as query parameters."""
-    return [*(("ids", task) for task in checked_strings(ids, "ids")), *given(**filters).items()]
-
-
-def _texts(params: Iterable[tuple[str, Any]]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, str(value)) for name, value in params)
+    return [*(("ids", task) for task in checked_list(ids, str, "ids")), *given(**filters).items()]

@@ -18,8 +18,9 @@ Programming mistakes, such as an invalid url, are a plain ValueError or TypeErro
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any
+
+import httpx
 
 PROBLEM = "urn:bots:problem:"  # begins the type of each of the service's problems
 MEDIA_TYPE = "application/problem+json"
@@ -39,11 +40,13 @@ class FieldError:
         return f"{'.'.join(map(str, self.loc))}: {self.msg}" if self.loc else self.msg
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """The service's problem details (RFC 9457); without a response, no field is set.
+class BotsClientError(Exception):
+    """Base class of the client's exceptions, with what the service's problem details (RFC 9457) say.
 
+    type: kind of problem, as `urn:bots:problem:...`; "about:blank" if the service named none.
+    title, detail: texts for the kind of problem, and for this occurrence of it.
     status: of the response; None if there was none.
+    errors: those in the input.
     request_id: identifies the request in the service's log.
     retry_after_s: the service's Retry-After, in seconds.
     """
@@ -56,47 +59,9 @@ class Problem:
     request_id: str | None = None
     retry_after_s: float | None = None
 
-
-class BotsClientError(Exception):
-    """Base class of the client's exceptions."""
-
-    def __init__(self, message: str, problem: Problem | None = None) -> None:
-        super().__init__(message, problem)  # both in args, so that the error survives pickling between workers
-        self.message = message
-        self.problem = problem or Problem()
-
-    def __str__(self) -> str:
-        return self.message
-
-    @property
-    def type(self) -> str:
-        """The kind of problem, as `urn:bots:problem:...`; "about:blank" if the service named none."""
-        return self.problem.type
-
-    @property
-    def title(self) -> str:
-        """A short text for the kind of problem."""
-        return self.problem.title
-
-    @property
-    def status(self) -> int | None:
-        """HTTP status of the response; None if there was none."""
-        return self.problem.status
-
-    @property
-    def detail(self) -> str:
-        """A text for this occurrence of the problem."""
-        return self.problem.detail
-
-    @property
-    def errors(self) -> tuple[FieldError, ...]:
-        """The errors in the input that the service found."""
-        return self.problem.errors
-
-    @property
-    def request_id(self) -> str | None:
-        """Identifies the request in the service's log."""
-        return self.problem.request_id
+    def __init__(self, message: str, **problem: Any) -> None:
+        super().__init__(message)
+        vars(self).update(problem)
 
 
 class RequestError(BotsClientError):
@@ -153,63 +118,59 @@ _BY_STATUS: dict[int, type[BotsClientError]] = {
 }
 
 
-def error_of(problem: Problem, *, asked: str) -> BotsClientError:
-    """Return the exception for an unsuccessful response.
+def error_of(
+    status: int, headers: Mapping[str, str], body: bytes, *, asked: str, retry_after_s: float | None
+) -> BotsClientError:
+    """Return the exception for an unsuccessful response from the service, a proxy or any other server.
 
     Only a problem of the service itself says that the request is wrong. Any other 4xx, such as a proxy's page, may be
     gone when the request is sent again.
 
     Args:
-        problem: the service's problem details.
         asked: method and path, for the message.
     """
-    status = problem.status or 0
-    kind = _BY_STATUS.get(status, RequestError if 400 <= status < 500 else ServiceError)
-    if kind is ConflictError and problem.type == STALE_EPOCH:
-        kind = StaleEpochError
-    said = ": ".join(part for part in (problem.title, problem.detail) if part)
-    if issubclass(kind, RequestError) and not problem.type.startswith(PROBLEM):
-        kind, said = (
-            ServiceError,
-            f"{said}; this is no answer of the BOTS service: check url=, and the proxies before it",
-        )
-    flaws = "".join(f"\n  {flaw}" for flaw in problem.errors)
-    request = f", request {problem.request_id}" if problem.request_id else ""
-    return kind(f"{status} {said} ({asked}{request}){flaws}", problem)
-
-
-def problem_of(status: int, headers: Mapping[str, str], body: bytes, *, retry_after_s: float | None) -> Problem:
-    """Return the problem in an unsuccessful response from the service, a proxy or any other server."""
     is_problem = headers.get("content-type", "").partition(";")[0].strip().lower() == MEDIA_TYPE
-    said = _object_in(body) if is_problem else {}
-    type_, title, detail = (_text(said.get(name)) for name in ("type", "title", "detail"))
-    if not said:
+    given = object_in(body) if is_problem else {}
+    type_, title, detail = (_text(given.get(name)) for name in ("type", "title", "detail"))
+    if not given:
         detail = " ".join(body.decode("utf-8", "replace").split())[:PROXY_PAGE_LENGTH]
     if 300 <= status < 400:
         detail = f"redirected to {headers.get('location', 'nowhere')}; pass that service's url="
-    return Problem(
+    title, flaws = title or httpx.codes.get_reason_phrase(status) or "unknown status", _flaws(given.get("errors"))
+    kind = _BY_STATUS.get(status, RequestError if 400 <= status < 500 else ServiceError)
+    if kind is ConflictError and type_ == STALE_EPOCH:
+        kind = StaleEpochError
+    said = ": ".join(part for part in (title, detail) if part)
+    if issubclass(kind, RequestError) and not type_.startswith(PROBLEM):
+        kind = ServiceError
+        said += "; this is no answer of the BOTS service: check url=, and the proxies before it"
+    request_id = headers.get("x-request-id")
+    where = f"{asked}, request {request_id}" if request_id else asked
+    return kind(
+        f"{status} {said} ({where})" + "".join(f"\n  {flaw}" for flaw in flaws),
         type=type_ or "about:blank",
-        title=title or _phrase(status),
+        title=title,
         status=status,
         detail=detail,
-        errors=_flaws(said.get("errors")),
-        request_id=headers.get("x-request-id"),
+        errors=flaws,
+        request_id=request_id,
         retry_after_s=retry_after_s,
     )
 
 
-def _object_in(body: bytes) -> dict[str, Any]:
+def object_in(body: Any) -> dict[str, Any]:
+    """Return a JSON object; an empty one if it is none."""
     try:
         said = json.loads(body)
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
 
 
 def _flaws(said: object) -> tuple[FieldError, ...]:
     """Return the errors that can be parsed; the others are skipped, so that the failure itself is still raised."""
-    rows = [row for row in said if isinstance(row, dict)] if isinstance(said, list) else []
-    return tuple(FieldError(_location(row.get("loc")), _text(row.get("msg"))) for row in rows)
+    rows = said if isinstance(said, list) else []
+    return tuple(FieldError(_location(row.get("loc")), _text(row.get("msg"))) for row in rows if isinstance(row, dict))
 
 
 def _location(said: object) -> tuple[str | int, ...]:
@@ -218,10 +179,3 @@ def _location(said: object) -> tuple[str | int, ...]:
 
 def _text(said: object) -> str:
     return said if isinstance(said, str) else ""
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "unknown status"

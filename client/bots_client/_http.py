@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -30,9 +29,8 @@ from bots_client._errors import (
     ServiceError,
     UnreachableError,
     error_of,
-    problem_of,
 )
-from bots_client._inputs import checked_str, plain
+from bots_client._inputs import checked, plain
 
 T = TypeVar("T")
 ClientT = TypeVar("ClientT", bound="HttpClient")
@@ -44,6 +42,7 @@ KEY = "Idempotency-Key"
 NDJSON = "application/x-ndjson"
 PARQUET = "application/vnd.apache.parquet"
 MEDIA_TYPES = {".ndjson": NDJSON, ".jsonl": NDJSON, ".parquet": PARQUET}
+CALL_DEADLINE_S = 10.0
 MAX_KEY_LENGTH = 128  # characters of an Idempotency-Key; the service's limit
 CHUNK_BYTES = 256 * 1024  # of an upload; progress is reported once per chunk
 ANSWER_BYTES = 8 * 2**20  # the longest answer to a training job, whose receipts and runs have a few KiB
@@ -126,7 +125,7 @@ class Retries:
     attempts: maximum number of attempts; 1 means no retries.
     first_wait_s: longest wait after the first attempt; doubles with each attempt.
     longest_wait_s: upper limit of the doubling. A longer Retry-After of the service is honoured.
-    rng, clock, wall_clock: replaced in tests; numbers in [0, 1), monotonic seconds, seconds since 1970.
+    rng, clock: replaced in tests; numbers in [0, 1), monotonic seconds.
     """
 
     attempts: int = 6
@@ -134,7 +133,6 @@ class Retries:
     longest_wait_s: float = 5.0
     rng: Callable[[], float] = field(default=system_random, repr=False)
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
-    wall_clock: Callable[[], float] = field(default=time.time, repr=False)
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -154,22 +152,6 @@ class Retries:
         bound_s = min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(attempt - 1, 60))
         # The sum, not the maximum: clients that were turned away together must not return together.
         return (retry_after_s or 0.0) + self.rng() * bound_s
-
-    def retry_after_s(self, header: str | None) -> float | None:
-        """Return a Retry-After header, given in seconds or as a date, in seconds; None if it is neither."""
-        if header is None:
-            return None
-        try:
-            seconds = float(header)
-        except ValueError:
-            return self._seconds_until(header)
-        return seconds if 0 <= seconds < math.inf else None
-
-    def _seconds_until(self, date: str) -> float | None:
-        try:
-            return max(0.0, parsedate_to_datetime(date).timestamp() - self.wall_clock())
-        except (ValueError, OverflowError):
-            return None
 
 
 class Deadline:
@@ -212,17 +194,17 @@ class Call(Generic[T]):
     """One request, and how to read its answer. It only reads, or has an Idempotency-Key: it is safe to send again.
 
     parse: body of a successful response -> result; raises ValueError for an invalid body.
-    deadline_s: for the whole call with its retries; None: the client's.
+    deadline_s: for the whole call with its retries, unless the client has one.
     max_bytes: of an answer that is read as a whole; a longer one is a ServiceError.
     """
 
     method: str
     path: str
     parse: Callable[[bytes], T]
-    params: tuple[tuple[str, str], ...] = ()
+    params: tuple[tuple[str, Any], ...] = ()
     body: "bytes | Upload | None" = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    deadline_s: float | None = None
+    deadline_s: float = CALL_DEADLINE_S
     max_bytes: int = LISTING_BYTES
 
     @property
@@ -276,7 +258,7 @@ class HttpClient:
         url: str | None = None,
         *,
         api_key: str | None = None,
-        deadline_s: float = 10.0,
+        deadline_s: float | None = None,
         retries: Retries = Retries(),
         headers: Mapping[str, str] | None = None,
         transport: httpx.BaseTransport | None = None,
@@ -309,7 +291,7 @@ class HttpClient:
         """Close the connections."""
         self._http.close()
 
-    def within(self: ClientT, deadline_s: float, *, attempts: int | None = None) -> ClientT:
+    def within(self: ClientT, deadline_s: float | None, *, attempts: int | None = None) -> ClientT:
         """Return a client on the same connections with another deadline, and with so many attempts."""
         other = copy.copy(self)
         other._deadline_s = deadline_s
@@ -359,7 +341,7 @@ class HttpClient:
             self._sleep(wait_s)
 
     def _attempts(self, call: Call[T]) -> "_Attempts[T]":
-        deadline_s = self._deadline_s if call.deadline_s is None else call.deadline_s
+        deadline_s = call.deadline_s if self._deadline_s is None else self._deadline_s
         return _Attempts(call, self.url, self._retries, Deadline(deadline_s, self._retries.clock))
 
     @contextmanager
@@ -440,9 +422,9 @@ class _Attempts(Generic[T]):
         try:
             return self._call.parse(body)
         except (ValueError, RecursionError) as error:
-            problem = problem_of(response.status_code, response.headers, b"", retry_after_s=None)
             said = f"{self._url} answered {response.status_code} to {self._call.asked} with an invalid body: {error}"
-            raise ServiceError(said, problem) from error
+            request_id = response.headers.get("x-request-id")
+            raise ServiceError(said, status=response.status_code, request_id=request_id) from error
 
     def wait_after_refusal(self, response: httpx.Response, body: bytes) -> float:
         """Return the wait before the next attempt, after an unsuccessful answer.
@@ -450,9 +432,10 @@ class _Attempts(Generic[T]):
         Raises:
             BotsClientError: another attempt is useless, or there is no time for it.
         """
-        retry_after_s = self._retries.retry_after_s(response.headers.get("retry-after"))
-        problem = problem_of(response.status_code, response.headers, body, retry_after_s=retry_after_s)
-        error = error_of(problem, asked=self._call.asked)
+        retry_after_s = retry_after_of(response.headers)
+        error = error_of(
+            response.status_code, response.headers, body, asked=self._call.asked, retry_after_s=retry_after_s
+        )
         if response.status_code not in RETRIED_STATUSES and error.type != BUSY:
             raise error
         return self._wait_s(error, retry_after_s)
@@ -496,6 +479,15 @@ class _Attempts(Generic[T]):
             raise self._too_late("the deadline passed")
 
 
+def retry_after_of(headers: Mapping[str, str]) -> float | None:
+    """Return a Retry-After in seconds; None without one. Dates, which the service never sends, count as none."""
+    try:
+        seconds = float(headers.get("retry-after", "nan"))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < math.inf else None
+
+
 def path(*parts: str) -> str:
     """Return a path of names, percent-encoded.
 
@@ -504,7 +496,7 @@ def path(*parts: str) -> str:
         TypeError: a name is not a str.
     """
     for before, part in zip(("", *parts), parts, strict=False):
-        checked_str(part, PARAMETERS.get(before, "name"))
+        checked(part, str, PARAMETERS.get(before, "name"))
         if part in ("", ".", ".."):
             raise InvalidRequestError(f"{part!r} is not the name of a dataset, run or task")
     return "/" + "/".join(quote(part, safe="") for part in parts)
@@ -547,7 +539,7 @@ def given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def json_bytes(content: Mapping[str, Any]) -> bytes:
+def json_bytes(content: object) -> bytes:
     """Return a body as JSON; encoded once, so that every attempt sends the same bytes."""
     try:
         # `default` converts numpy's numbers, which are common in trainers.
@@ -556,32 +548,36 @@ def json_bytes(content: Mapping[str, Any]) -> bytes:
         raise InvalidRequestError(f"the request can't be encoded as JSON: {error}") from error
 
 
-def upload_of(source: Source, media_type: str | None, on_progress: Progress | None) -> tuple[Upload, str]:
-    """Return an upload and its media type."""
-    if callable(source):
-        if media_type is None:
-            raise InvalidRequestError(f"pass media_type=, one of {NDJSON}, {PARQUET}")
-        return Upload(source, None, on_progress), media_type
-    upload = _file_upload(source, on_progress)
-    media_type = media_type or MEDIA_TYPES.get(Path(source).suffix.lower())
-    if media_type is None:
-        raise InvalidRequestError(
-            f"the format of {Path(source).name} is not known: give a file that ends with one of"
-            f" {', '.join(MEDIA_TYPES)}; in Python you can also pass media_type=, one of {NDJSON}, {PARQUET}"
-        )
-    return upload, media_type
+def upload_of(
+    given: Any, wires_of: Callable[[Any], Iterable[object]], media_type: str | None, on_progress: Progress | None
+) -> tuple[Upload | bytes, str]:
+    """Return a body to upload, and its media type.
 
-
-def _file_upload(file: str | os.PathLike[str], on_progress: Progress | None) -> Upload:
-    """Return the upload of a file.
+    Args:
+        given: a `Source`, or items.
+        wires_of: items -> JSON values, a line each.
+        media_type: None: by the file's suffix.
+        on_progress: see `Client`.
 
     Raises:
         OSError: the file can't be opened.
     """
+    if callable(given):
+        upload = Upload(given, None, on_progress)
+    elif isinstance(given, str | os.PathLike):
+        upload = Upload(lambda: _chunks_of(given), Path(given).stat().st_size, on_progress)
+        media_type = media_type or MEDIA_TYPES.get(Path(given).suffix.lower())
+    else:
+        return b"".join(json_bytes(wire) + b"\n" for wire in wires_of(given)), NDJSON
+    if media_type is None:
+        raise InvalidRequestError(
+            f"the format is not known: give a file that ends with one of {', '.join(MEDIA_TYPES)}; in Python you can"
+            f" also pass media_type=, one of {NDJSON}, {PARQUET}"
+        )
+    return upload, media_type
 
-    def read() -> Iterator[bytes]:
-        with Path(file).open("rb") as opened:
-            while chunk := opened.read(CHUNK_BYTES):
-                yield chunk
 
-    return Upload(read, Path(file).stat().st_size, on_progress)
+def _chunks_of(file: str | os.PathLike[str]) -> Iterator[bytes]:
+    with Path(file).open("rb") as opened:
+        while chunk := opened.read(CHUNK_BYTES):
+            yield chunk

@@ -6,7 +6,6 @@ not a number, is an InvalidRequestError.
 
 import math
 import reprlib
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, SupportsFloat, TypedDict, TypeVar
@@ -15,21 +14,19 @@ from bots_client._errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack as Unpack  # noqa: PLC0414 - exported for the client
-elif sys.version_info >= (3, 11):  # needed by `typing.get_type_hints`
-    from typing import Unpack  # novm
 else:
-    Unpack = dict
+    Unpack = dict  # for `typing.get_type_hints`; Python 3.10 has none
 
 T = TypeVar("T")
 
 ABORTED = (("status", "aborted"),)
 SHAPED = ["successes", "trials", "rewards"]
-ANY_OUTCOME = "{0}Outcome.counts(task, successes, trials){1} or {0}Outcome.rewards(task, rewards){1}"  # for errors
 MAX_REWARDS = 4096  # per outcome; the service's limit
 FAILURES = (TypeError, ValueError, OverflowError, RuntimeError)  # the last is torch's, of a tensor with several numbers
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 60
+shown = _short.repr  # of a value, in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +43,11 @@ class Task:
 
     def as_wire(self) -> dict[str, Any]:
         """Return the task as JSON values of the wire format."""
-        wire: dict[str, Any] = {"id": checked_str(self.id, "id")}
+        wire: dict[str, Any] = {"id": checked(self.id, str, "id")}
         if len(self.reference_pass_rates):
             wire["reference_pass_rates"] = [None if rate is None else plain(rate) for rate in self.reference_pass_rates]
         if len(self.tags):
-            wire["tags"] = checked_strings(self.tags, f"tags of task {self.id}")
+            wire["tags"] = checked_list(self.tags, str, f"tags of task {self.id}")
         return wire
 
 
@@ -66,11 +63,12 @@ class Outcome:
     A rollout whose reward is None, NaN or infinite is left out, and the others count. Without others the outcome is
     aborted.
 
-    An outcome may say what all its rollouts cost: the tokens that they generated, and the accelerator seconds that they
-    took, one for each accelerator in each second.
-
-    If the rollouts of a group end far apart, give each outcome the `group_size`: the number of rollouts of the whole
-    group. The group then counts once, when all have come; a rollout that is left out is one of them.
+    What the ways to create one have in common:
+        task: id of the task.
+        tokens, seconds: what all its rollouts cost: the tokens that they generated, and the accelerator seconds that
+            they took, one for each accelerator in each second. None: not known.
+        group_size: number of rollouts of the whole group, if these are a part of it that ends far from the others. The
+            group then counts once, when all have come; a rollout that is left out is one of them. None: they are all.
 
     Attributes:
         left_out: number of rollouts that were left out; only the client counts them.
@@ -98,24 +96,14 @@ class Outcome:
         """Return an outcome with the number of successes and trials.
 
         Args:
-            task: id of the task.
             successes: number of rollouts that met the task's own criterion; the belief learns from it.
             trials: number of rollouts, at most 4096.
             rewards: the trainer's rewards, one per trial, of any range; they only decide whether the task is effective.
                 Those that are left out are no trials.
             effective: whether the group gives a gradient; None: decided by the rewards, or without them by the counts.
-            tokens: how many tokens all rollouts generated; None: not known.
-            seconds: how many accelerator seconds all rollouts took; None: not known.
-            group_size: number of rollouts of the whole group, if these are a part of it; None: they are all.
         """
-        checked_str(task, "task")
-        cost, shown = _cost(task, tokens, seconds), _effective(task, effective)
-        kept, left_out = ((), 0) if rewards is None else _usable(task, rewards)
-        if left_out and not kept:
-            return cls(task, ABORTED, cost, left_out=left_out, group_size=group_size)
-        counts = (("successes", plain(successes, of=task)), ("trials", plain(trials, of=task) - left_out))
-        given = () if rewards is None else (("rewards", kept),)
-        return cls(task, (*counts, *given, *shown), cost, left_out, group_size)
+        counts = (("successes", plain(successes, of=task)), ("trials", plain(trials, of=task)))
+        return cls._made(task, counts, rewards, effective, tokens=tokens, seconds=seconds, group_size=group_size)
 
     @classmethod
     def rewards(
@@ -131,33 +119,45 @@ class Outcome:
         """Return an outcome with the reward of each rollout, in the run's reward range.
 
         Args:
-            task: id of the task.
             rewards: the belief learns from them; each counts as a fraction of a success. A single number is that of one
                 rollout.
             effective: whether the group gives a gradient; None: decided by the rewards.
-            tokens: how many tokens all rollouts generated; None: not known.
-            seconds: how many accelerator seconds all rollouts took; None: not known.
-            group_size: number of rollouts of the whole group, if these are a part of it; None: they are all.
         """
-        checked_str(task, "task")
-        cost, shown = _cost(task, tokens, seconds), _effective(task, effective)
-        kept, left_out = _usable(task, rewards)
-        if left_out and not kept:
-            return cls(task, ABORTED, cost, left_out=left_out, group_size=group_size)
-        return cls(task, (("rewards", kept), *shown), cost, left_out, group_size)
+        given = [None] if rewards is None else rewards
+        return cls._made(task, (), given, effective, tokens=tokens, seconds=seconds, group_size=group_size)
+
+    @classmethod
+    def _made(
+        cls,
+        task: str,
+        counts: tuple[tuple[str, int | float], ...],
+        rewards: Any,
+        effective: bool | None,
+        *,
+        group_size: int | None,
+        **cost: SupportsFloat | None,
+    ) -> "Outcome":
+        evidence, left_out = dict[str, Any](counts), 0
+        checked(task, str, "task")
+        if rewards is not None:
+            kept, left_out = _usable(task, rewards)
+            if left_out and not kept:
+                return cls(task, ABORTED, _cost(task, **cost), left_out, group_size)
+            evidence["rewards"] = kept
+        if left_out and counts:
+            evidence["trials"] -= left_out
+        if effective is not None:
+            if effective not in (True, False):  # `in` also accepts numpy's booleans
+                raise InvalidRequestError(f"task {task}: effective must be True or False, got {effective!r}")
+            evidence["effective"] = bool(effective)
+        return cls(task, tuple(evidence.items()), _cost(task, **cost), left_out, group_size)
 
     @classmethod
     def aborted(
         cls, task: str, *, tokens: SupportsFloat | None = None, seconds: SupportsFloat | None = None
     ) -> "Outcome":
-        """Return the outcome of a task whose rollouts did not finish: its lease ends, and nothing is learned.
-
-        Args:
-            task: id of the task.
-            tokens: how many tokens were generated in vain; None: not known.
-            seconds: how many accelerator seconds that took; None: not known.
-        """
-        return cls(checked_str(task, "task"), ABORTED, _cost(task, tokens, seconds))
+        """Return the outcome of a task whose rollouts did not finish: its lease ends, and nothing is learned."""
+        return cls(checked(task, str, "task"), ABORTED, _cost(task, tokens=tokens, seconds=seconds))
 
     @property
     def is_aborted(self) -> bool:
@@ -181,52 +181,14 @@ class Outcome:
         return float(evidence.get("trials", len(evidence.get("rewards", ())))) + self.left_out
 
 
-def wires_of_tasks(tasks: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return tasks as JSON values of the wire format.
-
-    Raises:
-        TypeError: it is not a list of `Task`.
-    """
-    if isinstance(tasks, Task):
-        raise TypeError("tasks: expected a list of Task, got one Task; write [task]")
-    wires = []
-    for place, task in enumerate(checked_list(tasks, "tasks", "a list of Task", write="[Task(id)]")):
-        if not isinstance(task, Task):
-            write = f"Task({task!r})" if isinstance(task, str) else "Task(id, reference_pass_rates, tags)"
-            raise wrong_type(f"tasks[{place}]", "a Task", task, write=write)
-        checked_str(task.id, f"tasks[{place}].id")
-        wires.append(task.as_wire())
-    return wires
+def wires_of_tasks(tasks: Iterable[Task]) -> list[dict[str, Any]]:
+    """Return tasks as JSON values of the wire format; a TypeError if it is not a list of `Task`."""
+    return [task.as_wire() for task in checked_list(tasks, Task, "tasks")]
 
 
-def checked_outcomes(outcomes: Iterable[Any]) -> list[Outcome]:
-    """Return outcomes as a list.
-
-    Raises:
-        TypeError: it is not a list of `Outcome`.
-    """
-    if isinstance(outcomes, Outcome):
-        raise TypeError("outcomes: expected a list of Outcome, got one Outcome; write [outcome]")
-    expected, (one, several) = "a list of Outcome", _as_code(outcomes)
-    if one or isinstance(outcomes, Mapping):  # a tuple such as ("t1", 7, 16): one outcome, not a list of three
-        raise wrong_type("outcomes", expected, outcomes, write=several)
-    listed = checked_list(outcomes, "outcomes", expected, write=several)
-    for place, outcome in enumerate(listed):
-        if not isinstance(outcome, Outcome):
-            one, _ = _as_code(outcome)
-            raise wrong_type(f"outcomes[{place}]", "an Outcome", outcome, write=one or ANY_OUTCOME.format("", ""))
-    return listed
-
-
-def _as_code(value: object) -> tuple[str, str]:
-    """Return the code for a tuple that looks like an outcome, alone and as a list; "" if it doesn't look like one."""
-    one = ""
-    if isinstance(value, tuple | list) and value and isinstance(value[0], str):
-        if len(value) == 3 and not isinstance(value[1], str):
-            one = f"Outcome.counts({', '.join(map(repr, value))})"
-        elif len(value) == 2 and not isinstance(value[1], str):
-            one = f"Outcome.rewards({value[0]!r}, {value[1]!r})"
-    return one, f"[{one}]" if one else ANY_OUTCOME.format("[", "]")
+def wires_of_pass_rates(pass_rates: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Return predicted pass rates as JSON values of the wire format."""
+    return [{"id": task, "pass_rate": rate} for task, rate in pass_rates.items()]
 
 
 def joined(outcomes: Iterable[Outcome]) -> list[Outcome]:
@@ -276,17 +238,8 @@ def _usable(task: str, rewards: Any) -> tuple[tuple[int | float, ...], int]:
     return kept, len(given) - len(kept)
 
 
-def _effective(task: str, effective: bool | None) -> tuple[tuple[str, Any], ...]:
-    if effective is None:
-        return ()
-    if effective not in (True, False):  # `in` also accepts numpy's booleans
-        raise InvalidRequestError(f"task {task}: effective must be True or False, got {effective!r}")
-    return (("effective", bool(effective)),)
-
-
-def _cost(task: str, tokens: SupportsFloat | None, seconds: SupportsFloat | None) -> tuple[tuple[str, float], ...]:
-    given = (("tokens", tokens), ("seconds", seconds))
-    return tuple((name, plain(value, of=task)) for name, value in given if value is not None)
+def _cost(task: str, **given: SupportsFloat | None) -> tuple[tuple[str, float], ...]:
+    return tuple((name, plain(value, of=task)) for name, value in given.items() if value is not None)
 
 
 class GivenSettings(TypedDict, total=False):
@@ -363,103 +316,46 @@ def rewards_of(rewards: Any, name: str = "rewards") -> list[float | None]:
     return [reward_of(value) for value in listed]
 
 
-def wrong_type(name: str, expected: str, value: object, *, write: str = "") -> TypeError:
-    """Return the error for an argument of the wrong type.
-
-    Args:
-        name: name of the parameter.
-        expected: the expected type, with an article.
-        value: the argument.
-        write: code to write instead.
-    """
-    got = "None" if value is None else f"the {type(value).__name__} {_short.repr(value)}"
-    return TypeError(f"{name}: expected {expected}, got {got}" + (f"; write {write}" if write else ""))
+def wrong_type(name: str, expected: str, value: object) -> TypeError:
+    """Return the error for an argument of the wrong type."""
+    got = "None" if value is None else f"the {type(value).__name__} {shown(value)}"
+    return TypeError(f"{name}: expected {expected}, got {got}")
 
 
-def checked_str(value: str, name: str, *, write: str = "") -> str:
-    """Return the value.
-
-    Raises:
-        TypeError: it is not a str.
-    """
-    if not isinstance(value, str):
-        raise wrong_type(name, "a str", value, write=write)
+def checked(value: T, kind: type[T], name: str) -> T:
+    """Return the value; a TypeError if it is of another kind."""
+    if not isinstance(value, kind):
+        raise wrong_type(name, kind.__name__, value)
     return value
 
 
 def checked_number(value: Any, name: str) -> Any:
-    """Return the value; numbers of any library are accepted.
-
-    Raises:
-        TypeError: it is not a number, for example a str of digits.
-    """
+    """Return the value, a number of any library; a TypeError for anything else, such as a str of digits."""
     if isinstance(value, str | bytes | bool) or not hasattr(value, "__float__"):
         raise wrong_type(name, "a number", value)
     return value
 
 
-def checked_list(values: Iterable[T], name: str, expected: str, *, write: str = "") -> list[T]:
-    """Return an iterable as a list.
-
-    Raises:
-        TypeError: it is not iterable, or is a single str, which would be split into its characters.
-    """
-    if isinstance(values, str | bytes):
-        raise wrong_type(name, expected, values, write=write or f"[{values!r}]")
-    try:
-        found = iter(values)
-    except TypeError:
-        raise wrong_type(name, expected, values, write=write) from None
-    return list(found)
-
-
-def checked_strings(values: Iterable[str], name: str) -> list[str]:
-    """Return an iterable of strings as a list.
-
-    Raises:
-        TypeError: it is a single str, or an item is not a str.
-    """
-    listed = checked_list(values, name, "a list of str")
-    for place, value in enumerate(listed):
-        checked_str(value, f"{name}[{place}]")
-    return listed
-
-
-def refuse_single_str(**lists: Iterable[str]) -> None:
-    """Check that no argument is a single str; the items are not checked.
-
-    Raises:
-        TypeError: an argument is a str.
-    """
-    for name, values in lists.items():
-        if isinstance(values, str):
-            raise wrong_type(name, "a list of str", values, write=f"[{values!r}]")
-
-
-def require_size(count: Any, want_effective: Any) -> None:
-    """Check that a selection says how many tasks it is for, in one of both ways.
-
-    Raises:
-        TypeError: neither count nor want_effective is given, or both.
-    """
-    if (count is None) == (want_effective is None):
-        given = "neither" if count is None else "both"
-        raise TypeError(f"select: pass either count or want_effective, got {given}")
+def checked_list(values: Iterable[T], kind: type[T], name: str) -> list[T]:
+    """Return an iterable as a list; a TypeError if an item is of another kind, or if it is a single str."""
+    if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
+        raise wrong_type(name, f"a list of {kind.__name__}", values)
+    return [checked(value, kind, f"{name}[{place}]") for place, value in enumerate(values)]
 
 
 def checked_ids(ids: Iterable[str]) -> tuple[str, ...]:
     """Return the ids of a trainer's tasks as a tuple.
 
     Raises:
-        ValueError: there are none, an id is repeated, or an id is not a str.
+        TypeError: an id is not a str.
+        ValueError: there are none, or an id is repeated.
     """
-    checked: dict[str, None] = {}
-    for task in checked_list(ids, "ids", "a list of str"):
-        if not isinstance(task, str):
-            raise ValueError(f"ids contains {task!r}, which is not a str; pass [str(row_id) for row_id in ...]")
-        if task in checked:
-            raise ValueError(f"ids contains {task!r} twice; give each task its own id")
-        checked[task] = None
-    if not checked:
+    listed = checked_list(ids, str, "ids")
+    if not listed:
         raise ValueError("ids is empty; pass the ids of all tasks that the trainer has")
-    return tuple(checked)
+    known = set[str]()
+    for task in listed:
+        if task in known:
+            raise ValueError(f"ids contains {task!r} twice; give each task its own id")
+        known.add(task)
+    return tuple(listed)

@@ -1,22 +1,24 @@
 """`ResilientClient`: select and report from a training job, which no outage blocks for long or stops."""
 
 import os
+import secrets
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from bots_client._client import Client, report_call, select_call
 from bots_client._errors import InvalidRequestError
 from bots_client._http import Deadline
-from bots_client._inputs import Outcome, checked_outcomes, refuse_single_str
+from bots_client._inputs import Outcome, checked, checked_list, wrong_type
 from bots_client._models import Receipt, Selection
-from bots_client._resilience.connection import Health
-from bots_client._resilience.local_run import ClientOptions, LocalRun, ProcessState
-from bots_client._resilience.registration import Registration
-from bots_client._resilience.spool import spool_folder
-from bots_client._resilience.uniform import TASKS_PER_GROUP
+from bots_client._resilience.connection import Connection, Health
+from bots_client._resilience.local_run import TASKS_PER_GROUP, LocalRun
+from bots_client._resilience.spool import spool_folder, spool_of
 
 ClientT = TypeVar("ClientT", bound="ResilientClient")
+
+OF_A_PROCESS = {"_lock", "_runs", "_random_seed", "_own_connection", "_process"}  # attributes that no pickle holds
 
 
 class ResilientClient:
@@ -69,29 +71,39 @@ class ResilientClient:
     ) -> None:
         if on_mistake not in ("raise", "warn"):
             raise ValueError(f'on_mistake must be "raise" or "warn", got {on_mistake!r}')
-        self._options = ClientOptions(
-            url=url,
-            api_key=api_key,
-            headers=headers,
-            raises_mistakes=on_mistake == "raise",
-            select_deadline_s=select_deadline_s,
-            report_deadline_s=report_deadline_s,
-            spool=spool_folder(spool),
-            spool_bytes=spool_bytes,
-            on_change=on_change,
-            seed=seed,
-        )
-        self._process = ProcessState(self._options)
+        self.spool = spool_folder(spool)
+        self._connect = partial(Client, url, api_key=api_key, headers=headers)
+        self._raises_mistakes = on_mistake == "raise"
+        self._select_deadline_s = select_deadline_s
+        self._report_deadline_s = report_deadline_s
+        self._spool_bytes = spool_bytes
+        self._on_change = on_change
+        self._seed = seed
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin in this process: locks and sockets are not for others."""
+        self._lock = threading.Lock()
+        self._runs: dict[tuple[str, str], LocalRun] = {}
+        self._random_seed = secrets.token_hex() if self._seed is None else f"{self._seed}/{_place()}"
+        self._own_connection = Connection(self._connect(), self._catch_up, self._on_change)
+        self._process = os.getpid()
+
+    @property
+    def _connection(self) -> Connection:
+        if self._process != os.getpid():  # forked
+            self._begin()
+        return self._own_connection
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(url={self.direct.url!r}, spool={str(self.spool)!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options}
+        return {name: value for name, value in vars(self).items() if name not in OF_A_PROCESS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._options = state["_options"]
-        self._process = ProcessState(self._options)
+        vars(self).update(state)
+        self._begin()
 
     def __enter__(self: ClientT) -> ClientT:
         return self
@@ -102,17 +114,12 @@ class ResilientClient:
     @property
     def direct(self) -> Client:
         """The plain client, with every call of the service; its calls raise."""
-        return self._state.connection.client
+        return self._connection.client
 
     @property
     def health(self) -> Health:
         """The health as seen by this process."""
-        return self._state.connection.counters.health
-
-    @property
-    def spool(self) -> Path:
-        """The folder of waiting reports."""
-        return self._options.spool
+        return self._connection.counters.health
 
     def flush(self, deadline_s: float = 10.0, *, runs: Iterable[tuple[str, str]] = ()) -> int:
         """Send the waiting reports; return how many still wait.
@@ -121,14 +128,36 @@ class ResilientClient:
             deadline_s: longest duration.
             runs: (dataset, run) pairs to include that this process has not used.
         """
-        state = self._state
         for dataset, run in runs:
-            state.run(dataset, run)
-        return state.flush(Deadline(deadline_s))
+            self._local(dataset, run)
+        return self._flush(Deadline(deadline_s))
 
     def close(self) -> None:
         """Send the waiting reports, within a report's deadline, then close the connections."""
-        self._state.close(Deadline(self._options.report_deadline_s))
+        deadline = Deadline(self._report_deadline_s)
+        self._flush(deadline)
+        self._connection.close(deadline.left_s())
+
+    def _flush(self, deadline: Deadline) -> int:
+        self._connection.probe_now()
+        runs, waiting = self._known_runs(), 0
+        for done, run in enumerate(runs):  # divide the time: one run must not use up all of it
+            waiting += run.delivery.flush(Deadline(deadline.left_s() / (len(runs) - done)))
+        return waiting
+
+    def _catch_up(self) -> bool:
+        """Return whether the service is back; first do what waited for it, so that training needn't."""
+        runs, seconds = self._known_runs(), self._report_deadline_s
+        if not self._connection.reaches(*runs[-1].name, seconds):
+            return False
+        if not all(run.catch_up(seconds) for run in runs):
+            return False
+        self._connection.found()
+        return True
+
+    def _known_runs(self) -> list[LocalRun]:
+        with self._lock:
+            return list(self._runs.values())
 
     def select(  # noqa: PLR0913 - two that matter, the others by keyword
         self,
@@ -146,24 +175,21 @@ class ResilientClient:
     ) -> Selection:
         """Select the tasks to train on next; while the service is away, sample them uniformly.
 
+        The arguments are those of `Client.select`, with these differences.
+
         Args:
-            dataset: name of the dataset.
-            count: number of tasks; leave it out with want_effective.
             ids: of all tasks that the trainer has, in the same order each time. Selected tasks that are not among them
                 are replaced. A ValueError if there are none.
-            run: name of the run, whose belief ranks the tasks.
             subset: only tasks of this subset of the dataset; None: of the one that this process registered, or all.
             tags: only tasks with one of these tags; ignored while the service is away.
-            exclude: task ids never to select.
-            first: task ids to select before any others, in flight or not.
-            want_effective: select as few tasks as are expected to give so many effective groups; while the service is
-                away, twice as many.
+            want_effective: while the service is away, twice as many tasks as wanted groups are selected.
             idempotency_key: the same key returns the same tasks, unless the service is away.
 
         Raises:
             RequestError: a mistake, such as an unknown dataset, or more tasks than the trainer has.
         """
-        refuse_single_str(ids=ids, exclude=exclude, first=first)
+        if isinstance(ids, str):
+            raise wrong_type("ids", "a list of str", ids)
         local_run = self._local(dataset, run)
         local_run.mistakes.raise_found()
         call = select_call(
@@ -177,12 +203,10 @@ class ResilientClient:
             want_effective=want_effective,
             idempotency_key=idempotency_key,
         )
-        counters = self._state.connection.counters
+        counters = self._connection.counters
         counters.add(selects=1)
         with counters.timed("select_seconds"):
-            selection = local_run.select(call, ids, Deadline(self._options.select_deadline_s), subset=subset)
-        if selection is None:
-            local_run.mistakes.raise_found()
+            selection = local_run.select(call, ids, Deadline(self._select_deadline_s), subset=subset)
         local_run.require_count(count or 0, ids, exclude)
         local_run.mistakes.raise_found()
         if selection is not None:
@@ -204,13 +228,7 @@ class ResilientClient:
     ) -> Receipt | None:
         """Report rollout outcomes. Once this returns, they are in the service's journal or on this machine's disk.
 
-        Args:
-            dataset: name of the dataset.
-            outcomes: one or more per task; counts of one task within a step are added.
-            run: name of the run.
-            selection: the selection of these tasks, or its id, so that late evidence counts for its step.
-            close_step: whether this report closes the training step; None: yes, unless the run has tasks_per_step.
-            idempotency_key: reports with the same key count once; None: a new key.
+        The arguments are those of `Client.report`.
 
         Returns:
             None if the report waits on disk, or was refused for good; `health.last_error` says why.
@@ -219,8 +237,8 @@ class ResilientClient:
             RequestError: a mistake, such as a reward outside the run's range. Outcomes without one are reported.
         """
         local_run = self._local(dataset, run)
-        outcomes = checked_outcomes(outcomes)
-        counters = self._state.connection.counters
+        outcomes = checked_list(outcomes, Outcome, "outcomes")
+        counters = self._connection.counters
         counters.add(reports=1)
         self._leave_out(sum(outcome.left_out for outcome in outcomes))
         receipt = None
@@ -238,72 +256,39 @@ class ResilientClient:
                 counters.add(refused=1)
                 local_run.mistakes.note(error)
             else:
-                deadline = Deadline(self._options.report_deadline_s)
+                deadline = Deadline(self._report_deadline_s)
                 receipt = local_run.delivery.deliver(call, closes=bool(close_step), deadline=deadline)
         local_run.mistakes.raise_found()
         return receipt
 
-    def register(
-        self,
-        dataset: str,
-        ids: Sequence[str],
-        *,
-        run: str = "default",
-        reward_range: tuple[float, float] | None = None,
-    ) -> str | None:
-        """Make a trainer's tasks a subset of a dataset; selections that name no other are then made in it.
-
-        Adds to the dataset what it does not have. Creates the dataset and the run if they don't exist. Call it once,
-        after the trainer has read and filtered its data. If the service is away, it is done when the service is back.
-
-        Args:
-            dataset: name of the dataset.
-            ids: of all tasks that the trainer has.
-            run: name of the run.
-            reward_range: lowest and highest possible reward, which the run gets; None: it keeps its own, which is
-                (0, 1) for a new one.
-
-        Returns:
-            The name of the subset, for `select`; None if the service is away.
-
-        Raises:
-            ValueError: the dataset has none of these tasks.
-            RequestError: a mistake, such as a key without the permission.
-        """
-        local_run = self._local(dataset, run)
-        subset = local_run.register(Registration(ids, reward_range))
-        local_run.mistakes.raise_found()
-        return subset
-
-    def save_checkpoint(self, dataset: str, run: str = "default") -> dict[str, Any]:
-        """Send the waiting reports, then return the run's position as JSON values, for the trainer's checkpoint.
-
-        Takes at most as long as a report.
-        """
-        return self._local(dataset, run).delivery.save(Deadline(self._options.report_deadline_s))
-
-    def load_checkpoint(self, saved: Mapping[str, Any], dataset: str, run: str = "default") -> None:
-        """Rewind a run to its position in the trainer's checkpoint; if the service is away, as soon as it is back.
-
-        Reports for later selections are refused afterwards. Call it in one process of a job.
-
-        Args:
-            saved: the result of `save_checkpoint`.
-            dataset: name of the dataset.
-            run: name of the run.
-        """
-        self._local(dataset, run).delivery.load(saved, Deadline(self._options.report_deadline_s))
-
     def _leave_out(self, rollouts: int) -> None:
         """Count rollouts that are no evidence."""
-        self._state.connection.counters.add(left_out_rollouts=rollouts)
+        self._connection.counters.add(left_out_rollouts=rollouts)
 
     def _local(self, dataset: str, run: str) -> LocalRun:
         """Return what this process knows of a run."""
-        return self._state.run(dataset, run)
+        connection, name = self._connection, (checked(dataset, str, "dataset"), checked(run, str, "run"))
+        with self._lock:
+            if name not in self._runs:
+                spool = spool_of(
+                    self.spool,
+                    url=connection.client.url,
+                    dataset=dataset,
+                    run=run,
+                    limit_bytes=self._spool_bytes,
+                    on_loss=connection.lose,
+                )
+                self._runs[name] = LocalRun(
+                    connection,
+                    spool,
+                    name,
+                    raises_mistakes=self._raises_mistakes,
+                    report_deadline_s=self._report_deadline_s,
+                    seed=self._random_seed,
+                )
+            return self._runs[name]
 
-    @property
-    def _state(self) -> ProcessState:
-        if self._process.process != os.getpid():  # forked: locks and sockets are the parent's
-            self._process = ProcessState(self._options)
-        return self._process
+
+def _place() -> str:
+    """Return this process's rank and number of restarts, from torchrun's environment variables."""
+    return "/".join(os.environ.get(name, "0") for name in ("RANK", "TORCHELASTIC_RESTART_COUNT"))

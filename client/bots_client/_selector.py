@@ -12,9 +12,10 @@ from typing import Any, SupportsFloat
 
 from bots_client._client import Client
 from bots_client._errors import InvalidRequestError, RequestError
-from bots_client._inputs import Outcome, checked_ids, checked_str, checked_strings, joined, require_size, wrong_type
+from bots_client._inputs import Outcome, checked, checked_ids, checked_list, joined, plain
 from bots_client._models import HistoryStep, Lease, Receipt, Run, Selection
 from bots_client._resilience.local_run import LocalRun
+from bots_client._resilience.registration import Registration
 from bots_client._resilient_client import ResilientClient
 
 Share = Callable[[Callable[[], Any]], Any]
@@ -72,17 +73,14 @@ class Selector:
         rank: int | None = None,
         share: Share = single_process,
     ) -> None:
-        _check_client(client)
-        checked_str(dataset, "dataset")
-        checked_str(run, "run")
-        self.client = ResilientClient() if client is None else client
-        self.dataset = dataset
-        self.run = run
+        self.client = ResilientClient() if client is None else checked(client, ResilientClient, "client")
+        self.dataset = checked(dataset, str, "dataset")
+        self.run = checked(run, str, "run")
         self.ids = checked_ids(ids)
         self.reward_range = _checked_range(reward_range)
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self._how: dict[str, Any] = {
-            "tags": None if tags is None else checked_strings(tags, "tags"),
+            "tags": None if tags is None else checked_list(tags, str, "tags"),
             "subset": None,
         }
         self._share = share
@@ -112,7 +110,8 @@ class Selector:
             ValueError: the dataset has none of these tasks.
             RequestError: a mistake, such as a key without the permission.
         """
-        self._how["subset"] = self.client.register(self.dataset, self.ids, run=self.run, reward_range=self.reward_range)
+        self._how["subset"] = self._local.register(Registration(self.ids, self.reward_range))
+        self._local.mistakes.raise_found()
 
     @property
     def is_shared(self) -> bool:
@@ -136,7 +135,6 @@ class Selector:
         Raises:
             RequestError: a mistake, such as an unknown dataset, or more tasks than there are.
         """
-        require_size(count, want_effective)
         at_least = count or want_effective or 0
 
         def ask() -> Selection | RequestError | ValueError:
@@ -199,15 +197,23 @@ class Selector:
         Raises:
             RequestError: a mistake, such as an unknown task, or a reward outside the run's range.
         """
-        about = {"effective": effective, "tokens": tokens, "seconds": seconds, "group_size": group_size}
+        if not self._is_own(task):
+            return
         try:
-            outcome = _outcome(task, rewards, successes, about)
+            outcome = Outcome.rewards(
+                task, rewards, effective=effective, tokens=tokens, seconds=seconds, group_size=group_size
+            )
+            if successes is not None and not outcome.is_aborted:
+                trials = len(dict(outcome.evidence)["rewards"])
+                counts = ("successes", plain(successes, of=task)), ("trials", trials)
+                outcome = replace(outcome, evidence=(*counts, *outcome.evidence))
             self._local.check_rewards(outcome)
         except (InvalidRequestError, TypeError) as error:
-            self._note(Outcome.aborted(task), selection)  # ends its lease
+            self._in_flight.add_outcome(Outcome.aborted(task), _id_of(selection))  # ends its lease
             self._mistake(error)
             return
-        self._note(outcome, selection)
+        self._in_flight.add_outcome(outcome, _id_of(selection))
+        self._raise_found()
 
     def abort(
         self,
@@ -219,17 +225,11 @@ class Selector:
     ) -> None:
         """Report at once that a task's rollouts did not finish: nothing is learned, and it may be selected again.
 
-        Args:
-            task: id of the task.
-            tokens: how many tokens were generated in vain; None: not known.
-            seconds: how many accelerator seconds that took; None: not known.
-            selection: the task's selection, or its id; None: the oldest in flight that has the task.
-
-        Raises:
-            RequestError: a mistake, such as an unknown task.
+        The arguments and errors are those of `observe`.
         """
-        self._note(Outcome.aborted(task, tokens=tokens, seconds=seconds), selection)
-        self._report(self._in_flight.take_aborted(task), closes=False)
+        outcome = Outcome.aborted(task, tokens=tokens, seconds=seconds)
+        if self._is_own(task):
+            self._report([self._in_flight.end(outcome, _id_of(selection))], closes=False)
 
     def step(self) -> Receipt | None:
         """Report the recorded outcomes; on rank 0 this closes the training step, unless all tasks were aborted.
@@ -321,7 +321,7 @@ class Selector:
         """
         saved, in_flight = None, list[str]()
         if self.rank == 0:
-            saved = self.client.save_checkpoint(self.dataset, self.run)
+            saved = self._local.save()
             flight, mine = self._in_flight, self._in_flight.tasks
             leased = (task for lease in self._leases() for task in flight.tasks_of(lease))
             in_flight = [task for task in dict.fromkeys(leased) if task in mine]
@@ -367,7 +367,7 @@ class Selector:
         self._still_there(state["in_flight"])
         first = dict.fromkeys([*state["in_flight"], *(task for lease in leases for task in lease.first)])
         self._process = InFlight(first=[task for task in first if task in self._known_ids])
-        self.client.load_checkpoint(state["saved"], self.dataset, self.run)
+        self._local.load(state["saved"])
 
     def handed_out(self, tasks: Iterable[str]) -> set[str]:
         """After `load_state_dict`, name the tasks that the trainer restores itself, so that `next` skips them.
@@ -472,12 +472,12 @@ class Selector:
     def _local(self) -> LocalRun:
         return self.client._local(self.dataset, self.run)
 
-    def _note(self, outcome: Outcome, selection: Selection | str | None) -> None:
-        if outcome.task not in self._known_ids:
-            self._mistake(InvalidRequestError(f"task {outcome.task!r} is not among the ids of this selector"))
-            return
-        self._in_flight.add_outcome(outcome, selection.selection_id if isinstance(selection, Selection) else selection)
-        self._raise_found()
+    def _is_own(self, task: str) -> bool:
+        """Return whether a task is among the ids; it is a mistake if not."""
+        if task in self._known_ids:
+            return True
+        self._mistake(InvalidRequestError(f"task {task!r} is not among the ids of this selector"))
+        return False
 
 
 class InFlight:
@@ -538,22 +538,23 @@ class InFlight:
     def add_outcome(self, outcome: Outcome, selection: str | None) -> None:
         """Add an outcome; without a selection, to the oldest one in flight that has its task."""
         with self._lock:
-            if selection is None:
-                selection = next((key for key, tasks in self._selected.items() if outcome.task in tasks), "")
-            self._observed[selection].append(outcome)
+            self._observed[self._selection_of(outcome.task, selection)].append(outcome)
 
-    def take_aborted(self, task: str) -> list[tuple[str, list[Outcome]]]:
-        """Remove and return a task's aborted outcomes, grouped by selection; it is no longer in flight there."""
+    def end(self, aborted: Outcome, selection: str | None) -> tuple[str, list[Outcome]]:
+        """Return an aborted task's selection, where it is no longer in flight, and all its aborted outcomes."""
         with self._lock:
-            taken = []
-            for selection, outcomes in self._observed.items():
-                aborted = [outcome for outcome in outcomes if outcome.task == task and outcome.is_aborted]
-                if aborted:
-                    taken.append((selection, aborted))
-                    outcomes[:] = [outcome for outcome in outcomes if outcome not in aborted]
-                    self._drop(selection, {task})
-            self._observed = defaultdict(list, {key: kept for key, kept in self._observed.items() if kept})
-            return taken
+            selection = self._selection_of(aborted.task, selection)
+            outcomes = [*self._observed.pop(selection, ()), aborted]
+            ended = [outcome for outcome in outcomes if outcome.task == aborted.task and outcome.is_aborted]
+            if left := [outcome for outcome in outcomes if outcome not in ended]:
+                self._observed[selection] = left
+            self._drop(selection, {aborted.task})
+            return selection, ended
+
+    def _selection_of(self, task: str, selection: str | None) -> str:
+        if selection is not None:
+            return selection
+        return next((key for key, tasks in self._selected.items() if task in tasks), "")
 
     def _drop(self, selection: str, tasks: set[str]) -> None:
         left = self._selected.get(selection, set())
@@ -581,17 +582,8 @@ class InFlight:
         return False
 
 
-def _outcome(
-    task: str,
-    rewards: Iterable[SupportsFloat | None] | SupportsFloat | None,
-    successes: float | None,
-    about: dict[str, Any],
-) -> Outcome:
-    outcome = Outcome.rewards(task, rewards, **about)
-    if successes is None or outcome.is_aborted:
-        return outcome
-    kept = dict(outcome.evidence)["rewards"]
-    return replace(Outcome.counts(task, successes, len(kept), rewards=kept, **about), left_out=outcome.left_out)
+def _id_of(selection: Selection | str | None) -> str | None:
+    return selection.selection_id if isinstance(selection, Selection) else selection
 
 
 def _checked_range(reward_range: Any) -> tuple[float, float] | None:
@@ -605,9 +597,3 @@ def _checked_range(reward_range: Any) -> tuple[float, float] | None:
     if not low < high:
         raise ValueError(f"reward_range is {reward_range!r}; pass the lowest reward and the highest, such as (-1, 1)")
     return low, high
-
-
-def _check_client(client: Any) -> None:
-    if not isinstance(client, ResilientClient | None):
-        write = "Selector(ResilientClient(), dataset, ids=ids)"
-        raise wrong_type("client", "a ResilientClient", client, write=write)

@@ -10,7 +10,7 @@ from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 from bots_client._errors import InvalidRequestError
-from bots_client._inputs import Task
+from bots_client._inputs import Task, shown
 
 IdFrom = Literal["columns", "content", "row"]
 Row = Mapping[str, Any]
@@ -83,11 +83,7 @@ class TaskColumns:
         return SEPARATOR.join(_part_of(value_at(row, column), column) for column in self.id_columns)
 
     def task(self, row: Row, number: int = 0) -> Task:
-        """Return a row's task.
-
-        Args:
-            row: column -> value.
-            number: the row's number, from 0; the id if `id_from` is "row".
+        """Return a row's task; the arguments are those of `id_of`.
 
         Raises:
             InvalidRequestError: there is no id, or a pass rate is not a number.
@@ -137,7 +133,7 @@ def _part_of(value: object, column: str) -> str:
         raise InvalidRequestError(f"the column {column} is empty or missing")
     if not isinstance(value, bool) and isinstance(value, int | Integral):
         return str(int(value))
-    raise InvalidRequestError(f"{column} is {_shown(value)}; an id must be text or a whole number")
+    raise InvalidRequestError(f"{column} is {shown(value)}; an id must be text or a whole number")
 
 
 def _hash_of(row: Row, columns: tuple[str, ...]) -> str:
@@ -166,7 +162,7 @@ def _plain(value: Any, column: str) -> Any:
         return _plain(value.tolist(), column)
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_plain(inner, column) for inner in value]
-    raise InvalidRequestError(f"{column} is {_shown(value)}, not a text, number, list or mapping")
+    raise InvalidRequestError(f"{column} is {shown(value)}, not a text, number, list or mapping")
 
 
 def _rate_of(value: Any, column: str) -> float | None:
@@ -175,14 +171,14 @@ def _rate_of(value: Any, column: str) -> float | None:
     if isinstance(plain, list):
         rewards = [reward for reward in plain if reward is not None]
         if not all(isinstance(reward, int | float) and 0 <= reward <= 1 for reward in rewards):
-            raise InvalidRequestError(f"{column} is {_shown(plain)}, not rewards in [0, 1]")
+            raise InvalidRequestError(f"{column} is {shown(plain)}, not rewards in [0, 1]")
         return sum(rewards) / len(rewards) if rewards else None
     if plain is None:
         return None
     if isinstance(plain, bool) or not isinstance(plain, int | float):
-        raise InvalidRequestError(f"{column} is {_shown(value)}, not a number")
+        raise InvalidRequestError(f"{column} is {shown(value)}, not a number")
     if abs(plain) > sys.float_info.max:  # JSON has no infinity, and null would mean "not measured"
-        raise InvalidRequestError(f"{column} is {_shown(plain)}, not a finite number")
+        raise InvalidRequestError(f"{column} is {shown(plain)}, not a finite number")
     return plain
 
 
@@ -190,12 +186,7 @@ def _tags_of(value: Any, column: str) -> Iterator[str]:
     plain = _plain(value, column)
     for item in plain if isinstance(plain, list) else [plain]:
         if isinstance(item, dict | list):
-            raise InvalidRequestError(f"{column} is {_shown(plain)}; a tag is a text, a number or a list of them")
+            raise InvalidRequestError(f"{column} is {shown(plain)}; a tag is a text, a number or a list of them")
         if item not in (None, ""):
             text = json.dumps(item) if isinstance(item, bool) else str(item)
             yield text if column == TAGS_COLUMN else f"{column}={text}"
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

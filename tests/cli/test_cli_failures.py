@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from bots_client import FieldError, InvalidRequestError, Problem, ServiceError, Task
+from bots_client import FieldError, InvalidRequestError, ServiceError, Task
 from bots_service.cli.app import app
 from bots_service.cli.failures import client_message, exit_code_of
 from tests.cli.running import CommandLine, Done
@@ -137,9 +137,9 @@ def test_a_defect_is_one_line_too_unless_the_traceback_is_asked_for(capsys, monk
 
 def test_many_flaws_are_counted_and_a_failure_of_the_service_names_its_request():
     flaws = tuple(FieldError(("body", "tasks", place), "wrong") for place in range(5))
-    refused = InvalidRequestError("x", Problem("urn:bots:problem:invalid-tasks", "Invalid tasks", 422, "no", flaws))
+    refused = InvalidRequestError("x", type="urn:bots:problem:invalid-tasks", status=422, detail="no", errors=flaws)
     assert client_message(refused) == "no: tasks.0: wrong; tasks.1: wrong; tasks.2: wrong; and 2 more"
-    failed = ServiceError("x", Problem("urn:bots:problem:internal", "Internal", 500, "oh", (), "abc"))
+    failed = ServiceError("x", type="urn:bots:problem:internal", status=500, detail="oh", request_id="abc")
     assert "abc" in client_message(failed)
-    locked = InvalidRequestError("x", Problem("urn:bots:problem:unauthorized", "No key", 401))
+    locked = InvalidRequestError("x", type="urn:bots:problem:unauthorized", title="No key", status=401)
     assert "BOTS_API_KEY" in client_message(locked)

@@ -28,6 +28,13 @@ class Received:
     def json(self):
         return json.loads(self.body)
 
+    @property
+    def content(self):
+        """What the body says: a list of NDJSON's lines, otherwise JSON; None without a body."""
+        if self.headers.get("content-type") == "application/x-ndjson":
+            return [json.loads(line) for line in self.body.splitlines()]
+        return self.json if self.body else None
+
 
 class ScriptedServer:
     """Answers the n-th request with the n-th act, and all later ones with the last; one request a connection."""

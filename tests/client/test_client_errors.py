@@ -33,20 +33,21 @@ FAULTS = {
     AuthenticationError: (401,),
     ForbiddenError: (403,),
     NotFoundError: (404,),
-    RequestError: (405,),
+    RequestError: (405, 418),
     ConflictError: (409,),
-    ServiceError: (302, 408, 429, 500, 503, 599),
+    ServiceError: (302, 408, 429, 500, 501, 502, 503, 504, 599),
 }
 
 
 @pytest.mark.parametrize(("status", "kind"), [(status, kind) for kind in FAULTS for status in FAULTS[kind]])
-def test_the_status_tells_whose_fault_it_is(serve, connect, status, kind):
+def test_the_status_tells_whose_fault_it_is_and_whether_another_attempt_helps(serve, connect, status, kind):
     server = serve(problem(status))
 
     with pytest.raises(BotsClientError) as caught:
-        connect(server, retries=ONCE).run("guru")
+        connect(server, retries=Retries(attempts=2, first_wait_s=0)).run("guru")
 
     assert type(caught.value) is kind
+    assert len(server.received) == (2 if status in (408, 429, 502, 503, 504) else 1)
 
 
 @pytest.mark.parametrize(
@@ -204,4 +205,4 @@ def test_an_error_survives_the_way_between_processes(serve, connect, status):
         connect(server, retries=ONCE).run("guru")
 
     copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own bytes
-    assert (type(copy), str(copy), copy.problem) == (type(caught.value), str(caught.value), caught.value.problem)
+    assert (type(copy), str(copy), vars(copy)) == (type(caught.value), str(caught.value), vars(caught.value))

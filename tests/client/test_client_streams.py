@@ -32,7 +32,7 @@ def test_a_file_is_streamed_and_its_progress_told(serve, connect, pool):
     server = serve(answer(DATASET, 201))
     told = []
 
-    made = connect(server).upload_dataset(
+    made = connect(server).create_dataset(
         "guru", pool, reference_models=["a b", "c"], description="x&y", on_progress=lambda *now: told.append(now)
     )
 
@@ -52,9 +52,9 @@ def test_a_file_is_streamed_and_its_progress_told(serve, connect, pool):
 @pytest.mark.parametrize(
     ("ask", "method", "path"),
     [
-        (lambda bots, file: bots.upload_tasks("guru", file), "POST", "/datasets/guru/tasks"),
+        (lambda bots, file: bots.append_tasks("guru", file), "POST", "/datasets/guru/tasks"),
         (lambda bots, file: bots.make_subset("guru", file), "POST", "/datasets/guru/subsets"),
-        (lambda bots, file: bots.upload_predictions("guru", "p", file), "PUT", "/datasets/guru/predictions/p"),
+        (lambda bots, file: bots.put_predictions("guru", "p", file), "PUT", "/datasets/guru/predictions/p"),
         (lambda bots, file: bots.import_run(file, "guru", "r1"), "POST", "/datasets/guru/runs/r1/import"),
     ],
 )
@@ -96,7 +96,7 @@ def test_the_name_of_a_file_says_what_it_holds(serve, connect, tmp_path, name, m
     server = serve(answer(DATASET))
     (tmp_path / name).write_bytes(b"{}")
 
-    connect(server).upload_dataset("guru", str(tmp_path / name))
+    connect(server).create_dataset("guru", str(tmp_path / name))
 
     assert server.received[0].headers["content-type"] == media_type
 
@@ -105,7 +105,7 @@ def test_chunks_of_a_function_are_sent_as_they_come(serve, connect):
     server = serve(answer(DATASET))
     told = []
 
-    connect(server).upload_dataset(
+    connect(server).create_dataset(
         "guru", lambda: [b"one\n", b"", b"two\n"], media_type=NDJSON, on_progress=lambda *now: told.append(now)
     )
 
@@ -124,7 +124,7 @@ def test_an_upload_is_begun_anew_under_the_same_key(serve, connect):
         yield b"one\n"
         yield b"two\n"
 
-    connect(server, retries=AT_ONCE).upload_dataset("guru", chunks, media_type=NDJSON)
+    connect(server, retries=AT_ONCE).create_dataset("guru", chunks, media_type=NDJSON)
 
     assert opened == [0, 1, 2]
     assert [one.body for one in server.received] == [b"one\ntwo\n"] * 3
@@ -139,7 +139,7 @@ def test_a_file_is_closed_however_the_upload_ends(serve, connect, pool):
         return files[-1]
 
     with pytest.raises(InvalidRequestError, match="422"):
-        connect(serve(problem(422))).upload_dataset("guru", open_pool, media_type=NDJSON)
+        connect(serve(problem(422))).create_dataset("guru", open_pool, media_type=NDJSON)
 
     assert [file.closed for file in files] == [True]
 
@@ -153,8 +153,8 @@ def test_an_upload_from_a_slow_disk_ends_at_its_deadline(serve, connect, waits):
             yield b"line\n"
 
     with pytest.raises(DeadlineExceededError):
-        connect(server, retries=Retries(clock=waits.clock)).upload_dataset(
-            "guru", slow, media_type=NDJSON, deadline_s=4.5
+        connect(server, retries=Retries(clock=waits.clock), deadline_s=4.5).create_dataset(
+            "guru", slow, media_type=NDJSON
         )
 
     assert sum(waits) == 5
@@ -166,7 +166,7 @@ def test_what_the_callers_source_raises_comes_through(serve, connect):
         raise KeyError("no such column")
 
     with pytest.raises(KeyError, match="no such column"):
-        connect(serve(answer(DATASET))).upload_dataset("guru", broken, media_type=NDJSON)
+        connect(serve(answer(DATASET))).create_dataset("guru", broken, media_type=NDJSON)
 
 
 @pytest.mark.parametrize("size", [CHUNK_BYTES * 2, CHUNK_BYTES * 4])
@@ -174,14 +174,14 @@ def test_a_file_that_changes_meanwhile_is_not_sent_by_halves(serve, connect, poo
     server = serve(answer(DATASET))
 
     with pytest.raises(InvalidRequestError):
-        connect(server).upload_dataset("guru", pool, on_progress=lambda *_: os.truncate(pool, size))
+        connect(server).create_dataset("guru", pool, on_progress=lambda *_: os.truncate(pool, size))
 
     assert [one for one in server.received if one.body] == []
 
 
 def test_a_missing_file_is_told_before_anything_is_sent(connect, tmp_path):
     with pytest.raises(FileNotFoundError):
-        connect("http://127.0.0.1:1").upload_dataset("guru", tmp_path / "none.parquet")
+        connect("http://127.0.0.1:1").create_dataset("guru", tmp_path / "none.parquet")
 
 
 def test_an_arrow_stream_is_handed_through(serve, connect):
@@ -205,7 +205,7 @@ def test_a_stream_that_breaks_off_is_not_begun_anew(serve, connect):
 
 def test_a_stream_that_never_begins_ends_at_its_deadline(serve, connect):
     with pytest.raises(DeadlineExceededError):
-        list(connect(serve(stay_silent)).tasks_arrow("guru", deadline_s=0.2))
+        list(connect(serve(stay_silent), deadline_s=0.2).tasks_arrow("guru"))
 
 
 def test_a_refused_stream_is_an_error_like_any_other(serve, connect):

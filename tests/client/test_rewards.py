@@ -14,7 +14,14 @@ import pytest
 
 from bots_client import Client, InvalidRequestError, ResilientClient, Selector, Task
 from bots_client.integrations import rewards
-from bots_client.integrations.rewards import flush, guarded, observe_groups, reports_groups, reports_rollouts
+from bots_client.integrations.rewards import (
+    SplitRollouts,
+    flush,
+    guarded,
+    observe_groups,
+    reports_groups,
+    reports_rollouts,
+)
 
 IDS = [f"task-{number}" for number in range(8)]
 
@@ -275,6 +282,24 @@ def test_one_of_several_rewards_counts_or_their_sum(client, by_rollout):
         score(task_id="task-0", selection_id="")
         earned.append(state(client, by_rollout).totals.successes)
     assert earned == [0.25, 0.25 + 0.75]
+
+
+@pytest.mark.parametrize(
+    ("way", "rewards", "successes"),
+    [
+        (None, [1, 0.25, 0, 1], 1 + 0.25 + 0 + 1),
+        ("last", [1, 0.25, 0, 1], 1 + 0.25 + 0 + 1),
+        ("max", [1, 0.5, 0, 1], 1 + 0.5 + 0 + 1),
+        ("sum", [1, 1.25, 0, 1], 1 + 1 + 0 + 1),
+    ],
+)
+def test_the_samples_of_a_rollout_make_one_reward_and_one_without_any_leaves_it_out(way, rewards, successes, caplog):
+    rollouts: list[list[float | None]] = [[0, 1], [0.5, 0.5, 0.25], [0, 0], [1], [1, None], [math.nan], []]
+
+    measured = SplitRollouts(way, option="the_option").measured(rollouts, rollouts)
+
+    assert measured == ([*rewards, None, None, None], successes)
+    assert [record.args[1] for record in caplog.records] == ["the_option"] * (way is None)
 
 
 @pytest.mark.parametrize("kind", ["groups", "rollouts"])

@@ -16,12 +16,12 @@ from bots_client import (
     JournalEntry,
     Lease,
     Leases,
+    Listing,
     MixShare,
     Run,
     SelectedTask,
     Selection,
 )
-from bots_client._tables import arrow_of, columns_of, pandas_of
 from tests.client.answers import BELIEF, HISTORY_STEP, JOURNAL_ENTRY, RUN, page
 from tests.client.scripted_server import answer
 
@@ -95,9 +95,10 @@ def test_charts_leases_and_selections_are_tables():
 
 @pytest.mark.parametrize("kind", [Run, JournalEntry, CurvePoint])
 def test_no_rows_give_the_same_columns_and_types(kind):
-    frame, table = pandas_of(kind, []), arrow_of(kind, [])
+    nothing: Listing = Listing(kind, (row for row in list[Any]()))
+    frame, table = nothing.to_pandas(), nothing.to_arrow()
 
-    assert list(frame.columns) == table.column_names == [column.name for column in columns_of(kind)]
+    assert list(frame.columns) == table.column_names
     assert "datetime64" in str(frame[[name for name in frame if "time" in name or "_at" in name]].dtypes.iloc[0])
     assert table.num_rows == len(frame) == 0
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -90,39 +91,31 @@ def test_a_tag_says_its_column_unless_the_column_is_called_tags():
 
 
 @pytest.mark.parametrize(
-    ("columns", "row", "says"),
+    ("columns", "row", "named"),
     [
-        (TaskColumns(), {"name": "x"}, "row 3: the column id is empty or missing"),
-        (TaskColumns("a.b"), {"a": {"c": 1}}, "row 3: the column a.b is empty or missing"),
-        (TaskColumns("a.b"), {"a": 1}, "row 3: the column a.b is empty or missing"),
-        (TaskColumns(), {"id": ""}, "row 3: the column id is empty or missing"),
-        (TaskColumns(), {"id": 1.5}, "row 3: id is 1.5; an id must be"),
-        (TaskColumns(), {"id": True}, "row 3: id is True; an id must be"),
-        (TaskColumns("a", "content"), {"b": 1}, "row 3: all columns of the id are empty or missing: a"),
-        (TaskColumns("a", "content"), {"a": b"x"}, "row 3: a is b'x', not a text"),
-        (TaskColumns(id_from="row", references=["r"]), {"r": "0.5"}, "row 3: r is '0.5', not a number"),
-        (TaskColumns(id_from="row", references=["r"]), {"r": True}, "row 3: r is True, not a number"),
-        (TaskColumns(id_from="row", references=["r"]), {"r": float("inf")}, "row 3: r is inf, not a finite number"),
-        (TaskColumns(id_from="row", references=["r"]), {"r": Decimal("-Infinity")}, "row 3: r is -inf, not a finite"),
-        (TaskColumns(id_from="row", references=["r"]), {"r": 10**400}, "row 3: r is 1000+.*, not a finite"),
-        (TaskColumns(id_from="row", references=["r"]), {"r": [0, 2]}, r"row 3: r is \[0, 2\], not rewards in \[0, 1\]"),
-        (TaskColumns(id_from="row", tags=["t"]), {"t": {"a": "x" * 99}}, r"row 3: t is \{'a': 'x+\.\.\.; a tag is"),
+        (TaskColumns(), {"name": "x"}, "id"),
+        (TaskColumns("a.b"), {"a": {"c": 1}}, "a.b"),
+        (TaskColumns("a.b"), {"a": 1}, "a.b"),
+        (TaskColumns(), {"id": ""}, "id"),
+        (TaskColumns(), {"id": 1.5}, "1.5"),
+        (TaskColumns(), {"id": True}, "True"),
+        (TaskColumns("a", "content"), {"b": 1}, "a"),
+        (TaskColumns("a", "content"), {"a": b"x"}, "b'x'"),
+        (TaskColumns(id_from="row", references=["r"]), {"r": "0.5"}, "'0.5'"),
+        (TaskColumns(id_from="row", references=["r"]), {"r": True}, "True"),
+        (TaskColumns(id_from="row", references=["r"]), {"r": float("inf")}, "inf"),
+        (TaskColumns(id_from="row", references=["r"]), {"r": Decimal("-Infinity")}, "-inf"),
+        (TaskColumns(id_from="row", references=["r"]), {"r": 10**400}, "1000"),
+        (TaskColumns(id_from="row", references=["r"]), {"r": [0, 2]}, "[0, 2]"),
+        (TaskColumns(id_from="row", tags=["t"]), {"t": {"a": "x" * 99}}, "..."),
     ],
 )
-def test_a_row_that_makes_no_task_is_named(columns, row, says):
-    with pytest.raises(InvalidRequestError, match=says):
+def test_a_row_that_makes_no_task_is_named(columns, row, named):
+    with pytest.raises(InvalidRequestError, match=rf"^row 3: .*{re.escape(named)}"):
         list(columns.tasks([row], first=3))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ({"id_from": "rows"}, "id_from is 'rows', not one of columns, content, row"),
-        ({"tags": "level"}, "tags is the str 'level'; pass a list of columns"),
-        ({"references": "weak"}, "references is the str 'weak'"),
-        ({"id": []}, "id has no column"),
-    ],
-)
-def test_columns_that_can_not_be_meant_are_refused(arguments, says):
-    with pytest.raises(InvalidRequestError, match=says):
+@pytest.mark.parametrize("arguments", [{"id_from": "rows"}, {"tags": "level"}, {"references": "weak"}, {"id": []}])
+def test_columns_that_can_not_be_meant_are_refused(arguments):
+    with pytest.raises(InvalidRequestError):
         TaskColumns(**arguments)

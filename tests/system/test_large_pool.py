@@ -39,9 +39,7 @@ def most_bytes(service: ServiceProcess) -> int:
 def test_a_million_tasks_load_select_and_report_below_one_and_a_half_gibibytes(tmp_path):
     write_pool(tmp_path / "pool.parquet")
     with running_service(tmp_path / "service") as service, Client(service.url, deadline_s=120) as client:
-        dataset = client.upload_dataset(
-            "large", tmp_path / "pool.parquet", reference_models=("weak", "strong"), deadline_s=120
-        )
+        dataset = client.create_dataset("large", tmp_path / "pool.parquet", reference_models=("weak", "strong"))
         selection = client.select("large", 512, tags=["even"])
         receipt = client.report("large", [Outcome.counts(task, successes=8, trials=16) for task in selection.ids])
         most = most_bytes(service)
@@ -67,7 +65,7 @@ def test_sixty_million_equal_ids_are_refused_at_once_in_little_memory(tmp_path):
         client.create_dataset("warm", [Task("t")])
         began = time.monotonic()
         with pytest.raises(InvalidRequestError):
-            client.upload_dataset("bomb", tmp_path / "bomb.parquet")
+            client.create_dataset("bomb", tmp_path / "bomb.parquet")
         took_s, most = time.monotonic() - began, most_bytes(service)
 
     assert took_s < 2

@@ -28,7 +28,7 @@ def test_a_service_that_is_killed_within_an_import_shows_nothing_of_it(tmp_path:
     with Client(service.url, deadline_s=5.0) as new:
         new.create_dataset("pool", TASKS, reference_models=["weak", "strong"])
         with pytest.raises(UnreachableError):
-            new.import_run(half, "pool", deadline_s=5.0)
+            new.import_run(half, "pool")
         service.start()
         assert new.run("pool").seq == 0
         assert new.import_run(lambda: [journal], "pool").seq == 20

@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 
 from tests.trainers.hosts import write_lines
-from tests.trainers.sources import adapter_on
 
 SOURCE = os.environ.get("SLIME_SOURCE")
 ADAPTER = "bots_client.integrations.slime"
@@ -152,13 +151,6 @@ STAND_INS: dict[str, dict[str, object]] = {
     "slime.backends.sglang_utils.server_control": {"abort_servers_until_idle": idle},
     "slime.rollout.rm_hub": {"async_rm": None, "batched_async_rm": None},
 }
-
-
-@contextmanager
-def slime_of(source: str | None) -> Iterator[ModuleType]:
-    """Yield our adapter, with slime from the folder of a checkout, or None: with the protocol."""
-    with adapter_on("slime", path=source, protocol=PROTOCOL, stand_ins=STAND_INS) as module:
-        yield module
 
 
 @contextmanager

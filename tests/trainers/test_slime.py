@@ -1,10 +1,12 @@
-"""The adapter for slime, against a service: with the real files of a checkout, and with the protocol they follow."""
+"""The adapters for slime and its forks, with files of a checkout, and with the protocol that they follow."""
 
 import asyncio
 import importlib
 import math
+import os
 import re
 from argparse import Namespace
+from dataclasses import dataclass
 
 import pytest
 import yaml
@@ -21,8 +23,10 @@ from tests.trainers.hosts import (
 from tests.trainers.slimes import (
     ADAPTER,
     NAMES,
+    PROTOCOL,
     SAMPLES,
-    SOURCE,
+    STAND_INS,
+    Sample,
     arguments,
     copies,
     finish,
@@ -30,10 +34,9 @@ from tests.trainers.slimes import (
     names,
     rollouts,
     sample_type,
-    slime_of,
 )
+from tests.trainers.sources import Modules, adapter_on
 
-NO_SOURCE = "SLIME_SOURCE names no checkout of slime: its real files are not run"
 BEST = ["math-20", "math-3", "math-11", "math-7", "math-15", "math-0", "math-9", "math-22"]
 FULLY_ASYNC = {
     "rollout_function_path": f"{ADAPTER}.generate_rollout_fully_async",
@@ -41,30 +44,108 @@ FULLY_ASYNC = {
 }
 
 
+@dataclass(frozen=True)
+class Trainer:
+    """What slime, or a fork of it, has of its own.
+
+    name: of its package, too.
+    data_source: the module of its data source.
+    stand_ins: what its data source's imports want of an inference engine, which it never calls.
+    own: arguments that slime doesn't have.
+    asynchronous: arguments for its fully asynchronous rollout, which calls no hook, and what helps.
+    """
+
+    name: str
+    data_source: str
+    stand_ins: Modules
+    own: dict[str, object]
+    asynchronous: tuple[dict[str, object], str]
+
+    @property
+    def source(self) -> str | None:
+        """The folder of a checkout."""
+        return os.environ.get(f"{self.name.upper()}_SOURCE")
+
+    @property
+    def adapter(self) -> str:
+        return f"bots_client.integrations.{self.name}"
+
+    @property
+    def protocol(self) -> Modules:
+        """It began as a copy of slime: its modules have the same names in a package of its own, but for one of some."""
+        source, packages = self.data_source, self.data_source.split(".")
+        named = {re.sub("^slime", self.name, name): members for name, members in PROTOCOL.items()}
+        moved = named.pop(f"{self.name}.rollout.data_source")
+        return {**named, **{".".join(packages[:count]): {} for count in (1, 2)}, source: moved}
+
+
+SLIME = Trainer(
+    "slime",
+    "slime.rollout.data_source",
+    STAND_INS,
+    {},
+    (
+        {"rollout_function_path": "slime.rollout.fully_async_rollout.generate_rollout_fully_async"},
+        f"--rollout-function-path {ADAPTER}.generate_rollout_fully_async",
+    ),
+)
+MILES = Trainer(
+    "miles",
+    "miles.rollout.data_source",
+    {
+        "sglang": {},
+        "sglang.srt": {},
+        "sglang.srt.entrypoints": {},
+        "sglang.srt.entrypoints.openai": {"encoding_dsv4": None},
+        "sglang.srt.entrypoints.openai.protocol": {"Tool": dict},
+    },
+    {"chat_template_path": None, "fully_async": False},
+    ({"fully_async": True, "rollout_all_samples_process_path": None}, "leave it out"),
+)
+VIME = Trainer(
+    "vime",
+    "vime.data.data_source",
+    {},
+    {
+        "rollout_data_transport": "object-store",
+        "rollout_function_path": "vime.rollout.vllm_rollout.generate_rollout",
+    },
+    ({"rollout_function_path": "vime.rollout.fully_async_rollout.generate_rollout_fully_async"}, "leave it out"),
+)
+
+
+@pytest.fixture(scope="module", params=[SLIME, MILES, VIME], ids=lambda fork: fork.name)
+def fork(request) -> Trainer:
+    return request.param
+
+
 @pytest.fixture(scope="module", params=["protocol", "source"])
-def adapter(request):
-    """Our module, on one slime or the other."""
-    if request.param == "source" and SOURCE is None:
-        pytest.skip(NO_SOURCE)
-    with slime_of(SOURCE if request.param == "source" else None) as module:
+def adapter(request, fork: Trainer):
+    """Our module, on one trainer or the other."""
+    if request.param == "source" and fork.source is None:
+        pytest.skip(f"{fork.name.upper()}_SOURCE names no checkout of {fork.name}: its real files are not run")
+    path = fork.source if request.param == "source" else None
+    with adapter_on(fork.name, path=path, protocol=fork.protocol, stand_ins=fork.stand_ins) as module:
         yield module
 
 
 @pytest.fixture
-def dataset(bots: Client, adapter, request) -> str:
-    """A pool of the test's own, of which BEST are selected first."""
-    name = f"{request.node.originalname}-{sample_type(adapter).__module__.partition('.')[0]}"
+def dataset(bots: Client, adapter, fork: Trainer, request) -> str:
+    kind = "protocol" if sample_type(adapter) is Sample else "real"
+    name = f"{request.node.originalname}-{fork.name}-{kind}"
     create_pool(bots, name, NAMES, first=BEST)
     return name
 
 
 @pytest.fixture
-def sourcing(adapter, dataset: str, tmp_path):
+def sourcing(adapter, fork: Trainer, dataset: str, tmp_path):
     """Make data sources; in the end their clients are closed."""
     sources = []
 
     def source(**changes):
-        sources.append(adapter.ServiceDataSource(arguments(tmp_path, bots_dataset=dataset, **changes)))
+        report = f"{fork.adapter}.report_all_samples"
+        own = {"bots_dataset": dataset, "rollout_all_samples_process_path": report, **fork.own}
+        sources.append(adapter.ServiceDataSource(arguments(tmp_path, **{**own, **changes})))
         return sources[-1]
 
     yield source
@@ -72,25 +153,59 @@ def sourcing(adapter, dataset: str, tmp_path):
         each.selector.client.close()
 
 
-def test_groups_are_of_the_tasks_that_the_service_selects(bots: Client, sourcing, dataset):
-    groups = sourcing().get_samples(3)
+def test_groups_are_selected_by_the_service_and_reported_once(bots: Client, adapter, sourcing, dataset):
+    source = sourcing()
+    groups = source.get_samples(3)
     assert names(groups) == BEST[:3]
     assert [[sample.index for sample in group] for group in groups] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     assert [{sample.group_index for sample in group} for group in groups] == [{0}, {1}, {2}]
     assert len({sample.metadata["selection_id"] for group in groups for sample in group}) == 1
     assert bots.run(dataset).leased == 3
-
-
-def test_every_group_is_reported_and_closes_one_step(bots: Client, adapter, sourcing, dataset):
-    source = sourcing()
-    groups = source.get_samples(3)
     for group, rewards in zip(groups, ([1, 0, 0, 0], [1, 1, 1, 1], [0.5, 0, 0, 0]), strict=True):
         finish(adapter, group, rewards)
-    adapter.report_all_samples(source.args, groups, source.get_samples)  # slime hands over the method
+    adapter.report_all_samples(source.args, groups, source.get_samples)  # they hand over the method
     assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (1, 3), BEST[1]: (4, 0), BEST[2]: (0.5, 3.5)}
     assert (bots.run(dataset).step, bots.run(dataset).leased) == (1, 0)
 
 
+def test_loading_a_checkpoint_rewinds_and_a_fresh_start_does_not(bots: Client, adapter, sourcing, dataset):
+    source = sourcing()
+    source.load(-1)
+
+    def roll_out() -> None:
+        groups = source.get_samples(3)
+        for group in groups:
+            finish(adapter, group, [1, 0, 0, 0])
+        adapter.report_all_samples(source.args, groups, source.get_samples)
+
+    roll_out()
+    source.save(0)
+    believed = evidence_of(bots, dataset, NAMES)
+    roll_out()
+    assert (bots.run(dataset).step, bots.run(dataset).epoch) == (2, 0)
+    resumed = sourcing()
+    resumed.load(0)
+    assert (bots.run(dataset).step, bots.run(dataset).epoch) == (1, 1)
+    assert evidence_of(bots, dataset, NAMES) == believed
+    assert resumed.get_samples(1)[0][0].index == 3 * SAMPLES  # the trainer's own state came back too
+
+
+def test_a_setup_that_would_report_no_group_is_refused_with_its_fix(sourcing, fork: Trainer):
+    asynchronous, fix = fork.asynchronous
+    hook = f"--rollout-all-samples-process-path {fork.adapter}.report_all_samples"
+    for changes, says in (
+        (asynchronous, fix),
+        ({"rollout_all_samples_process_path": None}, f"pass {hook}"),
+        ({"bots_rollout_reward": "mean"}, "bots_rollout_reward is 'mean'"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(says)):
+            sourcing(**changes)
+
+
+only_slime = pytest.mark.parametrize("fork", [SLIME], indirect=True, ids=["slime"])
+
+
+@only_slime
 def test_aborted_and_failed_rollouts_are_evidence_of_nothing(bots: Client, adapter, sourcing, dataset):
     source = sourcing()
     groups = source.get_samples(3)
@@ -102,6 +217,7 @@ def test_aborted_and_failed_rollouts_are_evidence_of_nothing(bots: Client, adapt
     assert (bots.run(dataset).leased, bots.run(dataset).totals.tokens) == (0, 3 * SAMPLES * 10)
 
 
+@only_slime
 def test_with_partial_rollouts_aborted_groups_come_back_first_with_their_selection(
     bots: Client, adapter, sourcing, dataset
 ):
@@ -136,33 +252,20 @@ def split_group(adapter, group, *rewards):
     return split
 
 
-SPLIT = ((0, 1), (0.25, 0.5, 0.25), (0, 0), (1,))
-
-
+@only_slime
 @pytest.mark.parametrize("is_flat", [False, True], ids=["lists", "rollout_id alone"])
-@pytest.mark.parametrize(
-    ("way", "rewards", "successes"),
-    [
-        (None, ((1, 1), (1, 1, 1), (0, 0), (1,)), 3),  # each sample has the whole reward
-        ("sum", ((0.5, 0.5), (0.25, 0.5, 0.25), (0, 0), (1,)), 3),  # the samples share it
-        ("last", SPLIT, 1 + 0.25 + 0 + 1),
-        ("max", SPLIT, 1 + 0.5 + 0 + 1),
-        ("sum", SPLIT, 1 + 1 + 0 + 1),
-    ],
-)
-def test_a_rollout_of_several_samples_counts_once(
-    bots: Client, adapter, sourcing, dataset, request, *, way, rewards, successes, is_flat
-):
-    run = re.sub(r"\W", "-", request.node.name)
-    source = sourcing(bots_run=run, **({} if way is None else {"bots_rollout_reward": way}))
-    group = split_group(adapter, source.get_samples(1)[0], *rewards)
+def test_a_rollout_of_several_samples_counts_once(bots: Client, adapter, sourcing, dataset, is_flat):
+    run = f"flat-{is_flat}"
+    source = sourcing(bots_run=run, bots_rollout_reward="sum")
+    group = split_group(adapter, source.get_samples(1)[0], (0.5, 0.5), (0.25, 0.5, 0.25), (0, 0), (1,))
     samples = [sample for rollout in group for sample in rollout]
     adapter.report_all_samples(source.args, [samples if is_flat else group], source.get_samples)
     totals = bots.run(dataset, run).totals
-    assert (totals.rollouts, totals.successes) == (SAMPLES, successes)
+    assert (totals.rollouts, totals.successes) == (SAMPLES, 3)
     assert bots.run(dataset, run).leased == 0
 
 
+@only_slime
 def test_rollouts_without_a_reward_are_left_out_and_the_log_counts_them(bots: Client, adapter, sourcing, dataset):
     source = sourcing()
     broken, sound = source.get_samples(2)
@@ -175,6 +278,7 @@ def test_rollouts_without_a_reward_are_left_out_and_the_log_counts_them(bots: Cl
     assert metrics["bots/left_out_rollouts"] == 3
 
 
+@only_slime
 def test_success_is_the_accuracy_or_the_named_entry_and_the_score_says_whether_a_group_teaches(
     bots: Client, adapter, sourcing, dataset
 ):
@@ -191,47 +295,7 @@ def test_success_is_the_accuracy_or_the_named_entry_and_the_score_says_whether_a
     assert evidence_of(bots, dataset, [names([group])[0]]) == {names([group])[0]: (1, 3)}
 
 
-def test_loading_a_checkpoint_rewinds_and_a_fresh_start_does_not(bots: Client, adapter, sourcing, dataset):
-    source = sourcing()
-    source.load(-1)
-
-    def roll_out() -> None:
-        groups = source.get_samples(3)
-        for group in groups:
-            finish(adapter, group, [1, 0, 0, 0])
-        adapter.report_all_samples(source.args, groups, source.get_samples)
-
-    roll_out()
-    source.save(0)
-    believed = evidence_of(bots, dataset, NAMES)
-    roll_out()
-    assert (bots.run(dataset).step, bots.run(dataset).epoch) == (2, 0)
-    resumed = sourcing()
-    resumed.load(0)
-    assert (bots.run(dataset).step, bots.run(dataset).epoch) == (1, 1)
-    assert evidence_of(bots, dataset, NAMES) == believed
-    assert resumed.get_samples(1)[0][0].index == 3 * SAMPLES  # slime's own state came back too
-
-
-@pytest.mark.parametrize(
-    ("changes", "fix"),
-    [
-        (
-            {"rollout_all_samples_process_path": None},
-            f"--rollout-all-samples-process-path {ADAPTER}.report_all_samples",
-        ),
-        (
-            {"rollout_function_path": "slime.rollout.fully_async_rollout.generate_rollout_fully_async"},
-            f"--rollout-function-path {ADAPTER}.generate_rollout_fully_async",
-        ),
-        ({"bots_rollout_reward": "mean"}, "bots_rollout_reward is 'mean'; pass sum, last, max, or leave it out"),
-    ],
-)
-def test_a_setup_that_would_report_no_group_is_refused_with_its_fix(sourcing, changes, fix):
-    with pytest.raises(ValueError, match=re.escape(fix)):
-        sourcing(**changes)
-
-
+@only_slime
 def test_the_page_configures_a_data_source(bots: Client, adapter, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_lines(tmp_path / "dapo-math-17k.jsonl", [{"text": f"{row} + 1 = ?"} for row in range(9)])
@@ -253,6 +317,7 @@ def test_the_page_configures_a_data_source(bots: Client, adapter, tmp_path, monk
     bots.delete_dataset("dapo")
 
 
+@only_slime
 @pytest.mark.parametrize("adapter", ["source"], indirect=True)
 class TestTheRealRolloutLoop:
     """slime's own generate_rollout, which takes, generates, filters and calls the hook; engines answer from here."""
@@ -314,3 +379,20 @@ async def generate(args, sample, _sampling):
     sample.reward = float(place == 0 or sample.index % SAMPLES == 0)
     sample.status = type(sample).Status.ABORTED if place > 3 else type(sample).Status.COMPLETED
     return sample
+
+
+@pytest.mark.parametrize("fork", [VIME], indirect=True, ids=["vime"])
+def test_groups_that_vime_gave_up_before_they_began_are_free_again(bots: Client, adapter, sourcing, dataset):
+    source = sourcing(partial_rollout=True)
+    given_up, begun, done = source.get_samples(3)
+    finish(adapter, done, [1, 0, 0, 0])
+    adapter.report_all_samples(source.args, [done], source.get_samples)
+    source.add_samples([begun])
+    assert bots.run(dataset).leased == 2
+    again, other = source.get_samples(2)
+    assert names([again]) == names([begun])
+    finish(adapter, again, [1] * SAMPLES)
+    finish(adapter, other, [1] * SAMPLES)
+    adapter.report_all_samples(source.args, [again, other], source.get_samples)
+    assert bots.run(dataset).leased == 0
+    assert names([given_up])[0] not in evidence_of(bots, dataset, names([given_up]))

@@ -136,31 +136,16 @@ def test_a_taskset_reads_what_the_service_selects(bots: Client, hosting):
     assert bots.run("reads").leased == 2 * BATCH
 
 
-def test_rollouts_without_a_reward_are_left_out_and_counted(bots: Client, hosting):
-    create_pool(bots, "nan", IDS, first=BEST)
-    host = hosting("nan")
-    host.feed_back(host.read(), {BEST[0]: [1.0, math.nan], BEST[1]: [1.0, 0.0], BEST[2]: [math.inf]})
-    assert evidence_of(bots, "nan", IDS) == {BEST[0]: (1, 0), BEST[1]: (1, 1)}
-    assert bots.run("nan").leased == 0
+def test_turns_with_rewards_of_their_own_are_one_rollout(bots: Client, hosting):
+    create_pool(bots, "own-turns", IDS, first=BEST)
+    host = hosting("own-turns", args={"rollout_reward": "max"})
+    turns = {BEST[0]: [[0.0, 1.0], [1.0, 0.0], [0.25, 0.5], [math.nan, 1.0]], BEST[1]: [[0.0, 0.0]], BEST[2]: []}
+    host.feed_back(host.read(), turns)
+    alpha = evidence_of(bots, "own-turns", IDS)
+    assert alpha[BEST[0]] == pytest.approx((2.5, 0.5))
+    assert alpha[BEST[1]] == (0, 1)
     [selector] = host.selectors
-    assert selector.selector.client.health.left_out_rollouts == 2
-
-
-@pytest.mark.parametrize(
-    ("way", "successes"),
-    [(None, 1 + 0 + 0.5), ("last", 1 + 0 + 0.5), ("max", 1 + 1 + 0.5), ("sum", 1 + 1 + 0.75)],
-)
-def test_turns_with_rewards_of_their_own_are_one_rollout(bots: Client, hosting, way, successes, caplog):
-    dataset = f"own-turns-{way}"
-    create_pool(bots, dataset, IDS, first=BEST)
-    host = hosting(dataset, args={"rollout_reward": way})
-    batch = host.read()
-    turns = {BEST[0]: [[0.0, 1.0], [1.0, 0.0], [0.25, 0.5]], BEST[1]: [[1.0, 1.0], [0.0, 0.0]][way == "sum" :]}
-    host.feed_back(batch, turns | {BEST[2]: []})
-    alpha = evidence_of(bots, dataset, IDS)
-    assert alpha[BEST[0]] == pytest.approx((successes, 3 - successes))
-    assert alpha[BEST[1]] == ((0, 1) if way == "sum" else (1, 1))
-    assert ("rollout_reward" in caplog.text) == (way is None)
+    assert selector.selector.client.health.left_out_rollouts == 1
 
 
 def test_resuming_from_an_explorers_checkpoint_rewinds_and_a_fresh_start_does_not(bots: Client, hosting):

@@ -13,8 +13,7 @@ from transformers import TrainerState
 from trl import GRPOTrainer
 
 from bots_client import Client, ResilientClient, Selector
-from bots_client.integrations._background import BackgroundQueue
-from bots_client.integrations.rewards import flush, reports_groups
+from bots_client.integrations.rewards import BackgroundQueue, flush, reports_groups
 from bots_client.integrations.torch import SelectedTasks, from_rank_zero
 from bots_client.integrations.trl import STATE_FILE, SelectorCallback
 from tests.trainers import tiny

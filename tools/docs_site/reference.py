@@ -20,7 +20,7 @@ def client() -> str:
     """Return the page of everything that `bots_client` exports, as instructions for mkdocstrings."""
     named = [name for _, names in CLIENT for name in names]
     others = [name for name in bots_client.__all__ if name not in named and name != "__version__"]
-    errors = [name for name in others if name.endswith("Error") or name == "Problem"]
+    errors = [name for name in others if name.endswith("Error")]
     answers = [name for name in others if name not in errors]
     sections = [*CLIENT, ("What you get", answers), ("Errors", errors)]
     parts = [f"## {title}\n\n" + "".join(f"::: bots_client.{name}\n\n" for name in names) for title, names in sections]

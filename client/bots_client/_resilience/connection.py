@@ -186,6 +186,15 @@ class Connection:
         self._succeeded()
         return answer
 
+    def tried(self, ask: Callable[[], T]) -> T | None:
+        """Return what `ask` returns, which asks the service; None if it is away or fails, which is logged."""
+        if self.is_available():
+            try:
+                return ask()
+            except BotsClientError as error:
+                self.log(error)
+        return None
+
     def reaches(self, dataset: str, run: str, seconds: float) -> bool:
         """Return whether the service answers a request about a run, even with a 4xx."""
         try:
@@ -248,7 +257,7 @@ class Connection:
 
     def _failed(self, error: BotsClientError) -> None:
         self._reminder.is_due(_kind(error))  # the warning below says it
-        self._asked_for_s = error.problem.retry_after_s or 0.0
+        self._asked_for_s = error.retry_after_s or 0.0
         if not self.counters.set(is_away=True, last_error=str(error)).is_away:
             self._away_since = time.monotonic()
             logger.warning(

@@ -2,15 +2,12 @@
 
 import hashlib
 import json
-import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from bots_client._client import Client, rewind_call
 from bots_client._decode import into
@@ -27,14 +24,13 @@ from bots_client._errors import (
 from bots_client._http import KEY, Call, Deadline
 from bots_client._models import Receipt, Run
 from bots_client._resilience.connection import Connection
-from bots_client._resilience.spool import Spool, SpooledWrite
+from bots_client._resilience.spool import POLL_S, Spool, SpooledWrite
 
 T = TypeVar("T")
 
-GRACE_S = 1.0  # how late a delivery may be before another process takes it over
-EXCLUSIVE_S = 10.0  # longest wait of other processes while a checkpoint is saved or loaded
-POLL_S = 0.02
 MIN_SHARE = 0.1  # of a delivery's deadline: with less time left, no further report is sent
+GRACE_S = 1.0  # how late a delivery may be before another takes it over
+EXCLUSIVE_S = 10.0  # longest wait of others while a checkpoint is saved or loaded
 REFUSALS = (InvalidRequestError, ConflictError)  # the content is wrong: sending it again can't succeed
 DISK_FAILURES = (sqlite3.Error, OSError)
 MARK = "_bots_mistake"  # attribute of an error that `Mistakes` raised
@@ -104,8 +100,8 @@ class Mistakes:
     def note(self, error: Exception) -> None:
         """Log a mistake, and keep it for `raise_found`."""
         fix = FIXES.get(error.type) if isinstance(error, BotsClientError) else None
-        if isinstance(error, BotsClientError) and fix is not None and not error.message.endswith(fix):
-            error = type(error)(f"{error.message}\n  {fix}", error.problem)
+        if fix is not None and not str(error).endswith(fix):
+            error = type(error)(f"{error}\n  {fix}", **vars(error))
         self._connection.log(error)
         if self.raises and self._found is None:
             self._found = error
@@ -143,8 +139,6 @@ class Delivery:
         self._name = (dataset, run)
         self._last_step: int | None = None  # of the run, in the last answer that this process received
         self._own: set[int] = set()  # positions; the spool also holds what other processes and earlier jobs reported
-        self._who = f"{os.getpid()}-{uuid4().hex}"
-        self._one_at_a_time = threading.Lock()
 
     def deliver(self, call: Call[Receipt], *, closes: bool, deadline: Deadline) -> Receipt | None:
         """Send a report after those that wait; if that fails, put it into the spool.
@@ -268,12 +262,8 @@ class Delivery:
 
     def _described(self, deadline: Deadline) -> Run | None:
         """Return the run; None if the service is away or fails."""
-        if self._connection.is_available():
-            try:
-                return self._connection.ask(lambda bots: bots.run(*self._name), deadline.left_s())
-            except BotsClientError as error:
-                self._connection.log(error)
-        return None
+        ask = self._connection.ask
+        return self._connection.tried(lambda: ask(lambda bots: bots.run(*self._name), deadline.left_s()))
 
     def _still_closing(self, kept_until: int) -> int:
         """Return how many waiting reports up to a position will close a step."""
@@ -282,37 +272,21 @@ class Delivery:
     @contextmanager
     def _exclusive(self, deadline: Deadline) -> Iterator[None]:
         """Keep others from delivering, so that the spool does not change; enter anyway when half the time is over."""
-        until = time.monotonic() + deadline.left_s() / 2
-        is_mine = self._one_at_a_time.acquire(timeout=max(deadline.left_s() / 2, 0.0))
-        try:
-            while is_mine and not self._on_disk(self._begins, otherwise=True) and time.monotonic() < until:
-                time.sleep(POLL_S)
+        alone = self.spool.turn(EXCLUSIVE_S, wait_s=deadline.left_s() / 2)
+        with ExitStack() as stack:
+            self._on_disk(lambda: stack.enter_context(alone), otherwise=False)
             yield
-        finally:
-            if is_mine:
-                self._on_disk(lambda: self.spool.end_delivery(self._who), None)
-                self._one_at_a_time.release()
-
-    def _begins(self) -> bool:
-        """Return whether other processes are kept from delivering; without a file there is nothing to deliver."""
-        return not self.spool.file.exists() or self.spool.begin_delivery(self._who, EXCLUSIVE_S)
 
     def _deliver(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> bool:
         """Send the waiting writes, unless someone else is sending; return False if the service is away."""
-        if not self._one_at_a_time.acquire(blocking=False):
-            return True
-        try:
-            return self._on_disk(lambda: self._deliver_in_turn(deadline, answers), otherwise=True)
-        finally:
-            self._one_at_a_time.release()
 
-    def _deliver_in_turn(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> bool:
-        if not self.spool.begin_delivery(self._who, deadline.left_s() + GRACE_S):
-            return True
+        def in_turn() -> bool:
+            with self.spool.turn(deadline.left_s() + GRACE_S) as is_mine:
+                return not is_mine or self._send_kept(deadline, answers)
+
         try:
-            return self._send_kept(deadline, answers)
+            return self._on_disk(in_turn, otherwise=True)
         finally:
-            self.spool.end_delivery(self._who)
             self.waiting()
 
     def _send_kept(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> bool:
@@ -348,14 +322,10 @@ class Delivery:
 
     def _sent(self, call: Call[Receipt], deadline: Deadline) -> Receipt | None:
         """Send a report now; return None if the service is away or the call fails."""
-        if not self._connection.is_available():
-            return None
-        try:
-            receipt = self._mistakes.ask("report", lambda bots: bots.send(call), deadline.left_s())
-        except BotsClientError as error:
-            self._connection.log(error)
-            return None
-        self._last_step = receipt.step
+        ask = self._mistakes.ask
+        receipt = self._connection.tried(lambda: ask("report", lambda bots: bots.send(call), deadline.left_s()))
+        if receipt is not None:
+            self._last_step = receipt.step
         return receipt
 
     def _keep(self, call: Call[Receipt], *, closes: bool) -> int:
@@ -418,21 +388,15 @@ def split_report(body: bytes, flaws: Sequence[FieldError]) -> tuple[bytes, bytes
     flawed = {flaw.loc[2] for flaw in flaws if len(flaw.loc) > 2 and flaw.loc[:2] == OUTCOMES}
     unknown = {flaw.loc[2] for flaw in flaws if flaw.loc[3:4] == ("task",)}
     report = json.loads(body)
-    outcomes = report.get("outcomes", [])
-    refused = [outcome for index, outcome in enumerate(outcomes) if index in flawed]
-    if not refused or any(flaw.loc[:2] != OUTCOMES for flaw in flaws):
-        return None
-    given_back = {
-        index: {"task": outcome["task"], "status": "aborted"}
-        for index, outcome in enumerate(outcomes)
-        if index in flawed - unknown and "status" not in outcome
-    }
-    sound = [
-        given_back.get(index, outcome)
-        for index, outcome in enumerate(outcomes)
-        if index not in flawed or index in given_back
-    ]
-    if not sound:
+    sound, refused = [], []
+    for index, outcome in enumerate(report.get("outcomes", [])):
+        if index not in flawed:
+            sound.append(outcome)
+            continue
+        refused.append(outcome)
+        if index not in unknown and "status" not in outcome:
+            sound.append({"task": outcome["task"], "status": "aborted"})
+    if not (sound and refused) or any(flaw.loc[:2] != OUTCOMES for flaw in flaws):
         return None
     if report.get("close_step") and all("status" in outcome for outcome in sound):
         report["close_step"] = False  # a step needs evidence

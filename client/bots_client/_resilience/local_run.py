@@ -1,94 +1,74 @@
-"""State of one process: its runs, and what it knows of each. It must not be shared with a fork."""
+"""One run, as one process sees it. It must not be shared with a fork."""
 
-import os
-import secrets
+import random
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
 
 from bots_client._client import Client
 from bots_client._errors import BUSY, BotsClientError, InvalidRequestError, RequestError
 from bots_client._http import Call, Deadline
-from bots_client._inputs import Outcome, checked_str
+from bots_client._inputs import Outcome
 from bots_client._models import SelectedTask, Selection
-from bots_client._resilience.connection import Connection, Health
+from bots_client._resilience.connection import Connection
 from bots_client._resilience.delivery import RANGE_FIX, Delivery, Mistakes, is_about_subset
-from bots_client._resilience.registration import Registrar, Registration
-from bots_client._resilience.spool import spool_of
-from bots_client._resilience.uniform import LocalPool
+from bots_client._resilience.registration import Registration, register
+from bots_client._resilience.spool import Spool
 
 DELIVERY_SHARE = 0.5  # share of a selection's deadline for sending waiting reports first
+TASKS_PER_GROUP = 2  # for each wanted effective group: about half of uniformly sampled groups are effective
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientOptions:
-    """Arguments of a `ResilientClient`, which describes them; can be pickled."""
+class LocalPool:
+    """The trainer's own task ids, sampled uniformly while the service is away.
 
-    url: str | None
-    api_key: str | None
-    headers: Mapping[str, str] | None
-    raises_mistakes: bool
-    select_deadline_s: float
-    report_deadline_s: float
-    spool: Path
-    spool_bytes: int
-    on_change: Callable[[Health], object] | None
-    seed: int | None
+    Args:
+        ids: in the trainer's order.
+        seed: the same ids and seed give the same order.
 
+    Raises:
+        ValueError: ids is empty.
+    """
 
-class ProcessState:
-    """A process's connection and its runs."""
+    def __init__(self, ids: Sequence[str], seed: str) -> None:
+        if not ids:  # fail at the first call, not hours later when the service goes away
+            raise ValueError("ids is empty; pass the ids of all tasks that the trainer has")
+        self.ids = ids
+        self._known: frozenset[str] | None = None
+        self._random = random.Random(seed)  # noqa: S311 - not a secret
+        self._deck: list[str] = []  # in random order; each id comes once before any repeats
 
-    def __init__(self, options: ClientOptions) -> None:
-        self.process = os.getpid()
-        client = Client(options.url, api_key=options.api_key, headers=options.headers)
-        self.connection = Connection(client, self._catch_up, options.on_change)
-        self._options = options
-        self._seed = secrets.token_hex() if options.seed is None else f"{options.seed}/{_place()}"
-        self._lock = threading.Lock()
-        self._runs: dict[tuple[str, str], LocalRun] = {}
+    def unknown(self, ids: Sequence[str]) -> list[str]:
+        """Return the ids that the trainer does not have."""
+        if self._known is None:
+            self._known = frozenset(self.ids)
+        return [task for task in ids if task not in self._known]
 
-    def run(self, dataset: str, run: str) -> "LocalRun":
-        """Return this process's state of a run."""
-        checked_str(dataset, "dataset")
-        checked_str(run, "run")
-        with self._lock:
-            known = self._runs.get((dataset, run))
-            if known is None:
-                known = LocalRun(self.connection, self._options, dataset, run, self._seed)
-                self._runs[dataset, run] = known
-            return known
+    def choose(self, count: int, exclude: Collection[str] = ()) -> list[str]:
+        """Return a uniform sample of ids, without repeats as long as enough ids are left.
 
-    def flush(self, deadline: Deadline) -> int:
-        """Send the waiting writes of all runs of this process; return how many still wait."""
-        with self._lock:
-            runs = list(self._runs.values())
-        self.connection.probe_now()
-        waiting = 0
-        for done, run in enumerate(runs):  # divide the time: one run must not use up all of it
-            waiting += run.delivery.flush(Deadline(deadline.left_s() / (len(runs) - done)))
-        return waiting
-
-    def close(self, deadline: Deadline) -> None:
-        """Send the waiting writes, then close the connections."""
-        self.flush(deadline)
-        self.connection.close(deadline.left_s())
-
-    def _catch_up(self) -> bool:
-        """Return whether the service is back; first do what waited for it, so that training needn't."""
-        with self._lock:
-            runs = list(self._runs.values())
-        seconds = self._options.report_deadline_s
-        if not self.connection.reaches(*runs[-1].name, seconds):
-            return False
-        if not all(run.catch_up(seconds) for run in runs):
-            return False
-        self.connection.found()
-        return True
+        Args:
+            count: number of ids; more than the pool's size repeats some.
+            exclude: ids to leave out, unless no others are left.
+        """
+        chosen: list[str] = []
+        excluded = frozenset(exclude)
+        unwanted = set(excluded)
+        for _ in range(2 * len(self.ids)):  # two passes over the deck see every id
+            if len(chosen) == count:
+                return chosen
+            if not self._deck:
+                self._deck = self._random.sample(self.ids, len(self.ids))
+            task = self._deck.pop()
+            if task not in unwanted:
+                chosen.append(task)
+                unwanted.add(task)
+        wanted = [task for task in self.ids if task not in excluded] or self.ids
+        return chosen + [wanted[place % len(wanted)] for place in range(count - len(chosen))]
 
 
 class LocalRun:
@@ -97,22 +77,23 @@ class LocalRun:
     repeatable: whether a selection is known to hold a task several times where it wants more than there are.
     """
 
-    def __init__(self, connection: Connection, options: ClientOptions, dataset: str, run: str, seed: str) -> None:
-        self.name = (dataset, run)
-        self.mistakes = Mistakes(connection, raises=options.raises_mistakes)
-        spool = spool_of(
-            options.spool,
-            url=connection.client.url,
-            dataset=dataset,
-            run=run,
-            limit_bytes=options.spool_bytes,
-            on_loss=connection.lose,
-        )
-        self.delivery = Delivery(connection, spool, self.mistakes, dataset, run)
+    def __init__(
+        self,
+        connection: Connection,
+        spool: Spool,
+        name: tuple[str, str],
+        *,
+        raises_mistakes: bool,
+        report_deadline_s: float,
+        seed: str,
+    ) -> None:
+        self.name = name
+        self.mistakes = Mistakes(connection, raises=raises_mistakes)
+        self.delivery = Delivery(connection, spool, self.mistakes, *name)
         self.repeatable = False
         self._connection = connection
-        self._report_deadline_s = options.report_deadline_s
-        self._seed = f"{seed}/{dataset}/{run}"
+        self._report_deadline_s = report_deadline_s
+        self._seed = f"{seed}/{'/'.join(name)}"
         self._lock = threading.Lock()
         self._pool: LocalPool | None = None
         self._reward_range: tuple[float, float] | None = None
@@ -172,11 +153,10 @@ class LocalRun:
             InvalidRequestError: a reward is outside.
         """
         rewards = () if "successes" in dict(outcome.evidence) else dict(outcome.evidence).get("rewards", ())
-        if not self.mistakes.raises or self._outside(rewards) is None or not self._connection.is_available():
+        if not self.mistakes.raises or self._outside(rewards) is None:
             return
-        try:  # somebody may have changed the range since
-            run = self._connection.ask(lambda bots: bots.run(*self.name), self._report_deadline_s)
-        except BotsClientError:
+        run = self.ask(lambda bots: bots.run(*self.name), mistakes=False)  # somebody may have changed the range since
+        if run is None:
             return  # the service will say it
         self._reward_range = low, high = run.settings.reward_range
         if (reward := self._outside(rewards)) is not None:
@@ -237,9 +217,8 @@ class LocalRun:
         return self.delivery.catch_up(seconds)
 
     def _register(self, wanted: Registration) -> str:
-        registrar = Registrar(self._connection, *self.name, wanted)
         try:
-            dataset, subset, run = registrar.dataset(), registrar.subset(), registrar.run()
+            dataset, subset, run = register(self._connection, *self.name, wanted)
         except (RequestError, ValueError):
             self._unregistered = None  # it would fail again
             raise
@@ -251,6 +230,14 @@ class LocalRun:
         self._unregistered = None
         return subset
 
+    def save(self) -> dict[str, Any]:
+        """Send the waiting writes, then return the run's position as JSON values, within a report's deadline."""
+        return self.delivery.save(Deadline(self._report_deadline_s))
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Rewind the run to a saved position, within a report's deadline; if the service is away, once it is back."""
+        self.delivery.load(saved, Deadline(self._report_deadline_s))
+
     def ask(self, question: Callable[[Client], T], *, mistakes: bool = True) -> T | None:
         """Return the answer to a question about the run, within a report's deadline; None if the service is away.
 
@@ -258,14 +245,8 @@ class LocalRun:
             question: see `Connection.ask`.
             mistakes: whether a refusal may be a mistake.
         """
-        seconds = self._report_deadline_s
-        try:
-            if not self._connection.is_available():
-                return None
-            return self.mistakes.ask("run", question, seconds) if mistakes else self._connection.ask(question, seconds)
-        except BotsClientError as error:
-            self._connection.log(error)
-            return None
+        ask = partial(self.mistakes.ask, "run") if mistakes else self._connection.ask
+        return self._connection.tried(lambda: ask(question, self._report_deadline_s))
 
     def ask_once(self, question: Callable[[Client], T], *, spent_s: float) -> T | None:
         """Return the answer to a question that training can do without; it is asked once.
@@ -277,13 +258,9 @@ class LocalRun:
         Returns:
             None if the service is away, fails, or does not answer in time.
         """
+        ask, seconds = self._connection.ask, self._report_deadline_s - spent_s
         with self._connection.counters.timed("report_seconds"):
-            try:
-                if self._connection.is_available():
-                    return self._connection.ask(question, self._report_deadline_s - spent_s, once=True)
-            except BotsClientError as error:
-                self._connection.log(error)
-            return None
+            return self._connection.tried(lambda: ask(question, seconds, once=True))
 
     def _only_known(self, selection: Selection, ids: Sequence[str]) -> Selection:
         """Return the selection with unknown tasks replaced by a uniform sample of the trainer's own."""
@@ -310,8 +287,3 @@ class LocalRun:
         if self._pool is None or (self._pool.ids is not own and self._pool.ids != own):
             self._pool = LocalPool(own, self._seed)
         return self._pool
-
-
-def _place() -> str:
-    """Return this process's rank and number of restarts, from torchrun's environment variables."""
-    return "/".join(os.environ.get(name, "0") for name in ("RANK", "TORCHELASTIC_RESTART_COUNT"))

@@ -14,17 +14,19 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from bots_client._errors import object_in
 from bots_client._http import KEY, MAX_KEY_LENGTH, Call
 
 WAIT_S = 2.0  # for the file's lock, where giving up would lose a report
 SHORT_WAIT_S = 0.5  # for the file's lock elsewhere; a selection has no more time
-MAX_TURN_S = 10.0  # longest delay after a process is killed; two processes that send one report count it once
+MAX_TURN_S = 10.0  # longest delay after a process is killed; two that send one report at once count it once
+POLL_S = 0.02
 MAX_NAME_LENGTH = 80  # characters of dataset and run in the file's name
 REPORT, REWIND = "/report", "/rewind"  # a report's path, and the end of a rewind's
 HEADERS = {KEY, "Content-Type", "Bots-Run"}  # of a write
@@ -39,7 +41,6 @@ CREATE TABLE IF NOT EXISTS delivery (only INTEGER PRIMARY KEY CHECK (only = 1), 
 CREATE TABLE IF NOT EXISTS about (url TEXT NOT NULL, dataset TEXT NOT NULL, run TEXT NOT NULL);
 """
 
-WAITING = "SELECT position FROM reports WHERE refused IS NULL"
 OnLoss = Callable[[int, str], object]
 
 logger = logging.getLogger("bots_client")
@@ -61,7 +62,7 @@ class SpooledWrite:
 
     position: int
     path: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, Any]
     body: bytes
     closes: bool
     added_at: float
@@ -77,16 +78,16 @@ class SpooledWrite:
         if self.path != REPORT and not (self.path.startswith("/datasets/") and self.is_rewind):
             return f"its path is {self.path[:80]!r}"
         values = self.headers.values()
-        if not (self.headers.keys() <= HEADERS and all(value.isascii() and value.isprintable() for value in values)):
+        are_texts = all(isinstance(value, str) and value.isascii() and value.isprintable() for value in values)
+        if not (self.headers.keys() <= HEADERS and are_texts):
             return f"its headers are {str(dict(self.headers))[:200]}"
         if not 1 <= len(self.headers.get(KEY, "")) <= MAX_KEY_LENGTH:
             return f"it has no {KEY}"
-        content = _object_in(self.body)
-        if content is None:
-            return "its body is not a JSON object"
-        if not self.is_rewind and (content.get("dataset"), content.get("run")) != (dataset, run):
-            return f"it is of run {content.get('run')!r} of dataset {content.get('dataset')!r}"
-        return None
+        content = object_in(self.body)
+        is_sound = (
+            "step" in content if self.is_rewind else (content.get("dataset"), content.get("run")) == (dataset, run)
+        )
+        return None if is_sound else f"its body is {str(self.body)[:200]}"
 
 
 class Spool:
@@ -215,27 +216,37 @@ class Spool:
                 foremost = "UPDATE reports SET position = (SELECT min(position) - 1 FROM reports) WHERE position = ?"
                 db.execute(foremost, (added,))
 
-    def begin_delivery(self, who: str, seconds: float) -> bool:
-        """Take the turn to deliver for at most this long; return False if another process has it."""
+    @contextmanager
+    def turn(self, seconds: float, *, wait_s: float = 0.0) -> Iterator[bool]:
+        """Yield whether nobody else, in this process or another, delivers until the block ends.
+
+        Args:
+            seconds: how long the block may take, before another takes over from a process that was killed.
+            wait_s: for another to end.
+        """
+        who, until, is_mine = uuid4().hex, time.monotonic() + wait_s, not self.file.exists()  # nothing to deliver
+        while not (is_mine or (is_mine := self._takes_turn(who, seconds)) or time.monotonic() >= until):
+            time.sleep(POLL_S)
+        try:
+            yield is_mine
+        finally:
+            if is_mine and self.file.exists():
+                with suppress(sqlite3.Error), self._opened() as db:  # else it ends after its time
+                    db.execute("DELETE FROM delivery WHERE who = ?", (who,))
+
+    def _takes_turn(self, who: str, seconds: float) -> bool:
         with self._opened() as db:
             now = time.time()
-            ended = "until < ? OR until > ? OR who = ?"  # too far in the future: the clock was set back
-            db.execute(f"DELETE FROM delivery WHERE {ended}", (now, now + MAX_TURN_S, who))  # noqa: S608
+            ended = "until < ? OR until > ?"  # too far in the future: the clock was set back
+            db.execute(f"DELETE FROM delivery WHERE {ended}", (now, now + MAX_TURN_S))  # noqa: S608
             row = (who, now + min(seconds, MAX_TURN_S))
             return db.execute("INSERT OR IGNORE INTO delivery VALUES (1, ?, ?)", row).rowcount == 1
-
-    def end_delivery(self, who: str) -> None:
-        """Release the turn to deliver."""
-        if not self.file.exists():
-            return
-        with self._opened() as db:
-            db.execute("DELETE FROM delivery WHERE who = ?", (who,))
 
     def _rows(self, db: sqlite3.Connection, condition: str, *values: object) -> list[SpooledWrite]:
         columns = "position, path, headers, body, closes, added_at, refused"
         rows = db.execute(f"SELECT {columns} FROM reports WHERE {condition}", values)  # noqa: S608 - our own words
         return [
-            SpooledWrite(position, str(path), _texts_in(headers), body, bool(closes), _seconds(added_at), refused)
+            SpooledWrite(position, str(path), object_in(headers), body, bool(closes), added_at, refused)
             for position, path, headers, body, closes, added_at, refused in rows
         ]
 
@@ -273,11 +284,10 @@ class Spool:
                 db.close()  # also rolls back
 
     def _move_aside(self, error: Exception) -> None:
-        """Move a damaged file out of the way, and count its reports; at least one if nobody knows their number."""
+        """Move a damaged file out of the way, and count its reports; as one if nobody knows their number."""
         aside = self.file.rename(f"{self.file}.damaged-{time.time_ns()}")
-        found, is_all = _waiting_in(aside)
-        count = found if is_all else max(found, 1 if self._known_waiting is None else self._known_waiting)
-        number = f"{count}" if is_all or self._known_waiting is not None else f"an unknown number of, at least {count},"
+        count = 1 if self._known_waiting is None else self._known_waiting
+        number = f"{'at least ' if self._known_waiting is None else ''}{count}"
         self._on_loss(
             count, f"{number} waiting reports are lost: their file is damaged ({error}). It was moved to {aside}"
         )
@@ -310,54 +320,18 @@ def _text(stored: bytes) -> str:
     return stored.decode("utf-8", "replace")
 
 
-def _object_in(stored: object) -> dict[str, Any] | None:
-    """Return a JSON object as it was stored; None if it is none."""
-    try:
-        found = json.loads(stored) if isinstance(stored, str | bytes) else None
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _texts_in(stored: object) -> dict[str, str]:
-    """Return a write's headers; none if they can't be read."""
-    found = _object_in(stored) or {}
-    return found if all(isinstance(value, str) for value in found.values()) else {}
-
-
-def _seconds(stored: object) -> float:
-    return float(stored) if isinstance(stored, int | float) else 0.0
-
-
 def about(file: Path) -> tuple[str, str, str]:
     """Return the url, dataset and run that a file belongs to.
 
     Raises:
         sqlite3.Error: the file is damaged.
     """
-    with closing(_for_reading(file)) as db:
+    read_only = f"{file.resolve().as_uri()}?mode=ro"  # nothing is created or moved
+    with closing(sqlite3.connect(read_only, uri=True, timeout=SHORT_WAIT_S)) as db:
         row = db.execute("SELECT url, dataset, run FROM about").fetchone()
     if row is None:
         raise sqlite3.DatabaseError("it does not say what it belongs to")
     return row[0], row[1], row[2]
-
-
-def _for_reading(file: Path) -> sqlite3.Connection:
-    """Open a file as it is; nothing is created or moved."""
-    return sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=SHORT_WAIT_S)
-
-
-def _waiting_in(file: Path) -> tuple[int, bool]:
-    """Return how many waiting writes can still be found in a damaged file, and whether these are all."""
-    found: set[int] = set()
-    is_all = True
-    for order in ("ASC", "DESC"):  # from both ends to the damage
-        try:
-            with closing(_for_reading(file)) as db:
-                found.update(row[0] for row in db.execute(f"{WAITING} ORDER BY position {order}"))
-        except sqlite3.Error:
-            is_all = False
-    return len(found), is_all
 
 
 def spool_of(folder: Path, *, url: str, dataset: str, run: str, limit_bytes: int, on_loss: OnLoss = log_loss) -> Spool:

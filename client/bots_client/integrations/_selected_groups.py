@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bots_client import ResilientClient, Selector
-from bots_client.integrations._split_rollouts import SplitRollouts
 from bots_client.integrations._task_buffer import TaskBuffer
-from bots_client.integrations.rewards import guarded
+from bots_client.integrations.rewards import SplitRollouts, guarded
 
 TASK_ID, SELECTION_ID = "task_id", "selection_id"  # of Sample.metadata
 EVIDENCE = ("completed", "truncated")  # values of Sample.Status
@@ -56,7 +55,9 @@ class SelectedGroups:
 
     def check_reporting(self, args: Namespace) -> None:
         """Raise ValueError if no configured hook gets the groups."""
-        raise NotImplementedError
+        if args.rollout_all_samples_process_path is None:
+            hook = f"{type(self).__module__}.report_all_samples"
+            raise ValueError(f"no group would be reported; pass --rollout-all-samples-process-path {hook}")
 
     def tasks_per_selection(self, args: Namespace) -> int:
         """Return how many tasks to select at least at a time.

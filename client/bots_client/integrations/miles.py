@@ -13,23 +13,13 @@ __all__ = ["ServiceDataSource", "ServiceRows", "log_metrics", "report_all_sample
 
 
 class ServiceRows(SelectedGroups, RolloutDataSource):
-    """Groups of prompts selected by the service among those that miles read from --prompt-data and kept.
-
-    Its options are those of the adapter for slime: `bots_client.integrations.slime.ServiceRows`.
-
-    Raises:
-        ValueError: there are no prompts, a prompt's metadata have no unique task_id, an option is not one, or no group
-            would be reported.
-    """
+    """Groups of prompts, with the options and errors of `bots_client.integrations.slime.ServiceRows`."""
 
     def check_reporting(self, args: Namespace) -> None:
         """Raise ValueError if no configured hook gets the groups."""
         if getattr(args, "fully_async", False):
             raise ValueError("--fully-async calls no hook with its groups, so none would be reported; leave it out")
-        if args.rollout_all_samples_process_path is None:
-            raise ValueError(
-                f"no group would be reported; pass --rollout-all-samples-process-path {__name__}.report_all_samples"
-            )
+        super().check_reporting(args)
 
 
 class ServiceDataSource(RolloutDataSourceWithBuffer, ServiceRows):

@@ -13,9 +13,8 @@ from prime_rl.orchestrator.curriculum.samplers import TaskSampler
 from prime_rl.orchestrator.train_source import TrainSource
 
 from bots_client import ResilientClient, Selector
-from bots_client.integrations._split_rollouts import SplitRollouts
 from bots_client.integrations._task_buffer import TaskBuffer
-from bots_client.integrations.rewards import guarded
+from bots_client.integrations.rewards import SplitRollouts, guarded
 
 
 class ServiceSampler(TaskSampler):

@@ -9,24 +9,30 @@ import functools
 import inspect
 import logging
 import math
+import os
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, ParamSpec, SupportsFloat, TypeVar, cast
+from weakref import WeakSet
 
-from bots_client import Outcome, ResilientClient, Selector
+from bots_client import NotFoundError, Outcome, RequestError, ResilientClient, Selector
 from bots_client._inputs import reward_of, rewards_of
 from bots_client._resilience.connection import Reminder
 from bots_client._resilience.delivery import is_mistake
-from bots_client.integrations._background import BackgroundQueue, flush
 
 __all__ = ["flush", "guarded", "named", "observe_groups", "reports_groups", "reports_rollouts", "rewards_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 Origin = TypeVar("Origin")
 Rollout = tuple[str, str, float | None]  # its task, the id of its selection, its reward if it has one
 Gather = Callable[[list[Rollout]], list[Rollout]]
 
+EQUAL = 1e-9  # rewards that differ by no more are equal; the service's value
+WAYS: dict[str, Callable[[Sequence[float]], float]] = {"sum": sum, "last": lambda values: values[-1], "max": max}
 GATHER_S = 1.0  # a step of 8192 rollouts in 8 processes then takes about a hundred journal entries, not 8192
 
 logger = logging.getLogger("bots_client")
@@ -91,8 +97,19 @@ def reports_groups(
         gather: collects the rollouts of all ranks on one of them if groups span ranks:
             `bots_client.integrations.torch.to_rank_zero`. By default each rank reports its own part of a group.
     """
-    queue = BackgroundQueue(functools.partial(_observe_calls, selector, tasks_per_step or 0, [0]))
     is_training = _TellsTraining(selection_column)
+    open_tasks = 0
+
+    def report(calls: list[list[Rollout]]) -> None:
+        nonlocal open_tasks
+        for call in calls:
+            tasks, selections, rewards = zip(*call, strict=True)
+            open_tasks += observe_groups(selector, tasks, rewards, selections)
+            if open_tasks and open_tasks >= (tasks_per_step or 0):
+                selector.step()
+                open_tasks = 0
+
+    queue = BackgroundQueue(report)
 
     def rollouts_of(result: object, columns: Mapping[str, Any]) -> list[Rollout]:
         if not is_training(columns):
@@ -185,6 +202,92 @@ class _TellsTraining:
                 f" SelectedTasks adds it to the rows of a training, here are {', '.join(row)}"
             )
         return row.get(self._key) is not None
+
+
+class BackgroundQueue(Generic[T]):
+    """A queue whose items are processed in batches on its own thread.
+
+    A process exits only after all items are processed, even one started by multiprocessing. After a fork the queue is
+    empty.
+
+    Args:
+        deal_with: called with the items in order; its exceptions are logged, and mistakes kept for `raise_mistake`.
+        gather_s: how long the first item of a batch waits for others.
+    """
+
+    def __init__(self, deal_with: Callable[[list[T]], None], gather_s: float = 0.0) -> None:
+        self._deal_with = deal_with
+        self._gather_s = gather_s
+        self._begin()
+        _queues.add(self)
+
+    def _begin(self) -> None:
+        self._changed = threading.Condition()
+        self._hurry = threading.Event()
+        self._things: list[T] = []
+        self._thread: threading.Thread | None = None  # exists only while there are items
+        self._mistake: RequestError | None = None
+
+    def add(self, thing: T) -> None:
+        """Add an item."""
+        with self._changed:
+            self._things.append(thing)
+            if self._thread is None:
+                # Not a daemon, so that the process waits for it: atexit handlers don't run in all processes.
+                thread = threading.Thread(target=self._run, name="bots-rewards", daemon=False)
+                thread.start()
+                self._thread = thread
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until all items are processed; return False on a timeout."""
+        self._hurry.set()
+        with self._changed:
+            in_time = self._changed.wait_for(lambda: self._thread is None, seconds)
+        self._hurry.clear()
+        return in_time
+
+    def raise_mistake(self) -> None:
+        """Raise the last mistake of a batch, such as a reward outside the run's range, if there is one."""
+        error, self._mistake = self._mistake, None
+        if error is not None:
+            raise error
+
+    def _run(self) -> None:
+        while True:
+            self._hurry.wait(self._gather_s)
+            with self._changed:
+                things, self._things = self._things, []
+            try:
+                self._deal_with(things)
+            except Exception as error:  # keep the thread alive for the next items
+                logger.exception("the rewards of %d calls are not reported", len(things))
+                # A dataset that is missing is raised by the next selection; here the trainer may be about to create it.
+                if isinstance(error, RequestError) and not isinstance(error, NotFoundError):
+                    self._mistake = error
+            with self._changed:
+                if not self._things:
+                    self._thread = None
+                    self._changed.notify_all()
+                    return
+
+
+def flush(deadline_s: float = 10.0) -> bool:
+    """Wait until the rewards of this process are reported; return False on a timeout.
+
+    A process that exits normally waits automatically.
+    """
+    until = time.monotonic() + deadline_s
+    return all(queue.wait(max(0.0, until - time.monotonic())) for queue in list(_queues))
+
+
+def _begin_all() -> None:
+    for queue in list(_queues):
+        queue._begin()
+
+
+_queues: WeakSet[BackgroundQueue[Any]] = WeakSet()  # a queue with items is kept alive by its thread
+if hasattr(os, "register_at_fork"):  # Windows has no fork; locks and threads do not survive one
+    os.register_at_fork(after_in_child=_begin_all)
 
 
 class Rollouts(Generic[Origin]):
@@ -292,13 +395,62 @@ def observe_groups(
     return sum(any(reward is not None for reward in of_task) for of_task in groups.values())
 
 
-def _observe_calls(selector: Selector, tasks_per_step: int, open_tasks: list[int], calls: list[list[Rollout]]) -> None:
-    for call in calls:
-        tasks, selections, rewards = zip(*call, strict=True)
-        open_tasks[0] += observe_groups(selector, tasks, rewards, selections)
-        if open_tasks[0] and open_tasks[0] >= tasks_per_step:
-            selector.step()
-            open_tasks[0] = 0
+class SplitRollouts:
+    """Makes one reward of those of a rollout's samples, such as its sub-agents' or the parts around a compaction.
+
+    Args:
+        rollout_reward: "sum", for rewards that are divided among the samples, "last" or "max". None: equal ones are
+            one; where they differ the last one counts, and this is logged.
+        option: what the trainer's configuration calls it, for messages.
+
+    Raises:
+        ValueError: rollout_reward is none of these.
+    """
+
+    def __init__(self, rollout_reward: str | None, *, option: str) -> None:
+        if rollout_reward not in (None, *WAYS):
+            raise ValueError(f"{option} is {rollout_reward!r}; pass {', '.join(WAYS)}, or leave it out")
+        self._way = rollout_reward
+        self._option = option
+        self._said = Reminder()
+
+    def reward(self, samples: Sequence[object]) -> float | None:
+        """Return the reward of a rollout; None if a sample has none, so that the rollout is left out.
+
+        Raises:
+            ValueError: a reward is not a number.
+        """
+        values = [value for value in map(reward_of, samples) if value is not None]
+        if not values or len(values) < len(samples):
+            return None
+        if self._way is None and max(values) - min(values) > EQUAL and self._said.is_due(self._option):
+            logger.warning(
+                "the samples of a rollout have different rewards, such as %s: the last one counts; set %s to %s to say"
+                " which it is",
+                ", ".join(f"{value:g}" for value in values[:8]),
+                self._option,
+                " or ".join(WAYS),
+            )
+        return WAYS[self._way or "last"](values)
+
+    def measured(
+        self, rewards: Sequence[Sequence[object]], successes: Sequence[Sequence[object]] | None
+    ) -> tuple[list[float | None], float | None]:
+        """Return the reward of each rollout of a group, None for one that is left out, and the number of successes.
+
+        Args:
+            rewards: of the samples of each rollout.
+            successes: the same; None: the rewards say how far the task was solved, and no number is returned.
+        """
+        of_rollouts = [self.reward(samples) for samples in rewards]
+        if successes is None:
+            return of_rollouts, None
+        return counted(zip(of_rollouts, map(self.success, successes), strict=True))
+
+    def success(self, samples: Sequence[object]) -> float | None:
+        """Return the success of a rollout, in [0, 1]: the samples have it whole, or in parts."""
+        success = self.reward(samples)
+        return success if success is None or self._way != "sum" else min(1.0, success)
 
 
 def looked_at(

@@ -49,10 +49,8 @@ class ServiceRows(SelectedGroups, RolloutDataSource):
                 f"--rollout-function-path {function} calls no hook with its groups, so none would be reported; pass"
                 f" --rollout-function-path {FULLY_ASYNC}"
             )
-        if function != FULLY_ASYNC and args.rollout_all_samples_process_path is None:
-            raise ValueError(
-                f"no group would be reported; pass --rollout-all-samples-process-path {__name__}.report_all_samples"
-            )
+        if function != FULLY_ASYNC:
+            super().check_reporting(args)
 
     def tasks_per_selection(self, args: Namespace) -> int:
         """Return how many tasks to select at least at a time; fully asynchronous rollouts request them one by one."""

@@ -13,8 +13,7 @@ from trinity.common.constants import SELECTOR_METRIC
 from trinity.common.experience import Experience
 
 from bots_client import ResilientClient, Selector
-from bots_client.integrations._split_rollouts import EQUAL, SplitRollouts
-from bots_client.integrations.rewards import guarded
+from bots_client.integrations.rewards import EQUAL, SplitRollouts, guarded
 
 
 class ServiceSelector(BaseSelector):

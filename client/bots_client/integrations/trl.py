@@ -15,8 +15,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from trl import GRPOTrainer
 
 from bots_client import RequestError, Selector
-from bots_client.integrations._background import flush
-from bots_client.integrations.rewards import guarded
+from bots_client.integrations.rewards import flush, guarded
 from bots_client.integrations.torch import SelectedTasks, SelectorSampler
 
 ROUNDING = 1e-6  # relative: sums of equal rewards may differ by this much, because TRL's are float32

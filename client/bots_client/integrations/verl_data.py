@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -108,31 +108,13 @@ def rows_by_id(rows: Any, wanted: Wanted) -> dict[str, int]:
         except InvalidRequestError as error:
             raise ValueError(f"row {place}: {error}; see data.bots.id_key") from error
         if places.setdefault(task, place) != place and not wanted.skip_repeats:
-            ways = [*_ways_apart(rows[places[task]], rows[place]), SKIP_REPEATS]
             raise ValueError(
-                f"rows {places[task]} and {place} both have the id {task!r}; ids must be unique."
-                f" Pass {' or '.join(ways)}"
+                f"rows {places[task]} and {place} both have the id {task!r}; ids must be unique. Pass"
+                " data.bots.skip_repeats=true, which keeps the first row of each id, or another data.bots.id_key"
             )
     if len(places) < len(rows):
         logger.warning("skipped %d of %d rows: repeated ids", len(rows) - len(places), len(rows))
     return places
-
-
-SKIP_REPEATS = "data.bots.skip_repeats=true, which keeps the first row of each id"
-WAYS = {
-    "data.bots.id_key=[data_source,extra_info.index]": TaskColumns(id=("data_source", "extra_info.index")),
-    "data.bots.id_key=prompt with data.bots.id_from=content (verl 0.9)": TaskColumns(id="prompt", id_from="content"),
-}
-
-
-def _ways_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the options by which two rows with the same id have different ones."""
-    for option, columns in WAYS.items():
-        try:
-            if columns.id_of(one) != columns.id_of(other):
-                yield option
-        except InvalidRequestError:  # the rows have no such column
-            continue
 
 
 def log_metrics_of(selector: Selector) -> None:

@@ -30,10 +30,7 @@ class ServiceRows(SelectedGroups, RolloutDataSource):
                 f"--rollout-function-path {function} calls no hook with its groups, so none would be reported;"
                 " leave it out"
             )
-        if args.rollout_all_samples_process_path is None:
-            raise ValueError(
-                f"no group would be reported; pass --rollout-all-samples-process-path {__name__}.report_all_samples"
-            )
+        super().check_reporting(args)
 
 
 class ServiceDataSource(RolloutDataSourceWithBuffer, ServiceRows):

@@ -104,7 +104,7 @@ def import_(
     if dry_run:
         return dry_run_of(reader)
     with progress_line() as advance, told_what_was_left_out(reader):
-        dataset = client.upload_dataset(
+        dataset = client.create_dataset(
             name,
             reference_models=reader.columns.references,
             description=description,
@@ -119,7 +119,7 @@ def import_(
 def append(client: "Client", dataset: Dataset, reader: "TaskReader") -> Result:
     """Add the tasks in files to a dataset: all of them, or none if one is invalid."""
     with progress_line() as advance, told_what_was_left_out(reader):
-        change = client.upload_tasks(dataset, **reader.upload(advance))
+        change = client.append_tasks(dataset, **reader.upload(advance))
     return change, f"{counted(change.added, 'task')} added to {dataset}; it now has {count(change.tasks)}"
 
 
@@ -156,7 +156,7 @@ def predict(client: "Client", dataset: Dataset, name: PredictionsName, file: Pre
     """Put predicted pass rates of tasks, or replace those of the same name; new runs learn how far to trust them."""
     reader = reader_of([file], reference=["pass_rate"])
     with progress_line() as advance:
-        found = client.upload_predictions(dataset, name, **reader.upload_as_predictions(advance))
+        found = client.put_predictions(dataset, name, **reader.upload_as_predictions(advance))
     return found, predicted(found, name)
 
 

@@ -51,14 +51,14 @@ class TaskReader:
                 )
 
     def upload(self, advance: Advance) -> dict[str, Any]:
-        """Return the arguments `source`, `media_type` and `on_progress` of the client's uploads of tasks.
+        """Return the arguments `tasks`, `media_type` and `on_progress` of the client's uploads of tasks.
 
         Raises:
             CommandError: a file is damaged.
         """
         if self._is_service_format():
-            return {"source": self.files[0], "on_progress": partial(show_sent, advance)}
-        return {"source": lambda: self._ndjson(advance, lambda task: task.as_wire()), "media_type": NDJSON}
+            return {"tasks": self.files[0], "on_progress": partial(show_sent, advance)}
+        return {"tasks": lambda: self._ndjson(advance, lambda task: task.as_wire()), "media_type": NDJSON}
 
     def upload_as_predictions(self, advance: Advance) -> dict[str, Any]:
         """Return the arguments of the client's upload of predictions: the one reference is what is predicted."""
@@ -66,7 +66,7 @@ class TaskReader:
         def prediction(task: "Task") -> dict[str, Any]:
             return {"id": task.id, "pass_rate": task.reference_pass_rates[0]}
 
-        return {"source": lambda: self._ndjson(advance, prediction), "media_type": NDJSON}
+        return {"pass_rates": lambda: self._ndjson(advance, prediction), "media_type": NDJSON}
 
     def _is_service_format(self) -> bool:
         """Say whether this is one file that the service reads as it is, and no option changes its tasks."""

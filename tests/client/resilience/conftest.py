@@ -1,10 +1,12 @@
 import re
+import signal
 
 import pytest
 
-from bots_client import ResilientClient, Task
+from bots_client import ResilientClient, Selector, Task
 from bots_client._resilience import connection
 from tests.client.resilience.worlds import IDS
+from tests.serving import ServiceProcess
 
 
 @pytest.fixture
@@ -14,6 +16,24 @@ def dataset(service, request):
     with ResilientClient(service.url).direct as bots:
         bots.create_dataset(name, [Task(task) for task in IDS])
     return name
+
+
+@pytest.fixture
+def selector(connect, service, dataset):
+    return Selector(connect(service), dataset, ids=IDS)
+
+
+@pytest.fixture
+def own_service(tmp_path):
+    """A service that the test may kill, with the dataset guru of 40 tasks."""
+    service = ServiceProcess(tmp_path / "service")
+    service.start()
+    with ResilientClient(service.url, spool=tmp_path / "spool").direct as bots:
+        bots.create_dataset("guru", [Task(task) for task in IDS])
+    yield service
+    if service.process.poll() is None:
+        service.process.send_signal(signal.SIGCONT)
+        service.kill()
 
 
 @pytest.fixture

@@ -13,35 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from bots_client import Outcome, ResilientClient, Selector, Task
+from bots_client import Outcome, ResilientClient, Selector
 from bots_client._resilience import connection
-from tests.client.resilience.worlds import IDS
-from tests.serving import NOWHERE, ServiceProcess
+from tests.client.resilience.worlds import IDS, wait_for
+from tests.serving import NOWHERE
 
 AT_ONCE_S = 5.0  # a hundred times what it takes, and less than the deadlines, which it must not wait for
 SOON_S = 100.0  # a service that starts took 28 s on a busy machine
 OF_THE_LAST_STEP = {"bots/effective_task_ratio", "bots/step", "bots/selected_mean"}
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def own_service(tmp_path):
-    """A service that the test may kill."""
-    service = ServiceProcess(tmp_path / "service")
-    service.start()
-    with ResilientClient(service.url, spool=tmp_path / "spool").direct as bots:
-        bots.create_dataset("guru", [Task(task) for task in IDS])
-    yield service
-    if service.process.poll() is None:
-        service.process.send_signal(signal.SIGCONT)
-        service.kill()
-
-
-@pytest.fixture
-def quick_looks(monkeypatch):
-    """Look for the service several times within a test."""
-    monkeypatch.setattr(connection, "FIRST_PAUSE_S", 0.1)
-    monkeypatch.setattr(connection, "MAX_PAUSE_S", 0.4)
 
 
 def trained(selector, seconds, until=lambda: False):
@@ -60,13 +40,6 @@ def trained(selector, seconds, until=lambda: False):
 
 def watchers():
     return [thread for thread in threading.enumerate() if thread.name == "bots-probe"]
-
-
-def wait_until(is_so):
-    give_up = time.monotonic() + SOON_S
-    while not is_so() and time.monotonic() < give_up:
-        time.sleep(0.02)
-    assert is_so()
 
 
 @pytest.mark.usefixtures("quick_looks")
@@ -111,8 +84,8 @@ def test_a_client_that_is_closed_or_dropped_looks_for_nothing(tmp_path):
         gc.collect()  # again and again: a call that was given up may hold the client, and still end
         return gone() is None
 
-    wait_until(is_forgotten)
-    wait_until(lambda: set(watchers()) <= before)
+    wait_for(is_forgotten)
+    wait_for(lambda: set(watchers()) <= before)
     assert closed.select("guru", 2, ids=IDS).is_local
     assert set(watchers()) <= before
 
@@ -154,7 +127,7 @@ def test_a_forked_process_looks_for_the_service_with_a_thread_of_its_own(own_ser
     own_service.start()
 
     assert os.waitpid(child, 0)[1] == 0
-    wait_until(lambda: not bots.health.is_away)
+    wait_for(lambda: not bots.health.is_away)
     assert bots.direct.run("guru").step == 1
 
 

@@ -4,8 +4,8 @@ import sqlite3
 
 from bots_client import Outcome
 from bots_client._client import report_call
-from bots_client._resilience.spool import Spool, spool_of
-from tests.client.resilience.worlds import IDS, journalled
+from bots_client._resilience.spool import Spool
+from tests.client.resilience.worlds import IDS, journalled, spool_in
 from tests.serving import NOWHERE
 
 SOON_S = 20.0  # an upper bound for what takes well under a second, on a machine that is busy
@@ -13,8 +13,7 @@ SOON_S = 20.0  # an upper bound for what takes well under a second, on a machine
 
 def test_a_full_disk_costs_the_report_and_says_so(connect, caplog):
     bots = connect(NOWHERE, report_deadline_s=0.1)
-    spool = spool_of(bots.spool, url=bots.direct.url, dataset="guru", run="default", limit_bytes=1)
-    spool.file.mkdir()
+    spool_in(bots).file.mkdir()
 
     assert bots.report("guru", [Outcome.counts("t1", 1, 2)]) is None
 
@@ -26,9 +25,8 @@ def test_a_disk_that_fills_up_while_reports_wait_costs_none_once_the_service_is_
     connect, service, dataset, monkeypatch
 ):
     bots = connect(service)
-    spool = spool_of(bots.spool, url=bots.direct.url, dataset=dataset, run="default", limit_bytes=10**6)
     call = report_call(dataset, [Outcome.counts("t0", 1, 2)], run="default", selection=None, close_step=True)
-    spool.add(call, closes=True)
+    spool_in(bots, dataset).add(call, closes=True)
 
     def fail(*_arguments, **_options):
         raise sqlite3.OperationalError("database or disk is full")

@@ -12,31 +12,17 @@ from bots_client import (
     Outcome,
     RequestError,
     Selector,
-    Task,
 )
 from bots_client._resilience import connection
-from bots_client._resilience.spool import spool_of
 from tests.client.answers import SELECTION
-from tests.client.resilience.worlds import IDS, wait_for
+from tests.client.resilience.worlds import IDS, spool_in, train, wait_for
 from tests.client.scripted_server import answer, drop, problem
 from tests.serving import NOWHERE, ServiceProcess
-
-SOON_S = 60.0
-
-
-def train(selector, steps=1, rewards=(1, 0)):
-    for _ in range(steps):
-        for task in selector.next(4).ids:
-            selector.observe(task, rewards)
-        selector.step()
 
 
 def refused(selector):
     """Return the writes of a selector's run that were set aside."""
-    client = selector.client
-    return spool_of(
-        client.spool, url=client.direct.url, dataset=selector.dataset, run=selector.run, limit_bytes=1
-    ).refused()
+    return spool_in(selector.client, selector.dataset, selector.run).refused()
 
 
 @pytest.mark.parametrize("names", [("no-such-dataset", "default"), (None, "no-such-run")], ids=["dataset", "run"])
@@ -215,12 +201,8 @@ def test_a_mistake_that_an_outage_hid_is_raised_once_the_service_is_back(connect
 
 def test_what_an_earlier_job_did_wrong_raises_in_no_later_one(connect, service, dataset):
     earlier = connect(NOWHERE, report_deadline_s=0.1)
-    spools = [
-        spool_of(earlier.spool, url=url, dataset=dataset, run="default", limit_bytes=10**6)
-        for url in (NOWHERE, service.url)
-    ]
     earlier.report(dataset, [Outcome.rewards("gone", [1, 0])])
-    spools[0].file.rename(spools[1].file)
+    spool_in(earlier, dataset).file.rename(spool_in(earlier, dataset, url=service.url).file)
 
     selector = Selector(connect(service), dataset, ids=IDS)
     train(selector, 2)
@@ -232,11 +214,7 @@ def test_what_an_earlier_job_did_wrong_raises_in_no_later_one(connect, service, 
 def test_reports_of_an_earlier_job_hide_no_unknown_name(connect, service):
     earlier = connect(NOWHERE, report_deadline_s=0.1)
     earlier.report("misspelt", [Outcome.rewards("t1", [1, 0])])
-    spools = [
-        spool_of(earlier.spool, url=url, dataset="misspelt", run="default", limit_bytes=10**6)
-        for url in (NOWHERE, service.url)
-    ]
-    spools[0].file.rename(spools[1].file)
+    spool_in(earlier, "misspelt").file.rename(spool_in(earlier, "misspelt", url=service.url).file)
 
     with pytest.raises(NotFoundError):
         Selector(connect(service), "misspelt", ids=IDS).next(4)
@@ -263,23 +241,17 @@ def test_a_registration_that_an_outage_put_off_is_done_before_the_reports_are_se
 
 
 @pytest.mark.usefixtures("quick_looks")
-def test_the_other_tasks_of_a_dataset_are_not_selected_even_if_an_outage_put_the_registration_off(connect, tmp_path):
-    service = ServiceProcess(tmp_path / "service")
-    service.start()
-    try:
-        bots = connect(service, select_deadline_s=5.0)
-        bots.direct.create_dataset("shared", [Task(task) for task in IDS])
-        service.kill()
-        selector = Selector(bots, "shared", ids=IDS[:10])
-        bots.select("shared", 1, ids=IDS[:10])
-        selector.register()
-        service.start()
-        wait_for(lambda: not bots.health.is_away)
+def test_the_other_tasks_of_a_dataset_are_not_selected_even_if_an_outage_put_the_registration_off(connect, own_service):
+    bots = connect(own_service, select_deadline_s=5.0)
+    own_service.kill()
+    selector = Selector(bots, "guru", ids=IDS[:10])
+    bots.select("guru", 1, ids=IDS[:10])
+    selector.register()
+    own_service.start()
+    wait_for(lambda: not bots.health.is_away)
 
-        assert sorted(selector.next(10).ids) == sorted(IDS[:10])
-        assert bots.health.replaced == 0
-    finally:
-        service.stop()
+    assert sorted(selector.next(10).ids) == sorted(IDS[:10])
+    assert bots.health.replaced == 0
 
 
 class Ranks:

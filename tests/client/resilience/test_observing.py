@@ -10,11 +10,6 @@ from bots_client._inputs import joined
 from tests.client.resilience.worlds import IDS
 
 
-@pytest.fixture
-def selector(connect, service, dataset):
-    return Selector(connect(service), dataset, ids=IDS)
-
-
 def test_shaped_rewards_say_whether_a_task_is_effective_and_successes_what_is_believed(selector):
     first, second, third = selector.next(3).ids
     selector.observe(first, [1.2, 1.0], successes=2)
@@ -41,11 +36,13 @@ def test_shaped_rewards_that_come_one_by_one_are_compared_with_each_other(select
 def test_an_abort_is_reported_at_once(selector):
     first, second = selector.next(2).ids
     selector.observe(second, [1, 0])
+    selector.observe(first, [None])  # one of its rollouts broke before
     selector.abort(first)
 
     run = selector.client.direct.run(selector.dataset)
     assert (run.seq, run.leased, run.pending) == (1, 1, 0)
     assert selector.step().reported == 1
+    assert selector.client.direct.run(selector.dataset).seq == 2
 
 
 def test_a_group_whose_rollouts_come_in_several_steps_counts_once(selector):

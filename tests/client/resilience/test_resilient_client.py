@@ -14,9 +14,8 @@ import pytest
 
 from bots_client import Health, InvalidRequestError, Outcome, ResilientClient
 from bots_client._resilience import connection
-from bots_client._resilience.spool import spool_of
 from tests.client.answers import RECEIPT, RUN, SELECTION
-from tests.client.resilience.worlds import IDS, journalled, outcomes_of
+from tests.client.resilience.worlds import IDS, journalled, outcomes_of, spool_in, wait_for
 from tests.client.scripted_server import answer, drop, pour, problem, stay_silent, trickle
 from tests.serving import NOWHERE
 
@@ -156,7 +155,7 @@ def test_a_report_waits_unless_its_content_was_refused_which_is_put_aside(connec
 
     bots.report("guru", [Outcome.counts("t1", 1, 2)])
 
-    spool = spool_of(bots.spool, url=bots.direct.url, dataset="guru", run="default", limit_bytes=1)
+    spool = spool_in(bots)
     assert spool.waiting() == waits
     assert [str(status) in str(kept.refused) for kept in spool.refused()] == [True] * (1 - waits)
     assert bots.health.refused == 1 - waits
@@ -198,10 +197,9 @@ def test_one_outcome_that_cannot_be_true_does_not_cost_the_others(connect, servi
     run = bots.direct.run(dataset)
     assert (run.step, run.totals.reported) == (1, 3)
     assert journalled(bots, dataset) == ["report"]
-    spool = spool_of(bots.spool, url=bots.direct.url, dataset=dataset, run="default", limit_bytes=1)
     refused = [
         (outcome["task"], str(kept.refused))
-        for kept in spool.refused()
+        for kept in spool_in(bots, dataset).refused()
         for outcome in json.loads(kept.body)["outcomes"]
     ]
     assert [task for task, _ in refused] == ["no such task", selection.ids[0]]
@@ -221,9 +219,7 @@ def test_going_away_and_coming_back_are_told_once_each(connect, serve, caplog):
     server = serve(drop, drop, drop, drop, drop, drop, answer(SELECTION))
     bots = connect(server, select_deadline_s=0.2, on_change=lambda health: told.append(health.is_away))
 
-    give_up = time.monotonic() + SOON_S
-    while not (bots.select("guru", 2, ids=IDS).selection_id or time.monotonic() > give_up):
-        time.sleep(0.02)
+    wait_for(lambda: bots.select("guru", 2, ids=IDS).selection_id)
 
     assert told == [True, False]
     messages = [record.message for record in caplog.records]
@@ -289,7 +285,7 @@ def work():
         assert not selection.is_local, bots.health
         assert bots.report({dataset!r}, [Outcome.counts(selection.ids[0], 1, 2)], selection=selection), bots.health
 work()
-bots._process._lock.acquire()  # as another thread may hold it at the moment of the fork
+bots._lock.acquire()  # as another thread may hold it at the moment of the fork
 children = []
 for _ in range(3):
     child = os.fork()
@@ -297,7 +293,7 @@ for _ in range(3):
         work()
         os._exit(0 if bots.health.reports == 5 else 1)
     children.append(child)
-bots._process._lock.release()
+bots._lock.release()
 work()
 assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
 """

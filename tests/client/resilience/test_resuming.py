@@ -32,11 +32,6 @@ time.sleep(600)
 
 
 @pytest.fixture
-def selector(connect, service, dataset):
-    return Selector(connect(service), dataset, ids=IDS)
-
-
-@pytest.fixture
 def killed(service, dataset, tmp_path):
     """The folder of a trainer that was killed while it generated, and the tasks that it had in flight."""
     command = [sys.executable, "-c", TRAINER, service.url, dataset, str(tmp_path), json.dumps(IDS)]

@@ -60,24 +60,32 @@ def test_beyond_the_limit_the_oldest_go_and_the_newest_always_stays(tmp_path):
     assert made_in(tmp_path, limit_bytes=1).add(a_report("key-5"), closes=True)[1] == 0
 
 
-def test_one_of_two_processes_delivers_until_it_ends_or_its_time_is_over(spool):
-    assert spool.begin_delivery("one", 60)
-    assert spool.begin_delivery("one", 60)
-    assert not spool.begin_delivery("two", 60)
-    spool.end_delivery("two")
-    assert not spool.begin_delivery("two", 60)
-    spool.end_delivery("one")
-    assert spool.begin_delivery("two", -1)
-    assert spool.begin_delivery("one", 60)
+def is_taken(spool):
+    with spool.turn(60) as is_mine:
+        return not is_mine
+
+
+def test_one_of_two_delivers_until_it_ends_or_its_time_is_over(spool):
+    spool.add(a_report("a"), closes=True)
+
+    with spool.turn(60):
+        assert is_taken(spool)
+    assert not is_taken(spool)
+    with spool.turn(-1):
+        assert not is_taken(spool)
+    with spool.turn(0.2), spool.turn(60, wait_s=SOON_S) as is_mine:
+        assert is_mine
 
 
 def test_a_turn_to_deliver_ends_soon_also_when_its_process_was_killed_and_the_clock_set_back(spool, monkeypatch):
+    spool.add(a_report("a"), closes=True)
     monkeypatch.setattr(time, "time", lambda: 1e9)
-    assert spool.begin_delivery("killed", 3600)
-    monkeypatch.setattr(time, "time", lambda: 1e9 + 11)
-    assert spool.begin_delivery("killed too", 5)
-    monkeypatch.setattr(time, "time", lambda: 1e9 - 3600)
-    assert spool.begin_delivery("alive", 5)
+    with spool.turn(3600):  # and is killed
+        monkeypatch.setattr(time, "time", lambda: 1e9 + 11)
+        with spool.turn(5) as is_mine:
+            assert is_mine
+            monkeypatch.setattr(time, "time", lambda: 1e9 - 3600)
+            assert not is_taken(spool)
 
 
 def test_what_was_kept_survives_kill_9_and_the_next_process_finds_it(spool):

@@ -4,21 +4,15 @@ import os
 import signal
 import sqlite3
 import threading
-import time
 
 import pytest
 
 from bots_client import Outcome, Selection, Selector
-from bots_client._resilience.spool import spool_of
 from tests.client.answers import RECEIPT, RUN
-from tests.client.resilience.worlds import IDS, outcomes_of
+from tests.client.resilience.worlds import IDS, outcomes_of, spool_in, wait_for
 from tests.client.scripted_server import answer, drop
 
 SOON_S = 20.0
-
-
-def spool_in(bots, dataset="guru", run="default"):
-    return spool_of(bots.spool, url=bots.direct.url, dataset=dataset, run=run, limit_bytes=10**6)
 
 
 @pytest.mark.parametrize("garbage", [b"<html>Back soon</html>", {"status": "ok"}], ids=["a page", "other JSON"])
@@ -26,9 +20,7 @@ def test_a_strangers_200_is_no_receipt_for_what_was_kept(connect, serve, garbage
     server = serve(drop, *[answer(garbage)] * 2, answer(RUN | RECEIPT))
     bots = connect(server, report_deadline_s=0.3)
     bots.report("guru", [Outcome.counts("t1", 1, 2)], idempotency_key="k1")
-    give_up = time.monotonic() + SOON_S
-    while len(server.received) < 2 and time.monotonic() < give_up:
-        time.sleep(0.05)
+    wait_for(lambda: len(server.received) >= 2)
     assert bots.health.replayed == 0
 
     assert bots.flush(SOON_S) == 0
@@ -96,9 +88,7 @@ def test_a_run_whose_reports_are_refused_for_now_does_not_keep_the_others_from_b
     for run in ("missing", "default"):
         assert bots.report(dataset, [Outcome.counts("t1", 1, 2)], run=run) is None
 
-    give_up = time.monotonic() + SOON_S
-    while bots.flush(4.0) > 1 and time.monotonic() < give_up:
-        pass
+    wait_for(lambda: bots.flush(4.0) <= 1)
 
     assert bots.direct.run(dataset).totals.rollouts == 2
 
@@ -161,14 +151,18 @@ def test_a_damaged_row_does_not_keep_a_run_from_its_checkpoint(connect):
     with sqlite3.connect(spool_in(bots).file) as db:
         db.execute("UPDATE reports SET body = CAST('{' AS BLOB) WHERE position = 1")
 
-    bots.load_checkpoint({"step": 0, "seq": None, "kept_until": 2, "kept_closing": 0}, "guru")
+    selector = Selector(bots, "guru", ids=IDS)
+    saved = {"step": 0, "seq": None, "kept_until": 2, "kept_closing": 0}
+    selector.load_state_dict(selector.state_dict() | {"saved": saved})
 
     spool = spool_in(bots)
     rewind = spool.first()
     assert rewind is not None
     assert rewind.is_rewind
     spool.remove(rewind.position)
-    assert spool.first().position == 2
+    left = spool.first()
+    assert left is not None
+    assert left.position == 2
 
 
 @pytest.mark.parametrize("is_known", [True, False])

@@ -3,9 +3,10 @@
 import time
 
 from bots_client import Outcome
+from bots_client._resilience.spool import Spool, spool_of
 
 IDS = [f"t{n}" for n in range(40)]
-SOON_S = 60.0
+SOON_S = 100.0  # a service that starts took 28 s on a busy machine
 
 
 def wait_for(is_so):
@@ -19,6 +20,21 @@ def wait_for(is_so):
 def outcomes_of(selection, successes=2):
     """Return the same counts for each task of a selection."""
     return [Outcome.counts(task, successes, 4) for task in selection.ids]
+
+
+def train(selector, steps=1, count=4, rewards=(1, 0)):
+    """Do some steps; return the receipts."""
+    receipts = []
+    for _ in range(steps):
+        for task in selector.next(count).ids:
+            selector.observe(task, rewards)
+        receipts.append(selector.step())
+    return receipts
+
+
+def spool_in(bots, dataset="guru", run="default", url=None) -> Spool:
+    """Return the reports of a run that wait in a client's folder."""
+    return spool_of(bots.spool, url=url or bots.direct.url, dataset=dataset, run=run, limit_bytes=10**6)
 
 
 def journalled(client, dataset):
