@@ -7,7 +7,7 @@ fold the same entries get the same bytes; so whatever the fold reads stands here
 from collections.abc import Hashable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
@@ -111,10 +111,16 @@ def parts_of(value: Any) -> list[Any]:
 
 @cache
 def _names(kind: Hashable) -> tuple[str, ...] | None:
-    """Return the fields of a kind of value, the last one first; None for an array."""
+    """Return the fields of a kind of value that may hold arrays, the last one first; None for an array."""
     if kind is np.ndarray:
         return None
-    return tuple(field.name for field in reversed(fields(kind))) if is_dataclass(kind) else ()
+    if not is_dataclass(kind):
+        return ()
+    hints = get_type_hints(kind)
+    return tuple(field.name for field in reversed(fields(kind)) if hints[field.name] not in _PLAIN)
+
+
+_PLAIN = (int, float, bool, str, float | None, int | None)
 
 
 def fresh_state(settings: RunSettings, pool: Pool) -> RunState:

@@ -249,7 +249,7 @@ class RedisLive(Live):
             return mine
         epoch, seq, ordinal, lost_ms, now_ms, leases, dataset_version, kept = reply
         is_lost = int(lost_ms) > 0 and int(now_ms) - int(lost_ms) < lease_s * 1000
-        leased = np.sort(np.array(leases[::2], np.int32))
+        leased = np.sort(np.array(leases, np.int32))
         return Look(
             head=None if epoch < 0 else (epoch, seq),
             dataset_version=None if dataset_version is None else int(dataset_version),
@@ -276,13 +276,12 @@ class RedisLive(Live):
                 [*_keys(run), _selection(run, nonce if once is None else once.key)],
                 nonce,
                 *version_of(selection),
-                len(new),
                 int(lease_s * 1000),
                 int(kept_s * 1000),
                 int(IDLE_RUNS_S),
                 blob,
-                *new.tolist(),
-                *without(tasks, new).tolist(),
+                _packed(new),
+                _packed(without(tasks, new)),
             )
         except RedisAwayError:
             return False
@@ -307,7 +306,7 @@ class RedisLive(Live):
             epoch, seq = version_of(kept.state)
             blob = _AT.pack(kept.at) + await asyncio.to_thread(encode_state, kept.state)
         begin = 0 if begins else 1 + secrets.randbelow(ORDINALS), int(IDLE_RUNS_S)
-        return await self._told("moved", _keys(run), *head, *begin, epoch, seq, blob, *done.tolist())
+        return await self._told("moved", _keys(run), *head, *begin, epoch, seq, blob, _packed(done))
 
     async def state(self, run: RunRow) -> KeptState | None:
         """Return the state of a run that was kept last for replicas; None if there is none."""
@@ -370,6 +369,10 @@ class RedisLive(Live):
             raise StorageUnavailableError("Redis does not answer")
         await self._server.info()
         return {"redis": "ok"}
+
+
+def _packed(tasks: Tasks) -> bytes:
+    return msgspec.msgpack.encode(tasks.tolist())
 
 
 def _keys(run: RunRow) -> list[str]:

@@ -1,6 +1,6 @@
 -- Returns what a selection is drawn with. KEYS: 3 the dataset's version; 4 the selection under the request's key, if it
--- has one. Returns epoch, seq (-1 if the header is not valid), ordinal, lost_ms, the time, tasks and ends of the leases,
--- the dataset's version or false, and epoch and bytes of the selection or false.
+-- has one. Returns epoch, seq (-1 if the header is not valid), ordinal, lost_ms, the time, the tasks on lease, the
+-- dataset's version or false, and epoch and bytes of the selection or false.
 local run, ms = header(), now_ms()
 local ordinal = 0
 if run then
@@ -16,7 +16,7 @@ end
 local kept = KEYS[4] and redis.call('HMGET', KEYS[4], 'epoch', 'bytes')
 return {
   run.epoch, run.seq, ordinal, text(run.lost_ms), text(ms),
-  redis.call('ZRANGEBYSCORE', LEASES, '(' .. text(ms), '(+inf', 'WITHSCORES'),
+  redis.call('ZRANGEBYSCORE', LEASES, '(' .. text(ms), '(+inf'),
   redis.call('GET', KEYS[3]),
   kept and kept[1] and { tonumber(kept[1]), kept[2] } or false,
 }

@@ -1,6 +1,6 @@
 -- Tells where a run stands, and ends leases. ARGV: 1, 2 epoch and seq of the newest state; 3 the first ordinal, in case
--- that there is no valid header, 0 of a run that begins: it has lost nothing; 4 seconds that an idle run is kept; 5 to 7 epoch, seq and bytes of a state to keep, ''
--- for none; from 8 the tasks whose leases end.
+-- that there is no valid header, 0 of a run that begins: it has lost nothing; 4 seconds that an idle run is kept; 5 to 7
+-- epoch, seq and bytes of a state to keep, '' for none; 8 the tasks whose leases end.
 local epoch, seq, TTL_S = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4]
 local run = header()
 if not run then
@@ -20,8 +20,9 @@ if ARGV[7] ~= '' then
     redis.call('HSET', RUN, 'state_epoch', ARGV[5], 'state_seq', ARGV[6], 'state', ARGV[7])
   end
 end
-for first = 8, #ARGV, CHUNK do
-  redis.call('ZREM', LEASES, unpack(ARGV, first, math.min(first + CHUNK - 1, #ARGV)))
+local done = cmsgpack.unpack(ARGV[8])
+for first = 1, #done, CHUNK do
+  redis.call('ZREM', LEASES, unpack(done, first, math.min(first + CHUNK - 1, #done)))
 end
 redis.call('EXPIRE', RUN, TTL_S)
 redis.call('EXPIRE', LEASES, TTL_S)
