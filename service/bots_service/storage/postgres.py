@@ -6,15 +6,17 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from contextvars import Context
 from threading import Lock, local
 from typing import Any, cast
 
 import psycopg
-from sqlalchemy import URL, Connection, Engine, ExecutionContext, QueuePool, Transaction, create_engine, event
+from sqlalchemy import URL, Engine, QueuePool, Transaction, create_engine
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import DBAPIError
 
 from bots_service.errors import StorageUnavailableError
@@ -44,44 +46,98 @@ class Lifeline:
             self._socket.close()
 
 
-class _Connection(psycopg.Connection[Any]):
-    """A driver's connection with its lifeline.
+# Whatever the server's default is: the locks are made for the first, and a read sees one state throughout.
+WRITING, READING = "BEGIN ISOLATION LEVEL READ COMMITTED", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
-    In a transaction statements are sent together, as soon as an answer is needed: BEGIN with the first one, COMMIT with
-    the last ones.
 
-    is_pooled: something like PgBouncer gives us another connection to the server for each transaction.
+class PipelinedConnection(psycopg.Connection[Any]):
+    """A driver's connection that sends statements together, as soon as an answer is needed.
+
+    So BEGIN travels with the first statement of a transaction, and COMMIT with the last ones.
+
+    lifeline: to end it from another thread.
+    limits: statement that sets what the server may wait for until the transaction ends; None where that is set for all
+        transactions.
+    reads: whether the next transaction only reads.
     """
 
     lifeline: Lifeline
-    is_pooled: bool
-    _sent: ExitStack
-    _unanswered: psycopg.Pipeline
+    limits: str | None
+    reads: bool
+    _answers: psycopg.Pipeline | None = None
 
-    @contextmanager
-    def sending_together(self) -> Iterator[None]:
-        """Send the statements of one transaction together."""
-        with ExitStack() as self._sent:
-            self._unanswered = self._sent.enter_context(self.pipeline())
-            yield
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._until_closed = ExitStack()
+
+    def begin(self) -> None:
+        """Begin a transaction; nothing is sent yet."""
+        if self._answers is None:
+            self._answers = self._until_closed.enter_context(self.pipeline())
+        self.execute(READING if self.reads else WRITING)
+        if self.limits is not None:
+            self.execute(self.limits)
 
     def await_answers(self) -> None:
         """Send what was not sent yet, and wait for the answers to all of it."""
-        self._unanswered.sync()
+        if self._answers is not None:
+            self._answers.sync()
 
     def commit(self) -> None:
         """Commit; one trip for this and all that was not sent yet."""
         self.execute("COMMIT")
-        self._sent.close()
+        self.await_answers()
 
     def close(self) -> None:
         """Close both."""
         super().close()
+        with suppress(psycopg.Error):  # a closed connection answers nothing any more
+            self._until_closed.close()
         self.lifeline.close()
 
 
-# Whatever the server's default is: the locks are made for the first, and a read sees one state throughout.
-WRITING, READING = "BEGIN ISOLATION LEVEL READ COMMITTED", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+class PipelinedDialect(PGDialect_psycopg):
+    """SQLAlchemy's dialect of psycopg, on such connections. Execution options say which answers nobody needs.
+
+    Methods, not events: for each statement of an engine with any event, SQLAlchemy looks for listeners of all events.
+
+    opened: called with each new connection before its first use, in the thread that opened it.
+    limits: of what the server waits for, in ms.
+    """
+
+    supports_statement_cache = True
+    opened: Callable[[Lifeline], None]
+    limits: dict[str, int]
+
+    def connect(self, *arguments: Any, **named: Any) -> Any:
+        """Return a new connection."""
+        connection = PipelinedConnection.connect(*arguments, **named)
+        connection.reads = False
+        connection.lifeline = Lifeline(connection.fileno())
+        self.opened(connection.lifeline)
+        connection.limits = f"SELECT {_settings(self.limits, 'true')}" if _prepared(connection, self.limits) else None
+        return connection
+
+    def do_begin(self, dbapi_connection: Any) -> None:
+        """Begin a transaction."""
+        dbapi_connection.begin()
+
+    def do_execute(self, cursor: Any, statement: Any, parameters: Any, context: Any = None) -> None:
+        """Send a statement, now or later, and wait for its answer if somebody needs it."""
+        super().do_execute(cursor, statement, parameters, context)  # type: ignore[no-untyped-call]
+        self._answered(cursor, context)
+
+    def do_executemany(self, cursor: Any, statement: Any, parameters: Any, context: Any = None) -> None:
+        """Send a statement with several rows."""
+        super().do_executemany(cursor, statement, parameters, context)  # type: ignore[no-untyped-call]
+        self._answered(cursor, context)
+
+    def _answered(self, cursor: Any, context: Any) -> None:
+        if context is None or not context.execution_options.keys() & UNANSWERED.keys():
+            cursor.connection.await_answers()
+
+
+registry.register("postgresql.pipelined", __name__, PipelinedDialect.__name__)
 
 
 def postgres_engine(address: str, *, pool_size: int, timeout_s: float, opened: Callable[[Lifeline], None]) -> Engine:
@@ -94,47 +150,21 @@ def postgres_engine(address: str, *, pool_size: int, timeout_s: float, opened: C
         opened: called with each new connection before its first use, in the thread that opened it.
     """
     url = sql_url(address)
-    limits = _limits(url, timeout_s)
     engine = create_engine(
-        url,
+        url.set(drivername="postgresql+pipelined"),
         poolclass=QueuePool,
         pool_size=pool_size,
         max_overflow=0,
+        pool_reset_on_return=None,  # each transaction has ended; asking again would be one more trip
         use_native_hstore=False,  # would ask the server for a type that no table has
         connect_args=_arguments(url, timeout_s),
     )
-
-    @event.listens_for(engine, "do_connect")
-    def connect(_dialect: Any, _record: Any, arguments: Any, named_arguments: dict[str, Any]) -> _Connection:
-        connection = _Connection.connect(*arguments, **named_arguments)
-        connection.lifeline = Lifeline(connection.fileno())
-        opened(connection.lifeline)
-        connection.is_pooled = _prepared(connection, limits)
-        return connection
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        statement = connection.get_execution_options().get("begin", WRITING)
-        connection.exec_driver_sql(statement, execution_options=UNANSWERED)
-        if _driver(connection).is_pooled:
-            settings = f"SELECT {_settings(limits, until_commit=True)}"
-            connection.exec_driver_sql(settings, execution_options=UNANSWERED)
-
-    @event.listens_for(engine, "after_cursor_execute")
-    def sent(
-        connection: Connection, _cursor: Any, _statement: str, _parameters: Any, context: ExecutionContext, _many: bool
-    ) -> None:
-        if not context.execution_options.keys() & UNANSWERED.keys():
-            _driver(connection).await_answers()
-
+    dialect = cast("PipelinedDialect", engine.dialect)
+    dialect.opened, dialect.limits = opened, _limits(url, timeout_s)
     return engine
 
 
-def _driver(connection: Connection) -> _Connection:
-    return cast("_Connection", connection.connection.dbapi_connection)
-
-
-def _prepared(connection: _Connection, limits: dict[str, int]) -> bool:
+def _prepared(connection: PipelinedConnection, limits: dict[str, int]) -> bool:
     """Set the limits of what the server waits for; return whether a pooler is in between.
 
     One tells a process id that is not the server's. What is set or prepared on the server would reach others who get
@@ -142,7 +172,7 @@ def _prepared(connection: _Connection, limits: dict[str, int]) -> bool:
     """
     connection.autocommit = True  # we begin transactions ourselves: the driver would wait for the answer
     ours = connection.info.backend_pid
-    asked = f"SELECT pg_backend_pid(), CASE pg_backend_pid() WHEN {ours} THEN {_settings(limits)} END"
+    asked = f"SELECT pg_backend_pid(), CASE pg_backend_pid() WHEN {ours} THEN {_settings(limits, 'false')} END"
     row = connection.execute(asked).fetchone()
     is_pooled = row is None or row[0] != ours
     if is_pooled:
@@ -150,10 +180,9 @@ def _prepared(connection: _Connection, limits: dict[str, int]) -> bool:
     return is_pooled
 
 
-def _settings(limits: dict[str, int], *, until_commit: bool = False) -> str:
+def _settings(limits: dict[str, int], until_commit: str) -> str:
     """Return an expression that sets the limits."""
-    scope = "true" if until_commit else "false"
-    return " || ".join(f"set_config('{name}', '{value}', {scope})" for name, value in limits.items()) or "NULL"
+    return " || ".join(f"set_config('{name}', '{value}', {until_commit})" for name, value in limits.items()) or "NULL"
 
 
 def _limits(url: URL, timeout_s: float) -> dict[str, int]:
@@ -229,8 +258,7 @@ class PostgresDatabase:
         self._of_thread = local()
         self._jobs: set[asyncio.Task[Any]] = set()  # in line, or under way
         self._running: set[_Running] = set()
-        self._writing = postgres_engine(url, pool_size=pool_size, timeout_s=timeout_s, opened=self._opened)
-        self._reading = self._writing.execution_options(begin=READING)
+        self._engine = postgres_engine(url, pool_size=pool_size, timeout_s=timeout_s, opened=self._opened)
         self._threads = ThreadPoolExecutor(pool_size, thread_name_prefix="bots-sql")
         self._closed = False
 
@@ -252,7 +280,7 @@ class PostgresDatabase:
         self._closed = True
         await asyncio.gather(*self._jobs, return_exceptions=True)
         await asyncio.to_thread(self._threads.shutdown)
-        self._writing.dispose()
+        self._engine.dispose()
 
     def _put(self, running: _Running) -> asyncio.Future[Any]:
         if self._closed:
@@ -304,12 +332,12 @@ class PostgresDatabase:
                 time.sleep(random.uniform(0, 0.01) * 2 ** tries[cause])  # noqa: S311 - no secret
 
     def _transact(self, job: _Running) -> Any:
-        engine = self._reading if job.is_read else self._writing
-        with engine.connect() as connection:
-            driver = _driver(connection)
+        with self._engine.connect() as connection:
+            driver = cast("PipelinedConnection", connection.connection.dbapi_connection)
+            driver.reads = job.is_read
             job.hold(driver.lifeline)
             try:
-                with driver.sending_together(), connection.begin() as transaction:
+                with connection.begin() as transaction:
                     result = job.job(connection)
                     if not job.is_read:
                         _commit(transaction)
