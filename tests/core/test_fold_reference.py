@@ -118,24 +118,6 @@ def test_evidence_is_dropped_only_once_it_faded_and_none_of_its_step_can_come_la
     assert not state.belief.own_tasks.flags.writeable
 
 
-@pytest.mark.parametrize("rows", [(), (0.5,), (0.25, 0.75), (0.0, 0.5, 1.0)], ids=["0", "1", "2", "3"])
-def test_a_profile_appended_later_believes_as_if_it_had_been_there(rows):
-    pool = pool_of(rows, tuple(rate / 2 for rate in rows))
-    early, late = fresh_state(run_settings(), pool), fresh_state(run_settings(), pool)
-    for number in range(60):
-        body = report_of((0, float(number % 5), 3.0))
-        early, _ = advance(early, Entry(number + 1, 0, pool.profiles, body), pool)
-        late, _ = advance(late, Entry(number + 1, 0, 1, body), pool)
-    new = np.array([1], np.int32)
-    np.testing.assert_array_equal(
-        beta_parameters(late.belief.distributions(pool, new)), beta_parameters(early.belief.distributions(pool, new))
-    )
-    np.testing.assert_array_equal(
-        beta_parameters(late.belief.profile_distributions(pool)),
-        beta_parameters(early.belief.profile_distributions(pool)),
-    )
-
-
 def test_an_implied_observation_stands_for_as_many_rollouts_as_tasks_had_so_far_unless_the_settings_say_how_many():
     pool = pool_of((0.0, 1.0), (0.0, 0.5))
     bodies: list[Body] = [
