@@ -104,13 +104,19 @@ def is_healthy(run: dict[str, Any]) -> bool:
     return run["verdict"]["kind"] == "healthy" and run["gain"] is not None
 
 
-def test_a_run_s_heat_map_spreads_all_tasks(browser: Browser, trained: ServiceProcess):
+@pytest.fixture(scope="module")
+def run(browser: Browser, trained: ServiceProcess) -> Iterator[Visit]:
+    """A visit of a run."""
     with visiting(browser, trained.url) as visit:
         visit.open(f"datasets/{DATASET}/runs/{BOTS}")
-        until(lambda: len(visit.data(HEAT)["step"]), 2)
-        _, *shares = visit.data(HEAT).values()
-        columns = [sum(column) for column in zip(*shares, strict=True)]
-        assert columns == pytest.approx([1.0] * len(columns), abs=1e-5)
+        yield visit
+
+
+def test_a_run_s_heat_map_spreads_all_tasks(run: Visit):
+    until(lambda: len(run.data(HEAT)["step"]), 2)
+    _, *shares = run.data(HEAT).values()
+    columns = [sum(column) for column in zip(*shares, strict=True)]
+    assert columns == pytest.approx([1.0] * len(columns), abs=1e-5)
 
 
 def until(read: Callable[[], int], least: int) -> int:
@@ -131,17 +137,10 @@ def drawn_steps(visit: Visit, chart: str) -> int:
     return int(min(ends, default=0))
 
 
-def tiles_of(page: Page) -> dict[str, str]:
-    """Return what a run's tiles tell once they tell all, by their names."""
+def told_by(page: Page, where: str) -> dict[str, str]:
+    """Return what a list of a run's page tells once it tells all, by its names. where: ".tiles" or ".facts"."""
     page.locator(".facts dt").first.wait_for()
-    names, values = (page.locator(f".tiles {part}").all_inner_texts() for part in ("dt", "dd"))
-    return dict(zip(names, values, strict=True))
-
-
-def facts_of(page: Page) -> dict[str, str]:
-    """Return what a run's line of facts tells, by their names."""
-    page.locator(".facts dt").first.wait_for()
-    names, values = (page.locator(f".facts {part}").all_inner_texts() for part in ("dt", "dd"))
+    names, values = (page.locator(f"{where} {part}").all_inner_texts() for part in ("dt", "dd"))
     return dict(zip(names, values, strict=True))
 
 
@@ -149,7 +148,7 @@ def test_a_run_of_the_tracker_shows_its_estimates_and_no_capability(browser: Bro
     told = httpx.get(f"{trained.url}/datasets/{DATASET}/runs/{TRACKER}").json()["estimates"]
     with visiting(browser, trained.url) as visit:
         page = visit.open(f"datasets/{DATASET}/runs/{TRACKER}")
-        facts, card = facts_of(page), page.get_by_label("Estimates", exact=True)
+        facts, card = told_by(page, ".facts"), page.get_by_label("Estimates", exact=True)
         names, values = (card.locator(part).all_inner_texts() for part in ("dt", "dd"))
     assert facts["Ability"] == f"{told['ability']:.2f}"
     assert "Capability" not in facts
@@ -157,13 +156,12 @@ def test_a_run_of_the_tracker_shows_its_estimates_and_no_capability(browser: Bro
     assert [float(value) for value in values] == pytest.approx(list(told.values()), rel=0.005)
 
 
-def test_coverage_is_told_by_a_tile_and_drawn_beside_a_shuffled_pass(browser: Browser, trained: ServiceProcess):
+def test_coverage_is_told_by_a_tile_and_drawn_beside_a_shuffled_pass(run: Visit, trained: ServiceProcess):
     coverage = httpx.get(f"{trained.url}/datasets/{DATASET}/runs/{BOTS}").json()["coverage"]
     steps, tasks = history(trained.url, BOTS), coverage["available_tasks"]
     shuffled = [min(1, sum(step["reported"] for step in steps[: place + 1]) / tasks) for place in range(STEPS)]
-    with visiting(browser, trained.url) as visit:
-        tile = tiles_of(visit.open(f"datasets/{DATASET}/runs/{BOTS}"))["Tasks met"]
-        _, *lines = visit.data("Coverage").values()
+    tile = told_by(run.page, ".tiles")["Tasks met"]
+    _, *lines = run.data("Coverage").values()
     assert tile.startswith(f"{100 * coverage['reached_share']:.1f}{PERCENT}")
     assert f"{coverage['distinct_tasks']} different" in tile
     assert lines == [pytest.approx(shuffled), pytest.approx([step["distinct_tasks"] / tasks for step in steps])]
@@ -189,7 +187,7 @@ def test_a_narrow_run_says_why_and_what_to_do(browser: Browser, trained: Service
 
 def test_a_run_of_uniform_choice_claims_no_gain(browser: Browser, trained: ServiceProcess):
     with visiting(browser, trained.url) as visit:
-        tiles = tiles_of(visit.open(f"datasets/{DATASET}/runs/{UNIFORM}"))
+        tiles = told_by(visit.open(f"datasets/{DATASET}/runs/{UNIFORM}"), ".tiles")
         row = visit.open().get_by_role("row").filter(has=visit.page.get_by_role("link", name=UNIFORM, exact=True))
         assert "\N{MULTIPLICATION SIGN}" not in row.inner_text()
     assert not {"vs uniform", "vs uniform (estimate)", "Rollouts saved"} & set(tiles)
@@ -208,7 +206,7 @@ def test_without_a_run_of_uniform_choice_the_gain_is_said_to_be_modelled_and_adv
     share = httpx.get(summary).json()["gain"]["uniform_ratio"]
     with visiting(browser, trained.url) as visit:
         page = visit.open("datasets/bare/runs/default")
-        tile = tiles_of(page)["vs uniform (estimate)"]
+        tile = told_by(page, ".tiles")["vs uniform (estimate)"]
         assert "no run samples uniformly" in tile
         assert f"uniform {100 * share:.1f}{PERCENT}" in tile
         assert visit.data(RATIO)["uniform (estimate)"] == [pytest.approx(share)]  # of the only step
@@ -231,7 +229,7 @@ def test_what_has_the_focus_keeps_it_while_numbers_change(browser: Browser, trai
     httpx.delete(f"{trained.url}/datasets/focused").raise_for_status()
 
 
-@pytest.mark.parametrize("view", ["datasets/%E0%A4%A", "datasets/100%", "datasets/..", "datasets/a%2Fb/runs/%3Cb%3E"])
+@pytest.mark.parametrize("view", ["datasets/%E0%A4%A", "datasets/a%2Fb/runs/%3Cb%3E"])
 def test_an_address_that_means_nothing_is_refused_in_words(browser: Browser, trained: ServiceProcess, view: str):
     with visiting(browser, trained.url, refused={400, 404, 422}) as visit:
         visit.page.goto(f"{trained.url}/#/{view}")
@@ -248,13 +246,11 @@ def test_a_service_that_first_fails_is_asked_again(browser: Browser, trained: Se
         visit.open()
 
 
-def test_the_way_past_the_head_of_the_page_leads_to_its_content(browser: Browser, trained: ServiceProcess):
-    with visiting(browser, trained.url) as visit:
-        page = visit.open(f"datasets/{DATASET}/runs/{BOTS}")
-        page.get_by_text("Skip to the content").focus()
-        page.keyboard.press("Enter")
-        assert page.evaluate("() => document.activeElement.id") == "main"
-        assert page.locator("h1").inner_text() == BOTS
+def test_the_way_past_the_head_of_the_page_leads_to_its_content(run: Visit):
+    run.page.get_by_text("Skip to the content").focus()
+    run.page.keyboard.press("Enter")
+    assert run.page.evaluate("() => document.activeElement.id") == "main"
+    assert run.page.locator("h1").inner_text() == BOTS
 
 
 def test_a_browser_that_keeps_nothing_shows_the_page_all_the_same(browser: Browser, trained: ServiceProcess):
