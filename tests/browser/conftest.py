@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from tests.browser import everything
 from tests.browser.chromium import SOON_MS, open_chromium
 from tests.browser.replaying import replaying
 from tests.serving import ServiceProcess, running_service
@@ -40,3 +41,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
     shutil.copytree(made, folder / "trained")
     with running_service(folder / "trained") as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    """A service with runs that have tags, a mix and predictions."""
+    with running_service(tmp_path_factory.mktemp("everything")) as started:
+        everything.train_on_everything(started.url)
+        yield started

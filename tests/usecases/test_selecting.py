@@ -225,12 +225,6 @@ async def test_more_tasks_than_there_are_is_refused(world: World):
         await world.select(4, "none")
 
 
-async def test_tags_and_exclude_are_kept(world: World):
-    chosen = set((await world.select(8, tags=("odd",), exclude=("t1", "t11"))).tasks.tolist())
-    assert {task % 2 for task in chosen} == {1}
-    assert not chosen & {1, 11}
-
-
 async def test_ids_of_other_runs_remade_runs_and_mangled_ids_are_refused(world: World):
     await world.put_run("a")
     await world.put_run("b")
