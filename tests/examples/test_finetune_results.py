@@ -6,17 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.special import expit, logit
-from scipy.stats import bernoulli, permutation_test, ttest_rel
+from scipy.stats import bernoulli, permutation_test
 
 from examples.finetune.calibration import calibration_of
 from examples.finetune.course import Course, Record, finished_runs, records_of
 from examples.finetune.intervals import sign_flip_p
 from examples.finetune.measures import (
-    arms_of,
     charged,
-    difference,
-    differences,
-    mean_accuracy,
     share_of_steps_to,
 )
 from examples.finetune.plan import BASE, SMALL, Plan
@@ -110,21 +106,6 @@ def test_the_sign_flip_p_is_that_of_all_patterns(values: list[float]) -> None:
         n_resamples=2**16,
     )
     assert sign_flip_p(values) == pytest.approx(expected.pvalue)
-
-
-def test_differences_are_paired_by_seed() -> None:
-    ends = {0: (0.2, 0.3), 1: (0.5, 0.55), 2: (0.4, 0.6)}
-    courses = [
-        course_of([end], arm=arm, seed=seed)
-        for seed, both in ends.items()
-        for arm, end in zip((BASE, "pass"), both, strict=True)
-    ]
-    arms = arms_of([*courses, course_of([0.9], arm="pass", seed=7)])  # a seed that shuffle lacks
-    found = difference(arms, "pass", mean_accuracy)
-    bases, others = zip(*ends.values(), strict=True)
-    expected = ttest_rel(others, bases).confidence_interval(0.95)
-    assert (found.mean, found.low, found.high) == pytest.approx((0.35 / 3, expected.low, expected.high))
-    assert differences(arms, "pass", mean_accuracy) == pytest.approx([0.1, 0.05, 0.2])
 
 
 TRUTH = expit(np.random.default_rng(1).normal(0, 2, 300))
