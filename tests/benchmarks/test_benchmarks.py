@@ -6,7 +6,6 @@ from benchmarks.__main__ import measured
 from benchmarks.recovery import count_lost
 from tests.sizes import size
 
-
 # Recovery starts and kills a cluster, as tests/system does: 15 s of the processor.
 PARTS = ["kernels", "service", "recovery"][: size(2, 3)]
 
