@@ -20,9 +20,6 @@ from tests.core.journals import replay, report_of
 TAGS = {"code": [0, 1, 2], "math": [2, 3, 4, 5], "rare": [6]}
 POOL = Pool.of_tasks(np.full((8, 1), 0.5), {tag: np.array(tasks, np.int32) for tag, tasks in TAGS.items()})
 
-weights = st.floats(0.01, 100.0)
-mixes = st.dictionaries(st.sampled_from("abcdefgh"), weights, min_size=1)
-
 
 def mixed(mix, **settings):
     return settings_from({"mix": mix, **settings})
@@ -57,9 +54,6 @@ def test_settings_read_from_json_are_those_that_were_written():
     settings = mixed({"math": 3, "code": 1})
     assert list(settings.mix) == ["code", "math"]
     assert settings_from(settings.as_dict()) == settings
-
-
-# --- shares ----------------------------------------------------------------------------------------------------------
 
 
 # --- the account -----------------------------------------------------------------------------------------------------
