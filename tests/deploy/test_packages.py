@@ -152,7 +152,7 @@ def test_the_client_alone_selects_in_an_empty_environment_of_the_oldest_python_h
     pythons = [*found_pythons(OLDEST), sys.executable]
     environment = tmp_path / "empty"
     subprocess.run([pythons[0], "-m", "venv", "--without-pip", environment], check=True)  # to install it takes seconds
-    python = environment / "bin" / "python"
+    python = str(environment / "bin" / "python")
     pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "--quiet"]
     subprocess.run(
         [*pip, "install", "--constraint", ROOT / "constraints.txt", *built.glob("bots_client-*.whl")], check=True
