@@ -183,7 +183,7 @@ test-lowest: $(VENV)/.dev ## Run the tests of core, stores, API and client with 
 # Those that only compute run side by side; those that wait for a server, or compare rates, have the machine to themselves.
 soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for most of an hour: faults, overload, versions
 	SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist worksteal tests/core tests/usecases \
-		tests/deploy tests/demo)
+		tests/benchmarks tests/deploy tests/demo)
 	$(if $(ARGS),,SOAK=1 $(BIN)/python -m pytest tests/system tests/api/test_overload.py tests/trainers/test_ms_swift.py \
 		tests/trainers/test_pages.py tests/trainers/test_trl_outage.py)
 	$(if $(ARGS),,SOAK=1 $(MAKE) test-versions)

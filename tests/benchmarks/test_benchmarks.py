@@ -4,9 +4,13 @@ import pytest
 
 from benchmarks.__main__ import measured
 from benchmarks.recovery import count_lost
+from tests.sizes import size
+
+# Recovery starts and kills a cluster, as tests/system does: 15 s of the processor.
+PARTS = ["kernels", "service", "recovery"][: size(2, 3)]
 
 
-@pytest.mark.parametrize("part", ["kernels", "service", "recovery"])
+@pytest.mark.parametrize("part", PARTS)
 def test_a_quick_run_measures_something_in_each_row(part):
     rows = [line for line in measured(part, quick=True).splitlines() if line.startswith("| ")]
     assert len(rows) > 2

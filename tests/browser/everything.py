@@ -1,4 +1,4 @@
-"""Two runs of a simulated model that have all that a run may have: tags and a mix."""
+"""Two runs of a simulated model that have all that a run may have: tags, a mix and predictions."""
 
 import random
 from math import exp
@@ -6,15 +6,16 @@ from math import exp
 from bots_client import Client, GivenSettings, Outcome, Task
 
 DATASET, RUN, UNIFORM = "three-domains", "mixed", "uniform"
-STEPS, COUNT, ROLLOUTS, TASKS = 120, 24, 8, 600
+STEPS, COUNT, ROLLOUTS, TASKS = 5, 24, 8, 600
 TAGS = ("math", "code", "logic")
+PREDICTORS = {"embedding": TASKS // 2, "small-model": TASKS}  # by name: how many tasks each covers
 SETTINGS: dict[str, GivenSettings] = {
     RUN: {"mix": {"math": 3, "code": 1, "logic": 1}},
     UNIFORM: {"strategy": "uniform"},
 }
 
 
-def train_on_everything(url: str, steps: int = STEPS) -> None:
+def train_on_everything(url: str) -> None:
     """Create the dataset at a service, and train both runs on it."""
     chance = random.Random(0)
     hardness = {f"{tag}-{number}": chance.gauss(1.0, 2.5) for tag in TAGS for number in range(TASKS // len(TAGS))}
@@ -24,9 +25,12 @@ def train_on_everything(url: str, steps: int = STEPS) -> None:
             [Task(task, tags=[task.partition("-")[0]]) for task in hardness],
             description="A simulated model that learns mathematics, code and logic.",
         )
+        for name, covered in PREDICTORS.items():
+            rates = {task: 1 / (1 + exp(hard)) for task, hard in list(hardness.items())[:covered]}
+            client.put_predictions(DATASET, name, rates)
         for run, settings in SETTINGS.items():
             client.create_run(DATASET, run, **settings)
-            for step in range(steps):
+            for step in range(STEPS):
                 selection = client.select(DATASET, COUNT, run=run)
                 outcomes = [rolled_out(task, hardness[task], step, chance) for task in selection.ids]
                 client.report(DATASET, outcomes, run=run, selection=selection)

@@ -33,9 +33,13 @@ class Firefox:
         self._do("session.subscribe", events=["log.entryAdded"])
         self._window = self._do("browsingContext.getTree")["contexts"][0]["context"]
 
-    def open(self, url: str, *, width: int, height: int) -> None:
-        """Open an address in a window of this size, and wait until it is loaded."""
+    def resize(self, width: int, height: int) -> None:
+        """Give the window this size."""
         self._do("browsingContext.setViewport", context=self._window, viewport={"width": width, "height": height})
+
+    def open(self, url: str, width: int, height: int) -> None:
+        """Open an address in a window of this size, and wait until it is loaded."""
+        self.resize(width, height)
         self._do("browsingContext.navigate", context=self._window, url="about:blank", wait="complete")
         self.wrong.clear()
         self._do("browsingContext.navigate", context=self._window, url=url, wait="complete")

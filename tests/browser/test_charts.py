@@ -21,10 +21,17 @@ def visit(browser: Browser, trained: ServiceProcess) -> Iterator[Visit]:
         yield opened
 
 
-def test_the_pointer_reads_all_lines_at_its_step(visit: Visit):
-    visit.open(RUN)
-    visit.drawn()
-    data, ratio = visit.data(RATIO), visit.chart(RATIO)
+@pytest.fixture(scope="module")
+def run(browser: Browser, trained: ServiceProcess) -> Iterator[Visit]:
+    """A visit of a run, its charts drawn."""
+    with visiting(browser, trained.url) as opened:
+        opened.open(RUN)
+        opened.drawn()
+        yield opened
+
+
+def test_the_pointer_reads_all_lines_at_its_step(run: Visit):
+    data, ratio = run.data(RATIO), run.chart(RATIO)
     ratio.locator(".plot").hover()
     expect(ratio.locator(".legend")).not_to_contain_text(f"step {STEPS}")
     step, *lines = ratio.locator(".legend li").all_inner_texts()
@@ -36,10 +43,8 @@ def test_the_pointer_reads_all_lines_at_its_step(visit: Visit):
     assert abs(place - STEPS / 2) <= 3  # it hovers over the middle
 
 
-def test_arrow_keys_read_a_chart(visit: Visit):
-    page = visit.open(RUN)
-    visit.drawn()
-    data, ratio = visit.data(RATIO), visit.chart(RATIO)
+def test_arrow_keys_read_a_chart(run: Visit):
+    page, data, ratio = run.page, run.data(RATIO), run.chart(RATIO)
     ratio.locator(".plot").focus()
     said = ratio.get_by_role("status")
     page.keyboard.press("End")

@@ -1,16 +1,15 @@
 """How the page looks, to people and to their screen readers. Every look is kept under build/screenshots."""
 
-from collections.abc import Iterator
-
 import pytest
 from playwright.sync_api import Browser
 
 from tests.browser import everything
 from tests.browser.chromium import DESK, PHONE, Visit, visiting
 from tests.browser.replaying import BOTS, DATASET
-from tests.serving import ServiceProcess, running_service
+from tests.serving import ServiceProcess
 
 RUN = f"datasets/{DATASET}/runs/{BOTS}"
+RUN_WITH_TAGS = f"datasets/{everything.DATASET}/runs/{everything.RUN}"
 VIEWS = {
     "overview": "",
     "dataset": f"datasets/{DATASET}",
@@ -19,14 +18,6 @@ VIEWS = {
     "task": f"{RUN}/tasks?task=dsr_sub%2F21",
 }
 SIZES = {"desk": DESK, "phone": PHONE}
-
-
-@pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """A service with runs that have tags and a mix."""
-    with running_service(tmp_path_factory.mktemp("everything")) as started:
-        everything.train_on_everything(started.url, 5)
-        yield started
 
 
 def seen(visit: Visit, view: str) -> None:
@@ -39,31 +30,35 @@ def seen(visit: Visit, view: str) -> None:
         page.locator("tbody tr").first.wait_for()
 
 
-@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_is_readable_by_all_in_light_and_dark_and_as_wide_as_its_window(
-    view: str, size: str, browser: Browser, trained: ServiceProcess
+    view: str, browser: Browser, trained: ServiceProcess
 ):
-    grounds = []
-    with visiting(browser, trained.url, size=SIZES[size]) as visit:
+    with visiting(browser, trained.url) as visit:
         seen(visit, VIEWS[view])
-        for scheme in visit.in_each_scheme():
-            visit.keep(f"{view}-{size}-{scheme}")
-            assert not visit.barriers()
-            assert visit.page.evaluate("() => document.documentElement.scrollWidth") <= SIZES[size][0]
-            grounds.append(visit.page.evaluate("() => getComputedStyle(document.body).backgroundColor"))
-    assert grounds[0] != grounds[1]
+        for size, (width, height) in SIZES.items():
+            visit.page.set_viewport_size({"width": width, "height": height})
+            grounds = []
+            for scheme in visit.in_each_scheme():
+                visit.keep(f"{view}-{size}-{scheme}")
+                assert not visit.barriers()
+                assert visit.page.evaluate("() => document.documentElement.scrollWidth") <= width
+                grounds.append(visit.page.evaluate("() => getComputedStyle(document.body).backgroundColor"))
+            assert grounds[0] != grounds[1]
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_a_run_with_tags_is_readable_by_all_and_as_wide_as_its_window(
-    size: str, browser: Browser, mixed: ServiceProcess
+@pytest.mark.parametrize("view", [f"datasets/{everything.DATASET}", RUN_WITH_TAGS])
+def test_what_has_tags_and_predictions_is_readable_by_all_and_as_wide_as_its_window(
+    view: str, browser: Browser, mixed: ServiceProcess
 ):
-    with visiting(browser, mixed.url, size=SIZES[size]) as visit:
-        seen(visit, f"datasets/{everything.DATASET}/runs/{everything.RUN}")
-        visit.page.get_by_role("table", name="Numbers by tag").wait_for()
-        assert visit.page.evaluate("() => document.documentElement.scrollWidth") <= SIZES[size][0]
-        assert not visit.barriers()
+    with visiting(browser, mixed.url) as visit:
+        seen(visit, view)
+        if view == RUN_WITH_TAGS:
+            visit.page.get_by_role("table", name="Numbers by tag").wait_for()
+        for width, height in SIZES.values():
+            visit.page.set_viewport_size({"width": width, "height": height})
+            assert visit.page.evaluate("() => document.documentElement.scrollWidth") <= width
+            assert not visit.barriers()
 
 
 def test_all_that_can_be_pressed_is_reached_by_the_keyboard(browser: Browser, trained: ServiceProcess):

@@ -4,7 +4,9 @@ import httpx
 from playwright.sync_api import Browser, expect
 
 from tests.browser.chromium import PERCENT, visiting
-from tests.serving import running_service
+from tests.browser.everything import DATASET, PREDICTORS
+from tests.browser.everything import RUN as MIXED
+from tests.serving import ServiceProcess, running_service
 
 RUN = "/datasets/guru/runs/default"
 BEFORE, UNDONE, AFTER = 6, 3, 2  # reports: kept by the rewind, taken back by it, and after it
@@ -45,26 +47,27 @@ def test_the_history_tells_of_changes_and_of_those_that_a_rewind_undid(browser: 
         page.get_by_text('"kind":"report"').wait_for()
 
 
-def test_a_mix_shows_among_the_settings_and_as_the_share_that_each_tag_is_owed(browser: Browser, tmp_path):
-    with running_service(tmp_path) as service, httpx.Client(base_url=service.url, timeout=30) as http:
-        tasks = [{"id": f"{tag}-{number}", "tags": [tag]} for tag in ("code", "lang", "math") for number in range(20)]
-        http.put("/datasets/mixed", json={"tasks": tasks}).raise_for_status()
-        settings = {"mix": {"math": 3, "code": 1}, "target": 0.7}
-        http.put("/datasets/mixed/runs/default", json=settings).raise_for_status()
-        selection = http.post("/select", json={"dataset": "mixed", "count": 8}).json()
-        outcomes = [{"task": task["id"], "successes": 1, "trials": 2} for task in selection["tasks"]]
-        http.post("/report", json={"dataset": "mixed", "outcomes": outcomes}).raise_for_status()
-        told = http.get("/datasets/mixed/runs/default").json()
-        share = next(one["share"] for one in told["mix"])
-        with visiting(browser, service.url) as visit:
-            page = visit.open("datasets/mixed/runs/default")
-            card = page.get_by_label("Settings", exact=True)
-            card.locator("dt").first.wait_for()
-            names, values = (card.locator(part).all_inner_texts() for part in ("dt", "dd"))
-            shown = dict(zip(names, values, strict=True))
-            assert set(shown) == set(told["settings"])
-            assert (shown["mix"], shown["target"]) == ("code 1; math 3", "0.7")
-            row = page.get_by_role("region", name="Numbers by tag").get_by_role("row").filter(has_text="code")
-            expect(row.get_by_role("img").first).to_have_accessible_name(f"owed by the mix: {100 * share:.1f}{PERCENT}")
-            expect(row).to_contain_text(f"25.0{PERCENT}")
-            assert not visit.barriers()
+def test_a_mix_shows_among_the_settings_and_as_the_share_that_each_tag_is_owed(browser: Browser, mixed: ServiceProcess):
+    told = httpx.get(f"{mixed.url}/datasets/{DATASET}/runs/{MIXED}").json()
+    share = next(one["share"] for one in told["mix"] if one["tag"] == "code")
+    with visiting(browser, mixed.url) as visit:
+        page = visit.open(f"datasets/{DATASET}/runs/{MIXED}")
+        card = page.get_by_label("Settings", exact=True)
+        card.locator("dt").first.wait_for()
+        names, values = (card.locator(part).all_inner_texts() for part in ("dt", "dd"))
+        shown = dict(zip(names, values, strict=True))
+        assert set(shown) == set(told["settings"])
+        assert (shown["mix"], shown["target"]) == ("code 1; logic 1; math 3", "0.5")
+        row = page.get_by_role("region", name="Numbers by tag").get_by_role("row").filter(has_text="code")
+        expect(row.get_by_role("img").first).to_have_accessible_name(f"owed by the mix: {100 * share:.1f}{PERCENT}")
+
+
+def test_predictions_are_named_with_their_dataset_and_a_run_shows_how_far_it_trusts_each(
+    browser: Browser, mixed: ServiceProcess
+):
+    with visiting(browser, mixed.url) as visit:
+        named = ", ".join(f"{name} for {covered}" for name, covered in PREDICTORS.items())
+        expect(visit.open(f"datasets/{DATASET}").get_by_role("main")).to_contain_text(f"Predictions: {named}.")
+        estimates = visit.open(f"datasets/{DATASET}/runs/{MIXED}").get_by_label("Estimates", exact=True)
+        for name in PREDICTORS:
+            expect(estimates).to_contain_text(f"prediction slope {name}")

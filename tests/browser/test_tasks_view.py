@@ -70,19 +70,6 @@ def test_a_segment_lists_its_tasks_and_says_never_tried_where_there_is_no_attemp
     assert [label.split("\n")[-1] for label in labels[1:4]] == shares
 
 
-def test_pages_go_on_and_back(visit: Visit):
-    page = visit.open(VIEW)
-    every = [*STUCK, *TEACHING, *UNTRIED]
-    lists(page, every[:25])
-    page.get_by_role("button", name="Next").click()
-    lists(page, every[25:])
-    expect(page.get_by_role("button", name="Next")).to_be_disabled()
-    page.reload()
-    lists(page, every[25:])
-    page.get_by_role("button", name="Previous").click()
-    lists(page, every[:25])
-
-
 def test_all_that_the_view_shows_stands_in_its_address(visit: Visit, service: ServiceProcess):
     page = visit.open(VIEW)
     lists(page, [*STUCK, *TEACHING, *UNTRIED][:25])

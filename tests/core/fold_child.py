@@ -20,7 +20,7 @@ from tests.core.test_tracker import LATE, ON_TIME, TAGGED, folded
 from tests.sizes import size
 
 STEPS = size(70, 120)  # evidence is remembered for 64
-SHAPES = {"two references": (2, 0), "none": (0, 0), "one, with tags": (1, 3)}
+SHAPES = {"two references": (2, 0), "one, with tags": (1, 3)}
 
 
 def random_pool(rng: random.Random, models: int, tags: int, tasks: int = 900) -> Pool:

@@ -12,7 +12,7 @@ from bots_service.core.entries import Entry, Report, SettingsChange
 from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import advance, fresh_state
-from tests.core.journals import bots_settings, counts, pieces, pool_of, pools, replay, report_of, shares
+from tests.core.journals import bots_settings, pieces, pool_of, pools, replay, report_of, shares
 from tests.core.pools import beta_parameters, bots_belief, with_belief
 
 POOL = pool_of((0.25, 0.75), (0.5, 0.875), (0.25, 0.75), (math.nan, math.nan), (0.0, 1.0))
@@ -157,13 +157,3 @@ def test_a_belief_too_sure_for_its_mean_to_differ_from_one_still_has_a_finite_pr
     _, receipt = advance(state, Entry(3, 0, POOL.profiles, report_of((0, 0.0, 1.0))), POOL)
     assert receipt.brier == pytest.approx(1.0)
     assert receipt.log_loss == pytest.approx(-math.log(2**-53))
-
-
-@given(counts, counts)
-def test_a_run_that_forgets_everything_knows_only_its_last_step(successes, failures):
-    chosen = settings_from({"belief": "bots", "forgetting": 1.0, "implicit_weight": 0.0})
-    piece = (0, successes, failures + 1.0)
-    state = replay(POOL, [report_of((0, 7.0, 7.0), (1, 2.0, 2.0)), report_of(piece)], chosen)
-    alpha, beta = beta_parameters(state.belief.distributions(POOL, ALL))
-    assert alpha.tolist() == [1 + successes, 1.0, 1.0, 1.0, 1.0]
-    assert beta.tolist() == [2 + failures, 1.0, 1.0, 1.0, 1.0]

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
-from tests.core.journals import DenseRun, Story, bots_settings, evidence_of, pool_of, report_of, stories
+from tests.core.journals import DenseRun, Story, bots_settings, pool_of, report_of, stories
 from tests.core.pools import beta_parameters, bots_belief
 
 TRACES = json.loads((Path(__file__).parent / "data" / "bots_reference_traces.json").read_text())
@@ -118,24 +117,6 @@ def test_evidence_is_dropped_only_once_it_faded_and_none_of_its_step_can_come_la
     assert not state.belief.own_tasks.flags.writeable
 
 
-@pytest.mark.parametrize("rows", [(), (0.5,), (0.25, 0.75), (0.0, 0.5, 1.0)], ids=["0", "1", "2", "3"])
-def test_a_profile_appended_later_believes_as_if_it_had_been_there(rows):
-    pool = pool_of(rows, tuple(rate / 2 for rate in rows))
-    early, late = fresh_state(run_settings(), pool), fresh_state(run_settings(), pool)
-    for number in range(60):
-        body = report_of((0, float(number % 5), 3.0))
-        early, _ = advance(early, Entry(number + 1, 0, pool.profiles, body), pool)
-        late, _ = advance(late, Entry(number + 1, 0, 1, body), pool)
-    new = np.array([1], np.int32)
-    np.testing.assert_array_equal(
-        beta_parameters(late.belief.distributions(pool, new)), beta_parameters(early.belief.distributions(pool, new))
-    )
-    np.testing.assert_array_equal(
-        beta_parameters(late.belief.profile_distributions(pool)),
-        beta_parameters(early.belief.profile_distributions(pool)),
-    )
-
-
 def test_an_implied_observation_stands_for_as_many_rollouts_as_tasks_had_so_far_unless_the_settings_say_how_many():
     pool = pool_of((0.0, 1.0), (0.0, 0.5))
     bodies: list[Body] = [
@@ -160,34 +141,3 @@ def test_an_implied_observation_stands_for_as_many_rollouts_as_tasks_had_so_far_
     wanted = [4.0, 18 / 3, 32.0, 24 / 5]
     assert [m for m, _ in told] == wanted
     assert [booked for _, booked in told] == pytest.approx([0.1 * m for m in wanted])
-
-
-def test_settings_change_from_the_next_step_on():
-    pool, before, after = pool_of((0.25, 0.75)), run_settings(), run_settings(forgetting=0.7, implicit_weight=0.4)
-    bodies: list[Body] = [
-        report_of((0, 1.0, 3.0)),
-        SettingsChange({"forgetting": 0.7, "implicit_weight": 0.4}),
-        report_of((0, 3.0, 1.0)),
-    ]
-    state, dense = fresh_state(before, pool), DenseRun(pool, before)
-    for seq, body in enumerate(bodies, 1):
-        entry = Entry(seq, 0, pool.profiles, body)
-        dense.take(entry)
-        state, receipt = advance(state, entry, pool)
-        assert receipt.seq == seq
-    assert state.settings == after
-    assert_same_beliefs(state, dense)
-
-
-def test_the_slow_reference_knows_a_belief_worked_out_by_hand():
-    pool = pool_of((0.0, 1.0), (0.0, 0.5))
-    halves: dict[str, Any] = {"forgetting": 0.5, "implicit_weight": 0.5, "rollouts_per_task": 4}
-    # S = 1 * 1, T = 1 * 0.25, c = (T + 0.5) / (S + 1); the paper's quotient is 0.25 / 1
-    for rule, capability in (("least_squares", 0.75 / 2), ("paper", 0.25 / (1 + 1e-6))):
-        dense = DenseRun(pool, run_settings(capability=rule, **halves))
-        dense.take(Entry(1, 0, 2, report_of((0, 1.0, 3.0))))
-        rate = 0.5 * capability
-        assert dense.capability == capability
-        assert dense.belief(0) == (2.0, 4.0)  # 0.5 * 1 + 0.5 * 1 + 1 success, + 3 failures
-        assert dense.belief(1) == (1 + 2 * rate, 1 + 2 * (1 - rate))
-    assert evidence_of().tasks.dtype == np.int32

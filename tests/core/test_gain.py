@@ -36,13 +36,6 @@ def test_a_measured_gain_compares_the_shares_of_effective_tasks(own, uniform, re
     assert math.isclose(gain.rollouts_saved, own.rollouts * factor - own.rollouts, abs_tol=1e-6)
 
 
-def test_the_demos_run_gained_what_its_table_says():
-    own, uniform = StepSums(16_000, 11_540, 256_000.0), StepSums(16_000, 7_974, 256_000.0)
-    gain = measured_gain("uniform", 500, own=own, uniform=uniform, recent=uniform)
-    assert gain.factor == 11_540 / 7_974
-    assert gain.rollouts_saved == pytest.approx(256_000 * (11_540 / 7_974 - 1))
-
-
 def test_a_run_is_compared_with_the_baseline_created_nearest_in_time_and_the_first_of_several():
     times, names = [10.0, 20.0, 20.0, 31.0], ["a", "b", "c", "d"]
     assert [nearest(at, times, names) for at in (0.0, 14.9, 15.1, 20.0, 25.4, 25.6, 99.0)] == list("aabbbdd")

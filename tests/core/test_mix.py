@@ -13,15 +13,12 @@ from bots_service.core.entries import SettingsChange
 from bots_service.core.mix import MOST_TAGS_MIXED, shares_of
 from bots_service.core.mixing import MOST_OWED, MixedTag, counts_by_tag, sources_of
 from bots_service.core.pool import Pool
-from bots_service.core.run_settings import RunSettings, settings_from
+from bots_service.core.run_settings import settings_from
 from bots_service.errors import InvalidSettingsError
 from tests.core.journals import replay, report_of
 
 TAGS = {"code": [0, 1, 2], "math": [2, 3, 4, 5], "rare": [6]}
 POOL = Pool.of_tasks(np.full((8, 1), 0.5), {tag: np.array(tasks, np.int32) for tag, tasks in TAGS.items()})
-
-weights = st.floats(0.01, 100.0)
-mixes = st.dictionaries(st.sampled_from("abcdefgh"), weights, min_size=1)
 
 
 def mixed(mix, **settings):
@@ -57,16 +54,6 @@ def test_settings_read_from_json_are_those_that_were_written():
     settings = mixed({"math": 3, "code": 1})
     assert list(settings.mix) == ["code", "math"]
     assert settings_from(settings.as_dict()) == settings
-
-
-# --- shares ----------------------------------------------------------------------------------------------------------
-
-
-@given(mixes)
-def test_shares_follow_the_weights(mix):
-    shares = shares_of(mix)
-    assert math.fsum(shares.values()) == pytest.approx(1.0)
-    assert shares == pytest.approx({tag: weight / math.fsum(mix.values()) for tag, weight in mix.items()})
 
 
 # --- the account -----------------------------------------------------------------------------------------------------
@@ -132,7 +119,3 @@ def test_appended_tasks_change_nothing_in_a_replay():
     longer = {tag: np.array([*tasks, 8], np.int32) for tag, tasks in TAGS.items()}
     appended = Pool.of_tasks(np.full((9, 1), 0.5), longer)
     assert replay(POOL, bodies, settings).mix == replay(appended, bodies, settings).mix
-
-
-def test_a_run_without_a_mix_has_no_account():
-    assert replay(POOL, [report_of((0, 1.0, 1.0))], RunSettings()).mix == ()

@@ -133,14 +133,6 @@ def test_no_task_starves_whatever_the_belief(location, variance):
     assert set(met) == set(range(size))
 
 
-def test_a_pass_without_enough_tasks_gives_those_that_came_nearest():
-    about = Pool.of_tasks(np.empty((40, 0)))
-    of = belief([1.0], [1.0], range(40), [1e5] * 40, [1.0 + 1e-9] * 40)  # all but solved: P(effective) is about 1e-4
-    [(chosen, _)] = selections(about, of, 30, 1)
-    assert len(set(chosen)) == 30
-    assert chosen == plain_pass(chances_of(of, about).item, range(40), 30, (0, 0, 40), size=40, seed=3)[0]
-
-
 def test_every_tag_of_a_mix_has_a_walk_of_its_own():
     about, of = made_up(90)
     of = replace(of, own_tasks=NOBODY, own=of.own.at(NOBODY.astype(np.int64)))  # nothing is known of any
@@ -186,12 +178,6 @@ def test_appended_tasks_join_with_the_next_pass_and_retired_ones_are_passed_over
     assert in_first
     assert in_first <= set(range(40)) - set(gone)
     assert later == set(range(50)) - set(gone)
-
-
-def test_the_seed_fixes_the_order():
-    about, of = made_up(60)
-    chosen = [next(selections(about, of, 10, 1, seed=seed))[0] for seed in (1, 1, 2)]
-    assert chosen[0] == chosen[1] != chosen[2]
 
 
 def test_a_large_pool_is_hardly_looked_at():

@@ -28,7 +28,7 @@ def test_an_order_has_few_places_without_an_item(size: int) -> None:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("size", [2, 3, 5, 8, 12])
+@pytest.mark.parametrize("size", [2, 5, 12])
 def test_every_order_is_as_likely_as_any_other(size: int) -> None:
     places = np.arange(places_of_pass(size))
     ends = np.zeros((size, size))

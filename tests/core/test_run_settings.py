@@ -112,31 +112,10 @@ def test_other_settings_that_are_not_possible_are_refused_by_name(name, value):
     assert [flaw.where for flaw in refused.value.flaws] == [(name,)]
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("strategy", "shuffle"),
-        ("capability", "paper"),
-        ("rollouts_per_task", None),
-        ("seed", 2**63 - 1),
-        ("tasks_per_step", 32),
-        ("tasks_per_step", None),
-    ],
-)
-def test_other_settings_that_are_possible_pass(name, value):
-    assert getattr(settings_from({"belief": "bots", name: value}), name) == value
-
-
 def test_pairs_become_pairs_of_floats():
     settings = settings_from({"belief": "bots", "prior": [1, 2], "reward_range": (-1, 1)})
     assert (settings.prior, settings.reward_range) == ((1.0, 2.0), (-1.0, 1.0))
     assert {type(value) for value in (*settings.prior, *settings.reward_range)} == {float}
-
-
-def test_settings_not_named_stay_as_they_were():
-    base = settings_from({"belief": "bots", "forgetting": 0.3, "seed": 5})
-    changed = settings_from({"seed": 6}, base)
-    assert (changed.forgetting, changed.seed) == (0.3, 6)
 
 
 @pytest.mark.parametrize("name", OF_BOTS)

@@ -7,13 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots_service.core.pool import Pool
-from bots_service.core.run_settings import settings_from
 from bots_service.core.state import advance, fresh_state
-from tests.core.journals import Story, bots_settings, replay, report_of, stories
-from tests.core.pools import beta_parameters, tasks
+from tests.core.journals import Story, bots_settings, stories
+from tests.core.pools import beta_parameters
 
 TAGS = ("a", "b")
-REPEATS = 600
 
 
 def split(pool: Pool, of_tasks: list[int]) -> Pool:
@@ -46,16 +44,3 @@ def test_the_belief_about_every_task_stays_the_same_bit_for_bit(story: Story, da
             beta_parameters(other.belief.distributions(apart, everyone)),
             beta_parameters(one.belief.distributions(story.pool, everyone)),
         )
-
-
-def test_appended_tasks_that_differ_only_by_tags_start_where_those_before_them_stand():
-    # Steps are remembered for 64: a profile that was told apart only later must not miss what came before.
-    rates = np.array([(0.25, 0.75), (0.0, 0.5), (0.25, 0.75)])
-    before = Pool.of_tasks(rates[:2], {"a": tasks(0)}, ("a",))
-    after = Pool.of_tasks(rates, {"a": tasks(0)}, ("a",))
-    chosen = settings_from({"belief": "bots", "forgetting": 0.001, "capability": "paper", "capability_momentum": 0.0})
-    early, late = (report_of((1, solved, 16.0 - solved)) for solved in (16.0, 0.0))
-    state = replay(before, [*[early] * 50, *[late] * 70], chosen)
-    state = replay(after, [late], chosen, state)
-    alpha, beta = beta_parameters(state.belief.distributions(after, tasks(0, 2)))
-    assert (after.profiles, alpha[0], beta[0]) == (3, alpha[1], beta[1])

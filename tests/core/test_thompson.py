@@ -51,7 +51,7 @@ def test_windows_draw_like_one_draw_per_task(name, monkeypatch):
 
 
 @pytest.mark.parametrize("plain_share", [0.02, 0.9])
-@pytest.mark.parametrize("name", ["fresh", "some alone", "far tails", "some normals alone", "normals, target one"])
+@pytest.mark.parametrize("name", ["some alone", "far tails", "normals, target one"])
 def test_a_window_that_holds_too_few_does_not_change_the_draw(name, plain_share, monkeypatch):
     always_windows(monkeypatch)
     monkeypatch.setattr(thompson, "MARGIN", -1.0)

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from bots_service.core.belief.distributions import NODES, WEIGHTS
 from bots_service.core.belief.tracker import (
     Effects,
     LaggedEvidence,
@@ -129,9 +128,3 @@ def test_moments_are_those_around_the_mode_however_far_the_search_for_it(mean: f
     found = moments(np.full(4, mean), np.full(4, variance), *np.array(counts).T)
     wanted = [plain_moments(mean, variance, *count) for count in counts]
     np.testing.assert_allclose(found, np.array(wanted).T, rtol=1e-6)
-
-
-def test_the_nodes_are_those_of_gauss_and_hermite():
-    nodes, weights = np.polynomial.hermite_e.hermegauss(15)
-    np.testing.assert_allclose(NODES, nodes, atol=1e-13)
-    np.testing.assert_allclose(WEIGHTS, weights / weights.sum(), atol=1e-15)

@@ -7,7 +7,7 @@ from bots_service.core.arrays import FEW_ROWS, frozen
 from bots_service.core.belief.bots import FADED, LEAST_SCALE, NO_TRIES, REMEMBERED, SETTLED_EVERY
 from bots_service.core.evidence import NO_EVIDENCE, Evidence
 
-POOL = 10_000
+POOL = 4000
 ALL = np.arange(POOL, dtype=np.int32)
 
 
@@ -38,13 +38,13 @@ def some_evidence(rng: np.random.Generator, count: int) -> tuple[Evidence, np.nd
 @pytest.mark.parametrize("kept", [1.0, 0.9, 1e-9, 0.0])
 def test_two_tables_tell_what_one_would_however_late_evidence_comes(kept):
     rng, tried, plain = np.random.default_rng(3), NO_TRIES, DictTried()
-    for step in range(1, 150):
+    for step in range(1, 2 * REMEMBERED):
         lags = rng.integers(1, min(step, REMEMBERED + 1), 2).tolist() if step > 1 else []
         for lag in sorted(set(lags), reverse=True):
             late, unbooked = some_evidence(rng, 30)
             tried = tried.with_counts(late, unbooked, weight=kept ** (lag - 1), lag=lag, step=step)
             plain.add(late, unbooked, weight=kept ** (lag - 1), lag=lag, step=step)
-        evidence, unbooked = some_evidence(rng, 600 if step % 5 else 0)
+        evidence, unbooked = some_evidence(rng, 250 if step % 5 else 0)
         tried = tried.aged(kept, step=step).with_counts(evidence, unbooked, weight=1.0, lag=0, step=step)
         plain.counts *= kept
         plain.add(evidence, unbooked, weight=1.0, lag=0, step=step)

@@ -21,7 +21,6 @@ from bots_service.core.summary.verdict import (
     STARTING,
     RefusedReports,
     RunFacts,
-    RunFindings,
     RunProgress,
     RunVerdict,
     calibration_error,
@@ -90,13 +89,6 @@ def test_a_run_of_few_steps_is_starting_whatever_else_its_numbers_say_except_wha
         found = judged(replace(early, **going), replace(FACTS, **known)).kind
         assert found == (kind if kind in ("reports_refused", "verifier_suspect", "stalled") else "starting")
     assert judged(replace(early, steps=STARTING), FACTS).kind == "healthy"
-
-
-def test_refused_reports_come_first_and_say_why():
-    found = verdict_on(replace(PROGRESS, refused=REFUSED, steps=0), RunFindings())
-    assert found.kind == "reports_refused"
-    assert found.reason.startswith("12 reports were refused")
-    assert REFUSED.reason in found.reason
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from bots_client import Client
 from tests.cli.running import clean_environment
 from tests.deploy.files import ROOT
 from tests.forked import bots_program
+from tests.servers import wait_until
 from tests.serving import running_service
 
 FOLDER = ROOT / "examples" / "clusters"
@@ -72,26 +72,20 @@ def test_the_next_job_goes_on_from_what_the_last_one_kept(trainer: Path, environ
     assert (first.returncode, second.returncode) == (0, 7)  # the trainer's own
 
 
-def test_a_job_that_is_to_end_keeps_what_it_learned(trainer: Path, environment: dict[str, str], tmp_path: Path):
-    ended = job(trainer, environment, 3, 600, 0)
-    assert ended.stdout is not None
-    while "at step 3" not in ended.stdout.readline():
-        assert ended.poll() is None
-    ended.send_signal(signal.SIGTERM)
-    ended.communicate(timeout=ENDS_WITHIN_S)
-    assert ended.returncode == 128 + signal.SIGTERM
-    (tmp_path / "later").mkdir()
-    (tmp_path / "kept" / "guru.db").rename(tmp_path / "later" / "bots.db")
-    with running_service(tmp_path / "later") as service, Client(service.url) as bots:
-        assert bots.run("guru").step == 3
-
-
-def test_it_is_kept_now_and_then_for_a_node_that_is_lost(trainer: Path, environment: dict[str, str], tmp_path: Path):
+def test_what_a_job_learned_is_kept_now_and_then_and_when_it_is_to_end(
+    trainer: Path, environment: dict[str, str], tmp_path: Path
+):
+    kept = tmp_path / "kept" / "guru.db"
     running = job(trainer, {**environment, "BOTS_KEEP_EVERY_S": "0.2"}, 3, 600, 0)
-    end = time.monotonic() + ENDS_WITHIN_S
-    while not (tmp_path / "kept" / "guru.db").exists() and time.monotonic() < end:
-        time.sleep(0.1)
-    assert (tmp_path / "kept" / "guru.db").exists()
+    assert running.stdout is not None
+    while "at step 3" not in running.stdout.readline():
+        assert running.poll() is None
+    wait_until(kept.exists, ENDS_WITHIN_S)  # for a node that is lost
     assert running.poll() is None
     running.send_signal(signal.SIGTERM)
     running.communicate(timeout=ENDS_WITHIN_S)
+    assert running.returncode == 128 + signal.SIGTERM
+    (tmp_path / "later").mkdir()
+    kept.rename(tmp_path / "later" / "bots.db")
+    with running_service(tmp_path / "later") as service, Client(service.url) as bots:
+        assert bots.run("guru").step == 3

@@ -1,27 +1,21 @@
 """What the finetuning run makes of its runs: measures, tables, groups and loops."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.special import expit, logit
-from scipy.stats import bernoulli, permutation_test, ttest_rel
+from scipy.stats import bernoulli, permutation_test
 
 from examples.finetune.calibration import calibration_of
 from examples.finetune.course import Course, Record, finished_runs, records_of
 from examples.finetune.intervals import sign_flip_p
 from examples.finetune.measures import (
-    arms_of,
     charged,
-    difference,
-    differences,
-    mean_accuracy,
     share_of_steps_to,
 )
 from examples.finetune.plan import BASE, SMALL, Plan
-from examples.finetune.table import tables
 
 
 def course_of(accuracies: list[float], *, arm: str = BASE, seed: int = 0, references: int = 0) -> Course:
@@ -82,13 +76,6 @@ def test_a_line_that_was_not_written_to_its_end_is_taken_away(tmp_path: Path) ->
     assert finished_runs(tmp_path / "none.jsonl", SMALL) == []
 
 
-def test_runs_of_another_plan_are_not_gone_on_with(tmp_path: Path) -> None:
-    file = tmp_path / "results.jsonl"
-    file.write_text(record_of(course_of([0.1])).as_line())
-    with pytest.raises(ValueError, match="has runs of another plan"):
-        finished_runs(file, replace(SMALL, steps=SMALL.steps + 1))
-
-
 def test_steps_to_an_accuracy_are_read_between_evaluations() -> None:
     base = course_of([0.25] * 5)
     # The means of up to three evaluations are 0.1, 0.1, 0.1, 0.4, 0.7: 0.25 lies in the middle between the third and
@@ -119,39 +106,6 @@ def test_the_sign_flip_p_is_that_of_all_patterns(values: list[float]) -> None:
         n_resamples=2**16,
     )
     assert sign_flip_p(values) == pytest.approx(expected.pvalue)
-
-
-def test_differences_are_paired_by_seed() -> None:
-    ends = {0: (0.2, 0.3), 1: (0.5, 0.55), 2: (0.4, 0.6)}
-    courses = [
-        course_of([end], arm=arm, seed=seed)
-        for seed, both in ends.items()
-        for arm, end in zip((BASE, "pass"), both, strict=True)
-    ]
-    arms = arms_of([*courses, course_of([0.9], arm="pass", seed=7)])  # a seed that shuffle lacks
-    found = difference(arms, "pass", mean_accuracy)
-    bases, others = zip(*ends.values(), strict=True)
-    expected = ttest_rel(others, bases).confidence_interval(0.95)
-    assert (found.mean, found.low, found.high) == pytest.approx((0.35 / 3, expected.low, expected.high))
-    assert differences(arms, "pass", mean_accuracy) == pytest.approx([0.1, 0.05, 0.2])
-
-
-def test_the_tables_show_every_seed_and_every_arm() -> None:
-    courses = [
-        course_of([0.1, 0.2 + gain], arm=arm, seed=seed, references=16 * (arm == "bots-r2"))
-        for seed in (4, 3)
-        for arm, gain in ((BASE, 0.0), ("pass", 0.1), ("bots-r2", -0.1))
-    ]
-    lines = tables(courses, SMALL).splitlines()
-    first = lines.index("| seed | before | `shuffle` | `pass` | `bots-r2` |")
-    assert lines[first + 2] == f"| 3 | 0.100 | {0.3 / 2:.4f} | {0.4 / 2:.4f} | {0.2 / 2:.4f} |"
-    # Both seeds gain 0.05: of the four patterns of signs two are as far from 0.
-    gained = "+0.0500 (+0.0500 to +0.0500) | 0.5000 | 2 of 2 | +0.1000 (+0.1000 to +0.1000)"
-    assert any(line.startswith(f"| `pass` | 2 | {gained} |") for line in lines)
-    assert "| `bots-r2` | 2 | 1.00 | 1.00 | 2 |" in lines
-    # 16 rollouts are an eighth of a step with 128 of them.
-    assert any(line.startswith("| `bots-r2` | 16 rollouts, 0 steps |") for line in lines)
-    assert not any(line.startswith("| `pass` | 16 rollouts") for line in lines)
 
 
 TRUTH = expit(np.random.default_rng(1).normal(0, 2, 300))

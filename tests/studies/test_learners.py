@@ -7,11 +7,8 @@ from studies.environment import batch_of, binomial
 from studies.learners import (
     LEARNERS,
     Learner,
-    Memorising,
     SharedAbility,
 )
-from studies.method import Served
-from studies.trial import Measures, run_trial
 
 ROOT = Path(__file__).parents[2]
 SEED = 100  # of no study
@@ -72,20 +69,3 @@ def test_shared_ability_lifts_each_task_by_its_sensitivity():
     lifted = environment.logits() - before
     assert lifted[32:] == pytest.approx(environment.sensitivity[32:] * 0.006, rel=1e-9)
     assert lifted[:32] == pytest.approx(environment.sensitivity[:32] * 0.006 + 0.05, rel=1e-9)
-
-
-def test_a_belief_that_takes_what_it_does_not_meet_for_solved_finds_out():
-    """A rule that never meets such tasks ends below a shuffle: it takes a few tasks hundreds of times."""
-
-    def run_of(strategy: str) -> Measures:
-        environment = Memorising(SEED)
-        method = Served(environment.references, belief="tracker", strategy=strategy, seed=SEED)
-        rng = np.random.default_rng(SEED)
-        return run_trial(environment, method, steps=environment.steps // 2, count=32, rollouts=16, rng=rng)
-
-    chosen, shuffled = run_of("pass"), run_of("shuffle")
-    assert chosen.accuracy[-1] > shuffled.accuracy[-1] + 0.02
-    assert chosen.effective_task_ratio > shuffled.effective_task_ratio
-    assert chosen.most_visits < 4 * shuffled.most_visits
-    assert chosen.pool_log_loss is not None
-    assert chosen.pool_log_loss < 0.4  # 0.69 says nothing

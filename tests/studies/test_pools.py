@@ -11,12 +11,8 @@ from studies.public_pools import (
     MODEL_CASES,
     POOLS,
     REFERENCE_CASES,
-    SHIFT,
-    inverted,
     reasoning_gym,
     recorded_run,
-    scaled,
-    shifted,
 )
 from studies.reference_pools import NONE, case_names, reference_case
 from studies.references import paid_after, saved_steps
@@ -51,12 +47,6 @@ def test_reasoning_gyms_model_climbs_from_model_to_model():
     assert success[[0, -1]] * 3 == pytest.approx(np.rint(success[[0, -1]] * 3))  # of three attempts
     step = (len(success) - 1) / (len(LADDER) - 1)  # at which the model is as its second rung
     assert means[99] < np.interp(step, np.arange(len(means)), means) < means[100]
-
-
-def test_references_are_inverted_shifted_and_scaled(pool):
-    assert inverted(pool).references == pytest.approx(1 - pool.references)
-    assert shifted(pool).references == pytest.approx(np.clip(pool.references + SHIFT, 0, 1))
-    assert scaled(pool).references == pytest.approx(pool.references / 2)
 
 
 @pytest.mark.parametrize("case", list(REFERENCE_CASES | MODEL_CASES))

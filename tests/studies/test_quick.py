@@ -1,25 +1,20 @@
-"""Every cell of every study runs, in its quick form; labels, tables and charts fit together."""
+"""Every cell of every study runs, in its quick form; labels and tables fit together."""
 
 from multiprocessing.reduction import ForkingPickler
 
 import pytest
 
 from studies.catalogue import STUDIES
-from studies.results import Result, planned
+from studies.results import planned
 from studies.study import label_key
 from studies.tables import rendered
 from studies.trial import Measures
 
 
-@pytest.fixture(scope="module")
-def results() -> list[Result]:
-    return [trial.made(quick=True) for trial in planned(STUDIES.values(), seeds=1)]
-
-
 @pytest.mark.parametrize("name", list(STUDIES))
-def test_each_cell_gives_measures_and_each_table_shows_some(results, name):
+def test_each_cell_gives_measures_and_each_table_shows_some(name):
     study = STUDIES[name]
-    found = [result for result in results if result.study == name]
+    found = [trial.made(quick=True) for trial in planned([study], seeds=1)]
     assert len(found) == len(study.cells)
     for result in found:
         assert set(result.measures) == set(Measures.__dataclass_fields__)
@@ -36,24 +31,6 @@ def test_each_cell_has_its_own_labels_and_can_go_to_another_process(name):
     assert len({tuple(cell.labels) for cell in study.cells}) == 1  # the same columns
     for cell in study.cells:
         ForkingPickler.dumps(cell.trial)
-
-
-@pytest.mark.parametrize("name", list(STUDIES))
-def test_tables_and_charts_name_labels_that_there_are(name):
-    study = STUDIES[name]
-    labels = set(study.cells[0].labels)
-    assert len({table.name for table in study.tables}) == len(study.tables)
-    for table in study.tables:
-        named = {*table.columns, *table.where, *(table.baseline or {}), *([table.across] if table.across else [])}
-        assert named <= labels, table.name
-        rows = [tuple(cell.labels[column] for column in named) for cell in study.cells if table.shows(cell.labels)]
-        assert len(set(rows)) == len(rows), f"{table.name}: two cells look alike"
-    for chart in study.charts:
-        shown = [cell.labels for cell in study.cells if chart.shows(cell.labels)]
-        assert shown, chart.name
-        assert {*chart.where, *chart.lines, *([chart.panels] if chart.panels else [])} <= labels
-        lines = [tuple(cell[name] for name in (*chart.lines, chart.panels, chart.x) if name in cell) for cell in shown]
-        assert len(set(lines)) == len(lines), f"{chart.name}: two cells in one place"
 
 
 @pytest.mark.parametrize("name", list(STUDIES))

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.running import running_service
 from bots_client import Client, Outcome, Task
 from studies.environment import batch_of, binomial
 from studies.method import Served
 from studies.public_pools import recorded_run
+from tests.serving import running_service
 
 COUNT, ROLLOUTS, STEPS = 16, 8, 12
 RUNS: dict[str, dict[str, Any]] = {
@@ -22,9 +22,9 @@ RUNS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def client():
+def client(tmp_path_factory):
     pool = recorded_run()
-    with running_service() as service, Client(service.url) as connected:
+    with running_service(tmp_path_factory.mktemp("service")) as service, Client(service.url) as connected:
         tasks = [Task(str(task), rates) for task, rates in enumerate(pool.references.tolist())]
         connected.create_dataset("pool", tasks, pool.reference_models)
         yield connected

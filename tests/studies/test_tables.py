@@ -1,49 +1,20 @@
 """Tables show means, their intervals, differences that are paired by seed, and when a course reaches another's end."""
 
-from dataclasses import replace
 from functools import partial
-from math import inf, isnan, sqrt
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import t as student
-from scipy.stats import ttest_1samp, ttest_rel
 
 from studies.progress import first_reached, steps_to_end, until
 from studies.results import Result
 from studies.study import Cell, Comparison, Study, StudyTable
-from studies.tables import difference_of, interval_of, rendered
+from studies.tables import rendered
 from tests.studies.made import MADE, results
 
 ALL, WIDE, TWO = MADE.tables
-
-
-def test_an_interval_is_that_of_students_t():
-    values = [0.4, 0.5, 0.7]
-    expected = ttest_1samp(values, 0).confidence_interval(0.95)
-    interval = interval_of(values)
-    assert (interval.mean - interval.half_width, interval.mean + interval.half_width) == pytest.approx(
-        (expected.low, expected.high)
-    )
-    assert isnan(interval_of([0.4]).half_width)
-
-
-def test_a_difference_is_paired_by_seed_whatever_the_order():
-    group = [result for result in results() if result.labels == {"pool": "one", "size": "16"}]
-    values = [0.9, 0.2, 0.5]
-    group = [
-        replace(one, measures={**one.measures, "effective_task_ratio": value})
-        for one, value in zip(group, values, strict=True)
-    ]
-    baseline = [result for result in results() if result.labels == {"pool": "one", "size": "8"}]
-    found = difference_of(group, baseline[::-1], "effective_task_ratio")
-    assert found is not None
-    theirs = [one.measures["effective_task_ratio"] for one in baseline]
-    expected = ttest_rel(values, theirs).confidence_interval(0.95)
-    assert (found.mean - found.half_width, found.mean + found.half_width) == pytest.approx(
-        (expected.low, expected.high)
-    )
 
 
 def test_a_table_has_a_row_for_each_cell_by_number_and_no_difference_of_the_baseline_itself():

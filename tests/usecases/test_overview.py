@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from bots_service import observing as module
 from bots_service.access import Caller
-from bots_service.core.outlook import Coverage, coverage, outlook_of
+from bots_service.core.outlook import coverage, outlook_of
 from bots_service.core.summary.course import Gain, StepEnd
 from bots_service.core.summary.verdict import RUNNING_S
 from bots_service.errors import UnknownRunError
@@ -181,23 +181,6 @@ async def test_a_run_that_is_deleted_while_it_is_read_is_left_out(world: World):
     assert [one.known.row.name for one in (await summarizing.overview()).runs] == ["default"]
 
 
-async def test_runs_that_stand_still_are_not_read_again(world: World, summarizing: Summarizing):
-    for number in range(20):
-        await world.put_run(f"run-{number}")
-        await close(world, 2, f"run-{number}")
-    page = await summarizing.overview(limit=5)
-    assert (page.matching, page.totals.reported) == (21, 80)
-    assert len(summarizing.watch.read_runs) == 21
-    summarizing.watch.heads_read = 0
-    for _ in range(3):
-        assert await summarizing.overview(limit=5) == page
-    assert (summarizing.watch.heads_read, len(summarizing.watch.read_runs)) == (3, 21)
-    await close(world, 1)
-    later = await summarizing.overview(limit=5)
-    assert later.totals.reported == page.totals.reported + 2
-    assert len(summarizing.watch.read_runs) == 22
-
-
 async def test_pages_in_any_order_hold_each_run_once_those_without_a_value_last(world: World, summarizing: Summarizing):
     for name, steps in (("few", 1), ("many", 3), ("none", 0)):
         await world.put_run(name)
@@ -334,23 +317,6 @@ async def test_it_shows_where_the_run_stands_and_how_it_chooses(watched: World):
     await watched.runs.change_settings(POOL, "default", {"strategy": "uniform"}, None)
     await watched.observe.once()
     assert (watched.shown("run_info", strategy="uniform"), watched.shown("run_info", strategy="thompson")) == (1, None)
-
-
-async def test_it_looks_at_the_pool_again_only_after_something_happened(
-    watched: World, monkeypatch: pytest.MonkeyPatch
-):
-    looks: list[object] = []
-
-    def counted(*arguments: Any) -> Coverage:
-        looks.append(arguments)
-        return coverage(*arguments)
-
-    monkeypatch.setattr(module, "coverage", counted)
-    for wanted in (1, 2):
-        await watched.report(outcome("t1"))
-        for _ in range(2):
-            await watched.observe.once()
-            assert len(looks) == wanted
 
 
 @pytest.fixture

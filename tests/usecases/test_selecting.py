@@ -13,7 +13,6 @@ from bots_service.core.belief.kinds import KINDS
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName, settings_from
-from bots_service.core.state import fresh_state
 from bots_service.dataset_builder import DatasetHeader
 from bots_service.errors import InvalidSelectionError, KeyReusedError, PoolTooSmallError, UnknownRunError
 from bots_service.insight import IDS_PER_LEASE, Insight, Lease
@@ -22,7 +21,7 @@ from bots_service.records import IdempotencyKey, RunRow, Selection, TaskBlock
 from bots_service.retention import LEASE_S
 from bots_service.selections import QUICK_NUMBERS, Origin, is_quick, read_id
 from bots_service.storage.live import Live, Look, Previous
-from tests.core.journals import pool_of, replay, report_of
+from tests.core.journals import replay, report_of
 from tests.core.pools import beta_parameters
 from tests.usecases.world import (
     POOL,
@@ -92,44 +91,38 @@ async def test_a_draw_in_a_thread_is_the_same_draw(world: World, monkeypatch, st
         np.testing.assert_array_equal(getattr(quick, name), getattr(slow, name))
 
 
-async def test_only_an_ordinary_draw_over_few_numbers_holds_up_the_event_loop(world: World):
-    state, nothing = await world.state(), np.empty(0, np.int32)
-    dataset = (await world.opened()).dataset
-    fresh = Pool(dataset.pool.references, dataset.pool.profile_of, dataset.pool.tags)
-    request = SelectRequest(POOL, 5)
-    assert not is_quick(request, state, fresh, nothing)  # the first draw groups the whole pool
-    fresh.part()
-    _ = fresh.members
-    assert is_quick(request, state, fresh, nothing)
-    tag = next(iter(fresh.tags))
-    for longer in (SelectRequest(POOL, 5, tags=(tag,)), SelectRequest(POOL, 5000)):
-        assert not is_quick(longer, state, fresh, nothing)
-    assert not is_quick(request, state, fresh, np.arange(QUICK_NUMBERS, dtype=np.int32))
-    assert not is_quick(request, replace(state, settings=settings_from({"strategy": "shuffle"})), fresh, nothing)
-    assert not is_quick(request, state, replace(fresh, retired=np.array([1], np.int32)), nothing)
+# What differs from five tasks for a pass over a grouped pool, and whether the draw is quick.
+DRAWS: list[tuple[dict[str, Any], bool]] = [
+    ({}, True),
+    ({"strategy": "thompson"}, True),
+    ({"strategy": "shuffle"}, False),
+    ({"mix": {"odd": 1.0}}, False),
+    ({"tags": ("odd",)}, False),
+    ({"count": 5000}, False),
+    ({"leased": QUICK_NUMBERS}, False),
+    ({"grouped": False}, False),  # the first draw groups the whole pool
+    ({"profiles": 20_000}, True),  # to a pass as many profiles as tasks make no difference
+    ({"profiles": 20_000, "strategy": "thompson"}, False),
+    ({"profiles": 20_000, "count": 1000}, False),
+    ({"profiles": 20_000, "retired": 19_900}, False),  # a pass meets them
+    ({"strategy": "thompson", "tried": 100}, True),
+    ({"strategy": "thompson", "tried": 9000, "leased": 7000}, False),
+]
 
 
-def test_a_pass_is_drawn_in_a_thread_only_where_it_may_have_far_to_walk():
-    size, nothing = 20_000, np.empty(0, np.int32)
-    pool, request = Pool.of_tasks(np.linspace(0, 1, size)[:, None]), SelectRequest(POOL, 32)
-    _ = pool.members
-    settings = settings_from({"belief": "tracker", "strategy": "pass"})
-    fresh = fresh_state(settings, pool)
-    assert is_quick(request, fresh, pool, nothing)  # as many profiles as tasks matter only to others
-    assert not is_quick(request, replace(fresh, settings=settings_from({"strategy": "thompson"})), pool, nothing)
-    assert not is_quick(SelectRequest(POOL, 1000), fresh, pool, nothing)
-    few_left = replace(pool, retired=np.arange(100, size, dtype=np.int32))
-    few_left.part()
-    assert not is_quick(request, fresh, few_left, nothing)
-
-
-def test_what_scores_all_reported_tasks_is_quick_while_they_are_few():
-    pool, request, nothing = pool_of(*[(0.5,)] * 9000), SelectRequest(POOL, 5), np.empty(0, np.int32)
-    _ = pool.members
-    few, many = (report_of(*((task, 1.0, 1.0) for task in range(count))) for count in (100, 9000))
-    settings = settings_from({"strategy": "thompson"})
-    assert is_quick(request, replay(pool, [few], settings), pool, nothing)
-    assert not is_quick(request, replay(pool, [many], settings), pool, np.arange(7000, dtype=np.int32))
+@pytest.mark.parametrize(("facts", "quick"), DRAWS)
+def test_only_an_ordinary_draw_over_few_numbers_holds_up_the_event_loop(facts: dict[str, Any], quick: bool):
+    profiles, tried = facts.get("profiles", 2), facts.get("tried", 0)
+    rates = np.linspace(0, 1, profiles)[np.arange(max(profiles, 9000)) % profiles, None]
+    pool = Pool.of_tasks(rates, {"odd": np.arange(1, len(rates), 2, dtype=np.int32)})
+    pool = replace(pool, retired=np.arange(len(pool) - facts.get("retired", 0), len(pool), dtype=np.int32))
+    if facts.get("grouped", True):
+        pool.part()
+        _ = pool.members
+    settings = settings_from({"strategy": facts.get("strategy", "pass"), "mix": facts.get("mix", {})})
+    state = replay(pool, [report_of(*((task, 1.0, 1.0) for task in range(tried)))] if tried else [], settings)
+    request = SelectRequest(POOL, facts.get("count", 5), tags=facts.get("tags", ()))
+    assert is_quick(request, state, pool, np.arange(facts.get("leased", 0), dtype=np.int32)) is quick
 
 
 async def test_selections_at_once_share_no_task_while_others_are_free(world: World):
@@ -223,12 +216,6 @@ async def test_more_tasks_than_there_are_is_refused(world: World):
     assert len((await world.select(4, tags=("rare",))).tasks) == 4
     with pytest.raises(UnknownRunError):
         await world.select(4, "none")
-
-
-async def test_tags_and_exclude_are_kept(world: World):
-    chosen = set((await world.select(8, tags=("odd",), exclude=("t1", "t11"))).tasks.tolist())
-    assert {task % 2 for task in chosen} == {1}
-    assert not chosen & {1, 11}
 
 
 async def test_ids_of_other_runs_remade_runs_and_mangled_ids_are_refused(world: World):
