@@ -17,7 +17,7 @@ from bots_service.serving.starting import is_guarded, is_loopback
 from bots_service.settings import Settings, unknown_variables
 from bots_service.storage.redis import MIN_VERSION, RedisServer
 from bots_service.storage.sql.migrate import MIGRATE_DIRECTLY, head, is_new_enough, revision_of
-from bots_service.storage.sql.url import connected, is_pooled, sql_url
+from bots_service.storage.sql.url import connected, is_missing, is_pooled, sql_url
 
 GIB = 2**30
 
@@ -58,12 +58,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from (judge("variables", line, warning=True) for line in unknown)
     if not unknown:
         yield judge("variables", "each BOTS_... has an effect")
-    try:
-        url = sql_url(settings.sql_url)
-    except StorageUnavailableError as error:
-        advice = "set BOTS_DATABASE_URL to postgresql://USER:PASSWORD@HOST/NAME"
-        yield judge("database", str(error), advice, problem=True)
-        return
+    url = sql_url(settings.sql_url)
     is_postgres = url.get_backend_name() == "postgresql"
     yield stores(settings, is_postgres=is_postgres)
     found = [*([] if is_postgres else sqlite(url)), *database(settings, url)]
@@ -122,11 +117,7 @@ def disk(folder: Path, *, free: int) -> Finding:
 
 def sqlite(url: URL) -> Iterator[Finding]:
     """Yield what is found around a SQLite file."""
-    if not url.database or url.database == ":memory:":
-        said = "an in-memory database is lost when the process ends"
-        yield judge("database", said, "name a file: BOTS_DATABASE_URL=sqlite:////PATH/bots.db", problem=True)
-        return
-    path = Path(url.database).absolute()
+    path = Path(url.database or "").absolute()
     folder = next(each for each in path.parents if each.exists())
     places = [folder, path] if path.exists() else [folder]
     can_write = folder.is_dir() and all(os.access(place, os.W_OK) for place in places)
@@ -137,7 +128,7 @@ def sqlite(url: URL) -> Iterator[Finding]:
 
 def database(settings: Settings, url: URL) -> Iterator[Finding]:
     """Yield what is found in the database itself; in a SQLite file only if it is there, as looking would make it."""
-    if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+    if is_missing(url):
         yield tables(None, migrates=settings.migrate_on_start)
         return
     host = url.query.get("host") or f"{url.host}:{url.port or 5432}"
