@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bots_service.cli.connection import AsJson, connected
-from bots_service.cli.output import console, count, number, progress_line, show, table, times
+from bots_service.cli.output import console, count, number, progress_line, show, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from bots_service.demo.replay import Plan
 
 LOOK_EVERY_S = 1.0  # at the summaries: the service must compute each again
-COLUMNS = "run  >effective\ntask ratio  >last 50\nsteps  >vs\nuniform  >rollouts\nsaved  >tasks\nmet  >log\nloss"
+COLUMNS = (
+    "run=label  effective\ntask ratio=ratio  last 50\nsteps=recent  vs\nuniform=vs_uniform  rollouts\nsaved=saved"
+    "  tasks\nmet=distinct_tasks  log\nloss=log_loss"
+)
 EXPLANATION = (
     "Tasks met: different problems that the run selected. Log loss: of the success rates predicted for all problems, "
     "before every 10th step. Each run is named by its belief and its strategy; uniform sampling looks at no belief."
@@ -99,20 +102,18 @@ def closing_table(replays: list[dict[str, Any]]) -> "RenderableType":
     head = "{steps} steps of a real GRPO run, {count} tasks a step, {rollouts_per_task} rollouts each"
     parts: list[RenderableType] = [Text(head.format(**replays[0]), style="bold")]
     for replay in replays:
-        rows = []
-        for label, run in zip(RUNS, replay["runs"], strict=True):
-            saved, recent = run["rollouts_saved"], run[f"effective_task_ratio_last_{RECENT}"]
-            rows.append(
-                (
-                    label,
-                    number(run["effective"] / run["reported"]),
-                    number(recent),
-                    "baseline" if label == "uniform" else times(run["vs_uniform"]),
-                    count(None if saved is None else round(saved)),
-                    count(run["distinct_tasks"]),
-                    number(run["log_loss"]),
-                )
-            )
+        rows = [
+            run
+            | {
+                "label": label,
+                "ratio": number(run["effective"] / run["reported"]),
+                "recent": number(run[f"effective_task_ratio_last_{RECENT}"]),
+                "vs_uniform": "baseline" if label == "uniform" else run["vs_uniform"] and f"{run['vs_uniform']:.2f}x",
+                "saved": None if run["rollouts_saved"] is None else round(run["rollouts_saved"]),
+                "log_loss": number(run["log_loss"]),
+            }
+            for label, run in zip(RUNS, replay["runs"], strict=True)
+        ]
         parts += ["", Text(title_of(replay), style="bold"), table(COLUMNS, rows)]
     return Group(*parts, "", EXPLANATION)
 
