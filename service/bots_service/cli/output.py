@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields, is_dataclass
 from datetime import datetime
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -83,7 +82,8 @@ def table(columns: str, rows: Iterable[object], *, caption: str = "") -> "Render
 
 def _value_at(row: Any, path: str) -> Any:
     for name in path.split("."):
-        row = row.get(name) if isinstance(row, dict) else getattr(row, name, None)
+        if row is not None:
+            row = row[name] if isinstance(row, dict) else getattr(row, name)
     return row
 
 
@@ -93,10 +93,11 @@ def details(answer: Any) -> "RenderableType":
     from rich.text import Text
 
     items = _items_of(answer)
-    own = {name: written(value) for name, value in items.items() if not _is_nested(value)}
-    left_out = len(items) - MOST_WRITTEN if isinstance(answer, Mapping) else 0
-    parts: list[RenderableType] = [sheet(dict(islice(own.items(), MOST_WRITTEN)) if left_out > 0 else own)]
-    parts += [f"and {left_out} more"] * (left_out > 0)
+    own = [(name, written(value)) for name, value in items.items() if not _is_nested(value)]
+    shown = own[:MOST_WRITTEN] if isinstance(answer, Mapping) else own
+    parts: list[RenderableType] = [sheet(dict(shown))]
+    if len(shown) < len(own):
+        parts.append(f"and {len(own) - len(shown)} more")
     for name, value in items.items():
         if _is_nested(value):
             parts += ["", Text(name, style="bold"), details(value)]
@@ -108,8 +109,9 @@ def _is_nested(value: object) -> bool:
 
 
 def _items_of(answer: Any) -> dict[str, Any]:
-    items = answer if isinstance(answer, Mapping) else {one.name: getattr(answer, one.name) for one in fields(answer)}
-    return {name.replace("_", " "): value for name, value in items.items() if value not in (None, "", (), {})}
+    if not isinstance(answer, Mapping):
+        answer = {one.name.replace("_", " "): getattr(answer, one.name) for one in fields(answer)}
+    return {name: value for name, value in answer.items() if value not in (None, "", (), {})}
 
 
 def written(value: Any, *, with_decimals: bool = False) -> str:
