@@ -59,7 +59,7 @@ def test_a_run_is_shown_with_what_its_belief_estimates(bots, pool):
     shown = {line.split("  ")[0].strip(): line.split()[-1] for line in lines if line.strip()}
     assert estimates["ability"] > 0
     for name, value in estimates.items():
-        assert float(shown[name.replace("_", " ")]) == pytest.approx(value, abs=1e-4)
+        assert float(shown[name]) == pytest.approx(value, abs=1e-4)
 
 
 def test_tasks_of_one_segment_are_shown_with_the_counts_of_all(bots, client, pool):
