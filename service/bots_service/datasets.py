@@ -12,7 +12,7 @@ import numpy as np
 import structlog
 
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained, last_of, united
-from bots_service.core.predictions import MOST_COLUMNS, Predictions, PredictionsKey, rounded, seen_with
+from bots_service.core.predictions import MOST_COLUMNS, PredictionsKey, rounded, seen_with
 from bots_service.core.state import RunState
 from bots_service.dataset_builder import SHOWN_FLAWS, DatasetBuilder, DatasetHeader, opened
 from bots_service.errors import (
@@ -364,14 +364,14 @@ class Datasets:
         return await self.set_predictions(dataset, predictor, rates, idempotency_key)
 
     async def set_predictions(
-        self, dataset: OpenDataset, name: str, rates: Floats, idempotency_key: KeyOfUpload
+        self, dataset: OpenDataset, name: str, rates: Floats | None, idempotency_key: KeyOfUpload
     ) -> DatasetRow:
         """Set predictions, in place of those of the same name.
 
         Args:
             dataset: fresh.
             name: of the predictor.
-            rates: [N] predicted pass rates, NaN where unknown.
+            rates: [N] predicted pass rates, NaN where unknown; None removes them.
             idempotency_key: keeps the result.
 
         Raises:
@@ -379,20 +379,29 @@ class Datasets:
             LimitReachedError: the dataset has as many predictions as it may.
             BusyError: another request changed the dataset meanwhile.
         """
-        if np.isnan(rates).all():
-            raise InvalidTasksError("no task has a predicted pass rate")
-        before = dataset.row.facts.predictions
-        kept = tuple(each for each in before if each.name != name)
-        if len(kept) >= MOST_COLUMNS:
-            names = ", ".join(each.name for each in kept)
-            raise LimitReachedError(f"a dataset has at most {MOST_COLUMNS} predictions; it has {names}: remove one")
-        others = await self.store.predictions(dataset.row.id, [each.key for each in kept])
-        column = await asyncio.to_thread(rounded, name, rates, dataset.pool, others)
-        facts = PredictionsFacts(column.name, column.digest, column.parts, column.known, column.mean)
-        # In its old place: nothing but its content changes.
-        now = tuple(facts if each.name == name else each for each in before)
-        now = now if len(now) > len(kept) else (*kept, facts)
-        return await self._set_predictions(dataset, now, column, idempotency_key())
+        before, column = dataset.row.facts.predictions, None
+        now = kept = tuple(each for each in before if each.name != name)
+        if rates is not None:
+            if np.isnan(rates).all():
+                raise InvalidTasksError("no task has a predicted pass rate")
+            if len(kept) >= MOST_COLUMNS:
+                names = ", ".join(each.name for each in kept)
+                raise LimitReachedError(f"a dataset has at most {MOST_COLUMNS} predictions; it has {names}: remove one")
+            others = await self.store.predictions(dataset.row.id, [each.key for each in kept])
+            column = await asyncio.to_thread(rounded, name, rates, dataset.pool, others)
+            new = PredictionsFacts(column.name, column.digest, column.parts, column.known, column.mean)
+            # In its old place: nothing but its content changes.
+            is_known = len(kept) < len(before)
+            now = tuple(new if each.name == name else each for each in before) if is_known else (*kept, new)
+        facts, key = replace(dataset.row.facts, predictions=now), idempotency_key()
+
+        async def write() -> DatasetRow:
+            row, empty = await self.store.put_predictions(dataset.row, facts, column, key)
+            for run in empty:  # what processes hold of these runs was made without the predictions
+                await self._live.delete(run)
+            return row
+
+        return await self._finished(dataset, write(), lambda row: replace(dataset, row=row, views={}))
 
     async def drop_predictions(self, name: str, predictor: str, idempotency_key: IdempotencyKey | None) -> DatasetRow:
         """Remove predictions from a dataset.
@@ -402,28 +411,9 @@ class Datasets:
             BusyError: another request changed the dataset meanwhile.
         """
         dataset = await self.fresh(name)
-        before = dataset.row.facts.predictions
-        kept = tuple(each for each in before if each.name != predictor)
-        if len(kept) == len(before):
+        if predictor not in [each.name for each in dataset.row.facts.predictions]:
             raise UnknownPredictionsError(f"dataset {name!r} has no predictions {predictor!r}")
-        return await self._set_predictions(dataset, kept, None, idempotency_key)
-
-    async def _set_predictions(
-        self,
-        dataset: OpenDataset,
-        predictions: tuple[PredictionsFacts, ...],
-        column: Predictions | None,
-        idempotency_key: IdempotencyKey | None,
-    ) -> DatasetRow:
-        facts = replace(dataset.row.facts, predictions=predictions)
-
-        async def write() -> DatasetRow:
-            row, empty = await self.store.put_predictions(dataset.row, facts, column, idempotency_key)
-            for run in empty:  # what processes hold of these runs was made without the predictions
-                await self._live.delete(run)
-            return row
-
-        return await self._finished(dataset, write(), lambda row: replace(dataset, row=row, views={}))
+        return await self.set_predictions(dataset, predictor, None, lambda: idempotency_key)
 
     async def keep_subset(self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload) -> Subset:
         """Keep a subset under a name that follows from its tasks; it is not kept if the dataset lacks some of them.
