@@ -167,13 +167,13 @@ async def test_a_row_is_written_now_and_then_and_at_each_look_once_that_failed(
 
     seen = []
     for _ in range(3):
-        assert await health.check_writes() == {"sql_writes": "ok"}
+        await health.check_writes()
         seen.append(await last())
     assert seen[0] == seen[1] < seen[2]
     await database.write(lambda connection: connection.exec_driver_sql("PRAGMA query_only = ON").close())
     with pytest.raises(StorageUnavailableError):
         await health.check_writes()
-    assert await health.check_writes() == {"sql_writes": "ok"}  # by another connection
+    await health.check_writes()  # by another connection
     assert await last() > seen[2]
 
 
