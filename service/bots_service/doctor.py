@@ -129,7 +129,7 @@ def sqlite(url: URL) -> Iterator[Finding]:
 def database(settings: Settings, url: URL) -> Iterator[Finding]:
     """Yield what is found in the database itself; in a SQLite file only if it is there, as looking would make it."""
     if is_missing(url):
-        yield tables(None, migrates=settings.migrate_on_start)
+        yield tables(None, migrate_on_start=settings.migrate_on_start)
         return
     host = url.query.get("host") or f"{url.host}:{url.port or 5432}"
     where = f"{host if isinstance(host, str) else ','.join(host)}/{url.database}" if url.host or url.query else ""
@@ -142,7 +142,8 @@ def database(settings: Settings, url: URL) -> Iterator[Finding]:
                 yield judge("database", said, "use PostgreSQL 14 or later", problem=is_old)
                 needed = settings.database_pool * settings.workers
                 yield from judge_postgres({**facts, "is_pooled": through_pooler}, needed=needed)
-            yield tables(revision_of(connection), migrates=settings.migrate_on_start and not through_pooler)
+            found = revision_of(connection)
+            yield tables(found, migrate_on_start=settings.migrate_on_start, through_pooler=through_pooler)
     except StorageUnavailableError as error:
         said = f"{where} can't be used: {without_secrets(error, url.password)}".strip()
         advice = "start it, or correct BOTS_DATABASE_URL: check the host, port, user, password and name, or the file"
@@ -188,8 +189,8 @@ def judge_postgres(facts: dict[str, Any], *, needed: int) -> Iterator[Finding]:
     yield judge("connections", said, advice, problem=machines < 1, warning=machines < 2)
 
 
-def tables(revision: str | None, *, migrates: bool) -> Finding:
-    """Judge the tables by their revision. migrates: whether the service would migrate them when it starts."""
+def tables(revision: str | None, *, migrate_on_start: bool, through_pooler: bool = False) -> Finding:
+    """Judge whether the tables are those that this version works with, or will be once the service has started."""
     try:
         is_fit = is_new_enough(revision)
     except StorageUnavailableError as error:
@@ -199,9 +200,9 @@ def tables(revision: str | None, *, migrates: bool) -> Finding:
         said = f"at the newest revision, {revision}" if is_newest else f"at revision {revision}, newer than {head()}"
         return judge("tables", said + ("" if is_newest else ", which this version can use"))
     said = f"at revision {revision}, not {head()}" if revision else "none yet"
-    if migrates:
+    if migrate_on_start and not through_pooler:
         return judge("tables", f"{said}; the service migrates them to {head()} when it starts")
-    return judge("tables", said, MIGRATE_DIRECTLY, problem=True)
+    return judge("tables", said, MIGRATE_DIRECTLY if through_pooler else "run `bots migrate`", problem=True)
 
 
 # --- Redis -----------------------------------------------------------------------------------------------------------

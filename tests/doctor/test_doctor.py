@@ -132,7 +132,7 @@ def test_a_folder_that_can_not_be_written_is_a_problem(look, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("revision", "migrates", "grade", "says"),
+    ("revision", "migrate_on_start", "grade", "says"),
     [
         (head(), False, OK, head()),
         (None, False, PROBLEM, "bots migrate"),
@@ -142,8 +142,8 @@ def test_a_folder_that_can_not_be_written_is_a_problem(look, tmp_path, monkeypat
         ("a1b2c3", True, PROBLEM, "a1b2c3"),  # of another program
     ],
 )
-def test_tables_must_fit_this_version(revision, migrates, grade, says):
-    found = doctor.tables(revision, migrates=migrates)
+def test_tables_must_fit_this_version(revision, migrate_on_start, grade, says):
+    found = doctor.tables(revision, migrate_on_start=migrate_on_start)
     assert found.grade is grade
     assert says in found.said + found.advice
 
