@@ -6,7 +6,7 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -56,56 +56,34 @@ class Caller:
 
     def reaches_run(self, dataset: str, run: str | None) -> bool:
         """Say whether the key is good for a run of a dataset. run: None for the whole dataset, with all its runs."""
-        for pattern in self.datasets:
-            of_dataset, limited, of_run = pattern.partition("/")
-            if fnmatchcase(dataset, of_dataset) and (not limited or (run is not None and fnmatchcase(run, of_run))):
-                return True
-        return False
+        return any(
+            fnmatchcase(dataset, of_dataset) and (not limited or (run is not None and fnmatchcase(run, of_run)))
+            for of_dataset, limited, of_run in (pattern.partition("/") for pattern in self.datasets)
+        )
 
     def require_scope(self, wanted: frozenset[Scope]) -> None:
-        """Check that the caller has one of these scopes.
-
-        Raises:
-            ForbiddenError: it has none.
-        """
+        """Raise ForbiddenError unless the caller has one of these scopes."""
         if not self.scopes & wanted and Scope.ADMIN not in self.scopes:
             lacking = " or ".join(sorted(wanted))
             raise ForbiddenError(f"this key has no scope {lacking}, only {', '.join(sorted(self.scopes))}")
 
     def require_dataset(self, dataset: str) -> None:
-        """Check that the caller reaches a dataset.
-
-        Raises:
-            ForbiddenError: it doesn't.
-        """
-        if not self.reaches(dataset):
-            raise ForbiddenError(
-                f"this key has no access to dataset {dataset[:128]!r}, only to {', '.join(self.datasets)}"
-            )
+        """Raise ForbiddenError unless the caller reaches a dataset, or some of its runs."""
+        self._require(self.reaches(dataset), f"dataset {dataset[:128]!r}")
 
     def require_run(self, dataset: str, run: str | None) -> None:
-        """Check that the caller reaches a run of a dataset. run: None for the whole dataset, with all its runs.
-
-        Raises:
-            ForbiddenError: it doesn't.
-        """
+        """Raise ForbiddenError unless the caller reaches a run of a dataset. run: None for all of the dataset."""
         self.require_dataset(dataset)
-        if not self.reaches_run(dataset, run):
-            of = (
-                f"all of dataset {dataset[:128]!r}"
-                if run is None
-                else f"run {run[:128]!r} of dataset {dataset[:128]!r}"
-            )
-            raise ForbiddenError(f"this key has no access to {of}, only to {', '.join(self.datasets)}")
+        of = "all" if run is None else f"run {run[:128]!r}"
+        self._require(self.reaches_run(dataset, run), f"{of} of dataset {dataset[:128]!r}")
 
     def require_every_dataset(self) -> None:
-        """Check that the caller reaches every dataset.
+        """Raise ForbiddenError unless the caller reaches every dataset."""
+        self._require(EVERY_DATASET in self.datasets, f"every dataset, {EVERY_DATASET!r}")
 
-        Raises:
-            ForbiddenError: it doesn't.
-        """
-        if EVERY_DATASET not in self.datasets:
-            raise ForbiddenError(f"this needs a key for every dataset, {EVERY_DATASET!r}")
+    def _require(self, is_reached: bool, what: str) -> None:
+        if not is_reached:
+            raise ForbiddenError(f"this key has no access to {what}, only to {', '.join(self.datasets)}")
 
 
 ANYBODY = Caller(None, frozenset(Scope), (EVERY_DATASET,))
@@ -230,15 +208,8 @@ class Access:
             created_at=now,
             expires_at=None if wish.expires_in_seconds is None else now + wish.expires_in_seconds,
         )
-        # To the end even if the caller stops waiting, or this process would still answer without a key.
-        await asyncio.shield(self._add(row, by_anybody, idempotency_key))
+        await self._know(self._keys.add(row, first=by_anybody, idempotency_key=idempotency_key), key_id, row)
         return row, key
-
-    async def _add(self, row: KeyRow, first: bool, idempotency_key: IdempotencyKey | None) -> None:
-        await self._keys.add(row, first=first, idempotency_key=idempotency_key)
-        async with self._changing:
-            self._rows[row.id] = row
-            self._exist = True
 
     async def revoke(self, key_id: str, idempotency_key: IdempotencyKey | None) -> None:
         """Revoke a key, here at once and elsewhere within seconds; one that is revoked already stays so.
@@ -246,12 +217,20 @@ class Access:
         Raises:
             UnknownApiKeyError: there never was one of this id.
         """
-        await asyncio.shield(self._revoke(key_id, idempotency_key))
+        await self._know(self._keys.revoke(key_id, idempotency_key), key_id, None)
 
-    async def _revoke(self, key_id: str, idempotency_key: IdempotencyKey | None) -> None:
-        await self._keys.revoke(key_id, idempotency_key)
-        async with self._changing:
-            self._rows.pop(key_id, None)
+    async def _know(self, written: Awaitable[object], key_id: str, row: KeyRow | None) -> None:
+        """Let a write be done, and answer by it from now on, even if the caller stops waiting. row: None if revoked."""
+
+        async def finish() -> None:
+            await written
+            async with self._changing:
+                self._exist = True
+                self._rows.pop(key_id, None)
+                if row is not None:
+                    self._rows[key_id] = row
+
+        await asyncio.shield(finish())
 
     @asynccontextmanager
     async def in_background(self) -> AsyncIterator[None]:

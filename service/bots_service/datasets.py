@@ -12,7 +12,7 @@ import numpy as np
 import structlog
 
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained, last_of, united
-from bots_service.core.predictions import MOST_COLUMNS, Predictions, PredictionsKey, rounded, seen_with
+from bots_service.core.predictions import MOST_COLUMNS, PredictionsKey, rounded, seen_with
 from bots_service.core.state import RunState
 from bots_service.dataset_builder import SHOWN_FLAWS, DatasetBuilder, DatasetHeader, opened
 from bots_service.errors import (
@@ -68,7 +68,8 @@ class OpenRun:
 class Datasets:
     """A cache of open datasets by name, of which the least recently used are evicted; and all that changes datasets.
 
-    What a change writes is done to the end even if its caller stops waiting.
+    What a change writes is done to the end even if its caller stops waiting. Each call raises UnknownDatasetError where
+    there is no dataset of the name, and each change BusyError where another request changed the dataset meanwhile.
     """
 
     def __init__(self, store: SqlDatasets, runs: SqlRuns, live: Live, at_work: RunsAtWork, *, max_bytes: int) -> None:
@@ -90,11 +91,7 @@ class Datasets:
     # --- open datasets -----------------------------------------------------------------------------------------------
 
     async def open(self, name: str) -> OpenDataset:
-        """Return the dataset, loaded on first use; another replica may have changed it since.
-
-        Raises:
-            UnknownDatasetError: it does not exist.
-        """
+        """Return the dataset, loaded on first use; another replica may have changed it since."""
         known = self._open.get(name)
         if known is not None:
             self._open.move_to_end(name)
@@ -111,11 +108,7 @@ class Datasets:
             return self._open[name]
 
     async def fresh(self, name: str) -> OpenDataset:
-        """Return the dataset in its current version: another replica may have changed or replaced it.
-
-        Raises:
-            UnknownDatasetError: it does not exist.
-        """
+        """Return the dataset in its current version: another replica may have changed or replaced it."""
         row = await self.store.get(name)
         known = self._open.get(name)
         if known is not None and (known.row.id, known.row.version) != (row.id, row.version):
@@ -180,7 +173,7 @@ class Datasets:
         """Return the run with its dataset in its current version.
 
         Raises:
-            UnknownDatasetError, UnknownRunError: it was deleted.
+            UnknownRunError: it was deleted.
         """
         return await self.of(await self.fresh(run.dataset.row.name), run.row)
 
@@ -188,7 +181,7 @@ class Datasets:
         """Return the run with the newest open version of its dataset, which has all tasks that the state knows.
 
         Raises:
-            UnknownDatasetError, UnknownRunError: the dataset was deleted.
+            UnknownRunError: the dataset was deleted.
         """
         newest = await self.of(await self.open(run.dataset.row.name), run.row)
         # Otherwise reports refer to tasks that another replica appended.
@@ -282,10 +275,8 @@ class Datasets:
         """Append tasks; those that were there keep their places and their beliefs.
 
         Raises:
-            UnknownDatasetError: there is no such dataset.
             InvalidTasksError: a task can't be true.
             TaskExistsError: a task's id is taken.
-            BusyError: another request changed the dataset meanwhile.
             LimitReachedError: it would have more tasks than a dataset may have.
         """
         dataset = await self.fresh(name)
@@ -311,9 +302,7 @@ class Datasets:
         """Retire tasks: they are no longer handed out, and what is known of them stays. Retiring one again is fine.
 
         Raises:
-            UnknownDatasetError: there is no such dataset.
             InvalidTasksError: an id is unknown.
-            BusyError: another request changed the dataset meanwhile.
         """
         return await self._change_retired(np.union1d, name, ids, idempotency_key)
 
@@ -321,9 +310,7 @@ class Datasets:
         """Take a retirement back; restoring a task that is not retired is fine.
 
         Raises:
-            UnknownDatasetError: there is no such dataset.
             InvalidTasksError: an id is unknown.
-            BusyError: another request changed the dataset meanwhile.
         """
         return await self._change_retired(np.setdiff1d, name, ids, idempotency_key)
 
@@ -351,10 +338,8 @@ class Datasets:
         New runs see it, and those whose journal is empty; other runs keep the predictions that they know.
 
         Raises:
-            UnknownDatasetError: there is no such dataset.
             InvalidTasksError: a task is unknown or comes twice, a pass rate is out of range, or there is none.
             LimitReachedError: the dataset has as many predictions as it may.
-            BusyError: another request changed the dataset meanwhile.
         """
         dataset = await self.fresh(name)
         rates, said, first = np.full(len(dataset.ids), np.nan), np.zeros(len(dataset.ids), bool), 0
@@ -364,66 +349,54 @@ class Datasets:
         return await self.set_predictions(dataset, predictor, rates, idempotency_key)
 
     async def set_predictions(
-        self, dataset: OpenDataset, name: str, rates: Floats, idempotency_key: KeyOfUpload
+        self, dataset: OpenDataset, name: str, rates: Floats | None, idempotency_key: KeyOfUpload
     ) -> DatasetRow:
         """Set predictions, in place of those of the same name.
 
         Args:
             dataset: fresh.
             name: of the predictor.
-            rates: [N] predicted pass rates, NaN where unknown.
+            rates: [N] predicted pass rates, NaN where unknown; None removes them.
             idempotency_key: keeps the result.
 
         Raises:
             InvalidTasksError: no task has a prediction.
             LimitReachedError: the dataset has as many predictions as it may.
-            BusyError: another request changed the dataset meanwhile.
         """
-        if np.isnan(rates).all():
-            raise InvalidTasksError("no task has a predicted pass rate")
-        before = dataset.row.facts.predictions
-        kept = tuple(each for each in before if each.name != name)
-        if len(kept) >= MOST_COLUMNS:
-            names = ", ".join(each.name for each in kept)
-            raise LimitReachedError(f"a dataset has at most {MOST_COLUMNS} predictions; it has {names}: remove one")
-        others = await self.store.predictions(dataset.row.id, [each.key for each in kept])
-        column = await asyncio.to_thread(rounded, name, rates, dataset.pool, others)
-        facts = PredictionsFacts(column.name, column.digest, column.parts, column.known, column.mean)
-        # In its old place: nothing but its content changes.
-        now = tuple(facts if each.name == name else each for each in before)
-        now = now if len(now) > len(kept) else (*kept, facts)
-        return await self._set_predictions(dataset, now, column, idempotency_key())
-
-    async def drop_predictions(self, name: str, predictor: str, idempotency_key: IdempotencyKey | None) -> DatasetRow:
-        """Remove predictions from a dataset.
-
-        Raises:
-            UnknownDatasetError, UnknownPredictionsError: one of the names is not known.
-            BusyError: another request changed the dataset meanwhile.
-        """
-        dataset = await self.fresh(name)
-        before = dataset.row.facts.predictions
-        kept = tuple(each for each in before if each.name != predictor)
-        if len(kept) == len(before):
-            raise UnknownPredictionsError(f"dataset {name!r} has no predictions {predictor!r}")
-        return await self._set_predictions(dataset, kept, None, idempotency_key)
-
-    async def _set_predictions(
-        self,
-        dataset: OpenDataset,
-        predictions: tuple[PredictionsFacts, ...],
-        column: Predictions | None,
-        idempotency_key: IdempotencyKey | None,
-    ) -> DatasetRow:
-        facts = replace(dataset.row.facts, predictions=predictions)
+        before, column = dataset.row.facts.predictions, None
+        now = kept = tuple(each for each in before if each.name != name)
+        if rates is not None:
+            if np.isnan(rates).all():
+                raise InvalidTasksError("no task has a predicted pass rate")
+            if len(kept) >= MOST_COLUMNS:
+                names = ", ".join(each.name for each in kept)
+                raise LimitReachedError(f"a dataset has at most {MOST_COLUMNS} predictions; it has {names}: remove one")
+            others = await self.store.predictions(dataset.row.id, [each.key for each in kept])
+            column = await asyncio.to_thread(rounded, name, rates, dataset.pool, others)
+            new = PredictionsFacts(column.name, column.digest, column.parts, column.known, column.mean)
+            # In its old place: nothing but its content changes.
+            is_known = len(kept) < len(before)
+            now = tuple(new if each.name == name else each for each in before) if is_known else (*kept, new)
+        facts, key = replace(dataset.row.facts, predictions=now), idempotency_key()
 
         async def write() -> DatasetRow:
-            row, empty = await self.store.put_predictions(dataset.row, facts, column, idempotency_key)
+            row, empty = await self.store.put_predictions(dataset.row, facts, column, key)
             for run in empty:  # what processes hold of these runs was made without the predictions
                 await self._live.delete(run)
             return row
 
         return await self._finished(dataset, write(), lambda row: replace(dataset, row=row, views={}))
+
+    async def drop_predictions(self, name: str, predictor: str, idempotency_key: IdempotencyKey | None) -> DatasetRow:
+        """Remove predictions from a dataset.
+
+        Raises:
+            UnknownPredictionsError: there are none of the name.
+        """
+        dataset = await self.fresh(name)
+        if predictor not in [each.name for each in dataset.row.facts.predictions]:
+            raise UnknownPredictionsError(f"dataset {name!r} has no predictions {predictor!r}")
+        return await self.set_predictions(dataset, predictor, None, lambda: idempotency_key)
 
     async def keep_subset(self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload) -> Subset:
         """Keep a subset under a name that follows from its tasks; it is not kept if the dataset lacks some of them.
@@ -434,7 +407,6 @@ class Datasets:
             idempotency_key: keeps the result.
 
         Raises:
-            UnknownDatasetError: there is no such dataset.
             InvalidTasksError: there is no task.
         """
         dataset = await self.fresh(name)
@@ -447,11 +419,7 @@ class Datasets:
         return await self.store.keep_subset(dataset.row, subset, tasks, idempotency_key())
 
     async def delete(self, name: str, idempotency_key: IdempotencyKey | None) -> None:
-        """Delete a dataset with its runs, journals and snapshots.
-
-        Raises:
-            UnknownDatasetError: there is none of that name.
-        """
+        """Delete a dataset with its runs, journals and snapshots."""
         await asyncio.shield(self._delete(await self.store.get(name), idempotency_key))
 
     async def _delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None) -> None:

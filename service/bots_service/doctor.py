@@ -1,5 +1,6 @@
 """What `bots doctor` checks: whether what the settings name is there, and fit to keep what the service promises."""
 
+import asyncio
 import os
 import shutil
 from collections.abc import Iterator
@@ -9,15 +10,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from sqlalchemy import URL
+from sqlalchemy import URL, text
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.retention import PROBES_S
 from bots_service.serving.starting import is_guarded, is_loopback
 from bots_service.settings import Settings, unknown_variables
-from bots_service.storage.redis import MIN_VERSION, PROBE_KEY, refusal, require_files, source_of
-from bots_service.storage.sql.migrate import MIGRATE_DIRECTLY, current, head, is_new_enough
-from bots_service.storage.sql.url import ENCODING, connected, is_pooled, sql_url
+from bots_service.storage.redis import MIN_VERSION, RedisServer
+from bots_service.storage.sql.migrate import MIGRATE_DIRECTLY, head, is_new_enough, revision_of
+from bots_service.storage.sql.url import connected, is_missing, is_pooled, sql_url
 
 GIB = 2**30
 
@@ -58,24 +58,12 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from (judge("variables", line, warning=True) for line in unknown)
     if not unknown:
         yield judge("variables", "each BOTS_... has an effect")
-    try:
-        url = sql_url(settings.sql_url)
-    except StorageUnavailableError as error:
-        advice = "set BOTS_DATABASE_URL to postgresql://USER:PASSWORD@HOST/NAME"
-        yield judge("database", str(error), advice, problem=True)
-        return
-    yield stores(settings, is_postgres=url.get_backend_name() == "postgresql")
-    if url.get_backend_name() == "postgresql":
-        connections = settings.database_pool * settings.workers
-        database = list(postgres(url, timeout_s=settings.database_timeout_s, connections=connections))
-    else:
-        database = list(sqlite(url))
-    yield from database
-    answers = not any(each.about == "database" and each.grade is Grade.PROBLEM for each in database)
-    if answers:
-        yield tables(settings.sql_url, migrate_on_start=settings.migrate_on_start)
-    else:
-        yield judge("tables", "not checked: the database can't be used", "fix the database first", problem=True)
+    url = sql_url(settings.sql_url)
+    is_postgres = url.get_backend_name() == "postgresql"
+    yield stores(settings, is_postgres=is_postgres)
+    found = [*([] if is_postgres else sqlite(url)), *database(settings, url)]
+    yield from found
+    answers = not any(each.about in ("database", "tables") and each.grade is Grade.PROBLEM for each in found)
     yield address(settings, database_answers=answers)
     if settings.redis_url is not None:
         yield from redis(settings.redis_url, timeout_s=settings.redis_timeout_s)
@@ -106,11 +94,7 @@ def address(settings: Settings, *, database_answers: bool) -> Finding:
     said = f"listens on {settings.host}:{settings.port}"
     if is_loopback(settings.host):
         return judge("address", f"{said}: only this machine can reach it")
-    try:
-        has_keys = settings.admin_key is not None or (database_answers and is_guarded(settings))
-    except StorageUnavailableError:  # the tables are a finding of their own
-        has_keys = False
-    if has_keys:
+    if settings.admin_key is not None or (database_answers and is_guarded(settings)):
         return judge("address", f"{said}, and requires keys")
     if settings.insecure:
         said += " without keys, because BOTS_INSECURE is set"
@@ -130,74 +114,55 @@ def disk(folder: Path, *, free: int) -> Finding:
 
 # --- databases -------------------------------------------------------------------------------------------------------
 
-SQLITE_HEADER = b"SQLite format 3\0"
-
 
 def sqlite(url: URL) -> Iterator[Finding]:
-    """Yield what is found at a SQLite file, without opening it as a database: a service may be using it."""
-    if not url.database or url.database == ":memory:":
-        said = "an in-memory database is lost when the process ends"
-        yield judge("database", said, "name a file: BOTS_DATABASE_URL=sqlite:////PATH/bots.db", problem=True)
-        return
-    path = Path(url.database).absolute()
+    """Yield what is found around a SQLite file."""
+    path = Path(url.database or "").absolute()
     folder = next(each for each in path.parents if each.exists())
-    can_write = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
-    said = f"{folder} {'can' if can_write else 'can not'} be written"
+    places = [folder, path] if path.exists() else [folder]
+    can_write = folder.is_dir() and all(os.access(place, os.W_OK) for place in places)
+    said = f"{places[-1]} {'can' if can_write else 'can not'} be written"
     yield judge("database folder", said, "change its owner, or name another BOTS_DATA_DIR", problem=not can_write)
-    if path.exists():
-        yield sqlite_file(path)
     yield disk(path.parent, free=shutil.disk_usage(folder).free)
 
 
-def sqlite_file(path: Path) -> Finding:
-    """Judge the database's file by its rights and its first bytes."""
-    if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
-        said = f"{path} can't be read and written"
-        return judge("database file", said, "change its owner or its permissions", problem=True)
-    with path.open("rb") as opened:
-        is_database = opened.read(len(SQLITE_HEADER)) in (SQLITE_HEADER, b"")  # an empty file becomes a database
-    said = f"{path} is {'a' if is_database else 'not a'} SQLite database"
-    return judge("database file", said, "name another file, or restore a backup", problem=not is_database)
+def database(settings: Settings, url: URL) -> Iterator[Finding]:
+    """Yield what is found in the database itself; in a SQLite file only if it is there, as looking would make it."""
+    if is_missing(url):
+        yield tables(None, migrate_on_start=settings.migrate_on_start)
+        return
+    host = url.query.get("host") or f"{url.host}:{url.port or 5432}"
+    where = f"{host if isinstance(host, str) else ','.join(host)}/{url.database}" if url.host or url.query else ""
+    try:
+        with connected(settings.sql_url) as connection:
+            through_pooler = is_pooled(connection)
+            if url.get_backend_name() == "postgresql":
+                facts = connection.execute(_POSTGRES_FACTS).mappings().one()
+                said, is_old = f"PostgreSQL {facts['version_shown']} at {where}", facts["version"] < POSTGRES_VERSION
+                yield judge("database", said, "use PostgreSQL 14 or later", problem=is_old)
+                needed = settings.database_pool * settings.workers
+                yield from judge_postgres({**facts, "is_pooled": through_pooler}, needed=needed)
+            found = revision_of(connection)
+            yield tables(found, migrate_on_start=settings.migrate_on_start, through_pooler=through_pooler)
+    except StorageUnavailableError as error:
+        said = f"{where} can't be used: {without_secrets(error, url.password)}".strip()
+        advice = "start it, or correct BOTS_DATABASE_URL: check the host, port, user, password and name, or the file"
+        yield judge("database", said, advice, problem=True)
 
 
 POSTGRES_VERSION = 140_000  # older ones get no security fixes any more
-_POSTGRES_FACTS = """
+_POSTGRES_FACTS = text("""
     SELECT current_setting('server_version_num')::int AS version, current_setting('server_version') AS version_shown,
            current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
            current_setting('synchronous_commit') AS synchronous_commit,
            current_setting('default_transaction_read_only') AS read_only,
            current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
                AS connections,
-           pg_is_in_recovery() AS is_standby, pg_backend_pid() <> %s AS is_pooled,
+           pg_is_in_recovery() AS is_standby,
            (SELECT count(*) FROM pg_stat_replication) > 0 AND (
                current_setting('synchronous_standby_names') = '' OR current_setting('synchronous_commit') = 'local'
            ) AS may_lose
-"""
-
-
-def postgres(url: URL, *, timeout_s: float, connections: int) -> Iterator[Finding]:
-    """Yield what is found at PostgreSQL. connections: how many the processes of one machine may open."""
-    import psycopg
-
-    driver = url.set(drivername="postgresql+psycopg").get_dialect()()
-    # libpq waits 2 s at least. Whatever the database's encoding is, it answers in UTF8.
-    waits = {"client_encoding": ENCODING, "connect_timeout": max(2, round(timeout_s))}
-    arguments = {**driver.create_connect_args(url)[1], **waits}
-    hosts = url.query.get("host") or f"{url.host or 'localhost'}:{url.port or 5432}"
-    where = f"{hosts if isinstance(hosts, str) else ','.join(hosts)}/{url.database or ''}"
-    try:
-        with psycopg.connect(**arguments, row_factory=psycopg.rows.dict_row) as connection:
-            # Not as an option of the connection: PgBouncer refuses those.
-            connection.execute("SELECT set_config('statement_timeout', %s, true)", [f"{timeout_s * 1000:.0f}ms"])
-            (facts,) = connection.execute(_POSTGRES_FACTS, [connection.info.backend_pid])
-    except psycopg.Error as error:
-        said = f"PostgreSQL at {where} can't be used: {without_secrets(error, url.password)}"
-        advice = "start it, or correct BOTS_DATABASE_URL: check the host, port, user, password and database name"
-        yield judge("database", said, advice, problem=True)
-        return
-    said = f"PostgreSQL {facts['version_shown']} at {where}"
-    yield judge("database", said, "use PostgreSQL 14 or later", problem=facts["version"] < POSTGRES_VERSION)
-    yield from judge_postgres(facts, needed=connections)
+""")
 
 
 def judge_postgres(facts: dict[str, Any], *, needed: int) -> Iterator[Finding]:
@@ -224,89 +189,64 @@ def judge_postgres(facts: dict[str, Any], *, needed: int) -> Iterator[Finding]:
     yield judge("connections", said, advice, problem=machines < 1, warning=machines < 2)
 
 
-def tables(url: str, *, migrate_on_start: bool) -> Finding:
+def tables(revision: str | None, *, migrate_on_start: bool, through_pooler: bool = False) -> Finding:
     """Judge whether the tables are those that this version works with, or will be once the service has started."""
-    parsed, through_pooler, found = sql_url(url), False, None
     try:
-        # Looking into a SQLite file that isn't there would make it.
-        if parsed.get_backend_name() != "sqlite" or Path(parsed.database or "").exists():
-            with connected(url) as connection:
-                through_pooler = is_pooled(connection)
-            found = current(url)
-        if found != head() and is_new_enough(found):
-            return judge("tables", f"at revision {found}, newer than this version's {head()}, which can use them")
+        is_fit = is_new_enough(revision)
     except StorageUnavailableError as error:
         return judge("tables", str(error), "use a database of this service, or an empty one", problem=True)
-    if found == head():
-        return judge("tables", f"at the newest revision, {found}")
-    said = f"at revision {found}, not {head()}" if found else "none yet"
+    if is_fit:
+        is_newest = revision == head()
+        said = f"at the newest revision, {revision}" if is_newest else f"at revision {revision}, newer than {head()}"
+        return judge("tables", said + ("" if is_newest else ", which this version can use"))
+    said = f"at revision {revision}, not {head()}" if revision else "none yet"
     if migrate_on_start and not through_pooler:
         return judge("tables", f"{said}; the service migrates them to {head()} when it starts")
-    advice = MIGRATE_DIRECTLY if through_pooler else "run `bots migrate`: BOTS_MIGRATE_ON_START is false"
-    return judge("tables", said, advice, problem=True)
+    return judge("tables", said, MIGRATE_DIRECTLY if through_pooler else "run `bots migrate`", problem=True)
 
 
 # --- Redis -----------------------------------------------------------------------------------------------------------
 
 
 def redis(url: str, *, timeout_s: float) -> Iterator[Finding]:
-    """Yield what is found at the Redis that BOTS_REDIS_URL names. timeout_s: longest wait for each answer."""
-    from redis import Redis, RedisError
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-
+    """Yield what is found at the Redis that BOTS_REDIS_URL names. timeout_s: longest wait for its answer."""
     parts = urlsplit(url)
-    if parts.scheme not in ("redis", "rediss") or not parts.netloc:
-        said = "BOTS_REDIS_URL is not a Redis URL"
-        yield judge("redis url", said, "write redis://USER:PASSWORD@HOST:6379/0", problem=True)
-        return
-    is_open = parts.scheme == "redis" and parts.password and not is_loopback(parts.hostname or "localhost")
-    said = f"{parts.scheme}:// URL" + (", and the password is sent unencrypted" if is_open else "")
-    yield judge("redis url", said, "use rediss:// if Redis supports TLS", warning=bool(is_open))
-    where = parts.netloc.rpartition("@")[2]
-    waits: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, "protocol": 2}
     try:
-        require_files(url)
-        with Redis.from_url(url, **waits, retry=Retry(NoBackoff(), 0)) as client:
-            info = client.info()
-            yield from judge_redis(info, where)
-            yield _scripts(client)
-    except (RedisError, StorageUnavailableError, TypeError, ValueError) as error:
+        info = asyncio.run(_info(url, timeout_s))
+    except StorageUnavailableError as error:
         said = without_secrets(error, parts.password, unquote(parts.password or ""))
-        advice = refusal(error) or "start it, or correct BOTS_REDIS_URL: check the host, port, user and password"
-        yield judge("redis", f"Redis at {where} can't be used: {said}", advice, problem=True)
+        advice = "start it, or correct BOTS_REDIS_URL: check the host, port, user and password; give the user its "
+        yield judge("redis", said, advice + "rights: ACL SETUSER NAME ~bots:* +@all -@dangerous +info", problem=True)
+    else:
+        yield from judge_redis(info, parts.netloc.rpartition("@")[2])
+    if parts.scheme == "redis" and parts.password and not is_loopback(parts.hostname or "localhost"):
+        yield judge("redis url", "the password is sent unencrypted", "use rediss:// if Redis has TLS", warning=True)
 
 
-def judge_redis(info: dict[str, Any], where: str) -> Iterator[Finding]:
+async def _info(url: str, timeout_s: float) -> dict[str, str]:
+    server = RedisServer(url, timeout_s=timeout_s)
+    try:
+        return await server.info()
+    finally:
+        await server.close()
+
+
+def judge_redis(info: dict[str, str], where: str) -> Iterator[Finding]:
     """Judge what Redis at this address says of itself. info: what INFO answers, by Redis's own names."""
     version = info["redis_version"]
-    is_old = tuple(int(part) for part in str(version).split(".")[:2]) < MIN_VERSION
+    is_old = tuple(map(int, version.split(".")[:2])) < MIN_VERSION
     yield judge("redis", f"Redis {version} at {where}", "use Redis 6.2 or later", problem=is_old)
-    mode, role = info.get("redis_mode", "standalone"), info.get("role")
-    kind = mode if mode != "standalone" else "primary" if role == "master" else "replica, which is read-only"
-    advice = "name one Redis that has all keys and takes writes in BOTS_REDIS_URL"
-    yield judge("redis role", f"it is a {kind}", advice, problem=kind != "primary")
+    mode, advice = info.get("redis_mode", "standalone"), "name one Redis that has all keys in BOTS_REDIS_URL"
+    yield judge("redis role", mode, advice, problem=mode != "standalone")
     policy = info.get("maxmemory_policy", "unknown")
     evicts = policy != "noeviction"
     said = policy + (": it may evict keys that the service needs, if its memory has a limit" if evicts else "")
     advice = "set maxmemory-policy noeviction"
-    yield judge("redis eviction", said, advice, problem=evicts and bool(info.get("maxmemory")), warning=evicts)
-    has_log = bool(info.get("aof_enabled"))
+    yield judge("redis eviction", said, advice, problem=evicts and info.get("maxmemory") != "0", warning=evicts)
+    has_log = info.get("aof_enabled") == "1"
     said = "append-only file" if has_log else "no append-only file: if Redis restarts, leases and selections are lost"
     advice = "set appendonly yes; reports are safe in SQL in any case"
     yield judge("redis persistence", said, advice, warning=not has_log)
-
-
-def _scripts(client: Any) -> Finding:
-    """Judge whether the user may run scripts such as the service's: with its own probe, which writes a key for 60 s."""
-    from redis import ResponseError
-
-    try:
-        client.eval(source_of("probe"), 1, PROBE_KEY, int(PROBES_S))
-    except ResponseError as error:
-        advice = "allow scripts and what they call on keys bots:*: ACL SETUSER NAME ~bots:* +@all -@dangerous +info"
-        return judge("redis scripts", f"refused: {error}", advice, problem=True)
-    return judge("redis scripts", "this user can run them")
 
 
 def without_secrets(error: Exception, *secrets: str | None) -> str:

@@ -12,7 +12,7 @@ from bots_service.background import repeating
 from bots_service.core.codec import decode_state
 from bots_service.errors import BotsError, BusyError, DamagedStateError, UnknownRunError
 from bots_service.records import RunRow
-from bots_service.retention import ANSWERS_S, DAY_S, PRUNE_EVERY_S, STAGES_S
+from bots_service.retention import DAY_S, PRUNE_EVERY_S
 from bots_service.storage.sql.stores import SqlStores
 
 log = structlog.get_logger(__name__)
@@ -59,8 +59,7 @@ class Prune:
         """
         now, keep_days = self.clock(), keep_days or self.keep_days
         if not dry_run:
-            await _all(lambda: self.store.retention.delete_answers(now - ANSWERS_S))
-            await _all(lambda: self.store.retention.delete_stages(now - STAGES_S))
+            await _all(lambda: self.store.retention.delete_old(now))
         pruned: list[PrunedRun] = []
         if keep_days is None:
             return pruned
@@ -74,8 +73,7 @@ class Prune:
 
     async def _prune(self, run: RunRow, seq: int) -> int:
         """Remove the entries up to `seq`, and what an earlier turn left; return how many went."""
-        if seq > (await self.store.journal.head(run)).pruned and await self.store.retention.truncate(run, seq):
-            await self.store.snapshots.drop(run, [each for each in await self.store.snapshots.seqs(run) if each < seq])
+        await self.store.retention.truncate(run, seq)
         return await _all(lambda: self.store.retention.delete_entries(run))
 
     async def _covered(self, run: RunRow, before: float) -> int | None:

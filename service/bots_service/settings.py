@@ -9,6 +9,9 @@ from typing import Literal
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from bots_service.errors import StorageUnavailableError
+from bots_service.storage.sql.url import sql_url
+
 PREFIX = "BOTS_"
 GIB = 2**30
 ADMIN_KEY = re.compile("[!-~]{16,512}")
@@ -59,6 +62,17 @@ class Settings(BaseSettings):
                 "must have 16 to 512 printable characters and no space; `openssl rand -hex 32` creates one"
             )
         return key
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_known(cls, url: str | None) -> str | None:
+        """Reject what is no address of a database that the service knows. The message doesn't show it."""
+        try:
+            if url is not None:
+                sql_url(url)
+        except StorageUnavailableError as error:
+            raise ValueError(str(error)) from error
+        return url
 
     @property
     def sql_url(self) -> str:

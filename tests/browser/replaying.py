@@ -7,10 +7,10 @@ from threading import Event
 
 from bots_client import Client
 from bots_service.demo.recording import recorded_run
-from bots_service.demo.replay import Plan, name_of, replayed
+from bots_service.demo.replay import Plan, Replay
 
 PAUSE_S = 0.05  # between two steps, so that the page can be seen to follow
-DATASET = name_of(recorded_run())
+DATASET = "rlvr-run-890"
 BOTS, UNIFORM, TRACKER, PASS = "bots-thompson", "uniform", "tracker-thompson", "tracker-pass"  # the runs
 
 
@@ -21,7 +21,9 @@ def replaying(url: str, steps: int) -> Iterator[Event]:
 
     def replay() -> None:
         with Client(url) as client:
-            for _ in replayed(client, recorded_run(), Plan(steps, count=32, seed=0)):
+            started = Replay(client, recorded_run(), Plan(steps, count=32, seed=0))
+            for step in range(steps):
+                started.take(step)
                 if leave.wait(PAUSE_S):
                     return
         done.set()

@@ -2,15 +2,12 @@
 
 import re
 import sqlite3
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta
 
 import httpx
 import pytest
 
-from bots_client import ApiKey
 from bots_service.cli.app import app
-from bots_service.cli.keys import state_of
 from bots_service.storage.sql.migrate import upgrade
 from tests.cli.running import CommandLine, Done
 from tests.serving import API_KEY, running_service
@@ -49,7 +46,7 @@ def test_a_key_is_made_used_listed_and_revoked(bots):
     assert "has no access to dataset 'other', only to guru*, b?; set BOTS_API_KEY to a key with this permission" in line
 
     mine = bots("whoami", BOTS_API_KEY=made["key"])
-    assert re.search(r"name\s+trainer 7\s+scopes\s+report, select\s+datasets\s+guru\*, b\?", mine.out)
+    assert re.search(r"scopes\s+report, select\s+datasets\s+guru\*, b\?\s+name\s+trainer 7", mine.out)
     assert bots("whoami", "--json").json["name"] == "BOTS_ADMIN_KEY"
 
     listed = bots("keys", "list")
@@ -58,7 +55,7 @@ def test_a_key_is_made_used_listed_and_revoked(bots):
     assert bots("keys", "revoke", made["id"]).out == f"key {made['id']} is revoked\n"
     line = bots("datasets", "show", "guru", BOTS_API_KEY=made["key"]).assert_one_line(1)
     assert "invalid, expired or revoked; set BOTS_API_KEY" in line
-    assert "revoked 20" in bots("keys", "list").out
+    assert "revoked at" in bots("keys", "list").out
     assert made["key"][-64:] not in line
 
 
@@ -101,15 +98,3 @@ def test_a_key_of_the_operator_that_is_soon_guessed_is_refused(capsys, monkeypat
     assert "BOTS_ADMIN_KEY" in line
     assert "must have 16 to 512 printable characters" in line
     assert not key or key not in line
-
-
-def test_a_key_is_valid_until_it_expires_or_is_revoked():
-    now = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
-
-    def state(**more: Any) -> str:
-        return state_of(ApiKey(id="0", name="x", scopes=(), datasets=(), created_at=now, **more), now)
-
-    assert state() == "valid"
-    assert state(expires_at=now + timedelta(hours=1)).startswith("valid until 2026-01-02")
-    assert state(expires_at=now).startswith("expired 2026-01-02")
-    assert state(expires_at=now, revoked_at=now).startswith("revoked 2026-01-02")

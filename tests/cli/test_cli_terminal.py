@@ -123,12 +123,12 @@ def rendered(monkeypatch):
 
 
 def test_a_table_is_as_wide_as_it_needs_and_becomes_blocks_where_it_does_not_fit(rendered):
-    made = "a  >b  c", [("x", "1", "u"), ("y", "2", "v")]
+    made = "a  b=n.b  c", [{"a": "x", "n": {"b": 1}, "c": "u"}, {"a": "y", "n": {"b": 2.0}, "c": "v"}]
     assert rendered(7, *made, caption="2 rows") == ["a  b  c", "───────", "x  1  u", "y  2  v", "", "2 rows"]
     blocks = ["a  x", "b  1", "c  u", "", "a  y", "b  2", "c  v", "", "2 rows"]
     assert rendered(6, *made, caption="2 rows") == blocks
 
 
 def test_a_column_that_says_nothing_is_left_out_where_it_may_be(rendered):
-    assert rendered(80, "a  >b?  >c", [("x", "-", "-")])[0] == "a  c"
-    assert rendered(80, "a  >b?", [("x", "-"), ("y", "2")])[0] == "a  b"
+    assert rendered(80, "a  b  c", [{"a": "x", "b": None, "c": 0.5}])[0] == "a       c"
+    assert rendered(80, "a  b", [{"a": "x", "b": None}, {"a": "y", "b": 2}])[0] == "a  b"

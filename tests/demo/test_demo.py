@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from math import log
 from pathlib import Path
 from statistics import fmean
@@ -14,10 +13,10 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from bots_client import Client, Gain, RunSummary
+from bots_client import Client
 from bots_service.cli.demo import headline
 from bots_service.core.rounding import half_up
-from bots_service.demo.replay import DEFAULT, RECENT, ROLLOUTS, RUNS, Plan, ReplayedRun, log_loss
+from bots_service.demo.replay import DEFAULT, RECENT, ROLLOUTS, RUNS, log_loss
 from tests.cli.running import BOTS, CommandLine, clean_environment
 from tests.demo.closing_tables import closing_table_in
 from tests.serving import running_service
@@ -196,18 +195,7 @@ def test_the_log_loss_is_the_expected_one_of_a_rollout_and_one_certain_mistake_i
 
 def headline_of(*factors):
     """The headline of a replay in which the runs found so many times the effective tasks of uniform sampling."""
-    now = datetime.now(UTC)
-    summaries = {
-        label: RunSummary(
-            dataset="d",
-            run=label,
-            created_at=now,
-            status="running",
-            gain=Gain(source="measured", factor=factor, rollouts_saved=0.0, rollouts_spent=12800.0),
-        )
-        for label, factor in zip(("tracker-thompson", "tracker-pass"), factors, strict=True)
-    }
-    return headline(ReplayedRun(Plan(100, 8, 0), "d", 890, 678, {}, summaries=summaries))
+    return headline({"runs": [{"vs_uniform": factor, "rollouts": 12800.0} for factor in (None, None, *factors)]})
 
 
 def test_the_headline_is_the_gain_of_the_default_and_says_why_a_larger_one_is_no_better():

@@ -150,7 +150,7 @@ async def test_a_locked_database_is_reported_to_all_who_wait(sqlite_stores: SqlS
 
 async def test_whether_it_can_be_read_is_known_while_a_writer_hangs(sqlite_stores: SqlStores):
     hanging = sqlite_stores.database.write(lambda _connection: time.sleep(0.5))
-    assert await sqlite_stores.health.check() == {"sql": "ok"}
+    await sqlite_stores.health.check()
     assert not hanging.done()
 
 
@@ -167,13 +167,13 @@ async def test_a_row_is_written_now_and_then_and_at_each_look_once_that_failed(
 
     seen = []
     for _ in range(3):
-        assert await health.check_writes() == {"sql_writes": "ok"}
+        await health.check_writes()
         seen.append(await last())
     assert seen[0] == seen[1] < seen[2]
     await database.write(lambda connection: connection.exec_driver_sql("PRAGMA query_only = ON").close())
     with pytest.raises(StorageUnavailableError):
         await health.check_writes()
-    assert await health.check_writes() == {"sql_writes": "ok"}  # by another connection
+    await health.check_writes()  # by another connection
     assert await last() > seen[2]
 
 
@@ -186,7 +186,7 @@ async def test_a_second_process_is_refused_and_told_who_has_the_file(sqlite_stor
     assert "is in use by process" in second.stderr
     with pytest.raises(StorageUnavailableError):
         SqliteDatabase(url)
-    assert await SqlHealth(sqlite_stores.database).check() == {"sql": "ok"}
+    await SqlHealth(sqlite_stores.database).check()
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:////proc/none/bots.db"])

@@ -122,8 +122,6 @@ def made_in(server: PostgresServer, encoding: str) -> Iterator[str]:
 
 
 def test_a_database_that_can_not_be_opened_is_reported(tmp_path: Path):
-    with pytest.raises(StorageUnavailableError):
-        upgrade(f"sqlite:///{tmp_path / 'no such folder' / 'bots.db'}")
     (tmp_path / "text.db").write_text("this is no database, however long it may be " * 100)
     for url in (f"sqlite:///{tmp_path / 'text.db'}", f"postgresql://bots@127.0.0.1:{free_port()}/bots"):
         for act in (upgrade, keys_exist):

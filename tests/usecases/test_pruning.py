@@ -184,7 +184,7 @@ async def test_a_rewind_that_was_asked_for_before_pruning_is_refused_after(world
 async def test_a_run_that_is_deleted_meanwhile_is_left_alone(world: World):
     await reports(world, 23)
     store = world.beside().use.store
-    meanwhile(store.journal, "head", lambda: world.runs.delete(POOL, "default", None))
+    meanwhile(store.retention, "truncate", lambda: world.runs.delete(POOL, "default", None))
     assert await replace(pruner(world), store=store)() == []
     assert entries(world) == []
 

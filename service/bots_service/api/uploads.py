@@ -20,11 +20,8 @@ from bots_service.api.task_formats.parquet import (
     Columns,
     block_of_batch,
     blocks_of_file,
-    is_number,
-    is_text,
     known_texts,
     open_spooled,
-    require_short,
 )
 from bots_service.api.task_formats.text import (
     AppendRequest,
@@ -110,7 +107,7 @@ def header_of(file: Header, said: Header) -> DatasetHeader:
 
 # --- predictions -----------------------------------------------------------------------------------------------------
 
-COLUMNS: Columns = {"id": ("string", is_text), "pass_rate": ("double", is_number)}
+COLUMNS: Columns = {"id": pa.string(), "pass_rate": pa.float64()}
 
 
 class PredictionRequest(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -165,8 +162,6 @@ def _block(rows: list[PredictionRequest], _first: int) -> PredictionBlock:
 
 
 def _block_of_batch(batch: Any, first: int) -> PredictionBlock:
-    ids, rates = batch.column("id"), batch.column("pass_rate")
-    require_short("id", ids)
+    ids, rates = (batch.column(name).cast(kind) for name, kind in COLUMNS.items())
     texts = known_texts(ids, "a prediction has no id", lambda row: ("body", "predictions", first + row, "id"))
-    numbers = rates.cast(pa.float64()).to_numpy(zero_copy_only=False)  # null turns into NaN
-    return PredictionBlock(texts, numbers)
+    return PredictionBlock(texts, rates.to_numpy(zero_copy_only=False))  # null turns into NaN

@@ -10,7 +10,7 @@ import typer
 
 from bots_service.cli.connection import Dataset, Yes, command, parsed_by
 from bots_service.cli.failures import CommandError, client_message
-from bots_service.cli.output import Result, confirm, count, counted, moment, number, progress_line, sheet, table
+from bots_service.cli.output import Result, confirm, count, counted, details, progress_line, table
 
 if TYPE_CHECKING:
     from bots_client import Client, Task
@@ -74,7 +74,6 @@ def reader_of(
     return TaskReader(files, columns, file_in_id=file_in_id, skip_repeats=skip_repeats)
 
 
-TAGS_SHOWN = 20
 TASKS_SHOWN = 5
 
 
@@ -111,7 +110,7 @@ def import_(
             repeatable=repeatable,
             **reader.upload(advance),
         )
-    return dataset, sheet(described(dataset))
+    return dataset, details(dataset)
 
 
 @command(app)
@@ -127,19 +126,17 @@ def append(client: "Client", dataset: Dataset, reader: "TaskReader") -> Result:
 def list_(client: "Client") -> Result:
     """List the datasets."""
     found = list(client.datasets())
-    rows = (
-        (one.name, count(one.tasks), count(one.retired), ", ".join(one.reference_models) or "-", moment(one.created_at))
-        for one in found
-    )
     nothing = "no datasets yet; create one with `bots datasets import FILE`"
-    return {"datasets": found}, table("dataset  >tasks  >retired  references  created", rows) if found else nothing
+    return {"datasets": found}, table(
+        "dataset=name  tasks  retired  reference_models  created_at", found
+    ) if found else nothing
 
 
 @command(app, "show")
 def show_(client: "Client", dataset: Dataset) -> Result:
     """Describe a dataset."""
     found = client.dataset(dataset)
-    return found, sheet(described(found))
+    return found, details(found)
 
 
 PredictionsName = Annotated[str, typer.Argument(help="Name of the predictions.", metavar="NAME")]
@@ -206,21 +203,15 @@ def delete(client: "Client", dataset: Dataset, yes: Yes = False) -> Result:
 
 def dry_run_of(reader: "TaskReader") -> Result:
     """Return the number of tasks in the files, and the first few tasks."""
-    from rich.console import Group
-
     tasks, first = 0, list["Task"]()
     with told_what_was_left_out(reader):
         for batch in reader.tasks():
             tasks += len(batch)
             first += batch[: TASKS_SHOWN - len(first)]
-    rows = (
-        (task.id, ", ".join(number(rate) for rate in task.reference_pass_rates) or "-", ", ".join(task.tags) or "-")
-        for task in first
+    caption = f"the first of {counted(tasks, 'task')}; nothing was sent"
+    return {"tasks": tasks, "first": [task.as_wire() for task in first]}, table(
+        "id  reference_pass_rates  tags", first, caption=caption
     )
-    shown = Group(
-        table("id  reference pass rates  tags", rows), f"the first of {counted(tasks, 'task')}; nothing was sent"
-    )
-    return {"tasks": tasks, "first": [task.as_wire() for task in first]}, shown
 
 
 @contextmanager
@@ -239,23 +230,3 @@ def told_what_was_left_out(reader: "TaskReader") -> Iterator[None]:
         sys.stderr.write(f"skipped {count(reader.repeats)} of {count(reader.rows)} rows: repeated IDs\n")
     if reader.unused:
         sys.stderr.write(f"columns not used: {', '.join(sorted(reader.unused))}\n")
-
-
-def described(dataset: "Described") -> dict[str, str]:
-    """Return a dataset's fields as labelled text."""
-    tags = [f"{tag} ({count(tasks)})" for tag, tasks in dataset.tags.items()]
-    if len(tags) > TAGS_SHOWN:
-        tags = [*tags[:TAGS_SHOWN], f"and {len(tags) - TAGS_SHOWN} more"]
-    retired = f", and {count(dataset.retired)} retired" if dataset.retired else ""
-    return {
-        "dataset": dataset.name,
-        "description": dataset.description or "-",
-        "repeatable tasks" if dataset.repeatable else "tasks": count(dataset.tasks) + retired,
-        "references": ", ".join(dataset.reference_models) or "-",
-        "profiles": count(dataset.profiles),
-        "tags": ", ".join(tags) or "-",
-        "offset tags": ", ".join(dataset.offset_tags) or "-",
-        "predictions": ", ".join(f"{each.name} ({count(each.tasks)})" for each in dataset.predictions) or "-",
-        "digest": dataset.digest,
-        "created": moment(dataset.created_at),
-    }

@@ -5,22 +5,25 @@ import sys
 import time
 from contextlib import nullcontext, suppress
 from secrets import token_hex
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bots_service.cli.connection import AsJson, connected
-from bots_service.cli.output import console, count, number, progress_line, show, table, times
+from bots_service.cli.output import console, count, number, progress_line, show, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bots_client import Client, RunSummary
+    from bots_client import Client
     from bots_service.demo.recording import Recording
-    from bots_service.demo.replay import Plan, ReplayedRun
+    from bots_service.demo.replay import Plan
 
 LOOK_EVERY_S = 1.0  # at the summaries: the service must compute each again
-COLUMNS = "run  >effective\ntask ratio  >last 50\nsteps  >vs\nuniform  >rollouts\nsaved  >tasks\nmet  >log\nloss"
+COLUMNS = (
+    "run=label  effective\ntask ratio=ratio  last 50\nsteps=recent  vs\nuniform=vs_uniform  rollouts\nsaved=saved"
+    "  tasks\nmet=distinct_tasks  log\nloss=log_loss"
+)
 EXPLANATION = (
     "Tasks met: different problems that the run selected. Log loss: of the success rates predicted for all problems, "
     "before every 10th step. Each run is named by its belief and its strategy; uniform sampling looks at no belief."
@@ -49,14 +52,14 @@ def demo(
     """
     from bots_service.demo.own_service import own_service
     from bots_service.demo.recording import recorded_run
-    from bots_service.demo.replay import Plan, results
+    from bots_service.demo.replay import Plan
 
     whole, is_watched = recorded_run(), sys.stdout.isatty() and not as_json
     recordings = [whole.with_both_references()] if both_references else [whole, whole.with_both_references()]
     plan = Plan(steps, tasks, seed, suffix=f"-{token_hex(3)}" if url else "")
     with nullcontext(url) if url else own_service() as address, connected(address) as client:
         replays = [replay_with_progress(client, recording, plan) for recording in recordings]
-        show({"replays": [results(replay) for replay in replays]}, closing_table(replays), as_json=as_json)
+        show({"replays": replays}, closing_table(replays), as_json=as_json)
         if as_json:
             return
         stays = is_watched and not exit_ and url is None
@@ -67,59 +70,65 @@ def demo(
                 time.sleep(3600)
 
 
-def replay_with_progress(client: "Client", recording: "Recording", plan: "Plan") -> "ReplayedRun":
-    """Replay a recording and show on stderr how far it is; without a terminal, only how it ended."""
-    from bots_service.demo.replay import name_of, replayed
+def replay_with_progress(client: "Client", recording: "Recording", plan: "Plan") -> dict[str, Any]:
+    """Return the results of a replay; show on stderr how far it is, or without a terminal only how it ended."""
+    from bots_service.demo.replay import Replay
 
-    terminal, looked_at, said = console(stderr=True), -math.inf, ""
-    terminal.print(f"Follow it at {client.url}/#/datasets/{name_of(recording)}", soft_wrap=True)
+    replay, terminal, looked_at, said = Replay(client, recording, plan), console(stderr=True), -math.inf, ""
+    terminal.print(f"Follow it at {client.url}/#/datasets/{replay.dataset}", soft_wrap=True)
     with progress_line() as advance:
-        for replay in replayed(client, recording, plan):
-            if replay.steps_done == plan.steps or time.monotonic() - looked_at > LOOK_EVERY_S:
-                replay.look(client)
-                looked_at = time.monotonic()
-                ratios = (f"{label} {number(overall(summary))}" for label, summary in replay.summaries.items())
-                said = f"step {replay.steps_done} of {plan.steps}: {', '.join(ratios)}"
-            advance(replay.steps_done / plan.steps, said)
+        for step in range(plan.steps):
+            replay.take(step)
+            if step + 1 == plan.steps or time.monotonic() - looked_at > LOOK_EVERY_S:
+                ratios = (
+                    f"{label} {number(one.effective / one.reported if one.reported else None)}"
+                    for label, one in replay.summaries().items()
+                )
+                said, looked_at = f"step {step + 1} of {plan.steps}: {', '.join(ratios)}", time.monotonic()
+            advance((step + 1) / plan.steps, said)
+    results = replay.results()
     if not terminal.is_terminal:
-        terminal.print(f"{title_of(replay)}, {said}")
-    return replay
+        terminal.print(f"{title_of(results)}, {said}")
+    return results
 
 
-def closing_table(replays: list["ReplayedRun"]) -> "RenderableType":
+def closing_table(replays: list[dict[str, Any]]) -> "RenderableType":
     """Return the results: a table for each replay, with a row for each run."""
     from rich.console import Group
     from rich.text import Text
 
-    from bots_service.demo.replay import ROLLOUTS
+    from bots_service.demo.replay import RECENT, RUNS
 
-    plan = replays[0].plan
-    head = f"{plan.steps} steps of a real GRPO run, {plan.count} tasks a step, {ROLLOUTS} rollouts each"
-    parts: list[RenderableType] = [Text(head, style="bold")]
+    head = "{steps} steps of a real GRPO run, {count} tasks a step, {rollouts_per_task} rollouts each"
+    parts: list[RenderableType] = [Text(head.format(**replays[0]), style="bold")]
     for replay in replays:
-        rows = []
-        for label, summary in replay.summaries.items():
-            gain, course = summary.gain, replay.courses[label]
-            saved = None if gain is None or gain.rollouts_saved is None else round(gain.rollouts_saved)
-            factor = "baseline" if gain is None else times(gain.factor)
-            ratios = number(overall(summary)), number(summary.effective_task_ratio)
-            rows.append((label, *ratios, factor, count(saved), count(len(course.met)), number(course.log_loss)))
+        rows = [
+            run
+            | {
+                "label": label,
+                "ratio": number(run["effective"] / run["reported"]),
+                "recent": number(run[f"effective_task_ratio_last_{RECENT}"]),
+                "vs_uniform": "baseline" if label == "uniform" else run["vs_uniform"] and f"{run['vs_uniform']:.2f}x",
+                "saved": None if run["rollouts_saved"] is None else round(run["rollouts_saved"]),
+                "log_loss": number(run["log_loss"]),
+            }
+            for label, run in zip(RUNS, replay["runs"], strict=True)
+        ]
         parts += ["", Text(title_of(replay), style="bold"), table(COLUMNS, rows)]
     return Group(*parts, "", EXPLANATION)
 
 
-def headline(replay: "ReplayedRun") -> str:
+def headline(replay: dict[str, Any]) -> str:
     """Return the gain of the default, and why a larger one is no better training."""
-    from bots_service.demo.replay import DEFAULT
+    from bots_service.demo.replay import DEFAULT, RUNS
 
-    gains = {label: summary.gain for label, summary in replay.summaries.items()}
-    changes = {label: gain.factor - 1 for label, gain in gains.items() if gain is not None and gain.factor is not None}
-    default = gains.get(DEFAULT)
-    if default is None or DEFAULT not in changes:
+    runs = dict(zip(RUNS, replay["runs"], strict=True))
+    changes = {label: run["vs_uniform"] - 1 for label, run in runs.items() if run["vs_uniform"] is not None}
+    if DEFAULT not in changes:
         return "Uniform sampling found no effective task."
     said = (
         f"{DEFAULT}, which new runs get, found {changes[DEFAULT]:+.0%} effective tasks for the same"
-        f" {count(default.rollouts_spent)} rollouts, compared with uniform sampling."
+        f" {count(runs[DEFAULT]['rollouts'])} rollouts, compared with uniform sampling."
     )
     larger = [f"{label} ({change:+.0%})" for label, change in changes.items() if change > changes[DEFAULT]]
     if not larger:
@@ -130,13 +139,7 @@ def headline(replay: "ReplayedRun") -> str:
     )
 
 
-def title_of(replay: "ReplayedRun") -> str:
+def title_of(replay: dict[str, Any]) -> str:
     """Return which problems are replayed."""
-    if replay.referenced == replay.problems:
-        return f"{replay.problems} with both references"
-    return f"all {replay.problems} problems"
-
-
-def overall(summary: "RunSummary") -> float | None:
-    """Return a run's effective task ratio over all its steps; None if nothing was reported."""
-    return summary.effective / summary.reported if summary.reported else None
+    problems, referenced = replay["problems"], replay["with_both_references"]
+    return f"{problems} with both references" if referenced == problems else f"all {problems} problems"

@@ -8,6 +8,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from bots_service.errors import BotsError
+
 ERRORS_SHOWN = 3
 INTERRUPTED = 130  # what shells expect after Ctrl-C
 HINTS = {
@@ -23,7 +25,7 @@ NO_SERVICE_OF_OURS = "check the address in --url or BOTS_URL: is it a BOTS servi
 KEY_HINTS = {401: "set BOTS_API_KEY to a valid key", 403: "set BOTS_API_KEY to a key with this permission"}
 
 
-class CommandError(Exception):
+class CommandError(BotsError):
     """A command failed; the message says why and what to do."""
 
 
@@ -68,12 +70,10 @@ def usage_message(error: typer.TyperException) -> str:
 def message_of(error: Exception) -> str:
     """Return what happened, and what to do."""
     from bots_client import BotsClientError
-    from bots_service.demo.own_service import OwnServiceError
-    from bots_service.errors import BotsError
 
     if isinstance(error, BotsClientError):
         return client_message(error)
-    if isinstance(error, CommandError | BotsError | OwnServiceError):
+    if isinstance(error, BotsError):
         return str(error)
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)

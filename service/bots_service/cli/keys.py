@@ -1,18 +1,17 @@
 """`bots keys`, `bots whoami`: API keys and what they may do."""
 
 import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bots_service.cli.connection import command
 from bots_service.cli.failures import CommandError
-from bots_service.cli.output import Result, moment, sheet, table
+from bots_service.cli.output import Result, details, table
 from bots_service.keys import Scope
 
 if TYPE_CHECKING:
-    from bots_client import ApiKey, Client
+    from bots_client import Client
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
 
@@ -53,20 +52,23 @@ def create(
 ) -> Result:
     """Create an API key and show it once; the service stores only its digest."""
     made = client.create_key(name, scopes=scope, datasets=dataset, expires_in_s=expires_in)
+    from rich.console import Group
+
     if made.key is None:
         raise CommandError(
             f"the key was created, but the response was lost; run `bots keys revoke {made.id}` and create another"
         )
-    return made, sheet({"key": made.key, "": "not shown again", **described(made)})
+    return made, Group(details(made), "the key is not shown again")
 
 
 @command(app, "list")
 def list_(client: "Client") -> Result:
     """List the API keys, oldest first, without their secrets."""
     found = sorted(client.keys(), key=lambda one: (one.created_at, one.id))
-    rows = [described(one).values() for one in found]
     nothing = "no keys yet: anyone who reaches the service may do everything"
-    return {"keys": found}, table("id  name  scopes  datasets  created  state", rows) if found else nothing
+    return {"keys": found}, table(
+        "id  name  scopes  datasets  created_at  expires_at  revoked_at", found
+    ) if found else nothing
 
 
 @command(app)
@@ -83,26 +85,4 @@ def whoami(client: "Client") -> Result:
     found = client.whoami()
     if not found.guarded:
         return found, "the service has no keys: anyone who reaches it may do everything"
-    rows = {"name": found.name or "-", "scopes": ", ".join(found.scopes), "datasets": ", ".join(found.datasets)}
-    return found, sheet({**rows, "valid until": moment(found.expires_at)})
-
-
-def described(key: "ApiKey") -> dict[str, str]:
-    """Return a key's fields as labelled text."""
-    return {
-        "id": key.id,
-        "name": key.name,
-        "scopes": ", ".join(key.scopes),
-        "datasets": ", ".join(key.datasets),
-        "created": moment(key.created_at),
-        "state": state_of(key, datetime.now(UTC)),
-    }
-
-
-def state_of(key: "ApiKey", now: datetime) -> str:
-    """Return whether a key is valid, and until when."""
-    if key.revoked_at is not None:
-        return f"revoked {moment(key.revoked_at)}"
-    if key.expires_at is None:
-        return "valid"
-    return f"{'valid until' if key.expires_at > now else 'expired'} {moment(key.expires_at)}"
+    return found, details(found)

@@ -4,9 +4,8 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from datetime import datetime
-from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Result = tuple[object, Any]  # of a command: as dataclasses and plain values, and as text for people (rich's)
+MOST_WRITTEN = 20  # of a mapping's values, such as a dataset's tags
 UNBOUNDED = 10_000  # columns: pipes and files have no width at which to wrap
 
 
@@ -44,35 +44,89 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else asdict(value)
 
 
-def table(columns: str, rows: Iterable[Iterable[str]], *, caption: str = "") -> "RenderableType":
+def table(columns: str, rows: Iterable[object], *, caption: str = "") -> "RenderableType":
     """Return a table; on a terminal that is too narrow for it, one block of lines for each row.
 
     Args:
-        columns: titles, separated by two blanks; ">" before a title aligns its column to the right, and "?" after it
-            leaves the column out if each of its texts is "-".
-        rows: one text per column.
+        columns: separated by two blanks: fields of the rows, such as "gain.factor", or titled ones, "vs uniform=...".
+            One whose values are all empty or 0 is left out; numbers are aligned to the right.
+        rows: dataclasses or dicts.
         caption: text below the table.
     """
     from rich import box
     from rich.console import Group
     from rich.table import Table
 
-    titles, texts = columns.split("  "), [tuple(row) for row in rows]
-    shown = [not title.endswith("?") or any(row[place] != "-" for row in texts) for place, title in enumerate(titles)]
-    titles, texts = list(compress(titles, shown)), [tuple(compress(row, shown)) for row in texts]
     made = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False, collapse_padding=True)
-    for title in titles:
-        made.add_column(title.strip(">?"), justify="right" if title.startswith(">") else "left", no_wrap=True)
-    for row in texts:
+    texts, rows = dict[str, list[str]](), list(rows)
+    for title, _, path in (column.rpartition("=") for column in columns.split("  ")):
+        values = [_value_at(row, path) for row in rows]
+        if not any(values):
+            continue
+        numbers = [value for value in values if isinstance(value, int | float)]
+        with_decimals = not all(float(value).is_integer() for value in numbers)
+        name = title or path.replace("_", " ")
+        texts[name] = [written(value, with_decimals=with_decimals) for value in values]
+        made.add_column(name, justify="right" if numbers else "left", no_wrap=True)
+    for row in zip(*texts.values(), strict=True):
         made.add_row(*row)
     screen = console()
     parts: list[RenderableType] = [made]
     if screen.measure(made, options=screen.options.update(width=UNBOUNDED)).maximum > screen.width:
-        names = [title.strip(">?").replace("\n", " ") for title in titles]
+        names = [name.replace("\n", " ") for name in texts]
         parts = []
-        for row in texts:
+        for row in zip(*texts.values(), strict=True):
             parts += [*([""] if parts else []), sheet(dict(zip(names, row, strict=True)))]
     return Group(*parts, *(["", caption] if caption else []))
+
+
+def _value_at(row: Any, path: str) -> Any:
+    for name in path.split("."):
+        if row is not None:
+            row = row[name] if isinstance(row, dict) else getattr(row, name)
+    return row
+
+
+def details(answer: Any) -> "RenderableType":
+    """Return the fields of a dataclass or a mapping, without empty ones; what is nested stands below its name."""
+    from rich.console import Group
+    from rich.text import Text
+
+    items = _items_of(answer)
+    own = [(name, written(value)) for name, value in items.items() if not _is_nested(value)]
+    shown = own[:MOST_WRITTEN] if isinstance(answer, Mapping) else own
+    parts: list[RenderableType] = [sheet(dict(shown))]
+    if len(shown) < len(own):
+        parts.append(f"and {len(own) - len(shown)} more")
+    for name, value in items.items():
+        if _is_nested(value):
+            parts += ["", Text(name, style="bold"), details(value)]
+    return Group(*parts)
+
+
+def _is_nested(value: object) -> bool:
+    return is_dataclass(value) or isinstance(value, Mapping)
+
+
+def _items_of(answer: Any) -> dict[str, Any]:
+    if not isinstance(answer, Mapping):
+        answer = {one.name.replace("_", " "): getattr(answer, one.name) for one in fields(answer)}
+    return {name: value for name, value in answer.items() if value not in (None, "", (), {})}
+
+
+def written(value: Any, *, with_decimals: bool = False) -> str:
+    """Return a value as text for people; "-" for None or nothing. with_decimals: of whole numbers, too."""
+    if value is None or value in ("", ()):
+        return "-"
+    if isinstance(value, datetime):
+        return value.astimezone().strftime("%Y-%m-%d %H:%M:%S")  # in the local zone
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return number(value, 4) if with_decimals or not float(value).is_integer() else count(value)
+    if is_dataclass(value):
+        return " ".join(f"{name} {written(inner)}" for name, inner in _items_of(value).items())
+    return ", ".join(map(written, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def sheet(rows: Mapping[str, str]) -> "Table":
@@ -92,31 +146,14 @@ def number(value: float | None, digits: int = 3) -> str:
     return "-" if value is None else half_up(value, digits)
 
 
-def count(value: float | None) -> str:
-    """Format a count with thousands separators, and two decimals unless it is whole; "-" for None."""
-    if value is None:
-        return "-"
+def count(value: float) -> str:
+    """Format a count with thousands separators, and two decimals unless it is whole."""
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
-
-
-def percent(value: float | None) -> str:
-    """Format a share as a whole percentage; "-" for None."""
-    return "-" if value is None else f"{value:.0%}"
-
-
-def times(factor: float | None) -> str:
-    """Format a factor, such as "1.45x"; "-" for None."""
-    return "-" if factor is None else f"{factor:.2f}x"
 
 
 def counted(value: float, noun: str) -> str:
     """Format a count with its noun, such as "1 task" or "2.50 rollouts"."""
     return f"{count(value)} {noun}" + ("" if value == 1 else "s")
-
-
-def moment(value: datetime | None) -> str:
-    """Format a time in the local zone, to the second; "-" for None."""
-    return "-" if value is None else value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def confirm(question: str, *, yes: bool) -> None:

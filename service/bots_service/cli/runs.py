@@ -1,19 +1,16 @@
 """`bots runs`: beliefs about a dataset, each for one model in training."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bots_service.cli.connection import Dataset, Yes, command, parsed_by, run_names
-from bots_service.cli.output import Result, confirm, count, counted, moment, number, percent, sheet, table, times
+from bots_service.cli.output import Result, confirm, count, details, table
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from bots_client import Client, Run, RunSummary
+    from bots_client import Client, RunSummary
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete runs.")
 
@@ -26,19 +23,10 @@ def list_(client: "Client", dataset: Dataset) -> Result:
     found = list(summaries_of(client, dataset))
     if not found:
         client.dataset(dataset)  # says if there is no such dataset
-    rows = (
-        (
-            one.run,
-            one.verdict.kind.replace("_", " ") if one.verdict else "-",
-            one.belief,
-            one.strategy,
-            count(one.step),
-            number(one.effective / one.reported if one.reported else None),
-            times(one.gain.factor if one.gain else None),
-        )
-        for one in found
+    columns = (
+        "run  verdict=verdict.kind  belief  strategy  step  recent ETR=effective_task_ratio  vs uniform=gain.factor"
     )
-    return {"runs": found}, table("run  verdict  belief  strategy  >step  >ETR, all steps  >vs uniform", rows)
+    return {"runs": found}, table(columns, found)
 
 
 def summaries_of(client: "Client", dataset: str) -> Iterator["RunSummary"]:
@@ -54,7 +42,7 @@ def summaries_of(client: "Client", dataset: str) -> Iterator["RunSummary"]:
 def show_(client: "Client", dataset: Dataset, run: Name = "default") -> Result:
     """Describe a run: step, estimates, totals, coverage, settings."""
     found = client.run(dataset, run)
-    return found, described(found)
+    return found, details(found)
 
 
 # --- settings --------------------------------------------------------------------------------------------------------
@@ -143,7 +131,7 @@ def create(
     if fork is None and fork_step is not None:
         raise typer.BadParameter("name the run with --fork", param_hint="--fork-step")
     made = client.create_run(dataset, run, fork_run=fork, fork_step=fork_step, **settings)
-    return made, described(made)
+    return made, details(made)
 
 
 @command(app, "set")
@@ -153,7 +141,7 @@ def set_(client: "Client", dataset: Dataset, run: Name = "default", *, settings:
     if not settings:
         raise typer.BadParameter("pass at least one setting, such as --target 0.5", param_hint="settings")
     changed = client.update_run(dataset, run, **settings)
-    return changed, described(changed)
+    return changed, details(changed)
 
 
 Deleted = Annotated[str, typer.Argument(help='Name of the run; "default" is emptied.', autocompletion=run_names)]
@@ -181,60 +169,3 @@ def as_predictions(
 
     found = client.predict_from_run(dataset, run, name or run, step=step)
     return found, predicted(found, name or run)
-
-
-# --- a run as text ---------------------------------------------------------------------------------------------------
-
-
-def described(run: "Run") -> "RenderableType":
-    """Return a run's state and totals, and below them the settings that its kind of belief has, as labelled text."""
-    from rich.console import Group
-
-    settings = {
-        name.replace("_", " "): written(value)
-        for name, value in asdict(run.settings).items()
-        if value is not None or name in NONE_AT_0  # others are None if the kind of belief doesn't have them
-    }
-    return Group(sheet(state_of(run)), "", sheet(settings))
-
-
-def written(value: Any) -> str:
-    """Format the value of a setting; "-" if there is none."""
-    if isinstance(value, dict):
-        return ", ".join(f"{tag} {weight:g}" for tag, weight in value.items()) or "-"
-    return "-" if value is None else str(list(value) if isinstance(value, tuple) else value)
-
-
-def state_of(run: "Run") -> dict[str, str]:
-    """Return a run's state and totals as labelled text, without what there is nothing to say of."""
-    totals, fork, found = run.totals, run.forked_from, run.coverage
-    ratio = number(totals.effective / totals.reported if totals.reported else None)
-    rows = {
-        "run": f"{run.run} of {run.dataset}",
-        "created": moment(run.created_at) + (f", from {fork.run} at step {fork.step}" if fork else ""),
-        "step": count(run.step) + (f", with {counted(run.pending, 'task')} in the open step" if run.pending else ""),
-        "epoch": f"{run.epoch}, entry {run.seq} of the journal",
-        **{name.replace("_", " "): f"{value:.4g}" for name, value in run.estimates.items()},
-        "reported": f"{counted(totals.reported, 'task')}, {count(totals.effective)} effective (ETR {ratio})",
-        "coverage": f"{count(found.distinct_tasks)} different ones of {counted(found.available_tasks, 'task')}",
-        "visits": f"{number(found.mean_visits, 1)} a task, at most {count(found.most_visits)}" if run.step else "",
-        "narrow": found.reason or "",
-        "rollouts": f"{count(totals.rollouts)}, {count(totals.successes)} successes",
-        "per task": f"{number(run.rollouts_per_task)} rollouts",
-        "tokens": count(totals.tokens) if totals.tokens else "",
-        "GPU hours": number(totals.seconds / 3600) if totals.seconds else "",
-        "late": f"{count(totals.late)} outcomes, {count(totals.expired)} more too late to count",
-        "leased": counted(run.leased, "task"),
-        "in parts": f"{count(run.unfinished_groups)} groups wait for rollouts" if run.unfinished_groups else "",
-        "aborting": f"{counted(run.aborting_tasks, 'task')} always abort" if run.aborting_tasks else "",
-        "alarms": "; ".join(
-            f"all rollouts{f' of {one.tag}' if one.tag else ''} {one.outcome} since step {count(one.since_step)}"
-            f" ({count(one.groups)} groups)"
-            for one in run.alarms
-        ),
-        "shares": "; ".join(
-            f"{one.tag} {percent(one.share)} (owed {number(one.owed, 1)}, given {count(one.given)})" for one in run.mix
-        ),
-        "advice": " ".join(run.advice),
-    }
-    return {name: text for name, text in rows.items() if text}

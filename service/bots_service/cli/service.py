@@ -65,7 +65,6 @@ def serve(
         log_format=log_format,
         log_level=log_level,
     )
-    database_file(settings)
     from bots_service.serving.starting import serve as serve_with
 
     serve_with(settings)
@@ -77,17 +76,10 @@ def migrate(
     as_json: AsJson = False,
 ) -> None:
     """Migrate the database to the newest revision."""
-    settings = settings_with(database_url=database_url)
-    file = database_file(settings)
+    url = settings_with(database_url=database_url).sql_url
     from bots_service.storage.sql.migrate import current, head, is_new_enough, upgrade
 
-    if check:
-        before = None if file is not None and not file.exists() else current(settings.sql_url)
-        newest = head()
-    else:
-        if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        before, newest = upgrade(settings.sql_url)
+    before, newest = (current(url), head()) if check else upgrade(url)
     found = {"before": before, "newest": newest, "changed": before != newest and not check}
     if check and not is_new_enough(before):
         raise CommandError(f"the tables are at revision {before or 'none'}, not {newest}; run `bots migrate`")
@@ -169,22 +161,6 @@ def version_finding(theirs: "Version", *, where: str) -> "Finding":
     said += ", the same as this program" if ours == found else "; here {} with {} and numpy {}".format(*ours)
     advice = "run one version everywhere; equal seeds need equal versions of numpy"
     return judge("service", said, advice, warning=ours != found)
-
-
-def database_file(settings: "Settings") -> Path | None:
-    """Return the file of an SQLite database; None for a database server."""
-    from bots_service.errors import StorageUnavailableError
-    from bots_service.storage.sql.url import sql_url
-
-    try:
-        url = sql_url(settings.sql_url)
-    except StorageUnavailableError as error:
-        raise typer.BadParameter(str(error), param_hint="the database's URL") from error
-    if url.get_backend_name() != "sqlite":
-        return None
-    if not url.database:
-        raise typer.BadParameter("sqlite:/// needs the path of a file after it", param_hint="the database's URL")
-    return Path(url.database)
 
 
 def settings_with(**given: Any) -> "Settings":

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from bots_service.cli.connection import Dataset, RunName
-from bots_service.cli.output import Result, count, counted, moment, number, table
+from bots_service.cli.output import Result, count, counted, number, table
 
 if TYPE_CHECKING:
-    from bots_client import Client, Outcome, Receipt, TaskBelief
+    from bots_client import Client, Outcome, Receipt
     from bots_service.core.comparison import BeliefComparison
 
 TaskCount = Annotated[
@@ -38,13 +38,12 @@ def select(
     if (number_of_tasks is None) == (want_effective is None):
         raise typer.BadParameter("pass either COUNT or --want-effective")
     found = client.select(dataset, number_of_tasks, run=run, tags=tag, want_effective=want_effective)
-    rows = ((task.id, number(task.draw), number(task.mean), number(task.effective)) for task in found.tasks)
     line = f"selection {found.selection_id} at step {count(found.step)}"
     if found.expected_effective is not None:
         line += f"; {number(found.expected_effective)} effective groups expected"
     if found.reused:
         line += f"; {count(found.reused)} of them are also in another selection"
-    return found, Group(table("task  >draw  >mean  >effective", rows), line)
+    return found, Group(table("task=id  draw  mean  effective", found.tasks), line)
 
 
 FORMS = "TASK=SUCCESSES/TRIALS, TASK=REWARD,REWARD,..., TASK=SUCCESSES/TRIALS:REWARD,REWARD,... or TASK=aborted"
@@ -162,25 +161,9 @@ def tasks(
     counts = client.count_tasks(dataset, run, ids=ids, tag=tag, search=search)
     matching = counts.available if segment is None else getattr(counts, segment)
     each = ", ".join(f"{count(value)} {name}" for name, value in asdict(counts).items())
-    columns = "task  segment  >mean  >90 % within  >effective  >attempts  >successes  >visits  >last step  tags?"
-    shown = table(columns, map(task_row, found), caption=f"{count(len(found))} of {count(matching)} tasks; {each}")
+    columns = "task=id  segment  mean  90 % within=interval  effective  attempts  successes  visits  last_step  tags"
+    shown = table(columns, found, caption=f"{count(len(found))} of {count(matching)} tasks; {each}")
     return {"tasks": found, "matching": matching, "segments": counts}, shown if found else f"no task matches; {each}"
-
-
-def task_row(task: "TaskBelief") -> tuple[str, ...]:
-    """Return a task's row of the table."""
-    return (
-        task.id,
-        task.segment,
-        number(task.mean),
-        " to ".join(number(bound) for bound in task.interval) if task.interval else "-",
-        number(task.effective),
-        count(task.attempts),
-        count(task.successes),
-        count(task.visits),
-        count(task.last_step),
-        ", ".join(task.tags) or "-",
-    )
 
 
 def history(
@@ -191,23 +174,10 @@ def history(
 ) -> Result:
     """Show the last closed steps of a run."""
     found = list(client.history(dataset, run, after_step=max(client.run(dataset, run).step - limit, 0), limit=limit))
-    rows = (
-        (
-            count(one.step),
-            count(one.reported),
-            count(one.new_tasks),
-            number(one.effective_task_ratio),
-            number(one.mean_pass_rate),
-            number(one.capability),
-            number(one.brier),
-            count(one.tokens or None),
-            number(one.seconds / 3600 or None),
-            moment(one.time),
-        )
-        for one in found
+    columns = (
+        "step  reported  new_tasks  ETR=effective_task_ratio  mean_pass_rate  capability  brier  tokens  seconds  time"
     )
-    columns = ">step  >tasks  >new  >ETR  >pass rate  >capability?  >Brier  >tokens?  >GPU hours?  time"
-    return {"history": found}, table(columns, rows) if found else f"run {run} has no closed steps"
+    return {"history": found}, table(columns, found) if found else f"run {run} has no closed steps"
 
 
 def rewind(
@@ -232,8 +202,7 @@ def compare_beliefs(client: "Client", dataset: Dataset, run: RunName = "default"
     journal, tasks = b"".join(client.export_run(dataset, run)), b"".join(client.download_tasks(dataset))
     found = asyncio.run(comparison_of(journal, tasks))
     caption = f"steps with outcomes: {count(found.steps)}, rollouts: {count(found.rollouts)}"
-    rows = ((one.belief, number(one.log_loss, 4), number(one.brier, 4)) for one in found.beliefs)
-    return asdict(found), table("belief  >log loss  >Brier", rows, caption=caption)
+    return asdict(found), table("belief  log_loss  brier", found.beliefs, caption=caption)
 
 
 async def comparison_of(journal: bytes, tasks: bytes) -> "BeliefComparison":

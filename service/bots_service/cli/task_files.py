@@ -1,14 +1,15 @@
 """Tasks from CSV, JSON and Parquet files, read in batches, so that memory does not grow with the file."""
 
+import csv
 import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from bots_service.cli.failures import CommandError
 from bots_service.cli.output import STORING, Advance, counted, show_sent
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
     from bots_client import Task, TaskColumns
 
 BATCH = 10_000  # rows: a few MB, and frequent progress
-CSV_BLOCK = 2**20  # bytes; pyarrow reads about 32 blocks ahead and rejects a row longer than a block
+LONGEST_CELL = 2**24  # characters of a CSV file's; Python's own limit is too low for long problems
+NOT_MEASURED = {"", "#N/A", "N/A", "NA", "NULL", "n/a", "null"}  # pass rates in CSV, besides NaN
 NDJSON = "application/x-ndjson"
 SERVICE_COLUMNS = {"id", "reference_pass_rates", "tags"}  # the service reads a file with only these as it is
 HEADER_FIELDS = {"reference_models", "description", "repeatable"}  # which may be the first line of such a file
 
 Row = dict[str, Any]  # column -> value; a struct is a nested Row
+# Consecutive rows of a file with at least the wanted columns; the share of it that is read so far; all its columns.
+Batch = tuple[list[Row], float, Iterable[str]]
 
 
 class TaskReader:
@@ -75,11 +79,10 @@ class TaskReader:
         is_changed = more or self.file_in_id or self.skip_repeats or columns.references or columns.tags or not is_plain
         if is_changed or file.suffix.lower() not in (".jsonl", ".ndjson", ".parquet"):
             return False
-        first = next(read_rows(file, ()), Batch([], 1.0, set()))
-        if file.suffix.lower() == ".parquet":
-            return "id" in first.unused and SERVICE_COLUMNS.issuperset(first.unused)
-        tasks = [row for row in first.rows if not HEADER_FIELDS.issuperset(row)]
-        return bool(tasks) and all(SERVICE_COLUMNS.issuperset(row) for row in tasks)
+        rows, _, names = next(read_rows(file, (), set()), ([], 1.0, ()))
+        is_parquet = file.suffix.lower() == ".parquet"
+        shapes = [names] if is_parquet else [row for row in rows if not HEADER_FIELDS.issuperset(row)]
+        return bool(shapes) and all("id" in shape and SERVICE_COLUMNS.issuperset(shape) for shape in shapes)
 
     def _ndjson(self, advance: Advance, line_of: Callable[["Task"], object]) -> Iterator[bytes]:
         import msgspec
@@ -101,14 +104,14 @@ class TaskReader:
         numbers = set(self.columns.references) - {*self.columns.id_columns}
         for file, size in zip(self.files, sizes, strict=True):
             before = self.rows
-            for batch in read_rows(file, self.columns.named, numbers):
-                self._note_unused(file, batch.unused)
-                tasks = list(self._tasks_of(file, batch.rows, before))
+            for rows, share, names in read_rows(file, self.columns.named, numbers):
+                self._note_unused(file, set(names) - {_enclosing(column, names) for column in self.columns.named})
+                tasks = list(self._tasks_of(file, rows, before))
                 if self.skip_repeats:
                     tasks = list({task.id: task for task in reversed(tasks) if task.id not in seen}.values())[::-1]
                     seen.update(task.id for task in tasks)
                     self.repeats = self.rows - len(seen)
-                advance((done + batch.share * size) / max(sum(sizes), 1), counted(self.rows, "row"))
+                advance((done + share * size) / max(sum(sizes), 1), counted(self.rows, "row"))
                 yield tasks
             if self.rows == before:
                 raise CommandError(f"{file}: no rows")
@@ -144,7 +147,7 @@ def parts_of(file: Path) -> tuple[str, str | None]:
     """Return a file's bare name and its format, such as "math" and ".jsonl" of math.jsonl.gz; None if it is unknown."""
     unpacked = Path(file.stem if file.suffix.lower() in COMPRESSED else file.name)
     kind = unpacked.suffix.lower()
-    return (unpacked.stem, kind) if kind in READERS else (file.name, None)
+    return (unpacked.stem, kind) if kind in FORMATS else (file.name, None)
 
 
 def dataset_name_of(paths: list[Path]) -> str:
@@ -169,29 +172,16 @@ def files_of(paths: list[Path]) -> list[Path]:
     for path in paths:
         inside = sorted(file for file in path.iterdir() if parts_of(file)[1]) if path.is_dir() else [path]
         if not inside:
-            raise CommandError(f"{path}: no file in this folder ends with one of {', '.join(READERS)}")
+            raise CommandError(f"{path}: no file in this folder ends with one of {', '.join(FORMATS)}")
         files += inside
     for file in files:
         if parts_of(file)[1] is None:
-            endings = f"{', '.join(READERS)}, optionally with {' or '.join(COMPRESSED)}"
+            endings = f"{', '.join(FORMATS)}, optionally with {' or '.join(COMPRESSED)}"
             raise CommandError(f"{file}: unsupported format; the name must end with one of {endings}")
     return files
 
 
-class Batch(NamedTuple):
-    """Consecutive rows of a file.
-
-    rows: each with at least the wanted columns.
-    share: of the file that is read so far, in [0, 1].
-    unused: the file's other columns.
-    """
-
-    rows: list[Row]
-    share: float
-    unused: set[str]
-
-
-def read_rows(file: Path, wanted: tuple[str, ...], numbers: Iterable[str] = ()) -> Iterator[Batch]:
+def read_rows(file: Path, wanted: tuple[str, ...], numbers: set[str]) -> Iterator[Batch]:
     """Yield the rows of a file, in batches.
 
     Args:
@@ -206,45 +196,37 @@ def read_rows(file: Path, wanted: tuple[str, ...], numbers: Iterable[str] = ()) 
     import pyarrow
 
     try:
-        yield from READERS[parts_of(file)[1] or ""](file, wanted, set(numbers))
-    except (pyarrow.ArrowException, UnicodeDecodeError, EOFError, OSError) as error:
+        if parts_of(file)[1] == ".parquet":
+            yield from _read_parquet(file, wanted)
+            return
+        size, how = max(file.stat().st_size, 1), COMPRESSED.get(file.suffix.lower())
+        with file.open("rb") as raw, pyarrow.CompressedInputStream(raw, how) if how else raw as unpacked:
+            text = io.TextIOWrapper(io.BufferedReader(unpacked), "utf-8-sig", newline="")
+            is_csv = parts_of(file)[1] == ".csv"
+            rows = _csv_rows(file, text, numbers) if is_csv else _json_rows(file, text)
+            is_first = True
+            while batch := list(islice(rows, BATCH)):
+                names = list(dict.fromkeys(name for row in batch for name in row))
+                if is_first:  # check top-level columns only: nested fields may be absent in some rows
+                    _require_columns(file, [_enclosing(column, names) or column for column in wanted], names)
+                is_first = False
+                yield batch, min(raw.tell() / size, 1.0), names
+    except (pyarrow.ArrowException, csv.Error, UnicodeDecodeError, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.filename:  # it can't be opened; the error names the file
             raise
         raise CommandError(f"{file}: {error}") from error
 
 
-def _read_csv(file: Path, wanted: tuple[str, ...], numbers: set[str]) -> Iterator[Batch]:
-    import pyarrow
-    from pyarrow import csv
-
-    size = max(file.stat().st_size, 1)
-    parsing = csv.ParseOptions(newlines_in_values=True)  # the texts of math problems contain newlines
-    with csv.open_csv(file, parse_options=parsing) as header:
-        names = header.schema.names
-    _require_columns(file, wanted, names)
-    columns = wanted or tuple(names[:1])  # one column at least, to count the rows
-    # Keep "007" as text; only pass rates are numbers.
-    types = {name: pyarrow.float64() if name in numbers else pyarrow.string() for name in columns}
-    converting = csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=False)
-    reading, unused = csv.ReadOptions(block_size=CSV_BLOCK), set(names) - set(wanted)
-    # pyarrow reads ahead in its own threads, where Python's file objects fail.
-    with pyarrow.OSFile(str(file)) as raw, csv.open_csv(_native(file, raw), reading, parsing, converting) as batches:
-        for number, batch in enumerate(batches, 1):
-            read = min(raw.tell(), number * CSV_BLOCK)  # pyarrow is many blocks ahead of what it yields
-            yield Batch(batch.to_pylist(), min(read / size, 1.0), unused)
-
-
-def _read_parquet(file: Path, wanted: tuple[str, ...], _numbers: set[str]) -> Iterator[Batch]:
+def _read_parquet(file: Path, wanted: tuple[str, ...]) -> Iterator[Batch]:
     from pyarrow import parquet
 
     read = 0
     with parquet.ParquetFile(file) as opened:
         _require_columns(file, wanted, _paths(opened.schema_arrow))
-        unused = _unused(wanted, opened.schema_arrow.names)
         for batch in opened.iter_batches(BATCH, columns=list(wanted)):
             rows = batch.to_pylist() if batch.num_columns else [{} for _ in range(batch.num_rows)]
             read += len(rows)
-            yield Batch(rows, read / opened.metadata.num_rows, unused)
+            yield rows, read / opened.metadata.num_rows, opened.schema_arrow.names
 
 
 def _paths(fields: Any) -> Iterator[str]:
@@ -257,45 +239,40 @@ def _paths(fields: Any) -> Iterator[str]:
             yield from (f"{column.name}.{inner}" for inner in _paths(column.type))
 
 
-def _read_json(file: Path, wanted: tuple[str, ...], _numbers: set[str]) -> Iterator[Batch]:
-    """Yield the rows of a file with one JSON object per line, or with one array of objects."""
-    import pyarrow
+def _csv_rows(file: Path, text: io.TextIOWrapper, numbers: set[str]) -> Iterator[Row]:
+    """Yield the rows as texts, so that "007" stays what it is; only the named columns are numbers."""
+    csv.field_size_limit(LONGEST_CELL)
+    lines = csv.reader(text, strict=True)
+    names = next(lines, [])
+    for number, cells in enumerate(filter(None, lines), 1):
+        if len(cells) != len(names):
+            raise CommandError(f"{file}: row {number} has {len(cells)} columns, not {len(names)}")
+        row = dict[str, Any](zip(names, cells, strict=True))
+        for name in numbers & row.keys():
+            try:
+                row[name] = None if row[name] in NOT_MEASURED else float(row[name])
+            except ValueError as error:
+                raise CommandError(f"{file}: row {number}: {name} is {row[name]!r}, not a number") from error
+        yield row
 
-    size, is_first = max(file.stat().st_size, 1), True
-    with pyarrow.OSFile(str(file)) as raw, io.BufferedReader(_native(file, raw)) as text:
-        rows = _objects(file, text)
-        while batch := list(islice(rows, BATCH)):
-            names = list(dict.fromkeys(name for row in batch for name in row))
-            if is_first:  # check top-level columns only: nested fields may be absent in some rows
-                _require_columns(file, [_enclosing(column, names) or column for column in wanted], names)
-            is_first = False
-            yield Batch(batch, min(raw.tell() / size, 1.0), _unused(wanted, names))
 
-
-def _objects(file: Path, text: io.BufferedReader) -> Iterator[Row]:
+def _json_rows(file: Path, text: io.TextIOWrapper) -> Iterator[Row]:
     """Yield the objects of one JSON array, loaded as a whole, or of lines."""
-    lines: Iterable[Any] = (line for line in text if line.strip())
-    if text.peek(1)[:1] == b"[":
+    first = next(filter(str.strip, text), "")
+    lines: Iterable[Any] = filter(str.strip, chain([first], text))
+    if first.lstrip().startswith("["):
         try:
-            lines = json.load(text)
+            lines = json.loads(first + text.read())
         except ValueError as error:
             raise CommandError(f"{file}: not JSON: {error}") from error
     for number, line in enumerate(lines, 1):
         try:
-            row = json.loads(line) if isinstance(line, bytes) else line
+            row = json.loads(line) if isinstance(line, str) else line
         except ValueError as error:
             raise CommandError(f"{file}: row {number} is not JSON: {error}") from error
         if not isinstance(row, dict):
             raise CommandError(f"{file}: row {number} is not a JSON object")
         yield row
-
-
-def _native(file: Path, raw: Any) -> Any:
-    """Return an open file's content, decompressed if needed."""
-    import pyarrow
-
-    how = COMPRESSED.get(file.suffix.lower())
-    return raw if how is None else pyarrow.CompressedInputStream(raw, how)
 
 
 def _require_columns(file: Path, wanted: Iterable[str], existing: Iterable[str]) -> None:
@@ -310,15 +287,5 @@ def _enclosing(column: str, names: Iterable[str]) -> str | None:
     return max((name for name in names if f"{column}.".startswith(f"{name}.")), key=len, default=None)
 
 
-def _unused(wanted: Iterable[str], names: list[str]) -> set[str]:
-    return set(names) - {_enclosing(column, names) for column in wanted}
-
-
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}  # Parquet compresses its own pages
-READERS: dict[str, Callable[[Path, tuple[str, ...], set[str]], Iterator[Batch]]] = {
-    ".csv": _read_csv,
-    ".json": _read_json,
-    ".jsonl": _read_json,
-    ".ndjson": _read_json,
-    ".parquet": _read_parquet,
-}
+FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".parquet")

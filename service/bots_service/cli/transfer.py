@@ -96,6 +96,5 @@ def prune(
 ) -> Result:
     """Remove old journal entries now; the service does this every hour."""
     done = client.prune(keep_journal_days=keep_days, dry_run=dry_run)
-    rows = ((one.dataset, one.run, count(one.entries), count(one.seq)) for one in done.runs)
-    title = f"dataset  run  >{'would be removed' if dry_run else 'removed'}  >up to entry"
-    return done, table(title, rows) if done.runs else "no entry is old enough to remove"
+    columns = f"dataset  run  {'would be removed' if dry_run else 'removed'}=entries  up to entry=seq"
+    return done, table(columns, done.runs) if done.runs else "no entry is old enough to remove"

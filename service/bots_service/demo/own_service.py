@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from types import FrameType
 
 from bots_client import Client, Retries
+from bots_service.errors import BotsError
 
 START_S = 90.0  # a cold, busy machine reads numpy, scipy and pyarrow from a slow disk
 STOP_S = 10.0
@@ -20,7 +21,7 @@ POLL_S = 0.05
 ADDRESS = re.compile(r"BOTS listens on (http://\S+)")
 
 
-class OwnServiceError(Exception):
+class OwnServiceError(BotsError):
     """The demo's own service did not start."""
 
 

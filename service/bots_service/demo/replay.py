@@ -1,7 +1,6 @@
 """Replay the recorded run through the service, once for each way to select: see RUNS."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,85 +41,67 @@ class Plan:
     suffix: str = ""
 
 
-@dataclass(slots=True)
-class Course:
-    """The results of the steps of one run so far.
+class Replay:
+    """A replay through the service, which holds all but the log losses.
 
-    run: its name.
-    log_losses: of the success rates predicted for all problems, before every tenth step.
-    met: every problem that it selected so far.
+    log_losses: of the success rates that each run predicted for all problems, before every tenth step.
     """
 
-    run: str
-    log_losses: list[float] = field(default_factory=list)
-    met: set[str] = field(default_factory=set)
+    def __init__(self, client: Client, recording: Recording, plan: Plan) -> None:
+        """Create the dataset and the runs."""
+        self.client, self.recording, self.plan = client, recording, plan
+        self.dataset = f"rlvr-run-{len(recording)}"
+        self.runs = {label: f"{label}{plan.suffix}" for label in RUNS}
+        self.log_losses: dict[str, list[float]] = {label: [] for label in RUNS}
+        client.create_dataset(
+            self.dataset,
+            recording.tasks(),
+            reference_models=REFERENCE_MODELS,
+            description="Problems of a recorded GRPO run (One-Shot-RLVR, Apache-2.0), created by bots demo",
+        )
+        for label, run in self.runs.items():
+            settings: GivenSettings = {**RUNS[label], "seed": plan.seed}
+            client.create_run(self.dataset, run, **settings)
 
-    @property
-    def log_loss(self) -> float | None:
-        """The mean log loss of the predictions for all problems; None before the first."""
-        return sum(self.log_losses) / len(self.log_losses) if self.log_losses else None
-
-
-@dataclass(slots=True)
-class ReplayedRun:
-    """A replay under way.
-
-    problems: how many there are; referenced: how many of them have both references.
-    courses: by the labels of RUNS.
-    steps_done: how many steps all runs have closed.
-    summaries: what the service says of the runs, as its page shows it, by the same labels; empty until `look`.
-    """
-
-    plan: Plan
-    dataset: str
-    problems: int
-    referenced: int
-    courses: dict[str, Course]
-    steps_done: int = 0
-    summaries: dict[str, RunSummary] = field(default_factory=dict)
-
-    def look(self, client: Client) -> None:
-        """Read the summaries of the runs."""
-        for label, course in self.courses.items():
-            self.summaries[label] = client.summary(self.dataset, course.run)
-
-
-def replayed(client: Client, recording: Recording, plan: Plan) -> Iterator[ReplayedRun]:
-    """Yield the replay after every step; the same object grows."""
-    replay = ReplayedRun(
-        plan,
-        dataset=name_of(recording),
-        problems=len(recording),
-        referenced=len(recording.with_both_references()),
-        courses={label: Course(f"{label}{plan.suffix}") for label in RUNS},
-    )
-    client.create_dataset(
-        replay.dataset,
-        recording.tasks(),
-        reference_models=REFERENCE_MODELS,
-        description="Problems of a recorded GRPO run (One-Shot-RLVR, Apache-2.0), created by bots demo",
-    )
-    for label, course in replay.courses.items():
-        settings: GivenSettings = {**RUNS[label], "seed": plan.seed}
-        client.create_run(replay.dataset, course.run, **settings)
-    for step in range(plan.steps):
-        solved = recording.roll_out(step, rollouts=ROLLOUTS, seed=plan.seed)
-        shown = dict(zip(recording.ids, solved.tolist(), strict=True))
-        for course in replay.courses.values():
+    def take(self, step: int) -> None:
+        """Let each run select and report. step: from 0."""
+        solved = self.recording.roll_out(step, rollouts=ROLLOUTS, seed=self.plan.seed)
+        shown = dict(zip(self.recording.ids, solved.tolist(), strict=True))
+        for label, run in self.runs.items():
             if step % PREDICTED_EVERY == PREDICTED_EVERY // 2:
-                predicted = predictions(client, replay.dataset, course.run)
-                course.log_losses.append(log_loss(predicted, recording.success_probabilities(step)))
-            selection = client.select(replay.dataset, plan.count, run=course.run)
-            course.met.update(selection.ids)
+                predicted = predictions(self.client, self.dataset, run)
+                self.log_losses[label].append(log_loss(predicted, self.recording.success_probabilities(step)))
+            selection = self.client.select(self.dataset, self.plan.count, run=run)
             outcomes = [Outcome.counts(task, shown[task], ROLLOUTS) for task in selection.ids]
-            client.report(replay.dataset, outcomes, run=course.run, selection=selection)
-        replay.steps_done = step + 1
-        yield replay
+            self.client.report(self.dataset, outcomes, run=run, selection=selection)
 
+    def summaries(self) -> dict[str, RunSummary]:
+        """Return what the service says of the runs, as its page shows it, by the labels of RUNS."""
+        return {label: self.client.summary(self.dataset, run) for label, run in self.runs.items()}
 
-def name_of(recording: Recording) -> str:
-    """Return what the dataset of a recording's problems is called."""
-    return f"rlvr-run-{len(recording)}"
+    def results(self) -> dict[str, Any]:
+        """Return the results, as the service tells them."""
+        return {
+            "problems": len(self.recording),
+            "with_both_references": len(self.recording.with_both_references()),
+            "steps": self.plan.steps,
+            "count": self.plan.count,
+            "rollouts_per_task": ROLLOUTS,
+            "seed": self.plan.seed,
+            "dataset": self.dataset,
+            "runs": [self._results_of(label, summary) for label, summary in self.summaries().items()],
+        }
+
+    def _results_of(self, label: str, summary: RunSummary) -> dict[str, Any]:
+        shared, losses = ("run", "belief", "strategy", "reported", "effective", "rollouts"), self.log_losses[label]
+        return {
+            **{name: getattr(summary, name) for name in shared},
+            f"effective_task_ratio_last_{RECENT}": summary.effective_task_ratio,
+            "vs_uniform": summary.gain and summary.gain.factor,
+            "rollouts_saved": summary.gain and summary.gain.rollouts_saved,
+            "distinct_tasks": self.client.run(self.dataset, summary.run).coverage.distinct_tasks,
+            "log_loss": sum(losses) / len(losses) if losses else None,
+        }
 
 
 def predictions(client: Client, dataset: str, run: str) -> Floats:
@@ -138,31 +119,3 @@ def log_loss(predicted: Floats, probabilities: Floats) -> float:
     """
     q = np.clip(predicted, LEAST_PREDICTION, 1 - LEAST_PREDICTION)
     return float(-np.mean(probabilities * np.log(q) + (1 - probabilities) * np.log1p(-q)))
-
-
-def results(replay: ReplayedRun) -> dict[str, Any]:
-    """Return the results of a replay, as the service's summaries tell them."""
-    return {
-        "problems": replay.problems,
-        "with_both_references": replay.referenced,
-        "steps": replay.steps_done,
-        "count": replay.plan.count,
-        "rollouts_per_task": ROLLOUTS,
-        "seed": replay.plan.seed,
-        "dataset": replay.dataset,
-        "runs": [results_of(replay.summaries[label], course) for label, course in replay.courses.items()],
-    }
-
-
-def results_of(summary: RunSummary, course: Course) -> dict[str, Any]:
-    """Return the results of a run."""
-    shared = ("belief", "strategy", "reported", "effective", "rollouts")
-    return {
-        "run": course.run,
-        **{name: getattr(summary, name) for name in shared},
-        f"effective_task_ratio_last_{RECENT}": summary.effective_task_ratio,
-        "vs_uniform": summary.gain and summary.gain.factor,
-        "rollouts_saved": summary.gain and summary.gain.rollouts_saved,
-        "distinct_tasks": len(course.met),
-        "log_loss": course.log_loss,
-    }

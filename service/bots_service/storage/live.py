@@ -10,7 +10,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -204,13 +203,8 @@ class Live:
     async def dataset_changed(self, dataset_id: int, version: int) -> None:
         """Tell the version of a dataset."""
 
-    async def check(self) -> dict[str, Any]:
-        """Return what health checks show of the store.
-
-        Raises:
-            StorageUnavailableError: it is away.
-        """
-        return {}
+    async def check(self) -> None:
+        """Raise StorageUnavailableError if the store is away."""
 
     def _in_flight(self, run: RunRow) -> _InFlight:
         """Return the run's leases that have not ended."""

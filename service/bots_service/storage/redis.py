@@ -359,8 +359,8 @@ class RedisLive(Live):
             return False
         return True
 
-    async def check(self) -> dict[str, Any]:
-        """Return {"redis": "ok"}.
+    async def check(self) -> None:
+        """Return if Redis answers.
 
         Raises:
             StorageUnavailableError: Redis does not answer, or has not answered a probe since it last failed.
@@ -368,7 +368,6 @@ class RedisLive(Live):
         if self._server.is_away:
             raise StorageUnavailableError("Redis does not answer")
         await self._server.info()
-        return {"redis": "ok"}
 
 
 def _packed(tasks: Tasks) -> bytes:

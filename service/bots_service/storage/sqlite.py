@@ -10,11 +10,12 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TextIO
 
-from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from bots_service.errors import StorageUnavailableError
 from bots_service.storage.sql.database import OUR_FAULT, Job, Result, storage_errors
+from bots_service.storage.sql.url import sql_url
 
 MOST_JOBS = 256  # in one transaction; more would make the first wait long for the last
 READERS = 4  # reads hold the interpreter's lock most of the time: more threads than that would only wait for it
@@ -41,11 +42,9 @@ class SqliteDatabase:
             url: `sqlite:///` and the path of a file; its folder is made.
 
         Raises:
-            StorageUnavailableError: another process has the file, or its folder can't be written.
+            StorageUnavailableError: it names no file, another process has it, or its folder can't be written.
         """
-        path = Path(make_url(url).database or ":memory:")
-        if path.name == ":memory:":
-            raise StorageUnavailableError("an in-memory database is lost when the process ends; name a file")
+        path = Path(sql_url(url).database or "")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._lock = _locked(path)

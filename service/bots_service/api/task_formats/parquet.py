@@ -70,21 +70,12 @@ def _require_short_texts(spool: BinaryIO, metadata: Any) -> None:
         # The first row brings the row group's whole dictionary with it.
         for batch in file.iter_batches(batch_size=1, row_groups=[group], columns=large, use_threads=False):
             for path, column in zip(large, batch.columns, strict=True):
-                require_short(path, column)
-                values = rows.column(texts[path]).num_values
-                if pa.types.is_nested(column.type) and values * _longest_text(column) > GROUP_BYTES:
+                longest = _longest_text(column)
+                if longest > BYTES_PER_TEXT:  # longer than any id or tag may be
+                    raise _too_much(path)
+                if pa.types.is_nested(column.type) and rows.column(texts[path]).num_values * longest > GROUP_BYTES:
                     raise _too_large(path, group)  # one task could hold them all
             break
-
-
-def require_short(name: str, column: Any) -> None:
-    """Check the texts of a column, or of its lists.
-
-    Raises:
-        InvalidTasksError: one is longer than any id or tag may be.
-    """
-    if _longest_text(column) > BYTES_PER_TEXT:
-        raise _too_much(name)
 
 
 def _longest_text(column: Any) -> int:
@@ -109,49 +100,38 @@ def _flaw_of(column: str, said: str) -> Flaw:
     return Flaw(("body", "columns", column.partition(".")[0][:80]), said)
 
 
-def is_text(kind: Any) -> bool:
-    """Return whether a column of this type holds texts."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def is_number(kind: Any) -> bool:
-    """Return whether a column of this type holds numbers, or only nulls."""
-    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind))
-
-
-def _is_list(kind: Any, fits: Callable[[Any], bool]) -> bool:
-    if pa.types.is_null(kind):
-        return True
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    return bool(is_list and (fits(kind.value_type) or pa.types.is_null(kind.value_type)))
-
-
-Columns = dict[str, tuple[str, Callable[[Any], bool]]]  # name -> its type in words, and whether a type fits
+Columns = dict[str, Any]  # name -> the type to which its values are cast
 TASK_COLUMNS: Columns = {
-    "id": ("string", is_text),
-    "reference_pass_rates": ("list of double", lambda kind: _is_list(kind, is_number)),
-    "tags": ("list of string", lambda kind: _is_list(kind, is_text)),
+    "id": pa.string(),
+    "reference_pass_rates": pa.list_(pa.float64()),
+    "tags": pa.list_(pa.string()),
 }
 
 
-def require_columns(schema: Any, columns: Columns, required: Iterable[str]) -> None:
-    """Check names and types of a file's columns.
+def _fits(kind: Any, wanted: Any) -> bool:
+    """Return whether values of a type can stand for those of the wanted one; nulls can stand for any."""
+    types = pa.types
+    if types.is_null(kind):
+        return True
+    if types.is_list(wanted):
+        is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+        return is_list and _fits(kind.value_type, wanted.value_type)
+    if types.is_string(wanted):
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        return bool(types.is_string(kind) or types.is_large_string(kind))
+    return bool(types.is_floating(kind) or types.is_integer(kind))
 
-    Raises:
-        InvalidTasksError: one is missing, unknown, twice, or of another type.
-    """
-    wrong = {}
+
+def _require_columns(schema: Any, columns: Columns, required: Iterable[str]) -> None:
+    """Check names and types of a file's columns."""
+    wrong = {name: "there is no such column" for name in required if name not in schema.names}
     for name, times in Counter(schema.names).items():
-        words, fits = columns.get(name, ("", bool))
-        if not words:
+        if name not in columns:
             wrong[name] = f"unknown column; known: {', '.join(columns)}"
         elif times > 1:
             wrong[name] = "there are several columns of this name"
-        elif not fits(schema.field(name).type):
-            wrong[name] = f"it is {str(schema.field(name).type)[:80]}, not {words}"
-    wrong |= {name: "there is no such column" for name in required if name not in schema.names}
+        elif not _fits(kind := schema.field(name).type, columns[name]):
+            wrong[name] = f"it is {str(kind)[:80]}, not {columns[name]}"
     if wrong:
         flaws = [Flaw(("body", "columns", name[:80]), said) for name, said in wrong.items()]
         raise InvalidTasksError("the columns are not those of a dataset", tuple(flaws[:SHOWN_FLAWS]))
@@ -184,7 +164,7 @@ def _opened(spool: BinaryIO, columns: Columns, required: Iterable[str], max_task
     _require_short_footer(spool)
     try:
         metadata = pq.ParquetFile(spool).metadata
-        require_columns(metadata.schema.to_arrow_schema(), columns, required)
+        _require_columns(metadata.schema.to_arrow_schema(), columns, required)
         _require_bounded(spool, metadata, max_tasks=max_tasks)
         # Without pre_buffer and with a small buffer_size, memory does not grow with the file's row groups.
         return pq.ParquetFile(spool, metadata=metadata, pre_buffer=False, buffer_size=MIB)
@@ -220,11 +200,9 @@ def block_of_batch(batch: Any, first: int, *, models: int) -> TaskBlock:
     """Return a record batch as a block.
 
     Raises:
-        InvalidTasksError: an id or a tag is null, a pass rate is NaN, or their number is wrong.
+        InvalidTasksError: an id or a tag is null, a pass rate is NaN, or there are too many or too few of them.
     """
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    for name in columns.keys() - {"reference_pass_rates"}:
-        require_short(name, columns[name])
+    columns = {name: batch.column(name).cast(TASK_COLUMNS[name]) for name in batch.schema.names}
     ids = known_texts(columns["id"], "a task has no id", lambda place: ("body", "tasks", first + place, "id"))
     references = _references(columns.get("reference_pass_rates"), len(ids), models, first)
     return TaskBlock(ids, references, _tags(columns.get("tags"), len(ids), first))
@@ -235,62 +213,54 @@ def known_texts(column: Any, refusal: str, where: Callable[[int], tuple[str | in
     if column.null_count:
         place = int(np.argmin(column.is_valid().to_numpy(zero_copy_only=False)))
         raise InvalidTasksError(refusal, (Flaw(where(place), "it is null"),))
-    if not pa.types.is_dictionary(column.type):
-        found: list[str] = column.to_pylist()
-        return found
-    texts = column.dictionary.to_pylist()
-    return [texts[place] for place in column.indices.to_pylist()]
+    texts: list[str] = column.to_pylist()
+    return texts
 
 
 def _tags(column: Any, tasks: int, first: int) -> list[tuple[str, ...]]:
     """Return the tags of each task; a null list is none."""
-    if column is None or column.null_count == tasks:
+    if column is None:
         return [()] * tasks
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
-    ends = np.cumsum(lengths)
-    flaws = [
+    # Before they become texts: one task could have millions.
+    flaws = (
         Flaw(("body", "tasks", first + task, "tags"), f"{int(lengths[task])} tags; at most {MAX_TAGS} are possible")
-        for task in np.flatnonzero(lengths > MAX_TAGS)[:SHOWN_FLAWS].tolist()
-    ]
-    if flaws:
-        raise InvalidTasksError("a task has too many tags", tuple(flaws))
+        for task in np.flatnonzero(lengths > MAX_TAGS).tolist()
+    )
+    _refuse("a task has too many tags", flaws)
+    ends = np.cumsum(lengths)
 
     def where(place: int) -> tuple[str | int, ...]:
         return ("body", "tasks", first + int(np.searchsorted(ends, place, side="right")), "tags")
 
     tags = iter(known_texts(pc.list_flatten(column), "a tag is null", where))
-    tidied: dict[tuple[str, ...], tuple[str, ...]] = {(): ()}  # few combinations occur, most of them often
-    labels = []
-    for length in lengths.tolist():
-        written = tuple(islice(tags, length))
-        if written not in tidied:
-            tidied[written] = tidy(written)
-        labels.append(tidied[written])
-    return labels
+    return [tidy(tuple(islice(tags, length))) for length in lengths.tolist()]
 
 
 def _references(column: Any, tasks: int, models: int, first: int) -> Floats:
     """Return [tasks, models] pass rates; a null list or a null in it is unknown, as NaN."""
     rows = np.full((tasks, models), np.nan)
-    if column is None or column.null_count == tasks:
+    if column is None:
         return rows
-    known = column.is_valid().to_numpy(zero_copy_only=False)
     lengths = pc.list_value_length(column).fill_null(models).to_numpy(zero_copy_only=False)
-    flaws = [
-        wrong_length(first + place, int(lengths[place]), models)
-        for place in np.flatnonzero(lengths != models)[:SHOWN_FLAWS].tolist()
-    ]
-    if flaws:
-        raise InvalidTasksError("the number of reference pass rates is wrong", tuple(flaws))
-    values = pc.list_flatten(column).cast(pa.float64())
-    places = np.flatnonzero(known)
-    not_numbers = np.flatnonzero(pc.is_nan(values).fill_null(False).to_numpy(zero_copy_only=False))
-    if len(not_numbers):
-        task, model = divmod(int(not_numbers[0]), models)
-        flaw = Flaw(("body", "tasks", first + int(places[task]), "reference_pass_rates", model), "NaN; unknown is null")
-        raise InvalidTasksError("a reference pass rate is not a number", (flaw,))
-    rows[known] = values.to_numpy(zero_copy_only=False).reshape(len(places), models)
+    wrong = np.flatnonzero(lengths != models).tolist()
+    flaws = (wrong_length(first + task, int(lengths[task]), models) for task in wrong)
+    _refuse("the number of reference pass rates is wrong", flaws)
+    known, values = np.flatnonzero(column.is_valid()), pc.list_flatten(column)
+    not_numbers = np.flatnonzero(pc.is_nan(values).fill_null(False)).tolist()
+    places = ((int(known[place // models]), place % models) for place in not_numbers)
+    flaws = (
+        Flaw(("body", "tasks", first + task, "reference_pass_rates", model), "NaN; unknown is null")
+        for task, model in places
+    )
+    _refuse("a reference pass rate is not a number", flaws)
+    rows[known] = values.to_numpy(zero_copy_only=False).reshape(len(known), models)
     return rows
+
+
+def _refuse(message: str, flaws: Iterable[Flaw]) -> None:
+    if shown := tuple(islice(flaws, SHOWN_FLAWS)):
+        raise InvalidTasksError(message, shown)
 
 
 def _unreadable(error: Exception) -> MalformedBodyError:

@@ -1,9 +1,9 @@
 """Tasks as JSON: a document that is read as a whole, or NDJSON, which is read line by line."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from math import isnan, nan
 from typing import Annotated, TypeVar
 
@@ -67,7 +67,7 @@ def block_of(tasks: list[TaskRequest], first: int, models: int) -> TaskBlock:
     if flaws:
         raise InvalidTasksError("the number of reference pass rates is wrong", tuple(flaws[:SHOWN_FLAWS]))
     references = np.array(rows, np.float64).reshape(len(tasks), models)  # None turns into NaN
-    return TaskBlock([task.id for task in tasks], references, [tidy(task.tags) for task in tasks])
+    return TaskBlock([task.id for task in tasks], references, [tidy(tuple(task.tags or ())) for task in tasks])
 
 
 def wrong_length(place: int, length: int, models: int) -> Flaw:
@@ -75,9 +75,10 @@ def wrong_length(place: int, length: int, models: int) -> Flaw:
     return Flaw(("body", "tasks", place, "reference_pass_rates"), f"{length} pass rates for {models} reference models")
 
 
-def tidy(tags: Sequence[str] | None) -> tuple[str, ...]:
+@lru_cache(4096)  # few combinations occur, most of them often
+def tidy(tags: tuple[str, ...]) -> tuple[str, ...]:
     """Return each tag once, sorted."""
-    return tuple(sorted(set(tags))) if tags else ()
+    return tuple(sorted(set(tags)))
 
 
 class DatasetRequest(Header, frozen=True, forbid_unknown_fields=True, kw_only=True):

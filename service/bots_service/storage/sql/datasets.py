@@ -34,7 +34,6 @@ from bots_service.records import (
     Subset,
     TaskBlock,
 )
-from bots_service.retention import STAGES_S
 from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.codecs import decode_block, encode_block
 from bots_service.storage.sql.database import SqlRow
@@ -86,13 +85,9 @@ class SqlDatasets(Store):
 
     @writing
     def stage(self, connection: Connection) -> int:
-        """Open a place for blocks that belong to no dataset yet, and return its number.
-
-        Stages of uploads that died are dropped by the way.
-        """
-        now = time.time()
-        connection.execute(delete(datasets).where(datasets.c.name.is_(None), datasets.c.created_at < now - STAGES_S))
-        return new_id(connection.execute(insert(datasets), {"version": 0, "retired": 0, "created_at": now}))
+        """Open a place for blocks that belong to no dataset yet, and return its number."""
+        row = {"version": 0, "retired": 0, "created_at": time.time()}
+        return new_id(connection.execute(insert(datasets), row))
 
     async def add_block(self, stage: int, block: TaskBlock) -> None:
         """Put the next block on the stage."""

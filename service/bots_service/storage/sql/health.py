@@ -1,7 +1,6 @@
 """Whether SQL answers, and whether it takes what is written: a full disk still lets everybody read."""
 
 from time import monotonic, time
-from typing import Any
 
 from sqlalchemy import Connection, select, update
 
@@ -18,8 +17,8 @@ class SqlHealth(Store):
 
     _written: float | None = None
 
-    async def check(self) -> dict[str, Any]:
-        """Return {"sql": "ok"}.
+    async def check(self) -> None:
+        """Return if the database can be read.
 
         Raises:
             OutdatedTablesError: its tables are older than this version of the service needs. Newer ones are no reason:
@@ -30,10 +29,9 @@ class SqlHealth(Store):
         if not is_new_enough(revision):
             said = f"the tables are at revision {revision or 'none'}, not {head()}; run `bots migrate`"
             raise OutdatedTablesError(said)
-        return {"sql": "ok"}
 
-    async def check_writes(self) -> dict[str, Any]:
-        """Return {"sql_writes": "ok"}.
+    async def check_writes(self) -> None:
+        """Return if the database takes writes.
 
         It begins a transaction that may write at each look, and really writes now and then; once that failed, at each
         look.
@@ -48,7 +46,6 @@ class SqlHealth(Store):
             self._written = None
             await self.database.write(_touch)
             self._written = now
-        return {"sql_writes": "ok"}
 
 
 def _touch(connection: Connection) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, text
 
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
-from bots_service.storage.sql.url import connected, is_pooled
+from bots_service.storage.sql.url import connected, is_missing, is_pooled, sql_url
 
 NUMBER_LENGTH = 4  # of a revision; its file's name begins with it
 VERSION_TABLE = "alembic_version"
@@ -32,11 +32,13 @@ MIGRATE_DIRECTLY = "run `bots migrate` with PostgreSQL's own address in BOTS_DAT
 def upgrade(url: str) -> tuple[str | None, str]:
     """Bring the database to the newest revision; return the one it had (None: it was empty) and the one it has.
 
-    Tables that are newer than this version of the service stay as they are.
+    Tables that are newer than this version of the service stay as they are. The folder of a SQLite file is made.
 
     Raises:
         StorageUnavailableError: the database did not answer, its tables are not ours, or only a pooler reaches it.
     """
+    if is_missing(parsed := sql_url(url)):
+        Path(parsed.database or "").parent.mkdir(parents=True, exist_ok=True)
     with connected(url) as connection:
         before = _revision(connection)
         if before is None or not is_new_enough(before):
@@ -54,6 +56,8 @@ def current(url: str) -> str | None:
     Raises:
         StorageUnavailableError: the database did not answer.
     """
+    if is_missing(sql_url(url)):
+        return None
     with connected(url) as connection:
         return _revision(connection)
 

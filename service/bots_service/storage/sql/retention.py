@@ -5,6 +5,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, func, select, t
 from bots_service.core.entries import Rewind
 from bots_service.errors import BusyError
 from bots_service.records import RunRow
+from bots_service.retention import ANSWERS_S, STAGES_S
 from bots_service.storage.sql.codecs import KINDS, decode_body
 from bots_service.storage.sql.store import Store, reading, writing
 from bots_service.storage.sql.tables import IS_MARK, answers, datasets, journal, runs, snapshots, task_blocks
@@ -41,7 +42,7 @@ class SqlRetention(Store):
 
     @writing
     def truncate(self, connection: Connection, run: RunRow, seq: int) -> bool:
-        """Let the journal begin after the snapshot at `seq`; return whether that was possible."""
+        """Let the journal begin after the snapshot at `seq`, now the first; return whether that was possible."""
         _keep_others_out(connection)
         this = select(runs.c.uid, runs.c.pruned).where(runs.c.id == run.id).with_for_update(key_share=True)
         row = connection.execute(this).one_or_none()
@@ -51,6 +52,7 @@ class SqlRetention(Store):
         if not is_standing or not _is_free(seq, _rewinds(connection, run.id)):
             return False
         connection.execute(update(runs).where(runs.c.id == run.id), {"pruned": seq})
+        connection.execute(delete(snapshots).where(snapshots.c.run_id == run.id, snapshots.c.seq < seq))
         return True
 
     @writing
@@ -69,26 +71,21 @@ class SqlRetention(Store):
         return connection.execute(update(journal).where(*kept, some), {"body": None}).rowcount
 
     @writing
-    def delete_answers(self, connection: Connection, before: float) -> int:
-        """Delete some answers that were kept before then and return how many."""
-        _keep_others_out(connection)
-        return _drop_some(connection, answers, answers.c.created_at < before)
-
-    @writing
-    def delete_stages(self, connection: Connection, before: float) -> int:
-        """Delete some of the rows of stages that were begun before then and return how many rows.
+    def delete_old(self, connection: Connection, now: float) -> int:
+        """Delete some answers, or some rows of uploads that died, and return how many. now: seconds since 1970, UTC.
 
         Row by row, for the rows of a large dataset would take long to go with it.
         """
         _keep_others_out(connection)
-        is_stage = datasets.c.name.is_(None) & (datasets.c.created_at < before)
+        is_stage = datasets.c.name.is_(None) & (datasets.c.created_at < now - STAGES_S)
         stages = select(datasets.c.id).where(is_stage)
-        staged_runs = select(runs.c.id).where(runs.c.dataset_id.in_(stages))
-        return (
-            _drop_some(connection, journal, journal.c.run_id.in_(staged_runs))
-            or _drop_some(connection, task_blocks, task_blocks.c.dataset_id.in_(stages))
-            or _drop_some(connection, datasets, is_stage)
+        due = (
+            (answers, answers.c.created_at < now - ANSWERS_S),
+            (journal, journal.c.run_id.in_(select(runs.c.id).where(runs.c.dataset_id.in_(stages)))),
+            (task_blocks, task_blocks.c.dataset_id.in_(stages)),
+            (datasets, is_stage),
         )
+        return next(filter(None, (_drop_some(connection, table, old) for table, old in due)), 0)
 
 
 def _drop_some(connection: Connection, table: Table, old: ColumnElement[bool]) -> int:

@@ -20,7 +20,7 @@ def sql_url(address: str) -> URL:
         address: `postgresql://` may name several hosts, as libpq reads them: `postgresql://USER@HOST1:PORT,HOST2/NAME`.
 
     Raises:
-        StorageUnavailableError: it is no address, or of a product that this service does not know.
+        StorageUnavailableError: it is no address, or of a product that this service does not know, or of no file.
     """
     try:
         url = make_url(_with_hosts_apart(address))
@@ -32,6 +32,8 @@ def sql_url(address: str) -> URL:
     if product in {"postgres", "postgresql"}:
         return url.set(drivername="postgresql+psycopg")
     if product == "sqlite":
+        if url.database in (None, "", ":memory:"):
+            raise StorageUnavailableError("an in-memory database is lost when the process ends: name sqlite:///FILE")
         return url
     raise StorageUnavailableError(f"the database {product!r} is not known here: name sqlite:/// or postgresql://")
 
@@ -39,6 +41,11 @@ def sql_url(address: str) -> URL:
 def is_postgresql(address: str) -> bool:
     """Return whether the address is one of PostgreSQL's."""
     return sql_url(address).get_backend_name() == "postgresql"
+
+
+def is_missing(url: URL) -> bool:
+    """Return whether it names a SQLite file that is not there, and that connecting would make."""
+    return url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file()
 
 
 def _with_hosts_apart(address: str) -> str:
@@ -98,9 +105,7 @@ def keys_exist(address: str) -> bool:
     Raises:
         StorageUnavailableError: the database did not answer.
     """
-    url = sql_url(address)
-    # connecting would make a file that is not there
-    if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+    if is_missing(sql_url(address)):
         return False
     with connected(address) as connection:
         # Not by the tables' module: who starts the service's processes does without what it loads.
