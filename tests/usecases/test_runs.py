@@ -199,8 +199,8 @@ async def test_history_pages_follow_the_present_history(world: World):
     await world.report(outcome("t8"))
     seen, after = [], 0
     while page := await world.use.insight.steps(POOL, "default", after, 2):
-        seen += [(one.receipt.step, one.receipt.seq, one.receipt.epoch) for one in page]
-        after = page[-1].receipt.step
+        seen += [(one.step, one.seq, one.epoch) for one in page]
+        after = page[-1].step
     assert seen == [(1, 1, 0), (2, 2, 0), (3, 3, 0), (4, 4, 0), (5, 10, 1)]
     assert seen[-1][1] == (await world.state()).seq
 
@@ -273,8 +273,8 @@ async def test_a_report_of_a_run_that_another_replica_replaced_is_counted_with_t
     await other.opened()  # it remembers the run as it is
     await world.put_run("default", seed=3)
     await other.runs.count_refused_report(POOL, "default", InvalidInputError("it can't be true"))
-    run = (await world.row()).id
-    refused = (await world.use.store.courses.refused([run]))[run]
+    refused = (await world.use.overview.one(POOL, "default")).refused
+    assert refused is not None
     assert (refused.count, refused.reason) == (1, "it can't be true")
     with pytest.raises(UnknownRunError):
         await other.runs.count_refused_report(POOL, "nobody", InvalidInputError("it can't be true"))

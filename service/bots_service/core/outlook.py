@@ -93,8 +93,8 @@ def estimate_after(before: UniformEstimate, state: RunState, receipt: Receipt, p
     if ratio is None:
         return before
     if before.expected is None:  # the first estimate stands for what came before it
-        return UniformEstimate(ratio, ratio * receipt.totals.reported, distribution)
-    return UniformEstimate(ratio, before.expected + ratio * receipt.tally.reported, distribution)
+        return UniformEstimate(ratio, ratio * receipt.total_reported, distribution)
+    return UniformEstimate(ratio, before.expected + ratio * receipt.reported, distribution)
 
 
 def is_due(step: int) -> bool:

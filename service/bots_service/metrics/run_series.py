@@ -66,14 +66,13 @@ class RunSeries:
 
     def count_step(self, receipt: Receipt) -> None:
         """Count the step that an entry closed."""
-        step = receipt.tally
         self.steps.inc()
-        self.reported_tasks.inc(step.reported)
-        self.effective_tasks.inc(step.effective)
-        self.all_solved_tasks.inc(step.all_solved)
-        self.rollouts.inc(step.rollouts)
-        self.solved_rollouts.inc(step.successes)
-        self.prediction_squared_error.inc((receipt.brier or 0.0) * step.rollouts)
+        self.reported_tasks.inc(receipt.reported)
+        self.effective_tasks.inc(receipt.effective)
+        self.all_solved_tasks.inc(receipt.all_solved)
+        self.rollouts.inc(receipt.rollouts)
+        self.solved_rollouts.inc(receipt.successes)
+        self.prediction_squared_error.inc((receipt.brier or 0.0) * receipt.rollouts)
 
     def set_strategy(self, strategy: str) -> None:
         """Set the run's selection strategy, and remove the series of the one before."""

@@ -6,24 +6,45 @@ from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from bots_service.core.receipt import NO_SUMS, StepSums
-
 RECENT = 50  # steps; fewer are too noisy to show a run's present level
 TREND = 40  # points at most, the newest included: as many as a sparkline can show
 TIMED = 21  # steps whose times are known: the gaps between them say how long a step usually takes
 
 
-class StepEnd(NamedTuple):
-    """Where a run stood when it had closed a step.
+class Sums(NamedTuple):
+    """Sums over a run's first closed steps, those before a fork included; or over some of its steps.
 
-    sums: over all steps by then, those before a fork included.
-    expected: how many effective tasks uniform sampling was estimated to find in them; None without an estimate.
-    at: when it closed, in seconds since 1970, UTC.
+    reported, effective: tasks; expected: how many of them uniform sampling was estimated to find effective, None
+        without an estimate.
+    at: when the last of the steps closed, in seconds since 1970, UTC; None before the first.
     """
 
-    sums: StepSums = NO_SUMS
+    reported: int = 0
+    effective: int = 0
+    rollouts: float = 0.0
     expected: float | None = None
     at: float | None = None
+
+    @property
+    def effective_task_ratio(self) -> float | None:
+        """The share of the reported tasks that were effective; None without any."""
+        return self.effective / self.reported if self.reported else None
+
+    @property
+    def uniform_ratio(self) -> float | None:
+        """This share as uniform sampling is estimated to have it; None without any task or estimate."""
+        return self.expected / self.reported if self.expected is not None and self.reported else None
+
+    def less(self, earlier: "Sums") -> "Sums":
+        """Return the sums without those over the first of the steps."""
+        expected = self.expected
+        if expected is not None and earlier.reported:
+            expected = None if earlier.expected is None else expected - earlier.expected
+        reported, effective = self.reported - earlier.reported, self.effective - earlier.effective
+        return Sums(reported, effective, self.rollouts - earlier.rollouts, expected, self.at)
+
+
+NO_SUMS = Sums()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +52,15 @@ class RunCourse:
     """The closed steps of a run's present history, summed up; without those before a fork.
 
     steps: how many there are; sums: over all of them; recent: over the last RECENT.
-    last_step_at: when the last one closed, in seconds since 1970, UTC; None before the first.
     usual_gap_s: the median time between two of the last ones; 0 before the second.
     trend: the effective task ratio over about RECENT steps, along all steps; at most TREND points.
-    expected: how many effective tasks uniform sampling is estimated to find in all steps; None without an estimate.
-    uniform_recent: the effective task ratio that it is estimated to reach in the last RECENT; None as above.
     """
 
     steps: int = 0
-    sums: StepSums = NO_SUMS
-    recent: StepSums = NO_SUMS
-    last_step_at: float | None = None
+    sums: Sums = NO_SUMS
+    recent: Sums = NO_SUMS
     usual_gap_s: float = 0.0
     trend: tuple[float | None, ...] = ()
-    expected: float | None = None
-    uniform_recent: float | None = None
 
 
 def stride_of(steps: int) -> int:
@@ -63,39 +78,30 @@ def wanted_steps(origin: int, step: int) -> list[int]:
     return sorted({*grid, *timed, max(origin, step - RECENT), step} - {origin})
 
 
-def course_of(origin: int, step: int, ends: Mapping[int, StepEnd]) -> RunCourse:
-    """Return the course of a run that has closed `step` steps. ends: those of `wanted_steps`, and that of `origin`."""
-    last, begin, recent = ends[step], ends[origin], ends[max(origin, step - RECENT)]
+def course_of(origin: int, step: int, ends: Mapping[int, Sums]) -> RunCourse:
+    """Return the course of a run that has closed `step` steps.
+
+    Args:
+        origin: how many steps closed before a fork.
+        step: by now.
+        ends: the sums over all steps up to each of `wanted_steps`, and up to `origin`.
+    """
+    last, recent = ends[step], ends[step].less(ends[max(origin, step - RECENT)])
     stride = stride_of(step - origin)
     grid = list(range(origin, step + 1, stride))
     width = -(-RECENT // stride)
     trend = [
-        ends[each].sums.less(ends[grid[max(place - width, 0)]].sums).effective_task_ratio
-        for place, each in enumerate(grid)
+        ends[each].less(ends[grid[max(place - width, 0)]]).effective_task_ratio for place, each in enumerate(grid)
     ][1:]
-    now = last.sums.less(recent.sums)
     times = [ends[each].at for each in range(max(origin, step - TIMED) + 1, step + 1)]
     gaps = np.diff(np.array(times, np.float64))
-    expected, lately = _between(begin, last), _between(recent, last)
     return RunCourse(
         steps=step - origin,
-        sums=last.sums.less(begin.sums),
-        recent=now,
-        last_step_at=last.at if step > origin else None,
+        sums=last.less(ends[origin]),
+        recent=recent,
         usual_gap_s=float(np.median(gaps)) if len(gaps) else 0.0,
-        trend=tuple(trend if grid[-1] == step else [*trend, now.effective_task_ratio]),
-        expected=expected,
-        uniform_recent=lately / now.reported if lately is not None and now.reported else None,
+        trend=tuple(trend if grid[-1] == step else [*trend, recent.effective_task_ratio]),
     )
-
-
-def _between(begin: StepEnd, end: StepEnd) -> float | None:
-    """Return how many effective tasks uniform sampling is estimated to find between two steps."""
-    if end.expected is None:
-        return None
-    if begin.expected is not None:
-        return end.expected - begin.expected
-    return end.expected if not begin.sums.reported else None
 
 
 GainSource = Literal["measured", "estimated"]
@@ -129,7 +135,7 @@ class Gain:
     uniform_effective_task_ratio: float | None
 
 
-def measured_gain(baseline: str, steps: int, *, own: StepSums, uniform: StepSums, recent: StepSums) -> Gain:
+def measured_gain(baseline: str, steps: int, *, own: Sums, uniform: Sums, recent: Sums) -> Gain:
     """Return the gain over a run that samples uniformly.
 
     Args:
@@ -139,38 +145,30 @@ def measured_gain(baseline: str, steps: int, *, own: StepSums, uniform: StepSums
         uniform: sums of the baseline over these steps.
         recent: sums of the baseline over the last 50 of them.
     """
-    ratio = uniform.effective_task_ratio
-    factor, saved = _compared(own, 0.0 if ratio is None else own.reported * ratio)
-    ratios = (own.effective_task_ratio, ratio, recent.effective_task_ratio)
-    return Gain("measured", baseline, factor, saved, own.rollouts, steps, *ratios)
+    return _gain("measured", baseline, steps, own, uniform.effective_task_ratio, recent.effective_task_ratio)
 
 
 def estimated_gain(course: RunCourse) -> Gain:
     """Return the gain over what the run's belief expects of uniform sampling."""
-    sums, expected = course.sums, course.expected
-    factor, saved = _compared(sums, expected or 0.0)
-    uniform = None if expected is None or not sums.reported else expected / sums.reported
-    ratios = (sums.effective_task_ratio, uniform, course.uniform_recent)
-    return Gain("estimated", None, factor, saved, sums.rollouts, course.steps, *ratios)
+    sums, recent = course.sums, course.recent
+    return _gain("estimated", None, course.steps, sums, sums.uniform_ratio, recent.uniform_ratio)
 
 
-def _compared(own: StepSums, expected: float) -> tuple[float | None, float | None]:
-    """Return the factor and the saved rollouts of a run, where uniform sampling finds so many effective tasks."""
-    if expected <= 0.0:
-        return None, None
-    factor = own.effective / expected
-    return factor, own.rollouts * (factor - 1.0)
+def _gain(
+    source: GainSource, baseline: str | None, steps: int, own: Sums, uniform: float | None, recent: float | None
+) -> Gain:
+    expected = own.reported * (uniform or 0.0)
+    factor = own.effective / expected if expected > 0.0 else None
+    saved = None if factor is None else own.rollouts * (factor - 1.0)
+    return Gain(source, baseline, factor, saved, own.rollouts, steps, own.effective_task_ratio, uniform, recent)
 
 
-def nearest(created_at: float, times: Sequence[float], runs: Sequence[Run]) -> Run | None:
+def nearest(created_at: float, runs: Sequence[tuple[float, Run]]) -> Run | None:
     """Return the run that was created nearest to a time, the first of several; None without runs.
 
     Args:
         created_at: the time.
-        times: when the runs were created.
-        runs: as many.
+        runs: with the time when each was created.
     """
-    if not runs:
-        return None
-    place = min(range(len(runs)), key=lambda place: abs(times[place] - created_at))
-    return runs[place]
+    _, found = min(runs, key=lambda run: abs(run[0] - created_at), default=(0.0, None))
+    return found

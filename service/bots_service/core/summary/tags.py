@@ -48,7 +48,7 @@ def tag_rows(pool: Pool, steps: Sequence[Receipt], earlier: Sequence[Receipt]) -
         steps: the last ones.
         earlier: the steps before.
     """
-    available, reported = len(pool) - len(pool.retired), sum(step.tally.reported for step in steps)
+    available, reported = len(pool) - len(pool.retired), sum(step.reported for step in steps)
     rows = []
     for tag, tasks in listed_tags(pool):
         own, before = (_summed(tag, some) for some in (steps, earlier))

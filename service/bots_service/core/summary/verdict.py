@@ -7,10 +7,10 @@ from typing import Literal
 from bots_service.core.guard import VerifierAlarm
 from bots_service.core.outlook import BINS, Outlook, advice, coverage, narrow_advice
 from bots_service.core.pool import Pool
-from bots_service.core.receipt import Calibration, StepSums
+from bots_service.core.receipt import Calibration
 from bots_service.core.rounding import half_up
 from bots_service.core.state import RunState
-from bots_service.core.summary.course import RECENT
+from bots_service.core.summary.course import RECENT, RunCourse
 
 EASY, HARD = 0.9, 0.1  # expected success probabilities from and up to which a task seldom teaches
 
@@ -22,8 +22,7 @@ class RunFacts:
     alarms: those of the verifier guard that stand.
     narrow: why few tasks take most visits, and what to do; None if they don't.
     calibration: predictions and observations of the last steps; group_size: mean rollouts of a reported task.
-    expected: the effective task ratio that uniform sampling is expected to reach now; None without available tasks.
-    easy, hard: shares of the tasks whose expected success probability is at least EASY, and below HARD.
+    expected: of tasks chosen uniformly; None without available tasks.
     aborting: how many tasks always abort; met: how many were aborted or tried.
     has_references: whether tasks have pass rates of reference models.
     hints: what is known to be wrong with the run's settings and references, a sentence or two each.
@@ -33,9 +32,7 @@ class RunFacts:
     narrow: tuple[str, str] | None
     calibration: Calibration
     group_size: float
-    expected: float | None
-    easy: float
-    hard: float
+    expected: Outlook | None
     aborting: int
     met: int
     has_references: bool
@@ -52,26 +49,17 @@ def facts_of(state: RunState, pool: Pool, calibration: Calibration, expected: Ou
         expected: of tasks chosen uniformly, before the last step at the earliest.
     """
     spread, todo = coverage(state, pool), narrow_advice(state.settings)
-    easy, hard = (0.0, 0.0) if expected is None else _ends_of(expected)
     return RunFacts(
         alarms=state.guard.alarms,
         narrow=None if spread.reason is None else (spread.reason.removesuffix(f" {todo}"), todo),
         calibration=calibration,
         group_size=state.totals.rollouts_per_task or 1.0,
-        expected=None if expected is None else expected.effective_task_ratio,
-        easy=easy,
-        hard=hard,
+        expected=expected,
         aborting=len(state.aborts.always_aborted),
         met=state.totals.distinct + state.attempts.never_tried(state.aborts.tasks),
         has_references=pool.has_references,
         hints=advice(state, pool),
     )
-
-
-def _ends_of(expected: Outlook) -> tuple[float, float]:
-    """Return the shares of the tasks that are solved nearly always, and nearly never."""
-    shares = expected.distribution
-    return sum(shares[round(EASY * BINS) :]), sum(shares[: round(HARD * BINS)])
 
 
 RunStatus = Literal["new", "running", "stalled", "idle"]
@@ -161,72 +149,51 @@ def findings_of(facts: RunFacts) -> RunFindings:
     return RunFindings(_alarmed(facts), weakness, facts.hints)
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedReports:
-    """Reports that were refused as invalid, since the run was created.
+def verdict_on(
+    course: RunCourse,
+    findings: RunFindings,
+    *,
+    stalled_s: float | None = None,
+    uniform: float | None = None,
+    refused: tuple[int, str] | None = None,
+) -> RunVerdict:
+    """Return the most urgent verdict that fits a run.
 
-    count: how many.
-    last_at: when the last one was, in seconds since 1970, UTC; seq: the run's last journal entry then.
-    reason: of the last one.
+    Args:
+        course: of the run.
+        findings: what its journal says against it.
+        stalled_s: seconds since its last step, if its status is stalled; otherwise None.
+        uniform: the effective task ratio of uniform sampling over the last 50 steps that are compared; None if unknown.
+        refused: how many reports were refused as invalid, and why the last one, if nothing was accepted since.
     """
-
-    count: int
-    last_at: float
-    seq: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunProgress:
-    """How a run stands, from its summary.
-
-    steps: how many it has closed.
-    stalled_s: seconds since its last step, if its status is stalled; otherwise None. usual_gap_s: between its steps.
-    recent: sums over the last 50 steps.
-    uniform: the effective task ratio of uniform sampling over the last 50 steps that are compared; None if unknown.
-    refused: its refused reports, if nothing was accepted since the last one; otherwise None.
-    """
-
-    steps: int
-    stalled_s: float | None
-    usual_gap_s: float
-    recent: StepSums
-    uniform: float | None
-    refused: RefusedReports | None = None
-
-
-def verdict_on(progress: RunProgress, findings: RunFindings) -> RunVerdict:
-    """Return the most urgent verdict that fits a run."""
-    if progress.refused is not None:
-        return _refused(progress.refused)
-    found = findings.suspect or _stalled(progress)
-    if found is None and progress.steps < STARTING:
-        reason = f"{progress.steps} steps have closed; a verdict needs {STARTING}."
+    if refused is not None:
+        return _refused(*refused)
+    found = findings.suspect or _stalled(stalled_s, course.usual_gap_s)
+    if found is None and course.steps < STARTING:
+        reason = f"{course.steps} steps have closed; a verdict needs {STARTING}."
         return RunVerdict("starting", reason, "Wait for more steps.")
-    return found or findings.weakness or _slow(progress, findings.hints) or _healthy(progress, findings.hints)
+    return found or findings.weakness or _going(course, uniform, " ".join(findings.hints))
 
 
 ATTENTION_S = 3 * 86400.0  # a weekend; what happened to a run that has not moved for longer can wait
 AT_ONCE_KINDS = ("reports_refused", "verifier_suspect", "stalled")  # rollouts are lost as long as nobody acts
 
 
-def urgency(verdict: RunVerdict, since_s: float | None) -> int:
-    """Return 2 if somebody should look at a run at once, 1 if somebody should look at it, otherwise 0.
+def needs_attention(verdict: RunVerdict, since_s: float | None) -> bool:
+    """Return whether somebody should look at a run.
 
     Args:
         verdict: on the run.
         since_s: how long ago it last closed a step, or had a report refused; None if it never did.
     """
-    if verdict.kind in ("healthy", "starting") or since_s is None or since_s > ATTENTION_S:
-        return 0
-    return 2 if verdict.kind in AT_ONCE_KINDS else 1
+    return verdict.kind not in ("healthy", "starting") and since_s is not None and since_s <= ATTENTION_S
 
 
-def _refused(refused: RefusedReports) -> RunVerdict:
-    reports = "1 report was" if refused.count == 1 else f"{refused.count} reports were"
+def _refused(count: int, reason: str) -> RunVerdict:
+    reports = "1 report was" if count == 1 else f"{count} reports were"
     return RunVerdict(
         "reports_refused",
-        f"{reports} refused: {refused.reason}.",
+        f"{reports} refused: {reason}.",
         "Correct what the trainer reports, or the run's settings. The run learns nothing from a refused report.",
     )
 
@@ -236,31 +203,22 @@ def _alarmed(facts: RunFacts) -> RunVerdict | None:
     if not facts.alarms:
         return None
     one = facts.alarms[0]
+    of_tag, whose = ("", "") if one.tag is None else (f" of tasks with the tag {one.tag!r}", " of these tasks")
     reason = (
-        f"All {_rollouts_of(one.tag)} {one.outcome} since step {one.since_step}: {one.groups} groups; by what the"
-        " belief knew of these tasks, that was next to impossible."
+        f"All rollouts{of_tag} {one.outcome} since step {one.since_step}: {one.groups} groups; by what the belief knew"
+        " of these tasks, that was next to impossible."
     )
-    return RunVerdict("verifier_suspect", reason, f"{_check_of(one.tag)} {_rewind_to(one.since_step - 1)}")
+    advice = (
+        f"Check the verifier{whose}, and whether the trainer loaded another checkpoint. Once it is right again, rewind"
+        f" the run to step {one.since_step - 1}, so that the belief forgets the wrong rewards."
+    )
+    return RunVerdict("verifier_suspect", reason, advice)
 
 
-def _rollouts_of(tag: str | None) -> str:
-    return "rollouts" if tag is None else f"rollouts of tasks with the tag {tag!r}"
-
-
-def _check_of(tag: str | None) -> str:
-    whose = "" if tag is None else " of these tasks"
-    return f"Check the verifier{whose}, and whether the trainer loaded another checkpoint."
-
-
-def _rewind_to(step: int) -> str:
-    return f"Once it is right again, rewind the run to step {step}, so that the belief forgets the wrong rewards."
-
-
-def _stalled(progress: RunProgress) -> RunVerdict | None:
-    if progress.stalled_s is None:
+def _stalled(stalled_s: float | None, usual_gap_s: float) -> RunVerdict | None:
+    if stalled_s is None:
         return None
-    since, usual = _duration(progress.stalled_s), _duration(progress.usual_gap_s)
-    reason = f"The last step closed {since} ago; usually one closes every {usual}."
+    reason = f"The last step closed {_duration(stalled_s)} ago; usually one closes every {_duration(usual_gap_s)}."
     return RunVerdict(
         "stalled", reason, "Check whether the trainer still runs, and whether its reports arrive and close steps."
     )
@@ -321,65 +279,49 @@ def calibration_error(sums: Calibration, group_size: float) -> tuple[float | Non
 
 
 def _exhausted(facts: RunFacts) -> RunVerdict | None:
-    if facts.expected is None or facts.expected > EXHAUSTED or facts.group_size < SINGLE:
+    expected = facts.expected
+    if expected is None or expected.effective_task_ratio > EXHAUSTED or facts.group_size < SINGLE:
         return None
+    shares = expected.distribution
+    easy, hard = sum(shares[round(EASY * BINS) :]), sum(shares[: round(HARD * BINS)])
     reason = (
-        f"About {_percent(facts.expected, 0)} of the pool's tasks would be effective: {_percent(facts.easy, 0)} are"
-        f" solved nearly always, {_percent(facts.hard, 0)} nearly never."
+        f"About {_percent(expected.effective_task_ratio, 0)} of the pool's tasks would be effective:"
+        f" {_percent(easy, 0)} are solved nearly always, {_percent(hard, 0)} nearly never."
     )
-    advice = "Add harder tasks." if facts.easy >= facts.hard else "Add easier tasks, or check the verifier."
+    advice = "Add harder tasks." if easy >= hard else "Add easier tasks, or check the verifier."
     return RunVerdict("pool_exhausted", reason, advice)
 
 
-def _slow(progress: RunProgress, hints: tuple[str, ...]) -> RunVerdict | None:
-    """Return the verdict on a run whose tasks seldom teach, or less often than those of uniform sampling.
+def _going(course: RunCourse, uniform: float | None, hint: str) -> RunVerdict:
+    """Return the verdict on a run without a weakness: are its tasks too seldom effective?
 
     A flat success rate is no sign: selection keeps it near the target while the model learns.
     """
-    ratio, uniform = progress.recent.effective_task_ratio, progress.uniform
-    if ratio is None or progress.steps < RECENT or _is_single(progress):
-        return None
-    hint = " ".join(hints)
-    if ratio < COLLAPSED:
+    recent, todo = course.recent, hint or "No action is needed."
+    ratio, steps = recent.effective_task_ratio, min(course.steps, RECENT)
+    if ratio is None:
+        return RunVerdict("healthy", "The last steps reported no task.", todo)
+    if recent.rollouts < SINGLE * recent.reported:
+        reason = (
+            "Each task has one rollout, so no group can be effective; the run selects the tasks whose success is least"
+            " certain, by p (1 - p)."
+        )
+        return RunVerdict("healthy", reason, todo)
+    if steps == RECENT and ratio < COLLAPSED:
         reason = f"Only {_percent(ratio)} of the tasks of the last {RECENT} steps were effective."
         advice = hint or "Selection finds few tasks that teach: look at the tags and at the success rates of all tasks."
         return RunVerdict("learning_slowly", reason, advice)
-    if uniform is None or ratio >= uniform - _slack(ratio, uniform, progress.recent.reported):
-        return None
-    reason = (
-        f"{_percent(ratio)} of the tasks of the last {RECENT} steps were effective; uniform sampling has"
-        f" {_percent(uniform)}."
-    )
-    return RunVerdict(
-        "learning_slowly", reason, hint or "Compare beliefs, and use the one that predicts this run best."
-    )
-
-
-def _is_single(progress: RunProgress) -> bool:
-    return progress.recent.rollouts < SINGLE * progress.recent.reported
+    compared = "" if uniform is None else f"; uniform sampling has {_percent(uniform)}"
+    reason = f"{_percent(ratio)} of the tasks of the last {steps} steps were effective{compared}."
+    if steps == RECENT and uniform is not None and ratio < uniform - _slack(ratio, uniform, recent.reported):
+        advice = hint or "Compare beliefs, and use the one that predicts this run best."
+        return RunVerdict("learning_slowly", reason, advice)
+    return RunVerdict("healthy", reason, todo)
 
 
 def _slack(ratio: float, uniform: float, reported: int) -> float:
     """Return how far below uniform sampling a ratio may be by chance, if both have so many tasks."""
     return CLEAR * sqrt((ratio * (1 - ratio) + uniform * (1 - uniform)) / reported)
-
-
-def _healthy(progress: RunProgress, hints: tuple[str, ...]) -> RunVerdict:
-    advice = " ".join(hints) or "No action is needed."
-    ratio, uniform = progress.recent.effective_task_ratio, progress.uniform
-    if ratio is None:
-        return RunVerdict("healthy", "The last steps reported no task.", advice)
-    if _is_single(progress):
-        reason = (
-            "Each task has one rollout, so no group can be effective; the run selects the tasks whose success is least"
-            " certain, by p (1 - p)."
-        )
-        return RunVerdict("healthy", reason, advice)
-    compared = "" if uniform is None else f"; uniform sampling has {_percent(uniform)}"
-    steps = min(progress.steps, RECENT)
-    return RunVerdict(
-        "healthy", f"{_percent(ratio)} of the tasks of the last {steps} steps were effective{compared}.", advice
-    )
 
 
 def _percent(share: float, digits: int = 1) -> str:

@@ -82,7 +82,7 @@ _settings = _AsText(
 )
 _tasks = _AsBytes(lambda tasks: pack({}, {"tasks": tasks}), lambda blob: unpack(blob)[1]["tasks"])
 _calibration = _AsBytes(
-    lambda shown: np.array([shown.rollouts, shown.predicted, shown.solved], "<f8").tobytes(),
+    lambda shown: np.array(shown, "<f8").tobytes(),
     lambda blob: Calibration(*map(tuple, np.frombuffer(blob, "<f8").reshape(3, BINS).tolist())),
 )
 _shares = _AsBytes(
