@@ -31,12 +31,13 @@ from tests.usecases.world import POOL, World, away, flaws_of, meanwhile, outcome
 
 async def test_putting_a_run_makes_it_and_later_replaces_the_settings_of_an_empty_one(world: World):
     first, put = await world.runs.put(POOL, "run", {"seed": 1}, None, None)
-    assert (put, first.settings.seed, first.row.name) == (RunPut.CREATED, 1, "run")
+    assert (put, first.settings.seed, first.run) == (RunPut.CREATED, 1, "run")
+    replaced = await world.row("run")
     second, put = await world.runs.put(POOL, "run", {"target": 0.7}, None, None)
     assert (put, second.settings.seed, second.settings.target) == (RunPut.REPLACED, 0, 0.7)
-    assert second.row.uid != first.row.uid
+    assert (there := await world.row("run")).uid != replaced.uid
     same, put = await world.runs.put(POOL, "run", {"target": 0.7}, None, None)
-    assert (put, same.row) == (RunPut.UNCHANGED, second.row)
+    assert (put, same, await world.row("run")) == (RunPut.UNCHANGED, second, there)
     await world.report(outcome("t1"), run="run")
     same, put = await world.runs.put(POOL, "run", {"target": 0.7}, None, None)
     assert (put, same.step) == (RunPut.UNCHANGED, 1)
@@ -129,13 +130,13 @@ async def test_runs_are_listed_by_name_as_they_stand(world: World):
     await world.select(3, "c")
     pages, after = [], ""
     while page := await world.beside().runs.page(POOL, after, 3):
-        pages.append([one.row.name for one in page])
-        after = page[-1].row.name
+        pages.append([one.run for one in page])
+        after = page[-1].run
     assert pages == [["a", "b", "c"], ["default"]]
-    told = {one.row.name: (one.step, one.leased) for one in await world.runs.page(POOL, "", 10)}
+    told = {one.run: (one.step, one.leased) for one in await world.runs.page(POOL, "", 10)}
     assert told == {"a": (0, 0), "b": (1, 0), "c": (0, 3), "default": (0, 0)}
     caller = Caller("k", frozenset({Scope.READ}), (f"{POOL}/c*", f"{POOL}/d*"))
-    assert [one.row.name for one in await world.runs.page(POOL, "", 2, caller)] == ["c", "default"]
+    assert [one.run for one in await world.runs.page(POOL, "", 2, caller)] == ["c", "default"]
 
 
 @pytest.mark.parametrize(("is_replaced", "listed"), [(False, ["b", "c"]), (True, ["a", "b"])])
@@ -151,8 +152,8 @@ async def test_a_run_that_is_deleted_while_runs_are_listed_is_left_out(world: Wo
 
     meanwhile(reader.use.store.runs, "after", deleted, after=True)
     found = await reader.runs.page(POOL, "", 2)
-    assert [one.row.name for one in found] == listed
-    assert [one.row.settings.seed for one in found] == [5 if is_replaced else 0, 0]
+    assert [one.run for one in found] == listed
+    assert [one.settings.seed for one in found] == [5 if is_replaced else 0, 0]
     with pytest.raises(UnknownRunError):
         await world.describe("none")
 

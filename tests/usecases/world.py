@@ -26,7 +26,7 @@ from bots_service.metrics.process import Metrics
 from bots_service.observing import ObserveRuns
 from bots_service.outcomes import Outcome, ReportRequest
 from bots_service.records import IdempotencyKey, RunRow, Selection, TaskBlock
-from bots_service.runs import RunDescription, Runs
+from bots_service.runs import Run, Runs
 from bots_service.services import Services
 from bots_service.settings import Settings
 from bots_service.storage.live import Live
@@ -211,7 +211,7 @@ class World:
     async def import_pool(self, name: str = POOL, *blocks: TaskBlock) -> None:
         await self.use.datasets.create(name, HEADER, stream(*(blocks or (block(),))), never)
 
-    async def put_run(self, run: str, dataset: str = POOL, **values: Any) -> RunDescription:
+    async def put_run(self, run: str, dataset: str = POOL, **values: Any) -> Run:
         return (await self.runs.put(dataset, run, values, None, None))[0]
 
     async def select(self, count: int, run: str = "default", *, key: str | None = None, **request: Any) -> Selection:
@@ -224,10 +224,10 @@ class World:
         told = ReportRequest(dataset, list(outcomes), run, **news)
         return (await self.runs.report(told, None if key is None else IdempotencyKey(key, repr(told)))).receipt
 
-    async def rewind(self, step: int, run: str = "default") -> RunDescription:
+    async def rewind(self, step: int, run: str = "default") -> Run:
         return (await self.runs.rewind(POOL, run, step, None))[0]
 
-    async def describe(self, run: str = "default", dataset: str = POOL) -> RunDescription:
+    async def describe(self, run: str = "default", dataset: str = POOL) -> Run:
         return await self.runs.describe(dataset, run)
 
     async def state(self, run: str = "default", dataset: str = POOL) -> RunState:
