@@ -12,7 +12,7 @@ from bots_service.core.arrays import Floats, Tasks, contained, is_first, united
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Calibration, added
 from bots_service.core.state import RunState
-from bots_service.core.summary.tags import TagRow, tag_rows
+from bots_service.core.summary import TagRow, tag_rows
 from bots_service.core.task_ids import TaskIds
 from bots_service.core.task_table import (
     RETIRED,

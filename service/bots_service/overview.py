@@ -15,12 +15,17 @@ from typing import NamedTuple
 from msgspec import Struct, structs
 
 from bots_service.access import Caller
-from bots_service.core.summary.course import NO_SUMS, RECENT, Gain, estimated_gain, measured_gain, nearest
-from bots_service.core.summary.verdict import (
+from bots_service.core.summary import (
     AT_ONCE_KINDS,
+    NO_SUMS,
+    RECENT,
+    Gain,
     RunStatus,
     RunVerdict,
+    estimated_gain,
     is_overdue,
+    measured_gain,
+    nearest,
     needs_attention,
     status_of,
     verdict_on,
@@ -28,7 +33,7 @@ from bots_service.core.summary.verdict import (
 from bots_service.errors import UnknownRunError
 from bots_service.records import RefusedReports
 from bots_service.runs import Runs
-from bots_service.storage.sql.courses import KnownRun, RunHead, SqlCourses
+from bots_service.storage.sql.history import KnownRun, RunHead, SqlHistory
 
 UNIFORM = "uniform"
 SORTS = ("attention", "name", "created", "last_step", "step", "effective_task_ratio", "vs_uniform", "rollouts")
@@ -171,16 +176,16 @@ class Overview:
     What is known of each run that was asked for is some 3 KB; deleted runs leave it.
     """
 
-    def __init__(self, runs: Runs, courses: SqlCourses, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, runs: Runs, history: SqlHistory, clock: Callable[[], float] = time.time) -> None:
         """Know no run yet. clock: seconds since 1970, UTC."""
-        self._runs, self._courses, self._clock = runs, courses, clock
+        self._runs, self._history, self._clock = runs, history, clock
         self._known: dict[int, KnownRun] = {}
         self._reading = asyncio.Lock()  # one reads for all that wait
 
     async def page(self, caller: Caller, query: OverviewQuery) -> OverviewPage:
         """Return a page of the runs that the query is about."""
         async with self._reading:
-            heads = await self._courses.heads()
+            heads = await self._history.heads()
             self._forget(set(self._known), heads)
             reached = {name: caller.reaches(name) for name in {head.dataset for head in heads}}
             known = await self._up_to_date([head for head in heads if reached[head.dataset]])
@@ -195,7 +200,7 @@ class Overview:
         """
         await self._runs.store.datasets.get(dataset)
         async with self._reading:
-            heads = await self._courses.heads(dataset)
+            heads = await self._history.heads(dataset)
             self._forget({run_id for run_id, known in self._known.items() if known.head.dataset == dataset}, heads)
             known = [one for one in await self._up_to_date(heads) if one.row.name == run]
         if not known:
@@ -211,7 +216,7 @@ class Overview:
     async def _up_to_date(self, heads: list[RunHead]) -> list[KnownRun]:
         """Return what is known of runs at these heads, which are all of their datasets."""
         outdated = [head for head in heads if head.run_id not in self._known or self._known[head.run_id].head != head]
-        self._known |= await self._courses.read(outdated)
+        self._known |= await self._history.known(outdated)
         here = defaultdict(list)
         for head in heads:
             if head.run_id in self._known:  # else it was deleted or rewound meanwhile; the next list reads it
@@ -244,8 +249,8 @@ class Overview:
         if last <= first:
             return measured_gain(baseline.row.name, 0, own=NO_SUMS, uniform=NO_SUMS, recent=NO_SUMS)
         recent = max(first, last - RECENT)
-        own = await self._courses.ends(run.row, run.head.head, [first, last])
-        uniform = await self._courses.ends(baseline.row, baseline.head.head, [first, recent, last])
+        own = await self._history.ends(run.row, run.head.head, [first, last])
+        uniform = await self._history.ends(baseline.row, baseline.head.head, [first, recent, last])
         if not own.keys() >= {first, last} or not uniform.keys() >= {first, recent, last}:  # one was rewound meanwhile
             return estimated_gain(run.course)
         return measured_gain(

@@ -38,7 +38,7 @@ from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Totals
 from bots_service.core.run_settings import RunSettings, SettingsInUse, settings_asked
 from bots_service.core.state import RunState, advance, fresh_state
-from bots_service.core.summary.verdict import facts_of, findings_of
+from bots_service.core.summary import facts_of, findings_of
 from bots_service.datasets import Datasets, KeyOfUpload, OpenRun
 from bots_service.errors import (
     BotsError,
@@ -54,7 +54,7 @@ from bots_service.errors import (
     UnknownRunError,
     UnknownStepError,
 )
-from bots_service.metrics.training import TrainingMetrics
+from bots_service.metrics import TrainingMetrics
 from bots_service.outcomes import ReportRequest, ReportResult, find_tasks, read_report
 from bots_service.records import (
     DatasetRow,

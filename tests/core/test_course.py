@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.summary.course import (
+from bots_service.core.summary import (
     RECENT,
     TIMED,
     TREND,

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.summary.course import Sums, measured_gain, nearest
-from bots_service.core.summary.verdict import is_overdue, status_of
+from bots_service.core.summary import Sums, is_overdue, measured_gain, nearest, status_of
 
 sums = st.builds(
     lambda reported, share, group: Sums(reported, int(reported * share), float(reported * group)),

@@ -15,16 +15,17 @@ from bots_service.core.outlook import BINS as SHARES
 from bots_service.core.outlook import Outlook
 from bots_service.core.receipt import BINS, Calibration
 from bots_service.core.rounding import half_up
-from bots_service.core.summary.course import RunCourse, Sums
-from bots_service.core.summary.verdict import (
+from bots_service.core.summary import (
     ATTENTION_S,
     COLLAPSED,
     EXHAUSTED,
     LARGE_ERROR,
     STARTING,
+    RunCourse,
     RunFacts,
     RunFindings,
     RunVerdict,
+    Sums,
     calibration_error,
     findings_of,
     needs_attention,

@@ -3,10 +3,9 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
+from bots_service import metrics as metrics_module
 from bots_service.core.receipt import Receipt
-from bots_service.metrics import run_series as run_series_module
-from bots_service.metrics.run_series import OTHERS, RunsAtWork, run_series
-from bots_service.metrics.training import TrainingMetrics
+from bots_service.metrics import OTHERS, RunsAtWork, TrainingMetrics, run_series
 from bots_service.retention import IDLE_SERIES_S
 
 
@@ -25,13 +24,13 @@ def registry() -> CollectorRegistry:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(run_series_module, "monotonic", made)
+    monkeypatch.setattr(metrics_module, "monotonic", made)
     return made
 
 
 @pytest.fixture
 def runs(registry: CollectorRegistry, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> RunsAtWork:
-    monkeypatch.setattr(run_series_module, "MOST_RUNS", 2)
+    monkeypatch.setattr(metrics_module, "MOST_RUNS", 2)
     return RunsAtWork(run_series(registry))
 
 

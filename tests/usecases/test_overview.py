@@ -12,21 +12,20 @@ from structlog.testing import capture_logs
 from bots_service import observing as module
 from bots_service.access import Caller
 from bots_service.core.outlook import Coverage, coverage, outlook_of
-from bots_service.core.summary.course import Gain, Sums
-from bots_service.core.summary.verdict import RUNNING_S
+from bots_service.core.summary import RUNNING_S, Gain, Sums
 from bots_service.errors import UnknownRunError
-from bots_service.metrics.run_series import RunAtWork
+from bots_service.metrics import RunAtWork
 from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
 from bots_service.overview import Overview, OverviewPage, OverviewQuery, RunSummary
 from bots_service.records import RunRow
 from bots_service.runs import ForkFrom
-from bots_service.storage.sql.courses import KnownRun, RunHead, SqlCourses
+from bots_service.storage.sql.history import KnownRun, RunHead, SqlHistory
 from tests.usecases.world import POOL, TASKS, Clock, Later, World, meanwhile, outcome
 
 EVERYONE = Caller(None, frozenset(), ("*",))
 
 
-class Watch(SqlCourses):
+class Watch(SqlHistory):
     """Courses, with the names of the runs that were read, and how often heads and ends were."""
 
     def __init__(self, world: World) -> None:
@@ -37,8 +36,8 @@ class Watch(SqlCourses):
         self.heads_read += 1
         return await super().heads(dataset)
 
-    async def read(self, heads: Sequence[RunHead]) -> dict[int, KnownRun]:
-        found = await super().read(heads)
+    async def known(self, heads: Sequence[RunHead]) -> dict[int, KnownRun]:
+        found = await super().known(heads)
         self.read_runs += [known.row.name for known in found.values()]
         return found
 
@@ -172,7 +171,7 @@ async def test_a_run_that_is_deleted_while_it_is_read_is_left_out(world: World):
     await world.put_run("gone")
     await close(world, 1, "gone")
     summarizing = Summarizing(world)
-    meanwhile(summarizing.watch, "read", lambda: world.runs.delete(POOL, "gone", None))
+    meanwhile(summarizing.watch, "known", lambda: world.runs.delete(POOL, "gone", None))
     assert [one.run for one in (await summarizing.overview()).runs] == ["default"]
 
 

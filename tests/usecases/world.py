@@ -22,7 +22,7 @@ from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.dataset_builder import DatasetHeader
 from bots_service.datasets import OpenRun
 from bots_service.errors import InvalidInputError, StorageUnavailableError
-from bots_service.metrics.process import Metrics
+from bots_service.metrics import Metrics
 from bots_service.observing import ObserveRuns
 from bots_service.outcomes import Outcome, ReportRequest
 from bots_service.records import IdempotencyKey, RunRow, Selection, TaskBlock

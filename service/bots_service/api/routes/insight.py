@@ -24,7 +24,7 @@ from bots_service.api.responses import filled, json_response, moment, ratio
 from bots_service.api.routing import Route, Routes, caller_of
 from bots_service.core.checks import NAME
 from bots_service.core.receipt import BINS
-from bots_service.core.summary.verdict import RunStatus
+from bots_service.core.summary import RunStatus
 from bots_service.errors import UnknownTaskError
 from bots_service.insight import IDS_PER_LEASE, Lease, TagTable
 from bots_service.keys import Scope

@@ -29,7 +29,7 @@ from bots_service.core.codec import pack, unpack
 from bots_service.core.predictions import PredictionsKey
 from bots_service.core.receipt import BINS, Calibration, TagCounts
 from bots_service.core.run_settings import settings_from
-from bots_service.core.summary.verdict import RunFindings
+from bots_service.core.summary import RunFindings
 from bots_service.keys import Scope
 from bots_service.records import DatasetFacts, Parent
 
