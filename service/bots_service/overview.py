@@ -33,7 +33,7 @@ from bots_service.core.summary import (
 from bots_service.errors import UnknownRunError
 from bots_service.records import RefusedReports
 from bots_service.runs import Runs
-from bots_service.storage.sql.history import KnownRun, RunHead, SqlHistory
+from bots_service.storage.sql.history import KnownRun, SqlHistory
 
 UNIFORM = "uniform"
 SORTS = ("attention", "name", "created", "last_step", "step", "effective_task_ratio", "vs_uniform", "rollouts")
@@ -184,11 +184,7 @@ class Overview:
 
     async def page(self, caller: Caller, query: OverviewQuery) -> OverviewPage:
         """Return a page of the runs that the query is about."""
-        async with self._reading:
-            heads = await self._history.heads()
-            self._forget(set(self._known), heads)
-            reached = {name: caller.reaches(name) for name in {head.dataset for head in heads}}
-            known = await self._up_to_date([head for head in heads if reached[head.dataset]])
+        known = await self._up_to_date(None, caller.reaches)
         runs = await self._as_they_are_now([one for one in known if caller.reaches_run(one.head.dataset, one.row.name)])
         return await asyncio.to_thread(page_of, runs, query)
 
@@ -199,31 +195,33 @@ class Overview:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
         """
         await self._runs.store.datasets.get(dataset)
-        async with self._reading:
-            heads = await self._history.heads(dataset)
-            self._forget({run_id for run_id, known in self._known.items() if known.head.dataset == dataset}, heads)
-            known = [one for one in await self._up_to_date(heads) if one.row.name == run]
+        known = [one for one in await self._up_to_date(dataset) if one.row.name == run]
         if not known:
             raise UnknownRunError(f"no run {run!r}")
         (found,) = await self._as_they_are_now(known)
         leased = len((await self._runs.live.leases(known[0].row)).tasks)
         return RunSummaryWithLeases(**structs.asdict(found), leased=leased)
 
-    def _forget(self, known: set[int], heads: list[RunHead]) -> None:
-        for run_id in known.difference(head.run_id for head in heads):
-            del self._known[run_id]
-
-    async def _up_to_date(self, heads: list[RunHead]) -> list[KnownRun]:
-        """Return what is known of runs at these heads, which are all of their datasets."""
-        outdated = [head for head in heads if head.run_id not in self._known or self._known[head.run_id].head != head]
-        self._known |= await self._history.known(outdated)
-        here = defaultdict(list)
-        for head in heads:
-            if head.run_id in self._known:  # else it was deleted or rewound meanwhile; the next list reads it
-                here[head.dataset].append(self._known[head.run_id])
-        found = [run for runs in here.values() for run in await self._compared(runs)]
-        self._known |= {run.head.run_id: run for run in found}
-        return found
+    async def _up_to_date(self, dataset: str | None, reaches: Callable[[str], bool] = lambda _: True) -> list[KnownRun]:
+        """Return what is known of the runs of a dataset; or of all datasets that the caller reaches."""
+        async with self._reading:
+            heads = await self._history.heads(dataset)
+            gone = self._known.keys() - {head.run_id for head in heads}
+            for run_id in gone:
+                if dataset in (None, self._known[run_id].head.dataset):
+                    del self._known[run_id]
+            reached = {name: reaches(name) for name in {head.dataset for head in heads}}
+            heads = [head for head in heads if reached[head.dataset]]
+            known = self._known
+            outdated = [head for head in heads if head.run_id not in known or known[head.run_id].head != head]
+            known |= await self._history.known(outdated)
+            here = defaultdict(list)
+            for head in heads:
+                if head.run_id in known:  # else it was deleted or rewound meanwhile; the next list reads it
+                    here[head.dataset].append(known[head.run_id])
+            found = [run for runs in here.values() for run in await self._compared(runs)]
+            known |= {run.head.run_id: run for run in found}
+            return found
 
     async def _compared(self, runs: list[KnownRun]) -> list[KnownRun]:
         """Return all runs of a dataset with their gains.
