@@ -81,16 +81,6 @@ class RunSeries:
                 own[name].set(math.nan)
         return replace(self, **own, names=(dataset, run))
 
-    def count_step(self, receipt: Receipt) -> None:
-        """Count the step that an entry closed."""
-        self.steps.inc()
-        self.reported_tasks.inc(receipt.reported)
-        self.effective_tasks.inc(receipt.effective)
-        self.all_solved_tasks.inc(receipt.all_solved)
-        self.rollouts.inc(receipt.rollouts)
-        self.solved_rollouts.inc(receipt.successes)
-        self.prediction_squared_error.inc((receipt.brier or 0.0) * receipt.rollouts)
-
     def set_strategy(self, strategy: str) -> None:
         """Set the run's selection strategy, and remove the series of the one before."""
         dataset, run = self.names
@@ -213,7 +203,13 @@ class TrainingMetrics:
         series.expired_outcomes.inc(receipt.expired)
         series.last_report_timestamp_seconds.set(time.time())
         if receipt.closed:
-            series.count_step(receipt)
+            series.steps.inc()
+            series.reported_tasks.inc(receipt.reported)
+            series.effective_tasks.inc(receipt.effective)
+            series.all_solved_tasks.inc(receipt.all_solved)
+            series.rollouts.inc(receipt.rollouts)
+            series.solved_rollouts.inc(receipt.successes)
+            series.prediction_squared_error.inc((receipt.brier or 0.0) * receipt.rollouts)
 
     def fenced(self, dataset: str, run: str) -> None:
         """Count a report that was refused because its run was rewound."""

@@ -1,7 +1,6 @@
 """Reports: what trainers say of rollouts, and the entry that it makes for the journal."""
 
 import math
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
@@ -20,7 +19,6 @@ from bots_service.core.evidence import (
     rewards_differ,
 )
 from bots_service.core.groups import NO_PARTS, GroupParts
-from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
 from bots_service.core.walks import Walk
 from bots_service.datasets import OpenRun
@@ -88,20 +86,6 @@ class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
     selection_id: Annotated[str, Meta(max_length=LONGEST_ID)] | None = None
     age: Age | None = None
     close_step: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReportResult:
-    """What became of a report.
-
-    receipt: what folding it did.
-    duplicate: it is the first answer to the same key, given again.
-    degraded: it is durable, but other replicas see it only once the shared store is back.
-    """
-
-    receipt: Receipt
-    duplicate: bool
-    degraded: bool
 
 
 def read_report(request: ReportRequest, run: OpenRun, tasks: Tasks, state: RunState, now: float) -> Report:

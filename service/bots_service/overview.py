@@ -206,13 +206,12 @@ class Overview:
         """Return what is known of the runs of a dataset; or of all datasets that the caller reaches."""
         async with self._reading:
             heads = await self._history.heads(dataset)
-            gone = self._known.keys() - {head.run_id for head in heads}
-            for run_id in gone:
-                if dataset in (None, self._known[run_id].head.dataset):
-                    del self._known[run_id]
+            known = self._known
+            asked = {run_id for run_id, one in known.items() if dataset in (None, one.head.dataset)}
+            for gone in asked.difference(head.run_id for head in heads):
+                del known[gone]
             reached = {name: reaches(name) for name in {head.dataset for head in heads}}
             heads = [head for head in heads if reached[head.dataset]]
-            known = self._known
             outdated = [head for head in heads if head.run_id not in known or known[head.run_id].head != head]
             known |= await self._history.known(outdated)
             here = defaultdict(list)

@@ -55,7 +55,7 @@ from bots_service.errors import (
     UnknownStepError,
 )
 from bots_service.metrics import TrainingMetrics
-from bots_service.outcomes import ReportRequest, ReportResult, find_tasks, read_report
+from bots_service.outcomes import ReportRequest, find_tasks, read_report
 from bots_service.records import (
     DatasetRow,
     Head,
@@ -414,7 +414,7 @@ class Runs:
 
     # --- report and other changes ------------------------------------------------------------------------------------
 
-    async def report(self, request: ReportRequest, key: IdempotencyKey | None) -> ReportResult:
+    async def report(self, request: ReportRequest, key: IdempotencyKey | None) -> Committed:
         """Record what rollouts showed; once this returns, it is durable and folded.
 
         Raises:
@@ -436,7 +436,7 @@ class Runs:
         self.metrics.reported(
             request.dataset, request.run, done.receipt, duplicate=done.duplicate, degraded=done.degraded
         )
-        return ReportResult(done.receipt, done.duplicate, done.degraded)
+        return done
 
     async def change_settings(
         self, dataset: str, run: str, values: dict[str, Any], key: IdempotencyKey | None

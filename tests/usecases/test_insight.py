@@ -38,6 +38,7 @@ async def test_a_calibration_is_the_sum_over_the_last_steps_with_outcomes(world:
     assert sum(sums.rollouts) == 3 * 2 * 16.0
     assert sum(sums.solved) == sum(SOLVED[2:]) + 3 * 16.0
     history = await world.use.insight.steps(POOL, "default", 2, 3)
+    assert [one.effective_task_ratio for one in history] == [0.0, 0.5, 0.0]
     kept = [one.calibration for one in history]
     assert sums.predicted == pytest.approx(np.sum([one.predicted for one in kept if one], axis=0))
 

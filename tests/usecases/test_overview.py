@@ -165,6 +165,18 @@ async def test_a_measured_gain_compares_the_steps_that_both_closed(world: World,
     assert (await summarizing.gain()).source == "estimated"
 
 
+async def test_over_a_baseline_that_is_rewound_while_it_is_read_a_gain_is_estimated(
+    world: World, summarizing: Summarizing
+):
+    await world.put_run("even", strategy="uniform")
+    for run in ("default", "even"):
+        await close(world, 3, run)
+    meanwhile(summarizing.watch, "ends", lambda: world.rewind(1, "even"))
+    gain = (await summarizing.overview()).runs[0].gain
+    assert gain is not None
+    assert gain.source == "estimated"
+
+
 async def test_a_run_that_is_deleted_while_it_is_read_is_left_out(world: World):
     await world.put_run("gone")
     await close(world, 1, "gone")

@@ -445,7 +445,7 @@ def calibration_error(sums: Calibration, group_size: float) -> tuple[float | Non
     if not rollouts:
         return None, 0.0
     off = chance = 0.0
-    for count, predicted, solved in zip(sums.rollouts, sums.predicted, sums.solved, strict=True):
+    for count, predicted, solved in zip(*sums, strict=True):
         if count:
             rate = min(predicted / count, 1.0)
             off += abs(predicted - solved)

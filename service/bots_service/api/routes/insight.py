@@ -222,10 +222,9 @@ async def read_curve(request: Request, dataset: DatasetName, run: RunName, point
 async def read_calibration(request: Request, dataset: DatasetName, run: RunName, steps: Steps = 200) -> Response:
     """Compare the success rates predicted before the last steps with the observed ones."""
     compared, sums = await services_of(request).insight.calibration(dataset, run, steps)
-    rows = zip(sums.rollouts, sums.predicted, sums.solved, strict=True)
     bins = [
         Bin(place / BINS, (place + 1) / BINS, many, ratio(predicted, many), ratio(solved, many))
-        for place, (many, predicted, solved) in enumerate(rows)
+        for place, (many, predicted, solved) in enumerate(zip(*sums, strict=True))
     ]
     return json_response(CalibrationResponse(compared, bins))
 
