@@ -433,22 +433,22 @@ class Calibration(Table):
 class TaskVisit:
     """What one report said of a task.
 
-    seq: of its journal entry; step: number of closed steps after it, None if it is not known yet.
+    seq: of its journal entry; step: number of closed steps after it.
     successes, trials: of its rollouts; mean_reward: their quotient.
     effective: whether the rollouts have a gradient; False for a part of a group.
     group_size: number of rollouts of the group, of which these are a part; None for a whole group.
-    late: whether it came after its step had closed, so that it counts for less or for nothing; None like step.
+    late: whether it came after its step had closed, so that it counts for less or for nothing.
     hidden: undone by a rewind.
     """
 
     seq: int
-    step: int | None = None
+    step: int
     successes: float
     trials: float
     mean_reward: float
     effective: bool
     group_size: float | None = None
-    late: bool | None = None
+    late: bool = False
     hidden: bool = False
     time: datetime
 
@@ -458,7 +458,7 @@ class JournalEntry:
     """One entry of a run's journal.
 
     kind: report, settings, forget, rewind or fork.
-    step: number of closed steps after it; None if it is not known yet.
+    step: number of closed steps after it.
     tasks, effective, rollouts, closed: of a report; effective: the tasks whose group has a gradient; closed: whether it
         closed a step.
     to_step: of a rewind.
@@ -470,7 +470,7 @@ class JournalEntry:
     epoch: int
     kind: str
     time: datetime
-    step: int | None = None
+    step: int
     tasks: int | None = None
     effective: int | None = None
     rollouts: float | None = None

@@ -27,7 +27,7 @@ from bots_service.errors import (
     UnknownRunError,
 )
 from bots_service.keys import EVERY_DATASET
-from bots_service.metrics.run_series import RunsAtWork
+from bots_service.metrics import RunsAtWork
 from bots_service.records import (
     AppendTasksResult,
     CreateDatasetResult,

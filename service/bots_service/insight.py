@@ -12,7 +12,7 @@ from bots_service.core.arrays import Floats, Tasks, contained, is_first, united
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Calibration, added
 from bots_service.core.state import RunState
-from bots_service.core.summary.tags import TagRow, tag_rows
+from bots_service.core.summary import TagRow, tag_rows
 from bots_service.core.task_ids import TaskIds
 from bots_service.core.task_table import (
     RETIRED,
@@ -28,11 +28,11 @@ from bots_service.core.task_table import (
 from bots_service.datasets import OpenRun
 from bots_service.errors import Flaw, InvalidInputError, InvalidTasksError, UnknownTaskError
 from bots_service.records import (
-    CurvePoint,
     EntryKind,
+    JournalEntry,
     LeaseTtls,
-    LoggedEntry,
     OpenDataset,
+    Point,
     StoredReceipt,
     VisitsPage,
 )
@@ -123,10 +123,10 @@ class Insight:
 
         return await self.runs.using(dataset, run, read)
 
-    async def curve(self, dataset: str, run: str, points: int) -> list[CurvePoint]:
+    async def curve(self, dataset: str, run: str, points: int) -> list[Point]:
         """Return the closed steps as at most `points` points, in order; each but the last stands for as many steps."""
 
-        async def read(opened: OpenRun) -> list[CurvePoint]:
+        async def read(opened: OpenRun) -> list[Point]:
             state = await self.runs.state_of(opened)
             width = -(-(state.step - opened.row.origin_step) // points)
             return await self._store.history.curve(opened.row, state.seq, max(width, 1))
@@ -142,20 +142,20 @@ class Insight:
         async def read(opened: OpenRun) -> tuple[int, Calibration]:
             state = await self.runs.state_of(opened)
             stored = await self._store.history.steps(opened.row, max(0, state.step - steps), steps)
-            shown = [found.receipt.calibration for found in stored if found.receipt.calibration is not None]
+            shown = [found.calibration for found in stored if found.calibration is not None]
             return len(shown), added(shown)
 
         return await self.runs.using(dataset, run, read)
 
     async def entries(
         self, dataset: str, run: str, before: int | None, limit: int, kinds: Sequence[EntryKind] = ()
-    ) -> list[LoggedEntry]:
+    ) -> list[JournalEntry]:
         """Return up to `limit` entries before this one, None for the newest; those that a rewind hides too.
 
         Pruned ones are not there. With `kinds` only entries of these kinds.
         """
 
-        async def read(opened: OpenRun) -> list[LoggedEntry]:
+        async def read(opened: OpenRun) -> list[JournalEntry]:
             await self._store.journal.head(opened.row)
             return await self._store.history.entries(opened.row, before, limit, kinds)
 
@@ -197,7 +197,7 @@ class Insight:
         async def read(opened: OpenRun) -> TagTable:
             state = await self.runs.state_of(opened)
             after = max(opened.row.origin_step, state.step - 2 * steps)
-            found = [one.receipt for one in await self._store.history.steps(opened.row, after, 2 * steps)]
+            found = await self._store.history.steps(opened.row, after, 2 * steps)
             last, earlier = found[-steps:], found[:-steps]
             pool = (await self.runs.datasets.matching(opened, state)).dataset.pool
             rows = await asyncio.to_thread(tag_rows, pool, last, earlier)
@@ -224,8 +224,14 @@ class Insight:
             InvalidInputError: an id, a tag or a sort is not known.
         """
         opened, state = await self.runs.using(dataset, run, self._newest)
-        tasks = await asyncio.to_thread(in_order, query, opened.dataset, state)
-        return opened.dataset, _pieces(opened.dataset.pool, state, tasks, piece)
+
+        def in_order() -> Tasks:
+            tasks, _ = chosen(query, opened.dataset, state)
+            return tasks[
+                ordered(query.sort, state, opened.dataset.pool, tasks).argsort(kind="stable")
+            ]  # equals by index
+
+        return opened.dataset, _pieces(opened.dataset.pool, state, await asyncio.to_thread(in_order), piece)
 
     async def _newest(self, run: OpenRun) -> tuple[OpenRun, RunState]:
         state, _ = await self.runs.newest_or_known(run)
@@ -257,8 +263,8 @@ async def _pieces(pool: Pool, state: RunState, tasks: Tasks, piece: int) -> Asyn
         yield await asyncio.to_thread(task_table, state, pool, tasks[first : first + piece])
 
 
-def matching(query: TaskQuery, dataset: OpenDataset) -> Tasks:
-    """Return the tasks of all segments that the query is about, sorted by index.
+def chosen(query: TaskQuery, dataset: OpenDataset, state: RunState) -> tuple[Tasks, dict[Segment, int]]:
+    """Return the tasks that the query is about, sorted by index, and how many of each segment it could ask for.
 
     Raises:
         InvalidInputError: an id, the tag or the sort is not known.
@@ -272,46 +278,17 @@ def matching(query: TaskQuery, dataset: OpenDataset) -> Tasks:
         raise InvalidInputError("unknown tag", (flaw,))
     tasks = np.arange(len(pool), dtype=np.int32) if query.tag is None else pool.tags[query.tag]
     if query.ids:
-        tasks = tasks[contained(tasks, (_named(query.ids, dataset),))]
+        wanted = dataset.ids.find(query.ids)
+        missing = np.flatnonzero(wanted < 0).tolist()
+        if missing:
+            flaws = [Flaw(("query", "ids", place), f"no task {query.ids[place][:80]!r}") for place in missing[:20]]
+            raise InvalidTasksError("unknown tasks", tuple(flaws))
+        tasks = tasks[contained(tasks, (united(wanted),))]
     if query.search is not None:
         tasks = tasks[contained(tasks, (dataset.ids.containing(query.search),))]
-    return tasks
-
-
-def _named(ids: tuple[str, ...], dataset: OpenDataset) -> Tasks:
-    """Return the tasks of these ids, sorted.
-
-    Raises:
-        InvalidTasksError: an id is not known.
-    """
-    wanted = dataset.ids.find(ids)
-    missing = np.flatnonzero(wanted < 0).tolist()
-    if missing:
-        flaws = [Flaw(("query", "ids", place), f"no task {ids[place][:80]!r}") for place in missing[:20]]
-        raise InvalidTasksError("unknown tasks", tuple(flaws))
-    return united(wanted)
-
-
-def chosen(query: TaskQuery, dataset: OpenDataset, state: RunState) -> tuple[Tasks, dict[Segment, int]]:
-    """Return the tasks that the query is about, sorted by index, and how many of each segment it could ask for.
-
-    Raises:
-        InvalidInputError: an id, the tag or the sort is not known.
-    """
-    tasks = matching(query, dataset)
-    segment = segments_of_pool(state, dataset.pool)[tasks]
-    wanted = segment != RETIRED if query.segment is None else segment == SEGMENTS.index(query.segment)
-    return tasks[wanted], counts_of(segment)
-
-
-def in_order(query: TaskQuery, dataset: OpenDataset, state: RunState) -> Tasks:
-    """Return the tasks of all pages of the query, in the order asked for.
-
-    Raises:
-        InvalidInputError: an id, the tag or the sort is not known.
-    """
-    tasks, _ = chosen(query, dataset, state)
-    return tasks[ordered(query.sort, state, dataset.pool, tasks).argsort(kind="stable")]  # equal values by index
+    segment = segments_of_pool(state, pool)[tasks]
+    is_wanted = segment != RETIRED if query.segment is None else segment == SEGMENTS.index(query.segment)
+    return tasks[is_wanted], counts_of(segment)
 
 
 def page(query: TaskQuery, dataset: OpenDataset, state: RunState) -> TaskPage:

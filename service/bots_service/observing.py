@@ -12,7 +12,7 @@ from bots_service.core.outlook import coverage
 from bots_service.core.state import RunState
 from bots_service.datasets import OpenRun
 from bots_service.errors import BotsError, UnknownDatasetError, UnknownRunError
-from bots_service.metrics.run_series import RunAtWork, RunsAtWork
+from bots_service.metrics import RunAtWork, RunsAtWork
 from bots_service.runs import Runs
 
 log = structlog.get_logger(__name__)

@@ -1,7 +1,6 @@
 """Reports: what trainers say of rollouts, and the entry that it makes for the journal."""
 
 import math
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
@@ -20,7 +19,6 @@ from bots_service.core.evidence import (
     rewards_differ,
 )
 from bots_service.core.groups import NO_PARTS, GroupParts
-from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
 from bots_service.core.walks import Walk
 from bots_service.datasets import OpenRun
@@ -90,20 +88,6 @@ class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
     close_step: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReportResult:
-    """What became of a report.
-
-    receipt: what folding it did.
-    duplicate: it is the first answer to the same key, given again.
-    degraded: it is durable, but other replicas see it only once the shared store is back.
-    """
-
-    receipt: Receipt
-    duplicate: bool
-    degraded: bool
-
-
 def read_report(request: ReportRequest, run: OpenRun, tasks: Tasks, state: RunState, now: float) -> Report:
     """Return the journal entry of a report, once it is possible in the run's newest state.
 
@@ -119,8 +103,7 @@ def read_report(request: ReportRequest, run: OpenRun, tasks: Tasks, state: RunSt
         InvalidSelectionError: the selection was not made by this run.
         StaleEpochError: the selection was made before the run was rewound.
     """
-    reward_range = state.settings.reward_range
-    evidence, aborted = read_evidence(tasks, request.outcomes, reward_range)
+    evidence, aborted, parts = read_outcomes(tasks, request.outcomes, state.settings.reward_range)
     made_at: int | None = None
     walks: tuple[Walk, ...] = ()
     selection = (0, 0)
@@ -152,7 +135,7 @@ def read_report(request: ReportRequest, run: OpenRun, tasks: Tasks, state: RunSt
         walks,
         read_costs(request.outcomes),
         aborted,
-        read_parts(tasks, request.outcomes, reward_range),
+        parts,
         selection,
         now,
     )
@@ -178,65 +161,50 @@ def find_tasks(run: OpenRun, outcomes: list[Outcome]) -> Tasks:
     return tasks
 
 
-def read_evidence(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[float, float]) -> tuple[Evidence, Tasks]:
-    """Return what the outcomes of whole groups show, and, sorted, the tasks that were aborted.
+def read_outcomes(
+    tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[float, float]
+) -> tuple[Evidence, Tasks, GroupParts]:
+    """Return what outcomes show: of whole groups, and of parts of groups; between them, sorted, the aborted tasks.
 
     Raises:
         InvalidOutcomesError: an outcome can't be true; carries the first flaws.
     """
     kept: list[int] = []
     aborted: list[int] = []
-    rows: list[tuple[float, float, bool]] = []
+    groups: list[tuple[float, float, bool]] = []
+    parts: list[tuple[float, ...]] = []
     flaws: list[Flaw] = []
     for place, outcome in enumerate(outcomes):
-        if outcome.group_size is not None:
-            continue
         try:
-            shown = _shown(outcome, reward_range)
+            if outcome.group_size is not None:
+                parts.append((tasks[place], outcome.group_size, *_part(outcome, outcome.group_size, reward_range)))
+            elif (shown := _shown(outcome, reward_range)) is None:
+                aborted.append(place)
+            else:
+                kept.append(place)
+                groups.append(shown)
         except ValueError as error:
             flaws.append(Flaw(("body", "outcomes", place), f"task {outcome.task!r}: {error}"))
-            continue
-        if shown is None:
-            aborted.append(place)
-        else:
-            kept.append(place)
-            rows.append(shown)
     if flaws:
         raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:20]))
-    successes, failures, effective = np.array(rows, np.float64).reshape(-1, 3).T.copy()
+    successes, failures, effective = np.array(groups, np.float64).reshape(-1, 3).T.copy()
     evidence = Evidence(frozen(tasks[kept]), frozen(successes), frozen(failures), frozen(effective.astype(bool)))
-    return evidence, frozen(np.setdiff1d(tasks[aborted], evidence.tasks))
+    return evidence, frozen(np.setdiff1d(tasks[aborted], evidence.tasks)), _table_of(parts)
 
 
-def read_parts(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[float, float]) -> GroupParts:
-    """Return what the outcomes with a group size show: parts of groups.
-
-    Raises:
-        InvalidOutcomesError: an outcome can't be true; carries the first flaws.
-    """
-    rows: list[tuple[float, ...]] = []
-    flaws: list[Flaw] = []
-    for place, outcome in enumerate(outcomes):
-        if outcome.group_size is None:
-            continue
-        try:
-            rows.append((tasks[place], outcome.group_size, *_part(outcome, reward_range)))
-        except ValueError as error:
-            flaws.append(Flaw(("body", "outcomes", place), f"task {outcome.task!r}: {error}"))
-    if flaws:
-        raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:20]))
-    if not rows:
+def _table_of(parts: list[tuple[float, ...]]) -> GroupParts:
+    if not parts:
         return NO_PARTS
-    part_tasks, *numbers = np.array(rows, np.float64).T.copy()
-    return GroupParts(frozen(part_tasks.astype(np.int32)), *map(frozen, numbers))
+    tasks, *numbers = np.array(parts, np.float64).T.copy()
+    return GroupParts(frozen(tasks.astype(np.int32)), *map(frozen, numbers))
 
 
-def _part(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, ...]:
+def _part(outcome: Outcome, size: int, reward_range: tuple[float, float]) -> tuple[float, ...]:
     """Return what a part says, as in `GroupParts` from `rollouts` on; ValueError says what is wrong."""
     for name, value in (("effective", outcome.effective), ("status", outcome.status)):
         if value is not None:
             raise ValueError(f'"{name}" and "group_size" exclude each other')
-    size, given = outcome.group_size or 0, outcome.given_rewards
+    given = outcome.given_rewards
     if outcome.rewards and not given and outcome.successes is outcome.trials is None:
         successes = failures = lowest = highest = 0.0
     else:

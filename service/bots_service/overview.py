@@ -7,197 +7,93 @@ the journal changes: the run's head and epoch in SQL say so, whichever replica m
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import nan
+from datetime import UTC, datetime
 from typing import NamedTuple
 
+from msgspec import Struct, structs
+
 from bots_service.access import Caller
-from bots_service.core.receipt import NO_SUMS
-from bots_service.core.run_settings import StrategyName
-from bots_service.core.summary.course import RECENT, Gain, RunCourse, estimated_gain, measured_gain, nearest
-from bots_service.core.summary.verdict import (
-    RefusedReports,
-    RunProgress,
+from bots_service.core.summary import (
+    AT_ONCE_KINDS,
+    NO_SUMS,
+    RECENT,
+    Gain,
     RunStatus,
     RunVerdict,
+    estimated_gain,
     is_overdue,
+    measured_gain,
+    nearest,
+    needs_attention,
     status_of,
-    urgency,
     verdict_on,
 )
 from bots_service.errors import UnknownRunError
-from bots_service.records import RunRow
+from bots_service.records import RefusedReports
 from bots_service.runs import Runs
-from bots_service.storage.sql.courses import RunHead, SqlCourses, StoredCourse
-
-Journal = tuple[str, int, int]
-"""A run's uid, epoch and last entry: the same for the same journal."""
-
-
-def journal_of(head: RunHead) -> Journal:
-    """Return which journal a run has."""
-    return head.uid, head.epoch, head.head
-
-
-@dataclass(frozen=True, slots=True)
-class KnownCourse:
-    """What is known of a run.
-
-    head: where it stood when this was read.
-    row: the run; its head and epoch may be older.
-    stored: what its journal tells.
-    refused: its refused reports; None without any.
-    gain: over uniform sampling; None for a run that samples uniformly.
-    compared: the journals of the run and of its baseline from which the gain was measured.
-    """
-
-    head: RunHead
-    row: RunRow
-    stored: StoredCourse
-    refused: RefusedReports | None = None
-    gain: Gain | None = None
-    compared: tuple[Journal, Journal] | None = None
-
-    @property
-    def course(self) -> RunCourse:
-        """Its closed steps, summed up."""
-        return self.stored.course
-
-    @property
-    def strategy(self) -> StrategyName:
-        """The strategy in use."""
-        return self.stored.strategy
-
-    @property
-    def step(self) -> int:
-        """How many steps it has closed, those before a fork included."""
-        return self.row.origin_step + self.course.steps
-
-    def verdict(self, stalled_s: float | None) -> RunVerdict:
-        """Return what to think of it.
-
-        Args:
-            stalled_s: seconds since its last step, if its status is stalled; otherwise None.
-        """
-        refused = self.refused
-        is_refused_still = refused is not None and refused.seq == self.head.head  # nothing was accepted since
-        progress = RunProgress(
-            steps=self.course.steps,
-            stalled_s=stalled_s,
-            usual_gap_s=self.course.usual_gap_s,
-            recent=self.course.recent,
-            uniform=None if self.gain is None else self.gain.uniform_effective_task_ratio,
-            refused=refused if is_refused_still else None,
-        )
-        return verdict_on(progress, self.stored.findings)
-
+from bots_service.storage.sql.history import KnownRun, SqlHistory
 
 UNIFORM = "uniform"
-
-
-class RunCourses:
-    """A cache of courses, by run. It grows by some 3 KB a run that was asked for; deleted runs leave it."""
-
-    def __init__(self, courses: SqlCourses) -> None:
-        """Know no run yet."""
-        self._courses = courses
-        self._known: dict[int, KnownCourse] = {}
-        self._reading = asyncio.Lock()  # one reads for all that wait
-
-    async def of(self, dataset: str) -> list[KnownCourse]:
-        """Return the runs of a dataset; none if it does not exist."""
-        async with self._reading:
-            heads = await self._courses.heads(dataset)
-            self._forget({run_id for run_id, known in self._known.items() if known.head.dataset == dataset}, heads)
-            return await self._up_to_date(heads)
-
-    async def all(self, reaches: Callable[[str], bool]) -> list[KnownCourse]:
-        """Return the runs of the datasets that the caller reaches."""
-        async with self._reading:
-            heads = await self._courses.heads()
-            self._forget(set(self._known), heads)
-            reached = {name: reaches(name) for name in {head.dataset for head in heads}}
-            return await self._up_to_date([head for head in heads if reached[head.dataset]])
-
-    def _forget(self, known: set[int], heads: list[RunHead]) -> None:
-        for run_id in known.difference(head.run_id for head in heads):
-            del self._known[run_id]
-
-    async def _up_to_date(self, heads: list[RunHead]) -> list[KnownCourse]:
-        """Return what is known of runs at these heads, which are all of their datasets."""
-        outdated = [head for head in heads if self._course_at(head) is None or self._known[head.run_id].head != head]
-        rows = await self._courses.rows([head.run_id for head in outdated]) if outdated else {}
-        refused = await self._courses.refused([head.run_id for head in outdated if head.refused_reports])
-        there = [head for head in outdated if head.run_id in rows and rows[head.run_id].uid == head.uid]
-        unread = [head for head in there if self._course_at(head) is None]
-        read = await self._courses.read([(rows[head.run_id], head.head) for head in unread])
-        for head in there:
-            known = self._course_at(head)
-            stored = read.get(head.run_id) if known is None else known.stored
-            if stored is not None:  # else it was deleted or rewound meanwhile; the next list reads it
-                gain, compared = (None, None) if known is None else (known.gain, known.compared)
-                row, of_run = rows[head.run_id], refused.get(head.run_id)
-                self._known[head.run_id] = KnownCourse(head, row, stored, of_run, gain, compared)
-        here = defaultdict(list)
-        for head in heads:
-            if head.run_id in self._known:
-                here[head.dataset].append(self._known[head.run_id])
-        found = [run for runs in here.values() for run in await self._compared(runs)]
-        self._known |= {run.head.run_id: run for run in found}
-        return found
-
-    def _course_at(self, head: RunHead) -> KnownCourse | None:
-        """Return what is known of a run, if its journal is still the same."""
-        known = self._known.get(head.run_id)
-        return known if known is not None and journal_of(known.head) == journal_of(head) else None
-
-    async def _compared(self, runs: list[KnownCourse]) -> list[KnownCourse]:
-        """Return all runs of a dataset with their gains.
-
-        The baseline of a run is the run that samples uniformly and was created nearest in time; of several, the first
-        by name.
-        """
-        baselines = sorted(
-            (run for run in runs if run.strategy == UNIFORM and run.course.sums.reported),
-            key=lambda run: run.row.name,
-        )
-        times = [run.row.created_at for run in baselines]
-        compared = []
-        for run in runs:
-            baseline = nearest(run.row.created_at, times, baselines)
-            if run.strategy == UNIFORM or baseline is None:
-                gain = None if run.strategy == UNIFORM else estimated_gain(run.course)
-                compared.append(replace(run, gain=gain, compared=None))
-                continue
-            journals = (journal_of(run.head), journal_of(baseline.head))
-            if run.compared != journals:
-                run = replace(run, gain=await self._measured(run, baseline), compared=journals)  # noqa: PLW2901
-            compared.append(run)
-        return compared
-
-    async def _measured(self, run: KnownCourse, baseline: KnownCourse) -> Gain:
-        """Return a run's gain over its baseline, over the steps that both have closed."""
-        first, last = max(run.row.origin_step, baseline.row.origin_step), min(run.step, baseline.step)
-        if last <= first:
-            return measured_gain(baseline.row.name, 0, own=NO_SUMS, uniform=NO_SUMS, recent=NO_SUMS)
-        recent = max(first, last - RECENT)
-        own = await self._courses.ends(run.row, run.head.head, [first, last])
-        uniform = await self._courses.ends(baseline.row, baseline.head.head, [first, recent, last])
-        if not own.keys() >= {first, last} or not uniform.keys() >= {first, recent, last}:  # one was rewound meanwhile
-            return estimated_gain(run.course)
-        return measured_gain(
-            baseline.row.name,
-            last - first,
-            own=own[last].sums.less(own[first].sums),
-            uniform=uniform[last].sums.less(uniform[first].sums),
-            recent=uniform[last].sums.less(uniform[recent].sums),
-        )
-
-
 SORTS = ("attention", "name", "created", "last_step", "step", "effective_task_ratio", "vs_uniform", "rollouts")
 LOOKED_AT_ONCE = 64  # runs whose tasks in flight are asked for side by side
 MORE_THAN_A_TIME = 1e11  # seconds: a run that needs attention comes before all that need it less, however old
+
+
+class RunSummary(Struct, frozen=True):
+    """How a run goes.
+
+    belief: the kind of its belief.
+    strategy: the present strategy of its selections.
+    status: new (no step closed), running, stalled (tasks are in flight and the next step is overdue) or idle (nothing
+        is in flight, or no step closed for a long time).
+    step: number of closed steps; a fork counts those of its parent too.
+    last_step_at: when the last step closed (RFC 3339, UTC); null before the first.
+    reported, effective, rollouts: sums over all closed steps, without steps undone by a rewind.
+    effective_task_ratio: over the last 50 steps; null if they reported nothing.
+    trend: this ratio along all steps, the newest last; at most 40 points; null where nothing was reported.
+    gain: the gain over uniform sampling; null for a run that samples uniformly.
+    verdict: the most urgent that fits.
+    attention: whether somebody should look at the run: its verdict says that something is wrong, and it moved within
+        three days.
+    refused: the reports that were refused as invalid; null without any.
+    """
+
+    dataset: str
+    run: str
+    belief: str
+    strategy: str
+    created_at: datetime
+    status: RunStatus
+    step: int
+    epoch: int
+    seq: int
+    last_step_at: datetime | None
+    reported: int
+    effective: int
+    rollouts: float
+    effective_task_ratio: float | None
+    trend: tuple[float | None, ...]
+    gain: Gain | None
+    verdict: RunVerdict
+    attention: bool
+    refused: RefusedReports | None
+
+    @property
+    def moved_at(self) -> float | None:
+        """When it last closed a step, or had a report refused, in seconds since 1970; None if it never did."""
+        times = (self.last_step_at, None if self.refused is None else self.refused.last_at)
+        return max((at.timestamp() for at in times if at is not None), default=None)
+
+
+class RunSummaryWithLeases(RunSummary, frozen=True):
+    """How a run goes, and how many of its tasks are in flight.
+
+    leased: number of tasks in flight.
+    """
+
+    leased: int
 
 
 class Place(NamedTuple):
@@ -211,59 +107,6 @@ class Place(NamedTuple):
     value: float
     dataset: str
     run: str
-
-
-@dataclass(frozen=True, slots=True)
-class SummedRun:
-    """A run as lists show it, now.
-
-    urgency: 2 if somebody should look at it at once, 1 if somebody should look at it, otherwise 0.
-    moved_at: when it last closed a step, or had a report refused; None if it never did.
-    """
-
-    known: KnownCourse
-    status: RunStatus
-    verdict: RunVerdict
-    urgency: int
-    moved_at: float | None
-
-    @property
-    def dataset(self) -> str:
-        """The dataset's name."""
-        return self.known.head.dataset
-
-    @property
-    def gain(self) -> Gain | None:
-        """Its gain over uniform sampling; None for a run that samples uniformly."""
-        return self.known.gain
-
-    def value(self, sort: str) -> float | None:
-        """Return what the run is sorted by; 0 where that is its name, and None where it has none."""
-        course = self.known.course
-        match sort:
-            case "attention":
-                return None if self.moved_at is None else self.moved_at + self.urgency * MORE_THAN_A_TIME
-            case "created":
-                return self.known.row.created_at
-            case "last_step":
-                return course.last_step_at
-            case "step":
-                return self.known.step
-            case "effective_task_ratio":
-                return course.recent.effective_task_ratio
-            case "vs_uniform":
-                return None if self.gain is None else self.gain.factor
-            case "rollouts":
-                return course.sums.rollouts
-        return 0.0
-
-    def place(self, sort: str, *, descends: bool) -> Place:
-        """Return its place in a list."""
-        value = self.value(sort)
-        signed = nan if value is None else -value if descends else value
-        is_doubtful = sort == "vs_uniform" and self.verdict.kind != "healthy"
-        group = 2 if value is None else int(is_doubtful)
-        return Place(group, 0.0 if value is None else signed, self.dataset, self.known.row.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +126,15 @@ class OverviewQuery:
     sort: str = "-last_step"
     after: Place | None = None
     limit: int = 50
+
+    def wants(self, run: RunSummary) -> bool:
+        """Return whether the query is about a run."""
+        return (
+            (self.dataset is None or run.dataset == self.dataset)
+            and (self.status is None or run.status == self.status)
+            and (run.attention or not self.attention)
+            and (self.search is None or self.search.lower() in f"{run.dataset}/{run.run}".lower())
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,83 +164,187 @@ class OverviewTotals:
 class OverviewPage:
     """A page of runs. matching: how many the query is about; next: the place of the last run, None on the last page."""
 
-    runs: list[SummedRun]
+    runs: list[RunSummary]
     matching: int
     totals: OverviewTotals
     next: Place | None
 
 
-@dataclass(frozen=True, slots=True)
 class Overview:
-    """Summarize all runs that the caller's key reaches, or one of them, each with a verdict."""
+    """Summarizes all runs that the caller's key reaches, or one of them, each with a verdict.
 
-    runs: Runs
-    courses: RunCourses
-    clock: Callable[[], float] = time.time
+    What is known of each run that was asked for is some 3 KB; deleted runs leave it.
+    """
+
+    def __init__(self, runs: Runs, history: SqlHistory, clock: Callable[[], float] = time.time) -> None:
+        """Know no run yet. clock: seconds since 1970, UTC."""
+        self._runs, self._history, self._clock = runs, history, clock
+        self._known: dict[int, KnownRun] = {}
+        self._reading = asyncio.Lock()  # one reads for all that wait
 
     async def page(self, caller: Caller, query: OverviewQuery) -> OverviewPage:
         """Return a page of the runs that the query is about."""
-        known = await self.courses.all(caller.reaches)
+        known = await self._up_to_date(None, caller.reaches)
         runs = await self._as_they_are_now([one for one in known if caller.reaches_run(one.head.dataset, one.row.name)])
         return await asyncio.to_thread(page_of, runs, query)
 
-    async def one(self, dataset: str, run: str) -> SummedRun:
+    async def one(self, dataset: str, run: str) -> RunSummaryWithLeases:
         """Return one run.
 
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
         """
-        return (await self._as_they_are_now([await self._known(dataset, run)]))[0]
+        await self._runs.store.datasets.get(dataset)
+        known = [one for one in await self._up_to_date(dataset) if one.row.name == run]
+        if not known:
+            raise UnknownRunError(f"no run {run!r}")
+        (found,) = await self._as_they_are_now(known)
+        leased = len((await self._runs.live.leases(known[0].row)).tasks)
+        return RunSummaryWithLeases(**structs.asdict(found), leased=leased)
 
-    async def with_leases(self, dataset: str, run: str) -> tuple[SummedRun, int]:
-        """Return one run, and how many of its tasks are in flight.
+    async def _up_to_date(self, dataset: str | None, reaches: Callable[[str], bool] = lambda _: True) -> list[KnownRun]:
+        """Return what is known of the runs of a dataset; or of all datasets that the caller reaches."""
+        async with self._reading:
+            heads = await self._history.heads(dataset)
+            known = self._known
+            asked = {run_id for run_id, one in known.items() if dataset in (None, one.head.dataset)}
+            for gone in asked.difference(head.run_id for head in heads):
+                del known[gone]
+            reached = {name: reaches(name) for name in {head.dataset for head in heads}}
+            heads = [head for head in heads if reached[head.dataset]]
+            outdated = [head for head in heads if head.run_id not in known or known[head.run_id].head != head]
+            known |= await self._history.known(outdated)
+            here = defaultdict(list)
+            for head in heads:
+                if head.run_id in known:  # else it was deleted or rewound meanwhile; the next list reads it
+                    here[head.dataset].append(known[head.run_id])
+            found = [run for runs in here.values() for run in await self._compared(runs)]
+            known |= {run.head.run_id: run for run in found}
+            return found
 
-        Raises:
-            UnknownDatasetError, UnknownRunError: one of the names is not known.
+    async def _compared(self, runs: list[KnownRun]) -> list[KnownRun]:
+        """Return all runs of a dataset with their gains.
+
+        The baseline of a run is the run that samples uniformly and was created nearest in time; of several, the first
+        by name.
         """
-        found = await self.one(dataset, run)
-        return found, len((await self.runs.live.leases(found.known.row)).tasks)
+        uniform = (run for run in runs if run.strategy == UNIFORM and run.course.sums.reported)
+        baselines = [(run.row.created_at, run) for run in sorted(uniform, key=lambda run: run.row.name)]
+        return [await self._with_gain(run, nearest(run.row.created_at, baselines)) for run in runs]
 
-    async def _known(self, dataset: str, run: str) -> KnownCourse:
-        await self.runs.store.datasets.get(dataset)
-        for known in await self.courses.of(dataset):
-            if known.row.name == run:
-                return known
-        raise UnknownRunError(f"no run {run!r}")
+    async def _with_gain(self, run: KnownRun, baseline: KnownRun | None) -> KnownRun:
+        if run.strategy == UNIFORM or baseline is None:
+            return replace(run, gain=None if run.strategy == UNIFORM else estimated_gain(run.course), compared=None)
+        journals = (run.head.journal, baseline.head.journal)
+        if run.compared == journals:
+            return run
+        return replace(run, gain=await self._measured(run, baseline), compared=journals)
 
-    async def _as_they_are_now(self, known: list[KnownCourse]) -> list[SummedRun]:
-        now = self.clock()
+    async def _measured(self, run: KnownRun, baseline: KnownRun) -> Gain:
+        """Return a run's gain over its baseline, over the steps that both have closed."""
+        first, last = max(run.row.origin_step, baseline.row.origin_step), min(run.step, baseline.step)
+        if last <= first:
+            return measured_gain(baseline.row.name, 0, own=NO_SUMS, uniform=NO_SUMS, recent=NO_SUMS)
+        recent = max(first, last - RECENT)
+        own = await self._history.ends(run.row, run.head.head, [first, last])
+        uniform = await self._history.ends(baseline.row, baseline.head.head, [first, recent, last])
+        if not own.keys() >= {first, last} or not uniform.keys() >= {first, recent, last}:  # one was rewound meanwhile
+            return estimated_gain(run.course)
+        return measured_gain(
+            baseline.row.name,
+            last - first,
+            own=own[last].less(own[first]),
+            uniform=uniform[last].less(uniform[first]),
+            recent=uniform[last].less(uniform[recent]),
+        )
+
+    async def _as_they_are_now(self, known: list[KnownRun]) -> list[RunSummary]:
+        now = self._clock()
         overdue = [one.row for one in known if is_overdue(since_last_step(one, now), one.course.usual_gap_s)]
         in_flight: set[int] = set()
         for first in range(0, len(overdue), LOOKED_AT_ONCE):
             rows = overdue[first : first + LOOKED_AT_ONCE]
-            leased = await asyncio.gather(*map(self.runs.live.leases, rows))
+            leased = await asyncio.gather(*map(self._runs.live.leases, rows))
             in_flight |= {row.id for row, each in zip(rows, leased, strict=True) if len(each.tasks)}
-        return [summed(one, now, in_flight=one.row.id in in_flight) for one in known]
+        return [summary_of(one, now, in_flight=one.row.id in in_flight) for one in known]
 
 
-def summed(known: KnownCourse, now: float, *, in_flight: bool) -> SummedRun:
+def summary_of(known: KnownRun, now: float, *, in_flight: bool) -> RunSummary:
     """Return a run with its status and verdict at a time, in seconds since 1970, UTC."""
+    head, row, course = known.head, known.row, known.course
     since = since_last_step(known, now)
-    status = status_of(since, known.course.usual_gap_s, in_flight=in_flight)
-    verdict = known.verdict(since if status == "stalled" else None)
-    refused = known.refused
-    times = (known.course.last_step_at, None if refused is None else refused.last_at)
-    moved_at = max((at for at in times if at is not None), default=None)
-    return SummedRun(known, status, verdict, urgency(verdict, None if moved_at is None else now - moved_at), moved_at)
+    status = status_of(since, course.usual_gap_s, in_flight=in_flight)
+    verdict = verdict_on(
+        course,
+        known.findings,
+        stalled_s=since if status == "stalled" else None,
+        uniform=None if known.gain is None else known.gain.uniform_effective_task_ratio,
+        # Unless something was accepted since.
+        refused=(head.refused.count, head.refused.reason) if head.refused and head.refused_seq == head.head else None,
+    )
+    found = RunSummary(
+        dataset=head.dataset,
+        run=row.name,
+        belief=row.settings.belief,
+        strategy=known.strategy,
+        created_at=datetime.fromtimestamp(row.created_at, UTC),
+        status=status,
+        step=known.step,
+        epoch=head.epoch,
+        seq=head.head,
+        last_step_at=None if course.sums.at is None else datetime.fromtimestamp(course.sums.at, UTC),
+        reported=course.sums.reported,
+        effective=course.sums.effective,
+        rollouts=course.sums.rollouts,
+        effective_task_ratio=course.recent.effective_task_ratio,
+        trend=course.trend,
+        gain=known.gain,
+        verdict=verdict,
+        attention=False,
+        refused=head.refused,
+    )
+    moved_at = found.moved_at
+    return structs.replace(found, attention=needs_attention(verdict, None if moved_at is None else now - moved_at))
 
 
-def since_last_step(known: KnownCourse, now: float) -> float | None:
+def since_last_step(known: KnownRun, now: float) -> float | None:
     """Return how many seconds ago a run's last step closed; None before the first."""
-    last = known.course.last_step_at
+    last = known.course.sums.at
     return None if last is None else now - last
 
 
-def page_of(runs: list[SummedRun], query: OverviewQuery) -> OverviewPage:
+def value_of(run: RunSummary, sort: str) -> float | None:
+    """Return what a run is sorted by; 0 where that is its name, and None where it has none."""
+    match sort:
+        case "attention":
+            urgency = 2 if run.verdict.kind in AT_ONCE_KINDS else 1
+            return None if run.moved_at is None else run.moved_at + run.attention * urgency * MORE_THAN_A_TIME
+        case "created":
+            return run.created_at.timestamp()
+        case "last_step":
+            return None if run.last_step_at is None else run.last_step_at.timestamp()
+        case "vs_uniform":
+            return None if run.gain is None else run.gain.factor
+        case "name":
+            return 0.0
+    value: float | None = getattr(run, sort)
+    return value
+
+
+def place_of(run: RunSummary, sort: str, *, descends: bool) -> Place:
+    """Return a run's place in a list."""
+    value = value_of(run, sort)
+    if value is None:
+        return Place(2, 0.0, run.dataset, run.run)
+    is_doubtful = sort == "vs_uniform" and run.verdict.kind != "healthy"
+    return Place(int(is_doubtful), -value if descends else value, run.dataset, run.run)
+
+
+def page_of(runs: Sequence[RunSummary], query: OverviewQuery) -> OverviewPage:
     """Return the runs of one page, in the order asked for."""
     sort, descends = query.sort.removeprefix("-"), query.sort.startswith("-")
     backwards = descends and sort == "name"  # a text has no opposite
-    found = [(run.place(sort, descends=descends), run) for run in runs if is_wanted(run, query)]
+    found = [(place_of(run, sort, descends=descends), run) for run in runs if query.wants(run)]
     found.sort(key=lambda pair: pair[0], reverse=backwards)
     after = query.after
     behind = [pair for pair in found if after is None or (pair[0] < after if backwards else pair[0] > after)]
@@ -397,29 +353,18 @@ def page_of(runs: list[SummedRun], query: OverviewQuery) -> OverviewPage:
     return OverviewPage([run for _, run in page], len(found), totals_of(runs), following)
 
 
-def is_wanted(run: SummedRun, query: OverviewQuery) -> bool:
-    """Return whether the query is about a run."""
-    return (
-        (query.dataset is None or run.dataset == query.dataset)
-        and (query.status is None or run.status == query.status)
-        and (run.urgency > 0 or not query.attention)
-        and (query.search is None or query.search.lower() in f"{run.dataset}/{run.known.row.name}".lower())
-    )
-
-
-def totals_of(runs: list[SummedRun]) -> OverviewTotals:
+def totals_of(runs: Sequence[RunSummary]) -> OverviewTotals:
     """Return the sums over runs."""
-    sums = [run.known.course.sums for run in runs]
     statuses = [run.status for run in runs]
     return OverviewTotals(
         datasets=len({run.dataset for run in runs}),
         runs=len(runs),
-        attention=sum(run.urgency > 0 for run in runs),
+        attention=sum(run.attention for run in runs),
         new=statuses.count("new"),
         running=statuses.count("running"),
         stalled=statuses.count("stalled"),
         idle=statuses.count("idle"),
-        reported=sum(one.reported for one in sums),
-        effective=sum(one.effective for one in sums),
-        rollouts=sum(one.rollouts for one in sums),
+        reported=sum(run.reported for run in runs),
+        effective=sum(run.effective for run in runs),
+        rollouts=sum(run.rollouts for run in runs),
     )

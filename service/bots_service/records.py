@@ -1,8 +1,11 @@
 """The values that storage keeps and returns: datasets, runs, selections, and what is told of their journals."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from bots_service.core.arrays import Floats, Tasks, united
 from bots_service.core.outlook import UniformEstimate
@@ -269,43 +272,43 @@ class RunPut(Enum):
     UNCHANGED = "unchanged"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredReceipt:
-    """A receipt, with the time at which its entry was appended (seconds since 1970, UTC)."""
+class StoredReceipt(Receipt, frozen=True, kw_only=True):
+    """A receipt, and when its entry was appended (seconds since 1970, UTC)."""
 
-    receipt: Receipt
     created_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """Consecutive closed steps, aggregated; fields without a description are sums.
+class Point(Struct, frozen=True):
+    """Consecutive closed steps, aggregated.
 
-    first_step, last_step: the first and the last of them;
-    distinct_tasks: how many different tasks all steps up to the last of them reported;
-    capability: after the last of them;
-    brier, log_loss: means over their rollouts, None if there are none;
-    time: when the last of them closed, in seconds since 1970, UTC.
+    first_step, last_step: the first and the last of them.
+    capability: the estimate after the last of them; null without references and with the belief `tracker`.
+    success_rate, brier, log_loss: the mean over their rollouts; null without rollouts.
+    uniform_effective_task_ratio: what the run's belief expected uniform sampling to have, the mean over their tasks.
+    distribution: shares of the pool by expected success probability, in equal bins from 0 to 1, by a sample of 512
+        tasks; null where the service did not look in these steps.
+    time: when the last of them closed (RFC 3339, UTC).
     """
 
     first_step: int
     last_step: int
     reported: int
     effective: int
+    effective_task_ratio: float | None
     all_solved: int
     none_solved: int
     rollouts: float
-    successes: float
-    late: int
-    expired: int
-    new_tasks: int
-    distinct_tasks: int
+    success_rate: float | None
     capability: float | None
     brier: float | None
     log_loss: float | None
     uniform_effective_task_ratio: float | None
     distribution: tuple[float, ...] | None
-    time: float
+    late: int
+    expired: int
+    new_tasks: int
+    distinct_tasks: int
+    time: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,61 +345,78 @@ class Selection:
         return united(self.tasks[:0] if self.repeatable else self.tasks)
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedReports:
+    """Reports of a run that were refused as invalid.
+
+    count: how many.
+    last_at: when the last one was (RFC 3339, UTC).
+    reason: of the last one.
+    """
+
+    count: int
+    last_at: datetime
+    reason: str
+
+
 EntryKind = Literal["report", "settings", "forget", "rewind", "fork"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedEntry:
-    """A summary of an entry, whose full content may be large.
+class JournalEntry(Struct, frozen=True, kw_only=True):
+    """One entry of a run's journal.
 
-    seq, epoch: of the entry.
-    kind: of the entry, as stored in the journal.
-    step: number of closed steps after it, in the history at that time.
-    closed: whether it closed a step.
-    is_hidden: whether a later rewind undid it.
-    created_at: when it was appended (seconds since 1970, UTC).
-    tasks, rollouts: numbers in a report; effective: number of its groups that give a gradient.
-    to_step: target of a rewind.
-    changed: names and values of changed settings.
+    seq: the number of the entry.
+    epoch: the epoch that it was appended in.
+    step: number of closed steps after it.
+    kind: report, settings, forget, rewind or fork.
+    tasks: how many outcomes a report has, or how many tasks were forgotten.
+    effective: how many of these groups have a gradient.
+    rollouts: how many rollouts a report has.
+    closed: whether a report closed a step.
+    to_step: the step that a rewind went back to.
+    changed: the names and values that a change of settings set.
+    hidden: whether a rewind undid it.
+    time: when it was appended (RFC 3339, UTC).
     """
 
     seq: int
     epoch: int
-    kind: EntryKind
     step: int
-    closed: bool
-    is_hidden: bool
-    created_at: float
+    kind: str
     tasks: int | None = None
     effective: int | None = None
     rollouts: float | None = None
+    closed: bool | None = None
     to_step: int | None = None
     changed: dict[str, Any] | None = None
+    hidden: bool
+    time: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedVisit:
-    """What one report said of one task.
+class TaskVisit(Struct, frozen=True):
+    """What a report said of a task.
 
-    seq: of its entry.
-    step: number of closed steps after it, in the history at that time.
-    successes, trials: sums over the task's rollouts in the report.
-    is_effective: whether they have a gradient; False for a part of a group, of which the whole group tells.
-    group_size: how many rollouts the group has, of which these are a part; None for a whole one.
-    is_late: whether it came after its step had closed.
-    is_hidden: whether a later rewind undid it.
-    created_at: when it was appended (seconds since 1970, UTC).
+    seq: the report's journal entry.
+    step: the number of steps that had closed after it.
+    successes: how many of the task's rollouts succeeded; a fractional reward counts in part.
+    trials: how many rollouts of the task were reported.
+    mean_reward: successes / trials: the mean reward, with the run's reward range mapped to [0, 1].
+    effective: whether the rollouts have a gradient: their rewards differ. False for a part of a group.
+    group_size: how many rollouts the group has, of which the report brought some; null for a whole group.
+    late: whether the report came after its step had closed, so that it counts for less or for nothing.
+    hidden: whether a rewind undid it.
     """
 
     seq: int
     step: int
     successes: float
     trials: float
-    is_effective: bool
+    mean_reward: float
+    effective: bool
     group_size: float | None
-    is_late: bool
-    is_hidden: bool
-    created_at: float
+    late: bool
+    hidden: bool
+    time: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,7 +428,7 @@ class VisitsPage:
     pruned: the last pruned seq: nothing is known of entries up to it. 0 if nothing was pruned.
     """
 
-    visits: list[LoggedVisit]
+    visits: list[TaskVisit]
     next: int | None
     pruned: int
 

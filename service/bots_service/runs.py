@@ -13,12 +13,14 @@ from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from contextvars import Context
 from copy import copy
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 import structlog
+from msgspec import Struct
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -34,9 +36,9 @@ from bots_service.core.mixing import MixShare, mix_shares
 from bots_service.core.outlook import Coverage, UniformEstimate, advice, coverage, estimate_after, is_due, outlook_of
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Totals
-from bots_service.core.run_settings import RunSettings, settings_asked
+from bots_service.core.run_settings import RunSettings, SettingsInUse, settings_asked
 from bots_service.core.state import RunState, advance, fresh_state
-from bots_service.core.summary.verdict import facts_of, findings_of
+from bots_service.core.summary import facts_of, findings_of
 from bots_service.datasets import Datasets, KeyOfUpload, OpenRun
 from bots_service.errors import (
     BotsError,
@@ -52,8 +54,8 @@ from bots_service.errors import (
     UnknownRunError,
     UnknownStepError,
 )
-from bots_service.metrics.training import TrainingMetrics
-from bots_service.outcomes import ReportRequest, ReportResult, find_tasks, read_report
+from bots_service.metrics import TrainingMetrics
+from bots_service.outcomes import ReportRequest, find_tasks, read_report
 from bots_service.records import (
     DatasetRow,
     Head,
@@ -193,31 +195,36 @@ class ForkFrom(NamedTuple):
     step: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunDescription:
-    """A run as it stands, in plain values.
+class Run(Struct, frozen=True):
+    """The present state of a run.
 
-    settings: those in use; epoch, seq, step: of its newest state.
-    estimates: what the belief estimates about the model in training, by name.
-    uniform_effective_task_ratio: what the belief expects of uniform sampling; None where all tasks are retired.
-    rollouts_per_task: in use: the setting, or learned from what was reported; None before the first report.
+    settings: those in use.
+    estimates: what the belief estimates about the model in training, by name; empty if nothing is known yet. The first
+        tells where the model stands: `capability` with the belief `bots`, `ability` with `tracker` (docs/tracker.md
+        explains all of its estimates).
+    uniform_effective_task_ratio: what the belief expects uniform sampling to have now; null where all tasks are
+        retired.
+    rollouts_per_task: in use: the setting, or learned from what was reported; null before the first report.
     pending: tasks with evidence in the open step.
-    unfinished_groups: groups of which rollouts are to come.
-    aborting_tasks: tasks that were aborted three times in a row or more.
+    unfinished_groups: groups of rollouts that were reported in part; each counts when it is whole.
+    aborting_tasks: tasks that were aborted three times in a row or more. They rest, and are tried again now and then.
     leased: tasks in flight.
-    degraded: other replicas may know a newer state and more tasks in flight, for a store is away.
-    coverage: how its visits spread over the pool.
-    advice: what to know about the run, in sentences.
-    mix: the tags of its mix; empty without one.
-    alarms: those of its verifier guard that stand.
+    degraded: the shared store is unreachable, so other replicas may know a newer state and more tasks in flight.
+    totals: sums over all closed steps; tokens and seconds as far as outcomes say what they cost.
+    coverage: how the visits spread over the pool; a visit is a step that reported the task.
+    advice: hints about the run, such as where selection brings little; a sentence or two each.
+    mix: the tags of the run's mix, by name; empty without one.
+    forked_from: the run that it continues; null if none.
+    predictions: names of the predictions that it knows.
+    alarms: those of the verifier guard that stand, the whole run's first.
     """
 
     dataset: str
-    row: RunRow
-    settings: RunSettings
+    run: str
+    settings: SettingsInUse
     epoch: int
-    seq: int
     step: int
+    seq: int
     capability: float | None
     estimates: dict[str, float]
     uniform_effective_task_ratio: float | None
@@ -225,38 +232,45 @@ class RunDescription:
     pending: int
     unfinished_groups: int
     aborting_tasks: int
-    totals: Totals
     leased: int
     degraded: bool
+    totals: Totals
     coverage: Coverage
     advice: tuple[str, ...]
     mix: tuple[MixShare, ...]
+    forked_from: Parent | None
+    created_at: datetime
+    predictions: tuple[str, ...]
     alarms: tuple[VerifierAlarm, ...]
 
     @classmethod
     def of(cls, run: OpenRun, state: RunState, *, leased: int, degraded: bool) -> Self:
         """Return the description of a run in a state."""
-        expected = outlook_of(state, run.dataset.pool)
+        row, pool = run.row, run.dataset.pool
+        expected = outlook_of(state, pool)
         return cls(
             dataset=run.dataset.row.name,
-            row=run.row,
-            settings=state.settings,
+            run=row.name,
+            settings=SettingsInUse(**state.settings.in_use()),
             epoch=state.epoch,
-            seq=state.seq,
             step=state.step,
+            seq=state.seq,
             capability=state.belief.capability,
-            estimates=state.belief.estimates(run.dataset.pool),
+            estimates=state.belief.estimates(pool),
             uniform_effective_task_ratio=None if expected is None else expected.effective_task_ratio,
             rollouts_per_task=state.rollouts_per_task,
             pending=state.open_step.tasks,
             unfinished_groups=len(state.unfinished),
             aborting_tasks=len(state.aborts.always_aborted),
-            totals=state.totals,
             leased=leased,
             degraded=degraded,
-            coverage=coverage(state, run.dataset.pool),
-            advice=advice(state, run.dataset.pool),
+            totals=state.totals,
+            coverage=coverage(state, pool),
+            advice=advice(state, pool),
             mix=mix_shares(state.settings.mix, state.mix),
+            forked_from=row.parent,
+            created_at=datetime.fromtimestamp(row.created_at, UTC),
+            predictions=tuple(each.name for each in row.predictions),
             alarms=state.guard.alarms,
         )
 
@@ -264,14 +278,14 @@ class RunDescription:
 class PutRunResult(NamedTuple):
     """A run, and what a PUT did to it."""
 
-    run: RunDescription
+    run: Run
     put: RunPut
 
 
 class ChangeRunResult(NamedTuple):
     """A run after a change. duplicate: the same request had changed it before; the run is as it stands now."""
 
-    run: RunDescription
+    run: Run
     duplicate: bool
 
 
@@ -400,7 +414,7 @@ class Runs:
 
     # --- report and other changes ------------------------------------------------------------------------------------
 
-    async def report(self, request: ReportRequest, key: IdempotencyKey | None) -> ReportResult:
+    async def report(self, request: ReportRequest, key: IdempotencyKey | None) -> Committed:
         """Record what rollouts showed; once this returns, it is durable and folded.
 
         Raises:
@@ -422,7 +436,7 @@ class Runs:
         self.metrics.reported(
             request.dataset, request.run, done.receipt, duplicate=done.duplicate, degraded=done.degraded
         )
-        return ReportResult(done.receipt, done.duplicate, done.degraded)
+        return done
 
     async def change_settings(
         self, dataset: str, run: str, values: dict[str, Any], key: IdempotencyKey | None
@@ -842,7 +856,7 @@ class Runs:
 
         def result_of(row: RunRow, put: RunPut) -> PutRunResult:
             state = replace(begun.state, seq=row.head, epoch=row.epoch)
-            described = RunDescription.of(OpenRun(begun.dataset, row), state, leased=0, degraded=False)
+            described = Run.of(OpenRun(begun.dataset, row), state, leased=0, degraded=False)
             return PutRunResult(described, put)
 
         try:
@@ -850,7 +864,7 @@ class Runs:
             row, put = await asyncio.shield(self._put(opened, name, begun, key, result_of))
         except RunHasHistoryError:
             standing = await self.describe(dataset, name)
-            if begun.start is not None or standing.settings != begun.state.settings:
+            if begun.start is not None or standing.settings != SettingsInUse(**begun.state.settings.in_use()):
                 raise
         else:
             if put is not RunPut.UNCHANGED:
@@ -903,23 +917,23 @@ class Runs:
             await self.live.moved(row, BEGIN, begins=True)
         return row, put
 
-    async def describe(self, dataset: str, run: str) -> RunDescription:
+    async def describe(self, dataset: str, run: str) -> Run:
         """Return a run as it stands."""
         return await self.using(dataset, run, self.describe_open)
 
-    async def describe_open(self, run: OpenRun) -> RunDescription:
+    async def describe_open(self, run: OpenRun) -> Run:
         """Return an open run as it stands."""
         state, is_older = await self.newest_or_known(run)
         leases = await self.live.leases(run.row)
         matching = await self.datasets.matching(run, state)
         degraded = is_older or leases.degraded
-        described = partial(RunDescription.of, leased=len(leases.tasks), degraded=degraded)
+        described = partial(Run.of, leased=len(leases.tasks), degraded=degraded)
         return await asyncio.to_thread(described, matching, state)  # a look at each task that was ever tried
 
-    async def page(self, dataset: str, after: str, limit: int, caller: Caller = ANYBODY) -> list[RunDescription]:
+    async def page(self, dataset: str, after: str, limit: int, caller: Caller = ANYBODY) -> list[Run]:
         """Return the next `limit` runs that the caller reaches by name, after `after`; fewer if there are no more."""
         opened = await self.datasets.fresh(dataset)
-        found: list[RunDescription] = []
+        found: list[Run] = []
         while wanted := limit - len(found):
             rows = await self.store.runs.after(opened.row.id, after, wanted)
             for row in rows:
@@ -931,7 +945,7 @@ class Runs:
             after = rows[-1].name
         return found
 
-    async def _described(self, opened: OpenDataset, row: RunRow) -> RunDescription:
+    async def _described(self, opened: OpenDataset, row: RunRow) -> Run:
         try:
             return await self.describe_open(await self.datasets.of(opened, row))
         except UnknownRunError:  # deleted; there may be a new run of that name

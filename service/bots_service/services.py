@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from bots_service.access import Access, digest_of
 from bots_service.datasets import Datasets
 from bots_service.insight import Insight
-from bots_service.metrics.training import TrainingMetrics
+from bots_service.metrics import TrainingMetrics
 from bots_service.moving import MoveRuns
 from bots_service.observing import ObserveRuns
-from bots_service.overview import Overview, RunCourses
+from bots_service.overview import Overview
 from bots_service.prune import Prune
 from bots_service.readiness import Check, Readiness
 from bots_service.replay import Replay
@@ -49,7 +49,7 @@ class Services:
         self.runs = Runs(store, self.datasets, live, self.replay, metrics, cache_bytes=cache_bytes)
         self.moves = MoveRuns(self.runs)
         self.insight = Insight(self.runs)
-        self.overview = Overview(self.runs, RunCourses(store.courses))
+        self.overview = Overview(self.runs, store.history)
         self.access = Access(store.keys, None if admin_key is None else digest_of(admin_key))
         self.prune = Prune(store, keep_journal_days)
         self.observe = ObserveRuns(self.runs, metrics.runs)

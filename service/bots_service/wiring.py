@@ -10,8 +10,7 @@ from fastapi import FastAPI
 from bots_service.api.app import create_app
 from bots_service.api.overload import Limits
 from bots_service.api.uploads import UploadLimits
-from bots_service.metrics.process import Metrics
-from bots_service.metrics.training import TrainingMetrics
+from bots_service.metrics import Metrics, TrainingMetrics
 from bots_service.readiness import OK
 from bots_service.records import Capacity
 from bots_service.services import Services

@@ -40,13 +40,11 @@ def replayed_under(belief: RunSettings, story: Story) -> list[Receipt]:
 
 def assert_scored(found: ComparedBelief, receipts: Sequence[Receipt]) -> None:
     scored = [one for one in receipts if one.closed and one.log_loss is not None and one.brier is not None]
-    rollouts = sum(one.tally.rollouts for one in scored)
+    rollouts = sum(one.rollouts for one in scored)
     if not scored:
         assert (found.log_loss, found.brier) == (None, None)
         return
-    sums = [
-        sum(one.tally.rollouts * float(getattr(one, name) or 0) for one in scored) for name in ("log_loss", "brier")
-    ]
+    sums = [sum(one.rollouts * float(getattr(one, name) or 0) for one in scored) for name in ("log_loss", "brier")]
     assert [found.log_loss, found.brier] == pytest.approx([each / rollouts for each in sums], rel=1e-12)
 
 
@@ -57,7 +55,7 @@ def test_each_belief_predicts_what_a_replay_under_it_would_have_predicted(story:
     _, receipts = story.replayed()
     scored = [one for one in receipts if one.closed and one.log_loss is not None]
     assert [one.belief for one in found.beliefs] == [OWN, *OTHERS]
-    assert (found.steps, found.rollouts) == (len(scored), sum(one.tally.rollouts for one in scored))
+    assert (found.steps, found.rollouts) == (len(scored), sum(one.rollouts for one in scored))
     assert_scored(found.beliefs[0], receipts)
     for one, belief in zip(found.beliefs[1:], OTHERS.values(), strict=True):
         assert_scored(one, replayed_under(belief, story))

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.receipt import StepSums
-from bots_service.core.summary.course import (
+from bots_service.core.summary import (
     RECENT,
     TIMED,
     TREND,
     RunCourse,
-    StepEnd,
+    Sums,
     course_of,
     estimated_gain,
     wanted_steps,
@@ -45,14 +44,13 @@ before_a_fork = st.lists(st.integers(0, 30), max_size=5)
 
 def read(steps: list[Step], earlier: list[int], *, estimated: bool = True) -> RunCourse:
     """Return the course of the steps; earlier: tasks of the steps before a fork, all of them effective."""
-    origin, expected = len(earlier), 0.0
-    sums, ends = StepSums(sum(earlier), sum(earlier), 8.0 * sum(earlier)), dict[int, StepEnd]()
-    ends[origin] = StepEnd(sums, expected if estimated else None)
+    origin, tasks = len(earlier), sum(earlier)
+    sums = Sums(tasks, tasks, 8.0 * tasks, 0.0 if estimated else None)
+    ends = {origin: sums}
     for number, step in enumerate(steps, origin + 1):
-        expected += step.expected
-        reported = sums.reported + step.reported
-        sums = StepSums(reported, sums.effective + step.effective, 8.0 * reported)
-        ends[number] = StepEnd(sums, expected if estimated else None, step.time)
+        reported, expected = sums.reported + step.reported, sums.expected
+        expected = None if expected is None else expected + step.expected
+        ends[number] = sums = Sums(reported, sums.effective + step.effective, 8.0 * reported, expected, step.time)
     last = origin + len(steps)
     wanted = wanted_steps(origin, last)
     assert len(wanted) <= TREND + TIMED + 2
@@ -73,10 +71,10 @@ def test_sums_and_recent_steps_are_those_of_plain_loops(steps: list[Step], earli
     course = read(steps, earlier)
     for sums, some in ((course.sums, steps), (course.recent, steps[-RECENT:])):
         reported, effective = sum(step.reported for step in some), sum(step.effective for step in some)
-        assert sums == StepSums(reported, effective, 8.0 * reported)
+        assert sums[:3] == (reported, effective, 8.0 * reported)
         assert sums.effective_task_ratio == ratio(some)
     assert course.steps == len(steps)
-    assert course.last_step_at == (steps[-1].time if steps else None)
+    assert course.sums.at == (steps[-1].time if steps else None)
     gaps = sorted(b.time - a.time for a, b in zip(steps[-TIMED:], steps[-TIMED:][1:], strict=False))
     middle = (gaps[(len(gaps) - 1) // 2] + gaps[len(gaps) // 2]) / 2 if gaps else 0.0
     assert course.usual_gap_s == middle
@@ -99,7 +97,7 @@ def test_the_estimate_of_uniform_sampling_is_that_of_the_time(steps: list[Step],
     expected, recent = sum(step.expected for step in steps), steps[-RECENT:]
     assert (gain.source, gain.baseline, gain.steps) == ("estimated", None, len(steps))
     assert gain.rollouts_spent == course.sums.rollouts
-    assert same(course.expected, expected)
+    assert same(course.sums.expected, expected)
     shares = sum(step.expected for step in recent), sum(step.reported for step in recent)
     assert same(gain.uniform_effective_task_ratio, shares[0] / shares[1] if shares[1] else None)
     assert same(gain.own_ratio, ratio(steps))
@@ -112,5 +110,5 @@ def test_the_estimate_of_uniform_sampling_is_that_of_the_time(steps: list[Step],
 
 @pytest.mark.parametrize("earlier", [[], [4, 4]])
 def test_without_an_estimate_nothing_is_said_of_uniform_sampling(earlier: list[int]):
-    gain = estimated_gain(course := read([Step(4, 2, 1.0, 0.0)] * 60, earlier, estimated=False))
-    assert course.expected is course.uniform_recent is gain.factor is gain.rollouts_saved is gain.uniform_ratio is None
+    gain = estimated_gain(read([Step(4, 2, 1.0, 0.0)] * 60, earlier, estimated=False))
+    assert gain.factor is gain.rollouts_saved is gain.uniform_ratio is gain.uniform_effective_task_ratio is None

@@ -128,7 +128,7 @@ def test_all_that_is_said_stays_finite_and_within_its_range(chosen, pool, data):
     journal = [*some, solved, failed, late, *[idle] * 40, failed, *[solved] * 9, late, *[idle] * 100, late, *some * 5]
     for seq, body in enumerate(journal, 1):
         state, receipt = advance(state, Entry(seq, 0, pool.profiles, body), pool)
-        for error in (receipt.brier, receipt.log_loss, receipt.tally.mean_pass_rate):
+        for error in (receipt.brier, receipt.log_loss, receipt.mean_pass_rate):
             assert error is None or (math.isfinite(error) and error >= 0)
         if body is not idle:
             for said in (state.belief.distributions(pool, everything), state.belief.profile_distributions(pool)):
@@ -159,7 +159,7 @@ def test_rewinding_gives_the_state_that_stood_there_with_nothing_open(story: Sto
     closed_off = replace(base, open_step=NOTHING_OPEN, unfinished=NOTHING_UNFINISHED)
     assert encode_state(replace(state, seq=base.seq, epoch=base.epoch)) == encode_state(closed_off)
     assert (state.seq, state.epoch, receipt.seq, receipt.epoch) == (newest.seq + 1, 1, newest.seq + 1, 1)
-    assert (receipt.step, receipt.closed, receipt.tally.reported) == (base.step, False, 0)
+    assert (receipt.step, receipt.closed, receipt.reported) == (base.step, False, 0)
 
 
 def test_rewinding_drops_the_evidence_that_waited_then(chosen):
@@ -200,7 +200,7 @@ def test_a_step_closes_by_default_when_asked_or_when_full(tasks_per_step, close,
     body = report_of(*((task, 1.0, 1.0) for task in range(waiting)), close=close)
     state = fresh_state(replace(chosen, tasks_per_step=tasks_per_step), POOL)
     state, receipt = advance(state, Entry(1, 0, POOL.profiles, body), POOL)
-    assert (receipt.closed, state.step, receipt.tally.reported) == (closes, int(closes), waiting)
+    assert (receipt.closed, state.step, receipt.reported) == (closes, int(closes), waiting)
     assert state.totals.reported == (waiting if closes else 0)
 
 

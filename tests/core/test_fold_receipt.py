@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.receipt import BINS, calibration, prediction_error, tally
+from bots_service.core.receipt import BINS, calibration, mean_pass_rate, prediction_error, totals_of
 from tests.core.journals import evidence_of
 
 quarters = st.integers(0, 64).map(lambda count: count / 4)
@@ -15,16 +15,17 @@ outcomes = st.lists(st.tuples(quarters, quarters).filter(any), max_size=30)
 
 
 @given(outcomes, st.data())
-def test_a_tally_counts_tasks_rollouts_and_successes(counts, data):
+def test_the_sums_of_a_step_count_tasks_rollouts_and_successes(counts, data):
     flags = data.draw(st.lists(st.booleans(), min_size=len(counts), max_size=len(counts)))
-    told = tally(evidence_of(*((task, s, f) for task, (s, f) in enumerate(counts)), effective=flags))
+    evidence = evidence_of(*((task, s, f) for task, (s, f) in enumerate(counts)), effective=flags)
+    told = totals_of(evidence)
     assert told.reported == len(counts) == told.effective + told.all_solved + told.none_solved
     assert told.effective == sum(flags)
     alike = [(s, f) for (s, f), flag in zip(counts, flags, strict=True) if not flag]
     assert told.all_solved == sum(s / (s + f) >= 0.5 for s, f in alike)
     assert (told.rollouts, told.successes) == (sum(s + f for s, f in counts), sum(s for s, _ in counts))
     rates = [s / (s + f) for s, f in counts]
-    assert told.mean_pass_rate == (pytest.approx(sum(rates) / len(rates)) if rates else None)
+    assert mean_pass_rate(evidence) == (pytest.approx(sum(rates) / len(rates)) if rates else None)
 
 
 @given(outcomes.filter(any), st.data())

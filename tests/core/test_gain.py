@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.receipt import StepSums
-from bots_service.core.summary.course import measured_gain, nearest
-from bots_service.core.summary.verdict import is_overdue, status_of
+from bots_service.core.summary import Sums, is_overdue, measured_gain, nearest, status_of
 
 sums = st.builds(
-    lambda reported, share, group: StepSums(reported, int(reported * share), float(reported * group)),
+    lambda reported, share, group: Sums(reported, int(reported * share), float(reported * group)),
     st.integers(0, 10_000),
     st.floats(0, 1),
     st.integers(1, 16),
@@ -37,10 +35,10 @@ def test_a_measured_gain_compares_the_shares_of_effective_tasks(own, uniform, re
 
 
 def test_a_run_is_compared_with_the_baseline_created_nearest_in_time_and_the_first_of_several():
-    times, names = [10.0, 20.0, 20.0, 31.0], ["a", "b", "c", "d"]
-    assert [nearest(at, times, names) for at in (0.0, 14.9, 15.1, 20.0, 25.4, 25.6, 99.0)] == list("aabbbdd")
-    assert nearest(15.0, times, names) == "a"
-    assert nearest(15.0, [], []) is None
+    runs = list(zip([10.0, 20.0, 20.0, 31.0], "abcd", strict=True))
+    assert [nearest(at, runs) for at in (0.0, 14.9, 15.1, 20.0, 25.4, 25.6, 99.0)] == list("aabbbdd")
+    assert nearest(15.0, runs) == "a"
+    assert nearest(15.0, []) is None
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ def closings(belief: str, *reports: list[int]) -> tuple[list[int], list[int]]:
         body = replace(told, costs=Costs(float(len(tasks))))
         state, receipt = advance(state, Entry(seq, 0, POOL.profiles, body), POOL)
         if receipt.closed:
-            counts.append(receipt.tally.reported)
-            assert receipt.tally.rollouts == 4 * receipt.tally.reported
+            counts.append(receipt.reported)
+            assert receipt.rollouts == 4 * receipt.reported
     assert state.totals.reported == sum(counts)
     assert state.totals.tokens + state.open_step.costs.tokens == sum(map(len, reports))
     return counts, state.open_step.evidence.tasks.tolist()

@@ -90,7 +90,7 @@ def test_what_uniform_sampling_would_have_found_is_added_up_by_the_estimates_of_
                 ratio, looks = here.effective_task_ratio, looks + 1
                 assert found.distribution == here.distribution
             assert ratio is not None
-            expected += ratio * receipt.tally.reported
+            expected += ratio * receipt.reported
             assert found.ratio == ratio
             assert found.expected == pytest.approx(expected)
         else:

@@ -10,7 +10,7 @@ from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import advance, fresh_state
-from bots_service.core.summary.tags import MOST_TAGS_LISTED, listed_tags, tag_rows
+from bots_service.core.summary import MOST_TAGS_LISTED, listed_tags, tag_rows
 from tests.core.journals import report_of
 from tests.core.pools import tasks
 

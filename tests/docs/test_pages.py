@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from bots_service.api.problems import HEADERS_TOO_LARGE, INTERNAL, KINDS, MALFORMED_REQUEST, METHOD_NOT_ALLOWED
-from bots_service.metrics.process import Metrics
+from bots_service.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
 TROUBLESHOOTING = (ROOT / "docs/troubleshooting.md").read_text("utf-8")

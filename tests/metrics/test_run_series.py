@@ -3,12 +3,10 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
-from bots_service.core.receipt import Receipt, tally
-from bots_service.metrics import run_series as run_series_module
-from bots_service.metrics.run_series import OTHERS, RunsAtWork, run_series
-from bots_service.metrics.training import TrainingMetrics
+from bots_service import metrics as metrics_module
+from bots_service.core.receipt import Receipt
+from bots_service.metrics import OTHERS, RunsAtWork, TrainingMetrics, run_series
 from bots_service.retention import IDLE_SERIES_S
-from tests.core.journals import evidence_of
 
 
 class Clock:
@@ -26,13 +24,13 @@ def registry() -> CollectorRegistry:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(run_series_module, "monotonic", made)
+    monkeypatch.setattr(metrics_module, "monotonic", made)
     return made
 
 
 @pytest.fixture
 def runs(registry: CollectorRegistry, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> RunsAtWork:
-    monkeypatch.setattr(run_series_module, "MOST_RUNS", 2)
+    monkeypatch.setattr(metrics_module, "MOST_RUNS", 2)
     return RunsAtWork(run_series(registry))
 
 
@@ -91,11 +89,22 @@ def test_the_series_of_what_is_deleted_disappear(runs: RunsAtWork, registry: Col
 
 def test_a_report_counts_once_and_its_tasks_when_the_step_closes(registry: CollectorRegistry):
     training = TrainingMetrics(registry)
-    evidence = evidence_of((0, 0.0, 1), (1, 1.5, 0.5), (2, 1, 2.0), (3, 4.0, 0.0))
-    step = tally(evidence)
-    receipt = Receipt(1, 0, 1, True, step, None, 2, 1, 0.125)
+    step = Receipt(
+        seq=1,
+        epoch=0,
+        step=1,
+        closed=True,
+        reported=4,
+        effective=2,
+        all_solved=1,
+        rollouts=10.0,
+        successes=6.5,
+        late=2,
+        expired=1,
+        brier=0.125,
+    )
     for duplicate in (False, True, True):
-        training.reported("a", "x", receipt, duplicate=duplicate, degraded=duplicate)
+        training.reported("a", "x", step, duplicate=duplicate, degraded=duplicate)
 
     def counted(name: str) -> float | None:
         return registry.get_sample_value(f"bots_{name}_total", {"dataset": "a", "run": "x"})

@@ -4,17 +4,18 @@ import itertools
 import time
 
 import numpy as np
+from msgspec import structs
 from sqlalchemy import Connection, insert, update
 
 from bots_service.core.arrays import frozen
 from bots_service.core.entries import Body, Entry, Fork, Report, Rewind
 from bots_service.core.evidence import NO_COSTS, Costs, Evidence
 from bots_service.core.outlook import UniformEstimate
-from bots_service.core.receipt import BINS, Calibration, Receipt, StepSums, TagCounts, Tally
+from bots_service.core.receipt import BINS, Calibration, Receipt, TagCounts
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.summary.verdict import RunFindings, RunVerdict
+from bots_service.core.summary import RunFindings, RunVerdict
 from bots_service.records import DatasetFacts, DatasetRow, Head, IdempotencyKey, Parent, RunRow, TaskBlock
-from bots_service.storage.sql.journal import FoldedEntry, locked_head, receipt_columns
+from bots_service.storage.sql.journal import FoldedEntry, locked_head
 from bots_service.storage.sql.journal import append as append_folded
 from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.tables import journal, runs
@@ -100,7 +101,7 @@ async def write_bodies(stores: SqlStores, run: RunRow, bodies: list[str]) -> Non
     seqs = range(1, len(bodies) + 1)
 
     def job(connection: Connection) -> None:
-        rows = [{**entry, **receipt_columns(receipt(seq, seq)), "body": bodies[seq - 1]} for seq in seqs]
+        rows = [{**entry, **structs.asdict(receipt(seq, seq)), "body": bodies[seq - 1]} for seq in seqs]
         connection.execute(insert(journal), rows)
         connection.execute(update(runs).where(runs.c.id == run.id).values(head=len(bodies)))
 
@@ -108,29 +109,34 @@ async def write_bodies(stores: SqlStores, run: RunRow, bodies: list[str]) -> Non
 
 
 def receipt(seq: int, step: int, *, closed: bool = True, epoch: int = 0) -> Receipt:
-    tally = Tally(seq + 2, seq, 1, 1, 16.0 * (seq + 2), 2.5 * seq, 0.1 + seq)
-    capability = None if seq == 1 else 1 / seq
     brier = None if seq == 2 else 0.2 / seq
-    shown = None if brier is None else Calibration((16.0,) * BINS, (0.1 + 1e-9,) * BINS, (1 / seq,) * BINS)
-    costs = Costs(100.5 * seq, seq / 8) if seq % 2 else NO_COSTS
     return Receipt(
         seq=seq,
         epoch=epoch,
         step=step,
         closed=closed,
-        tally=tally,
-        capability=capability,
+        strategy="uniform" if seq % 4 == 0 else "pass",
+        reported=seq + 2,
+        effective=seq,
+        all_solved=1,
+        none_solved=1,
+        rollouts=16.0 * (seq + 2),
+        successes=2.5 * seq,
+        mean_pass_rate=0.1 + seq,
+        capability=None if seq == 1 else 1 / seq,
         late=1,
         expired=2,
         brier=brier,
         log_loss=0.5 + seq,
-        calibration=shown,
+        calibration=None if brier is None else Calibration((16.0,) * BINS, (0.1 + 1e-9,) * BINS, (1 / seq,) * BINS),
+        tags={"math ü": TagCounts(3, seq, 24.0, seq / 7)} if seq % 2 else {},
         new_tasks=seq % 3,
         distinct_tasks=2 * seq,
-        totals=StepSums(10 * step, 7 * step, 160.0 * step),
-        strategy="uniform" if seq % 4 == 0 else "pass",
-        tags={"math ü": TagCounts(3, seq, 24.0, seq / 7)} if seq % 2 else {},
-        costs=costs,
+        tokens=100.5 * seq if seq % 2 else 0.0,
+        seconds=seq / 8 if seq % 2 else 0.0,
+        total_reported=10 * step,
+        total_effective=7 * step,
+        total_rollouts=160.0 * step,
     )
 
 

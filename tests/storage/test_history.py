@@ -1,20 +1,22 @@
 """What runs did, read from SQL: the present history where rewinds hide what stood before them, and every entry."""
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 from sqlalchemy import update
 
 from bots_service.core.entries import Body, Rewind, SettingsChange
-from bots_service.core.receipt import Receipt
-from bots_service.core.summary.course import StepEnd, course_of, wanted_steps
-from bots_service.errors import DamagedStateError
+from bots_service.core.run_settings import RunSettings
+from bots_service.core.summary import Sums, course_of, wanted_steps
+from bots_service.errors import DamagedStateError, UnknownRunError
 from bots_service.records import EntryKind, RunRow, StoredReceipt, VisitsPage
 from bots_service.storage.sql.codecs import encode_body
-from bots_service.storage.sql.history import BODY_CHARACTERS, CHUNK, ENTRIES
+from bots_service.storage.sql.history import BODY_CHARACTERS, CHUNK, ENTRIES, RUNS_AT_ONCE, RunHead
 from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.tables import journal
 from tests.core.journals import report_of
@@ -81,44 +83,45 @@ async def compare(stores: SqlStores, run: RunRow, model: Model) -> None:
     for step in range(first - 1, present.step + 3):
         assert await stores.history.closing(run, step) == model.closing(step)
     steps = await stores.history.steps(run, 0, 1000)
-    assert [(kept.receipt.step, kept.receipt.seq) for kept in steps] == list(present.closed)
+    assert [(kept.step, kept.seq) for kept in steps] == list(present.closed)
     middle = (first + present.step) // 2
     page = await stores.history.steps(run, middle, 3)
-    assert [kept.receipt.seq for kept in page] == [seq for step, seq in present.closed if step > middle][:3]
+    assert [kept.seq for kept in page] == [seq for step, seq in present.closed if step > middle][:3]
     for width in (1, 3):
         for up_to in (last // 2, last):
             points = await stores.history.curve(run, up_to, width)
-            within = [kept for kept in steps if kept.receipt.seq <= up_to]
-            expected = points_of(within, first, width)
-            assert [point.distribution for point in points] == [one.pop("distribution") for one in expected]
-            plain = [asdict(replace(point, distribution=None)) for point in points]
-            assert plain == [pytest.approx(one | {"distribution": None}) for one in expected]
+            expected = points_of([kept for kept in steps if kept.seq <= up_to], first, width)
+            told = [asdict(point) for point in points]
+            for name in ("distribution", "time"):  # exactly
+                assert [one.pop(name) for one in told] == [one.pop(name) for one in expected]
+            assert told == [pytest.approx(one) for one in expected]
     await compare_entries(stores, run, model)
     await compare_course(stores, run, model, steps)
 
 
 def points_of(steps: list[StoredReceipt], first: int, width: int) -> list[dict[str, Any]]:
-    """Return what each `width` steps add up to, with the fields of a CurvePoint."""
+    """Return what each `width` steps add up to, with the fields of a Point."""
     places: dict[int, list[StoredReceipt]] = {}
     for kept in steps:
-        places.setdefault((kept.receipt.step - 1 - first) // width, []).append(kept)
-    return [point_of([kept.receipt for kept in several], several[-1].created_at) for several in places.values()]
+        places.setdefault((kept.step - 1 - first) // width, []).append(kept)
+    return [point_of(several) for several in places.values()]
 
 
-def point_of(several: list[Receipt], time: float) -> dict[str, Any]:
-    tallies, end = [receipt.tally for receipt in several], several[-1]
-    sums: dict[str, Any] = {"first_step": several[0].step, "last_step": end.step, "time": time}
+def point_of(several: list[StoredReceipt]) -> dict[str, Any]:
+    end = several[-1]
+    sums: dict[str, Any] = {"first_step": several[0].step, "last_step": end.step}
     sums |= {"capability": end.capability, "distinct_tasks": end.distinct_tasks}
-    for name in ("reported", "effective", "all_solved", "none_solved", "rollouts", "successes"):
-        sums[name] = sum(getattr(tally, name) for tally in tallies)
-    for name in ("late", "expired", "new_tasks"):
-        sums[name] = sum(getattr(receipt, name) for receipt in several)
+    sums["time"] = datetime.fromtimestamp(end.created_at, UTC)
+    names = ("reported", "effective", "all_solved", "none_solved", "rollouts", "late", "expired", "new_tasks")
+    sums |= {name: sum(getattr(receipt, name) for receipt in several) for name in names}
     for name in ("brier", "log_loss"):
-        known = [(getattr(one, name), one.tally.rollouts) for one in several if getattr(one, name) is not None]
+        known = [(getattr(one, name), one.rollouts) for one in several if getattr(one, name) is not None]
         sums[name] = (
             sum(error * weight for error, weight in known) / sum(weight for _, weight in known) if known else None
         )
-    estimates = [(made.uniform(one.seq).ratio or 0.0, one.tally.reported) for one in several]
+    sums["effective_task_ratio"] = sums["effective"] / sums["reported"]
+    sums["success_rate"] = sum(receipt.successes for receipt in several) / sums["rollouts"]
+    estimates = [(made.uniform(one.seq).ratio or 0.0, one.reported) for one in several]
     sums["uniform_effective_task_ratio"] = sum(ratio * tasks for ratio, tasks in estimates) / sums["reported"]
     looks = [made.uniform(one.seq).distribution for one in several]
     sums["distribution"] = next((look for look in reversed(looks) if look is not None), None)
@@ -132,28 +135,35 @@ async def compare_entries(stores: SqlStores, run: RunRow, model: Model) -> None:
         pages.append(await stores.history.entries(run, pages[-1][-1].seq, 4))
     read = [logged for page in pages for logged in page]
     assert [logged.seq for logged in read] == list(range(len(model.moments) - 1, 0, -1))
-    assert sorted(logged.seq for logged in read if not logged.is_hidden) == list(model.present.entries)
+    assert sorted(logged.seq for logged in read if not logged.hidden) == list(model.present.entries)
     assert all(logged.step == model.moments[logged.seq].step for logged in read)
-    assert all(logged.closed == ((logged.step, logged.seq) in model.moments[logged.seq].closed) for logged in read)
+    closed = {logged.seq: (logged.step, logged.seq) in model.moments[logged.seq].closed for logged in read}
+    assert all(logged.closed == (closed[logged.seq] if logged.kind == "report" else None) for logged in read)
 
 
 async def compare_course(stores: SqlStores, run: RunRow, model: Model, steps: list[StoredReceipt]) -> None:
     """What lists of runs show of it."""
     first, last = model.first[0], len(model.moments) - 1
     ends = {
-        kept.receipt.step: StepEnd(kept.receipt.totals, made.uniform(kept.receipt.seq).expected, kept.created_at)
+        kept.step: Sums(
+            kept.total_reported,
+            kept.total_effective,
+            kept.total_rollouts,
+            made.uniform(kept.seq).expected,
+            kept.created_at,
+        )
         for kept in steps
     }
-    found = await stores.courses.ends(run, last, [*ends, 10**6])
+    found = await stores.history.ends(run, last, [*ends, 10**6])
     begin = found.pop(first)
     assert found == ends
-    assert begin.sums.reported == 10 * first
-    course, strategy, _ = (await stores.courses.read([(run, last)]))[run.id]
+    assert begin.reported == 10 * first
+    known = (await stores.history.known([await head_of(stores, run)]))[run.id]
     ends[first] = begin
     expected = course_of(
         first, model.present.step, {step: ends[step] for step in (first, *wanted_steps(first, model.present.step))}
     )
-    assert (course, strategy) == (expected, "uniform" if last and last % 4 == 0 else "pass")
+    assert (known.course, known.strategy) == (expected, "uniform" if last and last % 4 == 0 else "pass")
 
 
 kinds = st.sampled_from(["close", "close", "close", "part", "change", "rewind"])
@@ -244,11 +254,11 @@ async def test_only_reports_of_a_task_are_told_and_hidden_ones_are_marked(stores
     for body in bodies:
         await made.append(stores, run, body)
     page = await stores.history.visits(run, 7, None, 10)
-    told = [(one.seq, one.step, one.successes, one.trials, one.is_effective, one.is_hidden) for one in page.visits]
+    told = [(one.seq, one.step, one.successes, one.trials, one.effective, one.hidden) for one in page.visits]
     assert told == [(6, 6, 4.0, 4.0, False, False), (3, 3, 2.5, 4.5, True, True), (1, 1, 1.0, 4.0, True, False)]
     assert (page.next, page.pruned) == (None, 0)
-    logged = {one.seq: one.created_at for one in await stores.history.entries(run, None, 9)}
-    assert [one.created_at for one in page.visits] == [logged[one.seq] for one in page.visits]
+    logged = {one.seq: one.time for one in await stores.history.entries(run, None, 9)}
+    assert [one.time for one in page.visits] == [logged[one.seq] for one in page.visits]
     assert (await stores.history.visits(run, 5, None, 10)).visits == []
 
 
@@ -276,3 +286,55 @@ async def test_a_page_of_visits_ends_once_it_read_many_bytes(stores: SqlStores):
     page = await stores.history.visits(run, 8, None, 10)
     assert (page.visits, page.next) == ([], 2)
     assert (await stores.history.visits(run, 8, 2, 10)).next is None
+
+
+# --- courses of many runs ---------------------------------------------------------------------------------------------
+
+
+async def head_of(stores: SqlStores, run: RunRow) -> RunHead:
+    return next(head for head in await stores.history.heads() if head.run_id == run.id)
+
+
+async def test_refused_reports_are_counted_with_their_run_and_the_last_one_is_told(stores: SqlStores):
+    run, other = await made.run(stores), await made.run(stores)
+    await made.append(stores, run)
+    for reason in ("first", "last"):
+        await stores.runs.note_refused_report(run, reason)
+    head = await head_of(stores, run)
+    assert head.refused is not None
+    assert (head.refused.count, head.refused.reason, head.refused_seq) == (2, "last", 1)
+    assert (await head_of(stores, other)).refused is None
+
+
+async def test_a_run_that_is_gone_or_has_other_settings_has_no_refused_reports(stores: SqlStores):
+    run = await made.run(stores)
+    await stores.runs.note_refused_report(run, "why")
+    replaced, _ = await stores.runs.put(run.dataset_id, run.name, RunSettings(seed=99))
+    assert (await head_of(stores, replaced)).refused is None
+    await stores.runs.delete(replaced)
+    for gone in (run, replaced):
+        with pytest.raises(UnknownRunError):
+            await stores.runs.note_refused_report(gone, "why")
+
+
+async def test_the_findings_are_those_of_the_last_look_in_the_present_history(stores: SqlStores):
+    run = await made.run(stores)
+    for _ in range(7):
+        await made.append(stores, run)
+    before = await head_of(stores, run)
+    assert (await stores.history.known([before]))[run.id].findings == made.findings(6)
+    await made.append(stores, run, Rewind(5, 5), step=5, closed=False)
+    assert (await stores.history.known([await head_of(stores, run)]))[run.id].findings == made.findings(3)
+    assert await stores.history.known([before]) == {}, "entries before the rewind are no course any more"
+
+
+async def test_more_runs_than_are_read_at_once_are_read_whole_without_those_that_are_gone(stores: SqlStores):
+    run = await made.run(stores)
+    await made.append(stores, run)
+    other = await made.run(stores)
+    heads = [await head_of(stores, one) for one in (run, other)]
+    gone = [heads[0]._replace(run_id=10**9 + number) for number in range(RUNS_AT_ONCE)]
+    assert (await stores.history.known([heads[0], *gone, heads[1]])).keys() == {run.id, other.id}
+    await stores.runs.delete(run)
+    assert (await stores.history.known(heads)).keys() == {other.id}
+    assert await stores.history.known([]) == {}

@@ -5,13 +5,14 @@ from contextlib import contextmanager
 from types import NoneType
 from typing import Any
 
+from msgspec import structs
 from sqlalchemy import Connection, Engine, event, insert, select, text
 
 from bots_service.core.entries import Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
 from bots_service.records import RunRow
 from bots_service.storage.sql.codecs import encode_body
-from bots_service.storage.sql.journal import receipt_columns, receipt_under
+from bots_service.storage.sql.journal import receipt_under
 from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.tables import (
     IS_MARK,
@@ -64,7 +65,7 @@ def fill(connection: Connection) -> None:
     rows = [{"run_id": run, "seq": seq, "epoch": 0} for run in busy for seq in range(1, ENTRIES + 1)]
     entry = {"kind": "report", "profiles": 3, "body": encode_body(made.report(tasks=32)), "created_at": 0.0}
     entry |= {"hidden": False, "uniform": 0.5, "expected": 5.0}
-    receipts = [receipt_columns(made.receipt(row["seq"], row["seq"])) for row in rows]
+    receipts = [structs.asdict(made.receipt(row["seq"], row["seq"])) for row in rows]
     connection.execute(
         insert(journal),
         [{**row, **entry, **told, "key": f"key-{row['seq']}"} for row, told in zip(rows, receipts, strict=True)],
@@ -101,12 +102,9 @@ async def ask_everything(stores: SqlStores, run: RunRow) -> None:
     await history.visits(run, 7, None, 10)
     await history.closing(run, ENTRIES - 20)
     await history.steps(run, ENTRIES - 50, 10)
-    await stores.courses.heads("pool-30")
-    await stores.courses.rows([run.id])
-    await stores.courses.refused([run.id])
     await stores.runs.note_refused_report(run, "why")
-    await stores.courses.read([(run, ENTRIES)])
-    await stores.courses.ends(run, ENTRIES, [3, ENTRIES - 60, ENTRIES - 20])
+    await stores.history.known(await stores.history.heads("pool-30"))
+    await stores.history.ends(run, ENTRIES, [3, ENTRIES - 60, ENTRIES - 20])
     await snapshots.newest(run, ENTRIES)
     await snapshots.seqs(run, ENTRIES - 20)
     await snapshots.save(run, ENTRIES - 1, b"state")

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from bots_service.core.codec import encode_state
-from bots_service.core.receipt import Receipt
 from bots_service.outcomes import Outcome, ReportRequest
-from bots_service.records import IdempotencyKey, RunRow
+from bots_service.records import IdempotencyKey, RunRow, StoredReceipt
 from bots_service.runs import ForkFrom
 from tests.usecases.world import POOL, World, block, never, stream
 
@@ -82,9 +82,9 @@ async def rows(world: World) -> list[RunRow]:
     return [row async for row in world.use.store.runs.all((await world.row()).dataset_id)]
 
 
-async def histories(world: World) -> dict[str, list[Receipt]]:
+async def histories(world: World) -> dict[str, list[StoredReceipt]]:
     steps = {row.name: await world.use.insight.steps(POOL, row.name, 0, 1000) for row in await rows(world)}
-    return {run: [one.receipt for one in found] for run, found in steps.items()}
+    return {run: [replace(one, created_at=0.0) for one in found] for run, found in steps.items()}
 
 
 def copied(world: World, folder: Path) -> World:

@@ -169,7 +169,7 @@ async def test_the_largest_ids_and_tags_are_taken(empty: World):
     most = changed(block(0, 1, ids=["ü" * 256]), 0, tags=tags)
     row, _ = await empty.use.datasets.create(POOL, HEADER, stream(most, block(1, 1)), never)
     assert row.facts.tags == {**dict.fromkeys(tags, 1), "odd": 1, "rare": 1}
-    assert (await empty.report(outcome("ü" * 256))).tally.reported == 1
+    assert (await empty.report(outcome("ü" * 256))).reported == 1
 
 
 async def test_three_reference_models_are_put_in_the_order_of_their_means(empty: World):
@@ -303,7 +303,7 @@ async def test_retired_tasks_are_not_selected_until_they_are_restored_with_what_
     assert (row.live, row.retired) == (38, 2)
     row = await datasets.retire(POOL, ["t5", "t0"], None)
     assert (row.live, row.retired, row.version) == (37, 3, 3)
-    assert (await world.report(outcome("t3"))).tally.reported == 1
+    assert (await world.report(outcome("t3"))).reported == 1
     for one in (world, world.beside()):
         with pytest.raises(PoolTooSmallError):
             await one.select(38)

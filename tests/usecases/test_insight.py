@@ -38,7 +38,8 @@ async def test_a_calibration_is_the_sum_over_the_last_steps_with_outcomes(world:
     assert sum(sums.rollouts) == 3 * 2 * 16.0
     assert sum(sums.solved) == sum(SOLVED[2:]) + 3 * 16.0
     history = await world.use.insight.steps(POOL, "default", 2, 3)
-    kept = [one.receipt.calibration for one in history]
+    assert [one.effective_task_ratio for one in history] == [0.0, 0.5, 0.0]
+    kept = [one.calibration for one in history]
     assert sums.predicted == pytest.approx(np.sum([one.predicted for one in kept if one], axis=0))
 
 
@@ -155,7 +156,7 @@ async def test_each_report_of_a_task_is_told_with_its_step_newest_first(world: W
     await world.report(outcome("t1", 2.0, 2.0), selection_id=early.id, close_step=True)
     await world.rewind(1)
     told = (await history(world, "t1")).visits
-    assert [(one.seq, one.step, one.successes, one.trials, one.is_late, one.is_hidden) for one in told] == [
+    assert [(one.seq, one.step, one.successes, one.trials, one.late, one.hidden) for one in told] == [
         (4, 3, 2.0, 2.0, True, True),
         (3, 2, 0.0, 2.0, False, True),
         (1, 1, 3.0, 8.0, False, False),

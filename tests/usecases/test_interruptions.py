@@ -143,10 +143,10 @@ async def what_stands(world: World) -> dict[str, Any]:
     for row in await world.use.store.datasets.after("", 1000):
         found[row.name] = facts_of((await world.opened(dataset=row.name)).dataset)
         for run in await world.runs.page(row.name, "", 1000):
-            told = await world.describe(run.row.name, row.name)
-            await world.report(outcome("t0"), run=run.row.name, dataset=row.name)  # nobody is stuck
-            state = await world.assert_is_a_replay(run.row.name, row.name)
-            found[f"{row.name}/{run.row.name}"] = (told.row.uid, encode_state(state))
+            await world.report(outcome("t0"), run=run.run, dataset=row.name)  # nobody is stuck
+            state = await world.assert_is_a_replay(run.run, row.name)
+            uid = (await world.row(run.run, row.name)).uid
+            found[f"{row.name}/{run.run}"] = (uid, encode_state(state))
     return found
 
 

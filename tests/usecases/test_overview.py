@@ -6,41 +6,38 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 from structlog.testing import capture_logs
 
 from bots_service import observing as module
 from bots_service.access import Caller
 from bots_service.core.outlook import coverage, outlook_of
-from bots_service.core.summary.course import Gain, StepEnd
-from bots_service.core.summary.verdict import RUNNING_S
+from bots_service.core.summary import RUNNING_S, Gain, Sums
 from bots_service.errors import UnknownRunError
-from bots_service.metrics.run_series import RunAtWork
+from bots_service.metrics import RunAtWork
 from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
-from bots_service.overview import Overview, OverviewPage, OverviewQuery, RunCourses, SummedRun
+from bots_service.overview import Overview, OverviewPage, OverviewQuery, RunSummary
 from bots_service.records import RunRow
 from bots_service.runs import ForkFrom
-from bots_service.storage.sql.courses import RunHead, SqlCourses, StoredCourse
+from bots_service.storage.sql.history import KnownRun, RunHead, SqlHistory
 from tests.usecases.world import POOL, TASKS, Clock, Later, World, meanwhile, outcome
 
 EVERYONE = Caller(None, frozenset(), ("*",))
 
 
-class Watch(SqlCourses):
-    """Courses, with the names of the runs that were read, and how often heads and ends were."""
+class Watch(SqlHistory):
+    """History, with the names of the runs that were read, and how often ends were."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.database)
-        self.heads_read, self.ends_read, self.read_runs = 0, 0, list[str]()
+        self.ends_read, self.read_runs = 0, list[str]()
 
-    async def heads(self, dataset: str | None = None) -> list[RunHead]:
-        self.heads_read += 1
-        return await super().heads(dataset)
+    async def known(self, heads: Sequence[RunHead]) -> dict[int, KnownRun]:
+        found = await super().known(heads)
+        self.read_runs += [known.row.name for known in found.values()]
+        return found
 
-    async def read(self, wanted: Sequence[tuple[RunRow, int]]) -> dict[int, StoredCourse]:
-        self.read_runs += [run.name for run, _ in wanted]
-        return await super().read(wanted)
-
-    async def ends(self, run: RunRow, head: int, steps: Sequence[int]) -> dict[int, StepEnd]:
+    async def ends(self, run: RunRow, head: int, steps: Sequence[int]) -> dict[int, Sums]:
         self.ends_read += 1
         return await super().ends(run, head, steps)
 
@@ -50,23 +47,19 @@ class Summarizing:
 
     def __init__(self, world: World) -> None:
         self.world, self.now, self.watch = world, Clock(1e10), Watch(world)
-        self.use = Overview(world.runs, RunCourses(self.watch), self.now)
+        self.use = Overview(world.runs, self.watch, self.now)
 
     async def overview(self, **query: Any) -> OverviewPage:
         return await self.use.page(EVERYONE, OverviewQuery(**{"sort": "name", **query}))
 
-    async def listed(self, run: str = "default") -> SummedRun:
-        (found,) = [one for one in (await self.overview(limit=1000)).runs if one.known.row.name == run]
+    async def one(self, run: str = "default") -> RunSummary:
+        (found,) = [one for one in (await self.overview(limit=1000)).runs if one.run == run]
+        alone = asdict(await self.use.one(POOL, run))
+        assert {name: alone[name] for name in asdict(found)} == asdict(found)
         return found
 
-    async def one(self, run: str = "default") -> SummedRun:
-        found = await self.listed(run)
-        alone = await self.use.one(POOL, run)
-        assert (alone.known.head, alone.gain, alone.status) == (found.known.head, found.gain, found.status)
-        return found
-
-    async def gain(self) -> Gain:
-        found = (await self.one()).gain
+    async def gain(self, run: str = "default") -> Gain:
+        found = (await self.one(run)).gain
         assert found is not None
         return found
 
@@ -85,20 +78,19 @@ async def assert_is_as_read_at_first(summarizing: Summarizing) -> None:
     """Check that what is known of each run is what a process that knows nothing reads."""
     known = (await summarizing.overview(limit=1000)).runs
     fresh = (await Summarizing(summarizing.world).overview(limit=1000)).runs
-    for one, other in zip(known, fresh, strict=True):
-        courses = [each.known.course for each in (one, other)]
-        assert courses[0].trend == pytest.approx(courses[1].trend)
-        assert (courses[0].sums, one.known.step, one.gain) == (courses[1].sums, other.known.step, other.gain)
+    assert known == fresh
 
 
 async def test_only_runs_that_moved_are_read(world: World, summarizing: Summarizing):
     await world.put_run("other")
     await close(world, 5)
     await close(world, 3, "other")
-    await summarizing.overview()
+    page = await summarizing.overview()
+    assert (page.matching, page.totals.reported) == (2, 2 * 8)
+    assert await summarizing.overview() == page
     assert sorted(summarizing.watch.read_runs) == ["default", "other"]
     await close(world, 2)
-    assert (await summarizing.one()).known.step == 7
+    assert (await summarizing.one()).step == 7
     assert sorted(summarizing.watch.read_runs) == ["default", "default", "other"]
     await assert_is_as_read_at_first(summarizing)
 
@@ -112,12 +104,12 @@ async def test_a_run_that_another_process_rewinds_moves_or_deletes_is_read_again
     await other.rewind(2)
     await close(other, 1, effective=False)
     found = await summarizing.one()
-    assert (found.known.step, found.known.course.sums.effective) == (3, 2)
+    assert (found.step, found.effective) == (3, 2)
     await close(other, 1)
-    assert (await summarizing.one()).known.step == 4
+    assert (await summarizing.one()).step == 4
     await assert_is_as_read_at_first(summarizing)
     await other.runs.delete(POOL, "default", None)
-    assert (await summarizing.one()).known.step == 0
+    assert (await summarizing.one()).step == 0
 
 
 async def test_without_a_baseline_the_gain_is_over_what_the_belief_expected(world: World, summarizing: Summarizing):
@@ -138,13 +130,13 @@ async def test_a_fork_goes_on_with_its_parent_s_estimate_and_a_rewind_goes_back_
     await world.rewind(2)
     for _ in range(2):
         await close(world, 1)
-    child, parent = (await summarizing.listed("child")).known.course, (await summarizing.listed()).known.course
+    gains = [await summarizing.gain(), await summarizing.gain("child")]
     both = await world.use.insight.curve(POOL, "default", 10), await world.use.insight.curve(POOL, "child", 10)
     expected = [
         sum(point.reported * (point.uniform_effective_task_ratio or 0.0) for point in points) for points in both
     ]
-    assert [parent.expected, child.expected] == pytest.approx(expected)
-    assert (parent.steps, child.steps) == (4, 2)
+    assert [2 * gain.steps * (gain.uniform_ratio or 0.0) for gain in gains] == pytest.approx(expected)
+    assert [gain.steps for gain in gains] == [4, 2]
 
 
 async def test_a_measured_gain_compares_the_steps_that_both_closed(world: World, summarizing: Summarizing):
@@ -173,12 +165,24 @@ async def test_a_measured_gain_compares_the_steps_that_both_closed(world: World,
     assert (await summarizing.gain()).source == "estimated"
 
 
+async def test_over_a_baseline_that_is_rewound_while_it_is_read_a_gain_is_estimated(
+    world: World, summarizing: Summarizing
+):
+    await world.put_run("even", strategy="uniform")
+    for run in ("default", "even"):
+        await close(world, 3, run)
+    meanwhile(summarizing.watch, "ends", lambda: world.rewind(1, "even"))
+    gain = (await summarizing.overview()).runs[0].gain
+    assert gain is not None
+    assert gain.source == "estimated"
+
+
 async def test_a_run_that_is_deleted_while_it_is_read_is_left_out(world: World):
     await world.put_run("gone")
     await close(world, 1, "gone")
     summarizing = Summarizing(world)
-    meanwhile(summarizing.watch, "rows", lambda: world.runs.delete(POOL, "gone", None))
-    assert [one.known.row.name for one in (await summarizing.overview()).runs] == ["default"]
+    meanwhile(summarizing.watch, "known", lambda: world.runs.delete(POOL, "gone", None))
+    assert [one.run for one in (await summarizing.overview()).runs] == ["default"]
 
 
 async def test_pages_in_any_order_hold_each_run_once_those_without_a_value_last(world: World, summarizing: Summarizing):
@@ -203,7 +207,7 @@ async def test_pages_in_any_order_hold_each_run_once_those_without_a_value_last(
     for sort, expected in ordered.items():
         first = await summarizing.overview(sort=sort, limit=3)
         rest = await summarizing.overview(sort=sort, limit=3, after=first.next)
-        assert [one.known.row.name for one in (*first.runs, *rest.runs)] == expected, sort
+        assert [one.run for one in (*first.runs, *rest.runs)] == expected, sort
         assert (len(first.runs), first.matching, rest.next) == (3, 4, None)
 
 
@@ -212,12 +216,14 @@ async def test_a_query_finds_runs_by_part_of_their_names_by_dataset_and_by_statu
 ):
     await world.put_run("Qwen")
     await close(world, 1, "Qwen")
-    summarizing.now.now = (await summarizing.one("Qwen")).known.course.last_step_at or 0.0
+    last = (await summarizing.one("Qwen")).last_step_at
+    assert last is not None
+    summarizing.now.now = last.timestamp()
 
     async def found(**query: Any) -> list[str]:
         page = await summarizing.overview(**query)
         assert (page.matching, page.totals.runs, page.totals.datasets) == (len(page.runs), 2, 1)
-        return [one.known.row.name for one in page.runs]
+        return [one.run for one in page.runs]
 
     assert await found(search="OOL/QWE") == await found(status="running") == ["Qwen"]
     assert await found(status="new", dataset=POOL) == ["default"]
@@ -228,9 +234,9 @@ async def test_a_run_whose_next_step_is_overdue_stalls_while_tasks_are_in_flight
     world: World, summarizing: Summarizing
 ):
     await close(world, 1)
-    last = (await summarizing.one()).known.course.last_step_at
+    last = (await summarizing.one()).last_step_at
     assert last is not None
-    summarizing.now.now = last + 2 * RUNNING_S
+    summarizing.now.now = last.timestamp() + 2 * RUNNING_S
     assert (await summarizing.one()).status == "idle"
     await world.select(2)
     assert (await summarizing.one()).status == "stalled"
@@ -289,10 +295,10 @@ async def test_a_defect_in_what_is_found_costs_no_report(world: World, monkeypat
 
 async def test_a_summary_counts_the_tasks_in_flight_and_there_is_none_of_an_unknown_run(world: World):
     await world.select(5)
-    found, leased = await world.use.overview.with_leases(POOL, "default")
-    assert (found.known.row.name, leased) == ("default", 5)
+    found = await world.use.overview.one(POOL, "default")
+    assert (found.run, found.leased) == ("default", 5)
     with pytest.raises(UnknownRunError):
-        await world.use.overview.with_leases(POOL, "nobody")
+        await world.use.overview.one(POOL, "nobody")
 
 
 # --- metrics ---------------------------------------------------------------------------------------------------------

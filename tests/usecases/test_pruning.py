@@ -78,7 +78,7 @@ async def test_the_journal_lists_what_is_left(world: World):
     listed = await world.use.insight.entries(POOL, "default", None, 100)
     left = [seq for seq in range(27, 0, -1) if seq > pruned]
     assert [logged.seq for logged in listed] == left
-    assert [logged.is_hidden for logged in listed] == [9 <= seq <= 12 for seq in left]
+    assert [logged.hidden for logged in listed] == [9 <= seq <= 12 for seq in left]
 
 
 async def test_what_was_pruned_is_refused_by_name(world: World):
@@ -122,7 +122,7 @@ async def test_what_a_kept_rewind_goes_back_to_is_kept(world: World):
     assert await pruner(world)() == [PrunedRun(POOL, "default", 15, 15)]
     assert entries(world) == list(range(16, 22))
     steps = await world.use.insight.steps(POOL, "default", 0, 100)
-    assert [one.receipt.seq for one in steps] == [1, 2, 3, 4, *range(14, 22)]
+    assert [one.seq for one in steps] == [1, 2, 3, 4, *range(14, 22)]
     with pytest.raises(UnknownStepError):
         await world.rewind(4)
     await world.rewind(7)

@@ -363,9 +363,9 @@ async def test_a_fork_equals_its_parent_at_every_step_and_then_diverges(world: W
         run, put = await world.runs.put(POOL, f"fork-{step}", {}, ForkFrom("default", step), None)
         assert put is RunPut.CREATED
         assert (run.seq, run.epoch, run.step) == (1, 0, wanted.step)
-        assert evidence_bytes(await world.state(run.row.name)) == evidence_bytes(wanted)
-        assert run.row.parent is not None
-        assert (run.row.parent.run, run.row.parent.step, run.row.parent.seq) == ("default", wanted.step, wanted.seq)
+        assert evidence_bytes(await world.state(run.run)) == evidence_bytes(wanted)
+        assert run.forked_from is not None
+        assert (run.forked_from.run, run.forked_from.step, run.forked_from.seq) == ("default", wanted.step, wanted.seq)
     await world.report(outcome("t1"), run="fork-30")
     assert encode_state(await world.state()) == parent_bytes
     assert (await world.state("fork-30")).step == 31

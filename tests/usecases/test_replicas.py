@@ -159,7 +159,7 @@ async def test_tasks_appended_here_are_known_there(replicas: Both, belief: str):
     await here.report(outcome("t51"), outcome("t2"))
     assert sorted((await there.select(44)).tasks.tolist()) == list(range(44))
     await here.use.datasets.append(POOL, stream(block(60, 1)), never)
-    assert (await there.report(outcome("t60"))).tally.reported == 1
+    assert (await there.report(outcome("t60"))).reported == 1
     await here.assert_is_a_replay()
     with pytest.raises(InvalidOutcomesError):
         await there.report(outcome("t99"))

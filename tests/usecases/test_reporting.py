@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bots_service.core.attempts import NO_ABORTS
 from bots_service.core.codec import encode_state
@@ -20,7 +21,7 @@ from bots_service.errors import (
     StaleEpochError,
     StorageUnavailableError,
 )
-from bots_service.outcomes import Outcome, ReportRequest, read_evidence
+from bots_service.outcomes import Outcome, ReportRequest, read_outcomes
 from bots_service.records import IdempotencyKey, Selection
 from bots_service.runs import ForkFrom
 from tests.sizes import size
@@ -60,7 +61,7 @@ async def test_rewards_are_mapped_from_the_runs_range(world: World):
     await world.put_run("plain")
     signed = await world.report(Outcome("t1", rewards=[-1, 3, 1, 0]), run="signed")
     plain = await world.report(outcome("t1", 0 + 1 + 0.5 + 0.25, 4), run="plain")
-    assert signed.tally == plain.tally
+    assert signed == plain
     one, other = await world.state("signed"), await world.state("plain")
     assert evidence_bytes(replace(one, settings=other.settings)) == evidence_bytes(other)
     with pytest.raises(InvalidOutcomesError):
@@ -82,8 +83,8 @@ EFFECTIVE = [
 
 async def test_a_task_is_effective_if_its_group_has_a_gradient(world: World):
     for shown, name in EFFECTIVE:
-        tally = (await world.report(shown)).tally
-        counted = {each: getattr(tally, each) for each in ("effective", "all_solved", "none_solved")}
+        receipt = await world.report(shown)
+        counted = {each: getattr(receipt, each) for each in ("effective", "all_solved", "none_solved")}
         assert counted == {"effective": 0, "all_solved": 0, "none_solved": 0, name: 1}, shown
 
 
@@ -124,9 +125,9 @@ def test_every_form_of_an_outcome_is_read_as_documented_or_refused(form: dict[st
     wanted, tasks, outcomes = what_is_right(form), np.array([7], np.int32), [Outcome("t7", **form)]
     if wanted == "refused":
         with pytest.raises(InvalidOutcomesError):
-            read_evidence(tasks, outcomes, (0.0, 1.0))
+            read_outcomes(tasks, outcomes, (0.0, 1.0))
         return
-    evidence, aborted = read_evidence(tasks, outcomes, (0.0, 1.0))
+    evidence, aborted, _ = read_outcomes(tasks, outcomes, (0.0, 1.0))
     assert aborted.tolist() == ([7] if wanted == "aborted" else [])
     columns = (evidence.tasks, evidence.successes, evidence.failures, evidence.effective)
     assert [tuple(row) for row in zip(*columns, strict=True)] == ([] if wanted == "aborted" else [(7, *wanted)])
@@ -135,9 +136,9 @@ def test_every_form_of_an_outcome_is_read_as_documented_or_refused(form: dict[st
 
 async def test_aborted_tasks_count_for_nothing_but_aborts(world: World):
     only = await world.report(Outcome("t1", status="aborted"))
-    assert (only.closed, only.step, only.tally.reported) == (False, 0, 0)
+    assert (only.closed, only.step, only.reported) == (False, 0, 0)
     receipt = await world.report(Outcome("t1", status="aborted"), outcome("t2", 4))
-    assert (receipt.closed, receipt.tally.reported, receipt.tally.rollouts) == (True, 1, 16)
+    assert (receipt.closed, receipt.reported, receipt.rollouts) == (True, 1, 16)
     await world.put_run("plain")
     await world.report(outcome("t2", 4), run="plain")
     state = await world.state()
@@ -276,7 +277,7 @@ def aborted(task: str) -> Outcome:
 
 
 def less_seq(receipt: Receipt) -> Receipt:
-    return replace(receipt, seq=0)
+    return structs.replace(receipt, seq=0)
 
 
 def task_ids(selection: Selection) -> list[str]:
@@ -400,11 +401,11 @@ async def test_a_part_is_acknowledged_closes_no_step_and_keeps_its_lease(world: 
     selection = await world.select(2)
     first, second = task_ids(selection)
     receipt = await world.report(part(first, 1.0, 0.0, 1.0), selection_id=selection.id)
-    assert (receipt.step, receipt.closed, receipt.tally.reported) == (0, False, 0)
+    assert (receipt.step, receipt.closed, receipt.reported) == (0, False, 0)
     about = await world.describe()
     assert (about.leased, about.totals.reported, about.unfinished_groups) == (2, 0, 1)
     receipt = await world.report(part(first, 0.0), part(second, 0.0), selection_id=selection.id)
-    assert (receipt.step, receipt.closed, receipt.tally.rollouts, receipt.tally.effective) == (1, True, 4.0, 1)
+    assert (receipt.step, receipt.closed, receipt.rollouts, receipt.effective) == (1, True, 4.0, 1)
     about = await world.describe()
     assert (about.leased, about.totals.reported, about.unfinished_groups) == (1, 1, 1)
 
@@ -424,7 +425,7 @@ async def test_the_trainers_word_ends_a_group(
     await world.report(part(task, 1.0, 1.0, of=8), selection_id=selection_id)
     receipt = await world.report(last(task), selection_id=selection_id, close_step=True)
     state = await world.state()
-    assert (receipt.tally.reported, receipt.tally.rollouts, receipt.tally.effective) == (1, rollouts, rollouts == 3)
+    assert (receipt.reported, receipt.rollouts, receipt.effective) == (1, rollouts, rollouts == 3)
     assert (len(state.unfinished), len(state.aborts), (await world.describe()).leased) == (0, 0, 0)
     await world.assert_is_a_replay()
 
@@ -439,7 +440,7 @@ async def test_a_group_whose_lease_ran_out_counts_as_it_is(world: World):
     assert not (await world.report(part(second, 1.0), run="short", selection_id=selection.id)).closed
     clock.now += 2.0
     receipt = await world.report(run="short")
-    assert (receipt.closed, receipt.tally.reported, receipt.tally.rollouts) == (True, 1, 2.0)
+    assert (receipt.closed, receipt.reported, receipt.rollouts) == (True, 1, 2.0)
     state = await world.state("short")
     assert (len(state.unfinished), state.attempts.whole.visits.tolist()) == (1, [1])
     await world.assert_is_a_replay("short")
@@ -464,7 +465,7 @@ async def test_without_a_selection_the_parts_of_a_task_are_one_group_after_the_o
     receipts = [await world.report(one) for one in parts]
     assert [receipt.closed for receipt in receipts] == [False, True, False, True, False]
     closed = [receipt for receipt in receipts if receipt.closed]
-    assert [(receipt.tally.effective, receipt.costs.tokens) for receipt in closed] == [(1, 200.0), (0, 200.0)]
+    assert [(receipt.effective, receipt.tokens) for receipt in closed] == [(1, 200.0), (0, 200.0)]
 
 
 async def test_only_so_many_parts_wait(world: World, monkeypatch: pytest.MonkeyPatch):

@@ -31,12 +31,13 @@ from tests.usecases.world import POOL, World, away, flaws_of, meanwhile, outcome
 
 async def test_putting_a_run_makes_it_and_later_replaces_the_settings_of_an_empty_one(world: World):
     first, put = await world.runs.put(POOL, "run", {"seed": 1}, None, None)
-    assert (put, first.settings.seed, first.row.name) == (RunPut.CREATED, 1, "run")
+    assert (put, first.settings.seed, first.run) == (RunPut.CREATED, 1, "run")
+    replaced = await world.row("run")
     second, put = await world.runs.put(POOL, "run", {"target": 0.7}, None, None)
     assert (put, second.settings.seed, second.settings.target) == (RunPut.REPLACED, 0, 0.7)
-    assert second.row.uid != first.row.uid
+    assert (there := await world.row("run")).uid != replaced.uid
     same, put = await world.runs.put(POOL, "run", {"target": 0.7}, None, None)
-    assert (put, same.row) == (RunPut.UNCHANGED, second.row)
+    assert (put, same, await world.row("run")) == (RunPut.UNCHANGED, second, there)
     await world.report(outcome("t1"), run="run")
     same, put = await world.runs.put(POOL, "run", {"target": 0.7}, None, None)
     assert (put, same.step) == (RunPut.UNCHANGED, 1)
@@ -129,13 +130,13 @@ async def test_runs_are_listed_by_name_as_they_stand(world: World):
     await world.select(3, "c")
     pages, after = [], ""
     while page := await world.beside().runs.page(POOL, after, 3):
-        pages.append([one.row.name for one in page])
-        after = page[-1].row.name
+        pages.append([one.run for one in page])
+        after = page[-1].run
     assert pages == [["a", "b", "c"], ["default"]]
-    told = {one.row.name: (one.step, one.leased) for one in await world.runs.page(POOL, "", 10)}
+    told = {one.run: (one.step, one.leased) for one in await world.runs.page(POOL, "", 10)}
     assert told == {"a": (0, 0), "b": (1, 0), "c": (0, 3), "default": (0, 0)}
     caller = Caller("k", frozenset({Scope.READ}), (f"{POOL}/c*", f"{POOL}/d*"))
-    assert [one.row.name for one in await world.runs.page(POOL, "", 2, caller)] == ["c", "default"]
+    assert [one.run for one in await world.runs.page(POOL, "", 2, caller)] == ["c", "default"]
 
 
 @pytest.mark.parametrize(("is_replaced", "listed"), [(False, ["b", "c"]), (True, ["a", "b"])])
@@ -151,8 +152,8 @@ async def test_a_run_that_is_deleted_while_runs_are_listed_is_left_out(world: Wo
 
     meanwhile(reader.use.store.runs, "after", deleted, after=True)
     found = await reader.runs.page(POOL, "", 2)
-    assert [one.row.name for one in found] == listed
-    assert [one.row.settings.seed for one in found] == [5 if is_replaced else 0, 0]
+    assert [one.run for one in found] == listed
+    assert [one.settings.seed for one in found] == [5 if is_replaced else 0, 0]
     with pytest.raises(UnknownRunError):
         await world.describe("none")
 
@@ -199,8 +200,8 @@ async def test_history_pages_follow_the_present_history(world: World):
     await world.report(outcome("t8"))
     seen, after = [], 0
     while page := await world.use.insight.steps(POOL, "default", after, 2):
-        seen += [(one.receipt.step, one.receipt.seq, one.receipt.epoch) for one in page]
-        after = page[-1].receipt.step
+        seen += [(one.step, one.seq, one.epoch) for one in page]
+        after = page[-1].step
     assert seen == [(1, 1, 0), (2, 2, 0), (3, 3, 0), (4, 4, 0), (5, 10, 1)]
     assert seen[-1][1] == (await world.state()).seq
 
@@ -273,8 +274,8 @@ async def test_a_report_of_a_run_that_another_replica_replaced_is_counted_with_t
     await other.opened()  # it remembers the run as it is
     await world.put_run("default", seed=3)
     await other.runs.count_refused_report(POOL, "default", InvalidInputError("it can't be true"))
-    run = (await world.row()).id
-    refused = (await world.use.store.courses.refused([run]))[run]
+    refused = (await world.use.overview.one(POOL, "default")).refused
+    assert refused is not None
     assert (refused.count, refused.reason) == (1, "it can't be true")
     with pytest.raises(UnknownRunError):
         await other.runs.count_refused_report(POOL, "nobody", InvalidInputError("it can't be true"))

@@ -317,7 +317,7 @@ async def test_repeatable_tasks_are_never_leased_and_count_as_usual(empty: World
     assert (again.id, again.tasks.tolist()) == (first.id, first.tasks.tolist())
     assert (sorted(second.tasks.tolist()), second.reused, await in_flight(empty)) == ([0, 1, 2], 0, 0)
     receipt = await empty.report(*(outcome(task, 4) for task in ("a", "a", "b")), selection_id=first.id)
-    assert (receipt.tally.reported, receipt.tally.rollouts) == (2, 48.0)
+    assert (receipt.reported, receipt.rollouts) == (2, 48.0)
     await empty.assert_is_a_replay()
 
 

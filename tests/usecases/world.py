@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 import pytest
+from msgspec.structs import asdict
 from prometheus_client import CollectorRegistry
 
 from bots_service.core.codec import decode_state, encode_state
@@ -21,11 +22,11 @@ from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.dataset_builder import DatasetHeader
 from bots_service.datasets import OpenRun
 from bots_service.errors import InvalidInputError, StorageUnavailableError
-from bots_service.metrics.process import Metrics
+from bots_service.metrics import Metrics
 from bots_service.observing import ObserveRuns
 from bots_service.outcomes import Outcome, ReportRequest
 from bots_service.records import IdempotencyKey, RunRow, Selection, TaskBlock
-from bots_service.runs import RunDescription, Runs
+from bots_service.runs import Run, Runs
 from bots_service.services import Services
 from bots_service.settings import Settings
 from bots_service.storage.live import Live
@@ -210,7 +211,7 @@ class World:
     async def import_pool(self, name: str = POOL, *blocks: TaskBlock) -> None:
         await self.use.datasets.create(name, HEADER, stream(*(blocks or (block(),))), never)
 
-    async def put_run(self, run: str, dataset: str = POOL, **values: Any) -> RunDescription:
+    async def put_run(self, run: str, dataset: str = POOL, **values: Any) -> Run:
         return (await self.runs.put(dataset, run, values, None, None))[0]
 
     async def select(self, count: int, run: str = "default", *, key: str | None = None, **request: Any) -> Selection:
@@ -223,10 +224,10 @@ class World:
         told = ReportRequest(dataset, list(outcomes), run, **news)
         return (await self.runs.report(told, None if key is None else IdempotencyKey(key, repr(told)))).receipt
 
-    async def rewind(self, step: int, run: str = "default") -> RunDescription:
+    async def rewind(self, step: int, run: str = "default") -> Run:
         return (await self.runs.rewind(POOL, run, step, None))[0]
 
-    async def describe(self, run: str = "default", dataset: str = POOL) -> RunDescription:
+    async def describe(self, run: str = "default", dataset: str = POOL) -> Run:
         return await self.runs.describe(dataset, run)
 
     async def state(self, run: str = "default", dataset: str = POOL) -> RunState:
@@ -269,5 +270,6 @@ class World:
         present = {receipt.step: receipt for receipt in receipts if receipt.closed}  # a later one hides an earlier one
         history = await self.use.insight.steps(dataset, run, 0, 10_000)
         first = states[1].step if receipts and (await self.row(run, dataset)).parent else 0
-        assert [one.receipt for one in history] == [present[step] for step in range(first + 1, state.step + 1)]
+        for step, told in zip(range(first + 1, state.step + 1), history, strict=True):
+            assert asdict(told) == asdict(present[step]) | {"created_at": told.created_at}
         return state

@@ -23,7 +23,7 @@ from bots_service.api.routes import datasets, insight, keys, runs, service, task
 from bots_service.api.routing import GuardedRoute, RouteKinds
 from bots_service.api.uploads import UploadLimits
 from bots_service.errors import BotsError, Flaw, InvalidInputError
-from bots_service.metrics.process import Metrics
+from bots_service.metrics import Metrics
 from bots_service.services import Services
 
 ROUTES: tuple[GuardedRoute, ...] = (

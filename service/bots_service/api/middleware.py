@@ -12,7 +12,7 @@ from bots_service.api.problems import INTERNAL, answer_error, problem_response
 from bots_service.api.requests import Pace
 from bots_service.api.responses import finish_headers, request_id_of
 from bots_service.api.routing import LOGGED, READS, RouteKind, RouteKinds
-from bots_service.metrics.process import RequestMetrics
+from bots_service.metrics import RequestMetrics
 
 log = structlog.get_logger("bots_service.access")
 

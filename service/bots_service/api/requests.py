@@ -34,7 +34,7 @@ from bots_service.errors import (
     SlowSenderError,
     UnsupportedMediaTypeError,
 )
-from bots_service.metrics.process import Metrics
+from bots_service.metrics import Metrics
 from bots_service.records import Answer, IdempotencyKey
 from bots_service.services import Services
 

@@ -55,7 +55,8 @@ def outlook(belief: Belief, pool: Pool, rollouts: float, *, seed: Sequence[int] 
 
 def outlook_of(state: RunState, pool: Pool) -> Outlook | None:
     """Return what a run's belief expects in a state."""
-    return outlook(state.belief, pool, rollouts_of(state), seed=(state.settings.seed, state.step))
+    rollouts = state.totals.rollouts_per_task or state.group_size
+    return outlook(state.belief, pool, rollouts, seed=(state.settings.seed, state.step))
 
 
 class UniformEstimate(NamedTuple):
@@ -93,18 +94,13 @@ def estimate_after(before: UniformEstimate, state: RunState, receipt: Receipt, p
     if ratio is None:
         return before
     if before.expected is None:  # the first estimate stands for what came before it
-        return UniformEstimate(ratio, ratio * receipt.totals.reported, distribution)
-    return UniformEstimate(ratio, before.expected + ratio * receipt.tally.reported, distribution)
+        return UniformEstimate(ratio, ratio * receipt.total_reported, distribution)
+    return UniformEstimate(ratio, before.expected + ratio * receipt.reported, distribution)
 
 
 def is_due(step: int) -> bool:
     """Return whether the service looks at a run's pool when it closes the step after this one."""
     return step % EVERY == 0 if step >= EVERY else step & (step - 1) == 0
-
-
-def rollouts_of(state: RunState) -> float:
-    """Return how many rollouts a task gets: as many as it got so far, else as the settings say."""
-    return state.totals.rollouts_per_task or state.group_size
 
 
 def advice(state: RunState, pool: Pool) -> tuple[str, ...]:
@@ -201,10 +197,17 @@ def coverage(state: RunState, pool: Pool) -> Coverage:
         met = len(window)
         unmet_share = 1.0 - _available(window, pool) / available
         per_met = reported / state.step * pass_steps / met if met else None
-    reason = None
-    if per_met is not None and pass_steps is not None and available >= SMALLEST_POOL:
+    found = []
+    if per_met is not None and available >= SMALLEST_POOL:
         largest = _share(visits, available, reported)
-        reason = _reason(state.settings, available, pass_steps=pass_steps, met=met, per_met=per_met, largest=largest)
+        if per_met > MOST_VISITS_PER_MET_TASK:
+            found.append(
+                f"the last {pass_steps} steps, enough for a pass over all {available} tasks, reported {met} different"
+                f" ones, {per_met:.1f} times each"
+            )
+        if largest > MOST_OF_VISITS:
+            found.append(f"a tenth of the tasks took {100 * largest:.0f} % of all visits")
+    why = f"Few tasks take most visits: {', and '.join(found)}. {narrow_advice(state.settings)}"
     passes_done, pass_share = _walked(state, pool, available)
     return Coverage(
         available_tasks=available,
@@ -218,8 +221,8 @@ def coverage(state: RunState, pool: Pool) -> Coverage:
         visits_per_met_task=per_met,
         passes_done=passes_done,
         pass_share=pass_share,
-        narrow=reason is not None,
-        reason=reason,
+        narrow=bool(found),
+        reason=why if found else None,
     )
 
 
@@ -250,32 +253,6 @@ def _walked(state: RunState, pool: Pool, available: int) -> tuple[int | None, fl
         return None, None
     done, place = divmod(state.totals.reported, available)
     return done, place / available
-
-
-def _reason(
-    settings: RunSettings, available: int, *, pass_steps: int, met: int, per_met: float, largest: float
-) -> str | None:
-    """Return why a run is narrow and what to do; None if it is not.
-
-    Args:
-        settings: of the run.
-        available: tasks that are not retired.
-        pass_steps: W.
-        met: tasks that the last W steps reported.
-        per_met: how often, on average.
-        largest: the share of all visits that a tenth of the available tasks took.
-    """
-    found = []
-    if per_met > MOST_VISITS_PER_MET_TASK:
-        found.append(
-            f"the last {pass_steps} steps, enough for a pass over all {available} tasks, reported {met} different ones,"
-            f" {per_met:.1f} times each"
-        )
-    if largest > MOST_OF_VISITS:
-        found.append(f"a tenth of the tasks took {100 * largest:.0f} % of all visits")
-    if not found:
-        return None
-    return f"Few tasks take most visits: {', and '.join(found)}. {narrow_advice(settings)}"
 
 
 def narrow_advice(settings: RunSettings) -> str:

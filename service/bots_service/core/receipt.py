@@ -1,12 +1,14 @@
 """Receipts: the results of folding entries, and their sums over a run. They follow from the journal."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from bots_service.core.arrays import Floats, ordered_sum
-from bots_service.core.evidence import NO_COSTS, Costs, Evidence, OpenStep
+from bots_service.core.evidence import NOTHING_OPEN, Evidence, OpenStep
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName
 
@@ -14,27 +16,7 @@ BELOW_ONE = float(np.nextafter(1.0, 0.0))
 BINS = 10  # of a calibration: predictions in [0, 0.1), [0.1, 0.2), and so on
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Sums of evidence, with each task counted once.
-
-    reported: tasks; effective: those whose group of rollouts has a gradient: its rewards differ.
-    all_solved, none_solved: the others, by whether their success rate is at least 0.5.
-    rollouts, successes: summed over the tasks; fractional rewards give fractional successes.
-    mean_pass_rate: mean over tasks of successes / rollouts; None without tasks.
-    """
-
-    reported: int
-    effective: int
-    all_solved: int
-    none_solved: int
-    rollouts: float
-    successes: float
-    mean_pass_rate: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(NamedTuple):
     """Predicted and observed success, by bins of the predicted success probability: [BINS] sums over rollouts.
 
     rollouts: how many there were; predicted: of the predicted success rates; solved: successes.
@@ -47,31 +29,8 @@ class Calibration:
 
 def added(several: Sequence[Calibration]) -> Calibration:
     """Return the sums of several."""
-    rows = [(one.rollouts, one.predicted, one.solved) for one in several]
-    sums = np.array(rows).sum(axis=0) if rows else np.zeros((3, BINS))
+    sums = np.array(several).sum(axis=0) if several else np.zeros((3, BINS))
     return Calibration(*(tuple(each) for each in sums.tolist()))
-
-
-@dataclass(frozen=True, slots=True)
-class StepSums:
-    """Sums over some closed steps: reported and effective tasks, and rollouts."""
-
-    reported: int = 0
-    effective: int = 0
-    rollouts: float = 0.0
-
-    @property
-    def effective_task_ratio(self) -> float | None:
-        """The share of the reported tasks that were effective; None without any."""
-        return self.effective / self.reported if self.reported else None
-
-    def less(self, earlier: "StepSums") -> "StepSums":
-        """Return the sums without those over the first of the steps."""
-        reported, effective = self.reported - earlier.reported, self.effective - earlier.effective
-        return StepSums(reported, effective, self.rollouts - earlier.rollouts)
-
-
-NO_SUMS = StepSums()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,61 +76,64 @@ def counts_by_tag(pool: Pool, evidence: Evidence) -> dict[str, TagCounts]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """The result of folding one entry.
+class Receipt(Struct, frozen=True, kw_only=True):
+    """The result of folding one entry; it stands in the entry's row, field by field.
 
     step: closed steps after the entry.
-    closed: whether the entry closed a step; `tally` describes that step, otherwise the open step so far.
+    closed: whether the entry closed a step; then what follows is about that step, otherwise about the open step so far.
+    strategy: in use after the entry.
+    reported: tasks, each counted once; effective: those whose group of rollouts has a gradient: its rewards differ.
+    all_solved, none_solved: the others, by whether their success rate is at least 0.5.
+    rollouts, successes: summed over the tasks; fractional rewards give fractional successes.
+    mean_pass_rate: mean over tasks of successes / rollouts; None without tasks.
     late: outcomes of this entry for a step that had already closed; they have less weight.
     expired: outcomes too late to count.
-    new_tasks: those of the tally's tasks that no step before had reported.
-    distinct_tasks: how many different tasks the closed steps reported so far; totals: sums over these steps.
-    strategy: in use after the entry.
-    tags: what the tally's step showed by tag; empty where it is open.
-    costs: what the rollouts of the tally's step cost.
     brier, log_loss: error of the belief's mean as a prediction of each rollout, made before the step was folded.
     calibration: the same predictions, by bins.
+    tags: what the step showed by tag; empty where it is open.
+    new_tasks: those of the tasks that no step before had reported.
+    distinct_tasks: how many different tasks the closed steps reported so far.
+    tokens, seconds: what the step's rollouts cost.
+    total_reported, total_effective, total_rollouts: sums over all closed steps.
     """
 
     seq: int
     epoch: int
     step: int
     closed: bool
-    tally: Tally
-    capability: float | None
+    strategy: StrategyName = "pass"
+    reported: int = 0
+    effective: int = 0
+    all_solved: int = 0
+    none_solved: int = 0
+    rollouts: float = 0.0
+    successes: float = 0.0
+    mean_pass_rate: float | None = None
+    capability: float | None = None
     late: int = 0
     expired: int = 0
     brier: float | None = None
     log_loss: float | None = None
     calibration: Calibration | None = None
+    tags: Mapping[str, TagCounts] = {}
     new_tasks: int = 0
     distinct_tasks: int = 0
-    totals: StepSums = NO_SUMS
-    strategy: StrategyName = "pass"
-    tags: Mapping[str, TagCounts] = field(default_factory=dict)
-    costs: Costs = NO_COSTS
+    tokens: float = 0.0
+    seconds: float = 0.0
+    total_reported: int = 0
+    total_effective: int = 0
+    total_rollouts: float = 0.0
+
+    @property
+    def effective_task_ratio(self) -> float | None:
+        """The share of the reported tasks that were effective; None without any."""
+        return self.effective / self.reported if self.reported else None
 
 
-def tally(evidence: Evidence) -> Tally:
-    """Return the sums of the evidence.
-
-    Args:
-        evidence: each task once.
-    """
-    solved, failed = evidence.successes, evidence.failures
-    trials = solved + failed
-    reported, effective = len(evidence), int(np.count_nonzero(evidence.effective))
-    all_solved = int(np.count_nonzero(~evidence.effective & (solved >= failed)))
-    return Tally(
-        reported=reported,
-        effective=effective,
-        all_solved=all_solved,
-        none_solved=reported - effective - all_solved,
-        rollouts=ordered_sum(trials),
-        successes=ordered_sum(solved),
-        mean_pass_rate=ordered_sum(solved / trials) / reported if reported else None,
-    )
+def mean_pass_rate(evidence: Evidence) -> float | None:
+    """Return the mean over tasks of successes / rollouts; None without tasks."""
+    rates = evidence.successes / (evidence.successes + evidence.failures)
+    return ordered_sum(rates) / len(evidence) if len(evidence) else None
 
 
 def prediction_error(means: Floats, evidence: Evidence) -> tuple[float | None, float | None]:
@@ -228,27 +190,36 @@ class Totals:
     seconds: float = 0.0
 
     @property
-    def sums(self) -> StepSums:
-        """What is compared with other runs and with uniform sampling."""
-        return StepSums(self.reported, self.effective, self.rollouts)
-
-    @property
     def rollouts_per_task(self) -> float | None:
         """How many rollouts a reported task had, on average; None before the first."""
         return self.rollouts / self.reported if self.reported else None
 
-    def plus(self, step: Tally, open_step: OpenStep, new_tasks: int) -> "Totals":
-        """Return the totals with one more closed step, of whose tasks so many were never reported before."""
-        return Totals(
-            reported=self.reported + step.reported,
-            effective=self.effective + step.effective,
-            all_solved=self.all_solved + step.all_solved,
-            none_solved=self.none_solved + step.none_solved,
-            rollouts=self.rollouts + step.rollouts,
-            successes=self.successes + step.successes,
-            late=self.late + open_step.late,
-            expired=self.expired + open_step.expired,
-            distinct=self.distinct + new_tasks,
-            tokens=self.tokens + open_step.costs.tokens,
-            seconds=self.seconds + open_step.costs.seconds,
-        )
+    def plus(self, step: "Totals") -> "Totals":
+        """Return the totals with one more closed step."""
+        return Totals(*(getattr(self, name) + getattr(step, name) for name in Totals.__slots__))
+
+
+def totals_of(whole: Evidence, step: OpenStep = NOTHING_OPEN, new_tasks: int = 0) -> Totals:
+    """Return the sums over one step.
+
+    Args:
+        whole: its evidence, each task once.
+        step: the step.
+        new_tasks: how many of its tasks no step before had reported.
+    """
+    solved, failed = whole.successes, whole.failures
+    reported, effective = len(whole), int(np.count_nonzero(whole.effective))
+    all_solved = int(np.count_nonzero(~whole.effective & (solved >= failed)))
+    return Totals(
+        reported=reported,
+        effective=effective,
+        all_solved=all_solved,
+        none_solved=reported - effective - all_solved,
+        rollouts=ordered_sum(solved + failed),
+        successes=ordered_sum(solved),
+        late=step.late,
+        expired=step.expired,
+        distinct=new_tasks,
+        tokens=step.costs.tokens,
+        seconds=step.costs.seconds,
+    )

@@ -9,8 +9,9 @@ from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
+from bots_service.core.checks import Tag
 from bots_service.core.mix import Mix, read_mix
 from bots_service.errors import Flaw, InvalidSettingsError, not_a_choice
 from bots_service.retention import LEASE_S, LONGEST_LEASE_S
@@ -89,6 +90,37 @@ class RunSettings:
         """Return the settings that mean something to the run: without those of other kinds of belief alone."""
         unread = _unread_by(self.belief)
         return {name: value for name, value in self.as_dict().items() if name not in unread}
+
+
+class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of a run; those left out stay as they are."""
+
+    belief: str | UnsetType = UNSET
+    forgetting: float | UnsetType = UNSET
+    implicit_weight: float | UnsetType = UNSET
+    rollouts_per_task: float | UnsetType | None = UNSET
+    target: float | UnsetType = UNSET
+    prior: tuple[float, float] | UnsetType = UNSET
+    capability: CapabilityRule | UnsetType = UNSET
+    capability_momentum: float | UnsetType = UNSET
+    strategy: StrategyName | UnsetType = UNSET
+    seed: int | UnsetType = UNSET
+    tasks_per_step: int | UnsetType | None = UNSET
+    reward_range: tuple[float, float] | UnsetType = UNSET
+    lease_seconds: float | UnsetType = UNSET
+    mix: dict[Tag, float] | UnsetType = UNSET
+
+    def given(self) -> dict[str, Any]:
+        """Return the settings that were not left out."""
+        return {
+            name: value
+            for name, value in structs.asdict(self).items()
+            if name in SettingsRequest.__struct_fields__ and value is not UNSET
+        }
+
+
+class SettingsInUse(SettingsRequest, frozen=True):
+    """The settings of a run. Those that its kind of belief doesn't have are left out: see docs/api.md."""
 
 
 FIXED = ("belief", "prior")  # a state is built on them

@@ -16,12 +16,20 @@ from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, AbortRows, Attemp
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep, Distributions
 from bots_service.core.entries import Entry, Forget, Report, Rewind, SettingsChange
-from bots_service.core.evidence import NO_EVIDENCE, NOTHING_OPEN, Evidence, OpenStep
+from bots_service.core.evidence import NOTHING_OPEN, Evidence, OpenStep
 from bots_service.core.groups import NOTHING_UNFINISHED, UnfinishedGroups
 from bots_service.core.guard import NO_ALARMS, SeenGroups, VerifierGuard
 from bots_service.core.mixing import MixAccount, after_report
 from bots_service.core.pool import NO_TASKS, Pool
-from bots_service.core.receipt import Receipt, Tally, Totals, calibration, counts_by_tag, prediction_error, tally
+from bots_service.core.receipt import (
+    Receipt,
+    Totals,
+    calibration,
+    counts_by_tag,
+    mean_pass_rate,
+    prediction_error,
+    totals_of,
+)
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, changed_settings
 from bots_service.core.walks import WHOLE, Walks
 
@@ -150,7 +158,7 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
         state, receipt, _ = with_report(state, entry, entry.body, pool)
         return state, receipt
     state = _changed(state, entry, pool, base)
-    return state, _receipt(state, tally(NO_EVIDENCE))
+    return state, _receipt(state, Totals())
 
 
 def _changed(state: RunState, entry: Entry, pool: Pool, base: RunState | None) -> RunState:
@@ -187,7 +195,7 @@ def with_report(
     closes, rest = _parted(open_step, settings.tasks_per_step, close=False if waits else report.close)
     ends = open_step if closes is None else closes
     whole = ends.whole()
-    step_tally, new_tasks = tally(whole), before.attempts.never_tried(whole.tasks)
+    sums = totals_of(whole, ends, before.attempts.never_tried(whole.tasks))
     belief = before.belief.extended(pool, entry.profiles)
     changes: dict[str, Any] = {
         "seq": entry.seq,
@@ -199,14 +207,13 @@ def with_report(
     facts: dict[str, Any] = {
         "late": ends.late - before.open_step.late,
         "expired": ends.expired - before.open_step.expired,
-        "new_tasks": new_tasks,
-        "costs": ends.costs,
+        "mean_pass_rate": mean_pass_rate(whole),
     }
     if closes is None:
         state = replace(before, belief=belief, open_step=rest, **changes)
-        return state, _receipt(state, step_tally, **facts), None
+        return state, _receipt(state, sums, **facts), None
     believed = belief.distributions(pool, whole.tasks)
-    totals = before.totals.plus(step_tally, closes, new_tasks)
+    totals = before.totals.plus(sums)
     step = ClosingStep(
         number=before.step + 1,
         batches=tuple((before.step - made_at, evidence) for made_at, evidence in closes.by_step(whole)),
@@ -227,7 +234,7 @@ def with_report(
     brier, log_loss = prediction_error(believed.mean, whole)
     facts |= {"brier": brier, "log_loss": log_loss, "calibration": calibration(believed.mean, whole)}
     facts["tags"] = counts_by_tag(pool, whole)
-    return closed, _receipt(closed, step_tally, closed=True, **facts), step
+    return closed, _receipt(closed, sums, closed=True, **facts), step
 
 
 def _holding(state: RunState, open_step: OpenStep, report: Report) -> OpenStep:
@@ -287,12 +294,12 @@ def _guarded(
     return before.guard.after_step(pool, seen, step=step.number)
 
 
-def _receipt(state: RunState, step_tally: Tally, *, closed: bool = False, **more: Any) -> Receipt:
+def _receipt(state: RunState, sums: Totals, *, closed: bool = False, **more: Any) -> Receipt:
     """Return what an entry did.
 
     Args:
         state: after the entry.
-        step_tally: of the step that it closed, otherwise of the open step.
+        sums: of the step that it closed, otherwise of the open step.
         closed: whether it closed one.
         more: further fields of the receipt.
     """
@@ -301,10 +308,20 @@ def _receipt(state: RunState, step_tally: Tally, *, closed: bool = False, **more
         epoch=state.epoch,
         step=state.step,
         closed=closed,
-        tally=step_tally,
-        capability=state.belief.capability,
-        distinct_tasks=state.totals.distinct,
-        totals=state.totals.sums,
         strategy=state.settings.strategy,
+        reported=sums.reported,
+        effective=sums.effective,
+        all_solved=sums.all_solved,
+        none_solved=sums.none_solved,
+        rollouts=sums.rollouts,
+        successes=sums.successes,
+        capability=state.belief.capability,
+        new_tasks=sums.distinct,
+        distinct_tasks=state.totals.distinct,
+        tokens=sums.tokens,
+        seconds=sums.seconds,
+        total_reported=state.totals.reported,
+        total_effective=state.totals.effective,
+        total_rollouts=state.totals.rollouts,
         **more,
     )

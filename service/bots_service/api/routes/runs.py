@@ -1,12 +1,11 @@
 """Runs: created, read, changed, rewound, deleted, moved to another service."""
 
 from collections.abc import AsyncGenerator
-from datetime import datetime
 from functools import partial
 from types import NoneType
-from typing import Annotated, Any
+from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType, structs
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -25,15 +24,11 @@ from bots_service.api.requests import (
     state_of,
     write_cursor,
 )
-from bots_service.api.responses import filled, json_response, moment, no_content
+from bots_service.api.responses import json_response, no_content
 from bots_service.api.routing import ANY_SCOPE, About, Route, RouteKind, Routes, caller_of
 from bots_service.api.task_formats.text import split_lines
-from bots_service.core.checks import MAX_IDS, Name, Tag, TaskId
-from bots_service.core.guard import VerifierAlarm
-from bots_service.core.mixing import MixShare
-from bots_service.core.outlook import Coverage
-from bots_service.core.receipt import Totals
-from bots_service.core.run_settings import CapabilityRule, StrategyName
+from bots_service.core.checks import MAX_IDS, Name, TaskId
+from bots_service.core.run_settings import SettingsRequest
 from bots_service.errors import (
     DatasetExistsError,
     InvalidJournalError,
@@ -47,45 +42,14 @@ from bots_service.errors import (
 )
 from bots_service.keys import Scope
 from bots_service.moving import LONGEST_LINE
-from bots_service.records import Parent, RunPut
-from bots_service.runs import ForkFrom, PutRunResult, RunDescription
+from bots_service.records import RunPut
+from bots_service.runs import ForkFrom, PutRunResult, Run
 from bots_service.storage.sql.transfer import Moved
 
 routes = Routes("runs")
 
 RUN = "/datasets/{dataset}/runs/{run}"
 LINES = {NDJSON: {"schema": {"type": "string"}}}
-
-
-class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of a run; those left out stay as they are."""
-
-    belief: str | UnsetType = UNSET
-    forgetting: float | UnsetType = UNSET
-    implicit_weight: float | UnsetType = UNSET
-    rollouts_per_task: float | UnsetType | None = UNSET
-    target: float | UnsetType = UNSET
-    prior: tuple[float, float] | UnsetType = UNSET
-    capability: CapabilityRule | UnsetType = UNSET
-    capability_momentum: float | UnsetType = UNSET
-    strategy: StrategyName | UnsetType = UNSET
-    seed: int | UnsetType = UNSET
-    tasks_per_step: int | UnsetType | None = UNSET
-    reward_range: tuple[float, float] | UnsetType = UNSET
-    lease_seconds: float | UnsetType = UNSET
-    mix: dict[Tag, float] | UnsetType = UNSET
-
-    def given(self) -> dict[str, Any]:
-        """Return the settings that were not left out."""
-        return {
-            name: value
-            for name, value in structs.asdict(self).items()
-            if name in SettingsRequest.__struct_fields__ and value is not UNSET
-        }
-
-
-class SettingsInUse(SettingsRequest, frozen=True):
-    """The settings of a run. Those that its kind of belief doesn't have are left out: see docs/api.md."""
 
 
 class ForkRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -125,68 +89,6 @@ class ForgetRequest(Struct, frozen=True, forbid_unknown_fields=True):
     tasks: Annotated[list[TaskId], Meta(min_length=1, max_length=MAX_IDS)]
 
 
-class Run(Struct, frozen=True):
-    """The present state of a run.
-
-    settings: those in use.
-    estimates: what the belief estimates about the model in training, by name; empty if nothing is known yet. The first
-        tells where the model stands: `capability` with the belief `bots`, `ability` with `tracker` (docs/tracker.md
-        explains all of its estimates).
-    uniform_effective_task_ratio: what the belief expects uniform sampling to have now; null where all tasks are
-        retired.
-    rollouts_per_task: in use: the setting, or learned from what was reported; null before the first report.
-    pending: tasks with evidence in the open step.
-    unfinished_groups: groups of rollouts that were reported in part; each counts when it is whole.
-    aborting_tasks: tasks that were aborted three times in a row or more. They rest, and are tried again now and then.
-    leased: tasks in flight.
-    degraded: the shared store is unreachable, so other replicas may know a newer state and more tasks in flight.
-    totals: sums over all closed steps; tokens and seconds as far as outcomes say what they cost.
-    coverage: how the visits spread over the pool; a visit is a step that reported the task.
-    advice: hints about the run, such as where selection brings little; a sentence or two each.
-    mix: the tags of the run's mix, by name; empty without one.
-    forked_from: the run that it continues; null if none.
-    predictions: names of the predictions that it knows.
-    alarms: those of the verifier guard that stand, the whole run's first.
-    """
-
-    dataset: str
-    run: str
-    settings: SettingsInUse
-    epoch: int
-    step: int
-    seq: int
-    capability: float | None
-    estimates: dict[str, float]
-    uniform_effective_task_ratio: float | None
-    rollouts_per_task: float | None
-    pending: int
-    unfinished_groups: int
-    aborting_tasks: int
-    leased: int
-    degraded: bool
-    totals: Totals
-    coverage: Coverage
-    advice: tuple[str, ...]
-    mix: tuple[MixShare, ...]
-    forked_from: Parent | None
-    created_at: datetime
-    predictions: tuple[str, ...]
-    alarms: tuple[VerifierAlarm, ...]
-
-    @classmethod
-    def from_description(cls, run: RunDescription) -> "Run":
-        """Return the answer for a run."""
-        return filled(
-            cls,
-            run,
-            run=run.row.name,
-            settings=SettingsInUse(**run.settings.in_use()),
-            forked_from=run.row.parent,
-            created_at=moment(run.row.created_at),
-            predictions=tuple(each.name for each in run.row.predictions),
-        )
-
-
 class RunPage(Struct, frozen=True):
     """A page of runs, by name.
 
@@ -218,7 +120,7 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
         caller_of(request).require_run(dataset, origin.run)
 
     def respond(result: PutRunResult) -> Response:
-        return json_response(Run.from_description(result.run), 201 if result.put is RunPut.CREATED else 200)
+        return json_response(result.run, 201 if result.put is RunPut.CREATED else 200)
 
     act = partial(services_of(request).runs.put, dataset, run, wanted.given(), origin, body.idempotency_key())
     return await answered_once(body, PutRunResult, act, respond)
@@ -229,14 +131,14 @@ async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, 
     """Return by name the runs of a dataset that the caller's key reaches."""
     after = "" if cursor is None else read_cursor(cursor, Name)
     runs = await services_of(request).runs.page(dataset, after, limit + 1, caller_of(request))
-    following = write_cursor(runs[limit - 1].row.name) if len(runs) > limit else None
-    return json_response(RunPage([Run.from_description(run) for run in runs[:limit]], following))
+    following = write_cursor(runs[limit - 1].run) if len(runs) > limit else None
+    return json_response(RunPage(runs[:limit], following))
 
 
 @Route(routes, f"GET {RUN}", "Get a run", ANY_SCOPE, Run)
 async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return a run's present state."""
-    return json_response(Run.from_description(await services_of(request).runs.describe(dataset, run)))
+    return json_response(await services_of(request).runs.describe(dataset, run))
 
 
 @Route(
@@ -246,7 +148,7 @@ async def change_settings(request: Request, dataset: DatasetName, run: RunName) 
     """Change settings from the next step on; written to the journal. Belief and prior are fixed."""
     body, wanted = await read_json(request, SettingsRequest)
     result = await services_of(request).runs.change_settings(dataset, run, wanted.given(), body.idempotency_key())
-    return json_response(Run.from_description(result.run), replayed=result.duplicate)
+    return json_response(result.run, replayed=result.duplicate)
 
 
 @Route(routes, f"POST {RUN}/rewind", "Rewind a run", Scope.REPORT, Run, (UnknownStepError,), reads=RewindRequest)
@@ -254,7 +156,7 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     """Return to the state right after a step closed. Outcomes of earlier selections are refused from then on."""
     body, wanted = await read_json(request, RewindRequest)
     result = await services_of(request).runs.rewind(dataset, run, wanted.step, body.idempotency_key())
-    return json_response(Run.from_description(result.run), replayed=result.duplicate)
+    return json_response(result.run, replayed=result.duplicate)
 
 
 @Route(routes, f"POST {RUN}/forget", "Forget tasks", Scope.REPORT, Run, (InvalidTasksError,), reads=ForgetRequest)
@@ -265,7 +167,7 @@ async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> 
     """
     body, wanted = await read_json(request, ForgetRequest)
     result = await services_of(request).runs.forget_tasks(dataset, run, wanted.tasks, body.idempotency_key())
-    return json_response(Run.from_description(result.run), replayed=result.duplicate)
+    return json_response(result.run, replayed=result.duplicate)
 
 
 @Route(routes, f"DELETE {RUN}", "Delete a run", Scope.ADMIN)

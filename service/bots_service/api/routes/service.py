@@ -17,7 +17,7 @@ from bots_service.api.requests import read_json, services_of, state_of
 from bots_service.api.responses import json_response
 from bots_service.api.routing import ANY_SCOPE, About, Route, RouteKind, Routes
 from bots_service.keys import Scope
-from bots_service.metrics.process import MEDIA_TYPE
+from bots_service.metrics import MEDIA_TYPE
 from bots_service.prune import PrunedRun
 from bots_service.readiness import Ready
 from bots_service.retention import DOCS_CACHED_S

@@ -40,21 +40,13 @@ ARROW = "application/vnd.apache.arrow.stream"
 CSV = "text/csv"
 PIECE = 16_384  # tasks at a time: about 2 MB on the wire, and some tenths of a second of a thread's time
 Whole = Callable[[], Awaitable[tuple[OpenDataset, AsyncIterator[TaskTable]]]]
+_FLOATS = ("alpha", "beta", "mean", "low", "high", "effective", "variance", "attempts", "successes")
+_INTEGERS = ("visits", "last_step", "aborts")
 SCHEMA = pa.schema(
     [
         ("id", pa.string()),
-        ("alpha", pa.float64()),
-        ("beta", pa.float64()),
-        ("mean", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("effective", pa.float64()),
-        ("variance", pa.float64()),
-        ("attempts", pa.float64()),
-        ("successes", pa.float64()),
-        ("visits", pa.int32()),
-        ("last_step", pa.int32()),
-        ("aborts", pa.int32()),
+        *((name, pa.float64()) for name in _FLOATS),
+        *((name, pa.int32()) for name in _INTEGERS),
         ("segment", pa.string()),
     ]
 )
@@ -249,16 +241,12 @@ def record_batch(dataset: OpenDataset, table: TaskTable, schema: Any) -> Any:
 
     `last_step` is null where no step reported the task.
     """
-    ids = pa.array(dataset.ids.take(table.tasks), pa.string())
-    parameters = [
-        pa.nulls(len(table.tasks), pa.float64()) if column is None else pa.array(column)
-        for column in (table.alpha, table.beta)
-    ]
-    believed = [table.mean, table.low, table.high, table.effective, table.variance]
-    numbers = [*believed, table.attempts, table.successes, table.visits]
-    last_step = pa.array(table.last_step, pa.int32(), mask=table.last_step == 0)
-    segment = pa.array(SEGMENTS, pa.string()).take(pa.array(table.segment))
-    columns = [ids, *parameters, *map(pa.array, numbers), last_step, pa.array(table.aborts), segment]
+    nothing = pa.nulls(len(table.tasks), pa.float64())
+    columns = {name: getattr(table, name) for name in (*_FLOATS, *_INTEGERS)}
+    columns = {name: nothing if column is None else column for name, column in columns.items()}
+    columns["id"] = pa.array(dataset.ids.take(table.tasks), pa.string())
+    columns["last_step"] = pa.array(table.last_step, pa.int32(), mask=table.last_step == 0)
+    columns["segment"] = pa.array(SEGMENTS, pa.string()).take(pa.array(table.segment))
     if schema is WITH_TAGS:
-        columns.append(pa.array(map(";".join, _tags_of(dataset, table)), pa.string()))
-    return pa.record_batch(columns, schema=schema)
+        columns["tags"] = pa.array(map(";".join, _tags_of(dataset, table)), pa.string())
+    return pa.record_batch([columns[name] for name in schema.names], schema=schema)

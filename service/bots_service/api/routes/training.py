@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from bots_service.api.decoding import decode, decode_plain
 from bots_service.api.requests import JSON, TRAINING_LIMIT, Body, read_json, services_of
-from bots_service.api.responses import filled, json_response, ratio
+from bots_service.api.responses import filled, json_response
 from bots_service.api.routing import Route, RouteKind, Routes, caller_of, log_names
 from bots_service.core.checks import Name
 from bots_service.core.draw.selection import SelectRequest
@@ -25,7 +25,7 @@ from bots_service.errors import (
     StaleEpochError,
 )
 from bots_service.keys import Scope
-from bots_service.outcomes import ReportRequest, ReportResult
+from bots_service.outcomes import ReportRequest
 from bots_service.records import OpenDataset, Selection
 
 log = structlog.get_logger(__name__)
@@ -109,13 +109,6 @@ class ReportResponse(Struct, frozen=True):
     duplicate: bool
     degraded: bool
 
-    @classmethod
-    def from_result(cls, reported: ReportResult) -> "ReportResponse":
-        """Return the answer for a report."""
-        receipt, step = reported.receipt, reported.receipt.tally
-        share = ratio(step.effective, step.reported)
-        return filled(cls, reported, receipt, step, receipt.costs, effective_task_ratio=share)
-
 
 class RunNames(Struct, frozen=True):
     """Which run a body is about, whatever else it holds."""
@@ -172,7 +165,7 @@ async def report_outcomes(request: Request) -> Response:
     except InvalidInputError as error:
         await _count_refused(request, text, error)
         raise
-    return json_response(ReportResponse.from_result(reported), replayed=reported.duplicate)
+    return json_response(filled(ReportResponse, reported, reported.receipt), replayed=reported.duplicate)
 
 
 async def _count_refused(request: Request, text: bytes, error: InvalidInputError) -> None:

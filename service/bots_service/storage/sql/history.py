@@ -1,7 +1,12 @@
-"""What runs did, read from SQL: steps, curve, entries, one task's reports. A rewind hides what stood before it."""
+"""What runs did, read from SQL: steps, curve, entries, one task's reports; and courses, of many runs at once.
+
+A rewind hides what stood before it.
+"""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import (
@@ -20,12 +25,24 @@ from sqlalchemy import (
 
 from bots_service.core.entries import Body, Forget, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import sum_by_task
-from bots_service.records import CurvePoint, EntryKind, LoggedEntry, LoggedVisit, RunRow, StoredReceipt, VisitsPage
+from bots_service.core.run_settings import StrategyName
+from bots_service.core.summary import NO_SUMS, Gain, RunCourse, RunFindings, Sums, course_of, wanted_steps
+from bots_service.records import (
+    EntryKind,
+    JournalEntry,
+    Point,
+    RefusedReports,
+    RunRow,
+    StoredReceipt,
+    TaskVisit,
+    VisitsPage,
+)
 from bots_service.storage.sql.codecs import KINDS, decode_body
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import RECEIPTS, receipt_of
+from bots_service.storage.sql.runs import run_of
 from bots_service.storage.sql.store import Store, reading
-from bots_service.storage.sql.tables import IS_MARK, IS_STEP, journal, runs
+from bots_service.storage.sql.tables import IS_MARK, IS_STEP, datasets, journal, runs
 
 _SUMS = ("reported", "effective", "all_solved", "none_solved", "rollouts", "successes", "late", "expired", "new_tasks")
 
@@ -44,38 +61,18 @@ def _weighed(column: Any, weight: Any = journal.c.rollouts) -> Any:
     return func.sum(column * weight) / func.nullif(func.sum(case((column.is_not(None), weight))), 0)
 
 
-def _curve(connection: Connection, run: RunRow, up_to: int, width: int) -> list[CurvePoint]:
-    place = (journal.c.step - 1 - _step(run.origin_step)) // _step(width)
-    points = connection.execute(
-        select(
-            func.min(journal.c.step).label("first_step"),
-            func.max(journal.c.step).label("last_step"),
-            func.max(journal.c.seq).label("seq"),
-            func.max(case((journal.c.distribution.is_not(None), journal.c.seq))).label("looked"),
-            *(func.sum(journal.c[name]).label(name) for name in _SUMS),
-            _weighed(journal.c.brier).label("brier"),
-            _weighed(journal.c.log_loss).label("log_loss"),
-            _weighed(journal.c.uniform, journal.c.reported).label("uniform_effective_task_ratio"),
-        )
-        .where(*_steps_of(run), journal.c.seq <= up_to)
-        .group_by(place)
-        .order_by(place)
-    ).all()
-    seqs = {seq for row in points for seq in (row.seq, row.looked) if seq is not None}
-    shown = select(*(journal.c[name] for name in ("seq", "capability", "distinct_tasks", "created_at", "distribution")))
-    found = connection.execute(shown.where(journal.c.run_id == run.id, journal.c.seq.in_(sorted(seqs))))
-    ends = {row.seq: row for row in found}
-    return [_point(row, ends[row.seq], ends.get(row.looked)) for row in points]
-
-
-def _point(row: SqlRow, end: SqlRow, looked: SqlRow | None) -> CurvePoint:
+def _point(row: SqlRow, end: SqlRow, looked: SqlRow | None) -> Point:
     names = ("first_step", "last_step", *_SUMS, "brier", "log_loss", "uniform_effective_task_ratio")
-    return CurvePoint(
-        **{name: getattr(row, name) for name in names},
+    values = {name: getattr(row, name) for name in names}
+    successes = values.pop("successes")
+    return Point(
+        **values,
+        effective_task_ratio=row.effective / row.reported if row.reported else None,
+        success_rate=successes / row.rollouts if row.rollouts else None,
         capability=end.capability,
         distinct_tasks=end.distinct_tasks,
         distribution=None if looked is None else looked.distribution,
-        time=end.created_at,
+        time=datetime.fromtimestamp(end.created_at, UTC),
     )
 
 
@@ -84,28 +81,6 @@ _PAGE = select(
     *(journal.c[name] for name in ("seq", "epoch", "kind", "hidden", "created_at", "step", "closed")),
     case((journal.c.kind != KINDS[Fork], journal.c.body)).label("body"),
 ).where(journal.c.body.is_not(None))
-
-
-def _entries(
-    connection: Connection, run_id: int, before: int, limit: int, kinds: Sequence[EntryKind]
-) -> list[LoggedEntry]:
-    page = _PAGE.where(journal.c.run_id == run_id, journal.c.seq < before).order_by(journal.c.seq.desc()).limit(limit)
-    if kinds:
-        page = page.where(journal.c.kind.in_(kinds))
-        page = page if KINDS[Report] in kinds else page.where(text(IS_MARK))
-    return [
-        LoggedEntry(
-            seq=row.seq,
-            epoch=row.epoch,
-            kind=row.kind,
-            step=row.step,
-            closed=row.closed,
-            is_hidden=row.hidden,
-            created_at=row.created_at,
-            **({} if row.body is None else _told(decode_body(row.kind, row.body))),
-        )
-        for row in connection.execute(page)  # one by one: all their bodies may be tens of MB
-    ]
 
 
 def _told(body: Body) -> dict[str, Any]:
@@ -140,26 +115,7 @@ _REPORTS = (
 )
 
 
-def _visits(connection: Connection, run_id: int, task: int, seq: int, limit: int) -> VisitsPage:
-    head = connection.execute(select(runs.c.head, runs.c.pruned).where(runs.c.id == run_id)).one_or_none()
-    if head is None:
-        return VisitsPage([], None, 0)
-    before, pruned = min(seq, head.head + 1), head.pruned
-    oldest = max(pruned, before - 1 - ENTRIES)
-    visits: list[LoggedVisit] = []
-    characters = 0
-    while before - 1 > oldest and len(visits) < limit and characters < BODY_CHARACTERS:
-        after = max(oldest, before - 1 - CHUNK)
-        rows = connection.execute(_REPORTS, {"run": run_id, "after": after, "before": before}).all()
-        found = [visit for row in rows if (visit := _visit(row, task)) is not None]
-        characters += sum(len(row.body) for row in rows)
-        rest = limit - len(visits)
-        visits += found[:rest]
-        before = visits[-1].seq if len(found) >= rest else after + 1
-    return VisitsPage(visits, before if before - 1 > pruned else None, pruned)
-
-
-def _visit(row: SqlRow, task: int) -> LoggedVisit | None:
+def _visit(row: SqlRow, task: int) -> TaskVisit | None:
     """Return what a report said of the task, None if nothing."""
     body = decode_body(KINDS[Report], row.body)
     assert isinstance(body, Report)  # noqa: S101 - for the type checker
@@ -171,20 +127,123 @@ def _visit(row: SqlRow, task: int) -> LoggedVisit | None:
     trials = successes + float(seen.failures.sum() + parts.failures.sum())
     if not trials:  # all of these were aborted
         return None
-    return LoggedVisit(
+    return TaskVisit(
         seq=row.seq,
         step=row.step,
         successes=successes,
         trials=trials,
-        is_effective=bool(seen.effective.any()),
+        mean_reward=successes / trials,
+        effective=bool(seen.effective.any()),
         group_size=None if len(seen) else float(parts.group_size[-1]),
-        is_late=row.late + row.expired > 0,
-        is_hidden=row.hidden,
-        created_at=row.created_at,
+        late=row.late + row.expired > 0,
+        hidden=row.hidden,
+        time=datetime.fromtimestamp(row.created_at, UTC),
     )
 
 
-_NO_END = 2**62
+Journal = tuple[str, int, int]
+"""A run's uid, epoch and last entry: the same for the same journal."""
+
+
+class RunHead(NamedTuple):
+    """Where a run stands in SQL: the last seq, and how often it was rewound. A replaced run has a new uid.
+
+    refused: its refused reports, None without any; refused_seq: the last entry when the last of them came.
+    """
+
+    run_id: int
+    uid: str
+    dataset: str
+    head: int
+    epoch: int
+    refused: RefusedReports | None = None
+    refused_seq: int | None = None
+
+    @property
+    def journal(self) -> Journal:
+        """Which journal the run has."""
+        return self.uid, self.epoch, self.head
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRun:
+    """What a run's journal tells of it.
+
+    head: where it stood when this was read.
+    row: the run; its head and epoch may be older.
+    strategy: in use.
+    findings: what the service found when it last looked.
+    gain: over uniform sampling; None for a run that samples uniformly.
+    compared: the journals of the run and of its baseline from which the gain was measured.
+    """
+
+    head: RunHead
+    row: RunRow
+    course: RunCourse
+    strategy: StrategyName
+    findings: RunFindings
+    gain: Gain | None = None
+    compared: tuple[Journal, Journal] | None = None
+
+    @property
+    def step(self) -> int:
+        """How many steps it has closed, those before a fork included."""
+        return self.row.origin_step + self.course.steps
+
+
+RUNS_AT_ONCE = 100  # in one transaction: some 50 ms
+
+_HEADS = select(
+    *(runs.c.id, runs.c.uid, datasets.c.name, runs.c.head, runs.c.epoch),
+    *(runs.c[f"refused_{name}"] for name in ("reports", "at", "reason", "seq")),
+).select_from(runs.join(datasets))
+# What each of many runs is asked is made once.
+_END_COLUMNS = tuple(
+    journal.c[name]
+    for name in ("step", "total_reported", "total_effective", "total_rollouts", "expected", "created_at")
+)
+_OF_RUN = journal.c.run_id == bindparam("run")
+_THIS = select(*_END_COLUMNS, journal.c.strategy).where(_OF_RUN, journal.c.seq == bindparam("seq"))
+_ENDS = select(*_END_COLUMNS).where(
+    _OF_RUN, text(IS_STEP), journal.c.step.in_(bindparam("steps", expanding=True)), journal.c.seq <= bindparam("head")
+)
+_FINDINGS = (
+    select(journal.c.findings)
+    .where(_OF_RUN, text(IS_STEP), journal.c.findings.is_not(None), journal.c.seq <= bindparam("head"))
+    .order_by(journal.c.step.desc())
+    .limit(1)
+)
+
+
+def _ends(connection: Connection, run: RunRow, head: int, steps: Sequence[int]) -> dict[int, Sums]:
+    """Return the sums up to these steps that the run closed, and up to the one that it began with."""
+    found = connection.execute(_ENDS, {"run": run.id, "steps": list(steps), "head": head})
+    origin = None if run.parent is None else connection.execute(_THIS, {"run": run.id, "seq": 1}).one_or_none()
+    begin = NO_SUMS if origin is None else Sums(*origin[1:5])
+    return {run.origin_step: begin} | {step: Sums(*sums) for step, *sums in found}
+
+
+def _known(connection: Connection, head: RunHead, row: SqlRow | None) -> KnownRun | None:
+    """Return what a run's journal tells; None if the run was deleted or rewound since it stood there."""
+    if row is None or row.uid != head.uid:
+        return None
+    run = run_of(row)
+    if not head.head:
+        return KnownRun(head, run, RunCourse(), run.settings.strategy, RunFindings())
+    last = connection.execute(_THIS, {"run": run.id, "seq": head.head}).one_or_none()
+    if last is None:
+        return None
+    wanted = wanted_steps(run.origin_step, last.step)
+    ends = _ends(connection, run, head.head, wanted)
+    if len(ends) <= len(wanted):  # one was rewound
+        return None
+    findings = connection.scalar(_FINDINGS, {"run": run.id, "head": head.head})
+    course = course_of(run.origin_step, last.step, ends)
+    return KnownRun(head, run, course, last.strategy, findings or RunFindings())
+
+
+def _refused(count: int, at: float, reason: str) -> RefusedReports | None:
+    return RefusedReports(count, datetime.fromtimestamp(at, UTC), reason) if count else None
 
 
 class SqlHistory(Store):
@@ -205,17 +264,38 @@ class SqlHistory(Store):
         """Return closed steps of the present history in order, after `after_step`."""
         later = RECEIPTS.add_columns(journal.c.created_at).where(*_steps_of(run), journal.c.step > _step(after_step))
         rows = connection.execute(later.order_by(journal.c.step).limit(limit))
-        return [StoredReceipt(receipt_of(row), row.created_at) for row in rows]
+        return [receipt_of(StoredReceipt, row) for row in rows]
 
     @reading
-    def curve(self, connection: Connection, run: RunRow, up_to: int, width: int) -> list[CurvePoint]:
+    def curve(self, connection: Connection, run: RunRow, up_to: int, width: int) -> list[Point]:
         """Return the closed steps of the present history up to entry `up_to`, in order, `width` steps a point."""
-        return _curve(connection, run, up_to, width)
+        place = (journal.c.step - 1 - _step(run.origin_step)) // _step(width)
+        points = connection.execute(
+            select(
+                func.min(journal.c.step).label("first_step"),
+                func.max(journal.c.step).label("last_step"),
+                func.max(journal.c.seq).label("seq"),
+                func.max(case((journal.c.distribution.is_not(None), journal.c.seq))).label("looked"),
+                *(func.sum(journal.c[name]).label(name) for name in _SUMS),
+                _weighed(journal.c.brier).label("brier"),
+                _weighed(journal.c.log_loss).label("log_loss"),
+                _weighed(journal.c.uniform, journal.c.reported).label("uniform_effective_task_ratio"),
+            )
+            .where(*_steps_of(run), journal.c.seq <= up_to)
+            .group_by(place)
+            .order_by(place)
+        ).all()
+        seqs = {seq for row in points for seq in (row.seq, row.looked) if seq is not None}
+        names = ("seq", "capability", "distinct_tasks", "created_at", "distribution")
+        shown = select(*(journal.c[name] for name in names))
+        found = connection.execute(shown.where(journal.c.run_id == run.id, journal.c.seq.in_(sorted(seqs))))
+        ends = {row.seq: row for row in found}
+        return [_point(row, ends[row.seq], ends.get(row.looked)) for row in points]
 
     @reading
     def entries(
         self, connection: Connection, run: RunRow, before: int | None, limit: int, kinds: Sequence[EntryKind] = ()
-    ) -> list[LoggedEntry]:
+    ) -> list[JournalEntry]:
         """Return what is known of entries before `before` (None: of all), hidden ones too, newest first.
 
         Args:
@@ -227,7 +307,26 @@ class SqlHistory(Store):
         Raises:
             DamagedStateError: a body can't be read.
         """
-        return _entries(connection, run.id, _NO_END if before is None else before, limit, kinds)
+        page = _PAGE.where(journal.c.run_id == run.id)
+        if before is not None:
+            page = page.where(journal.c.seq < before)
+        if kinds:
+            page = page.where(journal.c.kind.in_(kinds))
+            page = page if KINDS[Report] in kinds else page.where(text(IS_MARK))
+        return [
+            JournalEntry(
+                seq=row.seq,
+                epoch=row.epoch,
+                step=row.step,
+                kind=row.kind,
+                closed=row.closed if row.kind == KINDS[Report] else None,
+                hidden=row.hidden,
+                time=datetime.fromtimestamp(row.created_at, UTC),
+                **({} if row.body is None else _told(decode_body(row.kind, row.body))),
+            )
+            # One by one: all their bodies may be tens of MB.
+            for row in connection.execute(page.order_by(journal.c.seq.desc()).limit(limit))
+        ]
 
     @reading
     def visits(self, connection: Connection, run: RunRow, task: int, before: int | None, limit: int) -> VisitsPage:
@@ -236,4 +335,45 @@ class SqlHistory(Store):
         Raises:
             DamagedStateError: a body can't be read.
         """
-        return _visits(connection, run.id, task, _NO_END if before is None else before, limit)
+        head = connection.execute(select(runs.c.head, runs.c.pruned).where(runs.c.id == run.id)).one_or_none()
+        if head is None:
+            return VisitsPage([], None, 0)
+        end, pruned = head.head + 1 if before is None else min(before, head.head + 1), head.pruned
+        oldest = max(pruned, end - 1 - ENTRIES)
+        visits: list[TaskVisit] = []
+        characters = 0
+        while end - 1 > oldest and len(visits) < limit and characters < BODY_CHARACTERS:
+            after = max(oldest, end - 1 - CHUNK)
+            rows = connection.execute(_REPORTS, {"run": run.id, "after": after, "before": end}).all()
+            found = [visit for row in rows if (visit := _visit(row, task)) is not None]
+            characters += sum(len(row.body) for row in rows)
+            rest = limit - len(visits)
+            visits += found[:rest]
+            end = visits[-1].seq if len(found) >= rest else after + 1
+        return VisitsPage(visits, end if end - 1 > pruned else None, pruned)
+
+    @reading
+    def heads(self, connection: Connection, dataset: str | None = None) -> list[RunHead]:
+        """Return where every run of a dataset stands, or of all datasets."""
+        named = datasets.c.name.is_not(None) if dataset is None else datasets.c.name == dataset
+        found = connection.execute(_HEADS.where(named))
+        return [RunHead._make((*row[:5], _refused(*row[5:8]), row.refused_seq)) for row in found]
+
+    async def known(self, heads: Sequence[RunHead]) -> dict[int, KnownRun]:
+        """Return what journals tell, by the run's id; nothing of runs that were deleted or rewound meanwhile."""
+        found: dict[int, KnownRun] = {}
+        for first in range(0, len(heads), RUNS_AT_ONCE):
+            found |= await self._known(heads[first : first + RUNS_AT_ONCE])
+        return found
+
+    @reading
+    def _known(self, connection: Connection, heads: Sequence[RunHead]) -> dict[int, KnownRun]:
+        those = connection.execute(select(runs).where(runs.c.id.in_([head.run_id for head in heads])))
+        rows = {row.id: row for row in those}
+        found = [_known(connection, head, rows.get(head.run_id)) for head in heads]
+        return {known.row.id: known for known in found if known is not None}
+
+    @reading
+    def ends(self, connection: Connection, run: RunRow, head: int, steps: Sequence[int]) -> dict[int, Sums]:
+        """Return the sums up to these steps of a run's present history, as far as entry `head`."""
+        return _ends(connection, run, head, steps)

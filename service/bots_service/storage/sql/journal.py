@@ -1,15 +1,15 @@
 """Journals in SQL: each entry with what folding it did, in one row; and states that were stored on the way."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from msgspec import structs
 from sqlalchemy import BigInteger, ColumnElement, Connection, and_, bindparam, delete, insert, select, text, update
 
 from bots_service.core.entries import Entry, Rewind
-from bots_service.core.evidence import Costs
 from bots_service.core.outlook import UniformEstimate
-from bots_service.core.receipt import Calibration, Receipt, StepSums, Tally, added
-from bots_service.core.summary.verdict import RunFindings
+from bots_service.core.receipt import Calibration, Receipt, added
+from bots_service.core.summary import RunFindings
 from bots_service.errors import KeyReusedError, UnknownRunError
 from bots_service.records import Head, IdempotencyKey, RunRow
 from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body
@@ -19,13 +19,8 @@ from bots_service.storage.sql.tables import IS_STEP, datasets, journal, runs, sn
 
 MOST_SEQS = 1000  # of snapshots that are dropped, in one statement
 
-# Of a journal's row, what a receipt is made of.
-_PLAIN = (
-    *("seq", "epoch", "step", "closed", "strategy", "capability", "late", "expired", "brier", "log_loss"),
-    *("calibration", "tags", "new_tasks", "distinct_tasks"),
-)
-_TOTALS = tuple(f"total_{name}" for name in StepSums.__slots__)
-RECEIPTS = select(*(journal.c[name] for name in (*_PLAIN, *Tally.__slots__, *_TOTALS, *Costs._fields)))
+RECEIPTS = select(*(journal.c[name] for name in Receipt.__struct_fields__))
+Told = TypeVar("Told", bound=Receipt)
 
 _HEADS = select(
     *(runs.c.id, runs.c.uid, runs.c.head, runs.c.epoch, runs.c.pruned, datasets.c.version),
@@ -131,7 +126,7 @@ def receipt_under(connection: Connection, run: RunRow, key: IdempotencyKey) -> R
         return None
     if row.fingerprint != key.fingerprint:
         raise KeyReusedError(f"idempotency key {key.key!r} was already used with a different request")
-    return receipt_of(row)
+    return receipt_of(Receipt, row)
 
 
 def append(connection: Connection, run_id: int, folded: Sequence[FoldedEntry], now: float) -> None:
@@ -163,27 +158,12 @@ def _row(run_id: int, folded: FoldedEntry, now: float) -> dict[str, Any]:
         "expected": uniform.expected,
         "distribution": uniform.distribution,
         "findings": folded.findings,
-    } | receipt_columns(folded.receipt)
+    } | structs.asdict(folded.receipt)
 
 
-def receipt_columns(receipt: Receipt) -> dict[str, Any]:
-    """Return the columns of a receipt."""
-    return (
-        {name: getattr(receipt, name) for name in _PLAIN}
-        | {name: getattr(receipt.tally, name) for name in Tally.__slots__}
-        | {f"total_{name}": getattr(receipt.totals, name) for name in StepSums.__slots__}
-        | receipt.costs._asdict()
-    )
-
-
-def receipt_of(row: SqlRow) -> Receipt:
+def receipt_of(kind: type[Told], row: SqlRow) -> Told:
     """Return the receipt that a row holds."""
-    return Receipt(
-        **{name: getattr(row, name) for name in _PLAIN},
-        tally=Tally(**{name: getattr(row, name) for name in Tally.__slots__}),
-        totals=StepSums(*(getattr(row, name) for name in _TOTALS)),
-        costs=Costs(row.tokens, row.seconds),
-    )
+    return kind(**{name: getattr(row, name) for name in kind.__struct_fields__})
 
 
 def _is(run_id: int, seq: int) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
@@ -236,7 +216,7 @@ class SqlJournal(Store):
     def receipt(self, connection: Connection, run: RunRow, seq: int) -> Receipt | None:
         """Return what folding entry `seq` did; None if there is no such entry."""
         row = connection.execute(RECEIPTS.where(*_is(run.id, seq))).one_or_none()
-        return None if row is None else receipt_of(row)
+        return None if row is None else receipt_of(Receipt, row)
 
 
 class SqlSnapshots(Store):

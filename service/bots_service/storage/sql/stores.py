@@ -2,7 +2,6 @@
 
 from bots_service.records import Capacity
 from bots_service.storage.sql.answers import SqlAnswers
-from bots_service.storage.sql.courses import SqlCourses
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.storage.sql.health import SqlHealth
@@ -26,7 +25,6 @@ class SqlStores:
         self.journal = SqlJournal(database)
         self.history = SqlHistory(database)
         self.snapshots = SqlSnapshots(database)
-        self.courses = SqlCourses(database)
         self.keys = SqlKeys(database)
         self.retention = SqlRetention(database)
         self.transfers = SqlTransfers(database, capacity)

@@ -29,7 +29,7 @@ from bots_service.core.codec import pack, unpack
 from bots_service.core.predictions import PredictionsKey
 from bots_service.core.receipt import BINS, Calibration, TagCounts
 from bots_service.core.run_settings import settings_from
-from bots_service.core.summary.verdict import RunFindings
+from bots_service.core.summary import RunFindings
 from bots_service.keys import Scope
 from bots_service.records import DatasetFacts, Parent
 
@@ -82,7 +82,7 @@ _settings = _AsText(
 )
 _tasks = _AsBytes(lambda tasks: pack({}, {"tasks": tasks}), lambda blob: unpack(blob)[1]["tasks"])
 _calibration = _AsBytes(
-    lambda shown: np.array([shown.rollouts, shown.predicted, shown.solved], "<f8").tobytes(),
+    lambda shown: np.array(shown, "<f8").tobytes(),
     lambda blob: Calibration(*map(tuple, np.frombuffer(blob, "<f8").reshape(3, BINS).tolist())),
 )
 _shares = _AsBytes(

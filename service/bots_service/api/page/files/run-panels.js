@@ -171,11 +171,7 @@ export function historyCard(path, entries, { guarded }) {
   const journal = `${path.map(encodeURIComponent).join("/")}/journal`; // a link carries no key
   const rows = entries.map((entry) => {
     const words = WORDS[entry.kind]?.(entry) ?? entry.kind;
-    return [
-      entry.hidden ? [element("s", {}, words), " (undone)"] : words,
-      entry.step === null ? UNKNOWN : count(entry.step),
-      ago(entry.time),
-    ];
+    return [entry.hidden ? [element("s", {}, words), " (undone)"] : words, count(entry.step), ago(entry.time)];
   });
   return card(
     "History",

@@ -141,7 +141,7 @@ function rowOf({ step, successes, trials, time, late, hidden, group_size: size }
     hidden && "undone by a rewind",
   ];
   return [
-    step === null ? "open step" : `step ${count(step)}`,
+    `step ${count(step)}`,
     bar(trials ? successes / trials : null),
     `${amount} of ${count(trials)}`,
     ago(time),

@@ -1,14 +1,31 @@
-"""The series of runs: as many as Prometheus can bear, whatever users call their runs."""
+"""What Prometheus may know: each process counts what it does itself. No series ever names a task."""
 
 import math
+import platform
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Annotated, get_origin, get_type_hints
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+import numpy as np
+from prometheus_client import (
+    CONTENT_TYPE_PLAIN_0_0_4,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 
+from bots_service import __version__
 from bots_service.core.receipt import Receipt
 from bots_service.retention import IDLE_SERIES_S
+
+# --- runs: as many series as Prometheus can bear, whatever users call their runs -------------------------------------
 
 MOST_RUNS = 32  # with series of their own, of which a run has about 25; all others share one
 OTHERS = ("(other)", "(other)")  # no dataset or run can have this name
@@ -63,17 +80,6 @@ class RunSeries:
             if isinstance(own[name], Gauge):
                 own[name].set(math.nan)
         return replace(self, **own, names=(dataset, run))
-
-    def count_step(self, receipt: Receipt) -> None:
-        """Count the step that an entry closed."""
-        step = receipt.tally
-        self.steps.inc()
-        self.reported_tasks.inc(step.reported)
-        self.effective_tasks.inc(step.effective)
-        self.all_solved_tasks.inc(step.all_solved)
-        self.rollouts.inc(step.rollouts)
-        self.solved_rollouts.inc(step.successes)
-        self.prediction_squared_error.inc((receipt.brier or 0.0) * step.rollouts)
 
     def set_strategy(self, strategy: str) -> None:
         """Set the run's selection strategy, and remove the series of the one before."""
@@ -162,3 +168,129 @@ class RunsAtWork:
     def _drop(self, names: tuple[str, str]) -> None:
         del self._known[names]
         self._series.drop(*names)
+
+
+# --- what trainers do ------------------------------------------------------------------------------------------------
+
+WORK_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+class TrainingMetrics:
+    """What selects and reports leave behind in this process.
+
+    runs: the metrics of each run.
+    draw_seconds, fold_seconds: how long the parts of the work took.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Count on a registry."""
+
+        def histogram(name: str, says: str) -> Histogram:
+            return Histogram(f"bots_{name}_duration_seconds", says, registry=registry, buckets=WORK_S)
+
+        self.runs = RunsAtWork(run_series(registry))
+        self.draw_seconds = histogram("draw", "Time to draw the tasks of one selection.")
+        self.fold_seconds = histogram("fold", "Time to fold journal entries into a state.")
+
+    def reported(self, dataset: str, run: str, receipt: Receipt, *, duplicate: bool, degraded: bool) -> None:
+        """Count a report that was acknowledged."""
+        series = self.runs(dataset, run)
+        series.degraded_answers.inc(degraded)
+        if duplicate:
+            series.duplicate_reports.inc()
+            return
+        series.reports.inc()
+        series.expired_outcomes.inc(receipt.expired)
+        series.last_report_timestamp_seconds.set(time.time())
+        if receipt.closed:
+            series.steps.inc()
+            series.reported_tasks.inc(receipt.reported)
+            series.effective_tasks.inc(receipt.effective)
+            series.all_solved_tasks.inc(receipt.all_solved)
+            series.rollouts.inc(receipt.rollouts)
+            series.solved_rollouts.inc(receipt.successes)
+            series.prediction_squared_error.inc((receipt.brier or 0.0) * receipt.rollouts)
+
+    def fenced(self, dataset: str, run: str) -> None:
+        """Count a report that was refused because its run was rewound."""
+        self.runs(dataset, run).fenced_reports.inc()
+
+    def selected(self, dataset: str, run: str, *, degraded: bool) -> None:
+        """Count a selection that was made."""
+        series = self.runs(dataset, run)
+        series.selections.inc()
+        series.degraded_answers.inc(degraded)
+        series.last_selection_timestamp_seconds.set(time.time())
+
+
+# --- all that one process counts -------------------------------------------------------------------------------------
+
+MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+REQUEST_S = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+NO_ROUTE = "(none)"
+METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
+CLIENT_LEFT = 499  # nginx's number for a client that went away before it was answered
+
+
+class RequestMetrics:
+    """What requests leave behind in this process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Count on a registry."""
+        self._registry = registry
+        self._requests = Counter(
+            "bots_http_requests_total",
+            "Requests by method, route and status.",
+            ["method", "route", "status"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "bots_http_request_duration_seconds",
+            "Time from a request's headers to the end of its answer.",
+            ["method", "route"],
+            registry=registry,
+            buckets=REQUEST_S,
+        )
+
+    def answered(self, method: str, route: str | None, status: int, seconds: float) -> None:
+        """Count a request. route: the template of its path; status: 0 where the client went away before the answer."""
+        method = method if method in METHODS else "other"
+        self._requests.labels(method, route or NO_ROUTE, status or CLIENT_LEFT).inc()
+        self._seconds.labels(method, route or NO_ROUTE).observe(seconds)
+
+    def watch_line(self, waiting: Callable[[], float]) -> None:
+        """Show how many selects and reports wait, whenever Prometheus asks."""
+        says = "Selects and reports that wait for their turn."
+        Gauge("bots_waiting_requests", says, registry=self._registry).set_function(waiting)
+
+
+class Metrics:
+    """All that one process counts. registry: what it stands on."""
+
+    def __init__(self) -> None:
+        # When each series began: as many samples again, which nobody looks at.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # its authors left the type out
+        self.registry = CollectorRegistry()
+        self.training = TrainingMetrics(self.registry)
+        self.requests = RequestMetrics(self.registry)
+        ProcessCollector(registry=self.registry)
+        Info("bots_build", "The versions that run here; always 1.", registry=self.registry).info(
+            {"version": __version__, "python": platform.python_version(), "numpy": np.__version__}
+        )
+        says = "Whether a store answered when it was looked at last."
+        self._store_up = Gauge("bots_store_up", says, ["store"], registry=self.registry)
+        self._stores: Callable[[], Mapping[str, bool]] = dict
+
+    def text(self) -> bytes:
+        """Return all of it in Prometheus's text format."""
+        self.training.runs.forget_idle()
+        self._store_up.clear()
+        for store, answers in self._stores().items():
+            self._store_up.labels(store).set(answers)
+        return generate_latest(self.registry)
+
+    def watch(self, is_ready: Callable[[], bool], stores: Callable[[], Mapping[str, bool]]) -> None:
+        """Show whether this process wants requests, and which stores answered last, whenever Prometheus asks."""
+        self._stores = stores
+        gauge = Gauge("bots_ready", "Whether this process wants requests.", registry=self.registry)
+        gauge.set_function(lambda: float(is_ready()))

@@ -1,0 +1,583 @@
+"""What is told of a run: the course of its steps, its gain, what to think of it and what to do, and its tags."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import pi, sqrt
+from typing import Literal, NamedTuple, TypeVar
+
+import numpy as np
+
+from bots_service.core.arrays import contained
+from bots_service.core.guard import VerifierAlarm
+from bots_service.core.outlook import BINS, Outlook, advice, coverage, narrow_advice
+from bots_service.core.pool import Pool
+from bots_service.core.receipt import NO_COUNTS, Calibration, Receipt, TagCounts
+from bots_service.core.rounding import half_up
+from bots_service.core.state import RunState
+
+# --- the course of its steps, from a few of them ---------------------------------------------------------------------
+
+RECENT = 50  # steps; fewer are too noisy to show a run's present level
+TREND = 40  # points at most, the newest included: as many as a sparkline can show
+TIMED = 21  # steps whose times are known: the gaps between them say how long a step usually takes
+
+
+class Sums(NamedTuple):
+    """Sums over a run's first closed steps, those before a fork included; or over some of its steps.
+
+    reported, effective: tasks; expected: how many of them uniform sampling was estimated to find effective, None
+        without an estimate.
+    at: when the last of the steps closed, in seconds since 1970, UTC; None before the first.
+    """
+
+    reported: int = 0
+    effective: int = 0
+    rollouts: float = 0.0
+    expected: float | None = None
+    at: float | None = None
+
+    @property
+    def effective_task_ratio(self) -> float | None:
+        """The share of the reported tasks that were effective; None without any."""
+        return self.effective / self.reported if self.reported else None
+
+    @property
+    def uniform_ratio(self) -> float | None:
+        """This share as uniform sampling is estimated to have it; None without any task or estimate."""
+        return self.expected / self.reported if self.expected is not None and self.reported else None
+
+    def less(self, earlier: "Sums") -> "Sums":
+        """Return the sums without those over the first of the steps."""
+        expected = self.expected
+        if expected is not None and earlier.reported:
+            expected = None if earlier.expected is None else expected - earlier.expected
+        reported, effective = self.reported - earlier.reported, self.effective - earlier.effective
+        return Sums(reported, effective, self.rollouts - earlier.rollouts, expected, self.at)
+
+
+NO_SUMS = Sums()
+
+
+@dataclass(frozen=True, slots=True)
+class RunCourse:
+    """The closed steps of a run's present history, summed up; without those before a fork.
+
+    steps: how many there are; sums: over all of them; recent: over the last RECENT.
+    usual_gap_s: the median time between two of the last ones; 0 before the second.
+    trend: the effective task ratio over about RECENT steps, along all steps; at most TREND points.
+    """
+
+    steps: int = 0
+    sums: Sums = NO_SUMS
+    recent: Sums = NO_SUMS
+    usual_gap_s: float = 0.0
+    trend: tuple[float | None, ...] = ()
+
+
+def stride_of(steps: int) -> int:
+    """Return the smallest power of two of which so few multiples are steps that a trend can show them."""
+    stride = 1
+    while steps // stride > TREND - 1:
+        stride *= 2
+    return stride
+
+
+def wanted_steps(origin: int, step: int) -> list[int]:
+    """Return the steps whose ends a course is made of. origin: how many steps closed before a fork; step: by now."""
+    grid = range(origin, step + 1, stride_of(step - origin))
+    timed = range(max(origin, step - TIMED) + 1, step + 1)
+    return sorted({*grid, *timed, max(origin, step - RECENT), step} - {origin})
+
+
+def course_of(origin: int, step: int, ends: Mapping[int, Sums]) -> RunCourse:
+    """Return the course of a run that has closed `step` steps.
+
+    Args:
+        origin: how many steps closed before a fork.
+        step: by now.
+        ends: the sums over all steps up to each of `wanted_steps`, and up to `origin`.
+    """
+    last, recent = ends[step], ends[step].less(ends[max(origin, step - RECENT)])
+    stride = stride_of(step - origin)
+    grid = list(range(origin, step + 1, stride))
+    width = -(-RECENT // stride)
+    trend = [
+        ends[each].less(ends[grid[max(place - width, 0)]]).effective_task_ratio for place, each in enumerate(grid)
+    ][1:]
+    times = [ends[each].at for each in range(max(origin, step - TIMED) + 1, step + 1)]
+    gaps = np.diff(np.array(times, np.float64))
+    return RunCourse(
+        steps=step - origin,
+        sums=last.less(ends[origin]),
+        recent=recent,
+        usual_gap_s=float(np.median(gaps)) if len(gaps) else 0.0,
+        trend=tuple(trend if grid[-1] == step else [*trend, recent.effective_task_ratio]),
+    )
+
+
+GainSource = Literal["measured", "estimated"]
+Run = TypeVar("Run")
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """How much more a run found than uniform sampling finds with the same rollouts.
+
+    source: measured by another run that samples uniformly, over the steps that both have closed; or estimated from the
+        run's own belief, over all its steps.
+    baseline: the name of that other run; None for an estimate.
+    factor: effective tasks found, as a multiple of those of uniform sampling; None where that finds none.
+    rollouts_saved: how many more rollouts uniform sampling needs for as many; None as above.
+    rollouts_spent: in the steps compared.
+    steps: how many steps are compared.
+    own_ratio, uniform_ratio: the effective task ratios over these steps, of the run and of uniform sampling; their
+        quotient is the factor. None where nothing is known.
+    uniform_effective_task_ratio: what uniform sampling has over the last 50 of them; None as above.
+    """
+
+    source: GainSource
+    baseline: str | None
+    factor: float | None
+    rollouts_saved: float | None
+    rollouts_spent: float
+    steps: int
+    own_ratio: float | None
+    uniform_ratio: float | None
+    uniform_effective_task_ratio: float | None
+
+
+def measured_gain(baseline: str, steps: int, *, own: Sums, uniform: Sums, recent: Sums) -> Gain:
+    """Return the gain over a run that samples uniformly.
+
+    Args:
+        baseline: its name.
+        steps: how many steps both have closed.
+        own: sums of the run over these steps.
+        uniform: sums of the baseline over these steps.
+        recent: sums of the baseline over the last 50 of them.
+    """
+    return _gain("measured", baseline, steps, own, uniform.effective_task_ratio, recent.effective_task_ratio)
+
+
+def estimated_gain(course: RunCourse) -> Gain:
+    """Return the gain over what the run's belief expects of uniform sampling."""
+    sums, recent = course.sums, course.recent
+    return _gain("estimated", None, course.steps, sums, sums.uniform_ratio, recent.uniform_ratio)
+
+
+def _gain(
+    source: GainSource, baseline: str | None, steps: int, own: Sums, uniform: float | None, recent: float | None
+) -> Gain:
+    expected = own.reported * (uniform or 0.0)
+    factor = own.effective / expected if expected > 0.0 else None
+    saved = None if factor is None else own.rollouts * (factor - 1.0)
+    return Gain(source, baseline, factor, saved, own.rollouts, steps, own.effective_task_ratio, uniform, recent)
+
+
+def nearest(created_at: float, runs: Sequence[tuple[float, Run]]) -> Run | None:
+    """Return the run that was created nearest to a time, the first of several; None without runs.
+
+    Args:
+        created_at: the time.
+        runs: with the time when each was created.
+    """
+    _, found = min(runs, key=lambda run: abs(run[0] - created_at), default=(0.0, None))
+    return found
+
+
+# --- its status, and one verdict, the most urgent of those that fit --------------------------------------------------
+
+EASY, HARD = 0.9, 0.1  # expected success probabilities from and up to which a task seldom teaches
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What follows from a run's journal.
+
+    alarms: those of the verifier guard that stand.
+    narrow: why few tasks take most visits, and what to do; None if they don't.
+    calibration: predictions and observations of the last steps; group_size: mean rollouts of a reported task.
+    expected: of tasks chosen uniformly; None without available tasks.
+    aborting: how many tasks always abort; met: how many were aborted or tried.
+    has_references: whether tasks have pass rates of reference models.
+    hints: what is known to be wrong with the run's settings and references, a sentence or two each.
+    """
+
+    alarms: tuple[VerifierAlarm, ...]
+    narrow: tuple[str, str] | None
+    calibration: Calibration
+    group_size: float
+    expected: Outlook | None
+    aborting: int
+    met: int
+    has_references: bool
+    hints: tuple[str, ...]
+
+
+def facts_of(state: RunState, pool: Pool, calibration: Calibration, expected: Outlook | None) -> RunFacts:
+    """Return what follows from a run's state.
+
+    Args:
+        state: the run's.
+        pool: the tasks.
+        calibration: of its last steps.
+        expected: of tasks chosen uniformly, before the last step at the earliest.
+    """
+    spread, todo = coverage(state, pool), narrow_advice(state.settings)
+    return RunFacts(
+        alarms=state.guard.alarms,
+        narrow=None if spread.reason is None else (spread.reason.removesuffix(f" {todo}"), todo),
+        calibration=calibration,
+        group_size=state.totals.rollouts_per_task or 1.0,
+        expected=expected,
+        aborting=len(state.aborts.always_aborted),
+        met=state.totals.distinct + state.attempts.never_tried(state.aborts.tasks),
+        has_references=pool.has_references,
+        hints=advice(state, pool),
+    )
+
+
+RunStatus = Literal["new", "running", "stalled", "idle"]
+RUNNING_GAPS, RUNNING_S = 3, 60.0  # an evaluation or a checkpoint now and then takes as long as a step or two
+OVERDUE_GAPS, OVERDUE_S = 20, 3600.0  # after that no trainer waits for the next step: the run has ended, or was stopped
+
+
+def is_overdue(since_s: float | None, usual_gap_s: float) -> bool:
+    """Return whether a run's next step should have closed by now, and somebody may still wait for it.
+
+    Args:
+        since_s: seconds since its last step closed; None before the first.
+        usual_gap_s: the usual time between two of its steps.
+    """
+    if since_s is None:
+        return False
+    return max(RUNNING_GAPS * usual_gap_s, RUNNING_S) < since_s < max(OVERDUE_GAPS * usual_gap_s, OVERDUE_S)
+
+
+def status_of(since_s: float | None, usual_gap_s: float, *, in_flight: bool) -> RunStatus:
+    """Return the status of a run.
+
+    Args:
+        since_s, usual_gap_s: as above.
+        in_flight: whether tasks are in flight: a run that has ended has reported all that it selected.
+    """
+    if since_s is None:
+        return "new"
+    if is_overdue(since_s, usual_gap_s):
+        return "stalled" if in_flight else "idle"
+    return "running" if since_s <= max(RUNNING_GAPS * usual_gap_s, RUNNING_S) else "idle"
+
+
+VerdictKind = Literal[
+    "reports_refused",
+    "verifier_suspect",
+    "stalled",
+    "starting",
+    "aborting",
+    "narrow",
+    "miscalibrated",
+    "pool_exhausted",
+    "learning_slowly",
+    "healthy",
+]
+STARTING = 10  # steps: before, a run has shown too little to be judged
+# The recorded run of the demo has 0.02 to 0.06, depending on the belief.
+LARGE_ERROR = 0.1
+CLEAR = 3.0  # standard errors
+EXHAUSTED = 0.1  # of the tasks would be effective: nine of ten rollouts teach nothing, however they are selected
+MANY_ABORTING = 0.01  # of the tasks that were selected: a few dead ones in a large pool rest, and do no harm
+SINGLE = 1.5  # rollouts of a task: with fewer, groups have one, and none can be effective
+COLLAPSED = 0.2  # as of the alert BotsEffectiveTaskRatioCollapsed
+
+
+@dataclass(frozen=True, slots=True)
+class RunVerdict:
+    """A verdict on a run.
+
+    kind: of the verdict.
+    reason: one sentence, with the numbers.
+    advice: what to do, in a sentence or two.
+    """
+
+    kind: VerdictKind
+    reason: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunFindings:
+    """What a run's journal says against it, whatever time it is.
+
+    suspect: its rewards look wrong.
+    weakness: the most urgent of all that its belief, its pool and its visits show.
+    hints: what is known to be wrong with its settings and references, a sentence or two each.
+    """
+
+    suspect: RunVerdict | None = None
+    weakness: RunVerdict | None = None
+    hints: tuple[str, ...] = ()
+
+
+def findings_of(facts: RunFacts) -> RunFindings:
+    """Return what the facts say against a run."""
+    weakness = _aborting(facts) or _narrow(facts) or _miscalibrated(facts) or _exhausted(facts)
+    return RunFindings(_alarmed(facts), weakness, facts.hints)
+
+
+def verdict_on(
+    course: RunCourse,
+    findings: RunFindings,
+    *,
+    stalled_s: float | None = None,
+    uniform: float | None = None,
+    refused: tuple[int, str] | None = None,
+) -> RunVerdict:
+    """Return the most urgent verdict that fits a run.
+
+    Args:
+        course: of the run.
+        findings: what its journal says against it.
+        stalled_s: seconds since its last step, if its status is stalled; otherwise None.
+        uniform: the effective task ratio of uniform sampling over the last 50 steps that are compared; None if unknown.
+        refused: how many reports were refused as invalid, and why the last one, if nothing was accepted since.
+    """
+    if refused is not None:
+        return _refused(*refused)
+    found = findings.suspect or _stalled(stalled_s, course.usual_gap_s)
+    if found is None and course.steps < STARTING:
+        reason = f"{course.steps} steps have closed; a verdict needs {STARTING}."
+        return RunVerdict("starting", reason, "Wait for more steps.")
+    return found or findings.weakness or _going(course, uniform, " ".join(findings.hints))
+
+
+ATTENTION_S = 3 * 86400.0  # a weekend; what happened to a run that has not moved for longer can wait
+AT_ONCE_KINDS = ("reports_refused", "verifier_suspect", "stalled")  # rollouts are lost as long as nobody acts
+
+
+def needs_attention(verdict: RunVerdict, since_s: float | None) -> bool:
+    """Return whether somebody should look at a run.
+
+    Args:
+        verdict: on the run.
+        since_s: how long ago it last closed a step, or had a report refused; None if it never did.
+    """
+    return verdict.kind not in ("healthy", "starting") and since_s is not None and since_s <= ATTENTION_S
+
+
+def _refused(count: int, reason: str) -> RunVerdict:
+    reports = "1 report was" if count == 1 else f"{count} reports were"
+    return RunVerdict(
+        "reports_refused",
+        f"{reports} refused: {reason}.",
+        "Correct what the trainer reports, or the run's settings. The run learns nothing from a refused report.",
+    )
+
+
+def _alarmed(facts: RunFacts) -> RunVerdict | None:
+    """Return the verdict on rewards that raised an alarm of the verifier guard; that of the whole run comes first."""
+    if not facts.alarms:
+        return None
+    one = facts.alarms[0]
+    of_tag, whose = ("", "") if one.tag is None else (f" of tasks with the tag {one.tag!r}", " of these tasks")
+    reason = (
+        f"All rollouts{of_tag} {one.outcome} since step {one.since_step}: {one.groups} groups; by what the belief knew"
+        " of these tasks, that was next to impossible."
+    )
+    advice = (
+        f"Check the verifier{whose}, and whether the trainer loaded another checkpoint. Once it is right again, rewind"
+        f" the run to step {one.since_step - 1}, so that the belief forgets the wrong rewards."
+    )
+    return RunVerdict("verifier_suspect", reason, advice)
+
+
+def _stalled(stalled_s: float | None, usual_gap_s: float) -> RunVerdict | None:
+    if stalled_s is None:
+        return None
+    reason = f"The last step closed {_duration(stalled_s)} ago; usually one closes every {_duration(usual_gap_s)}."
+    return RunVerdict(
+        "stalled", reason, "Check whether the trainer still runs, and whether its reports arrive and close steps."
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def _aborting(facts: RunFacts) -> RunVerdict | None:
+    if facts.aborting <= MANY_ABORTING * facts.met:
+        return None
+    tasks = "1 task always aborts" if facts.aborting == 1 else f"{facts.aborting} tasks always abort"
+    reason = f"{tasks}, of {facts.met} that were selected: three times in a row or more."
+    advice = (
+        "Look at their environments: the segment Aborting of the tasks lists them. They rest and are tried again now"
+        " and then; retire those that can't work."
+    )
+    return RunVerdict("aborting", reason, advice)
+
+
+def _narrow(facts: RunFacts) -> RunVerdict | None:
+    return None if facts.narrow is None else RunVerdict("narrow", *facts.narrow)
+
+
+def _miscalibrated(facts: RunFacts) -> RunVerdict | None:
+    error, noise = calibration_error(facts.calibration, facts.group_size)
+    if error is None or error < LARGE_ERROR or error < CLEAR * noise:
+        return None
+    reason = f"Predicted success rates are off by {error:.2f} on average; chance explains {noise:.2f}."
+    advice = "Don't change forgetting. Compare beliefs to see whether another one predicts better."
+    if facts.has_references:
+        advice = f"Often the reference models no longer describe this model: add one that is closer to it. {advice}"
+    return RunVerdict("miscalibrated", reason, advice)
+
+
+def calibration_error(sums: Calibration, group_size: float) -> tuple[float | None, float]:
+    """Return by how much predictions were off, as a mean over rollouts, and what chance alone gives.
+
+    The second is an upper bound: it takes the rollouts of a group for equal, so that each group counts once.
+
+    Args:
+        sums: by bins of the prediction.
+        group_size: mean rollouts of a group.
+    """
+    rollouts = sum(sums.rollouts)
+    if not rollouts:
+        return None, 0.0
+    off = chance = 0.0
+    for count, predicted, solved in zip(*sums, strict=True):
+        if count:
+            rate = min(predicted / count, 1.0)
+            off += abs(predicted - solved)
+            chance += count * sqrt(2 / pi * rate * (1 - rate) / max(count / group_size, 1.0))
+    return off / rollouts, chance / rollouts
+
+
+def _exhausted(facts: RunFacts) -> RunVerdict | None:
+    expected = facts.expected
+    if expected is None or expected.effective_task_ratio > EXHAUSTED or facts.group_size < SINGLE:
+        return None
+    shares = expected.distribution
+    easy, hard = sum(shares[round(EASY * BINS) :]), sum(shares[: round(HARD * BINS)])
+    reason = (
+        f"About {_percent(expected.effective_task_ratio, 0)} of the pool's tasks would be effective:"
+        f" {_percent(easy, 0)} are solved nearly always, {_percent(hard, 0)} nearly never."
+    )
+    advice = "Add harder tasks." if easy >= hard else "Add easier tasks, or check the verifier."
+    return RunVerdict("pool_exhausted", reason, advice)
+
+
+def _going(course: RunCourse, uniform: float | None, hint: str) -> RunVerdict:
+    """Return the verdict on a run without a weakness: are its tasks too seldom effective?
+
+    A flat success rate is no sign: selection keeps it near the target while the model learns.
+    """
+    recent, todo = course.recent, hint or "No action is needed."
+    ratio, steps = recent.effective_task_ratio, min(course.steps, RECENT)
+    if ratio is None:
+        return RunVerdict("healthy", "The last steps reported no task.", todo)
+    if recent.rollouts < SINGLE * recent.reported:
+        reason = (
+            "Each task has one rollout, so no group can be effective; the run selects the tasks whose success is least"
+            " certain, by p (1 - p)."
+        )
+        return RunVerdict("healthy", reason, todo)
+    if steps == RECENT and ratio < COLLAPSED:
+        reason = f"Only {_percent(ratio)} of the tasks of the last {RECENT} steps were effective."
+        advice = hint or "Selection finds few tasks that teach: look at the tags and at the success rates of all tasks."
+        return RunVerdict("learning_slowly", reason, advice)
+    compared = "" if uniform is None else f"; uniform sampling has {_percent(uniform)}"
+    reason = f"{_percent(ratio)} of the tasks of the last {steps} steps were effective{compared}."
+    if steps == RECENT and uniform is not None and ratio < uniform - _slack(ratio, uniform, recent.reported):
+        advice = hint or "Compare beliefs, and use the one that predicts this run best."
+        return RunVerdict("learning_slowly", reason, advice)
+    return RunVerdict("healthy", reason, todo)
+
+
+def _slack(ratio: float, uniform: float, reported: int) -> float:
+    """Return how far below uniform sampling a ratio may be by chance, if both have so many tasks."""
+    return CLEAR * sqrt((ratio * (1 - ratio) + uniform * (1 - uniform)) / reported)
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    """Return a share in words; by default with as many digits as the page's tiles have."""
+    return f"{100 * float(half_up(share, digits + 2)):.{digits}f} %"
+
+
+# --- its last steps by tag -------------------------------------------------------------------------------------------
+
+MOST_TAGS_LISTED = 100  # those with most tasks: a table of more is not readable
+
+
+@dataclass(frozen=True, slots=True)
+class TagRow:
+    """One tag, over some steps.
+
+    tag: the tag.
+    tasks: how many of the available tasks carry it.
+    pool_share: the share of the available tasks that carry it.
+    reported: how many of its tasks were reported, each once a step.
+    selected_share: the share of all reported tasks that carry it; null if nothing was reported.
+    effective: how many of its reported tasks had a gradient.
+    effective_task_ratio: effective / reported; null if none was reported.
+    rollouts: how many rollouts of its tasks were reported.
+    mean_pass_rate: mean over the reported tasks of the share of successful rollouts; null if none was reported.
+    earlier_mean_pass_rate: the same over the steps before.
+    """
+
+    tag: str
+    tasks: int
+    pool_share: float
+    reported: int
+    selected_share: float | None
+    effective: int
+    effective_task_ratio: float | None
+    rollouts: float
+    mean_pass_rate: float | None
+    earlier_mean_pass_rate: float | None
+
+
+def tag_rows(pool: Pool, steps: Sequence[Receipt], earlier: Sequence[Receipt]) -> list[TagRow]:
+    """Return the tags with most available tasks, these first.
+
+    Args:
+        pool: the tasks.
+        steps: the last ones.
+        earlier: the steps before.
+    """
+    available, reported = len(pool) - len(pool.retired), sum(step.reported for step in steps)
+    rows = []
+    for tag, tasks in listed_tags(pool):
+        own, before = (_summed(tag, some) for some in (steps, earlier))
+        rows.append(
+            TagRow(
+                tag=tag,
+                tasks=tasks,
+                pool_share=tasks / available,
+                reported=own.reported,
+                selected_share=own.reported / reported if reported else None,
+                effective=own.effective,
+                effective_task_ratio=own.effective / own.reported if own.reported else None,
+                rollouts=own.rollouts,
+                mean_pass_rate=own.mean_pass_rate,
+                earlier_mean_pass_rate=before.mean_pass_rate,
+            )
+        )
+    return rows
+
+
+def listed_tags(pool: Pool) -> list[tuple[str, int]]:
+    """Return the tags with most available tasks, and how many these are, most first; equals by name."""
+    tasks = {
+        tag: len(pool.tags[tag]) - int(np.count_nonzero(contained(pool.retired, (pool.tags[tag],))))
+        for tag in pool.watched_tags.names
+    }
+    found = sorted((-count, tag) for tag, count in tasks.items() if count)
+    return [(tag, -count) for count, tag in found[:MOST_TAGS_LISTED]]
+
+
+def _summed(tag: str, steps: Sequence[Receipt]) -> TagCounts:
+    found = NO_COUNTS
+    for step in steps:
+        found = found.plus(step.tags.get(tag, NO_COUNTS))
+    return found
