@@ -3,14 +3,14 @@
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from time import monotonic
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.problems import answer_error
@@ -114,6 +114,9 @@ DOWNLOADS_AT_ONCE = 4  # each holds a state, and some megabytes of what it sends
 DOWNLOADS_WAITING = 64
 SENT_BYTES = MIB  # of a download at a time, so that a slow reader, of 35 kB/s, takes each piece before it is cut
 CONTROL_S = 60.0  # for everything else: much longer than any call takes
+
+# An ASGI extension of our server. Its "callbacks" are called when the client disconnects before the answer.
+CLIENT_LEFT_EXTENSION = "bots.client_left"
 
 SMALL_REST = 64 * 1024  # of an unwanted body: receiving it is cheaper than a new connection
 LINGER_S = 2.0  # for a larger rest: a client that still sends when the connection closes may miss its answer
@@ -313,6 +316,35 @@ def has_no_body(scope: Scope) -> bool:
     """Say whether the headers promise none."""
     headers = Headers(scope=scope)
     return "transfer-encoding" not in headers and headers.get("content-length", "0") == "0"
+
+
+async def while_client_waits(request: Request, work: Awaitable[Response]) -> Response:
+    """Return the work's response; if the client disconnects, cancel the work and return a response that sends nothing.
+
+    For work without lasting effects. Under load, clients time out and retry: work for disconnected clients would delay
+    the others until they time out too.
+    """
+    extension = request.scope.get("extensions", {}).get(CLIENT_LEFT_EXTENSION, {})
+    when_left: list[Callable[[], None]] = extension.get("callbacks", [])
+    waiting = asyncio.timeout(None)
+    try:
+        async with waiting:
+            when_left.append(lambda: waiting.reschedule(0.0))
+            try:
+                return await work
+            finally:
+                when_left.clear()
+    except TimeoutError:
+        if not waiting.expired():
+            raise
+        return NoResponse()
+
+
+class NoResponse(Response):
+    """A response to a disconnected client: nothing is sent."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send nothing."""
 
 
 async def is_gone(receive: Receive) -> bool:

@@ -12,7 +12,7 @@ import sys
 import termios
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import nsmallest
 
@@ -24,7 +24,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from bots_service.api.overload import has_no_body
+from bots_service.api.overload import CLIENT_LEFT_EXTENSION, has_no_body
 from bots_service.api.problems import HEADERS_TOO_LARGE, MALFORMED_REQUEST, Kind, problem_response
 from bots_service.api.responses import finish_headers, request_id_of
 
@@ -140,6 +140,7 @@ class HttpConnection(HttpToolsProtocol):
     rest_since: float | None = None  # since when the rest of a body is on its way to nobody
     blocked: float | None = None  # since when the client reads nothing
     has_left = False
+    when_left: list[Callable[[], None]]  # what the newest request wants called when its client leaves
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Wait for a first request as long as for any other."""
@@ -195,6 +196,8 @@ class HttpConnection(HttpToolsProtocol):
                 MALFORMED_REQUEST, f"{PIPELINED} requests wait on this connection; read their answers first"
             )
         super().on_message_begin()
+        self.when_left = []
+        self.scope["extensions"] = {CLIENT_LEFT_EXTENSION: {"callbacks": self.when_left}}
         self.begun = self.bare_since = self.heard
         self.has_headers, self.head_bytes = False, 0
 
@@ -252,9 +255,12 @@ class HttpConnection(HttpToolsProtocol):
         self.bare_bytes, self.bare_since = 0, None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget what it holds."""
+        """Tell the request under way that its client left."""
         super().connection_lost(exc)
         self.server_state.release(self)
+        if self.is_answering:
+            for leave in self.when_left:
+                leave()
 
     def pause_writing(self) -> None:
         """Note that the client is slow to read."""

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service.api.decoding import decode, decode_plain
+from bots_service.api.overload import while_client_waits
 from bots_service.api.requests import JSON, TRAINING_LIMIT, Body, read_json, services_of
 from bots_service.api.responses import filled, json_response
 from bots_service.api.routing import Route, RouteKind, Routes, caller_of, log_names
@@ -132,11 +133,17 @@ async def select_tasks(request: Request) -> Response:
 
     Safe to retry: the same key and body get the same tasks.
     """
+    services = services_of(request)
     body, wanted = await read_json(request, SelectRequest, TRAINING_LIMIT)
     log_names(request, {"dataset": wanted.dataset, "run": wanted.run})
     caller_of(request).require_run(wanted.dataset, wanted.run)
-    selection, dataset, again = await services_of(request).runs.select(wanted, body.idempotency_key())
-    return json_response(SelectResponse.from_selection(selection, dataset, wanted.run), replayed=again)
+
+    async def answered() -> Response:
+        selection, dataset, again = await services.runs.select(wanted, body.idempotency_key())
+        return json_response(SelectResponse.from_selection(selection, dataset, wanted.run), replayed=again)
+
+    # A report continues when its client disconnects: once it is durable, the client's retry is answered at once.
+    return await while_client_waits(request, answered())
 
 
 @Route(
