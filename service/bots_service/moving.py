@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.entries import Body, Entry, Forget, Fork, Report, Rewind, SettingsChange
@@ -117,7 +117,7 @@ def forked(entry: SavedEntry, row: RunRow, seq: int, epoch: int) -> list[SavedEn
         seq: of the last of the ancestors' entries before it, as they are numbered in the export.
         epoch: of the first entry.
     """
-    settings = {name: value for name, value in row.settings.as_dict().items() if name not in FIXED}
+    settings = {name: value for name, value in structs.asdict(row.settings).items() if name not in FIXED}
     bodies: tuple[Body, ...] = (Rewind(seq, row.origin_step), SettingsChange(settings))
     return [
         SavedEntry(seq + place, epoch, entry.profiles, entry.created_at, KINDS[type(body)], _raw(body))
@@ -182,7 +182,7 @@ class MoveRuns:
             dataset.name,
             last.name,
             TasksFacts.of(dataset.facts),
-            first.settings.as_dict(),
+            structs.asdict(first.settings),
             last.predictions,
             last.parent,
             sum(up_to for _, up_to in parts) + len(parts) - 1,

@@ -36,7 +36,7 @@ from bots_service.core.mixing import MixShare, mix_shares
 from bots_service.core.outlook import Coverage, UniformEstimate, advice, coverage, estimate_after, is_due, outlook_of
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Totals
-from bots_service.core.run_settings import RunSettings, SettingsInUse, settings_asked
+from bots_service.core.run_settings import RunSettings, SomeSettings, settings_asked
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.core.summary import facts_of, findings_of
 from bots_service.datasets import Datasets, KeyOfUpload, OpenRun
@@ -198,7 +198,7 @@ class ForkFrom(NamedTuple):
 class Run(Struct, frozen=True):
     """The present state of a run.
 
-    settings: those in use.
+    settings: those in use; left out are those that its kind of belief doesn't have: see docs/api.md.
     estimates: what the belief estimates about the model in training, by name; empty if nothing is known yet. The first
         tells where the model stands: `capability` with the belief `bots`, `ability` with `tracker` (docs/tracker.md
         explains all of its estimates).
@@ -221,7 +221,7 @@ class Run(Struct, frozen=True):
 
     dataset: str
     run: str
-    settings: SettingsInUse
+    settings: SomeSettings
     epoch: int
     step: int
     seq: int
@@ -251,7 +251,7 @@ class Run(Struct, frozen=True):
         return cls(
             dataset=run.dataset.row.name,
             run=row.name,
-            settings=SettingsInUse(**state.settings.in_use()),
+            settings=state.settings.in_use(),
             epoch=state.epoch,
             step=state.step,
             seq=state.seq,
@@ -864,7 +864,7 @@ class Runs:
             row, put = await asyncio.shield(self._put(opened, name, begun, key, result_of))
         except RunHasHistoryError:
             standing = await self.describe(dataset, name)
-            if begun.start is not None or standing.settings != SettingsInUse(**begun.state.settings.in_use()):
+            if begun.start is not None or standing.settings != begun.state.settings.in_use():
                 raise
         else:
             if put is not RunPut.UNCHANGED:

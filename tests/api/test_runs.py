@@ -11,7 +11,9 @@ from tests.api.pools import RUN, make_dataset, report, require_problem, solved, 
 
 
 def as_json(settings: RunSettings) -> dict:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.in_use().items()}
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in settings.in_use().given().items()
+    }
 
 
 async def test_a_fresh_run_has_the_default_settings_and_stands_at_zero(http):

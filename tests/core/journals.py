@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bots_service.core.arrays import frozen
 from bots_service.core.entries import Body, Entry, Forget, Report, SettingsChange
@@ -99,7 +100,7 @@ class DenseRun:
 
     def take(self, entry: Entry) -> None:
         if isinstance(entry.body, SettingsChange):
-            self.settings = replace(self.settings, **entry.body.values)
+            self.settings = structs.replace(self.settings, **entry.body.values)
             return
         report = entry.body
         assert isinstance(report, Report)
@@ -366,7 +367,7 @@ def stories(
         elif kind == 0:
             fixed = {name: getattr(first, name) for name in FIXED}
             others = settings.filter(lambda other: other.belief == first.belief)
-            body = SettingsChange(_some_of(draw, {**draw(others).as_dict(), **fixed}))
+            body = SettingsChange(_some_of(draw, {**structs.asdict(draw(others)), **fixed}))
         else:
             lag = draw(st.sampled_from([None, 0, 0, 1, 2, 3]))
             made_at = None if lag is None else max(dense.step - lag, 0)

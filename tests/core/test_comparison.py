@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from msgspec import structs
 
 from bots_service.core.comparison import OWN, ComparedBelief, compared, present
 from bots_service.core.entries import Body, Entry, Forget, Rewind, SettingsChange
@@ -28,7 +29,7 @@ def entries_of(*bodies: Body) -> list[Entry]:
 def replayed_under(belief: RunSettings, story: Story) -> list[Receipt]:
     """Return the receipts of a run that had the belief from the beginning."""
     schedule = {name: getattr(story.settings, name) for name in SCHEDULE}
-    state, receipts = fresh_state(replace(belief, **schedule), story.pool), []
+    state, receipts = fresh_state(structs.replace(belief, **schedule), story.pool), []
     for entry in story.entries:
         body = entry.body
         if isinstance(body, SettingsChange):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Distributions
@@ -95,7 +96,7 @@ def reports_of_one_step(draw, step: int) -> list[Report]:
 
 @given(some_settings, st.data())
 def test_the_order_of_reports_within_a_step_leaves_no_trace(chosen: RunSettings, data):
-    chosen = replace(chosen, tasks_per_step=None)
+    chosen = structs.replace(chosen, tasks_per_step=None)
     start = replay(POOL, [report_of((0, 3.0, 1.0), (3, 1.0, 1.0)), report_of((1, 0.0, 4.0))], chosen)
     reports = data.draw(reports_of_one_step(start.step))
     shuffled = data.draw(st.permutations(reports))
@@ -117,7 +118,7 @@ def test_an_entry_that_does_not_follow_is_refused(seq, chosen):
 @given(some_settings, pools(), st.data())
 def test_all_that_is_said_stays_finite_and_within_its_range(chosen, pool, data):
     # The most rollouts that one outcome may carry, solved and failed in turn, late ones too, and steps without any.
-    chosen = replace(chosen, tasks_per_step=None)
+    chosen = structs.replace(chosen, tasks_per_step=None)
     everything = np.arange(len(pool), dtype=np.int32)
     solved = report_of(*((task, MAX_TRIALS, 0.0) for task in everything.tolist()), close=True)
     failed = report_of(*((task, 0.0, MAX_TRIALS) for task in everything.tolist()), close=True)
@@ -198,14 +199,16 @@ def test_a_fork_goes_on_as_its_parent_with_its_open_step(story: Story):
 )
 def test_a_step_closes_by_default_when_asked_or_when_full(tasks_per_step, close, waiting, closes, chosen):
     body = report_of(*((task, 1.0, 1.0) for task in range(waiting)), close=close)
-    state = fresh_state(replace(chosen, tasks_per_step=tasks_per_step), POOL)
+    state = fresh_state(structs.replace(chosen, tasks_per_step=tasks_per_step), POOL)
     state, receipt = advance(state, Entry(1, 0, POOL.profiles, body), POOL)
     assert (receipt.closed, state.step, receipt.reported) == (closes, int(closes), waiting)
     assert state.totals.reported == (waiting if closes else 0)
 
 
 def test_one_task_many_times_does_not_fill_a_step(chosen):
-    state = replay(POOL, [report_of((0, 1.0, 0.0), (0, 0.0, 1.0), (0, 1.0, 1.0))], replace(chosen, tasks_per_step=2))
+    state = replay(
+        POOL, [report_of((0, 1.0, 0.0), (0, 0.0, 1.0), (0, 1.0, 1.0))], structs.replace(chosen, tasks_per_step=2)
+    )
     assert (state.step, state.open_step.tasks, len(state.open_step.evidence)) == (0, 1, 3)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bots_service.core import mixing as mix_account
 from bots_service.core.codec import decode_state, encode_state
@@ -53,7 +54,7 @@ def test_a_mix_that_is_not_possible_is_refused_with_the_reason(mix, word):
 def test_settings_read_from_json_are_those_that_were_written():
     settings = mixed({"math": 3, "code": 1})
     assert list(settings.mix) == ["code", "math"]
-    assert settings_from(settings.as_dict()) == settings
+    assert settings_from(structs.asdict(settings)) == settings
 
 
 # --- the account -----------------------------------------------------------------------------------------------------

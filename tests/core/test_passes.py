@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from scipy.stats import chisquare
 
 from bots_service.core.draw.eligible import Eligible
@@ -36,7 +37,7 @@ NOBODY = tasks()
 
 
 def context_of(walks=None, seed=3, group_size=8.0):
-    chosen = replace(PASS, seed=seed)
+    chosen = structs.replace(PASS, seed=seed)
     return DrawContext(chosen, 0, np.random.default_rng(0), walks or Walks(), group_size)
 
 
@@ -137,7 +138,7 @@ def test_every_tag_of_a_mix_has_a_walk_of_its_own():
     about, of = made_up(90)
     of = replace(of, own_tasks=NOBODY, own=of.own.at(NOBODY.astype(np.int64)))  # nothing is known of any
     walks, met = Walks(), Counter[int]()
-    mixed = replace(PASS, mix={"code": 1.0, "math": 2.0})
+    mixed = structs.replace(PASS, mix={"code": 1.0, "math": 2.0})
     for step in range(240):
         context = replace(context_of(walks), settings=mixed if step % 2 else PASS)
         got = select_tasks(of, about, a_request(6), context, named=NamedTasks(), leased=NOBODY)

@@ -2,12 +2,12 @@
 
 import json
 import math
-from dataclasses import fields
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.run_settings import BELIEFS, RunSettings, settings_asked, settings_from
@@ -55,7 +55,7 @@ def test_numbers_within_their_range_pass_and_come_back_from_json(name, data):
     settings = settings_from({"belief": "bots", name: value})
     assert getattr(settings, name) == value
     assert type(getattr(settings, name)) is float
-    assert settings_from(json.loads(json.dumps(settings.as_dict()))) == settings
+    assert settings_from(json.loads(json.dumps(structs.asdict(settings)))) == settings
 
 
 WRONG = ["below", "above", math.nan, math.inf, -math.inf, True, "0.5", [0.5], {}, 10**400]
@@ -150,7 +150,7 @@ def test_all_that_the_tracker_would_ignore_is_told_at_once():
 def test_the_settings_of_a_belief_are_settings():
     assert BELIEFS.keys() == KINDS.keys()
     for kind in BELIEFS.values():
-        assert set(kind.own) <= {field.name for field in fields(RunSettings)}
+        assert set(kind.own) <= set(RunSettings.__struct_fields__)
     assert set(BELIEFS["bots"].own) == set(OF_BOTS)
 
 
@@ -163,5 +163,7 @@ def test_every_flaw_is_told_at_once():
 def test_a_run_has_only_the_settings_that_its_kind_of_belief_reads():
     of_bots = {"forgetting", "implicit_weight", "prior", "capability", "capability_momentum"}
     bots, tracker = (settings_from({"belief": belief, "target": 0.6}) for belief in ("bots", "tracker"))
-    assert bots.in_use() == bots.as_dict()
-    assert tracker.in_use() == {name: value for name, value in tracker.as_dict().items() if name not in of_bots}
+    assert bots.in_use().given() == structs.asdict(bots)
+    assert tracker.in_use().given() == {
+        name: value for name, value in structs.asdict(tracker).items() if name not in of_bots
+    }

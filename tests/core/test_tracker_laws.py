@@ -1,10 +1,9 @@
 """What the tracker learns: how tasks differ, how fast they change, which way the model moves; and late evidence."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
+from msgspec import structs
 
 from bots_service.core import arrays as rows
 from bots_service.core.belief import tracker as tracker_filter
@@ -94,7 +93,7 @@ def test_evidence_counts_however_late_it_comes(lag: int):
 def test_how_many_rollouts_an_implied_observation_stands_for_changes_nothing():
     bodies = [report_of((0, 3.0, 1.0), (40, 1.0, 9.0)), report_of((1, 4.0, 0.0), made_at=0)]
     one = tracker(replay(POOL, bodies, SETTINGS))
-    other = tracker(replay(POOL, bodies, replace(SETTINGS, rollouts_per_task=1.0)))
+    other = tracker(replay(POOL, bodies, structs.replace(SETTINGS, rollouts_per_task=1.0)))
     pairs = zip(parts_of(one), parts_of(other), strict=True)
     assert all(np.array_equal(part, another) for part, another in pairs if isinstance(part, np.ndarray))
 

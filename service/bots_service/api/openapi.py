@@ -116,7 +116,7 @@ EXAMPLES: dict[str, Any] = {
     "segments": {"untried": 5120, "aborting": 0, "stuck": 310, "teaching": 1632, "solved": 411, "retired": 0},
     "selection_id": "0-12-12-0-5f2c9a01d4e6",
     "seq": 12,
-    "settings": {**RunSettings().in_use(), "reward_range": [0.0, 1.0]},
+    "settings": {**RunSettings().in_use().given(), "reward_range": [0.0, 1.0]},
     "status": "running",
     "step": 12,
     "strategy": "pass",
@@ -156,7 +156,7 @@ EXAMPLES: dict[str, Any] = {
         {"id": "gsm8k-17", "draw": None, "mean": 0.48, "effective": 0.98},
         {"id": "gsm8k-4", "draw": None, "mean": 0.4, "effective": 0.86},
     ],
-    "SettingsRequest.target": 0.6,
+    "SomeSettings.target": 0.6,
     "Task.effective": 0.9466,
     "TaskRequest.reference_pass_rates": [0.25],
     "TaskRequest.tags": ["arithmetic"],
@@ -195,7 +195,7 @@ def sentence(text: str) -> str:
     return (text[0].upper() + text[1:] if re.match("[a-z]+ ", text) else text).rstrip(".") + "."
 
 
-_, _SETTINGS = described(inspect.cleandoc(RunSettings.__doc__ or ""), set(RunSettings.__dataclass_fields__))
+_, _SETTINGS = described(inspect.cleandoc(RunSettings.__doc__ or ""), set(RunSettings.__struct_fields__))
 SETTINGS = {name: text.replace("None", "null") for name, text in _SETTINGS.items()}
 
 

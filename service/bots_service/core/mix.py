@@ -7,7 +7,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-Mix = dict[str, float]  # the weight of each tag, tags in alphabetical order
+from bots_service.core.checks import Tag
+
+Mix = dict[Tag, float]  # the weight of each tag, tags in alphabetical order
 
 MOST_TAGS_MIXED = 32  # each is a part of the pool that selections keep ready
 LARGEST_WEIGHT = 1e6

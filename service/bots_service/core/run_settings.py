@@ -4,14 +4,12 @@ New runs get the tracker and `pass` (docs/decisions/0046); belief "bots" has the
 """
 
 import math
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from bots_service.core.checks import Tag
 from bots_service.core.mix import Mix, read_mix
 from bots_service.errors import Flaw, InvalidSettingsError, not_a_choice
 from bots_service.retention import LEASE_S, LONGEST_LEASE_S
@@ -42,8 +40,7 @@ BELIEFS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RunSettings:
+class RunSettings(Struct, frozen=True):
     """How one run believes, forgets and selects.
 
     belief: kind of belief, "tracker" or "bots". The tracker learns what BOTS needs settings for.
@@ -80,47 +77,23 @@ class RunSettings:
     tasks_per_step: Annotated[int, Meta(ge=1, le=10**6)] | None = None
     reward_range: tuple[Reward, Reward] = (0.0, 1.0)
     lease_seconds: Annotated[float, Meta(ge=1.0, le=LONGEST_LEASE_S)] = LEASE_S
-    mix: Mix = field(default_factory=dict)
+    mix: Mix = msgspec.field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the settings as plain values, ready for JSON."""
-        return {name: getattr(self, name) for name in self.__slots__}  # asdict copies each value, which takes long
-
-    def in_use(self) -> dict[str, Any]:
+    def in_use(self) -> "SomeSettings":
         """Return the settings that mean something to the run: without those of other kinds of belief alone."""
         unread = _unread_by(self.belief)
-        return {name: value for name, value in self.as_dict().items() if name not in unread}
+        return SomeSettings(**{name: value for name, value in structs.asdict(self).items() if name not in unread})
 
 
-class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of a run; those left out stay as they are."""
+_BLANK = [(name, kind | UnsetType, UNSET) for name, kind in {**get_type_hints(RunSettings), "mix": Mix}.items()]
 
-    belief: str | UnsetType = UNSET
-    forgetting: float | UnsetType = UNSET
-    implicit_weight: float | UnsetType = UNSET
-    rollouts_per_task: float | UnsetType | None = UNSET
-    target: float | UnsetType = UNSET
-    prior: tuple[float, float] | UnsetType = UNSET
-    capability: CapabilityRule | UnsetType = UNSET
-    capability_momentum: float | UnsetType = UNSET
-    strategy: StrategyName | UnsetType = UNSET
-    seed: int | UnsetType = UNSET
-    tasks_per_step: int | UnsetType | None = UNSET
-    reward_range: tuple[float, float] | UnsetType = UNSET
-    lease_seconds: float | UnsetType = UNSET
-    mix: dict[Tag, float] | UnsetType = UNSET
+
+class SomeSettings(msgspec.defstruct("SomeSettings", _BLANK, frozen=True, forbid_unknown_fields=True)):  # type: ignore[misc]  # made of the fields above
+    """Settings of a run; some may be left out."""
 
     def given(self) -> dict[str, Any]:
-        """Return the settings that were not left out."""
-        return {
-            name: value
-            for name, value in structs.asdict(self).items()
-            if name in SettingsRequest.__struct_fields__ and value is not UNSET
-        }
-
-
-class SettingsInUse(SettingsRequest, frozen=True):
-    """The settings of a run. Those that its kind of belief doesn't have are left out: see docs/api.md."""
+        """Return the settings that are not left out."""
+        return {name: value for name, *_ in _BLANK if (value := getattr(self, name)) is not UNSET}
 
 
 FIXED = ("belief", "prior")  # a state is built on them
@@ -156,7 +129,7 @@ def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> Ru
     Raises:
         InvalidSettingsError: a name is unknown or a value is out of range; carries every flaw.
     """
-    settings, flaws = (base or RunSettings()).as_dict(), list[Flaw]()
+    settings, flaws = structs.asdict(base or RunSettings()), list[Flaw]()
     for name, value in values.items():
         try:
             settings[name] = _read(name, value)

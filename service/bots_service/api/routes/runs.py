@@ -28,7 +28,7 @@ from bots_service.api.responses import json_response, no_content
 from bots_service.api.routing import ANY_SCOPE, About, Route, RouteKind, Routes, caller_of
 from bots_service.api.task_formats.text import split_lines
 from bots_service.core.checks import MAX_IDS, Name, TaskId
-from bots_service.core.run_settings import SettingsRequest
+from bots_service.core.run_settings import SomeSettings
 from bots_service.errors import (
     DatasetExistsError,
     InvalidJournalError,
@@ -62,7 +62,7 @@ class ForkRequest(Struct, frozen=True, forbid_unknown_fields=True):
     step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
 
 
-class RunRequest(SettingsRequest, frozen=True, forbid_unknown_fields=True):
+class RunRequest(SomeSettings):
     """Settings of a new run, and where it starts.
 
     fork: the run to continue.
@@ -141,12 +141,10 @@ async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     return json_response(await services_of(request).runs.describe(dataset, run))
 
 
-@Route(
-    routes, f"PATCH {RUN}", "Change a run's settings", Scope.ADMIN, Run, (InvalidSettingsError,), reads=SettingsRequest
-)
+@Route(routes, f"PATCH {RUN}", "Change a run's settings", Scope.ADMIN, Run, (InvalidSettingsError,), reads=SomeSettings)
 async def change_settings(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Change settings from the next step on; written to the journal. Belief and prior are fixed."""
-    body, wanted = await read_json(request, SettingsRequest)
+    body, wanted = await read_json(request, SomeSettings)
     result = await services_of(request).runs.change_settings(dataset, run, wanted.given(), body.idempotency_key())
     return json_response(result.run, replayed=result.duplicate)
 

@@ -77,7 +77,7 @@ def _words(kind: Callable[[Any], Any]) -> _AsText:
 
 
 _settings = _AsText(
-    lambda settings: msgspec.json.encode(settings.as_dict()).decode(),  # defaults too: one may change, a run must not
+    lambda settings: msgspec.json.encode(settings).decode(),  # defaults too: one may change, a run must not
     lambda line: settings_from(msgspec.json.decode(line)),
 )
 _tasks = _AsBytes(lambda tasks: pack({}, {"tasks": tasks}), lambda blob: unpack(blob)[1]["tasks"])
