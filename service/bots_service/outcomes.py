@@ -222,7 +222,9 @@ def _part(outcome: Outcome, size: int, reward_range: tuple[float, float]) -> tup
 
 def read_costs(outcomes: list[Outcome]) -> Costs:
     """Return what all outcomes cost, those that were aborted too."""
-    return Costs(*(math.fsum(getattr(one, name) or 0.0 for one in outcomes) for name in Costs._fields))
+    return Costs(
+        math.fsum([one.tokens or 0.0 for one in outcomes]), math.fsum([one.seconds or 0.0 for one in outcomes])
+    )
 
 
 def _shown(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, float, bool] | None:

@@ -119,11 +119,12 @@ class StateCache:
 
     def keep(self, run: RunRow, state: RunState) -> None:
         """Keep a state that was committed, unless a newer one is known."""
-        known = self.get(run)
+        known, size = self._states.get((run.id, run.uid), (None, 0))
         if known is not None and version_of(known) >= version_of(state):
             return
         self.drop(run)
-        size = STATE_BYTES + state.nbytes
+        if known is None or known.seq // KEEP_EVERY != state.seq // KEEP_EVERY:  # else it has hardly grown
+            size = STATE_BYTES + state.nbytes
         self._states[run.id, run.uid] = state, size
         self._bytes += size
         while self._bytes > self._max_bytes and len(self._states) > 1:

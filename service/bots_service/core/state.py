@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from bots_service.core.arrays import Table, Tasks
+from bots_service.core.arrays import Table, Tasks, last_of
 from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, AbortRows, Attempts
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep, Distributions
@@ -79,20 +79,17 @@ class RunState:
         """
         return max(self.rollouts_per_task or TYPICAL_ROLLOUTS, 2.0)
 
-    @cached_property
-    def _parts(self) -> list[Any]:
-        return parts_of(self)
-
-    @cached_property
+    @property
     def nbytes(self) -> int:
         """How much memory the arrays of the state take."""
-        return sum(part.nbytes for part in self._parts if isinstance(part, np.ndarray))
+        return sum(part.nbytes for part in parts_of(self) if isinstance(part, np.ndarray))
 
     @cached_property
     def largest_task(self) -> int:
-        """The last task of the pool that the state knows of, -1 of none."""
-        tables = (part for part in self._parts if isinstance(part, Table))
-        return max((int(table.tasks.max(initial=-1)) for table in tables), default=-1)
+        """The last task of the pool that the state knows of, -1 of none. A belief knows of tasks that were tried."""
+        waiting = (self.open_step.evidence.tasks, self.unfinished.parts.tasks)
+        sorted_ones = (self.attempts.settled.tasks, self.attempts.ordered, self.aborts.tasks)
+        return max(*map(last_of, sorted_ones), *(int(tasks.max(initial=-1)) for tasks in waiting))
 
     @property
     def fold_numbers(self) -> int:
