@@ -8,9 +8,11 @@ from copy import copy
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
-from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, make_url
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DBAPIError
 
 from bots_service.errors import StorageUnavailableError
@@ -161,20 +163,36 @@ def _transact(connection: Connection, job: Job[Result]) -> Result:
         raise
 
 
+class BeginningDialect(SQLiteDialect_pysqlite):
+    """SQLAlchemy's dialect, which begins transactions itself: the driver does so too late to read and write one state.
+
+    statement: that begins one.
+    """
+
+    supports_statement_cache = True
+    statement: str
+
+    def do_begin(self, dbapi_connection: Any) -> None:
+        """Begin a transaction."""
+        dbapi_connection.execute(self.statement)
+
+
+registry.register("sqlite.beginning", __name__, BeginningDialect.__name__)
+
+
 def _engine(url: str, connections: int, pragmas: tuple[str, ...], begin: str) -> Engine:
-    """Return an engine that leaves BEGIN to us: the driver's own comes too late to read and write one state."""
+    """Return an engine whose transactions begin with a statement."""
     # Threads take turns at a connection.
     options = {"connect_args": {"check_same_thread": False}, "poolclass": QueuePool, "pool_reset_on_return": None}
-    engine = create_engine(url, pool_size=connections, max_overflow=0, **options)
+    engine = create_engine(
+        make_url(url).set(drivername="sqlite+beginning"), pool_size=connections, max_overflow=0, **options
+    )
+    cast("BeginningDialect", engine.dialect).statement = begin
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: object) -> None:
         connection.isolation_level = None
         for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}")
-
-    @event.listens_for(engine, "begin")
-    def start(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
 
     return engine
