@@ -87,6 +87,7 @@ Result = TypeVar("Result")
 
 KEPT_ROWS = 65_536  # about 30 MB
 STATE_BYTES = 4096  # of a state without its arrays, about
+SIZED_EVERY = 1024  # reported groups between two looks at a state's size; they take some 100 kB
 CHANGES_AT_ONCE = 64  # of a run in one transaction; more would make the first wait long for the last
 TAIL = 100  # entries of other replicas that are folded inside a transaction; with more they are folded before it
 KEEP_EVERY = 32  # entries between two states that are kept for other replicas
@@ -99,6 +100,10 @@ FOLLOW_EVERY_S = 1.0
 BATCH = 500  # rows looked through at once where most may belong to others
 CALIBRATED = 200  # steps whose predictions are compared with what came
 LONGEST_REASON = 300  # characters of why a report was refused; a longer one is cut
+
+
+def _groups(state: RunState) -> int:
+    return state.totals.reported + len(state.open_step.evidence) + len(state.unfinished.parts)
 
 
 class StateCache:
@@ -123,7 +128,7 @@ class StateCache:
         if known is not None and version_of(known) >= version_of(state):
             return
         self.drop(run)
-        if known is None or known.seq // KEEP_EVERY != state.seq // KEEP_EVERY:  # else it has hardly grown
+        if known is None or _groups(known) // SIZED_EVERY != _groups(state) // SIZED_EVERY:  # else it has hardly grown
             size = STATE_BYTES + state.nbytes
         self._states[run.id, run.uid] = state, size
         self._bytes += size
