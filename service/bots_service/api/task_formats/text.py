@@ -72,7 +72,9 @@ def block_of(tasks: list[TaskRequest], first: int, models: int) -> TaskBlock:
 
 def wrong_length(place: int, length: int, models: int) -> Flaw:
     """Return the refusal of a task's number of pass rates."""
-    return Flaw(("body", "tasks", place, "reference_pass_rates"), f"{length} pass rates for {models} reference models")
+    todo = "" if models else "; name the models in reference_models, or leave the pass rates out"
+    said = f"{length} pass rates for {models} reference models{todo}"
+    return Flaw(("body", "tasks", place, "reference_pass_rates"), said)
 
 
 @lru_cache(4096)  # few combinations occur, most of them often
