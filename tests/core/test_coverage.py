@@ -104,7 +104,7 @@ def test_the_reason_tells_what_was_counted_and_what_to_do():
         assert reason is not None
         assert todo in reason
         assert f"the last {40 // 4} steps, enough for a pass over all 40 tasks, reported 4 different ones" in reason
-        assert f"{40 / 4:.1f} times each, and a tenth of the tasks took {100 * 4 / 4:.0f} % of all visits" in reason
+        assert f"{40 / 4:.1f} times each, and a tenth of the pool took {100 * 4 / 4:.0f} % of all visits" in reason
 
 
 def test_one_of_the_bounds_is_enough():

@@ -206,7 +206,7 @@ def coverage(state: RunState, pool: Pool) -> Coverage:
                 f" ones, {per_met:.1f} times each"
             )
         if largest > MOST_OF_VISITS:
-            found.append(f"a tenth of the tasks took {100 * largest:.0f} % of all visits")
+            found.append(f"a tenth of the pool took {100 * largest:.0f} % of all visits")
     why = f"Few tasks take most visits: {', and '.join(found)}. {narrow_advice(state.settings)}"
     passes_done, pass_share = _walked(state, pool, available)
     return Coverage(
