@@ -8,7 +8,7 @@ and an entry that does not fold is never kept.
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from contextvars import Context
 from copy import copy
@@ -67,7 +67,7 @@ from bots_service.records import (
     RunRow,
     Selection,
 )
-from bots_service.replay import Replay, largest_task
+from bots_service.replay import SMALL_STATE_NUMBERS, Replay, largest_task
 from bots_service.selections import drawn, named_tasks
 from bots_service.storage.live import BEGIN, KeptState, Live, Look, Previous, version_of
 from bots_service.storage.sql.journal import (
@@ -87,6 +87,7 @@ Result = TypeVar("Result")
 
 KEPT_ROWS = 65_536  # about 30 MB
 STATE_BYTES = 4096  # of a state without its arrays, about
+OUTCOME_NUMBERS = 100  # that reading and folding one outcome touch, about: it takes some 10 us
 SIZED_EVERY = 1024  # reported groups between two looks at a state's size; they take some 100 kB
 CHANGES_AT_ONCE = 64  # of a run in one transaction; more would make the first wait long for the last
 TAIL = 100  # entries of other replicas that are folded inside a transaction; with more they are folded before it
@@ -112,7 +113,8 @@ class StateCache:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._states: OrderedDict[tuple[int, str], tuple[RunState, int]] = OrderedDict()  # with their bytes
+        # With their bytes, and the estimate of uniform sampling where only this process changed the run lately.
+        self._states: OrderedDict[tuple[int, str], tuple[RunState, int, UniformEstimate | None]] = OrderedDict()
 
     def get(self, run: RunRow) -> RunState | None:
         """Return the newest state of a run that is known here."""
@@ -122,23 +124,33 @@ class StateCache:
         self._states.move_to_end((run.id, run.uid))
         return known[0]
 
-    def keep(self, run: RunRow, state: RunState) -> None:
-        """Keep a state that was committed, unless a newer one is known."""
-        known, size = self._states.get((run.id, run.uid), (None, 0))
+    def uniform_of_own(self, run: RunRow) -> UniformEstimate | None:
+        """Return the estimate that was kept with the newest state."""
+        return self._states.get((run.id, run.uid), (None, 0, None))[2]
+
+    def keep(self, run: RunRow, state: RunState, uniform: UniformEstimate | None = None) -> None:
+        """Keep a state that was committed, unless a newer one is known.
+
+        Args:
+            run: its run.
+            state: the state.
+            uniform: the estimate of uniform sampling with it; None where another process may change the run, too.
+        """
+        known, size, _ = self._states.get((run.id, run.uid), (None, 0, None))
         if known is not None and version_of(known) >= version_of(state):
             return
         self.drop(run)
         if known is None or _groups(known) // SIZED_EVERY != _groups(state) // SIZED_EVERY:  # else it has hardly grown
             size = STATE_BYTES + state.nbytes
-        self._states[run.id, run.uid] = state, size
+        self._states[run.id, run.uid] = state, size, uniform
         self._bytes += size
         while self._bytes > self._max_bytes and len(self._states) > 1:
-            _, (_, size) = self._states.popitem(last=False)
+            _, (_, size, _) = self._states.popitem(last=False)
             self._bytes -= size
 
     def drop(self, run: RunRow) -> None:
         """Forget a run's state."""
-        _, size = self._states.pop((run.id, run.uid), (None, 0))
+        _, size, _ = self._states.pop((run.id, run.uid), (None, 0, None))
         self._bytes -= size
 
 
@@ -163,11 +175,12 @@ class Committed(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Change:
-    """A change that waits for its transaction. base: the state that it goes back to."""
+    """A change that waits for its transaction. base: the state that it goes back to; outcomes: how many it reports."""
 
     make: Make
     key: IdempotencyKey | None
     base: RunState | None
+    outcomes: int
     done: asyncio.Future[Committed]
 
     def fail(self, error: Exception) -> None:
@@ -435,7 +448,11 @@ class Runs:
             return read_report(request, run, find_tasks(run, request.outcomes), state, now)
 
         try:
-            done = await self.using(request.dataset, request.run, lambda run: self._append(run, make, key))
+            done = await self.using(
+                request.dataset,
+                request.run,
+                lambda run: self._append(run, make, key, outcomes=len(request.outcomes)),
+            )
         except StaleEpochError:
             self.metrics.fenced(request.dataset, request.run)
             raise
@@ -525,7 +542,13 @@ class Runs:
         return ChangeRunResult(await self.describe_open(run), done.duplicate)
 
     async def _append(
-        self, run: OpenRun, make: Make, key: IdempotencyKey | None, *, base: RunState | None = None
+        self,
+        run: OpenRun,
+        make: Make,
+        key: IdempotencyKey | None,
+        *,
+        base: RunState | None = None,
+        outcomes: int = 0,
     ) -> Committed:
         """Append an entry; what was begun is done to the end even if the caller stops waiting.
 
@@ -534,9 +557,10 @@ class Runs:
             make: returns the entry's body.
             key: the request's; the entry that was appended under it before is the result.
             base: the state that a rewind goes back to.
+            outcomes: how many the entry reports.
         """
         work = self._work_of(run.row)
-        change = _Change(make, key, base, asyncio.get_running_loop().create_future())
+        change = _Change(make, key, base, outcomes, asyncio.get_running_loop().create_future())
         work.waiting.append(change)
         if work.writer is None or work.writer.done():
             # Not in the request's context: it outlives the request.
@@ -547,30 +571,95 @@ class Runs:
         while work.waiting:
             batch, work.waiting = work.waiting[:CHANGES_AT_ONCE], work.waiting[CHANGES_AT_ONCE:]
             try:
-                before, after = await self._commit(run, batch)
+                rest = batch[await self._append_next(run, batch) :]
+                if rest:
+                    await self._commit(run, rest)
             except Exception as error:
                 if self.live.is_exact:  # otherwise SQL is asked before a state is believed
                     self.states.drop(run.row)  # what was committed of it, if anything, is not known
                 for change in batch:
                     change.fail(error if len(batch) == 1 else copy(error))  # one raised twice tangles its traceback
-            else:
-                await self.replay.save_if_due(run.row, before, after)
 
-    async def _commit(self, run: OpenRun, batch: list[_Change]) -> tuple[RunState, RunState]:
-        """Make changes in one transaction, and settle them; return the states before and after."""
+    async def _append_next(self, run: OpenRun, batch: list[_Change]) -> int:
+        """Fold changes and append them, unless another process changed the run; return how many: the first so many.
+
+        Where this process alone changes a run, that is all of them but those that are refused, that were made before,
+        that go back to another state, or after which the service looks at the run.
+        """
+        before, uniform = self.states.get(run.row), self.states.uniform_of_own(run.row)
+        if before is None or uniform is None:
+            return 0
+        run, now = await self.datasets.matching(run, before), self._clock()
+        is_quick = before.fold_numbers + OUTCOME_NUMBERS * sum(each.outcomes for each in batch) <= SMALL_STATE_NUMBERS
+        fold = partial(self._folded_ahead, run, before, uniform, batch)
+        made = fold() if is_quick else await asyncio.to_thread(fold)
+        stored = await self.store.journal.append_next(run.row, [one for _, one in made], now) if made else 0
+        if stored:
+            state, last = made[stored - 1]
+            self.states.keep(run.row, state, last.uniform)
+            outcomes = [(one.receipt, False) for _, one in made[:stored]]
+            await self._settle(run, before, state, batch[:stored], outcomes, [one for _, one in made[:stored]], now)
+        return stored
+
+    def _folded_ahead(
+        self, run: OpenRun, state: RunState, uniform: UniformEstimate, batch: list[_Change]
+    ) -> list[tuple[RunState, FoldedEntry]]:
+        """Return the states and entries of as many changes as fold without another look at SQL."""
+        made: list[tuple[RunState, FoldedEntry]] = []
+        for change in batch:
+            if change.key is None or change.base is not None or is_due(state.step) or uniform.ratio is None:
+                break
+            try:
+                with self.metrics.fold_seconds.time():
+                    after, one = _folded(run, state, change)
+            except Exception:  # it is judged again, from what SQL says
+                break
+            if after.guard.alarms != state.guard.alarms:
+                break
+            uniform = estimate_after(uniform, state, one.receipt, run.dataset.pool)
+            state = after
+            made.append((state, one._replace(uniform=uniform)))
+        return made
+
+    async def _commit(self, run: OpenRun, batch: list[_Change]) -> None:
+        """Make changes in one transaction, and settle them."""
         for _ in range(ATTEMPTS):
             before = self.states.get(run.row) or await self.state_of(run)
             run = await self.datasets.matching(run, before)
             now = self._clock()
             try:
-                state, outcomes, folded = await self.store.database.write(partial(self._fold, run, before, batch, now))
+                write = partial(self._fold, run, before, batch, now)
+                state, uniform, outcomes, folded = await self.store.database.write(write)
                 break
             except _OutdatedError:
                 run = await self.datasets.current(run)
                 await self.state_of(run)
         else:
             raise BusyError(f"run {run.row.name!r} is changed by others all the time; try again")
-        self.states.keep(run.row, state)
+        is_own = bool(folded) and folded[0].entry.seq == before.seq + 1
+        self.states.keep(run.row, state, uniform if is_own else None)
+        await self._settle(run, before, state, batch, outcomes, folded, now)
+
+    async def _settle(
+        self,
+        run: OpenRun,
+        before: RunState,
+        state: RunState,
+        batch: list[_Change],
+        outcomes: Sequence[tuple[Receipt, bool] | Exception],
+        folded: list[FoldedEntry],
+        now: float,
+    ) -> None:
+        """Tell the live store and the callers what was committed.
+
+        Args:
+            run: the run.
+            before, state: before and after it.
+            batch: the changes.
+            outcomes: of each change its receipt and whether it is a duplicate, or why it was refused.
+            folded: what was stored.
+            now: when.
+        """
         degraded = not self.live.is_exact and not self.live.is_shared
         if folded:
             if folded[0].entry.seq == 1:
@@ -585,16 +674,16 @@ class Runs:
                 change.fail(outcome)
             else:
                 change.done.set_result(Committed(*outcome, state, degraded))
-        return before, state
+        await self.replay.save_if_due(run.row, before, state)
 
     def _fold(
         self, run: OpenRun, state: RunState, batch: list[_Change], now: float, connection: Connection
-    ) -> tuple[RunState, list[tuple[Receipt, bool] | Exception], list[FoldedEntry]]:
+    ) -> tuple[RunState, UniformEstimate, list[tuple[Receipt, bool] | Exception], list[FoldedEntry]]:
         """Fold changes into the newest state and store them; in a transaction, in a thread.
 
         Returns:
-            The state; of each change its receipt and whether it is a duplicate, or why it was refused; and what was
-            stored.
+            The state, and the estimate of uniform sampling with it; of each change its receipt and whether it is a
+            duplicate, or why it was refused; and what was stored.
 
         Raises:
             UnknownRunError: the run was deleted or replaced.
@@ -619,7 +708,7 @@ class Runs:
                 first = self._first(connection, row, change.key, known, folded)
                 if first is None:
                     with self.metrics.fold_seconds.time():
-                        after, one = _folded(run, state, change, head, pool)
+                        after, one = _folded(run, state, change, pruned=head.pruned)
                     one = self._looked_at(connection, run, uniform, state, after, one, folded)
                     state, uniform = after, one.uniform
                     folded.append(one)
@@ -629,7 +718,7 @@ class Runs:
             except Exception as error:
                 outcomes.append(error)
         append(connection, row.id, folded, now)
-        return state, outcomes, folded
+        return state, uniform, outcomes, folded
 
     @staticmethod
     def _looked_at(
@@ -1046,10 +1135,10 @@ class _Begun(NamedTuple):
     start: tuple[Parent, FoldedEntry] | None = None
 
 
-def _folded(run: OpenRun, state: RunState, change: _Change, head: Head, pool: Pool) -> tuple[RunState, FoldedEntry]:
-    """Return the state after a change, and its entry."""
-    body = change.make(run, state)
-    if isinstance(body, Rewind) and body.to_seq < head.pruned:
+def _folded(run: OpenRun, state: RunState, change: _Change, *, pruned: int = 0) -> tuple[RunState, FoldedEntry]:
+    """Return the state after a change, and its entry. pruned: entries up to this seq are gone."""
+    body, pool = change.make(run, state), run.dataset.pool
+    if isinstance(body, Rewind) and body.to_seq < pruned:
         raise BusyError(f"run {run.row.name!r} was pruned meanwhile; check that step {body.to_step} still exists")
     entry = Entry(state.seq + 1, state.epoch + isinstance(body, Rewind), pool.profiles, body)
     after, receipt = advance(state, entry, pool, base=change.base)

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 from msgspec import structs
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, insert
 
 from bots_service.core.arrays import frozen
 from bots_service.core.entries import Body, Entry, Fork, Report, Rewind
@@ -18,7 +18,7 @@ from bots_service.records import DatasetFacts, DatasetRow, Head, IdempotencyKey,
 from bots_service.storage.sql.journal import FoldedEntry, locked_head
 from bots_service.storage.sql.journal import append as append_folded
 from bots_service.storage.sql.stores import SqlStores
-from bots_service.storage.sql.tables import journal, runs
+from bots_service.storage.sql.tables import journal
 
 names = (f"made-{number}" for number in itertools.count())
 
@@ -89,10 +89,18 @@ def append_to(
 ) -> Receipt:
     """Append an entry behind a head that this transaction holds."""
     entry = Entry(head.seq + 1, head.epoch + isinstance(body, Rewind), 3, body or report())
-    told = receipt(entry.seq, entry.seq if step is None else step, closed=closed, epoch=entry.epoch)
-    folded = FoldedEntry(entry, told, key, uniform(entry.seq), findings(entry.seq))
+    folded = folded_entry(entry, step=step, closed=closed, key=key)
     append_folded(connection, run.id, [folded], time.time())
-    return told
+    return folded.receipt
+
+
+def folded_entry(
+    entry: Entry, *, step: int | None = None, closed: bool = True, key: IdempotencyKey | None = None
+) -> FoldedEntry:
+    """Return an entry as it is stored."""
+    seq = entry.seq
+    told = receipt(seq, seq if step is None else step, closed=closed, epoch=entry.epoch)
+    return FoldedEntry(entry, told, key, uniform(seq), findings(seq))
 
 
 async def write_bodies(stores: SqlStores, run: RunRow, bodies: list[str]) -> None:
@@ -103,7 +111,6 @@ async def write_bodies(stores: SqlStores, run: RunRow, bodies: list[str]) -> Non
     def job(connection: Connection) -> None:
         rows = [{**entry, **structs.asdict(receipt(seq, seq)), "body": bodies[seq - 1]} for seq in seqs]
         connection.execute(insert(journal), rows)
-        connection.execute(update(runs).where(runs.c.id == run.id).values(head=len(bodies)))
 
     await stores.database.write(job)
 

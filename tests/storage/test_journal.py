@@ -5,10 +5,10 @@ from contextlib import nullcontext, suppress
 
 import pytest
 
-from bots_service.core.entries import Body, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Entry, Report, Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BotsError, KeyReusedError, UnknownRunError
-from bots_service.records import Head, RunRow
+from bots_service.records import Head, IdempotencyKey, RunRow
 from bots_service.storage.sql.codecs import encode_body
 from bots_service.storage.sql.journal import receipt_under
 from bots_service.storage.sql.stores import SqlStores
@@ -28,6 +28,41 @@ async def test_every_kind_of_entry_reads_back_exactly_with_its_receipt(stores: S
     assert [encode_body(entry.body) for entry in read] == [encode_body(body) for body in bodies]
     assert [entry.epoch for entry in read] == [0, 0, 0, 1, 1]
     assert [await stores.journal.receipt(run, seq) for seq in (1, 2, 3, 4, 5, 6)] == [*receipts, None]
+
+
+async def test_reports_are_appended_where_the_journal_still_ends_and_under_new_keys(stores: SqlStores):
+    run = await made.run(stores)
+
+    def keyed(key: str) -> IdempotencyKey:
+        return IdempotencyKey(key, "fingerprint")
+
+    async def stored(first: int, *keys: str, epoch: int = 0) -> int:
+        rows = [
+            made.folded_entry(Entry(seq, epoch, 3, made.report(seq)), key=keyed(key))
+            for seq, key in enumerate(keys, start=first)
+        ]
+        return await stores.journal.append_next(run, rows, 1.0)
+
+    assert await stored(1, "a") == 0  # nothing is before the first entry
+    await made.append(stores, run, key=keyed("a"))
+    assert await stored(2, "b", "c") == 2
+    assert await stored(2, "b", "c") == 0  # the same once more
+    assert await stored(3, "d") == 0  # another entry is there
+    assert await stored(5, "d") == 0  # the one before is not there
+    assert await stored(4, "a") == 0  # the key is another entry's
+    assert await stored(4, "d", "a", "e") == 1  # nothing behind what is not stored
+    assert await stored(5, "e", epoch=1) == 0  # the journal is of another epoch
+    await made.append(stores, run, Rewind(1, 1))
+    assert await stored(6, "e", epoch=0) == 0
+    assert await stored(6, "e", epoch=1) == 1
+    entries = await stores.journal.between(run, 0, ALL)
+    assert [entry.seq for entry in entries] == [1, 2, 3, 4, 5, 6]
+    assert encode_body(entries[5].body) == encode_body(made.report(6))
+    expected = made.folded_entry(entries[5])
+    assert await stores.journal.receipt(run, 6) == expected.receipt
+    assert (await stores.journal.head(run)).uniform == expected.uniform._replace(distribution=None)
+    await stores.runs.delete(run)
+    assert await stored(7, "f", epoch=1) == 0
 
 
 async def test_nobody_can_change_an_entry_that_was_read(stores: SqlStores):

@@ -116,10 +116,9 @@ async def test_a_state_of_the_past_folds_no_more_than_was_promised(world: World,
         assert folded <= (150 - seq) + 5 * (NEWEST_SNAPSHOTS + 1)
 
 
-@pytest.mark.parametrize("lost", ["seq > 1", "seq = 2"])
-async def test_a_journal_that_lost_entries_is_refused(world: World, lost: str):
+async def test_a_journal_that_lost_an_entry_is_refused(world: World):
     await some_reports(world, 4)
-    world.sql(f"DELETE FROM journal WHERE {lost}")  # noqa: S608 - our own conditions
+    world.sql("DELETE FROM journal WHERE seq = 2")
     with pytest.raises(DamagedStateError):
         await world.beside().state()
 
@@ -175,7 +174,7 @@ async def test_a_head_that_was_read_before_another_entry_came_hides_nothing(worl
 
 
 async def test_a_connection_that_breaks_in_a_transaction_fails_all_of_it(world: World, monkeypatch: pytest.MonkeyPatch):
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise OperationalError("SELECT", {}, Exception("gone"))
 
     await world.state()

@@ -58,12 +58,13 @@ class PipelinedConnection(psycopg.Connection[Any]):
     lifeline: to end it from another thread.
     limits: statement that sets what the server may wait for until the transaction ends; None where that is set for all
         transactions.
-    reads: whether the next transaction only reads.
+    begins: statement that begins the next transaction; None: it is one statement, which the server commits with its
+        answer.
     """
 
     lifeline: Lifeline
     limits: str | None
-    reads: bool
+    begins: str | None
     _answers: psycopg.Pipeline | None = None
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -74,7 +75,8 @@ class PipelinedConnection(psycopg.Connection[Any]):
         """Begin a transaction; nothing is sent yet."""
         if self._answers is None:
             self._answers = self._until_closed.enter_context(self.pipeline())
-        self.execute(READING if self.reads else WRITING)
+        if self.begins is not None:
+            self.execute(self.begins)
         if self.limits is not None:
             self.execute(self.limits)
 
@@ -85,8 +87,9 @@ class PipelinedConnection(psycopg.Connection[Any]):
 
     def commit(self) -> None:
         """Commit; one trip for this and all that was not sent yet."""
-        self.execute("COMMIT")
-        self.await_answers()
+        if self.begins is not None:
+            self.execute("COMMIT")
+            self.await_answers()
 
     def close(self) -> None:
         """Close both."""
@@ -112,7 +115,7 @@ class PipelinedDialect(PGDialect_psycopg):
     def connect(self, *arguments: Any, **named: Any) -> Any:
         """Return a new connection."""
         connection = PipelinedConnection.connect(*arguments, **named)
-        connection.reads = False
+        connection.begins = None
         connection.lifeline = Lifeline(connection.fileno())
         self.opened(connection.lifeline)
         connection.limits = f"SELECT {_settings(self.limits, 'true')}" if _prepared(connection, self.limits) else None
@@ -221,10 +224,10 @@ _LOST = "lost"  # a connection that broke before COMMIT, mostly one that idled w
 
 
 class _Running:
-    """A job that a thread may be doing. lifeline: of its connection, while it has one."""
+    """A job that a thread may be doing, in a transaction that begins so. lifeline: of its connection, if it has one."""
 
-    def __init__(self, job: Job[Any], *, is_read: bool) -> None:
-        self.job, self.is_read, self.is_over = job, is_read, False
+    def __init__(self, job: Job[Any], begins: str | None) -> None:
+        self.job, self.begins, self.is_over = job, begins, False
         self._lock = Lock()
         self._lifeline: Lifeline | None = None
 
@@ -267,13 +270,13 @@ class PostgresDatabase:
         """How many jobs are being done just now."""
         return len(self._running)
 
-    def write(self, job: Job[Result]) -> asyncio.Future[Result]:
+    def write(self, job: Job[Result], *, alone: bool = False) -> asyncio.Future[Result]:
         """Put the job in line at once, and return what it will return, once that is committed to stable storage."""
-        return self._put(_Running(job, is_read=False))
+        return self._put(_Running(job, None if alone else WRITING))
 
     def read(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Return what the job will return; it sees everything committed before this call, and one state throughout."""
-        return self._put(_Running(job, is_read=True))
+        return self._put(_Running(job, READING))
 
     async def close(self) -> None:
         """Finish what is in line, then close the connections."""
@@ -334,12 +337,12 @@ class PostgresDatabase:
     def _transact(self, job: _Running) -> Any:
         with self._engine.connect() as connection:
             driver = cast("PipelinedConnection", connection.connection.dbapi_connection)
-            driver.reads = job.is_read
+            driver.begins = job.begins
             job.hold(driver.lifeline)
             try:
                 with connection.begin() as transaction:
                     result = job.job(connection)
-                    if not job.is_read:
+                    if job.begins == WRITING:
                         _commit(transaction)
                 return result
             finally:

@@ -31,6 +31,9 @@ WRITER_PRAGMAS = (
 READER_PRAGMAS = ("query_only = ON", "busy_timeout = 5000")
 
 
+_Waiting = tuple[Job[Any], Future[Any]]
+
+
 class SqliteDatabase:
     """A Database in one file. Its tables are made by `migrate.upgrade`, before or after this is opened.
 
@@ -55,17 +58,20 @@ class SqliteDatabase:
         self._readable = _engine(url, READERS, READER_PRAGMAS, "BEGIN")
         self._writable = _engine(url, 1, WRITER_PRAGMAS, "BEGIN IMMEDIATE")
         self._writing: Connection | None = None
-        self._waiting: SimpleQueue[tuple[Job[Any], Future[Any]] | None] = SimpleQueue()
+        self._next: list[_Waiting] = []  # those of one turn of the event loop are handed over together
+        self._waiting: SimpleQueue[list[_Waiting] | None] = SimpleQueue()
         self._writer = Thread(target=self._work, name="bots-writer", daemon=True)
         self._writer.start()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="bots-reader")
         self._closed = False
 
-    def write(self, job: Job[Result]) -> asyncio.Future[Result]:
+    def write(self, job: Job[Result], *, alone: bool = False) -> asyncio.Future[Result]:  # noqa: ARG002
         """Put the job in line at once, and return what it will return, once that is committed to stable storage."""
         self._require_open()
         future = Future[Result]()
-        self._waiting.put((job, future))
+        if not self._next:
+            asyncio.get_running_loop().call_soon(self._hand_over)
+        self._next.append((job, future))
         return asyncio.shield(asyncio.wrap_future(future))  # a caller that leaves cancels nothing
 
     def read(self, job: Job[Result]) -> asyncio.Future[Result]:
@@ -77,7 +83,13 @@ class SqliteDatabase:
         """Finish what is in line, then give the file back."""
         if not self._closed:
             self._closed = True
+            if self._next:
+                self._hand_over()
             await asyncio.to_thread(self._finish)
+
+    def _hand_over(self) -> None:
+        self._waiting.put(self._next)
+        self._next = []
 
     def _finish(self) -> None:
         self._waiting.put(None)
@@ -98,15 +110,16 @@ class SqliteDatabase:
             return _transact(connection, job)
 
     def _work(self) -> None:
-        is_open = True
-        while is_open:
-            batch = [self._waiting.get()]
+        while (handed := self._waiting.get()) is not None:
+            batch = [*handed]
             while len(batch) < MOST_JOBS and not self._waiting.empty():
-                batch.append(self._waiting.get())
-            is_open = None not in batch
-            self._commit([waiting for waiting in batch if waiting is not None])
+                if (handed := self._waiting.get()) is None:
+                    self._waiting.put(None)
+                    break
+                batch += handed
+            self._commit(batch)
 
-    def _commit(self, batch: list[tuple[Job[Any], Future[Any]]]) -> None:
+    def _commit(self, batch: list[_Waiting]) -> None:
         """Commit the jobs together; where one can't be done, each on its own, so that it hurts no other."""
         try:
             with storage_errors():

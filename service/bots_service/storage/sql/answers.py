@@ -30,7 +30,7 @@ class SqlAnswers(Store):
         """Keep the result of a committed write before anybody gets it; return the one that is kept."""
         if idempotency_key is None:
             return result
-        connection.execute(insert_missing(connection, answers), _row(idempotency_key, result, time.time()))
+        connection.execute(insert_missing(connection.dialect.name, answers), _row(idempotency_key, result, time.time()))
         row = _standing(connection, idempotency_key)
         return result if row is None else _result_of(row, type(result))
 

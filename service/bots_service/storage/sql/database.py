@@ -23,10 +23,14 @@ OUR_FAULT = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
 class Database(Protocol):
     """Runs jobs, each a function of a connection and of nothing else that changes: one may be run again."""
 
-    def write(self, job: Job[Result]) -> asyncio.Future[Result]:
+    def write(self, job: Job[Result], *, alone: bool = False) -> asyncio.Future[Result]:
         """Put the job in line at once, and return what it will return, once that is committed to stable storage.
 
         A caller that no longer waits changes nothing.
+
+        Args:
+            job: what to do.
+            alone: it is one statement, which does the same if it is sent twice, so that it needs no second trip.
 
         Raises:
             StorageUnavailableError: (from the future, too) nothing was acknowledged.

@@ -37,9 +37,9 @@ from bots_service.records import (
 from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.codecs import decode_block, encode_block
 from bots_service.storage.sql.database import SqlRow
-from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, new_id, replace_empty_run, run_of
+from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, locked_runs, new_id, replace_empty_run
 from bots_service.storage.sql.store import Store, insert_missing, reading, writing
-from bots_service.storage.sql.tables import datasets, predictions, runs, subsets, task_blocks
+from bots_service.storage.sql.tables import datasets, of_last_entry, predictions, runs, subsets, task_blocks
 
 MOST_SUBSETS = 1000  # of a dataset: a job has one, and each change of its training data makes another
 
@@ -207,14 +207,14 @@ class SqlDatasets(Store):
         """
         content = None if column is None else await asyncio.to_thread(_content_of, column)
         empty: list[RunRow] = []
-        of_empty = select(runs).where(runs.c.dataset_id == row.id, runs.c.head == 0).with_for_update()
+        of_empty = (runs.c.dataset_id == row.id) & of_last_entry("seq").is_(None)
 
         def job(connection: Connection) -> DatasetRow:
             changed = _changed(connection, row, facts=facts)
             if column is not None:
                 kept = {"dataset_id": row.id, "digest": column.digest, "content": content}
-                connection.execute(insert_missing(connection, predictions), kept)
-            empty[:] = map(run_of, connection.execute(of_empty))
+                connection.execute(insert_missing(connection.dialect.name, predictions), kept)
+            empty[:] = [run for run in locked_runs(connection, of_empty) if not run.head]
             for run in empty:
                 replace_empty_run(connection, run.id, {"predictions": facts.prediction_keys})
             _drop_unused_predictions(connection, row.id, facts.prediction_keys)
@@ -262,7 +262,7 @@ class SqlDatasets(Store):
             if connection.scalar(standing) is None:
                 raise UnknownDatasetError("the dataset was deleted meanwhile")
             kept = {"dataset_id": row.id, "name": subset.name, "tasks": content, "kept_at": time.time()}
-            connection.execute(insert_missing(connection, subsets), kept)
+            connection.execute(insert_missing(connection.dialect.name, subsets), kept)
             this = update(subsets).where(of_dataset, subsets.c.name == subset.name)
             connection.execute(this, {"kept_at": kept["kept_at"]})
             if old := list(connection.scalars(by_age))[MOST_SUBSETS:]:

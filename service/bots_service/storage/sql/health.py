@@ -50,5 +50,5 @@ class SqlHealth(Store):
 
 def _touch(connection: Connection) -> None:
     row = {"id": 1, "written_at": time()}
-    connection.execute(insert_missing(connection, write_probe), row)
+    connection.execute(insert_missing(connection.dialect.name, write_probe), row)
     connection.execute(update(write_probe).where(write_probe.c.id == row["id"]), {"written_at": row["written_at"]})

@@ -42,7 +42,7 @@ from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import RECEIPTS, receipt_of
 from bots_service.storage.sql.runs import run_of
 from bots_service.storage.sql.store import Store, reading
-from bots_service.storage.sql.tables import IS_MARK, IS_STEP, datasets, journal, runs
+from bots_service.storage.sql.tables import EPOCH, HEAD, IS_MARK, IS_STEP, RUNS, datasets, journal, runs
 
 _SUMS = ("reported", "effective", "all_solved", "none_solved", "rollouts", "successes", "late", "expired", "new_tasks")
 
@@ -194,7 +194,7 @@ class KnownRun:
 RUNS_AT_ONCE = 100  # in one transaction: some 50 ms
 
 _HEADS = select(
-    *(runs.c.id, runs.c.uid, datasets.c.name, runs.c.head, runs.c.epoch),
+    *(runs.c.id, runs.c.uid, datasets.c.name, HEAD, EPOCH),
     *(runs.c[f"refused_{name}"] for name in ("reports", "at", "reason", "seq")),
 ).select_from(runs.join(datasets))
 # What each of many runs is asked is made once.
@@ -335,7 +335,7 @@ class SqlHistory(Store):
         Raises:
             DamagedStateError: a body can't be read.
         """
-        head = connection.execute(select(runs.c.head, runs.c.pruned).where(runs.c.id == run.id)).one_or_none()
+        head = connection.execute(select(HEAD, runs.c.pruned).where(runs.c.id == run.id)).one_or_none()
         if head is None:
             return VisitsPage([], None, 0)
         end, pruned = head.head + 1 if before is None else min(before, head.head + 1), head.pruned
@@ -368,7 +368,7 @@ class SqlHistory(Store):
 
     @reading
     def _known(self, connection: Connection, heads: Sequence[RunHead]) -> dict[int, KnownRun]:
-        those = connection.execute(select(runs).where(runs.c.id.in_([head.run_id for head in heads])))
+        those = connection.execute(RUNS.where(runs.c.id.in_([head.run_id for head in heads])))
         rows = {row.id: row for row in those}
         found = [_known(connection, head, rows.get(head.run_id)) for head in heads]
         return {known.row.id: known for known in found if known is not None}

@@ -1,10 +1,24 @@
 """Journals in SQL: each entry with what folding it did, in one row; and states that were stored on the way."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec import structs
-from sqlalchemy import BigInteger, ColumnElement, Connection, and_, bindparam, delete, insert, select, text, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Insert,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    select,
+    text,
+    update,
+)
 
 from bots_service.core.entries import Entry, Rewind
 from bots_service.core.outlook import UniformEstimate
@@ -15,26 +29,30 @@ from bots_service.records import Head, IdempotencyKey, RunRow
 from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body
 from bots_service.storage.sql.database import UNANSWERED, SqlRow
 from bots_service.storage.sql.store import Store, insert_missing, reading, writing
-from bots_service.storage.sql.tables import IS_STEP, datasets, journal, runs, snapshots
+from bots_service.storage.sql.tables import EPOCH, HEAD, IS_STEP, datasets, journal, of_last_entry, runs, snapshots
 
 MOST_SEQS = 1000  # of snapshots that are dropped, in one statement
 
 RECEIPTS = select(*(journal.c[name] for name in Receipt.__struct_fields__))
 Told = TypeVar("Told", bound=Receipt)
 
-_HEADS = select(
-    *(runs.c.id, runs.c.uid, runs.c.head, runs.c.epoch, runs.c.pruned, datasets.c.version),
-    *(runs.c.uniform, runs.c.expected),
-).select_from(runs.join(datasets))
+_UNIFORM = tuple(of_last_entry(name).label(name) for name in ("uniform", "expected"))
+_HEADS = select(runs.c.id, runs.c.uid, HEAD, EPOCH, runs.c.pruned, datasets.c.version, *_UNIFORM).select_from(
+    runs.join(datasets)
+)
 _OF_RUN = journal.c.run_id == bindparam("run")
 # What each report asks is made once. The lock makes seqs follow commit order on PostgreSQL; snapshots may refer to the
-# run meanwhile. After a wait for the lock PostgreSQL reads the run's row again, and no other: a key that was taken
-# meanwhile is not seen, and its second use violates the unique constraint.
-_LOCKED_HEAD = (
+# run meanwhile.
+_LOCK = (
+    select(runs.c.id)
+    .where(runs.c.id == bindparam("run"))
+    .with_for_update(key_share=True)
+    .execution_options(**UNANSWERED)
+)
+_HEAD_AND_KEYS = (
     _HEADS.add_columns(journal.c.key)
     .outerjoin(journal, and_(journal.c.run_id == runs.c.id, journal.c.key.in_(bindparam("keys", expanding=True))))
     .where(runs.c.id == bindparam("run"))
-    .with_for_update(key_share=True, of=runs)
 )
 _BETWEEN = (
     select(journal.c.seq, journal.c.epoch, journal.c.profiles, journal.c.kind, journal.c.body)
@@ -49,12 +67,26 @@ _BETWEEN = (
 )
 _BY_KEY = RECEIPTS.add_columns(journal.c.fingerprint).where(_OF_RUN, journal.c.key == bindparam("key"))
 _APPEND = insert(journal).execution_options(**UNANSWERED)
-_MOVE_HEAD = (
-    update(runs)
-    .where(runs.c.id == bindparam("run"))
-    .values({name: bindparam(f"new_{name}") for name in ("head", "epoch", "uniform", "expected")})
-    .execution_options(**UNANSWERED)
+_last = journal.alias("last")
+_NEXT = (
+    select(*(bindparam(column.name, type_=column.type) for column in journal.columns))
+    .select_from(runs)
+    .where(
+        runs.c.id == bindparam("run_id", type_=journal.c.run_id.type),
+        exists().where(
+            _last.c.run_id == runs.c.id,
+            _last.c.seq == bindparam("seq", type_=journal.c.seq.type) - 1,
+            _last.c.epoch == bindparam("epoch", type_=journal.c.epoch.type),
+        ),
+    )
+    .with_for_update(key_share=True)
 )
+
+
+@cache
+def _append_next(product: str) -> Insert:
+    names = [column.name for column in journal.columns]
+    return insert_missing(product, journal).from_select(names, _NEXT).execution_options(preserve_rowcount=True)
 
 
 class FoldedEntry(NamedTuple):
@@ -82,7 +114,9 @@ def locked_head(connection: Connection, run: RunRow, keys: Sequence[str] = ()) -
     Raises:
         UnknownRunError: it was deleted or replaced.
     """
-    rows = connection.execute(_LOCKED_HEAD, {"run": run.id, "keys": keys or [""]}).all()  # no key is empty
+    if connection.dialect.name == "postgresql":
+        connection.execute(_LOCK, {"run": run.id})
+    rows = connection.execute(_HEAD_AND_KEYS, {"run": run.id, "keys": keys or [""]}).all()  # no key is empty
     return _of_run(rows[0] if rows else None, run), {row.key for row in rows if row.key is not None}
 
 
@@ -130,7 +164,7 @@ def receipt_under(connection: Connection, run: RunRow, key: IdempotencyKey) -> R
 
 
 def append(connection: Connection, run_id: int, folded: Sequence[FoldedEntry], now: float) -> None:
-    """Store the next entries of a run whose head is locked, and move its head; a rewind hides what it undoes."""
+    """Store the next entries of a run whose head is locked; a rewind hides what it undoes."""
     if not folded:
         return
     connection.execute(_APPEND, [_row(run_id, one, now) for one in folded])
@@ -138,9 +172,6 @@ def append(connection: Connection, run_id: int, folded: Sequence[FoldedEntry], n
         if isinstance(entry.body, Rewind):
             undone = (journal.c.run_id == run_id, journal.c.seq > entry.body.to_seq, journal.c.seq < entry.seq)
             connection.execute(update(journal).where(*undone).values(hidden=True))
-    last, uniform = folded[-1].entry, folded[-1].uniform
-    moved = {"new_head": last.seq, "new_epoch": last.epoch, "new_uniform": uniform.ratio}
-    connection.execute(_MOVE_HEAD, {"run": run_id, **moved, "new_expected": uniform.expected})
 
 
 def _row(run_id: int, folded: FoldedEntry, now: float) -> dict[str, Any]:
@@ -182,7 +213,20 @@ def _head(row: SqlRow) -> Head:
 
 
 class SqlJournal(Store):
-    """Reads of journals."""
+    """Journals. All but reports are appended by `append`, in a transaction that does more."""
+
+    async def append_next(self, run: RunRow, folded: Sequence[FoldedEntry], now: float) -> int:
+        """Store entries, each right behind the one before it, and return how many of them: the first so many.
+
+        An entry is not stored where the run has none right before it in the same epoch, has another one of its seq, or
+        has its idempotency key. It must not be the first entry of a run, nor a rewind.
+        """
+        rows = [_row(run.id, one, now) for one in folded]
+
+        def job(connection: Connection) -> int:
+            return connection.execute(_append_next(connection.dialect.name), rows).rowcount
+
+        return await self.database.write(job, alone=True)
 
     @reading
     def head(self, connection: Connection, run: RunRow) -> Head:
@@ -229,7 +273,8 @@ class SqlSnapshots(Store):
         standing = select(runs.c.id).where(runs.c.id == run.id, runs.c.uid == run.uid)
         if connection.scalar(standing.with_for_update(key_share=True, read=True)) is None:
             raise UnknownRunError(f"run {run.name!r} was deleted or replaced")
-        connection.execute(insert_missing(connection, snapshots), {"run_id": run.id, "seq": seq, "blob": blob})
+        row = {"run_id": run.id, "seq": seq, "blob": blob}
+        connection.execute(insert_missing(connection.dialect.name, snapshots), row)
 
     @reading
     def newest(self, connection: Connection, run: RunRow, up_to: int) -> tuple[int, bytes] | None:

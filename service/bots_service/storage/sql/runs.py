@@ -15,7 +15,7 @@ from bots_service.storage.sql.answers import keep_result, keeping_result, requir
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import FoldedEntry, append
 from bots_service.storage.sql.store import Store, reading, writing
-from bots_service.storage.sql.tables import datasets, predictions, runs, snapshots
+from bots_service.storage.sql.tables import HEAD, RUNS, datasets, predictions, runs, snapshots
 
 PAGE = 1000
 DEFAULT_RUN = "default"  # every dataset has it, so that a first user never needs to know the word
@@ -38,7 +38,7 @@ def insert_run(
 ) -> int:
     """Insert a run with an empty journal, which knows these predictions, and return its id."""
     values = {"uid": new_uid(), "dataset_id": dataset_id, "name": name, "settings": settings, "predictions": known}
-    return new_id(connection.execute(insert(runs), {**values, "head": 0, "epoch": 0, "created_at": time.time()}))
+    return new_id(connection.execute(insert(runs), {**values, "created_at": time.time()}))
 
 
 def new_id(result: CursorResult[*tuple[Any, ...]]) -> int:
@@ -52,6 +52,12 @@ def new_id(result: CursorResult[*tuple[Any, ...]]) -> int:
 def run_of(row: SqlRow) -> RunRow:
     """Return the run that a row holds."""
     return RunRow(**{name: getattr(row, name) for name in RunRow.__slots__})
+
+
+def locked_runs(connection: Connection, those: ColumnElement[bool]) -> list[RunRow]:
+    """Return some runs as they stand until the transaction ends."""
+    ids = list(connection.scalars(select(runs.c.id).where(those).order_by(runs.c.id).with_for_update()))
+    return list(map(run_of, connection.execute(RUNS.where(runs.c.id.in_(ids)))))
 
 
 def replace_empty_run(connection: Connection, run_id: int, values: dict[str, Any]) -> None:
@@ -100,7 +106,7 @@ class SqlRuns(Store):
     @reading
     def get(self, connection: Connection, dataset_id: int, name: str) -> RunRow:
         """Return the run of that name."""
-        row = connection.execute(select(runs).where(is_named(dataset_id, name))).one_or_none()
+        row = connection.execute(RUNS.where(is_named(dataset_id, name))).one_or_none()
         if row is None:
             raise UnknownRunError(f"no run {name!r}")
         return run_of(row)
@@ -109,7 +115,7 @@ class SqlRuns(Store):
     def after(self, connection: Connection, dataset_id: int, name: str, limit: int) -> list[RunRow]:
         """Return up to `limit` runs by name, beginning behind `name` ("" for the first)."""
         those = (runs.c.dataset_id == dataset_id) & (runs.c.name > name)
-        return list(map(run_of, connection.execute(select(runs).where(those).order_by(runs.c.name).limit(limit))))
+        return list(map(run_of, connection.execute(RUNS.where(those).order_by(runs.c.name).limit(limit))))
 
     async def all(self, dataset_id: int) -> AsyncIterator[RunRow]:
         """Yield every run of a dataset."""
@@ -158,9 +164,9 @@ class SqlRuns(Store):
         there = connection.scalars(select(predictions.c.digest).where(predictions.c.dataset_id == dataset_id))
         if {key.digest for key in known} - set(there) or (fork is None and known != newest):
             raise BusyError("another request changed the dataset's predictions at the same time; try again")
-        this = select(runs).where(is_named(dataset_id, name))
-        found = connection.execute(this.with_for_update()).one_or_none()
-        standing = None if found is None else run_of(found)
+        this = is_named(dataset_id, name)
+        found = locked_runs(connection, this)
+        standing = found[0] if found else None
         if standing is not None and standing.head > 0:
             raise RunHasHistoryError(f"run {name!r} has {standing.head} journal entries; change its settings by PATCH")
         if standing is None:
@@ -177,12 +183,12 @@ class SqlRuns(Store):
             append(connection, run_id, [first], time.time())
             connection.execute(update(runs).where(runs.c.id == run_id), {"parent": parent})
         put = RunPut.CREATED if standing is None else RunPut.REPLACED
-        return run_of(connection.execute(this).one()), put
+        return run_of(connection.execute(RUNS.where(this)).one()), put
 
     @writing
     def note_refused_report(self, connection: Connection, row: RunRow, reason: str) -> None:
         """Count a report of the run that was refused as invalid, and why."""
-        noted = update(runs).where(_is(row)).values(refused_reports=runs.c.refused_reports + 1, refused_seq=runs.c.head)
+        noted = update(runs).where(_is(row)).values(refused_reports=runs.c.refused_reports + 1, refused_seq=HEAD)
         if not connection.execute(noted.values(refused_at=time.time(), refused_reason=reason)).rowcount:
             raise UnknownRunError(f"run {row.name!r} was deleted or replaced")
 

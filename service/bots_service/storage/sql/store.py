@@ -52,13 +52,9 @@ def writing(job: Jobs[Own, Arguments, Result]) -> Call[Own, Arguments, Result]:
     return write
 
 
-def insert_missing(connection: Connection, table: Table) -> Insert:
-    """Return a statement that inserts the rows whose key is not in the table yet."""
-    return _insert_missing(connection.dialect.name, table)
-
-
 @cache
-def _insert_missing(product: str, table: Table) -> Insert:
+def insert_missing(product: str, table: Table) -> Insert:
+    """Return a statement that inserts the rows whose keys are not in the table yet. product: the dialect's name."""
     if product == "postgresql":
         from sqlalchemy.dialects import postgresql  # not above: who has SQLite does without it
 

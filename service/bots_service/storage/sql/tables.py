@@ -18,10 +18,13 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    ScalarSelect,
     Table,
     Text,
     TypeDecorator,
     UniqueConstraint,
+    func,
+    select,
     text,
 )
 
@@ -155,10 +158,6 @@ runs = Table(
     _of_dataset(),
     Column("name", Text, nullable=False),
     Column("settings", _settings, nullable=False),
-    Column("head", BigInteger, nullable=False),
-    Column("epoch", Integer, nullable=False),
-    Column("uniform", Double),  # these two as of the last entry
-    Column("expected", Double),
     Column("parent", _json(Parent)),
     Column("created_at", Double, nullable=False),
     Column("pruned", BigInteger, nullable=False, server_default=text("0")),  # entries up to this seq are gone
@@ -220,6 +219,21 @@ journal = Table(
     Column("findings", _json(RunFindings)),  # where the service looked
     UniqueConstraint("run_id", "key"),
 )
+_last = journal.alias("last")
+
+
+def of_last_entry(name: str) -> ScalarSelect[Any]:
+    """Return a column of the last entry of a run, for statements that select from `runs`; null without entries."""
+    column = select(_last.c[name]).where(_last.c.run_id == runs.c.id).order_by(_last.c.seq.desc()).limit(1)
+    return column.correlate(runs).scalar_subquery()
+
+
+# A run stands where its journal ends. Whoever changes a run by what it reads here locks its row first, in a statement
+# of its own: PostgreSQL would read the locked row again after a wait, and not its journal.
+HEAD = func.coalesce(of_last_entry("seq"), 0).label("head")
+EPOCH = func.coalesce(of_last_entry("epoch"), 0).label("epoch")
+RUNS = select(runs, HEAD, EPOCH)
+
 # Nearly all entries are reports; without this index, finding the others would read all of them. SQLite uses an index
 # for a statement with its very condition, and not where another one implies it.
 IS_MARK = "kind <> 'report'"

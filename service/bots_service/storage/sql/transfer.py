@@ -17,9 +17,16 @@ from bots_service.records import DatasetRow, EntryKind, IdempotencyKey, RunRow
 from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.datasets import require_version, stage_gone
 from bots_service.storage.sql.journal import FoldedEntry, append
-from bots_service.storage.sql.runs import current_predictions, insert_run, is_named, require_room_for_run, run_of
+from bots_service.storage.sql.runs import (
+    current_predictions,
+    insert_run,
+    is_named,
+    locked_runs,
+    require_room_for_run,
+    run_of,
+)
 from bots_service.storage.sql.store import Store, reading, writing
-from bots_service.storage.sql.tables import datasets, journal, runs
+from bots_service.storage.sql.tables import RUNS, datasets, journal, runs
 
 # A value that another database can't store is refused before it gets there.
 Count = Annotated[int, Meta(ge=0, le=2**53)]
@@ -146,15 +153,15 @@ def last_within(sizes: list[tuple[int, int]], last: int) -> int:
 
 
 def _run(connection: Connection, run_id: int) -> RunRow:
-    return run_of(connection.execute(select(runs).where(runs.c.id == run_id)).one())
+    return run_of(connection.execute(RUNS.where(runs.c.id == run_id)).one())
 
 
 def _make_room(connection: Connection, dataset_id: int, name: str) -> RunRow | None:
     """Delete the empty run of that name, if there is one, and return it."""
-    found = connection.execute(select(runs).where(is_named(dataset_id, name)).with_for_update()).one_or_none()
+    found = next(iter(locked_runs(connection, is_named(dataset_id, name))), None)
     if found is None:
         return None
     if found.head > 0:
         raise RunHasHistoryError(f"run {name!r} has {found.head} journal entries; import under another name")
     connection.execute(delete(runs).where(runs.c.id == found.id))
-    return run_of(found)
+    return found
