@@ -5,7 +5,7 @@ import hashlib
 import secrets
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from importlib.resources import files
 from pathlib import Path
@@ -118,7 +118,7 @@ class RedisServer:
         lines = (line.partition(":") for line in text.decode(errors="replace").splitlines())
         return {name: value for name, separator, value in lines if separator}
 
-    async def run(self, script: str, keys: list[str], *arguments: bytes | str | int) -> Any:
+    async def run(self, script: str, keys: list[str], *arguments: object, blob: bytes = b"") -> Any:
         """Return a script's answer.
 
         Raises:
@@ -128,7 +128,7 @@ class RedisServer:
             raise RedisAwayError
         try:
             try:
-                return await self._once(script, keys, arguments)
+                return await self._once(script, keys, arguments, blob)
             except ResponseError:  # a refusal, which would only repeat
                 raise
             except FAILURES:
@@ -136,7 +136,7 @@ class RedisServer:
                     raise
                 # Pooled connections broke for the same reason.
                 await self._client.connection_pool.disconnect(inuse_connections=False)
-                return await self._once(script, keys, arguments)
+                return await self._once(script, keys, arguments, blob)
         except FAILURES as error:
             self._mark_away(error)
             raise RedisAwayError from error
@@ -148,10 +148,10 @@ class RedisServer:
             await asyncio.gather(self._probing, return_exceptions=True)
         await self._client.aclose()
 
-    async def _once(self, script: str, keys: list[str], arguments: Any) -> Any:
+    async def _once(self, script: str, keys: list[str], arguments: Sequence[object], blob: bytes = b"") -> Any:
         # Not the client's own timeout: before Python 3.12 that can swallow a cancellation.
         async with asyncio.timeout(self._timeout_s):
-            return await self._scripts[script](keys=keys, args=arguments)
+            return await self._scripts[script](keys=keys, args=[msgspec.msgpack.encode(arguments), blob])
 
     def _mark_away(self, error: BaseException) -> None:
         if not self.is_away:
@@ -279,9 +279,9 @@ class RedisLive(Live):
                 int(lease_s * 1000),
                 int(kept_s * 1000),
                 int(IDLE_RUNS_S),
-                blob,
-                _packed(new),
-                _packed(without(tasks, new)),
+                new.tolist(),
+                without(tasks, new).tolist(),
+                blob=blob,
             )
         except RedisAwayError:
             return False
@@ -306,7 +306,7 @@ class RedisLive(Live):
             epoch, seq = version_of(kept.state)
             blob = _AT.pack(kept.at) + await asyncio.to_thread(encode_state, kept.state)
         begin = 0 if begins else 1 + secrets.randbelow(ORDINALS), int(IDLE_RUNS_S)
-        return await self._told("moved", _keys(run), *head, *begin, epoch, seq, blob, _packed(done))
+        return await self._told("moved", _keys(run), *head, *begin, epoch, seq, done.tolist(), blob=blob)
 
     async def state(self, run: RunRow) -> KeptState | None:
         """Return the state of a run that was kept last for replicas; None if there is none."""
@@ -340,21 +340,21 @@ class RedisLive(Live):
     async def clear(self, run: RunRow) -> None:
         """End all leases of a run."""
         await super().clear(run)
-        await self._told("clear", _keys(run), 0)
+        await self._told("clear", _keys(run), False)
 
     async def delete(self, run: RunRow) -> None:
         """Delete all that is kept of a run, so that every process looks for it in SQL."""
         await super().delete(run)
-        await self._told("clear", _keys(run), 1)
+        await self._told("clear", _keys(run), True)
 
     async def dataset_changed(self, dataset_id: int, version: int) -> None:
         """Tell the version of a dataset."""
         await self._told("dataset", [_dataset(dataset_id)], version, int(IDLE_RUNS_S))
 
-    async def _told(self, script: str, keys: list[str], *arguments: bytes | str | int) -> bool:
+    async def _told(self, script: str, keys: list[str], *arguments: object, blob: bytes = b"") -> bool:
         """Return whether Redis heard of it. Else leases end by themselves, and replicas look into SQL each second."""
         try:
-            await self._server.run(script, keys, *arguments)
+            await self._server.run(script, keys, *arguments, blob=blob)
         except RedisAwayError:
             return False
         return True
@@ -368,10 +368,6 @@ class RedisLive(Live):
         if self._server.is_away:
             raise StorageUnavailableError("Redis does not answer")
         await self._server.info()
-
-
-def _packed(tasks: Tasks) -> bytes:
-    return msgspec.msgpack.encode(tasks.tolist())
 
 
 def _keys(run: RunRow) -> list[str]:

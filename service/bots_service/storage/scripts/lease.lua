@@ -1,11 +1,10 @@
--- Leases the tasks of a selection, all or none, and keeps it under its key. KEYS: 3 the selection. ARGV: 1 a nonce of
+-- Leases the tasks of a selection, all or none, and keeps it under its key. KEYS: 3 the selection. ARGS: 1 a nonce of
 -- this selection; 2, 3 epoch and seq of the state that it was drawn from; 4 how long the leases last, in ms; 5 how long
--- the selection is kept, in ms; 6 seconds that an idle run is kept; 7 the selection's bytes; 8 its tasks that must not be
--- leased yet; 9 its other tasks.
+-- the selection is kept, in ms; 6 seconds that an idle run is kept; 7 its tasks that must not be leased yet; 8 its other
+-- tasks. BYTES are the selection's.
 -- Returns "leased", "moved" (the run has moved on, or a task was leased meanwhile), or the bytes of the selection that
 -- was made under the key meanwhile. Run again after a lost answer, it finds its nonce and leases once.
-local NONCE, EPOCH, SEQ, TTL_S = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[6]
-local tasks = cmsgpack.unpack(ARGV[8])
+local NONCE, EPOCH, SEQ, LEASE_MS, KEPT_MS, TTL_S, tasks, others = unpack(ARGS)
 
 local kept = redis.call('HMGET', KEYS[3], 'nonce', 'epoch', 'bytes')
 if kept[1] == NONCE then
@@ -26,10 +25,10 @@ for first = 1, #tasks, CHUNK do
     end
   end
 end
-for _, task in ipairs(cmsgpack.unpack(ARGV[9])) do
+for _, task in ipairs(others) do
   tasks[#tasks + 1] = task
 end
-local until_ms = text(ms + tonumber(ARGV[4]))
+local until_ms = text(ms + LEASE_MS)
 for first = 1, #tasks, CHUNK do
   local leased = {}
   for place = first, math.min(first + CHUNK - 1, #tasks) do
@@ -38,8 +37,8 @@ for first = 1, #tasks, CHUNK do
   end
   redis.call('ZADD', LEASES, unpack(leased))
 end
-redis.call('HSET', KEYS[3], 'nonce', NONCE, 'epoch', EPOCH, 'bytes', ARGV[7])
-redis.call('PEXPIRE', KEYS[3], ARGV[5])
+redis.call('HSET', KEYS[3], 'nonce', NONCE, 'epoch', EPOCH, 'bytes', BYTES)
+redis.call('PEXPIRE', KEYS[3], KEPT_MS)
 redis.call('EXPIRE', RUN, TTL_S)
 redis.call('EXPIRE', LEASES, TTL_S)
 return { 'leased' }
