@@ -1,6 +1,7 @@
 """Runs the benchmarks: python -m benchmarks [kernels|service|cluster|recovery|registering|all] [--quick].
 
-Prints tables in Markdown, those of docs/benchmarks.md.
+Prints tables in Markdown, those of docs/benchmarks.md. `python -m benchmarks against --revision REV` prints what became
+faster and slower since a revision.
 """
 
 import argparse
@@ -9,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from typing import TypeVar
 
-from benchmarks import cluster, kernels, page, recovery, registering, service
+from benchmarks import against, cluster, kernels, page, recovery, registering, service
 from benchmarks.machine import commit, describe_machine
 from benchmarks.running import running_service
 
@@ -21,7 +22,8 @@ QUICK_TASKS = 4_000  # of the datasets in which trainers register
 def main() -> None:
     """Measure, and print each part as soon as it is done."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="How fast the selector is.")
-    parser.add_argument("part", nargs="?", choices=[*PARTS, "all"], default="all")
+    parser.add_argument("part", nargs="?", choices=[*PARTS, "against", "all"], default="all")
+    parser.add_argument("--revision", default="HEAD~1", help='which one to measure "against" (HEAD~1)')
     parser.add_argument("--quick", action="store_true", help="small pools, few repeats: does it run, not how fast")
     options = parser.parse_args()
     name, dirty = commit()
@@ -29,11 +31,16 @@ def main() -> None:
     print(f"Commit {name}{' with changes' if dirty else ''}: {machine}")
     for part in PARTS if options.part == "all" else (options.part,):
         sys.stderr.write(f"Measuring: {part}\n")
-        print(f"\n## {part.capitalize()}\n\n{measured(part, quick=options.quick)}", flush=True)
+        print(
+            f"\n## {part.capitalize()}\n\n{measured(part, quick=options.quick, revision=options.revision)}", flush=True
+        )
 
 
-def measured(part: str, *, quick: bool) -> str:
-    """Measure one part, and return its tables."""
+def measured(part: str, *, quick: bool, revision: str = "HEAD") -> str:
+    """Measure one part, and return its tables. revision: the one to measure against."""
+    if part == "against":
+        shares = against.measure_against(revision, against.QUICK if quick else against.FULL)
+        return page.against_table(asyncio.run(all_of(shares)))
     if part == "kernels":
         return page.kernel_table(kernels.measure_kernels(kernels.QUICK if quick else kernels.FULL))
     if part == "service":

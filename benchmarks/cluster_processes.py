@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.machine import ROOT
 from benchmarks.running import Service
 from tests.servers import PostgresServer, RedisServer, running
 
@@ -38,8 +39,13 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster(*, services: int, workers: int = 1) -> Iterator[Cluster]:
+def running_cluster(*, services: int, workers: int = 1, tree: Path = ROOT) -> Iterator[Cluster]:
     """Start so many services of so many workers each, on a PostgreSQL and a Redis of their own; end all at the end.
+
+    Args:
+        services: how many.
+        workers: of each.
+        tree: the checkout whose code runs.
 
     Raises:
         RuntimeError: a server did not start, or there is none on this machine; the message says what to do.
@@ -50,7 +56,7 @@ def running_cluster(*, services: int, workers: int = 1) -> Iterator[Cluster]:
         tempfile.TemporaryDirectory(prefix="bots-bench-") as folder,
     ):
         settings = {"database_url": postgres.new_database(), "redis_url": redis.url, "workers": str(workers)}
-        cluster = Cluster(postgres, redis, [Service(Path(folder), **settings) for _ in range(services)])
+        cluster = Cluster(postgres, redis, [Service(Path(folder), tree, **settings) for _ in range(services)])
         try:
             cluster.start_services()
             yield cluster

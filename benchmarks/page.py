@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from benchmarks.against import AgainstRow
 from benchmarks.bench import LoadRow, ShareRow
 from benchmarks.cluster import ClusterRow
 from benchmarks.kernels import KernelRow
@@ -54,6 +55,19 @@ def cluster_table(rows: Iterable[ClusterRow]) -> str:
     """Return the loads at each place."""
     heads = ("place", "request", "tasks", "runs", "callers", "p50 ms", "p99 ms", "a second")
     return table(heads, ((row.place, *_load(row.load)) for row in rows))
+
+
+def against_table(rows: Iterable[AgainstRow]) -> str:
+    """Return the shares of each load."""
+    heads = ("place", "belief", "request", "runs", "callers", "requests a second", "processor time of a request")
+    return table(
+        heads,
+        (
+            (row.place, row.belief, row.load.operation, row.load.runs, row.load.callers,
+             *(f"{median:.2f} ({low:.2f} to {high:.2f})" for low, median, high in (row.per_second, row.processor)))
+            for row in rows
+        ),
+    )  # fmt: skip
 
 
 def recovery_table(rows: Iterable[RecoveryRow]) -> str:

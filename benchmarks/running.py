@@ -25,11 +25,12 @@ IMPORTS_WITHIN_S = 300
 class Service:
     """A service on one port, across restarts. folder: where its files are."""
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(self, folder: Path, tree: Path = ROOT, **settings: str) -> None:
         """Prepare a service; nothing runs yet.
 
         Args:
             folder: where its log lies, and its database unless the settings name another.
+            tree: the checkout whose code runs.
             settings: environment variables, without their prefix BOTS_.
         """
         self.folder = folder
@@ -38,6 +39,8 @@ class Service:
         self._log = folder / f"{self.port}.log"
         others = {name: value for name, value in os.environ.items() if not name.startswith("BOTS_")}
         own = {"data_dir": str(folder), **settings}
+        others["PYTHONPATH"] = os.pathsep.join(str(tree / part) for part in ("service", "client"))
+        self._tree = tree
         self._environment = {**others, **{f"BOTS_{name.upper()}": value for name, value in own.items()}}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -55,7 +58,7 @@ class Service:
         """
         command = [sys.executable, "-m", "bots_service", "serve", "--port", str(self.port)]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, cwd=ROOT, env=self._environment, stdout=log, stderr=log)
+            self._process = subprocess.Popen(command, cwd=self._tree, env=self._environment, stdout=log, stderr=log)
         end = time.monotonic() + STARTS_WITHIN_S
         with httpx.Client(timeout=2) as client:
             while self.process.poll() is None and time.monotonic() < end:
@@ -96,14 +99,14 @@ class Service:
 
 
 @contextmanager
-def running_service(**settings: str) -> Iterator[Service]:
+def running_service(tree: Path = ROOT, **settings: str) -> Iterator[Service]:
     """Start a service with SQLite in a temporary folder, unless the settings say otherwise; stop it at the end.
 
     Raises:
         RuntimeError: it was not ready in time; the message holds what it logged.
     """
     with tempfile.TemporaryDirectory(prefix="bots-bench-") as folder:
-        service = Service(Path(folder), **settings)
+        service = Service(Path(folder), tree, **settings)
         try:
             service.start()
             yield service

@@ -107,14 +107,21 @@ def _groups(state: RunState) -> int:
     return state.totals.reported + len(state.open_step.evidence) + len(state.unfinished.parts)
 
 
+class OwnEntry(NamedTuple):
+    """What the next entry builds on. uniform: the estimate of uniform sampling; key: the entry's idempotency key."""
+
+    uniform: UniformEstimate
+    key: IdempotencyKey | None
+
+
 class StateCache:
     """The newest known states of runs, within a number of bytes; the least recently used are evicted."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        # With their bytes, and the estimate of uniform sampling where only this process changed the run lately.
-        self._states: OrderedDict[tuple[int, str], tuple[RunState, int, UniformEstimate | None]] = OrderedDict()
+        # With their bytes, and what this process appended last, unless another one came in between.
+        self._states: OrderedDict[tuple[int, str], tuple[RunState, int, OwnEntry | None]] = OrderedDict()
 
     def get(self, run: RunRow) -> RunState | None:
         """Return the newest state of a run that is known here."""
@@ -124,25 +131,19 @@ class StateCache:
         self._states.move_to_end((run.id, run.uid))
         return known[0]
 
-    def uniform_of_own(self, run: RunRow) -> UniformEstimate | None:
-        """Return the estimate that was kept with the newest state."""
+    def own(self, run: RunRow) -> OwnEntry | None:
+        """Return the last entry that leads to the newest state, if this process appended it and the one before."""
         return self._states.get((run.id, run.uid), (None, 0, None))[2]
 
-    def keep(self, run: RunRow, state: RunState, uniform: UniformEstimate | None = None) -> None:
-        """Keep a state that was committed, unless a newer one is known.
-
-        Args:
-            run: its run.
-            state: the state.
-            uniform: the estimate of uniform sampling with it; None where another process may change the run, too.
-        """
+    def keep(self, run: RunRow, state: RunState, own: OwnEntry | None = None) -> None:
+        """Keep a state that was committed, unless a newer one is known. own: the last entry, as `own` returns it."""
         known, size, _ = self._states.get((run.id, run.uid), (None, 0, None))
         if known is not None and version_of(known) >= version_of(state):
             return
         self.drop(run)
         if known is None or _groups(known) // SIZED_EVERY != _groups(state) // SIZED_EVERY:  # else it has hardly grown
             size = STATE_BYTES + state.nbytes
-        self._states[run.id, run.uid] = state, size, uniform
+        self._states[run.id, run.uid] = state, size, own
         self._bytes += size
         while self._bytes > self._max_bytes and len(self._states) > 1:
             _, (_, size, _) = self._states.popitem(last=False)
@@ -586,19 +587,20 @@ class Runs:
         Where this process alone changes a run, that is all of them but those that are refused, that were made before,
         that go back to another state, or after which the service looks at the run.
         """
-        before, uniform = self.states.get(run.row), self.states.uniform_of_own(run.row)
-        if before is None or uniform is None:
+        before, own = self.states.get(run.row), self.states.own(run.row)
+        if before is None or own is None:
             return 0
         run, now = await self.datasets.matching(run, before), self._clock()
         is_quick = before.fold_numbers + OUTCOME_NUMBERS * sum(each.outcomes for each in batch) <= SMALL_STATE_NUMBERS
-        fold = partial(self._folded_ahead, run, before, uniform, batch)
+        fold = partial(self._folded_ahead, run, before, own.uniform, batch)
         made = fold() if is_quick else await asyncio.to_thread(fold)
-        stored = await self.store.journal.append_next(run.row, [one for _, one in made], now) if made else 0
+        folded = [one for _, one in made]
+        stored = await self.store.journal.append_next(run.row, folded, own.key, now) if made else 0
         if stored:
-            state, last = made[stored - 1]
-            self.states.keep(run.row, state, last.uniform)
-            outcomes = [(one.receipt, False) for _, one in made[:stored]]
-            await self._settle(run, before, state, batch[:stored], outcomes, [one for _, one in made[:stored]], now)
+            folded, state = folded[:stored], made[stored - 1][0]
+            self.states.keep(run.row, state, OwnEntry(folded[-1].uniform, folded[-1].key))
+            outcomes = [(one.receipt, False) for one in folded]
+            await self._settle(run, before, state, batch[:stored], outcomes, folded, now)
         return stored
 
     def _folded_ahead(
@@ -629,7 +631,7 @@ class Runs:
             now = self._clock()
             try:
                 write = partial(self._fold, run, before, batch, now)
-                state, uniform, outcomes, folded = await self.store.database.write(write)
+                state, outcomes, folded = await self.store.database.write(write)
                 break
             except _OutdatedError:
                 run = await self.datasets.current(run)
@@ -637,7 +639,7 @@ class Runs:
         else:
             raise BusyError(f"run {run.row.name!r} is changed by others all the time; try again")
         is_own = bool(folded) and folded[0].entry.seq == before.seq + 1
-        self.states.keep(run.row, state, uniform if is_own else None)
+        self.states.keep(run.row, state, OwnEntry(folded[-1].uniform, folded[-1].key) if is_own else None)
         await self._settle(run, before, state, batch, outcomes, folded, now)
 
     async def _settle(
@@ -678,12 +680,12 @@ class Runs:
 
     def _fold(
         self, run: OpenRun, state: RunState, batch: list[_Change], now: float, connection: Connection
-    ) -> tuple[RunState, UniformEstimate, list[tuple[Receipt, bool] | Exception], list[FoldedEntry]]:
+    ) -> tuple[RunState, list[tuple[Receipt, bool] | Exception], list[FoldedEntry]]:
         """Fold changes into the newest state and store them; in a transaction, in a thread.
 
         Returns:
-            The state, and the estimate of uniform sampling with it; of each change its receipt and whether it is a
-            duplicate, or why it was refused; and what was stored.
+            The state; of each change its receipt and whether it is a duplicate, or why it was refused; and what was
+            stored.
 
         Raises:
             UnknownRunError: the run was deleted or replaced.
@@ -718,7 +720,7 @@ class Runs:
             except Exception as error:
                 outcomes.append(error)
         append(connection, row.id, folded, now)
-        return state, uniform, outcomes, folded
+        return state, outcomes, folded
 
     @staticmethod
     def _looked_at(

@@ -6,8 +6,8 @@ from benchmarks.__main__ import measured
 from benchmarks.recovery import count_lost
 from tests.sizes import size
 
-# Recovery starts and kills a cluster, as tests/system does: 15 s of the processor.
-PARTS = ["kernels", "service", "recovery"][: size(2, 3)]
+# The last two start clusters, as tests/system does: 15 s of the processor, and 30 s.
+PARTS = ["kernels", "service", "recovery", "against"][: size(2, 4)]
 
 
 @pytest.mark.parametrize("part", PARTS)

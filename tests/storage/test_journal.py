@@ -36,21 +36,23 @@ async def test_reports_are_appended_where_the_journal_still_ends_and_under_new_k
     def keyed(key: str) -> IdempotencyKey:
         return IdempotencyKey(key, "fingerprint")
 
-    async def stored(first: int, *keys: str, epoch: int = 0) -> int:
+    async def stored(first: int, *keys: str, epoch: int = 0, previous: str | None = None) -> int:
         rows = [
             made.folded_entry(Entry(seq, epoch, 3, made.report(seq)), key=keyed(key))
             for seq, key in enumerate(keys, start=first)
         ]
-        return await stores.journal.append_next(run, rows, 1.0)
+        return await stores.journal.append_next(run, rows, None if previous is None else keyed(previous), 1.0)
 
     assert await stored(1, "a") == 0  # nothing is before the first entry
     await made.append(stores, run, key=keyed("a"))
     assert await stored(2, "b", "c") == 2
     assert await stored(2, "b", "c") == 0  # the same once more
     assert await stored(3, "d") == 0  # another entry is there
+    assert await stored(3, "d", "e") == 0  # the second one was folded behind the first, not behind what is there
     assert await stored(5, "d") == 0  # the one before is not there
+    assert await stored(4, "d", previous="b") == 0  # it is another one
     assert await stored(4, "a") == 0  # the key is another entry's
-    assert await stored(4, "d", "a", "e") == 1  # nothing behind what is not stored
+    assert await stored(4, "d", "a", "e", previous="c") == 1  # nothing behind what is not stored
     assert await stored(5, "e", epoch=1) == 0  # the journal is of another epoch
     await made.append(stores, run, Rewind(1, 1))
     assert await stored(6, "e", epoch=0) == 0

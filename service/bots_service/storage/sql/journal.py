@@ -15,6 +15,7 @@ from sqlalchemy import (
     delete,
     exists,
     insert,
+    or_,
     select,
     text,
     update,
@@ -68,6 +69,7 @@ _BETWEEN = (
 _BY_KEY = RECEIPTS.add_columns(journal.c.fingerprint).where(_OF_RUN, journal.c.key == bindparam("key"))
 _APPEND = insert(journal).execution_options(**UNANSWERED)
 _last = journal.alias("last")
+_previous_key = bindparam("previous_key", type_=journal.c.key.type)
 _NEXT = (
     select(*(bindparam(column.name, type_=column.type) for column in journal.columns))
     .select_from(runs)
@@ -77,6 +79,7 @@ _NEXT = (
             _last.c.run_id == runs.c.id,
             _last.c.seq == bindparam("seq", type_=journal.c.seq.type) - 1,
             _last.c.epoch == bindparam("epoch", type_=journal.c.epoch.type),
+            or_(_previous_key.is_(None), _last.c.key == _previous_key),
         ),
     )
     .with_for_update(key_share=True)
@@ -215,13 +218,21 @@ def _head(row: SqlRow) -> Head:
 class SqlJournal(Store):
     """Journals. All but reports are appended by `append`, in a transaction that does more."""
 
-    async def append_next(self, run: RunRow, folded: Sequence[FoldedEntry], now: float) -> int:
+    async def append_next(
+        self, run: RunRow, folded: Sequence[FoldedEntry], previous: IdempotencyKey | None, now: float
+    ) -> int:
         """Store entries, each right behind the one before it, and return how many of them: the first so many.
 
-        An entry is not stored where the run has none right before it in the same epoch, has another one of its seq, or
-        has its idempotency key. It must not be the first entry of a run, nor a rewind.
+        An entry is not stored where the run has not the one right before it, or has its seq or its idempotency key.
+
+        Args:
+            run: the run.
+            folded: the entries, each with a key; none may be the first of a run, or a rewind.
+            previous: key of the entry before the first of them.
+            now: when they are appended.
         """
-        rows = [_row(run.id, one, now) for one in folded]
+        keys = [None if key is None else key.key for key in (previous, *(one.key for one in folded))]
+        rows = [{**_row(run.id, one, now), "previous_key": key} for one, key in zip(folded, keys, strict=False)]
 
         def job(connection: Connection) -> int:
             return connection.execute(_append_next(connection.dialect.name), rows).rowcount
