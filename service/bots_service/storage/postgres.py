@@ -7,9 +7,8 @@ import random
 import socket
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from contextvars import Context
 from threading import Lock, local
 from typing import Any, cast
 
@@ -259,7 +258,7 @@ class PostgresDatabase:
         """
         self._pool_size, self._timeout_s = pool_size, timeout_s
         self._of_thread = local()
-        self._jobs: set[asyncio.Task[Any]] = set()  # in line, or under way
+        self._jobs = 0  # in line, or under way
         self._running: set[_Running] = set()
         self._engine = postgres_engine(url, pool_size=pool_size, timeout_s=timeout_s, opened=self._opened)
         self._threads = ThreadPoolExecutor(pool_size, thread_name_prefix="bots-sql")
@@ -281,35 +280,39 @@ class PostgresDatabase:
     async def close(self) -> None:
         """Finish what is in line, then close the connections."""
         self._closed = True
-        await asyncio.gather(*self._jobs, return_exceptions=True)
         await asyncio.to_thread(self._threads.shutdown)
         self._engine.dispose()
 
     def _put(self, running: _Running) -> asyncio.Future[Any]:
         if self._closed:
             raise StorageUnavailableError("the database is closed: the service is stopping")
-        if len(self._jobs) >= self._pool_size + MOST_WAITING:
+        if self._jobs >= self._pool_size + MOST_WAITING:
             raise StorageUnavailableError(f"{MOST_WAITING} calls already wait for the database")
-        # A task of its own: it is done even if the caller stops waiting.
-        task = asyncio.get_running_loop().create_task(self._in_time(running), context=Context())
-        self._jobs.add(task)
-        task.add_done_callback(self._settled)
-        return asyncio.shield(task)
+        loop, self._jobs = asyncio.get_running_loop(), self._jobs + 1
+        answer: asyncio.Future[Any] = loop.create_future()  # the job is done even if the caller stops waiting
+        done = self._threads.submit(self._work, running)
+        timeout = loop.call_later(self._timeout_s, self._give_up, running, done, answer)
+        done.add_done_callback(lambda done: loop.call_soon_threadsafe(self._settle, done, answer, timeout))
+        return answer
 
-    def _settled(self, task: asyncio.Task[Any]) -> None:
-        self._jobs.discard(task)
-        if not task.cancelled():
-            task.exception()  # its caller may have stopped waiting
+    def _settle(self, done: Future[Any], answer: asyncio.Future[Any], timeout: asyncio.TimerHandle) -> None:
+        """Hand on what a job came to."""
+        self._jobs -= 1
+        timeout.cancel()
+        if answer.done():
+            return
+        if error := done.exception():
+            answer.set_exception(error)
+            answer.exception()  # its caller may have stopped waiting
+        else:
+            answer.set_result(done.result())
 
-    async def _in_time(self, running: _Running) -> Any:
-        loop = asyncio.get_running_loop()
-        done = loop.run_in_executor(self._threads, self._work, running)
-        finished, _ = await asyncio.wait([done], timeout=self._timeout_s)
-        if finished:
-            return done.result()
-        done.cancel()  # nobody begins it any more
+    def _give_up(self, running: _Running, done: Future[Any], answer: asyncio.Future[Any]) -> None:
+        if not answer.done():
+            answer.set_exception(StorageUnavailableError(f"the database did not answer in {self._timeout_s:g} s"))
+            answer.exception()
         running.end()
-        raise StorageUnavailableError(f"the database did not answer in {self._timeout_s:g} s")
+        done.cancel()  # nobody begins it any more
 
     def _work(self, running: _Running) -> Any:
         self._of_thread.job = running

@@ -3,7 +3,8 @@
 import asyncio
 import fcntl
 import os
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from queue import SimpleQueue
@@ -31,7 +32,7 @@ WRITER_PRAGMAS = (
 READER_PRAGMAS = ("query_only = ON", "busy_timeout = 5000")
 
 
-_Waiting = tuple[Job[Any], Future[Any]]
+_Waiting = tuple[Job[Any], asyncio.Future[Any]]
 
 
 class SqliteDatabase:
@@ -68,11 +69,12 @@ class SqliteDatabase:
     def write(self, job: Job[Result], *, alone: bool = False) -> asyncio.Future[Result]:  # noqa: ARG002
         """Put the job in line at once, and return what it will return, once that is committed to stable storage."""
         self._require_open()
-        future = Future[Result]()
+        loop = asyncio.get_running_loop()
         if not self._next:
-            asyncio.get_running_loop().call_soon(self._hand_over)
-        self._next.append((job, future))
-        return asyncio.shield(asyncio.wrap_future(future))  # a caller that leaves cancels nothing
+            loop.call_soon(self._hand_over)
+        answer: asyncio.Future[Result] = loop.create_future()  # the job is done even if the caller stops waiting
+        self._next.append((job, answer))
+        return answer
 
     def read(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Return what the job will return; it sees everything committed before this call, and one state throughout."""
@@ -121,23 +123,35 @@ class SqliteDatabase:
 
     def _commit(self, batch: list[_Waiting]) -> None:
         """Commit the jobs together; where one can't be done, each on its own, so that it hurts no other."""
+        outcomes: list[Any]
         try:
             with storage_errors():
                 if self._writing is None:
                     self._writing = self._writable.connect()
-                results = _transact(self._writing, lambda connection: [job(connection) for job, _ in batch])
+                outcomes = _transact(self._writing, lambda connection: [job(connection) for job, _ in batch])
         except StorageUnavailableError as error:
-            for _, future in batch:
-                future.set_exception(copy(error))  # one raised in several places tangles its traceback
+            outcomes = [copy(error) for _ in batch]  # one raised in several places tangles its traceback
         except Exception as error:
-            if len(batch) == 1:
-                batch[0][1].set_exception(error)
+            if len(batch) > 1:
+                for waiting in batch:
+                    self._commit([waiting])
                 return
-            for waiting in batch:
-                self._commit([waiting])
+            outcomes = [error]
+        answers = [answer for _, answer in batch]
+        with suppress(RuntimeError):  # the event loop ended meanwhile
+            answers[0].get_loop().call_soon_threadsafe(_settle, answers, outcomes)
+
+
+def _settle(answers: list[asyncio.Future[Any]], outcomes: list[Any]) -> None:
+    """Hand on what jobs came to."""
+    for answer, outcome in zip(answers, outcomes, strict=True):
+        if answer.done():  # its caller stopped waiting
+            continue
+        if isinstance(outcome, Exception):
+            answer.set_exception(outcome)
+            answer.exception()
         else:
-            for (_, future), result in zip(batch, results, strict=True):
-                future.set_result(result)
+            answer.set_result(outcome)
 
 
 def _locked(database: Path) -> TextIO:
