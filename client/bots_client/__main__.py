@@ -53,7 +53,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _send(file: Path, folder: Path, deadline_s: float) -> None:
-    """Send the waiting reports in a file to the file's service."""
     url, dataset, run = about(file)
     with ResilientClient(url, spool=folder) as bots:
         bots.flush(deadline_s, runs=[(dataset, run)])
@@ -69,7 +68,6 @@ def _is_readable(file: Path) -> bool:
 
 
 def _line(file: Path) -> dict[str, Any]:
-    """Return what waits in a run's file, for which service, and why other reports were refused."""
     url, dataset, run = about(file)
     spool = Spool(file, url=url, dataset=dataset, run=run, limit_bytes=0)
     first = spool.first()

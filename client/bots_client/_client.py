@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from bots_client._decode import into, nothing, page_of
 from bots_client._errors import InvalidRequestError, ServiceError, UnreachableError
 from bots_client._http import (
     ANSWER_BYTES,
@@ -17,7 +16,10 @@ from bots_client._http import (
     Source,
     Upload,
     given,
+    into,
     key_header,
+    nothing,
+    page_of,
     path,
     run_path,
     upload_of,
@@ -121,8 +123,7 @@ class Client(HttpClient):
         Args:
             name: letters, digits, ".", "_" and "-".
             tasks: the pool, for example from `TaskColumns(...).tasks(rows)`.
-            reference_models: names of the reference models, in the order of the tasks' pass rates; not needed if a file
-                holds them.
+            reference_models: in the order of the tasks' pass rates; not needed if a file holds their names.
             repeatable: whether tasks are handed out again without waiting: none is leased, and some come several times
                 where a selection wants more than there are.
 
@@ -145,11 +146,7 @@ class Client(HttpClient):
         media_type: str | None = None,
         on_progress: Progress | None = None,
     ) -> PoolChange:
-        """Add tasks to a dataset: all of them, or none if one is invalid.
-
-        Raises:
-            ConflictError: a task ID already exists; nothing was added.
-        """
+        """Add tasks to a dataset: all of them, or none (ConflictError) if the dataset has one already."""
         upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
         return self._upload("POST", path("datasets", dataset, "tasks"), PoolChange, upload)
 
@@ -168,9 +165,6 @@ class Client(HttpClient):
         """Make some of a dataset's tasks a subset, to select among them alone; only their ids count.
 
         The same tasks, in any order, are the same subset. A dataset keeps the 1,000 that were made last.
-
-        Raises:
-            InvalidRequestError: there is no task.
         """
         upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
         return self._upload("POST", path("datasets", dataset, "subsets"), Subset, upload)
@@ -201,11 +195,7 @@ class Client(HttpClient):
         return self._upload("PUT", path("datasets", dataset, "predictions", name), Dataset, upload)
 
     def predict_from_run(self, dataset: str, run: str, name: str, *, step: int | None = None) -> Dataset:
-        """Make predictions of what a run believes of the tasks that it has evidence of; all others have none.
-
-        Args:
-            step: after which the run believes so; None: after the last one.
-        """
+        """Make predictions of what a run believes after a step (None: now), of the tasks that it has evidence of."""
         content = {"name": name, **given(step=step)}
         return self._write("POST", run_path(dataset, run, "predictions"), Dataset, content)
 
@@ -281,8 +271,7 @@ class Client(HttpClient):
             with open("guru.default.ndjson", "wb") as file:
                 file.writelines(bots.export_run("guru"))
 
-        Raises:
-            ConflictError: old entries were pruned, or the run forked one that was deleted.
+        A ConflictError if old entries were pruned, or the run forked one that was deleted.
         """
         return self._download(run_path(dataset, run, "export"), NDJSON, TRANSFER_DEADLINE_S)
 
@@ -317,14 +306,13 @@ class Client(HttpClient):
         sort: str | None = None,
         limit: int | None = None,
     ) -> Listing[TaskBelief]:
-        """List the tasks with the run's predicted success rates, a page at a time.
+        """List the tasks with the run's predicted success rates, page by page; `tasks_arrow` is faster for large pools.
 
         Args:
             segment: untried, aborting, stuck, teaching, solved or retired, as in `TaskBelief`; None: all that are not
                 retired.
             sort: index (the pool's order), mean, distance (to the target), effective, variance, attempts, successes,
                 visits or last_step; "-mean" descends.
-            limit: maximum number of tasks; None: all (for a large pool `tasks_arrow` is faster).
         """
         chosen = _chosen(ids, tag=tag, search=search, segment=segment, sort=sort)
         return self._list(TaskBelief, "tasks", run_path(dataset, run, "tasks"), limit, *chosen)
@@ -348,9 +336,6 @@ class Client(HttpClient):
         """List the reports of a task, newest first, including reports undone by a rewind.
 
         Each request looks through at most 500 journal entries, so a long journal takes many requests.
-
-        Raises:
-            NotFoundError: the dataset has no such task.
         """
         return self._list(TaskVisit, "history", run_path(dataset, run, "tasks", task, "history"), limit)
 
@@ -379,11 +364,7 @@ class Client(HttpClient):
     def history(
         self, dataset: str, run: str = "default", *, after_step: int | None = None, limit: int | None = None
     ) -> Listing[HistoryStep]:
-        """List the closed steps of a run, oldest first.
-
-        Args:
-            after_step: only steps after this one.
-        """
+        """List the closed steps of a run, oldest first; only those after `after_step`."""
         after = given(after_step=after_step).items()
         return self._list(HistoryStep, "history", run_path(dataset, run, "history"), limit, *after)
 
@@ -392,50 +373,33 @@ class Client(HttpClient):
     ) -> Listing[JournalEntry]:
         """List the journal of a run, newest entry first, including entries undone by a rewind.
 
-        Args:
-            kinds: only entries of these kinds; empty: all. They are report, settings, forget, rewind and fork.
+        kinds: only entries of these kinds, of report, settings, forget, rewind and fork; empty: all.
         """
         chosen = [("kind", kind) for kind in checked_list(kinds, str, "kinds")]
         return self._list(JournalEntry, "entries", run_path(dataset, run, "journal"), limit, *chosen)
 
     def leases(self, dataset: str, run: str = "default", *, limit: int = PAGE, ids: int = 5) -> Leases:
-        """List the leases of a run: tasks selected and not reported yet.
-
-        Args:
-            limit: maximum number of leases, those that expire first; at most 1000.
-            ids: number of task IDs to return per lease; at most 1000.
-        """
+        """List the tasks in flight: at most 1000 leases, the first to expire, with up to 1000 ids of tasks each."""
         return self._get(Leases, run_path(dataset, run, "leases"), ("limit", limit), ("ids", ids))
 
     def forget_tasks(self, dataset: str, tasks: Iterable[str], run: str = "default") -> Run:
-        """Forget what a run knows of some tasks alone, because a label or a verifier was mended.
+        """Forget what a run knows of some tasks alone, because a label or a verifier was mended: as if never tried.
 
-        They then count as never tried. What their rollouts say about other tasks stays.
+        What their rollouts say about other tasks stays.
         """
         content = {"tasks": checked_list(tasks, str, "tasks")}
         return self._write("POST", run_path(dataset, run, "forget"), Run, content)
 
     def rewind(self, dataset: str, step: int, run: str = "default") -> Run:
-        """Rewind a run to a step, for example when a trainer resumes from a checkpoint.
-
-        Reporting selections made before the rewind raises StaleEpochError.
-        """
+        """Rewind a run to a step; reporting selections made before raises StaleEpochError."""
         return self.send(rewind_call(dataset, step, run))
 
     def curve(self, dataset: str, run: str = "default", *, points: int | None = None) -> Curve:
-        """Return a run's history in a few points, each of which aggregates consecutive steps.
-
-        Args:
-            points: maximum number of points, 1 to 2,000; None: 500.
-        """
+        """Return a run's history in at most so many points (1 to 2,000; None: 500), each of consecutive steps."""
         return self._get(Curve, run_path(dataset, run, "curve"), *given(points=points).items())
 
     def calibration(self, dataset: str, run: str = "default", *, steps: int | None = None) -> Calibration:
-        """Compare predicted and observed success rates over the last steps, in ten bins of the prediction.
-
-        Args:
-            steps: number of last steps to compare, 1 to 1,000; None: 200.
-        """
+        """Compare predicted and observed success rates over the last steps (1 to 1,000; None: 200), in ten bins."""
         return self._get(Calibration, run_path(dataset, run, "calibration"), *given(steps=steps).items())
 
     def overview(
@@ -472,11 +436,7 @@ class Client(HttpClient):
         return self._get(RunSummary, run_path(dataset, run, "summary"))
 
     def tags(self, dataset: str, run: str = "default", *, steps: int | None = None) -> TagComparison:
-        """Return the sums over the last steps by tag, next to the success rates of as many steps before.
-
-        Args:
-            steps: number of last steps to sum up, 1 to 200; None: 50.
-        """
+        """Return the sums over the last steps (1 to 200; None: 50) by tag, and the success rates of as many before."""
         return self._get(TagComparison, run_path(dataset, run, "tags"), *given(steps=steps).items())
 
     def select(
@@ -558,11 +518,9 @@ class Client(HttpClient):
         return self.send(call)
 
     def prune(self, *, keep_journal_days: float | None = None, dry_run: bool = False) -> Pruning:
-        """Remove old journal entries that stored states cover.
+        """Remove old journal entries that stored states cover; with dry_run, only report what would be removed.
 
-        Args:
-            keep_journal_days: keep entries younger than this; None: the service's setting.
-            dry_run: only report what would be removed.
+        keep_journal_days: keep entries younger than this; None: the service's setting.
         """
         content = given(keep_journal_days=keep_journal_days, dry_run=dry_run)
         return self.send(
@@ -595,11 +553,7 @@ class Client(HttpClient):
         return self._list(ApiKey, "keys", path("keys"), limit)
 
     def revoke_key(self, key_id: str) -> None:
-        """Revoke an API key; it stops working within 5 seconds.
-
-        Raises:
-            InvalidRequestError: this is a whole key; URLs are logged, so pass only its ID.
-        """
+        """Revoke an API key by its ID, not the whole key, for URLs are logged; it stops working within 5 seconds."""
         if "_" in key_id:
             raise InvalidRequestError("that is a whole key; pass its id, the part between its underscores")
         self.send(write_call("DELETE", path("keys", key_id), nothing))
@@ -647,15 +601,7 @@ class Client(HttpClient):
         return self.stream(Call("GET", where, bytes, params, headers={"Accept": media_type}, deadline_s=deadline_s))
 
     def _list(self, kind: type[T], name: str, where: str, limit: int | None, *params: tuple[str, Any]) -> Listing[T]:
-        """Return the items of a list, each page requested when it is needed.
-
-        Args:
-            kind: dataclass of the items.
-            name: field of a page that holds them.
-            where: path.
-            limit: maximum number of items in total; None: all.
-            params: of the query.
-        """
+        """Return the items, in a page's field `name`, of a list; each page is requested when it is needed."""
         size = [("limit", limit)] if limit is not None and 0 < limit < PAGE else []
         call = Call("GET", where, page_of(kind, name), (*params, *size))
         return Listing(kind, self._items(call, limit))
@@ -673,7 +619,6 @@ class Client(HttpClient):
             call, before = replace(first, params=(*first.params, ("cursor", cursor))), cursor
 
     def _succeeds(self, where: str) -> bool:
-        """Return whether a single attempt succeeds now."""
         try:
             self.within(self._deadline_s, attempts=1).send(Call("GET", where, nothing))
         except (ServiceError, UnreachableError):
@@ -700,7 +645,6 @@ def select_call(
     want_effective: int | None,
     idempotency_key: str | None,
 ) -> Call[Selection]:
-    """Return the request of `Client.select`, which describes the arguments and errors."""
     if (count is None) == (want_effective is None):
         raise TypeError("select: pass either count or want_effective")
     content = given(
@@ -727,7 +671,6 @@ def report_call(
     age: int | None = None,
     idempotency_key: str | None = None,
 ) -> Call[Receipt]:
-    """Return the request of `Client.report`, which describes the arguments and errors."""
     if not isinstance(selection, Selection | str | None):
         raise wrong_type("selection", "a Selection or its id", selection)
     content = given(
@@ -743,7 +686,6 @@ def report_call(
 
 
 def rewind_call(dataset: str, step: int, run: str) -> Call[Run]:
-    """Return the request of `Client.rewind`."""
     return write_call("POST", run_path(dataset, run, "rewind"), into(Run), {"step": checked_number(step, "step")})
 
 
@@ -757,5 +699,4 @@ def _of_the_run(call: Call[T], dataset: str, run: str, *, max_bytes: int) -> Cal
 
 
 def _chosen(ids: Iterable[str], **filters: str | None) -> list[tuple[str, str]]:
-    """Return the filters of tasks as query parameters."""
     return [*(("ids", task) for task in checked_list(ids, str, "ids")), *given(**filters).items()]

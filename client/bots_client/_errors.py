@@ -125,9 +125,6 @@ def error_of(
 
     Only a problem of the service itself says that the request is wrong. Any other 4xx, such as a proxy's page, may be
     gone when the request is sent again.
-
-    Args:
-        asked: method and path, for the message.
     """
     is_problem = headers.get("content-type", "").partition(";")[0].strip().lower() == MEDIA_TYPE
     given = object_in(body) if is_problem else {}

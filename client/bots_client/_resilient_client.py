@@ -124,9 +124,7 @@ class ResilientClient:
     def flush(self, deadline_s: float = 10.0, *, runs: Iterable[tuple[str, str]] = ()) -> int:
         """Send the waiting reports; return how many still wait.
 
-        Args:
-            deadline_s: longest duration.
-            runs: (dataset, run) pairs to include that this process has not used.
+        runs: (dataset, run) pairs to include that this process has not used.
         """
         for dataset, run in runs:
             self._local(dataset, run)
@@ -147,10 +145,10 @@ class ResilientClient:
 
     def _catch_up(self) -> bool:
         """Return whether the service is back; first do what waited for it, so that training needn't."""
-        runs, seconds = self._known_runs(), self._report_deadline_s
-        if not self._connection.reaches(*runs[-1].name, seconds):
+        runs = self._known_runs()
+        if not self._connection.reaches(*runs[-1].name, self._report_deadline_s):
             return False
-        if not all(run.catch_up(seconds) for run in runs):
+        if not all(run.catch_up() for run in runs):
             return False
         self._connection.found()
         return True
@@ -228,10 +226,8 @@ class ResilientClient:
     ) -> Receipt | None:
         """Report rollout outcomes. Once this returns, they are in the service's journal or on this machine's disk.
 
-        The arguments are those of `Client.report`.
-
-        Returns:
-            None if the report waits on disk, or was refused for good; `health.last_error` says why.
+        The arguments are those of `Client.report`. Returns None if the report waits on disk, or was refused for good;
+        `health.last_error` says why.
 
         Raises:
             RequestError: a mistake, such as a reward outside the run's range. Outcomes without one are reported.
@@ -262,11 +258,9 @@ class ResilientClient:
         return receipt
 
     def _leave_out(self, rollouts: int) -> None:
-        """Count rollouts that are no evidence."""
         self._connection.counters.add(left_out_rollouts=rollouts)
 
     def _local(self, dataset: str, run: str) -> LocalRun:
-        """Return what this process knows of a run."""
         connection, name = self._connection, (checked(dataset, str, "dataset"), checked(run, str, "run"))
         with self._lock:
             if name not in self._runs:

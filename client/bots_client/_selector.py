@@ -1,23 +1,27 @@
-"""`Selector`: the interface for a training loop."""
+"""`Selector`, the interface for a training loop, and `AsyncSelector`, the same for trainers that run on asyncio."""
 
+import asyncio
 import logging
 import math
 import os
 import threading
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, SupportsFloat
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, SupportsFloat, TypeVar
 
 from bots_client._client import Client
 from bots_client._errors import InvalidRequestError, RequestError
 from bots_client._inputs import Outcome, checked, checked_ids, checked_list, joined, plain
 from bots_client._models import HistoryStep, Lease, Receipt, Run, Selection
-from bots_client._resilience.local_run import LocalRun
-from bots_client._resilience.registration import Registration
+from bots_client._resilience.local_run import LocalRun, Registration
 from bots_client._resilient_client import ResilientClient
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Share = Callable[[Callable[[], Any]], Any]
 ESTIMATE_EVERY = 10  # closed steps: what the service estimates changes slowly
 FORMAT = 2  # version of `Selector.state_dict`
@@ -28,7 +32,6 @@ logger = logging.getLogger("bots_client")
 
 
 def single_process(ask: Callable[[], Any]) -> Any:
-    """Call `ask`: in a job of one process there is nothing to share."""
     return ask()
 
 
@@ -125,11 +128,10 @@ class Selector:
         want_effective: int | None = None,
         key: str | None = None,
     ) -> Selection:
-        """Return the tasks to train on next.
+        """Return the tasks to train on next: `count` of them.
 
         Args:
-            count: number of tasks; leave it out with want_effective.
-            want_effective: select as few tasks as are expected to give so many effective groups.
+            want_effective: instead of a count: as few tasks as are expected to give so many effective groups.
             key: Idempotency-Key; ranks that use the same key get the same tasks, unless the service is away.
 
         Raises:
@@ -234,8 +236,7 @@ class Selector:
     def step(self) -> Receipt | None:
         """Report the recorded outcomes; on rank 0 this closes the training step, unless all tasks were aborted.
 
-        Returns:
-            None if nothing was recorded, or the report waits for the service.
+        Returns None if nothing was recorded, or the report waits for the service.
 
         Raises:
             RequestError: a mistake, such as a reward outside the run's range. All other outcomes are reported.
@@ -269,10 +270,8 @@ class Selector:
     def close_step(self) -> Receipt | None:
         """Close a training step whose outcomes others reported, such as reward workers, and update `metrics`.
 
-        A run with `tasks_per_step` closes its own steps; then only `metrics` are updated.
-
-        Returns:
-            None if nothing was reported since the last step, or the service is away.
+        A run with `tasks_per_step` closes its own steps; then only `metrics` are updated. Returns None if nothing was
+        reported since the last step, or the service is away.
 
         Raises:
             RequestError: a mistake, such as an unknown run.
@@ -303,8 +302,6 @@ class Selector:
         return receipt
 
     def _last_of(self, run: Run) -> HistoryStep | None:
-        """Return the run's last closed step; None if there is none, or the service is away."""
-
         def last(bots: Client) -> HistoryStep | None:
             return next(bots.history(self.dataset, self.run, after_step=max(run.step - 1, 0), limit=1), None)
 
@@ -321,7 +318,7 @@ class Selector:
         """
         saved, in_flight = None, list[str]()
         if self.rank == 0:
-            saved = self._local.save()
+            saved = self._local.delivery.save()
             flight, mine = self._in_flight, self._in_flight.tasks
             leased = (task for lease in self._leases() for task in flight.tasks_of(lease))
             in_flight = [task for task in dict.fromkeys(leased) if task in mine]
@@ -331,16 +328,11 @@ class Selector:
     def load_state_dict(
         self, state: Mapping[str, Any], *, step: int | None = None, checkpoint: str | None = None
     ) -> None:
-        """Restore a checkpoint: rank 0 rewinds the run; later selections and outcomes are dropped.
+        """Restore what `state_dict` saved: rank 0 rewinds the run; later selections and outcomes are dropped.
 
         `next` then returns first the tasks that were in flight when the checkpoint was saved, and those in flight now,
         for example after a crash; those that the trainer no longer has are logged and passed over. If `step` or
-        `checkpoint` differs from the saved one, nothing is rewound.
-
-        Args:
-            state: the result of `state_dict`.
-            step: the trainer's step at which it resumes; None: not compared.
-            checkpoint: the checkpoint from which it resumes, as passed to `state_dict`; None: not compared.
+        `checkpoint` differs from the saved one, nothing is rewound; None is not compared.
 
         Raises:
             ValueError: the state belongs to another dataset, run, step or checkpoint, or has another format. With
@@ -367,13 +359,12 @@ class Selector:
         self._still_there(state["in_flight"])
         first = dict.fromkeys([*state["in_flight"], *(task for lease in leases for task in lease.first)])
         self._process = InFlight(first=[task for task in first if task in self._known_ids])
-        self._local.load(state["saved"])
+        self._local.delivery.load(state["saved"])
 
     def handed_out(self, tasks: Iterable[str]) -> set[str]:
         """After `load_state_dict`, name the tasks that the trainer restores itself, so that `next` skips them.
 
-        Returns:
-            those that the trainer still has; the others are logged once.
+        Returns those that the trainer still has; the others are logged once.
         """
         kept = self._still_there(tasks)
         self._in_flight.drop_first(kept)
@@ -403,10 +394,9 @@ class Selector:
         return {**known, **self.client.health.as_metrics()}
 
     def _refresh_estimates(self, begun: float) -> None:
-        """Request what the service estimates after a closed step, unless it is recent.
+        """Request what the service estimates after a closed step, unless it is recent, within the report's deadline.
 
-        Args:
-            begun: monotonic time at which the step's report began; its deadline also limits these requests.
+        begun: monotonic time at which the step's report began.
         """
         if self.rank != 0 or self._closed is None:
             return
@@ -460,7 +450,6 @@ class Selector:
         return self.is_shared and int(os.environ.get("WORLD_SIZE", "1")) > 1
 
     def _raise_found(self) -> None:
-        """Raise a mistake that was found in the background."""
         if not self._raises_in_next:
             self._local.mistakes.raise_found()
 
@@ -480,6 +469,112 @@ class Selector:
         return False
 
 
+def _awaited(
+    call: Callable[Concatenate[Selector, P], T],
+) -> Callable[Concatenate["AsyncSelector", P], Coroutine[Any, Any, T]]:
+    @wraps(call)
+    async def method(self: "AsyncSelector", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._call(partial(call, self.selector, *args, **kwargs))
+
+    return method
+
+
+def _at_once(call: Callable[Concatenate[Selector, P], T]) -> Callable[Concatenate["AsyncSelector", P], T]:
+    @wraps(call)
+    def method(self: "AsyncSelector", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return call(self.selector, *args, **kwargs)
+
+    return method
+
+
+class AsyncSelector:
+    """An asynchronous `Selector` with the same guarantees: calls keep their deadlines, and only mistakes raise.
+
+        async with AsyncSelector(Selector(ResilientClient(), "guru", ids=list(rows))) as selector:
+            for _ in range(steps):
+                selection = await selector.next(32)
+                for id, rewards in zip(selection.ids, await asyncio.gather(*map(roll_out, selection.ids))):
+                    selector.observe(id, rewards)
+                await selector.step()
+
+    Its methods are those of `Selector`: `observe`, `handed_out` and `metrics` return at once, all others are awaited.
+    The selector's blocking calls run on one worker thread, in the order of the calls, so that the event loop never
+    waits. A call may therefore also wait for the deadlines of earlier calls. Use the selector only through this object.
+
+    Every call can be cancelled. A call that has not started never runs. A call that has started is completed: a `step`
+    sends its report, and the tasks of a `next` are the first ones that the following `next` returns. Nothing is
+    reported twice, lost or left in flight.
+    """
+
+    def __init__(self, selector: Selector) -> None:
+        self.selector = checked(selector, Selector, "selector")
+        self._worker: tuple[int, ThreadPoolExecutor] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"selector": self.selector, "_worker": None}
+
+    async def __aenter__(self) -> "AsyncSelector":
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Send the waiting reports, within a report's deadline, then close the connections and the thread."""
+        await self._call(self.selector.client.close)
+        _, executor = self._worker or (0, None)
+        self._worker = None
+        if executor is not None:
+            executor.shutdown(wait=False)
+
+    async def next(
+        self,
+        count: int | None = None,
+        *,
+        want_effective: int | None = None,
+        key: str | None = None,
+    ) -> Selection:
+        """Return the tasks to train on next; after a cancelled call the same key returns the same tasks."""
+        ask = partial(self.selector.next, count, want_effective=want_effective, key=key)
+        return await self._call(ask, self.selector.give_back if key is None else None)
+
+    register = _awaited(Selector.register)
+    abort = _awaited(Selector.abort)
+    step = _awaited(Selector.step)
+    close_step = _awaited(Selector.close_step)
+    state_dict = _awaited(Selector.state_dict)
+    load_state_dict = _awaited(Selector.load_state_dict)
+    observe = _at_once(Selector.observe)
+    handed_out = _at_once(Selector.handed_out)
+    metrics = _at_once(Selector.metrics)
+
+    async def _call(self, act: Callable[[], T], undo: Callable[[T], None] | None = None) -> T:
+        """Run a blocking call on the worker thread; undo what it returned if the awaiting task was cancelled."""
+        try:
+            job = self._executor().submit(act)
+        except RuntimeError:  # too many threads, or the interpreter is shutting down: run it here
+            self._worker = None
+            return act()
+        try:
+            return await asyncio.wrap_future(job)
+        except asyncio.CancelledError:
+            job.add_done_callback(lambda done: self._settle(done, undo))
+            raise
+
+    def _settle(self, done: "Future[T]", undo: Callable[[T], None] | None) -> None:
+        """Undo a call that nobody waits for any more; keep its mistake for the next call."""
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, RequestError):
+            self.selector._local.mistakes.note(error)
+        elif undo is not None and error is None and not done.cancelled():
+            undo(done.result())
+
+    def _executor(self) -> ThreadPoolExecutor:
+        if self._worker is None or self._worker[0] != os.getpid():  # after a fork the thread exists only in the parent
+            self._worker = os.getpid(), ThreadPoolExecutor(1, thread_name_prefix="bots-selector")
+        return self._worker[1]
+
+
 class InFlight:
     """One process's selections in flight and unreported outcomes. Safe to share between threads."""
 
@@ -493,7 +588,6 @@ class InFlight:
 
     @property
     def tasks(self) -> set[str]:
-        """The tasks of all selections in flight."""
         with self._lock:
             return set().union(*self._selected.values())
 
@@ -506,13 +600,11 @@ class InFlight:
             return [*lease.first, *(task for tasks in own for task in tasks)]
 
     def take_first(self, count: int) -> list[str]:
-        """Remove and return up to `count` of the tasks that go first."""
         with self._lock:
             taken, self._first = self._first[:count], self._first[count:]
             return taken
 
     def drop_first(self, tasks: Collection[str]) -> None:
-        """Remove tasks from those that go first."""
         with self._lock:
             self._first = [task for task in self._first if task not in tasks]
 
@@ -521,7 +613,6 @@ class InFlight:
         return InFlight(self._selected)
 
     def begin(self, selection: Selection) -> None:
-        """Add a selection."""
         if selection.is_local:
             return
         with self._lock:
@@ -530,7 +621,6 @@ class InFlight:
                 self._selected.popitem(last=False)
 
     def give_back(self, selection: Selection) -> None:
-        """Remove a selection; its tasks go first next time."""
         with self._lock:
             self._selected.pop(selection.selection_id, None)
             self._first[:0] = selection.ids

@@ -1,38 +1,39 @@
 """One run, as one process sees it. It must not be shared with a fork."""
 
+import logging
 import random
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from json.encoder import encode_basestring_ascii
+from typing import TypeVar
 
 from bots_client._client import Client
-from bots_client._errors import BUSY, BotsClientError, InvalidRequestError, RequestError
-from bots_client._http import Call, Deadline
+from bots_client._errors import BUSY, BotsClientError, ConflictError, InvalidRequestError, NotFoundError, RequestError
+from bots_client._http import NDJSON, Call, Deadline
 from bots_client._inputs import Outcome
-from bots_client._models import SelectedTask, Selection
-from bots_client._resilience.connection import Connection
-from bots_client._resilience.delivery import RANGE_FIX, Delivery, Mistakes, is_about_subset
-from bots_client._resilience.registration import Registration, register
+from bots_client._models import Dataset, Run, SelectedTask, Selection
+from bots_client._resilience.connection import RANGE_FIX, Connection, Mistakes, is_about_subset
+from bots_client._resilience.delivery import Delivery
 from bots_client._resilience.spool import Spool
 
 DELIVERY_SHARE = 0.5  # share of a selection's deadline for sending waiting reports first
 TASKS_PER_GROUP = 2  # for each wanted effective group: about half of uniformly sampled groups are effective
+CALL_S = 10.0
+UPLOAD_S = 600.0  # a million tasks take about 10 s
+PROGRESS_S = 5.0  # between two lines about how far an upload is
+CHUNK_TASKS = 10_000  # of an upload
+ATTEMPTS = 5  # to add tasks while other processes of the job do the same
+
+logger = logging.getLogger("bots_client")
 
 T = TypeVar("T")
 
 
 class LocalPool:
-    """The trainer's own task ids, sampled uniformly while the service is away.
-
-    Args:
-        ids: in the trainer's order.
-        seed: the same ids and seed give the same order.
-
-    Raises:
-        ValueError: ids is empty.
-    """
+    """The trainer's own task ids, sampled uniformly while the service is away; a seed makes it reproducible."""
 
     def __init__(self, ids: Sequence[str], seed: str) -> None:
         if not ids:  # fail at the first call, not hours later when the service goes away
@@ -43,18 +44,12 @@ class LocalPool:
         self._deck: list[str] = []  # in random order; each id comes once before any repeats
 
     def unknown(self, ids: Sequence[str]) -> list[str]:
-        """Return the ids that the trainer does not have."""
         if self._known is None:
             self._known = frozenset(self.ids)
         return [task for task in ids if task not in self._known]
 
     def choose(self, count: int, exclude: Collection[str] = ()) -> list[str]:
-        """Return a uniform sample of ids, without repeats as long as enough ids are left.
-
-        Args:
-            count: number of ids; more than the pool's size repeats some.
-            exclude: ids to leave out, unless no others are left.
-        """
+        """Return a uniform sample of ids, without repeats and excluded ones as long as enough others are left."""
         chosen: list[str] = []
         excluded = frozenset(exclude)
         unwanted = set(excluded)
@@ -69,6 +64,14 @@ class LocalPool:
                 unwanted.add(task)
         wanted = [task for task in self.ids if task not in excluded] or self.ids
         return chosen + [wanted[place % len(wanted)] for place in range(count - len(chosen))]
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """The ids of all tasks of a trainer, and the reward range for its run; None: the run keeps its own."""
+
+    ids: Sequence[str]
+    reward_range: tuple[float, float] | None
 
 
 class LocalRun:
@@ -89,7 +92,7 @@ class LocalRun:
     ) -> None:
         self.name = name
         self.mistakes = Mistakes(connection, raises=raises_mistakes)
-        self.delivery = Delivery(connection, spool, self.mistakes, *name)
+        self.delivery = Delivery(connection, spool, self.mistakes, name, deadline_s=report_deadline_s)
         self.repeatable = False
         self._connection = connection
         self._report_deadline_s = report_deadline_s
@@ -111,11 +114,7 @@ class LocalRun:
     ) -> Selection | None:
         """Send the waiting reports, then return the service's selection; None if either fails.
 
-        Args:
-            call: of the selection.
-            ids: of all tasks that the trainer has.
-            deadline: for all requests together.
-            subset: as the caller named it.
+        subset: as the caller named it.
         """
         if self.delivery.waiting():
             self.delivery.deliver_kept(Deadline(deadline.left_s() * DELIVERY_SHARE))
@@ -145,12 +144,9 @@ class LocalRun:
             self.mistakes.note(InvalidRequestError(wanted))
 
     def check_rewards(self, outcome: Outcome) -> None:
-        """Check the rewards from which the belief is to learn, as far as the run's range is known.
+        """Raise InvalidRequestError if a reward to learn from is outside the run's range, as far as that is known.
 
         With on_mistake="warn" nothing is checked: the service refuses it, and it stays on disk for inspection.
-
-        Raises:
-            InvalidRequestError: a reward is outside.
         """
         rewards = () if "successes" in dict(outcome.evidence) else dict(outcome.evidence).get("rewards", ())
         if not self.mistakes.raises or self._outside(rewards) is None:
@@ -182,9 +178,7 @@ class LocalRun:
         return Selection(selection_id="", dataset=self.name[0], run=self.name[1], tasks=tasks, degraded=True)
 
     def register(self, wanted: Registration) -> str | None:
-        """Make the tasks a subset of the dataset, which gets the missing ones; return the subset's name.
-
-        If the service is away, do it later and return None.
+        """Make the tasks a subset of the dataset, which gets the missing ones; return its name, or None: later.
 
         Raises:
             ValueError: the dataset has none of these tasks.
@@ -201,12 +195,8 @@ class LocalRun:
             self._connection.log(error)
         return None
 
-    def catch_up(self, seconds: float) -> bool:
-        """Register and send all waiting writes, once the service is back; return whether it is there afterwards.
-
-        Args:
-            seconds: deadline of each pass over the spool.
-        """
+    def catch_up(self) -> bool:
+        """Register and send all waiting writes, once the service is back; return whether it is there afterwards."""
         if (wanted := self._unregistered) is not None:
             try:
                 self._register(wanted)
@@ -214,7 +204,7 @@ class LocalRun:
                 self.mistakes.note(error)
             except BotsClientError:
                 return False
-        return self.delivery.catch_up(seconds)
+        return self.delivery.catch_up()
 
     def _register(self, wanted: Registration) -> str:
         try:
@@ -230,33 +220,18 @@ class LocalRun:
         self._unregistered = None
         return subset
 
-    def save(self) -> dict[str, Any]:
-        """Send the waiting writes, then return the run's position as JSON values, within a report's deadline."""
-        return self.delivery.save(Deadline(self._report_deadline_s))
-
-    def load(self, saved: Mapping[str, Any]) -> None:
-        """Rewind the run to a saved position, within a report's deadline; if the service is away, once it is back."""
-        self.delivery.load(saved, Deadline(self._report_deadline_s))
-
     def ask(self, question: Callable[[Client], T], *, mistakes: bool = True) -> T | None:
         """Return the answer to a question about the run, within a report's deadline; None if the service is away.
 
-        Args:
-            question: see `Connection.ask`.
-            mistakes: whether a refusal may be a mistake.
+        mistakes: whether a refusal may be a mistake.
         """
         ask = partial(self.mistakes.ask, "run") if mistakes else self._connection.ask
         return self._connection.tried(lambda: ask(question, self._report_deadline_s))
 
     def ask_once(self, question: Callable[[Client], T], *, spent_s: float) -> T | None:
-        """Return the answer to a question that training can do without; it is asked once.
+        """Return the answer to a question that training can do without, or None; it is asked once.
 
-        Args:
-            question: see `Connection.ask`.
-            spent_s: seconds of a report's deadline that are used up; it takes at most the rest.
-
-        Returns:
-            None if the service is away, fails, or does not answer in time.
+        spent_s: seconds of a report's deadline that are used up; it takes at most the rest.
         """
         ask, seconds = self._connection.ask, self._report_deadline_s - spent_s
         with self._connection.counters.timed("report_seconds"):
@@ -287,3 +262,86 @@ class LocalRun:
         if self._pool is None or (self._pool.ids is not own and self._pool.ids != own):
             self._pool = LocalPool(own, self._seed)
         return self._pool
+
+
+def register(connection: Connection, name: str, run: str, wanted: Registration) -> tuple[Dataset, str, Run]:
+    """Make a trainer's tasks a subset of a dataset, which gets the missing ones, and give the run its reward range.
+
+    Creates the dataset and the run if they don't exist. Returns the dataset as it was found, the subset, and the run.
+
+    Raises:
+        ValueError: the dataset has none of these tasks.
+    """
+    ask, ids = connection.ask, wanted.ids
+    dataset = _found_or_made(
+        f"dataset {name} with the trainer's {len(ids)} tasks",
+        lambda: ask(lambda bots: bots.dataset(name), CALL_S),
+        lambda: ask(_upload(Client.create_dataset, name, ids, f"creating dataset {name}"), UPLOAD_S),
+    )
+    subset = _subset(connection, name, ids)
+    found = _found_or_made(
+        f"run {run} of dataset {name} with default settings",
+        lambda: ask(lambda bots: bots.run(name, run), CALL_S),
+        lambda: ask(lambda bots: bots.create_run(name, run), CALL_S),
+    )
+    before, after = found.settings.reward_range, wanted.reward_range
+    if after is not None and after != before:
+        logger.warning("changed the reward range of run %s of dataset %s from %s to %s", run, name, before, after)
+        found = ask(lambda bots: bots.update_run(name, run, reward_range=after), CALL_S)
+    return dataset, subset, found
+
+
+def _found_or_made(what: str, find: Callable[[], T], make: Callable[[], T]) -> T:
+    try:
+        return find()
+    except NotFoundError:
+        try:
+            made = make()
+        except ConflictError:  # another process of this job made it first
+            return find()
+    logger.warning("created %s: it did not exist", what)
+    return made
+
+
+def _subset(connection: Connection, name: str, ids: Sequence[str]) -> str:
+    """Return the name of the subset of these tasks, once the dataset has all of them."""
+    ask = connection.ask
+    for _ in range(ATTEMPTS):
+        made = ask(_upload(Client.make_subset, name, ids, f"registering with dataset {name}"), UPLOAD_S)
+        if made.subset is not None:
+            if made.others:
+                text = "dataset %s has %d tasks that are not among the trainer's %d: they are not selected here"
+                logger.warning(text, name, made.others, len(ids))
+            if made.retired:
+                text = "%d of the trainer's tasks are retired from dataset %s: they are not selected"
+                logger.warning(text, made.retired, name)
+            return made.subset
+        if not made.tasks:
+            first = ask(lambda bots: next(bots.tasks(name, limit=1), None), CALL_S)
+            look = "its tasks are all retired;" if first is None else f"its ids look like {first.id!r},"
+            raise ValueError(
+                f"dataset {name!r} has none of the trainer's {len(ids)} tasks: {look} the trainer's like {ids[0]!r}."
+                " Use another dataset, or build both ids from the same columns"
+            )
+        missing = [ids[place] for place in made.missing]
+        try:
+            ask(_upload(Client.append_tasks, name, missing, f"adding tasks to dataset {name}"), UPLOAD_S)
+        except ConflictError:  # another process of this job added some of them first, and others may be missing
+            continue
+        logger.warning("added %d of the trainer's tasks to dataset %s", len(missing), name)
+    raise ConflictError(f"dataset {name!r} does not have tasks that were added to it: it was deleted meanwhile")
+
+
+def _upload(call: Callable[..., T], name: str, ids: Sequence[str], doing: str) -> Callable[[Client], T]:
+    return lambda bots: call(bots, name, partial(_lines, ids, doing), media_type=NDJSON)
+
+
+def _lines(ids: Sequence[str], doing: str) -> Iterator[bytes]:
+    """Yield tasks as chunks of NDJSON; a line in the log says now and then how far the upload is."""
+    said_at = time.monotonic()
+    for begin in range(0, len(ids), CHUNK_TASKS):
+        if time.monotonic() - said_at >= PROGRESS_S:
+            said_at = time.monotonic()
+            logger.warning("%s: sent %d of %d tasks", doing, begin, len(ids))
+        part = ids[begin : begin + CHUNK_TASKS]
+        yield "".join([f'{{"id":{encode_basestring_ascii(task)}}}\n' for task in part]).encode()

@@ -47,7 +47,6 @@ logger = logging.getLogger("bots_client")
 
 
 def log_loss(count: int, reason: str) -> None:  # noqa: ARG001 - an OnLoss
-    """Log that a damaged disk cost reports."""
     logger.error("%s", reason)
 
 
@@ -55,7 +54,6 @@ def log_loss(count: int, reason: str) -> None:  # noqa: ARG001 - an OnLoss
 class SpooledWrite:
     """One write as it will be sent.
 
-    closes: whether it closes a training step.
     added_at: when it was stored, in seconds since 1970.
     refused: why it was set aside: the service refused it for good, or the disk damaged it. None while it waits.
     """
@@ -64,13 +62,11 @@ class SpooledWrite:
     path: str
     headers: Mapping[str, Any]
     body: bytes
-    closes: bool
     added_at: float
     refused: str | None
 
     @property
     def is_rewind(self) -> bool:
-        """Whether the write is a rewind."""
         return self.path.endswith(REWIND)
 
     def damage(self, dataset: str, run: str) -> str | None:
@@ -91,12 +87,10 @@ class SpooledWrite:
 
 
 class Spool:
-    """The stored writes of one run, oldest first.
+    """The stored writes of one run, oldest first, in a file that the first write creates.
 
-    Args:
-        file: created with the first write.
-        limit_bytes: maximum size of all stored bodies together.
-        on_loss: called with the number of reports that a damaged disk cost, and what happened.
+    limit_bytes: maximum size of all stored bodies together.
+    on_loss: called with the number of reports that a damaged disk cost, and what happened.
 
     Raises:
         sqlite3.Error: by every method; the file can't be read or written.
@@ -133,19 +127,13 @@ class Spool:
         return None
 
     def refused(self) -> list[SpooledWrite]:
-        """Return the writes that the service refused for good."""
         if not self.file.exists():
             return []
         with self._opened() as db:
             return self._rows(db, "refused IS NOT NULL ORDER BY position")
 
     def waiting(self, *, until: int | None = None, closing: bool = False) -> int:
-        """Return the number of waiting writes.
-
-        Args:
-            until: count only writes up to this position.
-            closing: count only reports that close a step.
-        """
+        """Return the number of waiting writes: if asked, of those up to a position, or of those that close a step."""
         if not self.file.exists():
             return 0
         condition = "refused IS NULL AND position <= ? AND closes >= ?"
@@ -165,7 +153,6 @@ class Spool:
             return int(row[0]) if row else 0
 
     def remove(self, position: int) -> None:
-        """Delete a delivered write."""
         with self._opened() as db:
             db.execute("DELETE FROM reports WHERE position = ?", (position,))
 
@@ -175,14 +162,7 @@ class Spool:
             db.execute("UPDATE reports SET refused = ? WHERE position = ?", (reason, position))
 
     def split(self, kept: SpooledWrite, sound: SpooledWrite, flawed: bytes, reason: str) -> None:
-        """Set aside the invalid part of a report; the valid part waits in its place.
-
-        Args:
-            kept: the report.
-            sound: the valid part, sent instead.
-            flawed: body of the invalid part.
-            reason: why the service refused it.
-        """
+        """Set aside the invalid part of a report; the valid part waits in its place."""
         with self._opened() as db:
             changed = (json.dumps(dict(sound.headers)), sound.body, kept.position)
             db.execute("UPDATE reports SET headers = ?, body = ? WHERE position = ?", changed)
@@ -195,9 +175,8 @@ class Spool:
         After a rewind, reports for selections made before it are refused; without the selection, and under a new key,
         their evidence counts. Reports keep their positions, so that the same checkpoint can be restored again.
 
-        Args:
-            position: last position when the checkpoint was saved.
-            first: sent before all others; replaces a rewind that still waits.
+        position: last position when the checkpoint was saved.
+        first: sent before all others; replaces a rewind that still waits.
         """
         if first is None and not self.file.exists():
             return
@@ -220,9 +199,8 @@ class Spool:
     def turn(self, seconds: float, *, wait_s: float = 0.0) -> Iterator[bool]:
         """Yield whether nobody else, in this process or another, delivers until the block ends.
 
-        Args:
-            seconds: how long the block may take, before another takes over from a process that was killed.
-            wait_s: for another to end.
+        seconds: how long the block may take, before another takes over from a process that was killed.
+        wait_s: for another to end.
         """
         who, until, is_mine = uuid4().hex, time.monotonic() + wait_s, not self.file.exists()  # nothing to deliver
         while not (is_mine or (is_mine := self._takes_turn(who, seconds)) or time.monotonic() >= until):
@@ -242,13 +220,10 @@ class Spool:
             row = (who, now + min(seconds, MAX_TURN_S))
             return db.execute("INSERT OR IGNORE INTO delivery VALUES (1, ?, ?)", row).rowcount == 1
 
-    def _rows(self, db: sqlite3.Connection, condition: str, *values: object) -> list[SpooledWrite]:
-        columns = "position, path, headers, body, closes, added_at, refused"
-        rows = db.execute(f"SELECT {columns} FROM reports WHERE {condition}", values)  # noqa: S608 - our own words
-        return [
-            SpooledWrite(position, str(path), object_in(headers), body, bool(closes), added_at, refused)
-            for position, path, headers, body, closes, added_at, refused in rows
-        ]
+    def _rows(self, db: sqlite3.Connection, condition: str) -> list[SpooledWrite]:
+        columns = "position, path, headers, body, added_at, refused"
+        rows = db.execute(f"SELECT {columns} FROM reports WHERE {condition}")  # noqa: S608 - our own words
+        return [SpooledWrite(place, str(path), object_in(headers), *others) for place, path, headers, *others in rows]
 
     def _make_room(self, db: sqlite3.Connection) -> int:
         """Drop the oldest reports beyond the limit; return how many. The newest say most about the current model."""
@@ -293,7 +268,6 @@ class Spool:
         )
 
     def _begun(self, wait_s: float) -> sqlite3.Connection:
-        """Open the file, creating it if needed, and begin a transaction."""
         db = sqlite3.connect(self.file, timeout=wait_s, isolation_level=None)
         db.text_factory = _text  # sqlite3 would take damaged text for a locked file
         try:
@@ -310,7 +284,6 @@ class Spool:
 
 
 def _insert(db: sqlite3.Connection, path: str, headers: Mapping[str, str], body: object, *, closes: bool) -> int:
-    """Insert a write; return its position."""
     row = (path, json.dumps(dict(headers)), body, closes, time.time())
     columns = "path, headers, body, closes, added_at"
     return int(db.execute(f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?)", row).lastrowid or 0)  # noqa: S608
@@ -321,11 +294,7 @@ def _text(stored: bytes) -> str:
 
 
 def about(file: Path) -> tuple[str, str, str]:
-    """Return the url, dataset and run that a file belongs to.
-
-    Raises:
-        sqlite3.Error: the file is damaged.
-    """
+    """Return the url, dataset and run that a file belongs to; a sqlite3.Error if it is damaged."""
     read_only = f"{file.resolve().as_uri()}?mode=ro"  # nothing is created or moved
     with closing(sqlite3.connect(read_only, uri=True, timeout=SHORT_WAIT_S)) as db:
         row = db.execute("SELECT url, dataset, run FROM about").fetchone()

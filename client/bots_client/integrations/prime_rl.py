@@ -13,7 +13,7 @@ from prime_rl.orchestrator.curriculum.samplers import TaskSampler
 from prime_rl.orchestrator.train_source import TrainSource
 
 from bots_client import ResilientClient, Selector
-from bots_client.integrations._task_buffer import TaskBuffer
+from bots_client.integrations._selected_groups import TaskBuffer
 from bots_client.integrations.rewards import SplitRollouts, guarded
 
 

@@ -19,8 +19,7 @@ from weakref import WeakSet
 
 from bots_client import NotFoundError, Outcome, RequestError, ResilientClient, Selector
 from bots_client._inputs import reward_of, rewards_of
-from bots_client._resilience.connection import Reminder
-from bots_client._resilience.delivery import is_mistake
+from bots_client._resilience.connection import Reminder, is_mistake
 
 __all__ = ["flush", "guarded", "named", "observe_groups", "reports_groups", "reports_rollouts", "rewards_of"]
 

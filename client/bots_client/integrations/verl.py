@@ -18,7 +18,7 @@ from verl.utils.reward_score import default_compute_score
 from bots_client import Outcome, ResilientClient, Selection, Selector
 from bots_client._http import is_loopback
 from bots_client._models import SelectedTask
-from bots_client.integrations._task_buffer import TaskBuffer
+from bots_client.integrations._selected_groups import TaskBuffer
 from bots_client.integrations.rewards import Rollouts, looked_at, score_and_success
 from bots_client.integrations.verl_data import rows_by_id, wanted_of
 
