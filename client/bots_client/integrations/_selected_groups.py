@@ -1,6 +1,6 @@
-"""What slime, miles and vime have in common: groups of samples selected by the service, reported after a rollout.
+"""What adapters share: a buffer of selected tasks, and the groups of samples of slime, miles and vime.
 
-Their classes have the same names and members; `slime.py`, `miles.py` and `vime.py` put them together with this one.
+The classes of these three have the same names and members; their adapters put them together with `SelectedGroups`.
 """
 
 import copy
@@ -20,11 +20,9 @@ Sample = Any  # the trainer's own
 
 
 class TaskBuffer:
-    """A buffer of selected tasks, filled in batches: selecting one task takes as long as selecting a batch.
+    """Selected tasks for trainers that request one at a time: selecting one takes as long as selecting a batch.
 
-    Args:
-        selector: selects the tasks.
-        batch: number of tasks per selection: those of a training step, because each step changes the belief.
+    batch: number of tasks per selection: those of a training step, because each step changes the belief.
     """
 
     def __init__(self, selector: Selector, batch: int) -> None:
@@ -42,7 +40,6 @@ class TaskBuffer:
         return taken
 
     def clear(self) -> None:
-        """Drop the buffered tasks, for example after a rewind."""
         self._left = []
 
 
@@ -87,10 +84,7 @@ class SelectedGroups:
             raise ValueError(f"no group would be reported; pass --rollout-all-samples-process-path {hook}")
 
     def tasks_per_selection(self, args: Namespace) -> int:
-        """Return how many tasks to select at least at a time.
-
-        Rollouts request all groups at once; unused ones would wait for the next rollout.
-        """
+        """Return how many tasks to select at least at a time: rollouts request all groups at once."""
         del args
         return 1
 
@@ -110,13 +104,9 @@ class SelectedGroups:
         return group
 
     def report(self, groups: Iterable[list[Any]], *, is_all: bool) -> None:
-        """Report the outcomes of a rollout's groups, and close its step.
+        """Report the outcomes of a rollout's groups, and close its step. Aborted and failed samples are not evidence.
 
-        Aborted and failed samples are not evidence.
-
-        Args:
-            groups: the groups at the end of the rollout.
-            is_all: all other groups were cancelled: their tasks are reported as aborted.
+        is_all: all other groups were cancelled: their tasks are reported as aborted.
         """
         for group in groups:
             with guarded("rollouts of a group"):
@@ -126,7 +116,7 @@ class SelectedGroups:
         self.selector.step()
 
     def abort_all_but(self, kept: Collection[int]) -> None:
-        """Report the tasks of open groups as aborted. kept: numbers of groups that the trainer takes up again."""
+        """Report the tasks of open groups as aborted, but for the numbers of those that the trainer takes up again."""
         for number in [number for number in self.open if number not in kept]:
             origin = self.open.pop(number)
             self.selector.abort(origin[TASK_ID], selection=origin[SELECTION_ID])
@@ -176,10 +166,7 @@ class SelectedGroups:
 def report_all_samples(args: Namespace, all_samples: list[list[Any]], data_source: Any) -> None:
     """Report every group of a rollout, including filtered ones: for --rollout-all-samples-process-path.
 
-    Args:
-        args: the trainer's.
-        all_samples: its groups.
-        data_source: a `SelectedGroups`, or its method `get_samples`, which the trainer passes.
+    data_source: a `SelectedGroups`, or its method `get_samples`, which the trainer passes.
     """
     # Without partial rollouts the trainer cancels running groups at the end, and returns them to nobody.
     getattr(data_source, "__self__", data_source).report(all_samples, is_all=not args.partial_rollout)
@@ -190,8 +177,7 @@ def log_metrics(
 ) -> bool:
     """Add the selector's metrics, such as bots/effective_task_ratio: for --custom-rollout-log-function-path.
 
-    Returns:
-        False, so that the trainer logs as usual.
+    Returns False, so that the trainer logs as usual.
     """
     if metrics is not None:  # None from a custom rollout function without metrics
         metrics.update(_sources[-1].selector.metrics())

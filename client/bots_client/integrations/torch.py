@@ -115,7 +115,6 @@ class _Chosen:
         return self._count * self._copies * self.passes
 
     def _begin(self) -> Iterator[tuple[int, str]]:
-        """Start an iteration at the loaded position, or at the beginning."""
         place, self._next = self._next or _Place(), None
         self._place = place
         return self._give(place)
@@ -223,20 +222,13 @@ class SelectorSampler(_Chosen, Sampler[int]):
 class SelectedTasks(_Chosen, IterableDataset[dict[str, Any]]):
     """Rows of selected tasks, each with its `task_id` and the `selection_id` for its report.
 
-    It is infinite unless a length is given, so a trainer needs a number of steps. It selects in the process that
-    iterates over it: use no loader workers. All ranks get the same rows if the selector shares its selections.
+    It is infinite unless a length, in rows, is given, so a trainer needs a number of steps. It selects in the process
+    that iterates over it: use no loader workers, in which it raises RuntimeError. All ranks get the same rows if the
+    selector shares its selections.
 
-    Args:
-        selector: selects the tasks.
-        rows: a list, a Hugging Face dataset, or any other sequence of mappings.
-        count: number of tasks per selection.
-        ids: the task id of each row, in order; None: the selector's ids.
-        length: total number of rows; None: infinite.
-        saves_run: as in `SelectorSampler`.
-
-    Raises:
-        ValueError: as in `SelectorSampler`.
-        RuntimeError: it is iterated in a loader's worker.
+    rows: a list, a Hugging Face dataset, or any other sequence of mappings.
+    count: number of tasks per selection.
+    ids, saves_run: as in `SelectorSampler`, and the errors too.
     """
 
     def __init__(
@@ -262,16 +254,14 @@ class SelectedTasks(_Chosen, IterableDataset[dict[str, Any]]):
 
 
 def selected(loader: Loader, selector: Selector, *, count: int) -> Loader:
-    """Return a loader like the given one, with rows of selected tasks.
+    """Return a loader like the given one of a map-style dataset, with rows of selected tasks.
 
     It has the same dataset, batches and length, and loads in the trainer's own process, so that no task is selected
     before the evidence is known. The state of a `StatefulDataLoader` includes the selector's; loading it rewinds the
     run.
 
-    Args:
-        loader: the trainer's loader of a map-style dataset.
-        selector: selects the tasks; its ids are those of the dataset's rows, in order.
-        count: number of tasks per selection: those of a training step.
+    selector: its ids are those of the dataset's rows, in order.
+    count: number of tasks per selection: those of a training step.
     """
     chosen = type(loader)(
         loader.dataset,

@@ -81,11 +81,9 @@ class BotsDataset(RLHFDataset):
         self._made_at: tuple[int, int, bool] | None = None
 
     def __len__(self) -> int:
-        """Return the number of rows; for training that of the tasks, which are fewer if repeated rows are skipped."""
         return super().__len__() if self.selector is None else len(self._rows)
 
     def __getitems__(self, positions: list[int]) -> list[dict[str, Any]]:
-        """Return a row for each position; for training the selector says which."""
         if self.selector is None:
             return [self[position] for position in positions]
         if self._prompts >= self._prompts_per_step:
@@ -103,7 +101,6 @@ class BotsDataset(RLHFDataset):
         return self.selector.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take the run back to where it stood at the checkpoint."""
         if self.selector is not None:
             self.selector.load_state_dict(state)
             self._task_buffer.clear()
@@ -154,7 +151,7 @@ def _take(result: Any, given: Mapping[str, Any]) -> None:
 
 
 def reporting(score: Callable[P, R]) -> Callable[P, R]:
-    """Return a reward function that also reports each rollout's reward.
+    """Return verl's `reward.custom_reward_function`, which may be a coroutine, as one that also reports each rollout.
 
         @reporting
         def compute_score(data_source, solution_str, ground_truth, extra_info=None):
@@ -163,9 +160,6 @@ def reporting(score: Callable[P, R]) -> Callable[P, R]:
     The belief learns from the result's "acc", in [0, 1], or its "score", or the result itself, in the run's reward
     range. A group is effective if verl's optimised values differ: the scores, or the results. None and NaN are not
     evidence. The function never waits for the service. Rollouts of validation are not reported.
-
-    Args:
-        score: a function for verl's `reward.custom_reward_function`; may be a coroutine function.
     """
     return looked_at(score, _take, _rollouts.queue)
 

@@ -46,7 +46,6 @@ class Wanted:
 
     @property
     def columns(self) -> TaskColumns:
-        """The columns of a row's task id."""
         return TaskColumns(id=self.id_key, id_from=self.id_from)
 
     def selector(self, ids: Iterable[str]) -> Selector:
@@ -69,11 +68,7 @@ class Wanted:
 
 
 def wanted_of(data: DictConfig) -> Wanted:
-    """Return the options under `bots` in verl's data configuration.
-
-    Raises:
-        ValueError: the dataset is missing, or a key is unknown.
-    """
+    """Return the options under `bots` in verl's data configuration; a ValueError if they are not valid."""
     given: Any = OmegaConf.to_container(data.get("bots") or OmegaConf.create({}), resolve=True)
     known = {field.name for field in fields(Wanted)}
     if unknown := given.keys() - known:
@@ -86,14 +81,9 @@ def wanted_of(data: DictConfig) -> Wanted:
 
 
 def rows_by_id(rows: Any, wanted: Wanted) -> dict[str, int]:
-    """Return the index of each task's row; with `skip_repeats` of the first row with its id.
+    """Return the index of each task's row in a `datasets.Dataset`; with `skip_repeats` of the first row with its id.
 
-    Args:
-        rows: a `datasets.Dataset`, filtered by verl.
-        wanted: the options.
-
-    Raises:
-        ValueError: a row has no id, or two have the same. verl uses 0 for a missing index.
+    A ValueError if a row has no id, or two have the same: verl uses 0 for a missing index.
     """
     columns = wanted.columns
     outer = {name.partition(".")[0] for name in columns.id_columns}
@@ -118,10 +108,7 @@ def rows_by_id(rows: Any, wanted: Wanted) -> dict[str, int]:
 
 
 def log_metrics_of(selector: Selector) -> None:
-    """Make verl log a selector's metrics with those of each training step, in this process.
-
-    verl has no hook for a step's metrics, so this wraps its logger's method.
-    """
+    """Make verl log a selector's metrics with those of each training step: it has no hook, so this wraps its logger."""
     log = getattr(Tracking.log, "without_selector", Tracking.log)  # of verl alone, if there was a selector before
 
     @functools.wraps(log)
