@@ -276,12 +276,7 @@ class Client(HttpClient):
         return self._download(run_path(dataset, run, "export"), NDJSON, TRANSFER_DEADLINE_S)
 
     def import_run(
-        self,
-        source: Source,
-        dataset: str,
-        run: str = "default",
-        *,
-        on_progress: Progress | None = None,
+        self, source: Source, dataset: str, run: str = "default", *, on_progress: Progress | None = None
     ) -> ImportedRun:
         """Import a run from `export_run`, into a dataset with the same tasks: all of it or nothing.
 

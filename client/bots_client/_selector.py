@@ -82,10 +82,7 @@ class Selector:
         self.ids = checked_ids(ids)
         self.reward_range = _checked_range(reward_range)
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
-        self._how: dict[str, Any] = {
-            "tags": None if tags is None else checked_list(tags, str, "tags"),
-            "subset": None,
-        }
+        self._how: dict[str, Any] = {"tags": None if tags is None else checked_list(tags, str, "tags"), "subset": None}
         self._share = share
         self._known: frozenset[str] | None = None
         self._gone: set[str] = set()
@@ -121,13 +118,7 @@ class Selector:
         """Whether rank 0's selections are broadcast to all ranks."""
         return self._share is not single_process
 
-    def next(
-        self,
-        count: int | None = None,
-        *,
-        want_effective: int | None = None,
-        key: str | None = None,
-    ) -> Selection:
+    def next(self, count: int | None = None, *, want_effective: int | None = None, key: str | None = None) -> Selection:
         """Return the tasks to train on next: `count` of them.
 
         Args:
@@ -528,11 +519,7 @@ class AsyncSelector:
             executor.shutdown(wait=False)
 
     async def next(
-        self,
-        count: int | None = None,
-        *,
-        want_effective: int | None = None,
-        key: str | None = None,
+        self, count: int | None = None, *, want_effective: int | None = None, key: str | None = None
     ) -> Selection:
         """Return the tasks to train on next; after a cancelled call the same key returns the same tasks."""
         ask = partial(self.selector.next, count, want_effective=want_effective, key=key)

@@ -295,9 +295,7 @@ def test_one_of_several_rewards_counts_or_their_sum(client, by_rollout):
 )
 def test_the_samples_of_a_rollout_make_one_reward_and_one_without_any_leaves_it_out(way, rewards, successes, caplog):
     rollouts: list[list[float | None]] = [[0, 1], [0.5, 0.5, 0.25], [0, 0], [1], [1, None], [math.nan], []]
-
     measured = SplitRollouts(way, option="the_option").measured(rollouts, rollouts)
-
     assert measured == ([*rewards, None, None, None], successes)
     assert [record.args[1] for record in caplog.records] == ["the_option"] * (way is None)
 

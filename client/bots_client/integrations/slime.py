@@ -11,13 +11,7 @@ from slime.rollout.data_source import RolloutDataSource, RolloutDataSourceWithBu
 
 from bots_client.integrations._selected_groups import SelectedGroups, log_metrics, report_all_samples
 
-__all__ = [
-    "ServiceDataSource",
-    "ServiceRows",
-    "generate_rollout_fully_async",
-    "log_metrics",
-    "report_all_samples",
-]
+__all__ = ["ServiceDataSource", "ServiceRows", "generate_rollout_fully_async", "log_metrics", "report_all_samples"]
 
 FULLY_ASYNC = f"{__name__}.generate_rollout_fully_async"
 

@@ -252,11 +252,7 @@ class SelectedGRPOTrainer(SelectsTasks, GRPOTrainer):
     """
 
     def _calculate_rewards(
-        self,
-        inputs: list[dict[str, Any]],
-        prompts: Any,
-        completions: Any,
-        completion_ids_list: list[list[int]],
+        self, inputs: list[dict[str, Any]], prompts: Any, completions: Any, completion_ids_list: list[list[int]]
     ) -> torch.Tensor:
         rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.model.training:

@@ -89,9 +89,7 @@ async def test_calls_run_in_the_order_in_which_they_were_made(selector):
     first = await selector.next(4)
     for task in first.ids:
         selector.observe(task, [1, 0])
-
     receipt, second, last = await asyncio.gather(selector.step(), selector.next(4), selector.step())
-
     assert (receipt.step, second.step, last) == (1, 1, None)
 
 
@@ -118,7 +116,6 @@ async def test_a_mistake_is_raised_even_if_the_call_that_met_it_was_cancelled(co
         await reached(gate)
         await cancelled(lost)
         gate.open.set()
-
         with pytest.raises(NotFoundError):
             await selector.step()
 
@@ -158,9 +155,7 @@ async def test_a_cancelled_selection_under_a_key_is_asked_for_again_by_its_key(g
     await reached(gate)
     await cancelled(lost)
     gate.open.set()
-
     again, fresh = await gated.next(4, key="step-1"), await gated.next(4)
-
     assert described(gated).leased == 8
     assert not set(again.ids) & set(fresh.ids)
 
@@ -183,7 +178,6 @@ async def test_evidence_counts_once_whenever_its_step_is_cancelled(selector, del
 
 async def test_a_pickled_one_selects_in_another_process(selector):
     copied = pickle.loads(pickle.dumps(selector))  # noqa: S301 - our own
-
     assert len((await copied.next(2)).ids) == 2
     await copied.aclose()
 

@@ -28,14 +28,12 @@ def refused(selector):
 @pytest.mark.parametrize("names", [("no-such-dataset", "default"), (None, "no-such-run")], ids=["dataset", "run"])
 def test_an_unknown_name_raises_before_anything_is_trained_on(connect, service, dataset, names):
     selector = Selector(connect(service), names[0] or dataset, names[1], ids=IDS)
-
     for ask in (lambda: selector.next(4), selector.close_step):
         with pytest.raises(NotFoundError):
             ask()
     selector.observe("t1", [1, 0])
     with pytest.raises(NotFoundError):
         selector.step()
-
     assert selector.client.health.local_selects == 0
 
 
@@ -112,9 +110,7 @@ def test_without_registering_it_raises_at_the_step_and_costs_no_other_outcome(co
 def test_a_reward_range_is_that_of_the_run_once_it_is_registered(connect, service, dataset, name):
     selector = Selector(connect(service), dataset, name, ids=IDS, reward_range=(-1, 1))
     selector.register()
-
     train(selector, rewards=(-1, 1, 1, 1))
-
     run = selector.client.direct.run(dataset, name)
     assert run.settings.reward_range == (-1.0, 1.0)
     assert (run.totals.rollouts, run.totals.successes) == (16, 12)
@@ -146,7 +142,6 @@ def test_more_tasks_than_there_are_raise_with_the_service_and_without(connect, s
     here = Selector(connect(service), dataset, ids=IDS)
     few = Selector(connect(service), dataset, ids=IDS[:3])
     away = Selector(connect(NOWHERE, select_deadline_s=0.1), "guru", ids=IDS[:3])
-
     for selector, too_many in ((here, 50), (few, 4), (away, 50)):
         for _ in range(2):
             with pytest.raises(InvalidRequestError):
@@ -203,10 +198,8 @@ def test_what_an_earlier_job_did_wrong_raises_in_no_later_one(connect, service, 
     earlier = connect(NOWHERE, report_deadline_s=0.1)
     earlier.report(dataset, [Outcome.rewards("gone", [1, 0])])
     spool_in(earlier, dataset).file.rename(spool_in(earlier, dataset, url=service.url).file)
-
     selector = Selector(connect(service), dataset, ids=IDS)
     train(selector, 2)
-
     assert selector.client.health.refused == 1
     assert selector.client.direct.run(dataset).step == 2
 
@@ -215,7 +208,6 @@ def test_reports_of_an_earlier_job_hide_no_unknown_name(connect, service):
     earlier = connect(NOWHERE, report_deadline_s=0.1)
     earlier.report("misspelt", [Outcome.rewards("t1", [1, 0])])
     spool_in(earlier, "misspelt").file.rename(spool_in(earlier, "misspelt", url=service.url).file)
-
     with pytest.raises(NotFoundError):
         Selector(connect(service), "misspelt", ids=IDS).next(4)
 
@@ -269,7 +261,6 @@ class Ranks:
 
 def test_a_mistake_of_rank_0_raises_on_all_ranks(connect, service):
     ranks = Ranks(connect, service, "no-such-dataset")
-
     for rank in (ranks.zero, ranks.one):
         with pytest.raises(NotFoundError):
             rank.next(4)

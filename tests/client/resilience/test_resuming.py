@@ -69,9 +69,7 @@ def test_tasks_in_flight_when_the_checkpoint_was_saved_are_handed_out_first_thou
     step(selector, early.ids)
     state = selector.state_dict()
     step(selector, late.ids)
-
     selector.load_state_dict(state)
-
     assert set(state["in_flight"]) == set(late.ids) == set(selector.next(4).ids)
 
 
@@ -95,7 +93,6 @@ def test_only_tasks_of_this_job_that_nobody_reported_are_saved_as_in_flight(sele
     Selector(connect(service), selector.dataset, ids=IDS).next(4)
     selector.client.report(selector.dataset, [], selection=mine, close_step=True)
     step(selector, mine.ids[:1])
-
     assert set(selector.state_dict()["in_flight"]) == set(mine.ids[1:])
 
 
@@ -103,9 +100,7 @@ def test_tasks_in_flight_are_handed_out_first_while_the_service_is_away(selector
     state = selector.state_dict() | {"in_flight": ["t7", "unknown", "t3"]}
     away = connect(NOWHERE, select_deadline_s=0.1, report_deadline_s=0.1)
     resumed = Selector(away, selector.dataset, ids=IDS)
-
     resumed.load_state_dict(state)
-
     assert resumed.next(4).ids[:2] == ("t7", "t3")
     assert set(resumed.next(4).ids[:2]) != {"t7", "t3"}  # only once, though chance may choose one of them again
 
@@ -135,9 +130,7 @@ def test_a_state_of_another_checkpoint_is_said_aloud_and_takes_the_run_nowhere(
 def test_what_is_not_known_of_a_checkpoint_is_not_compared(selector, saved):
     state = selector.state_dict(**saved)
     step(selector, selector.next(4).ids)
-
     selector.load_state_dict(state, step=3)
-
     assert selector.client.direct.run(selector.dataset).step == 0
 
 

@@ -1,4 +1,4 @@
-"""What a trainer says at each step."""
+"""What a trainer says at each step, and what it is told: tasks, receipts, checkpoints, and what selecting gains."""
 
 import json
 import math
@@ -7,13 +7,15 @@ import threading
 import time
 
 import httpx
+import numpy as np
 import pytest
 
-from bots_client import InvalidRequestError, Outcome, Selector
+from bots_client import Health, InvalidRequestError, Outcome, Selector
+from bots_client._inputs import joined
+from bots_client._selector import ESTIMATE_EVERY
 from tests.client.resilience.worlds import IDS, journalled, spool_in, train
-from tests.serving import free_port
-
-NOWHERE = f"http://127.0.0.1:{free_port()}"
+from tests.client.scripted_server import answer, drop, problem, stay_silent
+from tests.serving import NOWHERE
 
 
 def belief_in(selector):
@@ -23,7 +25,6 @@ def belief_in(selector):
 
 def test_a_step_in_which_nothing_was_observed_is_none(selector):
     selector.next(4)
-
     assert selector.step() is None
     assert journalled(selector.client, selector.dataset) == []
 
@@ -32,9 +33,7 @@ def test_evidence_of_two_selections_in_flight_closes_one_step_and_each_finds_its
     first, second = selector.next(3), selector.next(3)
     for task in (*second.ids, *first.ids):
         selector.observe(task, [1, 0])
-
     receipt = selector.step()
-
     assert (receipt.step, receipt.reported, receipt.late) == (1, 6, 0)
     assert len(journalled(selector.client, selector.dataset)) == 2
     assert selector.client.direct.run(selector.dataset).leased == 0
@@ -47,26 +46,22 @@ def test_late_evidence_counts_as_of_the_step_of_its_selection(selector):
     selector.step()
     for task in late.ids:
         selector.observe(task, [1, 1])
-
     assert selector.step().late == 2
 
 
 def test_only_rank_0_closes_steps(connect, service, dataset):
     zero, one = (Selector(connect(service), dataset, ids=IDS, rank=rank) for rank in (0, 1))
-
     selection = zero.next(4, key="step-0")
     assert one.next(4, key="step-0").ids == selection.ids
     for rank, selector in enumerate((zero, one)):
         for task in selection.ids[rank::2]:
             selector.observe(task, [1, 0])
     receipts = [one.step(), zero.step()]
-
     assert [(receipt.step, receipt.closed) for receipt in receipts if receipt] == [(0, False), (1, True)]
 
 
 def test_the_rank_is_that_of_the_environment(connect, service, monkeypatch):
     monkeypatch.setenv("RANK", "3")
-
     assert Selector(connect(service), "guru", ids=IDS).rank == 3
 
 
@@ -86,7 +81,6 @@ def test_what_is_shared_is_what_the_rank_gets(connect, service, dataset):
 
 def test_what_selections_may_hold_is_passed_on(connect, service, dataset):
     selector = Selector(connect(service), dataset, ids=IDS, tags=["no such tag"])
-
     with pytest.raises(InvalidRequestError, match="no such tag"):
         selector.next(2)
 
@@ -103,10 +97,7 @@ def test_the_service_selects_enough_tasks_and_without_it_twice_as_many_come(conn
             alone.next(count, want_effective=wanted)
 
 
-@pytest.mark.parametrize(
-    ("ids", "message"),
-    [([], "empty"), (["a", "b", "a"], "'a' twice")],
-)
+@pytest.mark.parametrize(("ids", "message"), [([], "empty"), (["a", "b", "a"], "'a' twice")])
 def test_ids_that_cannot_be_right_are_said_at_once(connect, ids, message):
     with pytest.raises(ValueError, match=message):
         Selector(connect(NOWHERE), "guru", ids=ids)
@@ -132,9 +123,7 @@ def test_metrics_tell_of_the_last_selection_and_step(selector):
 
 def test_it_can_be_sent_to_workers(selector):
     selector.next(2)
-
     again = pickle.loads(pickle.dumps(selector))  # noqa: S301 - our own
-
     assert again.ids == selector.ids
     assert [receipt.step for receipt in train(again, 2)] == [1, 2]
     again.client.close()
@@ -146,9 +135,7 @@ def test_a_checkpoint_takes_the_run_back_bit_for_bit(selector):
     believed = belief_in(selector)
     train(selector, 3, rewards=[1, 1, 1, 0])
     assert belief_in(selector) != believed
-
     selector.load_state_dict(state)
-
     assert belief_in(selector) == believed
     assert train(selector, 1)[0].step == 3
 
@@ -158,9 +145,7 @@ def test_what_was_selected_or_observed_before_a_rewind_is_forgotten(selector):
     state = selector.state_dict()
     for task in selector.next(4).ids:
         selector.observe(task, [1])
-
     selector.load_state_dict(state)
-
     assert selector.step() is None
     assert selector.client.health.refused == 0
 
@@ -181,7 +166,6 @@ def test_only_rank_0_saves_and_rewinds(connect, service, dataset):
 
 def test_a_checkpoint_of_another_run_is_refused(selector, connect, service):
     other = Selector(connect(service), selector.dataset, "other", ids=IDS)
-
     with pytest.raises(ValueError, match="run 'other'"):
         selector.load_state_dict(other.state_dict())
 
@@ -240,9 +224,7 @@ def test_a_trainer_that_comes_back_before_the_service_rewinds_it_later(own_servi
 
 def test_a_checkpoint_made_before_the_service_was_ever_there_changes_nothing(connect, caplog):
     selector = Selector(connect(NOWHERE, select_deadline_s=0.1, report_deadline_s=0.1), "guru", ids=IDS)
-
     selector.load_state_dict(selector.state_dict())
-
     assert "has no position of the run" in caplog.text
 
 
@@ -339,3 +321,237 @@ def test_a_run_that_closes_its_steps_is_left_to_it_and_its_last_step_told(select
     run = selector.client.direct.run(selector.dataset)
     assert (run.step, run.pending) == (1, 1)
     assert (selector.metrics()["bots/effective_task_ratio"], selector.metrics()["bots/step"]) == (1 / 2, 1)
+
+
+def test_shaped_rewards_say_whether_a_task_is_effective_and_successes_what_is_believed(selector):
+    first, second, third = selector.next(3).ids
+    selector.observe(first, [1.2, 1.0], successes=2)
+    selector.observe(second, [1.2, 1.2], successes=2)
+    selector.observe(third, [0.5, 0.5], effective=True)
+    receipt = selector.step()
+    totals = selector.client.direct.run(selector.dataset).totals
+    assert (receipt.reported, receipt.effective, totals.all_solved) == (3, 2, 1)
+    assert (totals.rollouts, totals.successes) == (6, 5)
+
+
+def test_shaped_rewards_that_come_one_by_one_are_compared_with_each_other(selector):
+    first, second = selector.next(2).ids
+    for format_reward in (0.2, 0.0, 0.2):
+        selector.observe(first, [1 + format_reward], successes=1)
+        selector.observe(second, [1.2], successes=1)
+    assert selector.step().effective == 1
+    assert selector.client.direct.run(selector.dataset).totals.rollouts == 6
+
+
+def test_an_abort_is_reported_at_once(selector):
+    first, second = selector.next(2).ids
+    selector.observe(second, [1, 0])
+    selector.observe(first, [None])  # one of its rollouts broke before
+    selector.abort(first)
+    run = selector.client.direct.run(selector.dataset)
+    assert (run.seq, run.leased, run.pending) == (1, 1, 0)
+    assert selector.step().reported == 1
+    assert selector.client.direct.run(selector.dataset).seq == 2
+
+
+def test_a_group_whose_rollouts_come_in_several_steps_counts_once(selector):
+    early, late = selector.next(2).ids
+    selector.observe(late, [1, None], group_size=4)
+    selector.observe(early, [1, 0])
+    assert selector.step().reported == 1
+
+    run = selector.client.direct.run(selector.dataset)
+    assert (run.unfinished_groups, run.leased) == (1, 1)
+    selector.observe(late, [0, 0], group_size=4)
+    receipt = selector.step()
+
+    run = selector.client.direct.run(selector.dataset)
+    assert (receipt.reported, receipt.effective, run.totals.rollouts) == (1, 1, 5)
+    assert (run.unfinished_groups, run.leased, run.coverage.most_visits) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("successes", [None, 2])
+def test_a_rollout_without_a_reward_is_left_out_and_counted_and_the_others_count(selector, successes):
+    task = selector.next(1).ids[0]
+    selector.observe(task, [1, None, float("nan"), 1, float("-inf"), 0], successes=successes)
+    receipt = selector.step()
+    totals = selector.client.direct.run(selector.dataset).totals
+    assert (receipt.effective, totals.rollouts, totals.successes) == (1, 3, 2)
+    assert selector.client.health.left_out_rollouts == selector.metrics()["bots/left_out_rollouts"] == 3
+
+
+@pytest.mark.parametrize("rewards", [None, math.nan, [None, math.inf]])
+def test_a_group_without_any_reward_gives_its_task_back(selector, rewards):
+    task = selector.next(1).ids[0]
+    selector.observe(task, rewards)
+    selector.step()
+    run = selector.client.direct.run(selector.dataset)
+    assert (run.totals.rollouts, run.leased) == (0, 0)
+    assert selector.client.health.left_out_rollouts == np.size(rewards)
+
+
+def test_rollouts_that_broke_do_not_abort_the_others_of_their_group(selector):
+    broken, sound = selector.next(2).ids
+    for reward in (math.nan, 1, 0, None):
+        selector.observe(sound, reward)
+    selector.observe(broken, None)
+
+    merged = joined(Outcome.rewards(task, reward) for task, reward in [("a", None), ("a", 1), ("b", None)])
+    selector.step()
+
+    assert [(outcome.task, outcome.is_aborted, outcome.left_out) for outcome in merged] == [
+        ("a", False, 1),
+        ("b", True, 1),
+    ]
+    assert selector.client.direct.run(selector.dataset).totals.rollouts == 2
+    assert selector.client.health.left_out_rollouts == 3
+
+
+@pytest.mark.parametrize(
+    ("rewards", "successes"),
+    [
+        (1, 1),
+        (np.float32(0.5), 0.5),
+        (np.array(1), 1),
+        (np.array([1, 0, 1], dtype=np.float16), 2),
+        ((reward for reward in (True, False)), 1),
+        ([np.array([1.0]), np.int8(0)], 1),
+    ],
+)
+def test_rewards_may_come_in_any_shape(selector, rewards, successes):
+    selector.observe(selector.next(1).ids[0], rewards)
+    selector.step()
+    assert selector.client.direct.run(selector.dataset).totals.successes == successes
+
+
+@pytest.mark.parametrize("rewards", ["1", {"correct": 1.0}, [[1, 0]], ["good"], [{"correct": 1}], object()])
+def test_what_are_no_rewards_is_a_mistake_that_gives_the_task_back(connect, service, dataset, rewards):
+    strict = Selector(connect(service), dataset, ids=IDS)
+    lenient = Selector(connect(service, on_mistake="warn"), dataset, ids=IDS)
+    with pytest.raises((InvalidRequestError, TypeError), match="number"):
+        strict.observe(strict.next(1).ids[0], rewards)
+    lenient.observe(lenient.next(1).ids[0], rewards)
+    strict.step()
+    lenient.step()
+    assert strict.client.direct.run(dataset).leased == 0
+
+
+GAIN = {"bots/uniform_effective_task_ratio", "bots/times_uniform"}
+ABILITY = {"bots/ability"}
+
+
+def before(service, instead=None):
+    """Return what a server does that hands each request on to the service, but for looks at the run if told so."""
+
+    def act(server, connection):
+        request = server.received[-1]
+        if instead is not None and is_look(request):
+            instead(server, connection)
+            return
+        headers = {name: value for name, value in request.headers.items() if name != "host"}
+        url = service.url + request.target  # plain HTTP: without certificates the client is made quickly
+        reply = httpx.request(request.method, url, headers=headers, content=request.body, verify=False)  # noqa: S501
+        answer(reply.content, reply.status_code)(server, connection)
+
+    return act
+
+
+def teach_by_half(selector, steps=1):
+    """Do some steps in which half of the tasks teach."""
+    for _ in range(steps):
+        for place, task in enumerate(selector.next(4).ids):
+            selector.observe(task, [1, place % 2])
+        selector.step()
+
+
+def is_look(request):
+    """Return whether a request asks how the run stands."""
+    return request.method == "GET" and request.target.endswith("/runs/default")
+
+
+def known(selector):
+    """Return the names of the metrics that are numbers."""
+    return {name for name, value in selector.metrics().items() if not math.isnan(value)}
+
+
+def asked(server):
+    return [request.target for request in server.received if is_look(request)]
+
+
+def test_the_gain_is_the_last_steps_ratio_over_what_uniform_choice_could_expect(connect, service, dataset):
+    selector = Selector(connect(service), dataset, ids=IDS)
+    selector.next(1)
+    assert not GAIN & known(selector)
+    teach_by_half(selector)
+    expected = selector.client.direct.run(dataset).uniform_effective_task_ratio
+    metrics = selector.metrics()
+    assert metrics["bots/uniform_effective_task_ratio"] == expected
+    assert metrics["bots/times_uniform"] == (2 / 4) / metrics["bots/uniform_effective_task_ratio"]
+
+
+def test_the_ability_is_what_the_tracker_estimates_and_the_belief_bots_has_none(connect, service, dataset):
+    bots = connect(service)
+    bots.direct.create_run(dataset, "papers", belief="bots")
+    tracked, papers = Selector(bots, dataset, ids=IDS), Selector(bots, dataset, "papers", ids=IDS)
+    teach_by_half(tracked)
+    teach_by_half(papers)
+    assert tracked.metrics()["bots/ability"] == bots.direct.run(dataset).estimates["ability"]
+    assert not ABILITY & known(papers)
+
+
+def test_it_is_asked_for_once_in_ten_steps_and_the_newest_alone(connect, serve, service, dataset):
+    server = serve(before(service))
+    selector = Selector(connect(server), dataset, ids=IDS)
+    follower = Selector(selector.client, dataset, ids=IDS, rank=1)
+
+    teach_by_half(follower, 2)
+    assert asked(server) == []
+    teach_by_half(selector, ESTIMATE_EVERY)
+    assert asked(server) == [f"/datasets/{dataset}/runs/default"]
+    teach_by_half(selector)
+    assert len(asked(server)) == 2
+
+
+@pytest.mark.parametrize(
+    ("instead", "is_away"),
+    [(stay_silent, True), (problem(503), False), (problem(404), False), (problem(500), False)],
+    ids=["silent", "busy", "unknown", "broken"],
+)
+def test_a_service_that_cannot_tell_fails_no_step_and_takes_no_longer_than_a_report(
+    connect, serve, service, dataset, instead, is_away
+):
+    server = serve(before(service, instead))
+    changes: list[Health] = []
+    bots = connect(server, report_deadline_s=1.0, on_change=changes.append)
+    selector = Selector(bots, dataset, ids=IDS)
+
+    begun = time.monotonic()
+    teach_by_half(selector)
+    took_s = time.monotonic() - begun
+
+    assert took_s < 3  # 1 s for the report, the rest for a loaded machine
+    assert len(asked(server)) == 1
+    assert (selector.metrics()["bots/step"], selector.metrics()["bots/effective_task_ratio"]) == (1, 2 / 4)
+    assert not GAIN & known(selector)
+    assert [health.is_away for health in changes[:1]] == [True] * is_away
+
+
+def test_while_the_service_is_away_it_is_neither_asked_for_nor_told(connect, serve, service, dataset):
+    gone = threading.Event()
+    there = before(service)
+
+    def act(server, connection):
+        (drop if gone.is_set() else there)(server, connection)
+
+    server = serve(act)
+    selector = Selector(connect(server, select_deadline_s=1.0, report_deadline_s=1.0), dataset, ids=IDS)
+    selector.next(1)
+    teach_by_half(selector)
+    assert known(selector) >= GAIN
+    looks = len(asked(server))
+    gone.set()
+
+    teach_by_half(selector, ESTIMATE_EVERY + 1)
+
+    assert not (GAIN | ABILITY) & known(selector)
+    assert len(asked(server)) == looks

@@ -6,6 +6,7 @@ from bots_client import Outcome
 from bots_client._resilience.spool import Spool, spool_of
 
 IDS = [f"t{n}" for n in range(40)]
+QUICKLY_S = 20.0  # an upper bound for what takes well under a second, on a machine that is busy
 SOON_S = 100.0  # a service that starts took 28 s on a busy machine
 
 
