@@ -1,8 +1,9 @@
 """`Client`: every call of the service as a method."""
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from bots_client._errors import InvalidRequestError, ServiceError, UnreachableError
@@ -64,7 +65,9 @@ from bots_client._models import (
 )
 from bots_client._tables import Listing
 
+P = ParamSpec("P")
 T = TypeVar("T")
+Tasks = Iterable[Task] | Source
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 PAGE = 100  # items; the service's default, so that it never refuses it
@@ -110,7 +113,7 @@ class Client(HttpClient):
     def create_dataset(
         self,
         name: str,
-        tasks: Iterable[Task] | Source,
+        tasks: Tasks,
         reference_models: Sequence[str] = (),
         description: str = "",
         *,
@@ -139,12 +142,7 @@ class Client(HttpClient):
         return self._upload("PUT", path("datasets", name), Dataset, upload, *params)
 
     def append_tasks(
-        self,
-        dataset: str,
-        tasks: Iterable[Task] | Source,
-        *,
-        media_type: str | None = None,
-        on_progress: Progress | None = None,
+        self, dataset: str, tasks: Tasks, *, media_type: str | None = None, on_progress: Progress | None = None
     ) -> PoolChange:
         """Add tasks to a dataset: all of them, or none (ConflictError) if the dataset has one already."""
         upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
@@ -155,12 +153,7 @@ class Client(HttpClient):
         return self._download(path("datasets", dataset, "tasks"), NDJSON, UPLOAD_DEADLINE_S)
 
     def make_subset(
-        self,
-        dataset: str,
-        tasks: Iterable[Task] | Source,
-        *,
-        media_type: str | None = None,
-        on_progress: Progress | None = None,
+        self, dataset: str, tasks: Tasks, *, media_type: str | None = None, on_progress: Progress | None = None
     ) -> Subset:
         """Make some of a dataset's tasks a subset, to select among them alone; only their ids count.
 
@@ -387,7 +380,8 @@ class Client(HttpClient):
 
     def rewind(self, dataset: str, step: int, run: str = "default") -> Run:
         """Rewind a run to a step; reporting selections made before raises StaleEpochError."""
-        return self.send(rewind_call(dataset, step, run))
+        content = {"step": checked_number(step, "step")}
+        return self.send(write_call("POST", run_path(dataset, run, "rewind"), into(Run), content))
 
     def curve(self, dataset: str, run: str = "default", *, points: int | None = None) -> Curve:
         """Return a run's history in at most so many points (1 to 2,000; None: 500), each of consecutive steps."""
@@ -463,18 +457,19 @@ class Client(HttpClient):
             InvalidRequestError: an argument is invalid, or fewer tasks are available.
             TypeError: an argument has the wrong type, or neither count nor want_effective is given, or both.
         """
-        call = select_call(
-            dataset,
-            count,
-            run=run,
-            subset=subset,
-            tags=tags,
-            exclude=exclude,
-            first=first,
-            want_effective=want_effective,
-            idempotency_key=idempotency_key,
+        if (count is None) == (want_effective is None):
+            raise TypeError("select: pass either count or want_effective")
+        listed = given(tags=tags, exclude=exclude, first=first)
+        content = given(
+            dataset=checked(dataset, str, "dataset"),
+            run=checked(run, str, "run"),
+            count=None if count is None else checked_number(count, "count"),
+            subset=None if subset is None else checked(subset, str, "subset"),
+            **{name: checked_list(each, str, name) for name, each in listed.items()},
+            want_effective=None if want_effective is None else checked_number(want_effective, "want_effective"),
         )
-        return self.send(call)
+        call = write_call("POST", path("select"), into(Selection), content, key=idempotency_key)
+        return self.send(_of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES + TASK_BYTES * int(count or 0)))
 
     def report(
         self,
@@ -501,16 +496,18 @@ class Client(HttpClient):
             StaleEpochError: the run was rewound since the selection; nothing was recorded.
             TypeError: an argument has the wrong type, such as a tuple in place of an `Outcome`.
         """
-        call = report_call(
-            dataset,
-            outcomes,
-            run=run,
-            selection=selection,
+        if not isinstance(selection, Selection | str | None):
+            raise wrong_type("selection", "a Selection or its id", selection)
+        content = given(
+            dataset=checked(dataset, str, "dataset"),
+            run=checked(run, str, "run"),
+            selection_id=selection.selection_id if isinstance(selection, Selection) else selection,
             age=age,
             close_step=close_step,
-            idempotency_key=idempotency_key,
+            outcomes=[outcome.as_wire() for outcome in checked_list(outcomes, Outcome, "outcomes")],
         )
-        return self.send(call)
+        call = write_call("POST", path("report"), into(Receipt), content, key=idempotency_key)
+        return self.send(_of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES))
 
     def prune(self, *, keep_journal_days: float | None = None, dry_run: bool = False) -> Pruning:
         """Remove old journal entries that stored states cover; with dry_run, only report what would be removed.
@@ -628,60 +625,16 @@ class _Counted:
     segments: TaskCounts
 
 
-def select_call(
-    dataset: str,
-    count: int | None,
-    *,
-    run: str,
-    subset: str | None,
-    tags: Iterable[str] | None,
-    exclude: Iterable[str] | None,
-    first: Iterable[str] | None,
-    want_effective: int | None,
-    idempotency_key: str | None,
-) -> Call[Selection]:
-    if (count is None) == (want_effective is None):
-        raise TypeError("select: pass either count or want_effective")
-    content = given(
-        dataset=checked(dataset, str, "dataset"),
-        run=checked(run, str, "run"),
-        count=None if count is None else checked_number(count, "count"),
-        subset=None if subset is None else checked(subset, str, "subset"),
-        tags=None if tags is None else checked_list(tags, str, "tags"),
-        exclude=None if exclude is None else checked_list(exclude, str, "exclude"),
-        first=None if first is None else checked_list(first, str, "first"),
-        want_effective=None if want_effective is None else checked_number(want_effective, "want_effective"),
-    )
-    call = write_call("POST", path("select"), into(Selection), content, key=idempotency_key)
-    return _of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES + TASK_BYTES * int(count or 0))
+class _Unsent:
+    """Stands for a client whose methods are to return their calls instead of sending them."""
+
+    def send(self, call: Call[T]) -> Call[T]:
+        return call
 
 
-def report_call(
-    dataset: str,
-    outcomes: Iterable[Outcome],
-    *,
-    run: str,
-    selection: Selection | str | None,
-    close_step: bool | None,
-    age: int | None = None,
-    idempotency_key: str | None = None,
-) -> Call[Receipt]:
-    if not isinstance(selection, Selection | str | None):
-        raise wrong_type("selection", "a Selection or its id", selection)
-    content = given(
-        dataset=checked(dataset, str, "dataset"),
-        run=checked(run, str, "run"),
-        selection_id=selection.selection_id if isinstance(selection, Selection) else selection,
-        age=age,
-        close_step=close_step,
-        outcomes=[outcome.as_wire() for outcome in checked_list(outcomes, Outcome, "outcomes")],
-    )
-    call = write_call("POST", path("report"), into(Receipt), content, key=idempotency_key)
-    return _of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES)
-
-
-def rewind_call(dataset: str, step: int, run: str) -> Call[Run]:
-    return write_call("POST", run_path(dataset, run, "rewind"), into(Run), {"step": checked_number(step, "step")})
+def unsent(method: Callable[Concatenate[Client, P], T]) -> Callable[P, Call[T]]:
+    """Return a method of `Client`, which does nothing but send, as a function that returns the call, for a queue."""
+    return partial(method, _Unsent())  # type: ignore[arg-type, return-value]
 
 
 def _of_the_run(call: Call[T], dataset: str, run: str, *, max_bytes: int) -> Call[T]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from bots_client._client import Client, report_call, select_call
+from bots_client._client import Client, unsent
 from bots_client._errors import InvalidRequestError
 from bots_client._http import Deadline
 from bots_client._inputs import Outcome, checked, checked_list, wrong_type
@@ -190,7 +190,7 @@ class ResilientClient:
             raise wrong_type("ids", "a list of str", ids)
         local_run = self._local(dataset, run)
         local_run.mistakes.raise_found()
-        call = select_call(
+        call = unsent(Client.select)(
             dataset,
             count,
             run=run,
@@ -240,7 +240,7 @@ class ResilientClient:
         receipt = None
         with counters.timed("report_seconds"):
             try:
-                call = report_call(
+                call = unsent(Client.report)(
                     dataset,
                     outcomes,
                     run=run,

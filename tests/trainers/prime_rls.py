@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from tests.trainers.sources import adapter_on
+from tests.trainers.standins import adapter_on
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task with the key that tells it from others."""
-
     key: str
 
 
@@ -40,20 +38,16 @@ class Curriculum:
         self.gates: dict[str, Any] = dict(config.gates) if config else {}
 
     def on_result(self, group: list[Any]) -> bool:
-        """Let the sampler see a group; say whether it is trained on."""
         self.sampler.observe(group)
         return all(gate(group) for gate in self.gates.values())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint needs."""
         return {"sampler": self.sampler.state_dict(), "gates": {name: {} for name in self.gates}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to a checkpoint."""
         self.sampler.load_state_dict(state["sampler"])
 
     def metrics(self) -> dict[str, float]:
-        """Return the sampler's numbers."""
         return {f"sampler/{name}": value for name, value in self.sampler.metrics().items()}
 
 
@@ -69,7 +63,6 @@ class TrainSource:
         self.weights = [float(env.config.ratio) for env in train_envs]
 
     def metrics(self) -> dict[str, float]:
-        """Return the curricula's numbers."""
         return {
             f"curriculum/{name}/{key}": value
             for name, curriculum in self.curricula.items()
@@ -79,31 +72,22 @@ class TrainSource:
 
 @dataclass
 class StandardConfig:
-    """Of the sampler that goes through the tasks in order."""
-
     type: str = "standard"
 
 
 @dataclass
 class Config:
-    """Configuration of a curriculum, as far as it is read."""
-
     sampler: Any = field(default_factory=StandardConfig)
     gates: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
 class GateConfig:
-    """Of the gate that refuses groups whose advantages lie in a range."""
-
     reject_min: float = 0.0
     reject_max: float = 0.0
 
 
-VERIFIERS: dict[str, dict[str, object]] = {
-    "verifiers": {},
-    "verifiers.v1": {"Task": Task, "Episode": SimpleNamespace},
-}
+VERIFIERS: dict[str, dict[str, object]] = {"verifiers": {}, "verifiers.v1": {"Task": Task, "Episode": SimpleNamespace}}
 PROTOCOL: dict[str, dict[str, object]] = {
     **VERIFIERS,
     "prime_rl": {},
@@ -132,7 +116,6 @@ STAND_INS: dict[str, dict[str, object]] = {
 
 @contextmanager
 def prime_rl_of(source: str | None) -> Iterator[ModuleType]:
-    """Yield our adapter, with prime-rl from a checkout's folder, or None: with the protocol."""
     path = None if source is None else f"{source}/src"
     with adapter_on("prime_rl", path=path, protocol=PROTOCOL, stand_ins=STAND_INS) as module:
         yield module
@@ -145,7 +128,6 @@ def task_of(name: str) -> Any:
 
 
 def env_of(name: str, tasks: Any, *, ratio: float = 1.0, config: Any = None) -> Any:
-    """Return an environment, as far as a source of tasks looks at it."""
     many = len(tasks) if isinstance(tasks, Sequence) else None
     how = SimpleNamespace(curriculum=config, ratio=ratio, group_size=4)
     return SimpleNamespace(name=name, tasks=iter(tasks), num_tasks=many, config=how)

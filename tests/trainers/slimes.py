@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests.trainers.hosts import write_lines
+from tests.trainers.recipes import write_lines
 
 SOURCE = os.environ.get("SLIME_SOURCE")
 ADAPTER = "bots_client.integrations.slime"
@@ -37,11 +37,7 @@ OFF = """apply_chat_template group_rm mask_offpolicy_in_partial_rollout partial_
 
 @dataclass
 class Sample:
-    """One rollout of a prompt."""
-
     class Status(Enum):
-        """How far it got."""
-
         PENDING = "pending"
         COMPLETED = "completed"
         TRUNCATED = "truncated"
@@ -57,7 +53,6 @@ class Sample:
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def get_reward_value(self, args: Namespace) -> float:
-        """Return the reward; of several, the one that is configured."""
         return self.reward[args.reward_key] if args.reward_key else self.reward
 
 
@@ -73,11 +68,9 @@ class Rows:
             self.dataset = Namespace(samples=[Sample(row["text"], metadata=row["metadata"]) for row in rows])
 
     def save(self, rollout_id: int) -> None:
-        """Save the counters."""
         self._path(self.args.save, rollout_id).write_text(json.dumps([self.sample_group_index, self.sample_index]))
 
     def load(self, rollout_id: int) -> None:
-        """Load them, if they were ever saved."""
         if self.args.load is not None and (path := self._path(self.args.load, rollout_id)).exists():
             self.sample_group_index, self.sample_index = json.loads(path.read_text())
 
@@ -95,31 +88,25 @@ class RowsWithBuffer(Rows):
         self.buffer: list[list[Sample]] = []
 
     def get_samples(self, count: int) -> list[list[Sample]]:
-        """Return groups."""
         first, self.buffer = self.buffer[:count], self.buffer[count:]
         rest = count - len(first)
         return first + super().get_samples(num_samples=rest) if rest else first  # type: ignore[misc]
 
     def add_samples(self, groups: list[list[Sample]]) -> None:
-        """Put groups back."""
         self.buffer += groups
 
 
 @dataclass
 class Output:
-    """What a rollout function returns."""
-
     samples: list[list[Sample]]
     metrics: dict[str, Any] | None = None
 
 
 def traced(*_what: object, **_how: object):
-    """Return a decorator that changes nothing."""
     return lambda function: function
 
 
 async def idle(*_urls: object) -> dict[str, list[Any]]:
-    """Answer as a router without workers."""
     return {"workers": []}
 
 
@@ -168,7 +155,6 @@ def rollouts(patch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def sample_type(adapter: ModuleType) -> Any:
-    """Return the class of samples that an adapter's trainer has."""
     trainer = adapter.__name__.rpartition(".")[2]
     return importlib.import_module(f"{trainer}.utils.types").Sample
 
@@ -182,7 +168,6 @@ def copies(sample: Any, count: int, **changes: Any) -> list[Any]:
 
 
 def arguments(folder, *, rows=None, **changes) -> Namespace:
-    """Return slime's arguments, as far as rollouts read them."""
     names = NAMES if rows is None else rows
     write_lines(folder / "rows.jsonl", [{"text": "?", "metadata": name and {"task_id": name}} for name in names])
     save_tokenizer(folder / "model")
@@ -214,7 +199,6 @@ def arguments(folder, *, rows=None, **changes) -> Namespace:
 
 
 def save_tokenizer(folder) -> None:
-    """Save a tokenizer that knows no words: slime wants one."""
     if SOURCE is not None and not folder.exists():
         from tokenizers import Tokenizer, models
         from transformers import PreTrainedTokenizerFast
@@ -232,7 +216,6 @@ def finish(adapter, group, rewards, statuses=()) -> None:
 
 
 def names(groups) -> list[str]:
-    """Return the tasks of groups."""
     return [group[0].metadata["task_id"] for group in groups]
 
 

@@ -11,7 +11,7 @@ from tests.docs.blocks import blocks_of
 from tests.serving import running_service
 from tests.sizes import SOAK
 from tests.trainers import tiny
-from tests.trainers.packages import folder_of
+from tests.trainers.recipes import folder_of
 
 ROOT = Path(__file__).parents[2]
 # In the order in which they are looked up: some are there in other versions too.
@@ -48,7 +48,6 @@ pytestmark = pytest.mark.skipif(not SOAK, reason="it fetches two dozen packages,
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The runs of a job that trained and resumed, and of one with dynamic sampling."""
     folder = tmp_path_factory.mktemp("job")
     blocks = blocks_of((ROOT / "docs/trainers/ms-swift.md").read_text("utf-8"), "ms-swift.md")
     [recipe] = [block.code for block in blocks if block.language == "python"]

@@ -8,8 +8,8 @@ import runpy
 import pytest
 
 from bots_client import Client
-from tests.trainers.hosts import ROOT, create_pool, evidence_of
 from tests.trainers.prime_rls import env_of, episode_of, prime_rl_of, task_of
+from tests.trainers.recipes import ROOT, create_pool, evidence_of
 
 SOURCE = os.environ.get("PRIME_RL_SOURCE")
 NO_SOURCE = "PRIME_RL_SOURCE names no checkout of prime-rl: its real files are not run"
@@ -20,7 +20,6 @@ STEP = 2  # groups of a training batch
 
 @pytest.fixture(scope="module", params=["protocol", "source"])
 def adapter(request):
-    """Our module, on one prime-rl or the other."""
     if request.param == "source" and SOURCE is None:
         pytest.skip(NO_SOURCE)
     with prime_rl_of(SOURCE if request.param == "source" else None) as module:
@@ -35,13 +34,11 @@ def tasks(adapter):
 
 @pytest.fixture
 def keys(tasks) -> list[str]:
-    """Their ids."""
     return [task.key for task in tasks]
 
 
 @pytest.fixture
 def dataset(bots: Client, adapter, keys, request, monkeypatch) -> str:
-    """A pool of the test's own, which the environment names."""
     name = f"{request.node.originalname}-{adapter.TaskSampler.__module__.partition('.')[0]}"
     create_pool(bots, name, keys, first=keys)
     monkeypatch.setenv("BOTS_DATASET", name)
@@ -51,7 +48,6 @@ def dataset(bots: Client, adapter, keys, request, monkeypatch) -> str:
 
 @pytest.fixture
 def curriculum_of(adapter, dataset):
-    """Make curricula; in the end their clients are closed."""
     curricula = []
 
     def curriculum(tasks, config=None):
@@ -65,12 +61,10 @@ def curriculum_of(adapter, dataset):
 
 
 def group_of(task, *rewards: float):
-    """Return a finished group."""
     return [episode_of(task, reward) for reward in rewards]
 
 
 def joined_episode(task, *rewards: float):
-    """Return an episode of several trainable agents, with a reward each."""
     first, *others = (episode_of(task, reward) for reward in rewards)
     first.traces.extend(trace for episode in others for trace in episode.traces)
     return first

@@ -12,14 +12,7 @@ import pytest
 import yaml
 
 from bots_client import Client
-from tests.trainers.hosts import (
-    FORGETTING,
-    blocks,
-    create_pool,
-    evidence_of,
-    run_blocks,
-    write_lines,
-)
+from tests.trainers.recipes import FORGETTING, blocks, create_pool, evidence_of, run_blocks, write_lines
 from tests.trainers.slimes import (
     ADAPTER,
     NAMES,
@@ -35,7 +28,7 @@ from tests.trainers.slimes import (
     rollouts,
     sample_type,
 )
-from tests.trainers.sources import Modules, adapter_on
+from tests.trainers.standins import Modules, adapter_on
 
 BEST = ["math-20", "math-3", "math-11", "math-7", "math-15", "math-0", "math-9", "math-22"]
 FULLY_ASYNC = {
@@ -63,7 +56,6 @@ class Trainer:
 
     @property
     def source(self) -> str | None:
-        """The folder of a checkout."""
         return os.environ.get(f"{self.name.upper()}_SOURCE")
 
     @property
@@ -106,10 +98,7 @@ VIME = Trainer(
     "vime",
     "vime.data.data_source",
     {},
-    {
-        "rollout_data_transport": "object-store",
-        "rollout_function_path": "vime.rollout.vllm_rollout.generate_rollout",
-    },
+    {"rollout_data_transport": "object-store", "rollout_function_path": "vime.rollout.vllm_rollout.generate_rollout"},
     ({"rollout_function_path": "vime.rollout.fully_async_rollout.generate_rollout_fully_async"}, "leave it out"),
 )
 
@@ -121,7 +110,6 @@ def fork(request) -> Trainer:
 
 @pytest.fixture(scope="module", params=["protocol", "source"])
 def adapter(request, fork: Trainer):
-    """Our module, on one trainer or the other."""
     if request.param == "source" and fork.source is None:
         pytest.skip(f"{fork.name.upper()}_SOURCE names no checkout of {fork.name}: its real files are not run")
     path = fork.source if request.param == "source" else None
@@ -139,7 +127,6 @@ def dataset(bots: Client, adapter, fork: Trainer, request) -> str:
 
 @pytest.fixture
 def sourcing(adapter, fork: Trainer, dataset: str, tmp_path):
-    """Make data sources; in the end their clients are closed."""
     sources = []
 
     def source(**changes):
@@ -357,7 +344,6 @@ class TestTheRealRolloutLoop:
 
 
 def rolling_out() -> dict[str, object]:
-    """Return the arguments with which the loop takes too many groups, generates, filters and reports."""
     return {
         "over_sampling_batch_size": 6,
         "custom_generate_function_path": f"{__name__}.generate",
@@ -366,7 +352,6 @@ def rolling_out() -> dict[str, object]:
 
 
 def mixed(_args, group, **_how) -> bool:
-    """Keep groups of which the trainer learns."""
     return len({sample.reward for sample in group}) > 1
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.serving import running_service
-from tests.trainers.packages import folder_of
+from tests.trainers.recipes import folder_of
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -37,7 +37,6 @@ NEEDED = (
 
 @pytest.fixture(scope="module")
 def checks(tmp_path_factory):
-    """The checks of each version and what they say, begun at once, as they mostly import."""
     home = tmp_path_factory.mktemp("verl")
     with running_service(home / "service") as service:
         running = {version: begin(version, home / version.replace("==", "-"), service.url) for version in VERSIONS}

@@ -28,7 +28,6 @@ def config(folder, **settings):
 
 
 def trained(folder, selector, reward_funcs=tiny.begins_well, resume=None, dataset=None, success=None, **settings):
-    """Train a new model; gives the trainer back."""
     evaluated = Dataset.from_list(tiny.ROWS[:2]) if "eval_strategy" in settings else None
     trainer = SelectedGRPOTrainer(
         tiny.model(),

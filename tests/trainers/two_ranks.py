@@ -67,8 +67,6 @@ def report_half_a_group(selector: Selector, rank: int) -> None:
 
 
 def failure_heard(rank: int) -> str:
-    """Return what a rank hears where rank 0 fails to ask."""
-
     def ask() -> str:
         raise KeyError(f"no answer for rank {rank}")
 
@@ -79,7 +77,6 @@ def failure_heard(rank: int) -> str:
 
 
 def mistake_heard(client: ResilientClient) -> str:
-    """Return what a rank hears where rank 0 selects from a dataset that does not exist."""
     try:
         Selector(client, "no-such-dataset", ids=tiny.IDS, share=from_rank_zero).next(2)
     except RequestError as error:

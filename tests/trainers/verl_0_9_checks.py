@@ -29,11 +29,9 @@ RUN = ("gsm8k", "verl-0.9")
 class NoWeights:
     """A group of workers that trains nothing."""
 
-    def save_checkpoint(self, *_what, **_how):
-        """Save none."""
+    def save_checkpoint(self, *_what, **_how): ...
 
-    def load_checkpoint(self, *_what, **_how):
-        """Load none."""
+    def load_checkpoint(self, *_what, **_how): ...
 
 
 @pytest.fixture(scope="session")
@@ -43,8 +41,6 @@ def version():
 
 @pytest.fixture
 def trainer(folder, tokenizer, bots, tmp_path):
-    """Give verl's trainer with its loaders, for overrides of the example's command line; it has no workers."""
-
     def made(overrides: dict[str, object] = {}) -> PPOTrainerSync:  # noqa: B006 - nobody changes it
         here = {"data.bots.run": RUN[1], "trainer.default_local_dir": str(tmp_path)}
         config = configuration("train_0_9.sh", folder, here | overrides)

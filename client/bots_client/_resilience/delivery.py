@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from bots_client._client import rewind_call
+from bots_client._client import Client, unsent
 from bots_client._errors import (
     BUSY,
     BotsClientError,
@@ -139,7 +139,7 @@ class Delivery:
     def _rewind(self, step: int, no_later: int, deadline: Deadline) -> Call[Run] | None:
         """Rewind to a step, or to `no_later` if the step is unknown; return the call if it still has to be sent."""
         dataset, run = self._name
-        call = rewind_call(dataset, step, run)
+        call = unsent(Client.rewind)(dataset, step, run)
         self._last_step = step
         if not self._connection.is_available():
             return call

@@ -13,7 +13,7 @@ import pytest
 
 from bots_client import Outcome, Task
 from bots_client.__main__ import main
-from bots_client._client import report_call
+from bots_client._client import Client, unsent
 from bots_client._resilience.spool import Spool, spool_folder, spool_of
 from tests.client.resilience.worlds import IDS, QUICKLY_S, journalled, spool_in
 from tests.serving import NOWHERE, ServiceProcess
@@ -33,7 +33,7 @@ def made_in(folder, limit_bytes=10**6):
 def a_report(key, task="math-17", selection="0-1-2-3-abc"):
     outcomes = [Outcome.counts(task, 7, 16)]
     how = {"run": "default", "selection": selection, "close_step": None, "idempotency_key": key}
-    return report_call("guru", outcomes, **how)
+    return unsent(Client.report)("guru", outcomes, **how)
 
 
 def keys_in(spool):
@@ -233,7 +233,7 @@ def test_a_disk_that_fills_up_while_reports_wait_costs_none_once_the_service_is_
     connect, service, dataset, monkeypatch
 ):
     bots = connect(service)
-    call = report_call(dataset, [Outcome.counts("t0", 1, 2)], run="default", selection=None, close_step=True)
+    call = unsent(Client.report)(dataset, [Outcome.counts("t0", 1, 2)], run="default", selection=None, close_step=True)
     spool_in(bots, dataset).add(call, closes=True)
 
     def fail(*_arguments, **_options):
