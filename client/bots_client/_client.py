@@ -86,11 +86,9 @@ class Client(HttpClient):
             bots.report("guru", [Outcome.counts(id, solved[id], 16) for id in selection.ids], selection=selection)
 
     What the calls have in common:
-        dataset, run: their names.
         limit: maximum number of items in a list; None: all.
         tasks, pass_rates, source: what is uploaded may be a file's path (an OSError if it can't be read), or a function
-            that returns the bytes from the start (attempts are repeated). Both are streamed, so that they need little
-            memory.
+            that returns the bytes from the start (attempts are repeated). Both are streamed.
         media_type: application/x-ndjson or application/vnd.apache.parquet; None: by the file's suffix.
         on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed attempt.
         ids, tag, search: only these tasks; only tasks with this tag; only tasks whose ID contains this text, ignoring
@@ -121,7 +119,7 @@ class Client(HttpClient):
         media_type: str | None = None,
         on_progress: Progress | None = None,
     ) -> Dataset:
-        """Create a dataset; an existing one with the same content is returned.
+        """Create a dataset; one with the same content is returned, with other content it is a ConflictError.
 
         Args:
             name: letters, digits, ".", "_" and "-".
@@ -129,9 +127,6 @@ class Client(HttpClient):
             reference_models: in the order of the tasks' pass rates; not needed if a file holds their names.
             repeatable: whether tasks are handed out again without waiting: none is leased, and some come several times
                 where a selection wants more than there are.
-
-        Raises:
-            ConflictError: a dataset of this name has other content.
         """
         params = [("reference_model", model) for model in checked_list(reference_models, str, "reference_models")]
         if description:
@@ -173,16 +168,10 @@ class Client(HttpClient):
     ) -> Dataset:
         """Put predicted pass rates of tasks, or replace those of this name; new runs learn how far to trust them.
 
-        Runs whose journal is empty see them too. All others keep what they know.
+        Runs whose journal is empty see them too; all others keep what they know. A dataset has at most four of them.
 
-        Args:
-            name: of the predictor: letters, digits, ".", "_" and "-".
-            pass_rates: by task ID, from 0 to 1, or a file with the columns id and pass_rate; tasks that are left out
-                have no prediction.
-
-        Raises:
-            InvalidRequestError: a task is not in the dataset, or a pass rate is out of range.
-            ConflictError: the dataset has four predictions already.
+        name: of the predictor: letters, digits, ".", "_" and "-".
+        pass_rates: by task ID, from 0 to 1, or a file with the columns id and pass_rate; tasks left out have none.
         """
         upload = upload_of(pass_rates, wires_of_pass_rates, media_type, on_progress)
         return self._upload("PUT", path("datasets", dataset, "predictions", name), Dataset, upload)
@@ -227,15 +216,12 @@ class Client(HttpClient):
         fork_step: int | None = None,
         **settings: "Unpack[GivenSettings]",
     ) -> Run:
-        """Create a run, or set all settings of an empty one (such as a new "default").
+        """Create a run, or set all settings of an empty one (such as a new "default"); others are a ConflictError.
 
         Args:
             fork_run: continue this run.
             fork_step: step of the forked run to start from; None: its current state.
             settings: fields of `Settings`; those left out take their defaults.
-
-        Raises:
-            ConflictError: the run has a history; use `update_run`.
         """
         if fork_run is None and fork_step is not None:
             raise InvalidRequestError("fork_step is of another run; pass fork_run= too")
@@ -273,9 +259,8 @@ class Client(HttpClient):
     ) -> ImportedRun:
         """Import a run from `export_run`, into a dataset with the same tasks: all of it or nothing.
 
-        Raises:
-            ConflictError: the name is taken, or the run belongs to other tasks than the dataset's.
-            InvalidRequestError: a truncated or foreign file, or an entry that does not fold.
+        A ConflictError if the name is taken, or the run is of other tasks; an InvalidRequestError for a truncated or
+        foreign file, or an entry that does not fold.
         """
         upload = upload_of(source, list, NDJSON, on_progress)
         return self._upload(
@@ -380,8 +365,8 @@ class Client(HttpClient):
 
     def rewind(self, dataset: str, step: int, run: str = "default") -> Run:
         """Rewind a run to a step; reporting selections made before raises StaleEpochError."""
-        content = {"step": checked_number(step, "step")}
-        return self.send(write_call("POST", run_path(dataset, run, "rewind"), into(Run), content))
+        where = run_path(dataset, run, "rewind")
+        return self.send(write_call("POST", where, into(Run), {"step": checked_number(step, "step")}))
 
     def curve(self, dataset: str, run: str = "default", *, points: int | None = None) -> Curve:
         """Return a run's history in at most so many points (1 to 2,000; None: 500), each of consecutive steps."""
@@ -406,7 +391,6 @@ class Client(HttpClient):
 
         Args:
             search: only runs whose "dataset/run" contains this text, ignoring case.
-            dataset: only runs of this dataset.
             status: only runs with this status: new, running, stalled or idle.
             attention: True: only runs that need attention.
             sort: attention, name, created, last_step, step, effective_task_ratio, vs_uniform or rollouts; "-step"
@@ -455,7 +439,6 @@ class Client(HttpClient):
 
         Raises:
             InvalidRequestError: an argument is invalid, or fewer tasks are available.
-            TypeError: an argument has the wrong type, or neither count nor want_effective is given, or both.
         """
         if (count is None) == (want_effective is None):
             raise TypeError("select: pass either count or want_effective")
@@ -522,15 +505,12 @@ class Client(HttpClient):
     def create_key(
         self, name: str, *, scopes: Iterable[str], datasets: Iterable[str], expires_in_s: float | None = None
     ) -> NewApiKey:
-        """Create an API key. Only this response contains the secret `key`: store it safely.
+        """Create an API key. Only this response contains the secret `key`: store it safely. The first is an admin key.
 
         Args:
             scopes: any of read, select, report, admin.
             datasets: patterns of dataset names; "*" matches any characters, "?" one.
             expires_in_s: lifetime in seconds; None: it never expires.
-
-        Raises:
-            InvalidRequestError: an argument is invalid, or the first key is not an admin key.
         """
         content = given(
             name=name,

@@ -1,19 +1,4 @@
-"""The client's exceptions, by cause.
-
-    BotsClientError
-    ├── RequestError                 the request: refused by the service itself (4xx), or could not be encoded
-    │   ├── InvalidRequestError      400, 413, 415, 422: the content is invalid; `errors` says where
-    │   ├── AuthenticationError      401: the API key is missing or unknown
-    │   ├── ForbiddenError           403: the key has no access
-    │   ├── NotFoundError            404: no such dataset, run, step or route
-    │   └── ConflictError            409: conflicts with the current state
-    │       └── StaleEpochError      the run was rewound after the selection was made; nothing was recorded
-    ├── ServiceError                 the service: 5xx, overloaded (408, 429), an invalid response, or a proxy's 4xx
-    └── UnreachableError             the network: refused, unknown host, connection lost
-        └── DeadlineExceededError    no complete response within the deadline; a write may or may not have been applied
-
-Programming mistakes, such as an invalid url, are a plain ValueError or TypeError.
-"""
+"""The client's exceptions, by cause. Mistakes in a program, such as an invalid url, are a ValueError or TypeError."""
 
 import json
 from collections.abc import Mapping
@@ -65,27 +50,27 @@ class BotsClientError(Exception):
 
 
 class RequestError(BotsClientError):
-    """The service refused the request, or it could not be encoded."""
+    """The service itself refused the request (4xx), or it could not be encoded."""
 
 
 class InvalidRequestError(RequestError):
-    """The content of the request is invalid; `errors` says where."""
+    """The content of the request is invalid (400, 413, 415, 422); `errors` says where."""
 
 
 class AuthenticationError(RequestError):
-    """The API key is missing or unknown."""
+    """The API key is missing or unknown (401)."""
 
 
 class ForbiddenError(RequestError):
-    """The key has no access to this dataset or operation."""
+    """The key has no access to this dataset or operation (403)."""
 
 
 class NotFoundError(RequestError):
-    """The dataset, run, step or route does not exist."""
+    """The dataset, run, step or route does not exist (404)."""
 
 
 class ConflictError(RequestError):
-    """The request conflicts with the current state."""
+    """The request conflicts with the current state (409)."""
 
 
 class StaleEpochError(ConflictError):
@@ -93,7 +78,7 @@ class StaleEpochError(ConflictError):
 
 
 class ServiceError(BotsClientError):
-    """The service failed, is overloaded, or sent an invalid response."""
+    """The service failed (5xx), is overloaded (408, 429), or sent an invalid response, or a proxy refused the call."""
 
 
 class UnreachableError(BotsClientError):

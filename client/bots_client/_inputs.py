@@ -1,4 +1,4 @@
-"""What a program gives: tasks, outcomes, settings and rewards, and checks that name a mistake before anything is sent.
+"""What a program gives: tasks, of rows too, outcomes, settings and rewards, with checks before anything is sent.
 
 A bug in the calling program is a TypeError, raised at the first call. Invalid content, such as a reward that is
 not a number, is an InvalidRequestError.
@@ -71,17 +71,13 @@ class Outcome:
     if 0 < successes < trials. Pass `effective` to override this.
 
     A rollout whose reward is None, NaN or infinite is left out, and the others count. Without others the outcome is
-    aborted.
+    aborted. `left_out` says how many are; only the client counts them.
 
     What the ways to create one have in common:
-        task: id of the task.
         tokens, seconds: what all its rollouts cost: the tokens that they generated, and the accelerator seconds that
             they took, one for each accelerator in each second. None: not known.
         group_size: number of rollouts of the whole group, if these are a part of it that ends far from the others. The
             group then counts once, when all have come; a rollout that is left out is one of them. None: they are all.
-
-    Attributes:
-        left_out: number of rollouts that were left out; only the client counts them.
     """
 
     task: str
@@ -126,12 +122,9 @@ class Outcome:
         seconds: SupportsFloat | None = None,
         group_size: int | None = None,
     ) -> "Outcome":
-        """Return an outcome with the reward of each rollout, in the run's reward range.
+        """Return an outcome with the reward of each rollout, in the run's reward range; the belief learns from them.
 
-        Args:
-            rewards: the belief learns from them; each counts as a fraction of a success. A single number is that of one
-                rollout.
-            effective: whether the group gives a gradient; None: decided by the rewards.
+        Each counts as a fraction of a success. A single number is that of one rollout.
         """
         given = [None] if rewards is None else rewards
         return cls._made(task, (), given, effective, tokens=tokens, seconds=seconds, group_size=group_size)

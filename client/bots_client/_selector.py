@@ -82,7 +82,8 @@ class Selector:
         self.ids = checked_ids(ids)
         self.reward_range = _checked_range(reward_range)
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
-        self._how: dict[str, Any] = {"tags": None if tags is None else checked_list(tags, str, "tags"), "subset": None}
+        self.tags = None if tags is None else checked_list(tags, str, "tags")
+        self._subset: str | None = None
         self._share = share
         self._known: frozenset[str] | None = None
         self._gone: set[str] = set()
@@ -110,7 +111,7 @@ class Selector:
             ValueError: the dataset has none of these tasks.
             RequestError: a mistake, such as a key without the permission.
         """
-        self._how["subset"] = self._local.register(Registration(self.ids, self.reward_range))
+        self._subset = self._local.register(Registration(self.ids, self.reward_range))
         self._local.mistakes.raise_found()
 
     @property
@@ -139,10 +140,11 @@ class Selector:
                     count,
                     ids=self.ids,
                     run=self.run,
+                    subset=self._subset,
+                    tags=self.tags,
                     first=first,
                     want_effective=want_effective,
                     idempotency_key=key,
-                    **self._how,
                 )
             except (RequestError, ValueError) as error:  # shared too: the other ranks wait for rank 0
                 return error
@@ -267,16 +269,9 @@ class Selector:
         Raises:
             RequestError: a mistake, such as an unknown run.
         """
-        try:
-            return self._close_step()
-        except (RequestError, ValueError) as error:
-            self._mistake(error)
-            return None
-
-    def _close_step(self) -> Receipt | None:
         begun = time.monotonic()
         run = self._local.ask(lambda bots: bots.run(self.dataset, self.run))
-        self._local.mistakes.raise_found()
+        self._raise_found()
         if run is None:
             if self.client.health.is_away:
                 self._closed = None
@@ -287,8 +282,7 @@ class Selector:
             return None
         if not run.pending:
             return None
-        receipt = self.client.report(self.dataset, [], run=self.run, close_step=True)
-        self._closed = receipt
+        self._closed = receipt = self._report([("", [])], closes=True)
         self._refresh_estimates(begun)
         return receipt
 
@@ -297,15 +291,14 @@ class Selector:
             return next(bots.history(self.dataset, self.run, after_step=max(run.step - 1, 0), limit=1), None)
 
         step = self._local.ask(last)
-        self._local.mistakes.raise_found()
+        self._raise_found()
         return step
 
     def state_dict(self, *, step: int | None = None, checkpoint: str | None = None) -> dict[str, Any]:
         """Return the run's position and the tasks in flight, as JSON values, for the trainer's checkpoint.
 
-        Args:
-            step: the trainer's step at which it saves.
-            checkpoint: identifies the trainer's checkpoint wherever it is stored: a name or a digest.
+        step: the trainer's step at which it saves.
+        checkpoint: identifies the trainer's checkpoint wherever it is stored: a name or a digest.
         """
         saved, in_flight = None, list[str]()
         if self.rank == 0:
@@ -362,11 +355,11 @@ class Selector:
         return kept
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics of the last step for W&B or TensorBoard, with names that begin with "bots/".
+        """Return metrics of the last step for W&B or TensorBoard, with names that begin with "bots/", always the same.
 
-        The names are always the same. What is not known is NaN, such as the effective task ratio while the service is
-        away. The ability of the model (with the tracker), in logits, and the values for uniform sampling are estimates
-        from the run's belief; rank 0 requests them after every tenth closed step.
+        What is not known is NaN, such as the effective task ratio while the service is away. The ability of the model
+        (with the tracker), in logits, and the values for uniform sampling are estimates from the run's belief; rank 0
+        requests them after every tenth closed step.
         """
         closed = self._closed
         means = [task.mean for task in self._selection.tasks if task.mean is not None] if self._selection else []
@@ -435,13 +428,9 @@ class Selector:
             self._known = frozenset(self.ids)
         return self._known
 
-    @property
-    def _raises_in_next(self) -> bool:
-        """Whether other ranks would wait for this one without end if it raised elsewhere."""
-        return self.is_shared and int(os.environ.get("WORLD_SIZE", "1")) > 1
-
     def _raise_found(self) -> None:
-        if not self._raises_in_next:
+        """Raise a mistake, but in `next` alone where other ranks would else wait for this one without end."""
+        if not self.is_shared or int(os.environ.get("WORLD_SIZE", "1")) == 1:
             self._local.mistakes.raise_found()
 
     def _mistake(self, error: Exception) -> None:

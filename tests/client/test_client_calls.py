@@ -194,10 +194,8 @@ def test_cursors_are_followed_to_the_end_and_a_page_is_asked_for_when_it_is_need
         answer(page("tasks", cursor="c2")),  # an empty page may come before the last
         answer(page("tasks", {**BELIEF, "id": "c"})),
     )
-
     found: Iterator[Any] = connect(server).tasks("guru", tag="math")
     assert server.received == []
-
     assert [belief.id for belief in found] == ["a", "b", "c"]
     where = "/datasets/guru/runs/default/tasks?tag=math"
     assert [one.target for one in server.received] == [where, f"{where}&cursor=c%2F1%3D", f"{where}&cursor=c2"]
@@ -226,11 +224,9 @@ def test_a_page_that_makes_no_sense_is_the_services_fault(serve, connect, said):
 def test_selects_and_reports_name_their_run_for_balancers_and_other_calls_do_not(serve, connect, name):
     server = serve(answer(SELECTION), drop, answer(RECEIPT), answer(RUN))
     bots = connect(server)
-
     bots.select(name, 2, run=name)
     bots.report(name, [], run=name)
     bots.rewind("guru", 3)
-
     *named, other = server.received
     assert [[unquote(part) for part in one.headers["bots-run"].split("/")] for one in named] == [[name, name]] * 3
     assert (named[0].json["dataset"], named[0].json["run"]) == (name, name)

@@ -75,10 +75,8 @@ def test_evidence_from_before_a_rewind_has_an_error_of_its_own(serve, connect):
 def test_an_error_carries_all_that_the_service_said(serve, connect):
     flaws = [{"loc": ["outcomes", 0, "trials"], "msg": "too few"}, {"loc": [], "msg": "and more"}]
     server = serve(problem(422, "invalid-outcomes", headers={"X-Request-Id": "r-7"}, errors=flaws))
-
     with pytest.raises(InvalidRequestError) as caught:
         connect(server).report("guru", [Outcome.counts("math-9", 1, 2)])
-
     error = caught.value
     assert (error.type, error.title, error.status) == ("urn:bots:problem:invalid-outcomes", "Some problem", 422)
     assert (error.detail, error.request_id) == ("why", "r-7")
@@ -144,7 +142,6 @@ def test_a_request_that_no_connection_can_carry_is_ours(serve, connect):
 def test_a_compressed_answer_is_refused_before_it_is_unpacked(serve, connect):
     server = serve(answer(gzip.compress(bytes(64 * 2**20)), headers={"Content-Encoding": "gzip"}))
     bots = connect(server)
-
     tracemalloc.start()
     try:
         with pytest.raises(ServiceError, match="gzip"):
@@ -152,7 +149,6 @@ def test_a_compressed_answer_is_refused_before_it_is_unpacked(serve, connect):
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-
     assert server.received[0].headers["accept-encoding"] == "identity"
     assert peak_bytes < 8 * 2**20
 

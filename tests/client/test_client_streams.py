@@ -92,11 +92,9 @@ def test_the_name_of_a_file_says_what_it_holds(serve, connect, tmp_path, name, m
 def test_chunks_of_a_function_are_sent_as_they_come(serve, connect):
     server = serve(answer(DATASET))
     told = []
-
     connect(server).create_dataset(
         "guru", lambda: [b"one\n", b"", b"two\n"], media_type=NDJSON, on_progress=lambda *now: told.append(now)
     )
-
     (request,) = server.received
     assert request.body == b"one\ntwo\n"
     assert request.headers["transfer-encoding"] == "chunked"

@@ -60,12 +60,10 @@ def test_what_numpy_and_generators_give_is_taken(serve, connect):
     two: Any = np.int64(2)
     server = serve(answer(SELECTION), answer(RUN), answer({"dataset": "pool", "tasks": 1}), answer(RECEIPT))
     bots = connect(server)
-
     bots.select("pool", two, tags=np.array(["math"]))
     bots.rewind("pool", two)
     bots.append_tasks("pool", (Task(id_) for id_ in ["t1"]))
     bots.report("pool", (Outcome.rewards("t1", np.array([1, 0.5])) for _ in range(1)))
-
     sent = [b'"count":2,"tags":["math"]', b'"step":2', b'{"id":"t1"}', b'"rewards":[1,0.5]']
     assert [part in request.body for part, request in zip(sent, server.received, strict=True)] == [True] * 4
 

@@ -45,7 +45,6 @@ def test_tasks_are_an_arrow_table(serve):
     one, other = {"alpha": 2.5, "last_step": None, "tags": ["math"]}, {"last_step": 7, "tags": ["math"]}
     with Client(serve(answer(page("tasks", BELIEF | one, BELIEF | other))).url) as bots:
         table = bots.tasks("guru").to_arrow()
-
     tried = ["attempts", "successes", "visits", "last_step", "aborts"]
     believed = ["id", "alpha", "beta", "mean", "interval", "effective", "variance"]
     assert table.column_names == [*believed, *tried, "segment", "tags"]
@@ -62,7 +61,6 @@ def test_a_run_s_mix_is_a_list_of_objects_in_pandas_and_json_in_arrow(serve):
         serve(answer(page("runs", RUN | {"mix": [share], "forked_from": {"run": "other", "step": 3, "seq": 4}}))).url
     ) as bots:
         frame, table = bots.runs("guru").to_pandas(), bots.runs("guru").to_arrow()
-
     assert frame.loc[0, "mix"] == (MixShare(**share),)
     assert frame.loc[0, "forked_from.run"] == "other"
     assert json.loads(table["mix"].to_pylist()[0]) == [share]

@@ -34,31 +34,13 @@ def save_model(folder: str) -> None:
 
 def train(plugin: str, **settings: Any) -> None:
     common = {
-        "rlhf_type": "grpo",
-        "model": "model",
-        "model_type": "qwen2",
-        "template": "dummy",
-        "torch_dtype": "float32",
-        "tuner_type": "full",
-        "dataset": ["train.jsonl"],
-        "split_dataset_ratio": 0,
-        "external_plugins": [plugin],
-        "reward_funcs": ["begins_well"],
-        "per_device_train_batch_size": 8,
-        "num_generations": 4,
-        "gradient_accumulation_steps": 1,
-        "max_completion_length": 2,
-        "max_length": 64,
-        "max_steps": 4,
-        "save_steps": 2,
-        "report_to": [],
-        "add_version": False,
-        "load_from_cache_file": False,
-        "gradient_checkpointing": False,
-        "bf16": False,
-        "fp16": False,
-        "use_hf": True,
-    }
+        "rlhf_type": "grpo", "model": "model", "model_type": "qwen2", "template": "dummy", "torch_dtype": "float32",
+        "tuner_type": "full", "dataset": ["train.jsonl"], "split_dataset_ratio": 0, "external_plugins": [plugin],
+        "reward_funcs": ["begins_well"], "per_device_train_batch_size": 8, "num_generations": 4,
+        "gradient_accumulation_steps": 1, "max_completion_length": 2, "max_length": 64, "max_steps": 4,
+        "save_steps": 2, "report_to": [], "add_version": False, "load_from_cache_file": False,
+        "gradient_checkpointing": False, "bf16": False, "fp16": False, "use_hf": True,
+    }  # fmt: skip
     rlhf_main(RLHFArguments(**common | settings))
 
 

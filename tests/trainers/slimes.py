@@ -172,29 +172,15 @@ def arguments(folder, *, rows=None, **changes) -> Namespace:
     write_lines(folder / "rows.jsonl", [{"text": "?", "metadata": name and {"task_id": name}} for name in names])
     save_tokenizer(folder / "model")
     settings = {
-        **dict.fromkeys(UNSET.split()),
-        **dict.fromkeys(OFF.split(), False),
-        "hf_checkpoint": str(folder / "model"),
-        "input_key": "text",
-        "load": str(folder / "checkpoints"),
-        "metadata_key": "metadata",
-        "n_samples_per_prompt": SAMPLES,
-        "over_sampling_batch_size": 3,
-        "prompt_data": str(folder / "rows.jsonl"),
-        "rollout_all_samples_process_path": f"{ADAPTER}.report_all_samples",
-        "rollout_batch_size": 3,
-        "rollout_function_path": "slime.rollout.sglang_rollout.generate_rollout",
-        "rollout_global_dataset": True,
-        "rollout_max_response_len": 8,
-        "rollout_seed": 42,
-        "rollout_temperature": 1.0,
-        "rollout_top_k": -1,
-        "rollout_top_p": 1.0,
-        "save": str(folder / "checkpoints"),
-        "sglang_router_ip": "127.0.0.1",
-        "sglang_router_port": 1,
-        "sglang_server_concurrency": 64,
-    }
+        **dict.fromkeys(UNSET.split()), **dict.fromkeys(OFF.split(), False), "hf_checkpoint": str(folder / "model"),
+        "input_key": "text", "load": str(folder / "checkpoints"), "metadata_key": "metadata",
+        "n_samples_per_prompt": SAMPLES, "over_sampling_batch_size": 3, "prompt_data": str(folder / "rows.jsonl"),
+        "rollout_all_samples_process_path": f"{ADAPTER}.report_all_samples", "rollout_batch_size": 3,
+        "rollout_function_path": "slime.rollout.sglang_rollout.generate_rollout", "rollout_global_dataset": True,
+        "rollout_max_response_len": 8, "rollout_seed": 42, "rollout_temperature": 1.0, "rollout_top_k": -1,
+        "rollout_top_p": 1.0, "save": str(folder / "checkpoints"), "sglang_router_ip": "127.0.0.1",
+        "sglang_router_port": 1, "sglang_server_concurrency": 64,
+    }  # fmt: skip
     return Namespace(**{**settings, **changes})
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib
-import math
 import os
 import re
 from argparse import Namespace
@@ -193,7 +192,9 @@ only_slime = pytest.mark.parametrize("fork", [SLIME], indirect=True, ids=["slime
 
 
 @only_slime
-def test_aborted_and_failed_rollouts_are_evidence_of_nothing(bots: Client, adapter, sourcing, dataset):
+def test_aborted_and_failed_rollouts_are_evidence_of_nothing_and_the_log_counts_them(
+    bots: Client, adapter, sourcing, dataset
+):
     source = sourcing()
     groups = source.get_samples(3)
     finish(adapter, groups[0], [1, 1, None, 0], ["completed", "truncated", "aborted", "failed"])
@@ -202,6 +203,9 @@ def test_aborted_and_failed_rollouts_are_evidence_of_nothing(bots: Client, adapt
     adapter.report_all_samples(source.args, groups, source)
     assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (2, 0), BEST[2]: (1, 3)}
     assert (bots.run(dataset).leased, bots.run(dataset).totals.tokens) == (0, 3 * SAMPLES * 10)
+    metrics: dict[str, float] = {}
+    adapter.log_metrics(0, source.args, [], metrics, 1.5)
+    assert metrics["bots/left_out_rollouts"] == 2 + SAMPLES
 
 
 @only_slime
@@ -250,19 +254,6 @@ def test_a_rollout_of_several_samples_counts_once(bots: Client, adapter, sourcin
     totals = bots.run(dataset, run).totals
     assert (totals.rollouts, totals.successes) == (SAMPLES, 3)
     assert bots.run(dataset, run).leased == 0
-
-
-@only_slime
-def test_rollouts_without_a_reward_are_left_out_and_the_log_counts_them(bots: Client, adapter, sourcing, dataset):
-    source = sourcing()
-    broken, sound = source.get_samples(2)
-    finish(adapter, broken, [1, None, math.nan, math.inf])
-    finish(adapter, sound, [1, 0, 1, 0])
-    adapter.report_all_samples(source.args, [broken, sound], source.get_samples)
-    assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (1, 0), BEST[1]: (2, 2)}
-    metrics: dict[str, float] = {}
-    adapter.log_metrics(0, source.args, [], metrics, 1.5)
-    assert metrics["bots/left_out_rollouts"] == 3
 
 
 @only_slime

@@ -131,7 +131,6 @@ def test_a_checkpoint_that_was_moved_is_the_same_and_one_with_anothers_state_is_
         shutil.copytree(folder / "checkpoint-2", copy)
     other = json.loads((mixed / STATE_FILE).read_text()) | {"checkpoint": "a digest of another run's"}
     (mixed / STATE_FILE).write_text(json.dumps(other))
-
     with pytest.raises(ValueError, match="a digest of another run's"):
         train(selector, resume=str(mixed), max_steps=3)
     assert now(selector).epoch == 0

@@ -12,18 +12,10 @@ CHUNK = 2  # tasks of a generation batch
 
 def config(folder, **settings):
     quick = {
-        "per_device_train_batch_size": CHUNK * GENERATIONS,
-        "num_generations": GENERATIONS,
-        "max_completion_length": 2,
-        "max_steps": 4,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": [],
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "disable_tqdm": True,
-    }
+        "per_device_train_batch_size": CHUNK * GENERATIONS, "num_generations": GENERATIONS,
+        "max_completion_length": 2, "max_steps": 4, "logging_steps": 1, "save_strategy": "no", "report_to": [],
+        "use_cpu": True, "bf16": False, "gradient_checkpointing": False, "disable_tqdm": True,
+    }  # fmt: skip
     return GRPOConfig(str(folder), **quick | settings)
 
 

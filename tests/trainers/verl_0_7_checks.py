@@ -129,9 +129,6 @@ def test_a_resumed_loader_draws_only_what_is_trained_on(trainer, bots):
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        ("data.bots.dataset", None, "data.bots.dataset is missing"),
-        ("data.bots.id_key", "extra_info.id", "row 0: the column extra_info.id is empty or missing"),
-        ("data.bots.id_key", "extra_info.split", "rows 0 and 1 both have the id 'train'"),
         ("data.bots.id_key", "prompt", "only the columns data_source, extra_info"),
         ("data.bots.group_size", 8, "group_size needs verl 0.9"),
     ],

@@ -282,11 +282,6 @@ class Connection:
         except Exception:
             logger.exception("on_change= failed")
 
-    def _next_pause_s(self) -> float:
-        pause = pause_s(self._probes, self._asked_for_s)
-        self._probes += 1
-        return pause
-
     def _is_back(self) -> bool:
         """Probe once; return whether no further probe is needed."""
         catch_up = self._catch_up()
@@ -365,7 +360,8 @@ def is_about_subset(error: RequestError) -> bool:
 def _probe(connection_of: "ReferenceType[Connection]", wake: threading.Event) -> None:
     """Probe until the service is back, or nobody uses the connection any more."""
     while (connection := connection_of()) is not None:
-        pause = connection._next_pause_s()
+        pause = pause_s(connection._probes, connection._asked_for_s)
+        connection._probes += 1
         del connection  # so that it can be collected during the pause
         wake.wait(pause)
         wake.clear()

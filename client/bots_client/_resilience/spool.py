@@ -41,6 +41,8 @@ CREATE TABLE IF NOT EXISTS delivery (only INTEGER PRIMARY KEY CHECK (only = 1), 
 CREATE TABLE IF NOT EXISTS about (url TEXT NOT NULL, dataset TEXT NOT NULL, run TEXT NOT NULL);
 """
 
+WRITES = "SELECT position, path, headers, body, added_at, refused FROM reports WHERE"
+
 OnLoss = Callable[[int, str], object]
 
 logger = logging.getLogger("bots_client")
@@ -114,52 +116,38 @@ class Spool:
 
     def first(self) -> SpooledWrite | None:
         """Return the oldest waiting write that can be sent; None if there is none. Sets aside those that can't."""
-        while self.file.exists():
-            with self._opened() as db:
-                oldest = self._rows(db, "refused IS NULL ORDER BY position LIMIT 1")
-            if not oldest:
-                break
-            damage = oldest[0].damage(*self._about[1:])
+        while rows := self._run(f"{WRITES} refused IS NULL ORDER BY position LIMIT 1"):
+            oldest = _write_of(*rows[0])
+            damage = oldest.damage(*self._about[1:])
             if damage is None:
-                return oldest[0]
-            self.refuse(oldest[0].position, f"damaged on the disk: {damage}")
+                return oldest
+            self.refuse(oldest.position, f"damaged on the disk: {damage}")
             self._on_loss(1, f"a report is damaged and set aside in {self.file}; the others are sent: {damage}")
         return None
 
     def refused(self) -> list[SpooledWrite]:
-        if not self.file.exists():
-            return []
-        with self._opened() as db:
-            return self._rows(db, "refused IS NOT NULL ORDER BY position")
+        return [_write_of(*row) for row in self._run(f"{WRITES} refused IS NOT NULL ORDER BY position")]
 
     def waiting(self, *, until: int | None = None, closing: bool = False) -> int:
         """Return the number of waiting writes: if asked, of those up to a position, or of those that close a step."""
-        if not self.file.exists():
-            return 0
-        condition = "refused IS NULL AND position <= ? AND closes >= ?"
-        with self._opened() as db:
-            row = (2**62 if until is None else until, closing)
-            count = int(db.execute(f"SELECT count(*) FROM reports WHERE {condition}", row).fetchone()[0])  # noqa: S608
-        if until is None and not closing:
-            self._known_waiting = count
-        return count
+        query = "SELECT count(*) FROM reports WHERE refused IS NULL AND position <= ? AND closes >= ?"
+        for (count,) in self._run(query, 2**62 if until is None else until, closing):
+            if until is None and not closing:
+                self._known_waiting = count
+            return int(count)
+        return 0
 
     def last_position(self) -> int:
         """Return the position of the last write ever stored; 0 if there was none."""
-        if not self.file.exists():
-            return 0
-        with self._opened() as db:
-            row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'reports'").fetchone()
-            return int(row[0]) if row else 0
+        rows = self._run("SELECT seq FROM sqlite_sequence WHERE name = 'reports'")
+        return int(rows[0][0]) if rows else 0
 
     def remove(self, position: int) -> None:
-        with self._opened() as db:
-            db.execute("DELETE FROM reports WHERE position = ?", (position,))
+        self._run("DELETE FROM reports WHERE position = ?", position)
 
     def refuse(self, position: int, reason: str) -> None:
         """Set aside a write that can't be sent, or that the service refused for good, for inspection."""
-        with self._opened() as db:
-            db.execute("UPDATE reports SET refused = ? WHERE position = ?", (reason, position))
+        self._run("UPDATE reports SET refused = ? WHERE position = ?", reason, position)
 
     def split(self, kept: SpooledWrite, sound: SpooledWrite, flawed: bytes, reason: str) -> None:
         """Set aside the invalid part of a report; the valid part waits in its place."""
@@ -184,7 +172,8 @@ class Spool:
             gone = "DELETE FROM reports WHERE refused IS NULL AND (position > ? OR path LIKE ?)"
             db.execute(gone, (position, f"%{REWIND}"))
             changed = "UPDATE reports SET headers = ?, body = ? WHERE position = ?"
-            for kept in self._rows(db, "refused IS NULL"):
+            for row in db.execute(f"{WRITES} refused IS NULL").fetchall():
+                kept = _write_of(*row)
                 if kept.damage(*self._about[1:]):
                     continue  # delivery sets it aside
                 content = {name: value for name, value in json.loads(kept.body).items() if name != "selection_id"}
@@ -208,9 +197,9 @@ class Spool:
         try:
             yield is_mine
         finally:
-            if is_mine and self.file.exists():
-                with suppress(sqlite3.Error), self._opened() as db:  # else it ends after its time
-                    db.execute("DELETE FROM delivery WHERE who = ?", (who,))
+            if is_mine:
+                with suppress(sqlite3.Error):  # else it ends after its time
+                    self._run("DELETE FROM delivery WHERE who = ?", who)
 
     def _takes_turn(self, who: str, seconds: float) -> bool:
         with self._opened() as db:
@@ -220,10 +209,12 @@ class Spool:
             row = (who, now + min(seconds, MAX_TURN_S))
             return db.execute("INSERT OR IGNORE INTO delivery VALUES (1, ?, ?)", row).rowcount == 1
 
-    def _rows(self, db: sqlite3.Connection, condition: str) -> list[SpooledWrite]:
-        columns = "position, path, headers, body, added_at, refused"
-        rows = db.execute(f"SELECT {columns} FROM reports WHERE {condition}")  # noqa: S608 - our own words
-        return [SpooledWrite(place, str(path), object_in(headers), *others) for place, path, headers, *others in rows]
+    def _run(self, statement: str, *values: object) -> list[Any]:
+        """Return the rows that a statement finds; none, and nothing done, where nothing was ever stored."""
+        if not self.file.exists():
+            return []
+        with self._opened() as db:
+            return db.execute(statement, values).fetchall()
 
     def _make_room(self, db: sqlite3.Connection) -> int:
         """Drop the oldest reports beyond the limit; return how many. The newest say most about the current model."""
@@ -289,6 +280,10 @@ def _insert(db: sqlite3.Connection, path: str, headers: Mapping[str, str], body:
     return int(db.execute(f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?)", row).lastrowid or 0)  # noqa: S608
 
 
+def _write_of(position: int, path: object, headers: object, *others: Any) -> SpooledWrite:
+    return SpooledWrite(position, str(path), object_in(headers), *others)
+
+
 def _text(stored: bytes) -> str:
     return stored.decode("utf-8", "replace")
 
@@ -318,24 +313,18 @@ def spool_folder(given: str | os.PathLike[str] | None) -> Path:
         ValueError: the folder can't be written to.
     """
     asked_for = given or os.environ.get("BOTS_SPOOL")
-    if asked_for:
-        folder = Path(asked_for).expanduser()
-        try:
-            _make_writable(folder)
-        except OSError as error:
-            raise ValueError(
-                f"can't write reports to {folder}: {error}; pass another folder with spool= or BOTS_SPOOL"
-            ) from error
-        return folder
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
-    for candidate in (state / "bots", Path(tempfile.gettempdir()) / f"bots-{os.getuid()}"):
+    own = (state / "bots", Path(tempfile.gettempdir()) / f"bots-{os.getuid()}")
+    failures = []
+    for candidate in (Path(asked_for),) if asked_for else own:
         try:
             folder = candidate.expanduser()
             _make_writable(folder)
-        except (OSError, RuntimeError):  # RuntimeError: the user has no home
-            continue
-        return folder
-    raise ValueError("found no writable folder for reports; pass spool= or set BOTS_SPOOL")
+        except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home
+            failures.append(f"{candidate}: {error}")
+        else:
+            return folder
+    raise ValueError(f"can't write reports to {'; '.join(failures)}; pass another folder with spool= or BOTS_SPOOL")
 
 
 def _make_writable(folder: Path) -> None:

@@ -89,7 +89,7 @@ def reports_groups(
         gather: collects the rollouts of all ranks on one of them if groups span ranks:
             `bots_client.integrations.torch.to_rank_zero`. By default each rank reports its own part of a group.
     """
-    is_training = _TellsTraining(selection_column)
+    is_training = _telling_training(selection_column)
     open_tasks = 0
 
     def report(calls: list[list[Rollout]]) -> None:
@@ -158,7 +158,7 @@ def reports_rollouts(  # noqa: PLR0913 - two that matter, the others by keyword
         client.report(dataset, outcomes, run=run, selection=selection or None, close_step=close_step)
 
     rollouts = Rollouts(lambda _: client, report)
-    is_training = _TellsTraining(selection_key)
+    is_training = _telling_training(selection_key)
 
     def take(result: object, given: Mapping[str, Any]) -> None:
         extra = given.get("extra_info")
@@ -171,26 +171,26 @@ def reports_rollouts(  # noqa: PLR0913 - two that matter, the others by keyword
     return lambda function: looked_at(function, take, rollouts.queue)
 
 
-class _TellsTraining:
-    """Tells rows of the training from others: those name the selection that chose them, if only as "" in an outage."""
+def _telling_training(key: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Return what tells whether a row, or the columns of several, are of the training.
 
-    def __init__(self, key: str) -> None:
-        self._key = key
-        self._has_met_one = False
+    Those name the selection that chose them, if only as "" in an outage. A LookupError if none did so far: the key may
+    be another.
+    """
+    has_met_one = False
 
-    def __call__(self, row: Mapping[str, Any]) -> bool:
-        """Return whether a row, or the columns of several, are of the training.
-
-        A LookupError if they are not, and none was so far: the key may be another.
-        """
-        if row.get(self._key) is not None:
-            self._has_met_one = True
-        elif not self._has_met_one:
+    def is_training(row: Mapping[str, Any]) -> bool:
+        nonlocal has_met_one
+        named = row.get(key) is not None
+        has_met_one |= named
+        if not has_met_one:
             raise LookupError(
-                f"rows without {self._key!r} are taken for those of an evaluation, and no others have come so far;"
+                f"rows without {key!r} are taken for those of an evaluation, and no others have come so far;"
                 f" SelectedTasks adds it to the rows of a training, here are {', '.join(row)}"
             )
-        return row.get(self._key) is not None
+        return named
+
+    return is_training
 
 
 class BackgroundQueue(Generic[T]):

@@ -25,15 +25,19 @@ def from_rank_zero(ask: Callable[[], T]) -> T:
     """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return ask()
-    if torch.distributed.get_rank() != 0:
-        return cast(T, _received())
-    try:
-        answer = ask()
-    except Exception as error:
-        _send(None, f"{type(error).__name__}: {error}")  # otherwise the other ranks would wait without end
-        raise
-    _send(answer, None)
-    return answer
+    box: list[Any] = [None, None]  # the answer, what failed
+    failure: Exception | None = None
+    if torch.distributed.get_rank() == 0:
+        try:
+            box[0] = ask()
+        except Exception as error:  # sent too: otherwise the other ranks would wait without end
+            failure, box[1] = error, f"{type(error).__name__}: {error}"
+    torch.distributed.broadcast_object_list(box, src=0)
+    if failure is not None:
+        raise failure
+    if box[1] is not None:
+        raise RuntimeError(f"rank 0 failed: {box[1]}")
+    return cast(T, box[0])
 
 
 def to_rank_zero(things: Sequence[T]) -> list[T]:
@@ -46,19 +50,6 @@ def to_rank_zero(things: Sequence[T]) -> list[T]:
     of_ranks: list[list[T]] = [[] for _ in range(torch.distributed.get_world_size())]
     torch.distributed.all_gather_object(of_ranks, list(things))
     return [] if torch.distributed.get_rank() else [thing for of_rank in of_ranks for thing in of_rank]
-
-
-def _send(answer: object, failure: str | None) -> None:
-    torch.distributed.broadcast_object_list([answer, failure], src=0)
-
-
-def _received() -> object:
-    box: list[Any] = [None, None]
-    torch.distributed.broadcast_object_list(box, src=0)
-    answer, failure = box
-    if failure is not None:
-        raise RuntimeError(f"rank 0 failed: {failure}")
-    return answer
 
 
 @dataclass(slots=True)
@@ -80,16 +71,18 @@ class _Place:
 class _Chosen:
     """Positions of rows, in chunks of selected tasks; one selection per chunk.
 
-    copies: repeats of each position in a row; passes: repeats of the whole chunk; length: None: infinite;
-    saves_run: the state includes the selector's.
+    copies: repeats of each position in a row; passes: repeats of the whole chunk; saves_run: the state includes the
+    selector's. Without a length it is endless, or as many whole chunks as fit into the number of rows.
     """
+
+    _is_endless = True
 
     def __init__(
         self,
         selector: Selector,
-        ids: Sequence[str] | None,
-        count: int,
         *,
+        count: int,
+        ids: Sequence[str] | None = None,
         copies: int = 1,
         passes: int = 1,
         length: int | None = None,
@@ -104,7 +97,8 @@ class _Chosen:
             raise ValueError(f"no row has the id {missing!r}, which is one of the selector's")
         self._selector = selector
         self._count, self._copies, self.passes = count, copies, passes
-        self._length = length
+        whole_chunks = None if self._is_endless else len(self._ids) // count * self.chunk
+        self._length = whole_chunks if length is None else length
         self._saves_run = saves_run
         self._place = _Place()
         self._next: _Place | None = None  # start of the next iteration; None: the beginning
@@ -200,20 +194,7 @@ class SelectorSampler(_Chosen, Sampler[int]):
         ValueError: an id is repeated, there are fewer than `count`, or one of the selector's is missing.
     """
 
-    def __init__(
-        self,
-        selector: Selector,
-        *,
-        count: int,
-        ids: Sequence[str] | None = None,
-        copies: int = 1,
-        passes: int = 1,
-        length: int | None = None,
-        saves_run: bool = False,
-    ) -> None:
-        super().__init__(selector, ids, count, copies=copies, passes=passes, length=length, saves_run=saves_run)
-        if length is None:
-            self._length = len(self._ids) // count * self.chunk
+    _is_endless = False
 
     def __iter__(self) -> Iterator[int]:
         return (position for position, _ in self._begin())
@@ -241,7 +222,7 @@ class SelectedTasks(_Chosen, IterableDataset[dict[str, Any]]):
         length: int | None = None,
         saves_run: bool = False,
     ) -> None:
-        super().__init__(selector, ids, count, length=length, saves_run=saves_run)
+        super().__init__(selector, count=count, ids=ids, length=length, saves_run=saves_run)
         self._rows = rows
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

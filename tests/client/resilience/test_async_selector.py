@@ -125,13 +125,11 @@ async def test_what_a_cancelled_selection_chose_is_handed_out_first(gated, gate)
     await reached(gate)
     await cancelled(lost)
     gate.open.set()
-
     selection = await gated.next(4)
     leased = set(selection.ids)
     for task in selection.ids:
         gated.observe(task, [1, 0])
     await gated.step()
-
     assert gated.selector.client.health.selects == 2
     assert described(gated).leased == 0  # the four of the cancelled one are these four
     assert len(leased) == 4
@@ -144,7 +142,6 @@ async def test_a_selection_that_is_cancelled_before_it_begins_never_happens(gate
     await asyncio.sleep(0)
     await cancelled(second)
     gate.open.set()
-
     assert len((await first).ids) == 4
     assert gated.selector.client.health.selects == 1
     assert described(gated).leased == 4
@@ -169,9 +166,7 @@ async def test_evidence_counts_once_whenever_its_step_is_cancelled(selector, del
     step.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await step
-
     await selector.step()
-
     assert described(selector).totals.reported == 4
     assert journalled(selector.selector.client, selector.selector.dataset) == ["report"]
 

@@ -52,10 +52,8 @@ def step(selector, tasks, rewards=(1, 0)):
 def test_tasks_in_flight_when_a_trainer_was_killed_are_handed_out_first(selector, killed, saved_at):
     folder, in_flight = killed
     state = json.loads((folder / f"checkpoint-{saved_at}.json").read_text())
-
     selector.load_state_dict(state, step=saved_at)
     selections = [selector.next(count) for count in (3, 3)]
-
     assert {task for one in selections for task in one.ids[:3]} >= set(in_flight)
     assert set(selections[0].ids) <= set(in_flight)
     assert [one.epoch for one in selections] == [1, 1]
@@ -80,10 +78,8 @@ def test_all_tasks_of_a_large_selection_are_saved_though_the_service_names_a_tho
     mine = selector.next(1536)
     step(selector, mine.ids[:36])
     Selector(connect(service), "large", ids=ids).next(8)
-
     state = selector.state_dict()
     selector.load_state_dict(state)
-
     assert sorted(state["in_flight"]) == sorted(mine.ids[36:])
     assert set(selector.next(1500).ids) == set(mine.ids[36:])
 
@@ -114,13 +110,11 @@ def test_a_state_of_another_checkpoint_is_said_aloud_and_takes_the_run_nowhere(
 ):
     state = selector.state_dict(**saved)
     step(selector, selector.next(4).ids)
-
     name, now = list(resumed.items())[-1]
     with pytest.raises(ValueError, match=f"{name} {saved[name]!r}, but the trainer resumes from {name} {now!r}"):
         selector.load_state_dict(state, **resumed)
     caplog.clear()
     Selector(connect(service, on_mistake="warn"), selector.dataset, ids=IDS).load_state_dict(state, **resumed)
-
     assert f"{name} {saved[name]!r}" in caplog.text
     run = selector.client.direct.run(selector.dataset)
     assert (run.step, run.epoch) == (1, 0)
@@ -141,8 +135,6 @@ def test_a_run_that_was_made_anew_since_the_checkpoint_is_said_aloud_and_not_tak
     selector.client.direct.delete_run(selector.dataset, "default")  # which is there again at once, empty
     for _ in range(2):
         step(selector, selector.next(4).ids)
-
     selector.load_state_dict(state)
-
     assert "its journal has 2 entries, and had 3 when the checkpoint was saved" in caplog.text
     assert selector.client.direct.run(selector.dataset).epoch == 0

@@ -155,11 +155,9 @@ def test_only_rank_0_saves_and_rewinds(connect, service, dataset):
     train(zero, 2)
     states = [selector.state_dict() for selector in (zero, one)]
     train(zero, 1)
-
     for selector, state in zip((zero, one), states, strict=True):
         selector.load_state_dict(state)
     one.load_state_dict(states[0])
-
     run = zero.client.direct.run(dataset)
     assert (run.step, run.epoch) == (2, 1)
 
@@ -204,24 +202,6 @@ def test_reports_that_waited_when_the_checkpoint_was_made_belong_to_it(own_servi
     assert train(again, 1)[0].step == 6
 
 
-def test_a_trainer_that_comes_back_before_the_service_rewinds_it_later(own_service, begin_trainer):
-    trainer = begin_trainer()
-    train(trainer, 3)
-    state = trainer.state_dict()
-    train(trainer, 2)
-    own_service.kill()
-
-    again = begin_trainer()
-    again.load_state_dict(state)
-    train(again, 2)
-    own_service.start()
-    assert again.client.flush(30) == 0
-
-    assert steps_and_rollouts(again) == (5, 5 * 4 * 2)
-    assert again.client.direct.run("guru").epoch == 1
-    assert again.client.health.refused == 0
-
-
 def test_a_checkpoint_made_before_the_service_was_ever_there_changes_nothing(connect, caplog):
     selector = Selector(connect(NOWHERE, select_deadline_s=0.1, report_deadline_s=0.1), "guru", ids=IDS)
     selector.load_state_dict(selector.state_dict())
@@ -261,7 +241,6 @@ def test_a_checkpoint_made_while_away_knows_what_was_delivered_from_disk_and_rew
     own_service.start()
     assert trainer.client.flush(30) == 0
     own_service.kill()
-
     assert trainer.state_dict()["saved"] == {"step": 5, "seq": None, "kept_until": 3, "kept_closing": 0}
     trainer.load_state_dict(before)
     assert trainer.state_dict()["saved"]["step"] == 2
@@ -299,9 +278,7 @@ def test_a_step_is_closed_on_what_others_reported(selector, connect, service):
     worker = connect(service)
     outcomes = [Outcome.rewards(task, [1, place % 2]) for place, task in enumerate(chosen.ids)]
     worker.report(selector.dataset, outcomes, selection=chosen, close_step=False)
-
     receipt = selector.close_step()
-
     assert (receipt.step, receipt.reported, receipt.effective) == (1, 4, 2)
     assert selector.metrics()["bots/effective_task_ratio"] == 2 / 4
     assert selector.close_step() is None
@@ -315,9 +292,7 @@ def test_a_run_that_closes_its_steps_is_left_to_it_and_its_last_step_told(select
     assert math.isnan(selector.metrics()["bots/step"])
     for outcome in outcomes:
         connect(service).report(selector.dataset, [outcome], selection=chosen)
-
     assert selector.close_step() is None
-
     run = selector.client.direct.run(selector.dataset)
     assert (run.step, run.pending) == (1, 1)
     assert (selector.metrics()["bots/effective_task_ratio"], selector.metrics()["bots/step"]) == (1 / 2, 1)
@@ -359,12 +334,10 @@ def test_a_group_whose_rollouts_come_in_several_steps_counts_once(selector):
     selector.observe(late, [1, None], group_size=4)
     selector.observe(early, [1, 0])
     assert selector.step().reported == 1
-
     run = selector.client.direct.run(selector.dataset)
     assert (run.unfinished_groups, run.leased) == (1, 1)
     selector.observe(late, [0, 0], group_size=4)
     receipt = selector.step()
-
     run = selector.client.direct.run(selector.dataset)
     assert (receipt.reported, receipt.effective, run.totals.rollouts) == (1, 1, 5)
     assert (run.unfinished_groups, run.leased, run.coverage.most_visits) == (0, 0, 1)
@@ -395,10 +368,8 @@ def test_rollouts_that_broke_do_not_abort_the_others_of_their_group(selector):
     for reward in (math.nan, 1, 0, None):
         selector.observe(sound, reward)
     selector.observe(broken, None)
-
     merged = joined(Outcome.rewards(task, reward) for task, reward in [("a", None), ("a", 1), ("b", None)])
     selector.step()
-
     assert [(outcome.task, outcome.is_aborted, outcome.left_out) for outcome in merged] == [
         ("a", False, 1),
         ("b", True, 1),
@@ -503,7 +474,6 @@ def test_it_is_asked_for_once_in_ten_steps_and_the_newest_alone(connect, serve, 
     server = serve(before(service))
     selector = Selector(connect(server), dataset, ids=IDS)
     follower = Selector(selector.client, dataset, ids=IDS, rank=1)
-
     teach_by_half(follower, 2)
     assert asked(server) == []
     teach_by_half(selector, ESTIMATE_EVERY)
@@ -524,11 +494,9 @@ def test_a_service_that_cannot_tell_fails_no_step_and_takes_no_longer_than_a_rep
     changes: list[Health] = []
     bots = connect(server, report_deadline_s=1.0, on_change=changes.append)
     selector = Selector(bots, dataset, ids=IDS)
-
     begun = time.monotonic()
     teach_by_half(selector)
     took_s = time.monotonic() - begun
-
     assert took_s < 3  # 1 s for the report, the rest for a loaded machine
     assert len(asked(server)) == 1
     assert (selector.metrics()["bots/step"], selector.metrics()["bots/effective_task_ratio"]) == (1, 2 / 4)

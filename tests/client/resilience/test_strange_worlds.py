@@ -36,11 +36,9 @@ def test_a_spool_that_cannot_be_opened_stops_no_checkpoint(connect, service, dat
         selector.observe(task, [1, 0])
     selector.step()
     spool_in(bots, dataset).file.mkdir()
-
     state = selector.state_dict()
     bots.report(dataset, outcomes_of(selector.next(4)))
     selector.load_state_dict(state)
-
     assert state["saved"]["step"] == 1
     assert bots.direct.run(dataset).step == 1
     assert "can't read" in bots.health.last_error
@@ -100,7 +98,6 @@ def test_a_spool_that_another_process_holds_leaves_time_for_the_service(connect,
         selection = bots.select(dataset, 4, ids=IDS)
     finally:
         holder.close()
-
     assert not selection.is_local
     assert not bots.health.is_away
 
@@ -183,10 +180,8 @@ def test_a_spool_that_is_damaged_in_the_middle_loses_no_later_report(connect):
     with file.open("r+b") as opened:
         opened.seek(4096)
         opened.write(b"?" * (file.stat().st_size - 4096))
-
     bots.report("guru", [Outcome.counts("late", 1, 2)])
     bots.report("guru", [Outcome.counts("later", 1, 2)])
-
     assert bots.health.lost == 40
     assert spool_in(bots).waiting() == 2
     assert len(list(bots.spool.glob("*.damaged-*"))) == 1
@@ -197,24 +192,6 @@ BODY = json.dumps({"dataset": "guru", "outcomes": [{"task": name} for name in "a
 
 def at(*loc):
     return FieldError(("body", *loc), "it cannot be true")
-
-
-def tasks_in(body):
-    return [outcome["task"] for outcome in json.loads(body)["outcomes"]]
-
-
-def test_outcomes_with_flaws_are_told_from_the_others():
-    parts = split_report(BODY, [at("outcomes", 1, "task"), at("outcomes", 3), at("outcomes", 1, "trials")])
-    assert parts is not None
-    sound, flawed = parts
-    assert (tasks_in(sound), tasks_in(flawed)) == (["a", "c", "d"], ["b", "d"])
-    assert json.loads(sound)["dataset"] == json.loads(flawed)["dataset"] == "guru"
-
-
-def test_a_task_whose_outcome_cannot_be_true_is_given_back():
-    parts = split_report(BODY, [at("outcomes", 1), at("outcomes", 3, "task")])
-    assert parts is not None
-    assert json.loads(parts[0])["outcomes"] == [{"task": "a"}, {"task": "b", "status": "aborted"}, {"task": "c"}]
 
 
 def test_a_step_does_not_close_without_evidence():
