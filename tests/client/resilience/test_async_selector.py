@@ -5,13 +5,11 @@ import contextlib
 import inspect
 import pickle
 import threading
-import time
 
 import pytest
 
 from bots_client import AsyncSelector, NotFoundError, Selector
 from tests.client.resilience.worlds import IDS, journalled
-from tests.serving import NOWHERE
 
 NOT_ASYNC = {"give_back", "is_shared"}  # `next` calls the one; the other is for ranks
 
@@ -91,23 +89,6 @@ async def test_calls_run_in_the_order_in_which_they_were_made(selector):
         selector.observe(task, [1, 0])
     receipt, second, last = await asyncio.gather(selector.step(), selector.next(4), selector.step())
     assert (receipt.step, second.step, last) == (1, 1, None)
-
-
-async def test_a_service_that_is_away_costs_its_deadline_and_raises_nothing(connect):
-    client = connect(NOWHERE, select_deadline_s=0.2, report_deadline_s=0.2)
-    begun = time.monotonic()
-    async with AsyncSelector(Selector(client, "guru", ids=IDS)) as selector:
-        await selector.register()
-        selection = await selector.next(4)
-        for task in selection.ids:
-            selector.observe(task, [1, 0])
-        receipt = await selector.step()
-
-    assert receipt is None
-    assert selection.is_local
-    assert set(selection.ids) < set(IDS)
-    assert (client.health.is_away, client.health.kept) == (True, 1)
-    assert time.monotonic() - begun < 30  # 1 s on an idle machine; the client of a person would try for longer
 
 
 async def test_a_mistake_is_raised_even_if_the_call_that_met_it_was_cancelled(connect, service, gate):
