@@ -68,8 +68,8 @@ from bots_client._models import (
     Version,
     WhoAmI,
 )
+from bots_client._resilience.client import ResilientClient
 from bots_client._resilience.connection import Health
-from bots_client._resilient_client import ResilientClient
 from bots_client._selector import AsyncSelector, Selector
 from bots_client._tables import Listing
 

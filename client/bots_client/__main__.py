@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bots_client import __version__
+from bots_client._resilience.client import ResilientClient
 from bots_client._resilience.spool import Spool, about, spool_folder
-from bots_client._resilient_client import ResilientClient
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

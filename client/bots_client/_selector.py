@@ -17,8 +17,7 @@ from bots_client._client import Client
 from bots_client._errors import InvalidRequestError, RequestError
 from bots_client._inputs import Outcome, checked, checked_ids, checked_list, joined, plain
 from bots_client._models import HistoryStep, Lease, Receipt, Run, Selection
-from bots_client._resilience.local_run import LocalRun, Registration
-from bots_client._resilient_client import ResilientClient
+from bots_client._resilience.client import LocalRun, Registration, ResilientClient
 
 P = ParamSpec("P")
 T = TypeVar("T")

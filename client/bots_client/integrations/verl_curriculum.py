@@ -14,7 +14,7 @@ from verl.experimental.dataset.sampler import AbstractCurriculumSampler
 
 from bots_client import InvalidRequestError
 from bots_client.integrations.rewards import counted, guarded
-from bots_client.integrations.verl_data import rows_by_id, wanted_of
+from bots_client.integrations.verl import rows_by_id, wanted_of
 
 SMALLEST = 1e-6  # difference of token scores, which are float32, that gives a gradient
 COLUMNS = {"data_source", "extra_info", "reward_model"}  # verl returns only these with the rollouts

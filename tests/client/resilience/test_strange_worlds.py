@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots_client import FieldError, Outcome, Selection, Selector
+from bots_client._resilience.client import LocalPool
 from bots_client._resilience.delivery import split_report
-from bots_client._resilience.local_run import LocalPool
 from tests.client.answers import RECEIPT, RUN
 from tests.client.resilience.worlds import IDS, QUICKLY_S, outcomes_of, spool_in, wait_for
 from tests.client.scripted_server import answer, drop
