@@ -153,11 +153,8 @@ def reports_rollouts(  # noqa: PLR0913 - two that matter, the others by keyword
             come, however far apart they end. None: those that end within a second count together.
         close_step: None: the run's `tasks_per_step` decides; False: something else closes the steps.
     """
-
-    def report(client: ResilientClient, selection: str, outcomes: list[Outcome]) -> None:
-        client.report(dataset, outcomes, run=run, selection=selection or None, close_step=close_step)
-
-    rollouts = Rollouts(lambda _: client, report)
+    about = {"dataset": dataset, "run": run, "close_step": close_step}
+    rollouts = Rollouts[str](lambda selection: (client, {**about, "selection": selection or None}))
     is_training = _telling_training(selection_key)
 
     def take(result: object, given: Mapping[str, Any]) -> None:
@@ -277,17 +274,12 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork; locks and threads do
 class Rollouts(Generic[Origin]):
     """Collects the rewards of single rollouts for a moment, then sends one report for each origin.
 
-    client_of: returns the client that reports the rollouts of an origin, such as a selection.
-    report: called with this client, the origin, and the outcomes of its tasks.
+    reporting_of: returns the client that reports the rollouts of an origin, such as a selection, and how: what its
+        `report` takes besides the outcomes.
     """
 
-    def __init__(
-        self,
-        client_of: Callable[[Origin], ResilientClient],
-        report: Callable[[ResilientClient, Origin, list[Outcome]], object],
-    ) -> None:
-        self._client_of = client_of
-        self._report = report
+    def __init__(self, reporting_of: Callable[[Origin], tuple[ResilientClient, dict[str, Any]]]) -> None:
+        self._reporting_of = reporting_of
         self.queue = BackgroundQueue(self._report_all, GATHER_S)
 
     def add(
@@ -307,13 +299,13 @@ class Rollouts(Generic[Origin]):
             groups = by_origin.setdefault(origin, {})
             groups.setdefault((task, size, success is None), []).append((reward, success))
         for origin, groups in by_origin.items():
-            client = self._client_of(origin)
+            client, how = self._reporting_of(origin)
             outcomes = [_outcome_of(task, group, size) for (task, size, _), group in groups.items()]
             # Where every rollout at hand is left out, others of the group may still run: its lease stays.
             lost = [outcome for outcome in outcomes if outcome.is_aborted and outcome.group_size is None]
             client._leave_out(sum(outcome.left_out for outcome in lost))
             if rest := [outcome for outcome in outcomes if outcome not in lost]:
-                self._report(client, origin, rest)
+                client.report(outcomes=rest, **how)
 
 
 def _outcome_of(task: str, rollouts: Sequence[tuple[float | None, float | None]], group_size: int | None) -> Outcome:
@@ -332,6 +324,12 @@ def counted(rollouts: Iterable[tuple[object, object]]) -> tuple[list[float | Non
     pairs = [(reward_of(reward), reward_of(success)) for reward, success in rollouts]
     rewards = [None if success is None else reward for reward, success in pairs]
     return rewards, math.fsum(success for reward, success in pairs if reward is not None and success is not None)
+
+
+def differ(rewards: Iterable[float | None], by: float = EQUAL) -> bool:
+    """Return whether those rewards of a group that there are give a gradient."""
+    known = [reward for reward in rewards if reward is not None]
+    return bool(known) and max(known) - min(known) > by
 
 
 def score_and_success(result: object, score_key: str, success_key: str) -> tuple[object, object]:

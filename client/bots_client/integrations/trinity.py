@@ -13,7 +13,7 @@ from trinity.common.constants import SELECTOR_METRIC
 from trinity.common.experience import Experience
 
 from bots_client import ResilientClient, Selector
-from bots_client.integrations.rewards import EQUAL, SplitRollouts, guarded
+from bots_client.integrations.rewards import SplitRollouts, differ, guarded
 
 
 class ServiceSelector(BaseSelector):
@@ -113,8 +113,8 @@ class RolloutCounter(PassRateCalculator):
                 sum(_generated(exp) for rollout in groups[place].values() for exp in rollout) for place in places
             ]
         if groups:
-            differ = [_differ(rewards) for rewards, _ in measured.values()]
-            metrics["bots/effective_task_ratio"] = sum(differ) / len(differ)
+            effective = [differ(rewards) for rewards, _ in measured.values()]
+            metrics["bots/effective_task_ratio"] = sum(effective) / len(effective)
 
     def _measured(self, rollouts: list[list[Experience]]) -> tuple[list[float | None], float | None]:
         rewards = [[exp.reward for exp in rollout] for rollout in rollouts]
@@ -129,8 +129,3 @@ def _generated(exp: Experience) -> int:
     if exp.action_mask is not None:
         return int(exp.action_mask.sum())
     return len(exp.tokens) - int(exp.prompt_length)
-
-
-def _differ(rewards: Sequence[float | None]) -> bool:
-    known = [reward for reward in rewards if reward is not None]
-    return bool(known) and max(known) - min(known) > EQUAL

@@ -17,7 +17,7 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.utils.reward_score import default_compute_score
 from verl.utils.tracking import Tracking
 
-from bots_client import InvalidRequestError, Outcome, ResilientClient, Selection, Selector, TaskColumns
+from bots_client import InvalidRequestError, ResilientClient, Selection, Selector, TaskColumns
 from bots_client._http import is_loopback
 from bots_client._models import SelectedTask
 from bots_client.integrations._selected_groups import TaskBuffer
@@ -243,11 +243,12 @@ def _client_of(url: str) -> ResilientClient:
     return ResilientClient(url)
 
 
-def _report(client: ResilientClient, origin: Origin, outcomes: list[Outcome]) -> None:
-    client.report(origin.dataset, outcomes, run=origin.run, selection=origin.selection_id, close_step=False)
+def _reporting_of(origin: Origin) -> tuple[ResilientClient, dict[str, Any]]:
+    about = {"dataset": origin.dataset, "run": origin.run, "selection": origin.selection_id, "close_step": False}
+    return _client_of(origin.url), about
 
 
-_rollouts = Rollouts(lambda origin: _client_of(origin.url), _report)
+_rollouts = Rollouts(_reporting_of)
 
 
 def _take(result: Any, given: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from verl import DataProto
 from verl.experimental.dataset.sampler import AbstractCurriculumSampler
 
 from bots_client import InvalidRequestError
-from bots_client.integrations.rewards import counted, guarded
+from bots_client.integrations.rewards import counted, differ, guarded
 from bots_client.integrations.verl import rows_by_id, wanted_of
 
 SMALLEST = 1e-6  # difference of token scores, which are float32, that gives a gradient
@@ -79,9 +79,7 @@ class BotsSampler(AbstractCurriculumSampler):
                 continue
             rewards, successes = counted((scores[place], found[place]) for place in places)
             if is_number:
-                known = [reward for reward in rewards if reward is not None]
-                differ = bool(known) and max(known) - min(known) > SMALLEST
-                self.selector.observe(task, [found[place] for place in places], effective=differ)
+                self.selector.observe(task, [found[place] for place in places], effective=differ(rewards, SMALLEST))
             else:
                 self.selector.observe(task, rewards, successes=successes)
 
