@@ -104,8 +104,7 @@ class Client(HttpClient):
         transport: httpx transport; tests pass the service itself.
         sleep: replaced in tests.
 
-    Raises:
-        ValueError: the url or the key is invalid.
+    Raises ValueError: the url or the key is invalid.
     """
 
     def create_dataset(
@@ -216,7 +215,7 @@ class Client(HttpClient):
         fork_step: int | None = None,
         **settings: "Unpack[GivenSettings]",
     ) -> Run:
-        """Create a run, or set all settings of an empty one (such as a new "default"); others are a ConflictError.
+        """Create a run, or set all settings of an empty one, such as a new "default"; for others use `update_run`.
 
         Args:
             fork_run: continue this run.
@@ -437,8 +436,7 @@ class Client(HttpClient):
             want_effective: select as few tasks as are expected to give so many effective groups.
             idempotency_key: the same key returns the same tasks; None: a new key.
 
-        Raises:
-            InvalidRequestError: an argument is invalid, or fewer tasks are available.
+        Raises InvalidRequestError: an argument is invalid, or fewer tasks are available.
         """
         if (count is None) == (want_effective is None):
             raise TypeError("select: pass either count or want_effective")

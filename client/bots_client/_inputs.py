@@ -361,8 +361,7 @@ class TaskColumns:
         tags: each value becomes the tag "COLUMN=VALUE", or VALUE if the column is called `tags`; a list gives several
             tags. Empty values give none.
 
-    Raises:
-        InvalidRequestError: `id_from` is invalid, or an argument that takes columns has none.
+    Raises InvalidRequestError: `id_from` is invalid, or an argument that takes columns has none.
     """
 
     id: str | Sequence[str] = "id"
@@ -398,8 +397,7 @@ class TaskColumns:
             row: column -> value, such as a row of a `datasets.Dataset` or a line of JSON.
             number: the row's number, from 0; the id if `id_from` is "row".
 
-        Raises:
-            InvalidRequestError: a column of the id is empty, or is neither text nor a whole number.
+        Raises InvalidRequestError: a column of the id is empty, or is neither text nor a whole number.
         """
         if self.id_from == "row":
             return str(number)

@@ -59,8 +59,7 @@ class Selector:
         rank: of this process in its job; None: the environment's RANK, or 0. Only rank 0 closes steps and rewinds.
         share: broadcasts rank 0's result to all ranks; the default is for a job of one process.
 
-    Raises:
-        ValueError: ids is empty, has a repeated id, or has an id that is not a str; or reward_range is not one.
+    Raises ValueError: ids is empty, has a repeated id, or has an id that is not a str; or reward_range is not one.
     """
 
     def __init__(
@@ -125,8 +124,7 @@ class Selector:
             want_effective: instead of a count: as few tasks as are expected to give so many effective groups.
             key: Idempotency-Key; ranks that use the same key get the same tasks, unless the service is away.
 
-        Raises:
-            RequestError: a mistake, such as an unknown dataset, or more tasks than there are.
+        Raises RequestError: a mistake, such as an unknown dataset, or more tasks than there are.
         """
         at_least = count or want_effective or 0
 
@@ -188,8 +186,7 @@ class Selector:
                 counts once, when all have come. None: what `step` reports is the whole group.
             selection: the task's selection, or its id; None: the oldest in flight that has the task.
 
-        Raises:
-            RequestError: a mistake, such as an unknown task, or a reward outside the run's range.
+        Raises RequestError: a mistake, such as an unknown task, or a reward outside the run's range.
         """
         if not self._is_own(task):
             return
@@ -230,8 +227,7 @@ class Selector:
 
         Returns None if nothing was recorded, or the report waits for the service.
 
-        Raises:
-            RequestError: a mistake, such as a reward outside the run's range. All other outcomes are reported.
+        Raises RequestError: a mistake, such as a reward outside the run's range. All other outcomes are reported.
         """
         begun = time.monotonic()
         observed = self._in_flight.take_outcomes()
@@ -265,8 +261,7 @@ class Selector:
         A run with `tasks_per_step` closes its own steps; then only `metrics` are updated. Returns None if nothing was
         reported since the last step, or the service is away.
 
-        Raises:
-            RequestError: a mistake, such as an unknown run.
+        Raises RequestError: a mistake, such as an unknown run.
         """
         begun = time.monotonic()
         run = self._local.ask(lambda bots: bots.run(self.dataset, self.run))

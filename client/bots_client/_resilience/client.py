@@ -181,11 +181,7 @@ class LocalRun:
         return Selection(selection_id="", dataset=self.name[0], run=self.name[1], tasks=tasks, degraded=True)
 
     def register(self, wanted: Registration) -> str | None:
-        """Make the tasks a subset of the dataset, which gets the missing ones; return its name, or None: later.
-
-        Raises:
-            ValueError: the dataset has none of these tasks.
-        """
+        """Make the tasks a subset of the dataset, which gets the missing ones; return its name, or None: later."""
         self._unregistered = wanted
         if not self._connection.is_available():
             return None
@@ -271,9 +267,7 @@ def register(connection: Connection, name: str, run: str, wanted: Registration) 
     """Make a trainer's tasks a subset of a dataset, which gets the missing ones, and give the run its reward range.
 
     Creates the dataset and the run if they don't exist. Returns the dataset as it was found, the subset, and the run.
-
-    Raises:
-        ValueError: the dataset has none of these tasks.
+    A ValueError if the dataset has none of these tasks.
     """
     ask, ids = connection.ask, wanted.ids
     dataset = _found_or_made(
@@ -380,8 +374,7 @@ class ResilientClient:
             tasks. A number makes samples reproducible: they depend on it and on the environment's RANK and
             TORCHELASTIC_RESTART_COUNT. A restart that does not raise this count repeats the samples.
 
-    Raises:
-        ValueError: the url, the key or the folder is invalid.
+    Raises ValueError: the url, the key or the folder is invalid.
     """
 
     def __init__(  # noqa: PLR0913 - each with a default
@@ -512,8 +505,7 @@ class ResilientClient:
             want_effective: while the service is away, twice as many tasks as wanted groups are selected.
             idempotency_key: the same key returns the same tasks, unless the service is away.
 
-        Raises:
-            RequestError: a mistake, such as an unknown dataset, or more tasks than the trainer has.
+        Raises RequestError: a mistake, such as an unknown dataset, or more tasks than the trainer has.
         """
         if isinstance(ids, str):
             raise wrong_type("ids", "a list of str", ids)
@@ -558,8 +550,7 @@ class ResilientClient:
         The arguments are those of `Client.report`. Returns None if the report waits on disk, or was refused for good;
         `health.last_error` says why.
 
-        Raises:
-            RequestError: a mistake, such as a reward outside the run's range. Outcomes without one are reported.
+        Raises RequestError: a mistake, such as a reward outside the run's range. Outcomes without one are reported.
         """
         local_run = self._local(dataset, run)
         outcomes = checked_list(outcomes, Outcome, "outcomes")

@@ -48,11 +48,7 @@ class Delivery:
         self._own: set[int] = set()  # positions; the spool also holds what other processes and earlier jobs reported
 
     def deliver(self, call: Call[Receipt], *, closes: bool, deadline: Deadline) -> Receipt | None:
-        """Send a report after those that wait, which puts it into the spool if it fails.
-
-        Returns:
-            None if the report waits in the spool, or the service refused it for good.
-        """
+        """Send a report after those that wait; None if it waits in the spool then, or was refused for good."""
         if self.waiting() == 0 and (receipt := self._sent(call, deadline)) is not None:
             return receipt
         try:
@@ -67,8 +63,7 @@ class Delivery:
     def deliver_kept(self, deadline: Deadline) -> dict[int | None, Receipt]:
         """Send the waiting writes, oldest first, unless the service is away or someone else is sending them.
 
-        Returns:
-            Receipts by position in the spool.
+        Returns receipts by position in the spool.
         """
         answers: dict[int | None, Receipt] = {}
         if self._connection.is_available():

@@ -93,9 +93,7 @@ class Spool:
 
     limit_bytes: maximum size of all stored bodies together.
     on_loss: called with the number of reports that a damaged disk cost, and what happened.
-
-    Raises:
-        sqlite3.Error: by every method; the file can't be read or written.
+    Every method raises sqlite3.Error if the file can't be read or written.
     """
 
     def __init__(
@@ -309,8 +307,7 @@ def spool_of(folder: Path, *, url: str, dataset: str, run: str, limit_bytes: int
 def spool_folder(given: str | os.PathLike[str] | None) -> Path:
     """Return the folder for spools, created if needed: the argument, or BOTS_SPOOL, or one in the user's state folder.
 
-    Raises:
-        ValueError: the folder can't be written to.
+    A ValueError if it can't be written to.
     """
     asked_for = given or os.environ.get("BOTS_SPOOL")
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state")

@@ -352,8 +352,7 @@ def observe_groups(
         rewards: of each rollout; None, NaN and infinite: left out. A task with no others is reported as aborted.
         selections: the id of each rollout's selection; "" and None: the selector finds it.
 
-    Raises:
-        ValueError: a reward is not a number.
+    Raises ValueError: a reward is not a number.
     """
     groups: dict[tuple[str, str], list[float | None]] = {}
     tasks = list(tasks)

@@ -29,10 +29,6 @@ class ServiceRows(SelectedGroups, RolloutDataSource):
             divided among them, "last" or "max". Default: equal rewards are one; where they differ the last one counts,
             and this is logged.
         bots_options: other arguments of `Selector`, such as tags.
-
-    Raises:
-        ValueError: there are no prompts, a prompt's metadata have no unique task_id, an option is not one, or no group
-            would be reported.
     """
 
     def check_reporting(self, args: Namespace) -> None:

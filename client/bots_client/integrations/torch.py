@@ -20,8 +20,7 @@ def from_rank_zero(ask: Callable[[], T]) -> T:
 
     Without an initialised process group, there is one process, which calls `ask` itself.
 
-    Raises:
-        RuntimeError: `ask` failed on rank 0; there the error itself is raised.
+    Raises RuntimeError: `ask` failed on rank 0; there the error itself is raised.
     """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return ask()
@@ -190,8 +189,7 @@ class SelectorSampler(_Chosen, Sampler[int]):
         saves_run: include the selector's state in this sampler's state, which a `StatefulDataLoader` saves; loading it
             rewinds the run. Use no loader workers then: they run ahead of the training.
 
-    Raises:
-        ValueError: an id is repeated, there are fewer than `count`, or one of the selector's is missing.
+    Raises ValueError: an id is repeated, there are fewer than `count`, or one of the selector's is missing.
     """
 
     _is_endless = False

@@ -159,8 +159,7 @@ class BotsDataset(RLHFDataset):
     Attributes:
         selector: None in the dataset for validation.
 
-    Raises:
-        ValueError: the configuration is unsuitable, or a row has no unique id.
+    Raises ValueError: the configuration is unsuitable, or a row has no unique id.
     """
 
     def __init__(

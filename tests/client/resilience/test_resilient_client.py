@@ -20,7 +20,7 @@ import pytest
 from bots_client import Health, InvalidRequestError, Outcome, ResilientClient, Selector
 from bots_client._resilience import connection
 from tests.client.answers import RECEIPT, RUN, SELECTION
-from tests.client.resilience.worlds import IDS, QUICKLY_S, SOON_S, journalled, outcomes_of, spool_in, wait_for
+from tests.client.resilience.worlds import IDS, QUICKLY_S, SOON_S, journalled, outcomes_of, spool_in, train, wait_for
 from tests.client.scripted_server import answer, drop, problem
 from tests.serving import NOWHERE
 
@@ -294,9 +294,7 @@ def trained(selector, seconds, until=lambda: False):
     end = time.monotonic() + seconds
     while time.monotonic() < end and not until():
         begun = time.monotonic()
-        for task in selector.next(4).ids:
-            selector.observe(task, [1, 0])
-        selector.step()
+        train(selector)
         took.append(time.monotonic() - begun)
         time.sleep(0.1)
     return took

@@ -17,7 +17,7 @@ import pytest
 from bots_client import Health, InvalidRequestError, Outcome, Selector
 from bots_client._inputs import joined
 from bots_client._selector import ESTIMATE_EVERY
-from tests.client.resilience.worlds import IDS, journalled, spool_in, train
+from tests.client.resilience.worlds import IDS, journalled, spool_in, train, train_on
 from tests.client.scripted_server import answer, drop, problem, stay_silent
 from tests.serving import NOWHERE
 
@@ -35,9 +35,7 @@ def test_a_step_in_which_nothing_was_observed_is_none(selector):
 
 def test_evidence_of_two_selections_in_flight_closes_one_step_and_each_finds_its_own(selector):
     first, second = selector.next(3), selector.next(3)
-    for task in (*second.ids, *first.ids):
-        selector.observe(task, [1, 0])
-    receipt = selector.step()
+    receipt = train_on(selector, (*second.ids, *first.ids))
     assert (receipt.step, receipt.reported, receipt.late) == (1, 6, 0)
     assert len(journalled(selector.client, selector.dataset)) == 2
     assert selector.client.direct.run(selector.dataset).leased == 0
@@ -45,12 +43,8 @@ def test_evidence_of_two_selections_in_flight_closes_one_step_and_each_finds_its
 
 def test_late_evidence_counts_as_of_the_step_of_its_selection(selector):
     early, late = selector.next(2), selector.next(2)
-    for task in early.ids:
-        selector.observe(task, [1, 0])
-    selector.step()
-    for task in late.ids:
-        selector.observe(task, [1, 1])
-    assert selector.step().late == 2
+    train_on(selector, early.ids)
+    assert train_on(selector, late.ids, [1, 1]).late == 2
 
 
 def test_only_rank_0_closes_steps(connect, service, dataset):
@@ -112,9 +106,7 @@ def test_metrics_tell_of_the_last_selection_and_step(selector):
     assert math.isnan(before["bots/step"])
 
     selection = selector.next(4)
-    for task in selection.ids:
-        selector.observe(task, [1, 0])
-    receipt = selector.step()
+    receipt = train_on(selector, selection.ids)
 
     metrics = selector.metrics()
     assert metrics["bots/selected_mean"] == sum(task.mean for task in selection.tasks) / 4
@@ -559,12 +551,6 @@ def killed(service, dataset, tmp_path):
     return tmp_path, in_flight
 
 
-def step_on(selector, tasks, rewards=(1, 0)):
-    for task in tasks:
-        selector.observe(task, rewards)
-    return selector.step()
-
-
 @pytest.mark.parametrize("saved_at", [3, 1], ids=["newest", "older"])
 def test_tasks_in_flight_when_a_trainer_was_killed_are_handed_out_first(selector, killed, saved_at):
     folder, in_flight = killed
@@ -574,16 +560,16 @@ def test_tasks_in_flight_when_a_trainer_was_killed_are_handed_out_first(selector
     assert {task for one in selections for task in one.ids[:3]} >= set(in_flight)
     assert set(selections[0].ids) <= set(in_flight)
     assert [one.epoch for one in selections] == [1, 1]
-    receipt = step_on(selector, {task for one in selections for task in one.ids})
+    receipt = train_on(selector, {task for one in selections for task in one.ids})
     assert (receipt.step, receipt.reported, receipt.late) == (saved_at + 1, 6, 0)
     assert selector.client.direct.run(selector.dataset).leased == 0
 
 
 def test_tasks_in_flight_when_the_checkpoint_was_saved_are_handed_out_first_though_reported_since(selector):
     early, late = selector.next(4), selector.next(4)
-    step_on(selector, early.ids)
+    train_on(selector, early.ids)
     state = selector.state_dict()
-    step_on(selector, late.ids)
+    train_on(selector, late.ids)
     selector.load_state_dict(state)
     assert set(state["in_flight"]) == set(late.ids) == set(selector.next(4).ids)
 
@@ -593,7 +579,7 @@ def test_all_tasks_of_a_large_selection_are_saved_though_the_service_names_a_tho
     selector = Selector(connect(service), "large", ids=ids)
     selector.register()
     mine = selector.next(1536)
-    step_on(selector, mine.ids[:36])
+    train_on(selector, mine.ids[:36])
     Selector(connect(service), "large", ids=ids).next(8)
     state = selector.state_dict()
     selector.load_state_dict(state)
@@ -605,7 +591,7 @@ def test_only_tasks_of_this_job_that_nobody_reported_are_saved_as_in_flight(sele
     mine = selector.next(4)
     Selector(connect(service), selector.dataset, ids=IDS).next(4)
     selector.client.report(selector.dataset, [], selection=mine, close_step=True)
-    step_on(selector, mine.ids[:1])
+    train_on(selector, mine.ids[:1])
     assert set(selector.state_dict()["in_flight"]) == set(mine.ids[1:])
 
 
@@ -626,7 +612,7 @@ def test_a_state_of_another_checkpoint_is_said_aloud_and_takes_the_run_nowhere(
     selector, connect, service, caplog, saved, resumed
 ):
     state = selector.state_dict(**saved)
-    step_on(selector, selector.next(4).ids)
+    train(selector)
     name, now = list(resumed.items())[-1]
     with pytest.raises(ValueError, match=f"{name} {saved[name]!r}, but the trainer resumes from {name} {now!r}"):
         selector.load_state_dict(state, **resumed)
@@ -640,18 +626,16 @@ def test_a_state_of_another_checkpoint_is_said_aloud_and_takes_the_run_nowhere(
 @pytest.mark.parametrize("saved", [{}, {"step": 3}, {"step": 3, "checkpoint": "a"}])
 def test_what_is_not_known_of_a_checkpoint_is_not_compared(selector, saved):
     state = selector.state_dict(**saved)
-    step_on(selector, selector.next(4).ids)
+    train(selector)
     selector.load_state_dict(state, step=3)
     assert selector.client.direct.run(selector.dataset).step == 0
 
 
 def test_a_run_that_was_made_anew_since_the_checkpoint_is_said_aloud_and_not_taken_back(selector, caplog):
-    for _ in range(3):
-        step_on(selector, selector.next(4).ids)
+    train(selector, 3)
     state = selector.state_dict()
     selector.client.direct.delete_run(selector.dataset, "default")  # which is there again at once, empty
-    for _ in range(2):
-        step_on(selector, selector.next(4).ids)
+    train(selector, 2)
     selector.load_state_dict(state)
     assert "its journal has 2 entries, and had 3 when the checkpoint was saved" in caplog.text
     assert selector.client.direct.run(selector.dataset).epoch == 0

@@ -14,7 +14,7 @@ from bots_client import FieldError, Outcome, Selection, Selector
 from bots_client._resilience.client import LocalPool
 from bots_client._resilience.delivery import split_report
 from tests.client.answers import RECEIPT, RUN
-from tests.client.resilience.worlds import IDS, QUICKLY_S, outcomes_of, spool_in, wait_for
+from tests.client.resilience.worlds import IDS, QUICKLY_S, outcomes_of, spool_in, train, wait_for
 from tests.client.scripted_server import answer, drop
 
 
@@ -32,9 +32,7 @@ def test_a_strangers_200_is_no_receipt_for_what_was_kept(connect, serve, garbage
 def test_a_spool_that_cannot_be_opened_stops_no_checkpoint(connect, service, dataset):
     bots = connect(service)
     selector = Selector(bots, dataset, ids=IDS)
-    for task in selector.next(4).ids:
-        selector.observe(task, [1, 0])
-    selector.step()
+    train(selector)
     spool_in(bots, dataset).file.mkdir()
     state = selector.state_dict()
     bots.report(dataset, outcomes_of(selector.next(4)))
