@@ -1,6 +1,7 @@
 """The client's exceptions, by cause. Mistakes in a program, such as an invalid url, are a ValueError or TypeError."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -103,9 +104,7 @@ _BY_STATUS: dict[int, type[BotsClientError]] = {
 }
 
 
-def error_of(
-    status: int, headers: Mapping[str, str], body: bytes, *, asked: str, retry_after_s: float | None
-) -> BotsClientError:
+def error_of(status: int, headers: Mapping[str, str], body: bytes, *, asked: str) -> BotsClientError:
     """Return the exception for an unsuccessful response from the service, a proxy or any other server.
 
     Only a problem of the service itself says that the request is wrong. Any other 4xx, such as a proxy's page, may be
@@ -136,7 +135,7 @@ def error_of(
         detail=detail,
         errors=flaws,
         request_id=request_id,
-        retry_after_s=retry_after_s,
+        retry_after_s=_retry_after_s(headers),
     )
 
 
@@ -161,3 +160,12 @@ def _location(said: object) -> tuple[str | int, ...]:
 
 def _text(said: object) -> str:
     return said if isinstance(said, str) else ""
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return a Retry-After in seconds; None without one. Dates, which the service never sends, count as none."""
+    try:
+        seconds = float(headers.get("retry-after", "nan"))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < math.inf else None

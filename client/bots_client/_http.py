@@ -404,13 +404,10 @@ class _Attempts(Generic[T]):
 
     def wait_after_refusal(self, response: httpx.Response, body: bytes) -> float:
         """Return the wait before the next attempt; the refusal if another is useless, or there is no time for it."""
-        retry_after_s = retry_after_of(response.headers)
-        error = error_of(
-            response.status_code, response.headers, body, asked=self._call.asked, retry_after_s=retry_after_s
-        )
+        error = error_of(response.status_code, response.headers, body, asked=self._call.asked)
         if response.status_code not in RETRIED_STATUSES and error.type != BUSY:
             raise error
-        return self._wait_s(error, retry_after_s)
+        return self._wait_s(error)
 
     def wait_after_failure(self, error: Exception, *, is_last: bool = False) -> float:
         """Return the wait before the next attempt; the failure if another is useless, or there is no time for it."""
@@ -418,11 +415,11 @@ class _Attempts(Generic[T]):
             raise InvalidRequestError(f"{self._call.asked} can't be sent: {error}") from error
         failure = self._failure(error)
         failure.__cause__ = error
-        return self._wait_s(failure, None, is_last=is_last)
+        return self._wait_s(failure, is_last=is_last)
 
-    def _wait_s(self, error: BotsClientError, retry_after_s: float | None, *, is_last: bool = False) -> float:
+    def _wait_s(self, error: BotsClientError, *, is_last: bool = False) -> float:
         """Return the wait before the next attempt, or raise the error if there is none."""
-        wait_s = self._retries.wait_s(self._made, retry_after_s)
+        wait_s = self._retries.wait_s(self._made, error.retry_after_s)
         if is_last or self._made >= self._retries.attempts or wait_s >= self.deadline.left_s():
             raise error
         logger.info("attempt %d: %s; again in %.2f s", self._made, error, wait_s)
@@ -445,15 +442,6 @@ class _Attempts(Generic[T]):
     def _require_time(self) -> None:
         if self.deadline.left_s() <= 0:
             raise self._too_late("the deadline passed")
-
-
-def retry_after_of(headers: Mapping[str, str]) -> float | None:
-    """Return a Retry-After in seconds; None without one. Dates, which the service never sends, count as none."""
-    try:
-        seconds = float(headers.get("retry-after", "nan"))
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < math.inf else None
 
 
 def path(*parts: str) -> str:
