@@ -185,7 +185,7 @@ soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for mos
 	SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist worksteal tests/core tests/usecases \
 		tests/benchmarks tests/deploy tests/demo)
 	$(if $(ARGS),,SOAK=1 $(BIN)/python -m pytest tests/system tests/api/test_overload.py tests/trainers/test_ms_swift.py \
-		tests/trainers/test_pages.py tests/trainers/test_trl_outage.py)
+		tests/trainers/test_pages.py)
 	$(if $(ARGS),,SOAK=1 $(MAKE) test-versions)
 
 soak-memory: $(VENV)/.dev ## Watch a service's memory under a steady load, for 30 minutes

@@ -9,7 +9,6 @@ with Client() as bots:
 
 __version__ = "0.1.0"
 
-from bots_client._async_selector import AsyncSelector
 from bots_client._client import Client
 from bots_client._errors import (
     AuthenticationError,
@@ -26,7 +25,7 @@ from bots_client._errors import (
     UnreachableError,
 )
 from bots_client._http import Retries
-from bots_client._inputs import GivenSettings, Outcome, Task
+from bots_client._inputs import GivenSettings, Outcome, Task, TaskColumns
 from bots_client._models import (
     ApiKey,
     Calibration,
@@ -69,75 +68,19 @@ from bots_client._models import (
     Version,
     WhoAmI,
 )
+from bots_client._resilience.client import ResilientClient
 from bots_client._resilience.connection import Health
-from bots_client._resilient_client import ResilientClient
-from bots_client._selector import Selector
+from bots_client._selector import AsyncSelector, Selector
 from bots_client._tables import Listing
-from bots_client._task_columns import TaskColumns
 
 __all__ = [
-    "ApiKey",
-    "AsyncSelector",
-    "AuthenticationError",
-    "BotsClientError",
-    "Calibration",
-    "CalibrationBin",
-    "Client",
-    "ConflictError",
-    "Coverage",
-    "Curve",
-    "CurvePoint",
-    "Dataset",
-    "DeadlineExceededError",
-    "FieldError",
-    "ForbiddenError",
-    "Fork",
-    "Gain",
-    "GivenSettings",
-    "Health",
-    "HistoryStep",
-    "ImportedRun",
-    "InvalidRequestError",
-    "JournalEntry",
-    "Lease",
-    "Leases",
-    "Listing",
-    "MixShare",
-    "NewApiKey",
-    "NotFoundError",
-    "Outcome",
-    "Overview",
-    "OverviewTotals",
-    "PoolChange",
-    "Predicted",
-    "PrunedRun",
-    "Pruning",
-    "Receipt",
-    "RefusedReports",
-    "RequestError",
-    "ResilientClient",
-    "Retries",
-    "Run",
-    "RunSummary",
-    "RunVerdict",
-    "SelectedTask",
-    "Selection",
-    "Selector",
-    "ServiceError",
-    "Settings",
-    "StaleEpochError",
-    "Subset",
-    "TagComparison",
-    "TagSums",
-    "Task",
-    "TaskBelief",
-    "TaskColumns",
-    "TaskCounts",
-    "TaskVisit",
-    "Totals",
-    "UnreachableError",
-    "VerifierAlarm",
-    "Version",
-    "WhoAmI",
+    "ApiKey", "AsyncSelector", "AuthenticationError", "BotsClientError", "Calibration", "CalibrationBin", "Client",
+    "ConflictError", "Coverage", "Curve", "CurvePoint", "Dataset", "DeadlineExceededError", "FieldError",
+    "ForbiddenError", "Fork", "Gain", "GivenSettings", "Health", "HistoryStep", "ImportedRun", "InvalidRequestError",
+    "JournalEntry", "Lease", "Leases", "Listing", "MixShare", "NewApiKey", "NotFoundError", "Outcome", "Overview",
+    "OverviewTotals", "PoolChange", "Predicted", "PrunedRun", "Pruning", "Receipt", "RefusedReports", "RequestError",
+    "ResilientClient", "Retries", "Run", "RunSummary", "RunVerdict", "SelectedTask", "Selection", "Selector",
+    "ServiceError", "Settings", "StaleEpochError", "Subset", "TagComparison", "TagSums", "Task", "TaskBelief",
+    "TaskColumns", "TaskCounts", "TaskVisit", "Totals", "UnreachableError", "VerifierAlarm", "Version", "WhoAmI",
     "__version__",
-]
+]  # fmt: skip

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bots_client import __version__
+from bots_client._resilience.client import ResilientClient
 from bots_client._resilience.spool import Spool, about, spool_folder
-from bots_client._resilient_client import ResilientClient
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,11 +25,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    files = [file for file in sorted(folder.glob("*.db")) if _is_readable(file)]
-    if chosen.send:
-        for file in files:
-            _send(file, folder, chosen.deadline_s)
-    lines = [_line(file) for file in files]
+    belong: dict[Path, tuple[str, str, str]] = {}
+    for file in sorted(folder.glob("*.db")):
+        try:
+            belong[file] = about(file)
+        except sqlite3.Error as error:
+            sys.stderr.write(f"{file} is damaged ({error}); the next job of its run moves it aside\n")
+    for url, dataset, run in belong.values() if chosen.send else ():
+        with ResilientClient(url, spool=folder) as bots:
+            bots.flush(chosen.deadline_s, runs=[(dataset, run)])
+    lines = [_line(file, *of_run) for file, of_run in belong.items()]
     if chosen.json:
         sys.stdout.write(json.dumps(lines, indent=2) + "\n")
     else:
@@ -52,25 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _send(file: Path, folder: Path, deadline_s: float) -> None:
-    """Send the waiting reports in a file to the file's service."""
-    url, dataset, run = about(file)
-    with ResilientClient(url, spool=folder) as bots:
-        bots.flush(deadline_s, runs=[(dataset, run)])
-
-
-def _is_readable(file: Path) -> bool:
-    try:
-        about(file)
-    except sqlite3.Error as error:
-        sys.stderr.write(f"{file} is damaged ({error}); the next job of its run moves it aside\n")
-        return False
-    return True
-
-
-def _line(file: Path) -> dict[str, Any]:
-    """Return what waits in a run's file, for which service, and why other reports were refused."""
-    url, dataset, run = about(file)
+def _line(file: Path, url: str, dataset: str, run: str) -> dict[str, Any]:
     spool = Spool(file, url=url, dataset=dataset, run=run, limit_bytes=0)
     first = spool.first()
     return {

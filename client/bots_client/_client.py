@@ -1,11 +1,11 @@
 """`Client`: every call of the service as a method."""
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
-from bots_client._decode import into, nothing, page_of
 from bots_client._errors import InvalidRequestError, ServiceError, UnreachableError
 from bots_client._http import (
     ANSWER_BYTES,
@@ -17,7 +17,10 @@ from bots_client._http import (
     Source,
     Upload,
     given,
+    into,
     key_header,
+    nothing,
+    page_of,
     path,
     run_path,
     upload_of,
@@ -62,7 +65,9 @@ from bots_client._models import (
 )
 from bots_client._tables import Listing
 
+P = ParamSpec("P")
 T = TypeVar("T")
+Tasks = Iterable[Task] | Source
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 PAGE = 100  # items; the service's default, so that it never refuses it
@@ -81,11 +86,9 @@ class Client(HttpClient):
             bots.report("guru", [Outcome.counts(id, solved[id], 16) for id in selection.ids], selection=selection)
 
     What the calls have in common:
-        dataset, run: their names.
         limit: maximum number of items in a list; None: all.
         tasks, pass_rates, source: what is uploaded may be a file's path (an OSError if it can't be read), or a function
-            that returns the bytes from the start (attempts are repeated). Both are streamed, so that they need little
-            memory.
+            that returns the bytes from the start (attempts are repeated). Both are streamed.
         media_type: application/x-ndjson or application/vnd.apache.parquet; None: by the file's suffix.
         on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed attempt.
         ids, tag, search: only these tasks; only tasks with this tag; only tasks whose ID contains this text, ignoring
@@ -101,14 +104,13 @@ class Client(HttpClient):
         transport: httpx transport; tests pass the service itself.
         sleep: replaced in tests.
 
-    Raises:
-        ValueError: the url or the key is invalid.
+    Raises ValueError: the url or the key is invalid.
     """
 
     def create_dataset(
         self,
         name: str,
-        tasks: Iterable[Task] | Source,
+        tasks: Tasks,
         reference_models: Sequence[str] = (),
         description: str = "",
         *,
@@ -116,18 +118,14 @@ class Client(HttpClient):
         media_type: str | None = None,
         on_progress: Progress | None = None,
     ) -> Dataset:
-        """Create a dataset; an existing one with the same content is returned.
+        """Create a dataset; one with the same content is returned, with other content it is a ConflictError.
 
         Args:
             name: letters, digits, ".", "_" and "-".
             tasks: the pool, for example from `TaskColumns(...).tasks(rows)`.
-            reference_models: names of the reference models, in the order of the tasks' pass rates; not needed if a file
-                holds them.
+            reference_models: in the order of the tasks' pass rates; not needed if a file holds their names.
             repeatable: whether tasks are handed out again without waiting: none is leased, and some come several times
                 where a selection wants more than there are.
-
-        Raises:
-            ConflictError: a dataset of this name has other content.
         """
         params = [("reference_model", model) for model in checked_list(reference_models, str, "reference_models")]
         if description:
@@ -138,18 +136,9 @@ class Client(HttpClient):
         return self._upload("PUT", path("datasets", name), Dataset, upload, *params)
 
     def append_tasks(
-        self,
-        dataset: str,
-        tasks: Iterable[Task] | Source,
-        *,
-        media_type: str | None = None,
-        on_progress: Progress | None = None,
+        self, dataset: str, tasks: Tasks, *, media_type: str | None = None, on_progress: Progress | None = None
     ) -> PoolChange:
-        """Add tasks to a dataset: all of them, or none if one is invalid.
-
-        Raises:
-            ConflictError: a task ID already exists; nothing was added.
-        """
+        """Add tasks to a dataset: all of them, or none (ConflictError) if the dataset has one already."""
         upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
         return self._upload("POST", path("datasets", dataset, "tasks"), PoolChange, upload)
 
@@ -158,19 +147,11 @@ class Client(HttpClient):
         return self._download(path("datasets", dataset, "tasks"), NDJSON, UPLOAD_DEADLINE_S)
 
     def make_subset(
-        self,
-        dataset: str,
-        tasks: Iterable[Task] | Source,
-        *,
-        media_type: str | None = None,
-        on_progress: Progress | None = None,
+        self, dataset: str, tasks: Tasks, *, media_type: str | None = None, on_progress: Progress | None = None
     ) -> Subset:
         """Make some of a dataset's tasks a subset, to select among them alone; only their ids count.
 
         The same tasks, in any order, are the same subset. A dataset keeps the 1,000 that were made last.
-
-        Raises:
-            InvalidRequestError: there is no task.
         """
         upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
         return self._upload("POST", path("datasets", dataset, "subsets"), Subset, upload)
@@ -186,26 +167,16 @@ class Client(HttpClient):
     ) -> Dataset:
         """Put predicted pass rates of tasks, or replace those of this name; new runs learn how far to trust them.
 
-        Runs whose journal is empty see them too. All others keep what they know.
+        Runs whose journal is empty see them too; all others keep what they know. A dataset has at most four of them.
 
-        Args:
-            name: of the predictor: letters, digits, ".", "_" and "-".
-            pass_rates: by task ID, from 0 to 1, or a file with the columns id and pass_rate; tasks that are left out
-                have no prediction.
-
-        Raises:
-            InvalidRequestError: a task is not in the dataset, or a pass rate is out of range.
-            ConflictError: the dataset has four predictions already.
+        name: of the predictor: letters, digits, ".", "_" and "-".
+        pass_rates: by task ID, from 0 to 1, or a file with the columns id and pass_rate; tasks left out have none.
         """
         upload = upload_of(pass_rates, wires_of_pass_rates, media_type, on_progress)
         return self._upload("PUT", path("datasets", dataset, "predictions", name), Dataset, upload)
 
     def predict_from_run(self, dataset: str, run: str, name: str, *, step: int | None = None) -> Dataset:
-        """Make predictions of what a run believes of the tasks that it has evidence of; all others have none.
-
-        Args:
-            step: after which the run believes so; None: after the last one.
-        """
+        """Make predictions of what a run believes after a step (None: now), of the tasks that it has evidence of."""
         content = {"name": name, **given(step=step)}
         return self._write("POST", run_path(dataset, run, "predictions"), Dataset, content)
 
@@ -244,15 +215,12 @@ class Client(HttpClient):
         fork_step: int | None = None,
         **settings: "Unpack[GivenSettings]",
     ) -> Run:
-        """Create a run, or set all settings of an empty one (such as a new "default").
+        """Create a run, or set all settings of an empty one, such as a new "default"; for others use `update_run`.
 
         Args:
             fork_run: continue this run.
             fork_step: step of the forked run to start from; None: its current state.
             settings: fields of `Settings`; those left out take their defaults.
-
-        Raises:
-            ConflictError: the run has a history; use `update_run`.
         """
         if fork_run is None and fork_step is not None:
             raise InvalidRequestError("fork_step is of another run; pass fork_run= too")
@@ -281,24 +249,17 @@ class Client(HttpClient):
             with open("guru.default.ndjson", "wb") as file:
                 file.writelines(bots.export_run("guru"))
 
-        Raises:
-            ConflictError: old entries were pruned, or the run forked one that was deleted.
+        A ConflictError if old entries were pruned, or the run forked one that was deleted.
         """
         return self._download(run_path(dataset, run, "export"), NDJSON, TRANSFER_DEADLINE_S)
 
     def import_run(
-        self,
-        source: Source,
-        dataset: str,
-        run: str = "default",
-        *,
-        on_progress: Progress | None = None,
+        self, source: Source, dataset: str, run: str = "default", *, on_progress: Progress | None = None
     ) -> ImportedRun:
         """Import a run from `export_run`, into a dataset with the same tasks: all of it or nothing.
 
-        Raises:
-            ConflictError: the name is taken, or the run belongs to other tasks than the dataset's.
-            InvalidRequestError: a truncated or foreign file, or an entry that does not fold.
+        A ConflictError if the name is taken, or the run is of other tasks; an InvalidRequestError for a truncated or
+        foreign file, or an entry that does not fold.
         """
         upload = upload_of(source, list, NDJSON, on_progress)
         return self._upload(
@@ -317,14 +278,13 @@ class Client(HttpClient):
         sort: str | None = None,
         limit: int | None = None,
     ) -> Listing[TaskBelief]:
-        """List the tasks with the run's predicted success rates, a page at a time.
+        """List the tasks with the run's predicted success rates, page by page; `tasks_arrow` is faster for large pools.
 
         Args:
             segment: untried, aborting, stuck, teaching, solved or retired, as in `TaskBelief`; None: all that are not
                 retired.
             sort: index (the pool's order), mean, distance (to the target), effective, variance, attempts, successes,
                 visits or last_step; "-mean" descends.
-            limit: maximum number of tasks; None: all (for a large pool `tasks_arrow` is faster).
         """
         chosen = _chosen(ids, tag=tag, search=search, segment=segment, sort=sort)
         return self._list(TaskBelief, "tasks", run_path(dataset, run, "tasks"), limit, *chosen)
@@ -348,9 +308,6 @@ class Client(HttpClient):
         """List the reports of a task, newest first, including reports undone by a rewind.
 
         Each request looks through at most 500 journal entries, so a long journal takes many requests.
-
-        Raises:
-            NotFoundError: the dataset has no such task.
         """
         return self._list(TaskVisit, "history", run_path(dataset, run, "tasks", task, "history"), limit)
 
@@ -379,11 +336,7 @@ class Client(HttpClient):
     def history(
         self, dataset: str, run: str = "default", *, after_step: int | None = None, limit: int | None = None
     ) -> Listing[HistoryStep]:
-        """List the closed steps of a run, oldest first.
-
-        Args:
-            after_step: only steps after this one.
-        """
+        """List the closed steps of a run, oldest first; only those after `after_step`."""
         after = given(after_step=after_step).items()
         return self._list(HistoryStep, "history", run_path(dataset, run, "history"), limit, *after)
 
@@ -392,50 +345,34 @@ class Client(HttpClient):
     ) -> Listing[JournalEntry]:
         """List the journal of a run, newest entry first, including entries undone by a rewind.
 
-        Args:
-            kinds: only entries of these kinds; empty: all. They are report, settings, forget, rewind and fork.
+        kinds: only entries of these kinds, of report, settings, forget, rewind and fork; empty: all.
         """
         chosen = [("kind", kind) for kind in checked_list(kinds, str, "kinds")]
         return self._list(JournalEntry, "entries", run_path(dataset, run, "journal"), limit, *chosen)
 
     def leases(self, dataset: str, run: str = "default", *, limit: int = PAGE, ids: int = 5) -> Leases:
-        """List the leases of a run: tasks selected and not reported yet.
-
-        Args:
-            limit: maximum number of leases, those that expire first; at most 1000.
-            ids: number of task IDs to return per lease; at most 1000.
-        """
+        """List the tasks in flight: at most 1000 leases, the first to expire, with up to 1000 ids of tasks each."""
         return self._get(Leases, run_path(dataset, run, "leases"), ("limit", limit), ("ids", ids))
 
     def forget_tasks(self, dataset: str, tasks: Iterable[str], run: str = "default") -> Run:
-        """Forget what a run knows of some tasks alone, because a label or a verifier was mended.
+        """Forget what a run knows of some tasks alone, because a label or a verifier was mended: as if never tried.
 
-        They then count as never tried. What their rollouts say about other tasks stays.
+        What their rollouts say about other tasks stays.
         """
         content = {"tasks": checked_list(tasks, str, "tasks")}
         return self._write("POST", run_path(dataset, run, "forget"), Run, content)
 
     def rewind(self, dataset: str, step: int, run: str = "default") -> Run:
-        """Rewind a run to a step, for example when a trainer resumes from a checkpoint.
-
-        Reporting selections made before the rewind raises StaleEpochError.
-        """
-        return self.send(rewind_call(dataset, step, run))
+        """Rewind a run to a step; reporting selections made before raises StaleEpochError."""
+        where = run_path(dataset, run, "rewind")
+        return self.send(write_call("POST", where, into(Run), {"step": checked_number(step, "step")}))
 
     def curve(self, dataset: str, run: str = "default", *, points: int | None = None) -> Curve:
-        """Return a run's history in a few points, each of which aggregates consecutive steps.
-
-        Args:
-            points: maximum number of points, 1 to 2,000; None: 500.
-        """
+        """Return a run's history in at most so many points (1 to 2,000; None: 500), each of consecutive steps."""
         return self._get(Curve, run_path(dataset, run, "curve"), *given(points=points).items())
 
     def calibration(self, dataset: str, run: str = "default", *, steps: int | None = None) -> Calibration:
-        """Compare predicted and observed success rates over the last steps, in ten bins of the prediction.
-
-        Args:
-            steps: number of last steps to compare, 1 to 1,000; None: 200.
-        """
+        """Compare predicted and observed success rates over the last steps (1 to 1,000; None: 200), in ten bins."""
         return self._get(Calibration, run_path(dataset, run, "calibration"), *given(steps=steps).items())
 
     def overview(
@@ -453,7 +390,6 @@ class Client(HttpClient):
 
         Args:
             search: only runs whose "dataset/run" contains this text, ignoring case.
-            dataset: only runs of this dataset.
             status: only runs with this status: new, running, stalled or idle.
             attention: True: only runs that need attention.
             sort: attention, name, created, last_step, step, effective_task_ratio, vs_uniform or rollouts; "-step"
@@ -472,11 +408,7 @@ class Client(HttpClient):
         return self._get(RunSummary, run_path(dataset, run, "summary"))
 
     def tags(self, dataset: str, run: str = "default", *, steps: int | None = None) -> TagComparison:
-        """Return the sums over the last steps by tag, next to the success rates of as many steps before.
-
-        Args:
-            steps: number of last steps to sum up, 1 to 200; None: 50.
-        """
+        """Return the sums over the last steps (1 to 200; None: 50) by tag, and the success rates of as many before."""
         return self._get(TagComparison, run_path(dataset, run, "tags"), *given(steps=steps).items())
 
     def select(
@@ -504,22 +436,21 @@ class Client(HttpClient):
             want_effective: select as few tasks as are expected to give so many effective groups.
             idempotency_key: the same key returns the same tasks; None: a new key.
 
-        Raises:
-            InvalidRequestError: an argument is invalid, or fewer tasks are available.
-            TypeError: an argument has the wrong type, or neither count nor want_effective is given, or both.
+        Raises InvalidRequestError: an argument is invalid, or fewer tasks are available.
         """
-        call = select_call(
-            dataset,
-            count,
-            run=run,
-            subset=subset,
-            tags=tags,
-            exclude=exclude,
-            first=first,
-            want_effective=want_effective,
-            idempotency_key=idempotency_key,
+        if (count is None) == (want_effective is None):
+            raise TypeError("select: pass either count or want_effective")
+        listed = given(tags=tags, exclude=exclude, first=first)
+        content = given(
+            dataset=checked(dataset, str, "dataset"),
+            run=checked(run, str, "run"),
+            count=None if count is None else checked_number(count, "count"),
+            subset=None if subset is None else checked(subset, str, "subset"),
+            **{name: checked_list(each, str, name) for name, each in listed.items()},
+            want_effective=None if want_effective is None else checked_number(want_effective, "want_effective"),
         )
-        return self.send(call)
+        call = write_call("POST", path("select"), into(Selection), content, key=idempotency_key)
+        return self.send(_of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES + TASK_BYTES * int(count or 0)))
 
     def report(
         self,
@@ -546,23 +477,23 @@ class Client(HttpClient):
             StaleEpochError: the run was rewound since the selection; nothing was recorded.
             TypeError: an argument has the wrong type, such as a tuple in place of an `Outcome`.
         """
-        call = report_call(
-            dataset,
-            outcomes,
-            run=run,
-            selection=selection,
+        if not isinstance(selection, Selection | str | None):
+            raise wrong_type("selection", "a Selection or its id", selection)
+        content = given(
+            dataset=checked(dataset, str, "dataset"),
+            run=checked(run, str, "run"),
+            selection_id=selection.selection_id if isinstance(selection, Selection) else selection,
             age=age,
             close_step=close_step,
-            idempotency_key=idempotency_key,
+            outcomes=[outcome.as_wire() for outcome in checked_list(outcomes, Outcome, "outcomes")],
         )
-        return self.send(call)
+        call = write_call("POST", path("report"), into(Receipt), content, key=idempotency_key)
+        return self.send(_of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES))
 
     def prune(self, *, keep_journal_days: float | None = None, dry_run: bool = False) -> Pruning:
-        """Remove old journal entries that stored states cover.
+        """Remove old journal entries that stored states cover; with dry_run, only report what would be removed.
 
-        Args:
-            keep_journal_days: keep entries younger than this; None: the service's setting.
-            dry_run: only report what would be removed.
+        keep_journal_days: keep entries younger than this; None: the service's setting.
         """
         content = given(keep_journal_days=keep_journal_days, dry_run=dry_run)
         return self.send(
@@ -572,15 +503,12 @@ class Client(HttpClient):
     def create_key(
         self, name: str, *, scopes: Iterable[str], datasets: Iterable[str], expires_in_s: float | None = None
     ) -> NewApiKey:
-        """Create an API key. Only this response contains the secret `key`: store it safely.
+        """Create an API key. Only this response contains the secret `key`: store it safely. The first is an admin key.
 
         Args:
             scopes: any of read, select, report, admin.
             datasets: patterns of dataset names; "*" matches any characters, "?" one.
             expires_in_s: lifetime in seconds; None: it never expires.
-
-        Raises:
-            InvalidRequestError: an argument is invalid, or the first key is not an admin key.
         """
         content = given(
             name=name,
@@ -595,11 +523,7 @@ class Client(HttpClient):
         return self._list(ApiKey, "keys", path("keys"), limit)
 
     def revoke_key(self, key_id: str) -> None:
-        """Revoke an API key; it stops working within 5 seconds.
-
-        Raises:
-            InvalidRequestError: this is a whole key; URLs are logged, so pass only its ID.
-        """
+        """Revoke an API key by its ID, not the whole key, for URLs are logged; it stops working within 5 seconds."""
         if "_" in key_id:
             raise InvalidRequestError("that is a whole key; pass its id, the part between its underscores")
         self.send(write_call("DELETE", path("keys", key_id), nothing))
@@ -647,15 +571,7 @@ class Client(HttpClient):
         return self.stream(Call("GET", where, bytes, params, headers={"Accept": media_type}, deadline_s=deadline_s))
 
     def _list(self, kind: type[T], name: str, where: str, limit: int | None, *params: tuple[str, Any]) -> Listing[T]:
-        """Return the items of a list, each page requested when it is needed.
-
-        Args:
-            kind: dataclass of the items.
-            name: field of a page that holds them.
-            where: path.
-            limit: maximum number of items in total; None: all.
-            params: of the query.
-        """
+        """Return the items, in a page's field `name`, of a list; each page is requested when it is needed."""
         size = [("limit", limit)] if limit is not None and 0 < limit < PAGE else []
         call = Call("GET", where, page_of(kind, name), (*params, *size))
         return Listing(kind, self._items(call, limit))
@@ -673,7 +589,6 @@ class Client(HttpClient):
             call, before = replace(first, params=(*first.params, ("cursor", cursor))), cursor
 
     def _succeeds(self, where: str) -> bool:
-        """Return whether a single attempt succeeds now."""
         try:
             self.within(self._deadline_s, attempts=1).send(Call("GET", where, nothing))
         except (ServiceError, UnreachableError):
@@ -688,63 +603,16 @@ class _Counted:
     segments: TaskCounts
 
 
-def select_call(
-    dataset: str,
-    count: int | None,
-    *,
-    run: str,
-    subset: str | None,
-    tags: Iterable[str] | None,
-    exclude: Iterable[str] | None,
-    first: Iterable[str] | None,
-    want_effective: int | None,
-    idempotency_key: str | None,
-) -> Call[Selection]:
-    """Return the request of `Client.select`, which describes the arguments and errors."""
-    if (count is None) == (want_effective is None):
-        raise TypeError("select: pass either count or want_effective")
-    content = given(
-        dataset=checked(dataset, str, "dataset"),
-        run=checked(run, str, "run"),
-        count=None if count is None else checked_number(count, "count"),
-        subset=None if subset is None else checked(subset, str, "subset"),
-        tags=None if tags is None else checked_list(tags, str, "tags"),
-        exclude=None if exclude is None else checked_list(exclude, str, "exclude"),
-        first=None if first is None else checked_list(first, str, "first"),
-        want_effective=None if want_effective is None else checked_number(want_effective, "want_effective"),
-    )
-    call = write_call("POST", path("select"), into(Selection), content, key=idempotency_key)
-    return _of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES + TASK_BYTES * int(count or 0))
+class _Unsent:
+    """Stands for a client whose methods are to return their calls instead of sending them."""
+
+    def send(self, call: Call[T]) -> Call[T]:
+        return call
 
 
-def report_call(
-    dataset: str,
-    outcomes: Iterable[Outcome],
-    *,
-    run: str,
-    selection: Selection | str | None,
-    close_step: bool | None,
-    age: int | None = None,
-    idempotency_key: str | None = None,
-) -> Call[Receipt]:
-    """Return the request of `Client.report`, which describes the arguments and errors."""
-    if not isinstance(selection, Selection | str | None):
-        raise wrong_type("selection", "a Selection or its id", selection)
-    content = given(
-        dataset=checked(dataset, str, "dataset"),
-        run=checked(run, str, "run"),
-        selection_id=selection.selection_id if isinstance(selection, Selection) else selection,
-        age=age,
-        close_step=close_step,
-        outcomes=[outcome.as_wire() for outcome in checked_list(outcomes, Outcome, "outcomes")],
-    )
-    call = write_call("POST", path("report"), into(Receipt), content, key=idempotency_key)
-    return _of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES)
-
-
-def rewind_call(dataset: str, step: int, run: str) -> Call[Run]:
-    """Return the request of `Client.rewind`."""
-    return write_call("POST", run_path(dataset, run, "rewind"), into(Run), {"step": checked_number(step, "step")})
+def unsent(method: Callable[Concatenate[Client, P], T]) -> Callable[P, Call[T]]:
+    """Return a method of `Client`, which does nothing but send, as a function that returns the call, for a queue."""
+    return partial(method, _Unsent())  # type: ignore[arg-type, return-value]
 
 
 def _of_the_run(call: Call[T], dataset: str, run: str, *, max_bytes: int) -> Call[T]:
@@ -757,5 +625,4 @@ def _of_the_run(call: Call[T], dataset: str, run: str, *, max_bytes: int) -> Cal
 
 
 def _chosen(ids: Iterable[str], **filters: str | None) -> list[tuple[str, str]]:
-    """Return the filters of tasks as query parameters."""
     return [*(("ids", task) for task in checked_list(ids, str, "ids")), *given(**filters).items()]

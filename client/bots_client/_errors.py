@@ -1,21 +1,7 @@
-"""The client's exceptions, by cause.
-
-    BotsClientError
-    ├── RequestError                 the request: refused by the service itself (4xx), or could not be encoded
-    │   ├── InvalidRequestError      400, 413, 415, 422: the content is invalid; `errors` says where
-    │   ├── AuthenticationError      401: the API key is missing or unknown
-    │   ├── ForbiddenError           403: the key has no access
-    │   ├── NotFoundError            404: no such dataset, run, step or route
-    │   └── ConflictError            409: conflicts with the current state
-    │       └── StaleEpochError      the run was rewound after the selection was made; nothing was recorded
-    ├── ServiceError                 the service: 5xx, overloaded (408, 429), an invalid response, or a proxy's 4xx
-    └── UnreachableError             the network: refused, unknown host, connection lost
-        └── DeadlineExceededError    no complete response within the deadline; a write may or may not have been applied
-
-Programming mistakes, such as an invalid url, are a plain ValueError or TypeError.
-"""
+"""The client's exceptions, by cause. Mistakes in a program, such as an invalid url, are a ValueError or TypeError."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,27 +51,27 @@ class BotsClientError(Exception):
 
 
 class RequestError(BotsClientError):
-    """The service refused the request, or it could not be encoded."""
+    """The service itself refused the request (4xx), or it could not be encoded."""
 
 
 class InvalidRequestError(RequestError):
-    """The content of the request is invalid; `errors` says where."""
+    """The content of the request is invalid (400, 413, 415, 422); `errors` says where."""
 
 
 class AuthenticationError(RequestError):
-    """The API key is missing or unknown."""
+    """The API key is missing or unknown (401)."""
 
 
 class ForbiddenError(RequestError):
-    """The key has no access to this dataset or operation."""
+    """The key has no access to this dataset or operation (403)."""
 
 
 class NotFoundError(RequestError):
-    """The dataset, run, step or route does not exist."""
+    """The dataset, run, step or route does not exist (404)."""
 
 
 class ConflictError(RequestError):
-    """The request conflicts with the current state."""
+    """The request conflicts with the current state (409)."""
 
 
 class StaleEpochError(ConflictError):
@@ -93,7 +79,7 @@ class StaleEpochError(ConflictError):
 
 
 class ServiceError(BotsClientError):
-    """The service failed, is overloaded, or sent an invalid response."""
+    """The service failed (5xx), is overloaded (408, 429), or sent an invalid response, or a proxy refused the call."""
 
 
 class UnreachableError(BotsClientError):
@@ -118,16 +104,11 @@ _BY_STATUS: dict[int, type[BotsClientError]] = {
 }
 
 
-def error_of(
-    status: int, headers: Mapping[str, str], body: bytes, *, asked: str, retry_after_s: float | None
-) -> BotsClientError:
+def error_of(status: int, headers: Mapping[str, str], body: bytes, *, asked: str) -> BotsClientError:
     """Return the exception for an unsuccessful response from the service, a proxy or any other server.
 
     Only a problem of the service itself says that the request is wrong. Any other 4xx, such as a proxy's page, may be
     gone when the request is sent again.
-
-    Args:
-        asked: method and path, for the message.
     """
     is_problem = headers.get("content-type", "").partition(";")[0].strip().lower() == MEDIA_TYPE
     given = object_in(body) if is_problem else {}
@@ -154,7 +135,7 @@ def error_of(
         detail=detail,
         errors=flaws,
         request_id=request_id,
-        retry_after_s=retry_after_s,
+        retry_after_s=_retry_after_s(headers),
     )
 
 
@@ -179,3 +160,12 @@ def _location(said: object) -> tuple[str | int, ...]:
 
 def _text(said: object) -> str:
     return said if isinstance(said, str) else ""
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return a Retry-After in seconds; None without one. Dates, which the service never sends, count as none."""
+    try:
+        seconds = float(headers.get("retry-after", "nan"))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < math.inf else None

@@ -1,6 +1,7 @@
 """One call over HTTP: where the service is, the request, attempts within a deadline, and the answer."""
 
 import copy
+import dataclasses
 import ipaddress
 import json
 import logging
@@ -12,9 +13,11 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Generic, TypeVar
+from types import NoneType, UnionType
+from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -50,6 +53,14 @@ LISTING_BYTES = 64 * 2**20  # the longest page or chart: a thousand leases of a 
 RETRIED_STATUSES = frozenset({408, 429, 502, 503, 504})
 MIN_TIMEOUT_S = 0.001  # a socket timeout of 0 would mean non-blocking
 PARAMETERS = {"datasets": "dataset", "runs": "run", "tasks": "task", "keys": "key_id"}  # path segment -> the next one
+# type -> what JSON has for it, and what to call that in an error
+SCALARS: dict[Any, tuple[type | UnionType, str]] = {
+    str: (str, "a text"),
+    int: (int, "a whole number"),
+    float: (int | float, "a number"),
+    bool: (bool, "true or false"),
+    datetime: (str, "a time"),
+}
 
 # From the operating system: workers forked from one trainer share the state of `random`, and would all wait equally.
 system_random = random.SystemRandom().random
@@ -60,8 +71,7 @@ logger = logging.getLogger("bots_client")
 def url_of(url: str | None) -> str:
     """Return the service's URL: the argument, or BOTS_URL, or the local default.
 
-    Raises:
-        ValueError: it is not an http(s) URL, or contains a password, which would appear in messages.
+    A ValueError if it is not an http(s) URL, or contains a password, which would appear in messages.
     """
     url = url or os.environ.get("BOTS_URL") or DEFAULT_URL
     try:
@@ -98,8 +108,7 @@ def trust_of(url: str) -> ssl.SSLContext | bool:
 def headers_of(api_key: str | None, headers: Mapping[str, str] | None) -> dict[str, str]:
     """Return the headers of every request; the key is the argument, or BOTS_API_KEY, or none.
 
-    Raises:
-        ValueError: a value is not valid in a header; the message does not show it, because it may be a secret.
+    A ValueError if a value is not valid in a header; the message does not show it, because it may be a secret.
     """
     sent = {"User-Agent": f"bots-client/{__version__}", **(headers or {})}
     key = (api_key or os.environ.get("BOTS_API_KEY") or "").strip()  # a key read from a file ends with a newline
@@ -143,12 +152,7 @@ class Retries:
             )
 
     def wait_s(self, attempt: int, retry_after_s: float | None) -> float:
-        """Return the wait after an attempt, at least as long as the service's Retry-After.
-
-        Args:
-            attempt: 1 for the first.
-            retry_after_s: the service's Retry-After, if it sent one.
-        """
+        """Return the wait after an attempt (1 for the first), at least as long as the service's Retry-After."""
         bound_s = min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(attempt - 1, 60))
         # The sum, not the maximum: clients that were turned away together must not return together.
         return (retry_after_s or 0.0) + self.rng() * bound_s
@@ -165,7 +169,6 @@ class Deadline:
         self._end = clock() + seconds
 
     def restart(self) -> None:
-        """Start the deadline again."""
         self._end = self._clock() + self.seconds
 
     def left_s(self) -> float:
@@ -185,7 +188,6 @@ class TimeLeft(dict[str, float | None]):
         self._deadline = deadline
 
     def get(self, phase: str, default: object = None) -> float:  # noqa: ARG002 - all phases share the deadline
-        """Return how many seconds a phase may take from now on."""
         return max(self._deadline.left_s(), MIN_TIMEOUT_S)
 
 
@@ -209,7 +211,6 @@ class Call(Generic[T]):
 
     @property
     def asked(self) -> str:
-        """Method and path, for messages."""
         return f"{self.method} {self.path}"
 
 
@@ -227,8 +228,7 @@ class Upload:
     def chunks(self, require_time: Callable[[], None]) -> Iterator[bytes]:
         """Yield the body from its beginning; before each chunk `require_time` raises if the deadline has passed.
 
-        Raises:
-            InvalidRequestError: the source does not have `length` bytes.
+        An InvalidRequestError if the source does not have `length` bytes.
         """
         source, sent = self.open(), 0
         try:
@@ -282,9 +282,7 @@ class HttpClient:
     def __enter__(self: ClientT) -> ClientT:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -300,11 +298,7 @@ class HttpClient:
         return other
 
     def send(self, call: Call[T]) -> T:
-        """Send a call, with its retries, and return the parsed answer.
-
-        Raises:
-            BotsClientError: the call failed; the subclass says how.
-        """
+        """Send a call, with its retries, and return the parsed answer; a BotsClientError says how it failed."""
         attempts = self._attempts(call)
         while True:
             try:
@@ -319,11 +313,7 @@ class HttpClient:
             self._sleep(wait_s)
 
     def stream(self, call: Call[bytes]) -> Generator[bytes, None, None]:
-        """Yield the body of the answer as it arrives. Once it has begun, there are no further attempts.
-
-        Raises:
-            BotsClientError: the call failed; the subclass says how.
-        """
+        """Yield the body of the answer as it arrives. Once it has begun, there are no further attempts."""
         attempts, has_begun = self._attempts(call), False
         while True:
             try:
@@ -366,11 +356,7 @@ class _Attempts(Generic[T]):
         self._made = 0
 
     def next_request(self) -> dict[str, Any]:
-        """Return the next attempt, as httpx's build_request takes it.
-
-        Raises:
-            DeadlineExceededError: no time is left for it.
-        """
+        """Return the next attempt, as httpx's build_request takes it."""
         self._require_time()
         self._made += 1
         call = self._call
@@ -396,12 +382,7 @@ class _Attempts(Generic[T]):
             )
 
     def whole_body(self, response: httpx.Response) -> bytes:
-        """Read the whole body.
-
-        Raises:
-            DeadlineExceededError: the deadline passes.
-            ServiceError: it is longer than the call allows.
-        """
+        """Return the body; a ServiceError if it is longer than the call allows."""
         body = bytearray()
         for chunk in response.iter_bytes():
             body += chunk
@@ -414,11 +395,6 @@ class _Attempts(Generic[T]):
         return bytes(body)
 
     def parsed(self, response: httpx.Response, body: bytes) -> T:
-        """Return what a successful answer says.
-
-        Raises:
-            ServiceError: the answer is invalid.
-        """
         try:
             return self._call.parse(body)
         except (ValueError, RecursionError) as error:
@@ -427,34 +403,23 @@ class _Attempts(Generic[T]):
             raise ServiceError(said, status=response.status_code, request_id=request_id) from error
 
     def wait_after_refusal(self, response: httpx.Response, body: bytes) -> float:
-        """Return the wait before the next attempt, after an unsuccessful answer.
-
-        Raises:
-            BotsClientError: another attempt is useless, or there is no time for it.
-        """
-        retry_after_s = retry_after_of(response.headers)
-        error = error_of(
-            response.status_code, response.headers, body, asked=self._call.asked, retry_after_s=retry_after_s
-        )
+        """Return the wait before the next attempt; the refusal if another is useless, or there is no time for it."""
+        error = error_of(response.status_code, response.headers, body, asked=self._call.asked)
         if response.status_code not in RETRIED_STATUSES and error.type != BUSY:
             raise error
-        return self._wait_s(error, retry_after_s)
+        return self._wait_s(error)
 
     def wait_after_failure(self, error: Exception, *, is_last: bool = False) -> float:
-        """Return the wait before the next attempt, after no answer or an incomplete one.
-
-        Raises:
-            BotsClientError: another attempt is useless, or there is no time for it.
-        """
+        """Return the wait before the next attempt; the failure if another is useless, or there is no time for it."""
         if isinstance(error, httpx.LocalProtocolError):
             raise InvalidRequestError(f"{self._call.asked} can't be sent: {error}") from error
         failure = self._failure(error)
         failure.__cause__ = error
-        return self._wait_s(failure, None, is_last=is_last)
+        return self._wait_s(failure, is_last=is_last)
 
-    def _wait_s(self, error: BotsClientError, retry_after_s: float | None, *, is_last: bool = False) -> float:
+    def _wait_s(self, error: BotsClientError, *, is_last: bool = False) -> float:
         """Return the wait before the next attempt, or raise the error if there is none."""
-        wait_s = self._retries.wait_s(self._made, retry_after_s)
+        wait_s = self._retries.wait_s(self._made, error.retry_after_s)
         if is_last or self._made >= self._retries.attempts or wait_s >= self.deadline.left_s():
             raise error
         logger.info("attempt %d: %s; again in %.2f s", self._made, error, wait_s)
@@ -479,22 +444,8 @@ class _Attempts(Generic[T]):
             raise self._too_late("the deadline passed")
 
 
-def retry_after_of(headers: Mapping[str, str]) -> float | None:
-    """Return a Retry-After in seconds; None without one. Dates, which the service never sends, count as none."""
-    try:
-        seconds = float(headers.get("retry-after", "nan"))
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < math.inf else None
-
-
 def path(*parts: str) -> str:
-    """Return a path of names, percent-encoded.
-
-    Raises:
-        InvalidRequestError: a name is empty, "." or "..", which would lead to another path.
-        TypeError: a name is not a str.
-    """
+    """Return a path of names, percent-encoded; none may be empty, "." or "..", which would lead to another path."""
     for before, part in zip(("", *parts), parts, strict=False):
         checked(part, str, PARAMETERS.get(before, "name"))
         if part in ("", ".", ".."):
@@ -503,7 +454,6 @@ def path(*parts: str) -> str:
 
 
 def run_path(dataset: str, run: str, *more: str) -> str:
-    """Return the path of a run, or of something of it."""
     return path("datasets", dataset, "runs", run, *more)
 
 
@@ -515,11 +465,7 @@ def write_call(
     *,
     key: str | None = None,
 ) -> Call[T]:
-    """Return a write: a JSON body, and one Idempotency-Key for all attempts.
-
-    Args:
-        key: Idempotency-Key; None: a new one.
-    """
+    """Return a write: a JSON body, and one Idempotency-Key for all attempts; None: a new one."""
     if content is None:
         return Call(method, where, parse, headers=key_header(key))
     headers = {**key_header(key), "Content-Type": "application/json"}
@@ -527,7 +473,6 @@ def write_call(
 
 
 def key_header(key: str | None) -> dict[str, str]:
-    """Return the header with an Idempotency-Key; None: a new key."""
     key = uuid4().hex if key is None else key
     if not (1 <= len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable()):
         raise InvalidRequestError(f"idempotency key {key!r} is not 1 to {MAX_KEY_LENGTH} printable ASCII characters")
@@ -553,14 +498,8 @@ def upload_of(
 ) -> tuple[Upload | bytes, str]:
     """Return a body to upload, and its media type.
 
-    Args:
-        given: a `Source`, or items.
-        wires_of: items -> JSON values, a line each.
-        media_type: None: by the file's suffix.
-        on_progress: see `Client`.
-
-    Raises:
-        OSError: the file can't be opened.
+    given: a `Source`, or items, of which `wires_of` makes the JSON of a line each.
+    media_type: None: by the file's suffix.
     """
     if callable(given):
         upload = Upload(given, None, on_progress)
@@ -581,3 +520,108 @@ def _chunks_of(file: str | os.PathLike[str]) -> Iterator[bytes]:
     with Path(file).open("rb") as opened:
         while chunk := opened.read(CHUNK_BYTES):
             yield chunk
+
+
+def into(kind: type[T]) -> Callable[[bytes], T]:
+    """Return a function that decodes a JSON body as the dataclass, or raises ValueError.
+
+    Unknown fields are ignored and fields with a default may be missing, so that an older client understands a newer
+    service. A value of the wrong type raises an error that says where it is, so that it never reaches a training loop.
+    """
+    return lambda body: _decoded(json.loads(body), kind, "")
+
+
+def page_of(kind: type[T], name: str) -> Callable[[bytes], tuple[tuple[T, ...], str | None]]:
+    """Return a function that decodes one page of a list: its items in the field `name`, and the next page's cursor."""
+
+    def read(body: bytes) -> tuple[tuple[T, ...], str | None]:
+        page = _of_kind(json.loads(body), "", dict, "an object")
+        items = _decoded(page.get(name), tuple[kind, ...], name)  # type: ignore[valid-type]
+        return items, _decoded(page.get("next_cursor"), str | None, "next_cursor")
+
+    return read
+
+
+def nothing(body: bytes) -> None:
+    """Ignore the body of an answer whose status is its result."""
+
+
+def _decoded(value: Any, kind: Any, place: str) -> Any:
+    """Return a value of JSON as a type of a field; `place` is where it stands in the answer, for errors."""
+    if kind in SCALARS:
+        return _scalar(value, kind, place)
+    origin, parts = _shape(kind)
+    if origin is UnionType:
+        return _one_of(value, parts, place)
+    if origin is tuple:
+        items = _of_kind(value, place, list, "a list")
+        kinds = (parts[0],) * len(items) if parts[-1] is ... else parts
+        if len(items) != len(kinds):
+            raise ValueError(f"{place}: {len(items)} values instead of {len(kinds)}")
+        return tuple([_decoded(item, kinds[at], f"{place}.{at}") for at, item in enumerate(items)])
+    given = _of_kind(value, place, dict, "an object")
+    if origin is Mapping:
+        return {name: _decoded(item, parts[1], f"{place}.{name}") for name, item in given.items()}
+    found = {}
+    for name, own, usual, is_required in parts:
+        if name in given:
+            item = given[name]
+            found[name] = item if type(item) is usual else _decoded(item, own, f"{place}.{name}" if place else name)
+        elif is_required:
+            raise ValueError(f"{place}.{name}: missing".lstrip("."))
+    return kind(**found)
+
+
+@cache
+def _shape(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return a type's origin and arguments.
+
+    For a dataclass, its fields: name, type, the one that values mostly have and need no look then, whether it must be
+    there. A selection may have thousands of tasks.
+    """
+    if not dataclasses.is_dataclass(kind):
+        origin = get_origin(kind)
+        return UnionType if origin is Union else origin, get_args(kind)
+    hints, missing, fields = get_type_hints(kind), dataclasses.MISSING, []
+    for each in dataclasses.fields(kind):
+        own = hints[each.name]
+        usual = get_args(own)[0] if get_origin(own) in (Union, UnionType) else own
+        is_required = each.default is missing and each.default_factory is missing
+        fields.append((each.name, own, usual, is_required))
+    return kind, tuple(fields)
+
+
+def _one_of(value: Any, kinds: tuple[Any, ...], place: str) -> Any:
+    if value is None and NoneType in kinds:
+        return None
+    *others, last = (kind for kind in kinds if kind is not NoneType)
+    for kind in others:
+        try:
+            return _decoded(value, kind, place)
+        except ValueError:
+            continue
+    return _decoded(value, last, place)
+
+
+def _scalar(value: Any, kind: Any, place: str) -> Any:
+    """Return a plain value; true and false are no numbers."""
+    accepted, wanted = SCALARS[kind]
+    if isinstance(value, bool) and kind is not bool:
+        raise _unfit(value, place, wanted)
+    _of_kind(value, place, accepted, wanted)
+    try:
+        if kind is datetime:  # Z: from Python 3.11
+            return datetime.fromisoformat(value[:-1] + "+00:00" if value.endswith("Z") else value)
+        return float(value) if kind is float else value
+    except (ValueError, OverflowError) as error:
+        raise _unfit(value, place, wanted) from error
+
+
+def _of_kind(value: Any, place: str, kind: type | UnionType, wanted: str) -> Any:
+    if isinstance(value, kind):
+        return value
+    raise _unfit(value, place, wanted)
+
+
+def _unfit(value: Any, place: str, wanted: str) -> ValueError:
+    return ValueError(f"{place or 'response'}: expected {wanted}, got {str(value)[:60]!r}")

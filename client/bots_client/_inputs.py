@@ -1,14 +1,19 @@
-"""What a program gives: tasks, outcomes, settings and rewards, and checks that name a mistake before anything is sent.
+"""What a program gives: tasks, of rows too, outcomes, settings and rewards, with checks before anything is sent.
 
 A bug in the calling program is a TypeError, raised at the first call. Invalid content, such as a reward that is
 not a number, is an InvalidRequestError.
 """
 
+import hashlib
+import json
 import math
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, SupportsFloat, TypedDict, TypeVar
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, TypedDict, TypeVar, get_args
 
 from bots_client._errors import InvalidRequestError
 
@@ -23,6 +28,12 @@ ABORTED = (("status", "aborted"),)
 SHAPED = ["successes", "trials", "rewards"]
 MAX_REWARDS = 4096  # per outcome; the service's limit
 FAILURES = (TypeError, ValueError, OverflowError, RuntimeError)  # the last is torch's, of a tensor with several numbers
+IdFrom = Literal["columns", "content", "row"]
+Row = Mapping[str, Any]
+
+SEPARATOR = ":"  # between the parts of an id, as in "openai/gsm8k:17"
+HASH_LENGTH = 32  # hexadecimal digits, 128 bits: the probability of a collision in 10 million tasks is 1e-25
+TAGS_COLUMN = "tags"  # its values are the tags themselves
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 60
@@ -42,7 +53,6 @@ class Task:
     tags: Sequence[str] = ()
 
     def as_wire(self) -> dict[str, Any]:
-        """Return the task as JSON values of the wire format."""
         wire: dict[str, Any] = {"id": checked(self.id, str, "id")}
         if len(self.reference_pass_rates):
             wire["reference_pass_rates"] = [None if rate is None else plain(rate) for rate in self.reference_pass_rates]
@@ -61,17 +71,13 @@ class Outcome:
     if 0 < successes < trials. Pass `effective` to override this.
 
     A rollout whose reward is None, NaN or infinite is left out, and the others count. Without others the outcome is
-    aborted.
+    aborted. `left_out` says how many are; only the client counts them.
 
     What the ways to create one have in common:
-        task: id of the task.
         tokens, seconds: what all its rollouts cost: the tokens that they generated, and the accelerator seconds that
             they took, one for each accelerator in each second. None: not known.
         group_size: number of rollouts of the whole group, if these are a part of it that ends far from the others. The
             group then counts once, when all have come; a rollout that is left out is one of them. None: they are all.
-
-    Attributes:
-        left_out: number of rollouts that were left out; only the client counts them.
     """
 
     task: str
@@ -116,12 +122,9 @@ class Outcome:
         seconds: SupportsFloat | None = None,
         group_size: int | None = None,
     ) -> "Outcome":
-        """Return an outcome with the reward of each rollout, in the run's reward range.
+        """Return an outcome with the reward of each rollout, in the run's reward range; the belief learns from them.
 
-        Args:
-            rewards: the belief learns from them; each counts as a fraction of a success. A single number is that of one
-                rollout.
-            effective: whether the group gives a gradient; None: decided by the rewards.
+        Each counts as a fraction of a success. A single number is that of one rollout.
         """
         given = [None] if rewards is None else rewards
         return cls._made(task, (), given, effective, tokens=tokens, seconds=seconds, group_size=group_size)
@@ -165,7 +168,6 @@ class Outcome:
         return self.evidence == ABORTED
 
     def as_wire(self) -> dict[str, Any]:
-        """Return the outcome as JSON values of the wire format."""
         wire = {"task": self.task, **dict(self.evidence), **dict(self.cost)}
         if self.group_size is not None:
             wire["group_size"] = self.group_size
@@ -182,12 +184,10 @@ class Outcome:
 
 
 def wires_of_tasks(tasks: Iterable[Task]) -> list[dict[str, Any]]:
-    """Return tasks as JSON values of the wire format; a TypeError if it is not a list of `Task`."""
     return [task.as_wire() for task in checked_list(tasks, Task, "tasks")]
 
 
 def wires_of_pass_rates(pass_rates: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Return predicted pass rates as JSON values of the wire format."""
     return [{"id": task, "pass_rate": rate} for task, rate in pass_rates.items()]
 
 
@@ -264,8 +264,7 @@ class GivenSettings(TypedDict, total=False):
 def plain(number: SupportsFloat, *, of: str = "") -> int | float:
     """Return any kind of number, such as numpy's, as an int if it is whole, otherwise as a float.
 
-    Raises:
-        InvalidRequestError: it is not a finite number.
+    An InvalidRequestError if it is not a finite number.
     """
     where = f"task {of}: " if of else ""
     try:
@@ -278,13 +277,9 @@ def plain(number: SupportsFloat, *, of: str = "") -> int | float:
 
 
 def reward_of(value: Any) -> float | None:
-    """Return a rollout's reward as a number; None if it has none, so that the rollout is left out.
+    """Return a rollout's reward, such as a tensor with one element on any device, as a number.
 
-    Args:
-        value: any number, such as a tensor with one element on any device. None, NaN and infinite ones are no reward.
-
-    Raises:
-        ValueError: it is not a number.
+    None for None, NaN and infinite ones, so that the rollout is left out. A ValueError if it is not a number.
     """
     if value is None:
         return None
@@ -296,15 +291,10 @@ def reward_of(value: Any) -> float | None:
 
 
 def rewards_of(rewards: Any, name: str = "rewards") -> list[float | None]:
-    """Return the reward of each rollout, as `reward_of` does.
+    """Return the reward of each rollout, as `reward_of` does; a single number is that of one rollout.
 
-    Args:
-        rewards: a list, an array or a tensor; a single number is that of one rollout.
-        name: what to call them in an error.
-
-    Raises:
-        TypeError: it is a str or a mapping.
-        ValueError: one is not a number.
+    rewards: a list, an array or a tensor; a TypeError if it is a str or a mapping.
+    name: what to call them in an error.
     """
     values = rewards.tolist() if hasattr(rewards, "tolist") else rewards  # from an accelerator's memory at once
     if isinstance(values, str | bytes | Mapping):
@@ -317,7 +307,6 @@ def rewards_of(rewards: Any, name: str = "rewards") -> list[float | None]:
 
 
 def wrong_type(name: str, expected: str, value: object) -> TypeError:
-    """Return the error for an argument of the wrong type."""
     got = "None" if value is None else f"the {type(value).__name__} {shown(value)}"
     return TypeError(f"{name}: expected {expected}, got {got}")
 
@@ -344,12 +333,7 @@ def checked_list(values: Iterable[T], kind: type[T], name: str) -> list[T]:
 
 
 def checked_ids(ids: Iterable[str]) -> tuple[str, ...]:
-    """Return the ids of a trainer's tasks as a tuple.
-
-    Raises:
-        TypeError: an id is not a str.
-        ValueError: there are none, or an id is repeated.
-    """
+    """Return the ids of a trainer's tasks as a tuple; a ValueError if there are none, or one is repeated."""
     listed = checked_list(ids, str, "ids")
     if not listed:
         raise ValueError("ids is empty; pass the ids of all tasks that the trainer has")
@@ -359,3 +343,161 @@ def checked_ids(ids: Iterable[str]) -> tuple[str, ...]:
             raise ValueError(f"ids contains {task!r} twice; give each task its own id")
         known.add(task)
     return tuple(listed)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskColumns:
+    """The columns of a row from which a task is built.
+
+    Dots lead into nested columns, as in "extra_info.index". A column's own name has precedence: "qwen2.5_7b_pass_rate"
+    is found although it contains a dot.
+
+    Args:
+        id: one or several columns. With `id_from="columns"` their values, joined by ":", are the id.
+        id_from: "columns"; "content", the hash of the columns' values, which stays the same when rows are shuffled or
+            removed; or "row", the row's number from 0, which changes then, and needs no column.
+        references: columns of pass rates, one per reference model, weakest first. A list of rewards in [0, 1] counts
+            as its mean.
+        tags: each value becomes the tag "COLUMN=VALUE", or VALUE if the column is called `tags`; a list gives several
+            tags. Empty values give none.
+
+    Raises InvalidRequestError: `id_from` is invalid, or an argument that takes columns has none.
+    """
+
+    id: str | Sequence[str] = "id"
+    id_from: IdFrom = "columns"
+    references: Sequence[str] = ()
+    tags: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.id_from not in get_args(IdFrom):
+            raise InvalidRequestError(f"id_from is {self.id_from!r}, not one of {', '.join(get_args(IdFrom))}")
+        for name in ("references", "tags"):
+            if isinstance(getattr(self, name), str):
+                raise InvalidRequestError(f"{name} is the str {getattr(self, name)!r}; pass a list of columns")
+        if not self.id_columns and self.id_from != "row":
+            raise InvalidRequestError("id has no column; pass one or several")
+
+    @property
+    def id_columns(self) -> tuple[str, ...]:
+        """The columns of the id; empty if the row's number is the id."""
+        if self.id_from == "row":
+            return ()
+        return (self.id,) if isinstance(self.id, str) else tuple(self.id)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """All columns that are read, without repeats."""
+        return tuple(dict.fromkeys((*self.id_columns, *self.references, *self.tags)))
+
+    def id_of(self, row: Row, number: int = 0) -> str:
+        """Return the id of a row's task.
+
+        Args:
+            row: column -> value, such as a row of a `datasets.Dataset` or a line of JSON.
+            number: the row's number, from 0; the id if `id_from` is "row".
+
+        Raises InvalidRequestError: a column of the id is empty, or is neither text nor a whole number.
+        """
+        if self.id_from == "row":
+            return str(number)
+        if self.id_from == "content":
+            return _hash_of(row, self.id_columns)
+        return SEPARATOR.join(_part_of(value_at(row, column), column) for column in self.id_columns)
+
+    def task(self, row: Row, number: int = 0) -> Task:
+        """Return a row's task; an InvalidRequestError if there is no id, or a pass rate is not a number."""
+        rates = [_rate_of(value_at(row, column), column) for column in self.references]
+        tags = dict.fromkeys(tag for column in self.tags for tag in _tags_of(value_at(row, column), column))
+        return Task(self.id_of(row, number), rates, list(tags))
+
+    def tasks(self, rows: Iterable[Row], *, first: int = 0) -> Iterator[Task]:
+        """Yield the task of each row, of which the first has the number `first`.
+
+        An InvalidRequestError has the number of a row without an id, or with a pass rate that is not a number.
+        """
+        for number, row in enumerate(rows, first):
+            try:
+                yield self.task(row, number)
+            except InvalidRequestError as error:
+                raise InvalidRequestError(f"row {number}: {error}") from error
+
+
+def value_at(row: Row, column: str) -> Any:
+    """Return a row's value in a column, or in a nested row by names joined by dots; None if there is none.
+
+    The longest existing name has precedence.
+    """
+    if column in row:
+        return row[column]
+    cut = len(column)
+    while (cut := column.rfind(".", 0, cut)) > 0:
+        inner = row.get(column[:cut])
+        if isinstance(inner, dict | Mapping):
+            return value_at(inner, column[cut + 1 :])
+    return None
+
+
+def _part_of(value: object, column: str) -> str:
+    if isinstance(value, str) and value:
+        return value
+    if value is None or value == "":
+        raise InvalidRequestError(f"the column {column} is empty or missing")
+    if not isinstance(value, bool) and isinstance(value, int | Integral):
+        return str(int(value))
+    raise InvalidRequestError(f"{column} is {shown(value)}; an id must be text or a whole number")
+
+
+def _hash_of(row: Row, columns: tuple[str, ...]) -> str:
+    """Return the first 32 digits of the SHA-256 of the values as JSON: sorted keys, no blanks, no escapes."""
+    values = [_plain(value_at(row, column), column) for column in columns]
+    if all(value is None for value in values):
+        raise InvalidRequestError(f"all columns of the id are empty or missing: {', '.join(columns)}")
+    text = json.dumps(values, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:HASH_LENGTH]
+
+
+def _plain(value: Any, column: str) -> Any:
+    """Return a value in a form that does not depend on the library: 1.0 is 1, an array is a list, empty is None."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):  # checked first: abstract base classes are slower
+        return int(value) if value.is_integer() else value if value == value else None  # noqa: PLR0124 - NaN
+    if isinstance(value, Mapping):
+        plain = {str(name): _plain(inner, column) for name, inner in value.items()}
+        return {name: inner for name, inner in plain.items() if inner is not None}
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real | Decimal):
+        return _plain(float(value), column)
+    if hasattr(value, "tolist"):  # numpy's
+        return _plain(value.tolist(), column)
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return [_plain(inner, column) for inner in value]
+    raise InvalidRequestError(f"{column} is {shown(value)}, not a text, number, list or mapping")
+
+
+def _rate_of(value: Any, column: str) -> float | None:
+    plain = _plain(value, column)
+    if isinstance(plain, list):
+        rewards = [reward for reward in plain if reward is not None]
+        if not all(isinstance(reward, int | float) and 0 <= reward <= 1 for reward in rewards):
+            raise InvalidRequestError(f"{column} is {shown(plain)}, not rewards in [0, 1]")
+        return sum(rewards) / len(rewards) if rewards else None
+    if plain is None:
+        return None
+    if isinstance(plain, bool) or not isinstance(plain, int | float):
+        raise InvalidRequestError(f"{column} is {shown(value)}, not a number")
+    if abs(plain) > sys.float_info.max:  # JSON has no infinity, and null would mean "not measured"
+        raise InvalidRequestError(f"{column} is {shown(plain)}, not a finite number")
+    return plain
+
+
+def _tags_of(value: Any, column: str) -> Iterator[str]:
+    plain = _plain(value, column)
+    for item in plain if isinstance(plain, list) else [plain]:
+        if isinstance(item, dict | list):
+            raise InvalidRequestError(f"{column} is {shown(plain)}; a tag is a text, a number or a list of them")
+        if item not in (None, ""):
+            text = json.dumps(item) if isinstance(item, bool) else str(item)
+            yield text if column == TAGS_COLUMN else f"{column}={text}"

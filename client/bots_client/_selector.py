@@ -1,23 +1,26 @@
-"""`Selector`: the interface for a training loop."""
+"""`Selector`, the interface for a training loop, and `AsyncSelector`, the same for trainers that run on asyncio."""
 
+import asyncio
 import logging
 import math
 import os
 import threading
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, SupportsFloat
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, SupportsFloat, TypeVar
 
 from bots_client._client import Client
 from bots_client._errors import InvalidRequestError, RequestError
 from bots_client._inputs import Outcome, checked, checked_ids, checked_list, joined, plain
 from bots_client._models import HistoryStep, Lease, Receipt, Run, Selection
-from bots_client._resilience.local_run import LocalRun
-from bots_client._resilience.registration import Registration
-from bots_client._resilient_client import ResilientClient
+from bots_client._resilience.client import LocalRun, Registration, ResilientClient
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Share = Callable[[Callable[[], Any]], Any]
 ESTIMATE_EVERY = 10  # closed steps: what the service estimates changes slowly
 FORMAT = 2  # version of `Selector.state_dict`
@@ -28,7 +31,6 @@ logger = logging.getLogger("bots_client")
 
 
 def single_process(ask: Callable[[], Any]) -> Any:
-    """Call `ask`: in a job of one process there is nothing to share."""
     return ask()
 
 
@@ -57,8 +59,7 @@ class Selector:
         rank: of this process in its job; None: the environment's RANK, or 0. Only rank 0 closes steps and rewinds.
         share: broadcasts rank 0's result to all ranks; the default is for a job of one process.
 
-    Raises:
-        ValueError: ids is empty, has a repeated id, or has an id that is not a str; or reward_range is not one.
+    Raises ValueError: ids is empty, has a repeated id, or has an id that is not a str; or reward_range is not one.
     """
 
     def __init__(
@@ -79,10 +80,8 @@ class Selector:
         self.ids = checked_ids(ids)
         self.reward_range = _checked_range(reward_range)
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
-        self._how: dict[str, Any] = {
-            "tags": None if tags is None else checked_list(tags, str, "tags"),
-            "subset": None,
-        }
+        self.tags = None if tags is None else checked_list(tags, str, "tags")
+        self._subset: str | None = None
         self._share = share
         self._known: frozenset[str] | None = None
         self._gone: set[str] = set()
@@ -110,7 +109,7 @@ class Selector:
             ValueError: the dataset has none of these tasks.
             RequestError: a mistake, such as a key without the permission.
         """
-        self._how["subset"] = self._local.register(Registration(self.ids, self.reward_range))
+        self._subset = self._local.register(Registration(self.ids, self.reward_range))
         self._local.mistakes.raise_found()
 
     @property
@@ -118,22 +117,14 @@ class Selector:
         """Whether rank 0's selections are broadcast to all ranks."""
         return self._share is not single_process
 
-    def next(
-        self,
-        count: int | None = None,
-        *,
-        want_effective: int | None = None,
-        key: str | None = None,
-    ) -> Selection:
-        """Return the tasks to train on next.
+    def next(self, count: int | None = None, *, want_effective: int | None = None, key: str | None = None) -> Selection:
+        """Return the tasks to train on next: `count` of them.
 
         Args:
-            count: number of tasks; leave it out with want_effective.
-            want_effective: select as few tasks as are expected to give so many effective groups.
+            want_effective: instead of a count: as few tasks as are expected to give so many effective groups.
             key: Idempotency-Key; ranks that use the same key get the same tasks, unless the service is away.
 
-        Raises:
-            RequestError: a mistake, such as an unknown dataset, or more tasks than there are.
+        Raises RequestError: a mistake, such as an unknown dataset, or more tasks than there are.
         """
         at_least = count or want_effective or 0
 
@@ -146,10 +137,11 @@ class Selector:
                     count,
                     ids=self.ids,
                     run=self.run,
+                    subset=self._subset,
+                    tags=self.tags,
                     first=first,
                     want_effective=want_effective,
                     idempotency_key=key,
-                    **self._how,
                 )
             except (RequestError, ValueError) as error:  # shared too: the other ranks wait for rank 0
                 return error
@@ -194,8 +186,7 @@ class Selector:
                 counts once, when all have come. None: what `step` reports is the whole group.
             selection: the task's selection, or its id; None: the oldest in flight that has the task.
 
-        Raises:
-            RequestError: a mistake, such as an unknown task, or a reward outside the run's range.
+        Raises RequestError: a mistake, such as an unknown task, or a reward outside the run's range.
         """
         if not self._is_own(task):
             return
@@ -234,11 +225,9 @@ class Selector:
     def step(self) -> Receipt | None:
         """Report the recorded outcomes; on rank 0 this closes the training step, unless all tasks were aborted.
 
-        Returns:
-            None if nothing was recorded, or the report waits for the service.
+        Returns None if nothing was recorded, or the report waits for the service.
 
-        Raises:
-            RequestError: a mistake, such as a reward outside the run's range. All other outcomes are reported.
+        Raises RequestError: a mistake, such as a reward outside the run's range. All other outcomes are reported.
         """
         begun = time.monotonic()
         observed = self._in_flight.take_outcomes()
@@ -269,24 +258,14 @@ class Selector:
     def close_step(self) -> Receipt | None:
         """Close a training step whose outcomes others reported, such as reward workers, and update `metrics`.
 
-        A run with `tasks_per_step` closes its own steps; then only `metrics` are updated.
+        A run with `tasks_per_step` closes its own steps; then only `metrics` are updated. Returns None if nothing was
+        reported since the last step, or the service is away.
 
-        Returns:
-            None if nothing was reported since the last step, or the service is away.
-
-        Raises:
-            RequestError: a mistake, such as an unknown run.
+        Raises RequestError: a mistake, such as an unknown run.
         """
-        try:
-            return self._close_step()
-        except (RequestError, ValueError) as error:
-            self._mistake(error)
-            return None
-
-    def _close_step(self) -> Receipt | None:
         begun = time.monotonic()
         run = self._local.ask(lambda bots: bots.run(self.dataset, self.run))
-        self._local.mistakes.raise_found()
+        self._raise_found()
         if run is None:
             if self.client.health.is_away:
                 self._closed = None
@@ -297,31 +276,27 @@ class Selector:
             return None
         if not run.pending:
             return None
-        receipt = self.client.report(self.dataset, [], run=self.run, close_step=True)
-        self._closed = receipt
+        self._closed = receipt = self._report([("", [])], closes=True)
         self._refresh_estimates(begun)
         return receipt
 
     def _last_of(self, run: Run) -> HistoryStep | None:
-        """Return the run's last closed step; None if there is none, or the service is away."""
-
         def last(bots: Client) -> HistoryStep | None:
             return next(bots.history(self.dataset, self.run, after_step=max(run.step - 1, 0), limit=1), None)
 
         step = self._local.ask(last)
-        self._local.mistakes.raise_found()
+        self._raise_found()
         return step
 
     def state_dict(self, *, step: int | None = None, checkpoint: str | None = None) -> dict[str, Any]:
         """Return the run's position and the tasks in flight, as JSON values, for the trainer's checkpoint.
 
-        Args:
-            step: the trainer's step at which it saves.
-            checkpoint: identifies the trainer's checkpoint wherever it is stored: a name or a digest.
+        step: the trainer's step at which it saves.
+        checkpoint: identifies the trainer's checkpoint wherever it is stored: a name or a digest.
         """
         saved, in_flight = None, list[str]()
         if self.rank == 0:
-            saved = self._local.save()
+            saved = self._local.delivery.save()
             flight, mine = self._in_flight, self._in_flight.tasks
             leased = (task for lease in self._leases() for task in flight.tasks_of(lease))
             in_flight = [task for task in dict.fromkeys(leased) if task in mine]
@@ -331,16 +306,11 @@ class Selector:
     def load_state_dict(
         self, state: Mapping[str, Any], *, step: int | None = None, checkpoint: str | None = None
     ) -> None:
-        """Restore a checkpoint: rank 0 rewinds the run; later selections and outcomes are dropped.
+        """Restore what `state_dict` saved: rank 0 rewinds the run; later selections and outcomes are dropped.
 
         `next` then returns first the tasks that were in flight when the checkpoint was saved, and those in flight now,
         for example after a crash; those that the trainer no longer has are logged and passed over. If `step` or
-        `checkpoint` differs from the saved one, nothing is rewound.
-
-        Args:
-            state: the result of `state_dict`.
-            step: the trainer's step at which it resumes; None: not compared.
-            checkpoint: the checkpoint from which it resumes, as passed to `state_dict`; None: not compared.
+        `checkpoint` differs from the saved one, nothing is rewound; None is not compared.
 
         Raises:
             ValueError: the state belongs to another dataset, run, step or checkpoint, or has another format. With
@@ -367,24 +337,23 @@ class Selector:
         self._still_there(state["in_flight"])
         first = dict.fromkeys([*state["in_flight"], *(task for lease in leases for task in lease.first)])
         self._process = InFlight(first=[task for task in first if task in self._known_ids])
-        self._local.load(state["saved"])
+        self._local.delivery.load(state["saved"])
 
     def handed_out(self, tasks: Iterable[str]) -> set[str]:
         """After `load_state_dict`, name the tasks that the trainer restores itself, so that `next` skips them.
 
-        Returns:
-            those that the trainer still has; the others are logged once.
+        Returns those that the trainer still has; the others are logged once.
         """
         kept = self._still_there(tasks)
         self._in_flight.drop_first(kept)
         return kept
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics of the last step for W&B or TensorBoard, with names that begin with "bots/".
+        """Return metrics of the last step for W&B or TensorBoard, with names that begin with "bots/", always the same.
 
-        The names are always the same. What is not known is NaN, such as the effective task ratio while the service is
-        away. The ability of the model (with the tracker), in logits, and the values for uniform sampling are estimates
-        from the run's belief; rank 0 requests them after every tenth closed step.
+        What is not known is NaN, such as the effective task ratio while the service is away. The ability of the model
+        (with the tracker), in logits, and the values for uniform sampling are estimates from the run's belief; rank 0
+        requests them after every tenth closed step.
         """
         closed = self._closed
         means = [task.mean for task in self._selection.tasks if task.mean is not None] if self._selection else []
@@ -403,10 +372,9 @@ class Selector:
         return {**known, **self.client.health.as_metrics()}
 
     def _refresh_estimates(self, begun: float) -> None:
-        """Request what the service estimates after a closed step, unless it is recent.
+        """Request what the service estimates after a closed step, unless it is recent, within the report's deadline.
 
-        Args:
-            begun: monotonic time at which the step's report began; its deadline also limits these requests.
+        begun: monotonic time at which the step's report began.
         """
         if self.rank != 0 or self._closed is None:
             return
@@ -454,14 +422,9 @@ class Selector:
             self._known = frozenset(self.ids)
         return self._known
 
-    @property
-    def _raises_in_next(self) -> bool:
-        """Whether other ranks would wait for this one without end if it raised elsewhere."""
-        return self.is_shared and int(os.environ.get("WORLD_SIZE", "1")) > 1
-
     def _raise_found(self) -> None:
-        """Raise a mistake that was found in the background."""
-        if not self._raises_in_next:
+        """Raise a mistake, but in `next` alone where other ranks would else wait for this one without end."""
+        if not self.is_shared or int(os.environ.get("WORLD_SIZE", "1")) == 1:
             self._local.mistakes.raise_found()
 
     def _mistake(self, error: Exception) -> None:
@@ -480,6 +443,108 @@ class Selector:
         return False
 
 
+def _awaited(
+    call: Callable[Concatenate[Selector, P], T],
+) -> Callable[Concatenate["AsyncSelector", P], Coroutine[Any, Any, T]]:
+    @wraps(call)
+    async def method(self: "AsyncSelector", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._call(partial(call, self.selector, *args, **kwargs))
+
+    return method
+
+
+def _at_once(call: Callable[Concatenate[Selector, P], T]) -> Callable[Concatenate["AsyncSelector", P], T]:
+    @wraps(call)
+    def method(self: "AsyncSelector", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return call(self.selector, *args, **kwargs)
+
+    return method
+
+
+class AsyncSelector:
+    """An asynchronous `Selector` with the same guarantees: calls keep their deadlines, and only mistakes raise.
+
+        async with AsyncSelector(Selector(ResilientClient(), "guru", ids=list(rows))) as selector:
+            for _ in range(steps):
+                selection = await selector.next(32)
+                for id, rewards in zip(selection.ids, await asyncio.gather(*map(roll_out, selection.ids))):
+                    selector.observe(id, rewards)
+                await selector.step()
+
+    Its methods are those of `Selector`: `observe`, `handed_out` and `metrics` return at once, all others are awaited.
+    The selector's blocking calls run on one worker thread, in the order of the calls, so that the event loop never
+    waits. A call may therefore also wait for the deadlines of earlier calls. Use the selector only through this object.
+
+    Every call can be cancelled. A call that has not started never runs. A call that has started is completed: a `step`
+    sends its report, and the tasks of a `next` are the first ones that the following `next` returns. Nothing is
+    reported twice, lost or left in flight.
+    """
+
+    def __init__(self, selector: Selector) -> None:
+        self.selector = checked(selector, Selector, "selector")
+        self._worker: tuple[int, ThreadPoolExecutor] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"selector": self.selector, "_worker": None}
+
+    async def __aenter__(self) -> "AsyncSelector":
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Send the waiting reports, within a report's deadline, then close the connections and the thread."""
+        await self._call(self.selector.client.close)
+        _, executor = self._worker or (0, None)
+        self._worker = None
+        if executor is not None:
+            executor.shutdown(wait=False)
+
+    async def next(
+        self, count: int | None = None, *, want_effective: int | None = None, key: str | None = None
+    ) -> Selection:
+        """Return the tasks to train on next; after a cancelled call the same key returns the same tasks."""
+        ask = partial(self.selector.next, count, want_effective=want_effective, key=key)
+        return await self._call(ask, self.selector.give_back if key is None else None)
+
+    register = _awaited(Selector.register)
+    abort = _awaited(Selector.abort)
+    step = _awaited(Selector.step)
+    close_step = _awaited(Selector.close_step)
+    state_dict = _awaited(Selector.state_dict)
+    load_state_dict = _awaited(Selector.load_state_dict)
+    observe = _at_once(Selector.observe)
+    handed_out = _at_once(Selector.handed_out)
+    metrics = _at_once(Selector.metrics)
+
+    async def _call(self, act: Callable[[], T], undo: Callable[[T], None] | None = None) -> T:
+        """Run a blocking call on the worker thread; undo what it returned if the awaiting task was cancelled."""
+        try:
+            job = self._executor().submit(act)
+        except RuntimeError:  # too many threads, or the interpreter is shutting down: run it here
+            self._worker = None
+            return act()
+        try:
+            return await asyncio.wrap_future(job)
+        except asyncio.CancelledError:
+            job.add_done_callback(lambda done: self._settle(done, undo))
+            raise
+
+    def _settle(self, done: "Future[T]", undo: Callable[[T], None] | None) -> None:
+        """Undo a call that nobody waits for any more; keep its mistake for the next call."""
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, RequestError):
+            self.selector._local.mistakes.note(error)
+        elif undo is not None and error is None and not done.cancelled():
+            undo(done.result())
+
+    def _executor(self) -> ThreadPoolExecutor:
+        if self._worker is None or self._worker[0] != os.getpid():  # after a fork the thread exists only in the parent
+            self._worker = os.getpid(), ThreadPoolExecutor(1, thread_name_prefix="bots-selector")
+        return self._worker[1]
+
+
 class InFlight:
     """One process's selections in flight and unreported outcomes. Safe to share between threads."""
 
@@ -493,7 +558,6 @@ class InFlight:
 
     @property
     def tasks(self) -> set[str]:
-        """The tasks of all selections in flight."""
         with self._lock:
             return set().union(*self._selected.values())
 
@@ -506,13 +570,11 @@ class InFlight:
             return [*lease.first, *(task for tasks in own for task in tasks)]
 
     def take_first(self, count: int) -> list[str]:
-        """Remove and return up to `count` of the tasks that go first."""
         with self._lock:
             taken, self._first = self._first[:count], self._first[count:]
             return taken
 
     def drop_first(self, tasks: Collection[str]) -> None:
-        """Remove tasks from those that go first."""
         with self._lock:
             self._first = [task for task in self._first if task not in tasks]
 
@@ -521,7 +583,6 @@ class InFlight:
         return InFlight(self._selected)
 
     def begin(self, selection: Selection) -> None:
-        """Add a selection."""
         if selection.is_local:
             return
         with self._lock:
@@ -530,7 +591,6 @@ class InFlight:
                 self._selected.popitem(last=False)
 
     def give_back(self, selection: Selection) -> None:
-        """Remove a selection; its tasks go first next time."""
         with self._lock:
             self._selected.pop(selection.selection_id, None)
             self._first[:0] = selection.ids

@@ -27,8 +27,7 @@ class Table:
     def to_pandas(self) -> "pandas.DataFrame":
         """Return the rows as a pandas DataFrame; whole numbers that may be missing are Int64, times are UTC.
 
-        Raises:
-            ImportError: pandas is not installed.
+        Raises ImportError: pandas is not installed.
         """
         try:
             import pandas
@@ -50,8 +49,7 @@ class Table:
     def to_arrow(self) -> "pyarrow.Table":
         """Return the rows as an Arrow table; objects such as an entry's `changed`, and lists of them, are JSON text.
 
-        Raises:
-            ImportError: pyarrow is not installed.
+        Raises ImportError: pyarrow is not installed.
         """
         try:
             import pyarrow

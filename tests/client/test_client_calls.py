@@ -10,37 +10,35 @@ import numpy as np
 import pytest
 
 from bots_client import Client, InvalidRequestError, Outcome, Selection, ServiceError, Task
-from tests.client.answers import (
-    BELIEF,
-    DATASET,
-    NEW_API_KEY,
-    RECEIPT,
-    RUN,
-    RUN_PATH,
-    SELECTION,
-    example,
-    page,
-)
+from tests.client.answers import BELIEF, DATASET, NEW_API_KEY, RECEIPT, RUN, RUN_PATH, SELECTION, example, page
 from tests.client.scripted_server import answer, drop, problem
+from tests.serving import NOWHERE
 
-NOWHERE = "http://127.0.0.1:1"
 MIX = {"a": 1, "b": [(0, 3), (9, 1)]}
 TASK = Task("math-17", [0.25, None], ["math"])
 PREDICTED = {"id": "a", "pass_rate": 0.25}
 TASK_JSON = {"id": "math-17", "reference_pass_rates": [0.25, None], "tags": ["math"]}
 MADE = Selection(selection_id="s-1", dataset="guru", run="default", tasks=())
 
+OUTCOMES = [
+    (Outcome.counts("a", np.int64(7), 16), {"task": "a", "successes": 7, "trials": 16}),
+    (Outcome.rewards("b", np.array([0, 1, 0.5], np.float32)), {"task": "b", "rewards": [0, 1, 0.5]}),
+    (Outcome.aborted("c"), {"task": "c", "status": "aborted"}),
+    (
+        Outcome.counts("d", 1, 2, rewards=np.array([1.5, 0.25], np.float32)),
+        {"task": "d", "successes": 1, "trials": 2, "rewards": [1.5, 0.25]},
+    ),
+    (
+        Outcome.counts("e", 2, 2, effective=np.True_),  # type: ignore[arg-type]  # as numpy compares
+        {"task": "e", "successes": 2, "trials": 2, "effective": True},
+    ),
+    (Outcome.rewards("f", [np.True_, False], effective=False), {"task": "f", "rewards": [1, 0], "effective": False}),
+]
 # name, arguments, keyword arguments, method, target, body: JSON, or a list of what NDJSON has a line of
 CALLS = [
     ("create_dataset", ("guru", [TASK, Task("a")]), {}, "PUT", "/datasets/guru", [TASK_JSON, {"id": "a"}]),
-    (
-        "create_dataset",
-        ("guru", [TASK], ["small"], "maths"),
-        {"repeatable": True},
-        "PUT",
-        "/datasets/guru?reference_model=small&description=maths&repeatable=true",
-        [TASK_JSON],
-    ),
+    ("create_dataset", ("guru", [TASK], ["small"], "maths"), {"repeatable": True}, "PUT",
+     "/datasets/guru?reference_model=small&description=maths&repeatable=true", [TASK_JSON]),
     ("append_tasks", ("guru", [TASK]), {}, "POST", "/datasets/guru/tasks", [TASK_JSON]),
     ("make_subset", ("guru", [Task("a")]), {}, "POST", "/datasets/guru/subsets", [{"id": "a"}]),
     ("put_predictions", ("guru", "p", {"a": 0.25}), {}, "PUT", "/datasets/guru/predictions/p", [PREDICTED]),
@@ -52,120 +50,47 @@ CALLS = [
     ("datasets", (), {}, "GET", "/datasets", None),
     ("delete_dataset", ("guru",), {}, "DELETE", "/datasets/guru", None),
     ("create_run", ("guru", "r1"), {}, "PUT", RUN_PATH, {}),
-    (
-        "create_run",
-        ("guru", "r1"),
-        {"fork_run": "r0", "fork_step": 3, "seed": 7, "reward_range": (-1, 1), "tasks_per_step": None},
-        "PUT",
-        RUN_PATH,
-        {"seed": 7, "reward_range": [-1, 1], "tasks_per_step": None, "fork": {"run": "r0", "step": 3}},
-    ),
+    ("create_run", ("guru", "r1"),
+     {"fork_run": "r0", "fork_step": 3, "seed": 7, "reward_range": (-1, 1), "tasks_per_step": None}, "PUT", RUN_PATH,
+     {"seed": 7, "reward_range": [-1, 1], "tasks_per_step": None, "fork": {"run": "r0", "step": 3}}),
     ("create_run", ("guru", "r1"), {"fork_run": "r0"}, "PUT", RUN_PATH, {"fork": {"run": "r0"}}),
     ("update_run", ("guru", "r1"), {"target": 0.6}, "PATCH", RUN_PATH, {"target": 0.6}),
     ("update_run", ("guru", "r1"), {"mix": MIX}, "PATCH", RUN_PATH, {"mix": {"a": 1, "b": [[0, 3], [9, 1]]}}),
     ("run", ("guru",), {}, "GET", "/datasets/guru/runs/default", None),
     ("runs", ("guru",), {"limit": 5}, "GET", "/datasets/guru/runs?limit=5", None),
     ("delete_run", ("guru", "r1"), {}, "DELETE", RUN_PATH, None),
-    (
-        "tasks",
-        ("guru", "r1"),
-        {"ids": ["a", "b"], "tag": "math", "search": "é/1", "segment": "stuck", "sort": "-mean", "limit": 7},
-        "GET",
-        f"{RUN_PATH}/tasks?ids=a&ids=b&tag=math&search=%C3%A9%2F1&segment=stuck&sort=-mean&limit=7",
-        None,
-    ),
+    ("tasks", ("guru", "r1"),
+     {"ids": ["a", "b"], "tag": "math", "search": "é/1", "segment": "stuck", "sort": "-mean", "limit": 7}, "GET",
+     f"{RUN_PATH}/tasks?ids=a&ids=b&tag=math&search=%C3%A9%2F1&segment=stuck&sort=-mean&limit=7", None),
     ("count_tasks", ("guru", "r1"), {"tag": "a"}, "GET", f"{RUN_PATH}/tasks?tag=a&limit=1", None),
     ("task_history", ("guru", "a/b c", "r1"), {"limit": 3}, "GET", f"{RUN_PATH}/tasks/a%2Fb%20c/history?limit=3", None),
     ("history", ("guru", "r1"), {"after_step": 0}, "GET", f"{RUN_PATH}/history?after_step=0", None),
     ("leases", ("guru", "r1"), {"ids": 9}, "GET", f"{RUN_PATH}/leases?limit=100&ids=9", None),
     ("journal", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/journal", None),
-    (
-        "journal",
-        ("guru", "r1"),
-        {"kinds": ["rewind", "settings"], "limit": 5},
-        "GET",
-        f"{RUN_PATH}/journal?kind=rewind&kind=settings&limit=5",
-        None,
-    ),
+    ("journal", ("guru", "r1"), {"kinds": ["rewind", "settings"], "limit": 5}, "GET",
+     f"{RUN_PATH}/journal?kind=rewind&kind=settings&limit=5", None),
     ("curve", ("guru", "r1"), {"points": 50}, "GET", f"{RUN_PATH}/curve?points=50", None),
     ("calibration", ("guru",), {}, "GET", "/datasets/guru/runs/default/calibration", None),
     ("prune", (), {"keep_journal_days": 1.5}, "POST", "/prune", {"keep_journal_days": 1.5, "dry_run": False}),
     ("forget_tasks", ("guru", ["t1"], "r1"), {}, "POST", f"{RUN_PATH}/forget", {"tasks": ["t1"]}),
     ("rewind", ("guru", 400, "r1"), {}, "POST", f"{RUN_PATH}/rewind", {"step": 400}),
     ("select", ("guru", 2), {}, "POST", "/select", {"dataset": "guru", "run": "default", "count": 2}),
-    (
-        "select",
-        ("guru", np.int64(2)),
-        {"run": "r1", "subset": "s1", "tags": ["math"], "exclude": []},
-        "POST",
-        "/select",
-        {"dataset": "guru", "run": "r1", "count": 2, "subset": "s1", "tags": ["math"], "exclude": []},
-    ),
-    (
-        "report",
-        (
-            "guru",
-            [
-                Outcome.counts("a", np.int64(7), 16),
-                Outcome.rewards("b", np.array([0, 1, 0.5], np.float32)),
-                Outcome.aborted("c"),
-                Outcome.counts("d", 1, 2, rewards=np.array([1.5, 0.25], np.float32)),
-                Outcome.counts("e", 2, 2, effective=np.True_),  # type: ignore[arg-type]  # as numpy compares
-                Outcome.rewards("f", [np.True_, False], effective=False),
-            ],
-        ),
-        {"run": "r1", "selection": MADE, "close_step": False},
-        "POST",
-        "/report",
-        {
-            "dataset": "guru",
-            "run": "r1",
-            "selection_id": "s-1",
-            "close_step": False,
-            "outcomes": [
-                {"task": "a", "successes": 7, "trials": 16},
-                {"task": "b", "rewards": [0, 1, 0.5]},
-                {"task": "c", "status": "aborted"},
-                {"task": "d", "successes": 1, "trials": 2, "rewards": [1.5, 0.25]},
-                {"task": "e", "successes": 2, "trials": 2, "effective": True},
-                {"task": "f", "rewards": [1, 0], "effective": False},
-            ],
-        },
-    ),
-    (
-        "report",
-        ("guru", []),
-        {"selection": "s-2"},
-        "POST",
-        "/report",
-        {"dataset": "guru", "run": "default", "selection_id": "s-2", "outcomes": []},
-    ),
-    (
-        "report",
-        ("guru", []),
-        {"age": 3},
-        "POST",
-        "/report",
-        {"dataset": "guru", "run": "default", "age": 3, "outcomes": []},
-    ),
-    (
-        "create_key",
-        ("trainer 7",),
-        {"scopes": ["select", "report"], "datasets": ["guru*"], "expires_in_s": 60},
-        "POST",
-        "/keys",
-        {"name": "trainer 7", "scopes": ["select", "report"], "datasets": ["guru*"], "expires_in_seconds": 60},
-    ),
+    ("select", ("guru", np.int64(2)), {"run": "r1", "subset": "s1", "tags": ["math"], "exclude": []}, "POST",
+     "/select", {"dataset": "guru", "run": "r1", "count": 2, "subset": "s1", "tags": ["math"], "exclude": []}),
+    ("report", ("guru", [outcome for outcome, _ in OUTCOMES]), {"run": "r1", "selection": MADE, "close_step": False},
+     "POST", "/report", {"dataset": "guru", "run": "r1", "selection_id": "s-1", "close_step": False,
+                         "outcomes": [wire for _, wire in OUTCOMES]}),
+    ("report", ("guru", []), {"selection": "s-2"}, "POST", "/report",
+     {"dataset": "guru", "run": "default", "selection_id": "s-2", "outcomes": []}),
+    ("report", ("guru", []), {"age": 3}, "POST", "/report",
+     {"dataset": "guru", "run": "default", "age": 3, "outcomes": []}),
+    ("create_key", ("trainer 7",), {"scopes": ["select", "report"], "datasets": ["guru*"], "expires_in_s": 60}, "POST",
+     "/keys", {"name": "trainer 7", "scopes": ["select", "report"], "datasets": ["guru*"], "expires_in_seconds": 60}),
     ("keys", (), {"limit": 5}, "GET", "/keys?limit=5", None),
     ("overview", (), {}, "GET", "/overview", None),
-    (
-        "overview",
-        (),
-        {"search": "a/b", "dataset": "guru", "status": "idle", "sort": "-step", "limit": 5, "cursor": "c"},
-        "GET",
-        "/overview?search=a%2Fb&dataset=guru&status=idle&sort=-step&limit=5&cursor=c",
-        None,
-    ),
+    ("overview", (),
+     {"search": "a/b", "dataset": "guru", "status": "idle", "sort": "-step", "limit": 5, "cursor": "c"}, "GET",
+     "/overview?search=a%2Fb&dataset=guru&status=idle&sort=-step&limit=5&cursor=c", None),
     ("summary", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/summary", None),
     ("tags", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/tags", None),
     ("tags", ("guru", "r1"), {"steps": 7}, "GET", f"{RUN_PATH}/tags?steps=7", None),
@@ -174,7 +99,7 @@ CALLS = [
     ("version", (), {}, "GET", "/version", None),
     ("is_ready", (), {}, "GET", "/readyz", None),
     ("is_live", (), {}, "GET", "/livez", None),
-]
+]  # fmt: skip
 
 
 STREAMED = {"tasks_arrow", "tasks_csv", "export_run", "download_tasks", "import_run"}
@@ -218,16 +143,13 @@ def test_a_call_sends_what_the_contract_says_and_reads_the_answer_in_full(serve,
 
 def test_every_call_is_in_the_table():
     calls = {name for name, method in vars(Client).items() if callable(method) and not name.startswith("_")}
-
     assert calls - {call[0] for call in CALLS} == STREAMED
 
 
 def test_names_cannot_lead_to_another_path(serve, connect):
     server = serve(answer(DATASET))
     bots = connect(server)
-
     bots.dataset("a/b?c#d e")
-
     assert server.received[0].target == "/datasets/a%2Fb%3Fc%23d%20e"
     for name in ("", ".", ".."):
         with pytest.raises(InvalidRequestError, match="not the name"):
@@ -251,7 +173,6 @@ def test_a_slip_of_the_caller_is_told_before_anything_is_sent(connect, mistake):
 def test_a_probe_asks_once_how_things_are(serve, connect):
     server = serve(problem(503), answer({"status": "ready"}), problem(404))
     bots = connect(server)
-
     assert bots.is_ready() is False
     assert bots.is_ready() is True
     with pytest.raises(Exception, match="404"):  # something else listens there: not an answer to the question
@@ -263,7 +184,6 @@ def test_a_probe_asks_once_how_things_are(serve, connect):
 def test_a_new_key_does_not_show(serve, connect):
     told = {**NEW_API_KEY, "key": "bots_id_secret"}
     made = connect(serve(answer(told, 201))).create_key("trainer 7", scopes=["select"], datasets=["guru*"])
-
     assert made.key == "bots_id_secret"
     assert "secret" not in repr(made)
 
@@ -274,10 +194,8 @@ def test_cursors_are_followed_to_the_end_and_a_page_is_asked_for_when_it_is_need
         answer(page("tasks", cursor="c2")),  # an empty page may come before the last
         answer(page("tasks", {**BELIEF, "id": "c"})),
     )
-
     found: Iterator[Any] = connect(server).tasks("guru", tag="math")
     assert server.received == []
-
     assert [belief.id for belief in found] == ["a", "b", "c"]
     where = "/datasets/guru/runs/default/tasks?tag=math"
     assert [one.target for one in server.received] == [where, f"{where}&cursor=c%2F1%3D", f"{where}&cursor=c2"]
@@ -286,14 +204,12 @@ def test_cursors_are_followed_to_the_end_and_a_page_is_asked_for_when_it_is_need
 @pytest.mark.parametrize(("limit", "requests"), [(0, 0), (1, 1), (2, 1), (3, 2)])
 def test_a_limit_ends_the_list_and_no_page_is_asked_in_vain(serve, connect, limit, requests):
     server = serve(answer(page("runs", RUN, RUN, cursor="c1")), answer(page("runs", RUN, RUN)))
-
     assert len(list(connect(server).runs("guru", limit=limit))) == limit
     assert len(server.received) == requests
 
 
 def test_a_cursor_that_leads_to_itself_ends_in_an_error(serve, connect):
     server = serve(answer(page("datasets", DATASET, cursor="c1")))
-
     with pytest.raises(ServiceError):
         list(connect(server).datasets())
 
@@ -308,11 +224,9 @@ def test_a_page_that_makes_no_sense_is_the_services_fault(serve, connect, said):
 def test_selects_and_reports_name_their_run_for_balancers_and_other_calls_do_not(serve, connect, name):
     server = serve(answer(SELECTION), drop, answer(RECEIPT), answer(RUN))
     bots = connect(server)
-
     bots.select(name, 2, run=name)
     bots.report(name, [], run=name)
     bots.rewind("guru", 3)
-
     *named, other = server.received
     assert [[unquote(part) for part in one.headers["bots-run"].split("/")] for one in named] == [[name, name]] * 3
     assert (named[0].json["dataset"], named[0].json["run"]) == (name, name)

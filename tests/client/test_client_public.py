@@ -29,7 +29,6 @@ def test_the_settings_that_can_be_given_are_those_that_are_answered():
 def test_the_service_is_looked_for_where_the_argument_or_the_environment_says(monkeypatch):
     with Client() as bots:
         assert bots.url == "http://127.0.0.1:8000"
-
     monkeypatch.setenv("BOTS_URL", "https://bots.example/base/")
     with Client() as named, Client("http://other:1") as given:
         assert named.url == "https://bots.example/base"
@@ -48,15 +47,12 @@ def test_a_url_that_is_none_is_refused(url):
 def test_a_password_in_the_url_is_refused_without_being_shown():
     with pytest.raises(ValueError, match="api_key=") as caught:
         Client(f"http://user:{SECRET}@host")
-
     assert SECRET not in str(caught.value)
 
 
 def test_a_base_path_comes_before_every_path(serve, connect):
     server = serve(answer(VERSION))
-
     connect(f"{server.url}/team/bots/").version()
-
     assert server.received[0].target == "/team/bots/version"
 
 
@@ -67,9 +63,7 @@ def test_the_key_is_sent_with_every_request(serve, connect, monkeypatch, from_en
         monkeypatch.setenv(
             "BOTS_API_KEY", f"{SECRET}\n"
         )  # as `BOTS_API_KEY=$(cat key)` would not, but a file mount does
-
     connect(server, **({} if from_environment else {"api_key": SECRET}), headers={"X-Team": "a"}).version()
-
     assert server.received[0].headers["authorization"] == f"Bearer {SECRET}"
     assert server.received[0].headers["x-team"] == "a"
 
@@ -78,10 +72,8 @@ def test_the_key_is_sent_with_every_request(serve, connect, monkeypatch, from_en
 def test_the_key_never_shows(serve, connect, caplog, act):
     caplog.set_level(logging.DEBUG)
     bots = connect(serve(act), api_key=SECRET, retries=Retries(attempts=2, first_wait_s=0))
-
     with pytest.raises(BotsClientError) as caught:
         bots.version()
-
     shown = [repr(bots), repr(vars(bots)), str(caught.value), repr(caught.value), caplog.text]
     assert [text for text in shown if SECRET in text] == []
     assert "127.0.0.1" in repr(bots)
@@ -93,23 +85,19 @@ def test_the_key_never_shows(serve, connect, caplog, act):
 def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(arguments):
     with pytest.raises(ValueError, match=r"api_key|headers=") as caught:
         Client("http://127.0.0.1:1", **arguments)
-
     assert SECRET not in str(caught.value)
 
 
 def test_threads_can_share_a_client(serve):
     server = serve(answer(SELECTION))
-
     with Client(server.url) as bots, ThreadPoolExecutor(8) as threads:
         found = list(threads.map(lambda _: bots.select("guru", 2), range(40)))
-
     assert len(found) == 40
     assert len({one.key for one in server.received}) == 40
 
 
 def test_a_transport_takes_the_place_of_the_network():
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=VERSION))
-
     with Client(transport=transport) as bots:
         assert bots.version().numpy == VERSION["numpy"]
 
@@ -117,7 +105,6 @@ def test_a_transport_takes_the_place_of_the_network():
 def test_a_service_on_this_machine_is_asked_directly(serve, connect, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # nobody listens there
     server = serve(answer(VERSION))
-
     assert connect(server).version().version == VERSION["version"]
 
 

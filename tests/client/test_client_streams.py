@@ -5,13 +5,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from bots_client import (
-    DeadlineExceededError,
-    InvalidRequestError,
-    Retries,
-    ServiceError,
-    UnreachableError,
-)
+from bots_client import DeadlineExceededError, InvalidRequestError, Retries, ServiceError, UnreachableError
 from bots_client._http import CHUNK_BYTES
 from tests.client.answers import DATASET
 from tests.client.scripted_server import answer, cut_short, drop, problem, stay_silent
@@ -60,9 +54,7 @@ def test_a_file_is_streamed_and_its_progress_told(serve, connect, pool):
 )
 def test_other_uploads_are_streamed_too(serve, connect, pool, ask, method, path):
     server = serve(answer({**DATASET, "dataset": "guru", "subset": None, "run": "r1", "seq": 3}))
-
     ask(connect(server), pool)
-
     (request,) = server.received
     assert (request.method, request.target, request.body) == (method, path, pool.read_bytes())
     assert (request.headers["content-type"], len(request.key or "")) == (NDJSON, 32)
@@ -82,9 +74,7 @@ def test_other_uploads_are_streamed_too(serve, connect, pool, ask, method, path)
 )
 def test_downloads_ask_for_their_format(serve, connect, ask, target, accept):
     server = serve(answer(b"content"))
-
     assert b"".join(ask(connect(server))) == b"content"
-
     assert server.received[0].target == f"/datasets/guru/{target}"
     assert server.received[0].headers["accept"] == accept
 
@@ -95,20 +85,16 @@ def test_downloads_ask_for_their_format(serve, connect, ask, target, accept):
 def test_the_name_of_a_file_says_what_it_holds(serve, connect, tmp_path, name, media_type):
     server = serve(answer(DATASET))
     (tmp_path / name).write_bytes(b"{}")
-
     connect(server).create_dataset("guru", str(tmp_path / name))
-
     assert server.received[0].headers["content-type"] == media_type
 
 
 def test_chunks_of_a_function_are_sent_as_they_come(serve, connect):
     server = serve(answer(DATASET))
     told = []
-
     connect(server).create_dataset(
         "guru", lambda: [b"one\n", b"", b"two\n"], media_type=NDJSON, on_progress=lambda *now: told.append(now)
     )
-
     (request,) = server.received
     assert request.body == b"one\ntwo\n"
     assert request.headers["transfer-encoding"] == "chunked"
@@ -172,10 +158,8 @@ def test_what_the_callers_source_raises_comes_through(serve, connect):
 @pytest.mark.parametrize("size", [CHUNK_BYTES * 2, CHUNK_BYTES * 4])
 def test_a_file_that_changes_meanwhile_is_not_sent_by_halves(serve, connect, pool, size):
     server = serve(answer(DATASET))
-
     with pytest.raises(InvalidRequestError):
         connect(server).create_dataset("guru", pool, on_progress=lambda *_: os.truncate(pool, size))
-
     assert [one for one in server.received if one.body] == []
 
 
@@ -186,9 +170,7 @@ def test_a_missing_file_is_told_before_anything_is_sent(connect, tmp_path):
 
 def test_an_arrow_stream_is_handed_through(serve, connect):
     server = serve(problem(503), drop, answer(b"ARROW" * 100_000))
-
     chunks = connect(server, retries=AT_ONCE).tasks_arrow("guru", "r1")
-
     assert b"".join(chunks) == b"ARROW" * 100_000
     assert server.received[0].target == "/datasets/guru/runs/r1/tasks"
     assert server.received[0].headers["accept"] == "application/vnd.apache.arrow.stream"
@@ -196,10 +178,8 @@ def test_an_arrow_stream_is_handed_through(serve, connect):
 
 def test_a_stream_that_breaks_off_is_not_begun_anew(serve, connect):
     server = serve(cut_short(b"ARROW"), answer(b"ARROW"))
-
     with pytest.raises(UnreachableError, match="lost the connection"):
         list(connect(server, retries=AT_ONCE).tasks_arrow("guru"))
-
     assert len(server.received) == 1
 
 

@@ -32,10 +32,8 @@ LATER = EARLIER | {"step": 2, "capability": None, "time": None}
 
 def test_a_history_of_two_pages_is_one_frame(serve):
     server = serve(answer(page("history", EARLIER, cursor="c1")), answer(page("history", LATER)))
-
     with Client(server.url) as bots:
         frame = bots.history("guru").to_pandas()
-
     assert list(frame["step"]) == [1, 2]
     assert frame["time"][0] == MOMENT
     assert pandas.isna(frame["time"][1])
@@ -47,7 +45,6 @@ def test_tasks_are_an_arrow_table(serve):
     one, other = {"alpha": 2.5, "last_step": None, "tags": ["math"]}, {"last_step": 7, "tags": ["math"]}
     with Client(serve(answer(page("tasks", BELIEF | one, BELIEF | other))).url) as bots:
         table = bots.tasks("guru").to_arrow()
-
     tried = ["attempts", "successes", "visits", "last_step", "aborts"]
     believed = ["id", "alpha", "beta", "mean", "interval", "effective", "variance"]
     assert table.column_names == [*believed, *tried, "segment", "tags"]
@@ -64,7 +61,6 @@ def test_a_run_s_mix_is_a_list_of_objects_in_pandas_and_json_in_arrow(serve):
         serve(answer(page("runs", RUN | {"mix": [share], "forked_from": {"run": "other", "step": 3, "seq": 4}}))).url
     ) as bots:
         frame, table = bots.runs("guru").to_pandas(), bots.runs("guru").to_arrow()
-
     assert frame.loc[0, "mix"] == (MixShare(**share),)
     assert frame.loc[0, "forked_from.run"] == "other"
     assert json.loads(table["mix"].to_pylist()[0]) == [share]
@@ -75,7 +71,6 @@ def test_changed_settings_are_objects_in_pandas_and_json_in_arrow(serve):
     rows = [JOURNAL_ENTRY | {"changed": {"seed": 7, "target": 0.25}}, JOURNAL_ENTRY]
     with Client(serve(answer(page("entries", *rows))).url) as bots:
         frame, table = bots.journal("guru").to_pandas(), bots.journal("guru").to_arrow()
-
     assert frame["changed"][0]["target"] == 0.25
     assert json.loads(table["changed"].to_pylist()[0])["seed"] == 7
     assert table["changed"].to_pylist()[1] is None
@@ -85,7 +80,6 @@ def test_charts_leases_and_selections_are_tables():
     curve = Curve(points=(CurvePoint(first_step=1, last_step=4, brier=0.2), CurvePoint(first_step=5, last_step=8)))
     leases = Leases(leased=2, leases=(Lease(expires_at=MOMENT, tasks=2, first=("a", "b")),))
     selection = Selection(selection_id="s", dataset="guru", run="r", tasks=(SelectedTask(id="a", mean=0.5),))
-
     assert list(curve.to_pandas()["last_step"]) == [4, 8]
     assert curve.to_arrow()["brier"].to_pylist() == [0.2, None]
     assert leases.to_arrow()["expires_at"].to_pylist() == [MOMENT]
@@ -97,7 +91,6 @@ def test_charts_leases_and_selections_are_tables():
 def test_no_rows_give_the_same_columns_and_types(kind):
     nothing: Listing = Listing(kind, (row for row in list[Any]()))
     frame, table = nothing.to_pandas(), nothing.to_arrow()
-
     assert list(frame.columns) == table.column_names
     assert "datetime64" in str(frame[[name for name in frame if "time" in name or "_at" in name]].dtypes.iloc[0])
     assert table.num_rows == len(frame) == 0
@@ -108,6 +101,5 @@ def test_no_rows_give_the_same_columns_and_types(kind):
 )
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch, package, method, extra):
     monkeypatch.setitem(sys.modules, package, None)
-
     with pytest.raises(ImportError, match=rf"{method}\(\) needs {package}.*pip install {package} .*\[{extra}\]"):
         getattr(Curve(points=()), method)()

@@ -32,7 +32,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def bots(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    """The recipes' environment, and a client to look at what came of them."""
     monkeypatch.setenv("BOTS_URL", url)
     monkeypatch.setenv("BOTS_SPOOL", str(tmp_path / "spool"))
     with Client(url) as client:

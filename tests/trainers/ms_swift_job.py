@@ -24,7 +24,6 @@ orms["begins_well"] = BeginsWell
 
 
 def save_model(folder: str) -> None:
-    """Save one made from scratch, of a kind that ms-swift knows."""
     size = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     tokens = {"vocab_size": len(tiny.LETTERS) + 3, "pad_token_id": 0, "bos_token_id": None, "eos_token_id": 1}
     Qwen2ForCausalLM(Qwen2Config(**size, **tokens, num_key_value_heads=2)).save_pretrained(folder)
@@ -34,38 +33,18 @@ def save_model(folder: str) -> None:
 
 
 def train(plugin: str, **settings: Any) -> None:
-    """Train for 4 steps of 2 tasks with 4 rollouts each."""
     common = {
-        "rlhf_type": "grpo",
-        "model": "model",
-        "model_type": "qwen2",
-        "template": "dummy",
-        "torch_dtype": "float32",
-        "tuner_type": "full",
-        "dataset": ["train.jsonl"],
-        "split_dataset_ratio": 0,
-        "external_plugins": [plugin],
-        "reward_funcs": ["begins_well"],
-        "per_device_train_batch_size": 8,
-        "num_generations": 4,
-        "gradient_accumulation_steps": 1,
-        "max_completion_length": 2,
-        "max_length": 64,
-        "max_steps": 4,
-        "save_steps": 2,
-        "report_to": [],
-        "add_version": False,
-        "load_from_cache_file": False,
-        "gradient_checkpointing": False,
-        "bf16": False,
-        "fp16": False,
-        "use_hf": True,
-    }
+        "rlhf_type": "grpo", "model": "model", "model_type": "qwen2", "template": "dummy", "torch_dtype": "float32",
+        "tuner_type": "full", "dataset": ["train.jsonl"], "split_dataset_ratio": 0, "external_plugins": [plugin],
+        "reward_funcs": ["begins_well"], "per_device_train_batch_size": 8, "num_generations": 4,
+        "gradient_accumulation_steps": 1, "max_completion_length": 2, "max_length": 64, "max_steps": 4,
+        "save_steps": 2, "report_to": [], "add_version": False, "load_from_cache_file": False,
+        "gradient_checkpointing": False, "bf16": False, "fp16": False, "use_hf": True,
+    }  # fmt: skip
     rlhf_main(RLHFArguments(**common | settings))
 
 
 def main(recipe: Path) -> None:
-    """Save model, data and plugin where we stand, and train."""
     save_model("model")
     rows = [
         {"messages": [{"role": "user", "content": row["prompt"]}], "task_id": row["task_id"], "wanted": row["wanted"]}

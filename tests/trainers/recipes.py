@@ -1,20 +1,27 @@
-"""The code of the pages in docs/trainers, as a reader would save it: a module, with a live service behind it."""
+"""What the tests of trainers share: the code of their pages as modules, the packages, and pools of a live service."""
 
 import importlib.util
+import json
 import logging
 import multiprocessing
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from bots_client import Client, Task
 from tests.docs.blocks import blocks_of
 from tests.trainers.standins import standing_in
 
-PAGES = Path(__file__).parents[2] / "docs" / "trainers"
-SHOWN_URL = "http://127.0.0.1:8000"
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "trainers"
+PACKAGES = ROOT / "build" / "trainers"
+SHOWN_URL = "http://127.0.0.1:8000"  # where the pages say that the service is
+FORGETTING = 0.1  # a run's, unless set
 SHOWN_DATASET = '"guru"'
 
 POOL = 12  # tasks of each recipe's dataset
@@ -24,7 +31,6 @@ SHOWN_ROLLOUTS = "ROLLOUTS = 8"
 
 
 def code_of(page: str) -> str:
-    """Return all python of a page that is run, each line where it stands there."""
     lines: list[str] = []
     for block in blocks_of((PAGES / page).read_text("utf-8"), page):
         if block.runs and block.language == "python":
@@ -47,7 +53,7 @@ def recipe(
         name: the module's; default: after the page.
     """
     dataset = page.removesuffix(".md")
-    create_pool(bots, dataset)
+    bots.create_dataset(dataset, map(Task, task_ids()))
     name = name or f"recipe_{dataset.replace('-', '_')}"
     start_method = multiprocessing.get_start_method()
     loggers = logging.Logger.manager, logging.Logger.root
@@ -65,7 +71,6 @@ def recipe(
 
 
 def saved_as(name: str, code: str, folder: Path) -> ModuleType:
-    """Save code under a module's name and import it."""
     file = folder / f"{name}.py"
     file.write_text(code, "utf-8")
     spec = importlib.util.spec_from_file_location(name, file)
@@ -78,15 +83,65 @@ def saved_as(name: str, code: str, folder: Path) -> ModuleType:
 
 
 def task_ids() -> list[str]:
-    """Return the ids of the tasks that `create_pool` makes."""
     return [f"t{number}" for number in range(POOL)]
-
-
-def create_pool(bots: Client, dataset: str) -> None:
-    """Create a dataset of POOL tasks."""
-    bots.create_dataset(dataset, [Task(task) for task in task_ids()])
 
 
 def reward_of(task: str) -> float:
     """Stand for a rollout: odd tasks are solved."""
     return float(int(task[1:]) % 2)
+
+
+def create_pool(bots: Client, name: str, ids: Sequence[str], *, first: Sequence[str] = ()) -> None:
+    """Create a dataset of tasks without references; with `first`, its run selects those first and in this order."""
+    rates = {task: (len(first) - place) / (len(first) + 1) for place, task in enumerate(first)}
+    bots.create_dataset(name, [Task(task, [rates.get(task, 0.0)]) for task in ids], reference_models=["m"])
+    strategy = "easy_to_hard" if first else "thompson"
+    bots.create_run(name, "default", belief="bots", implicit_weight=0, strategy=strategy)
+
+
+def evidence_of(bots: Client, dataset: str, ids: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Return the successes and failures that a run of BOTS believes in, less its prior; not of tasks that have none."""
+    found: dict[str, tuple[float, float]] = {}
+    for belief in bots.tasks(dataset, ids=ids):
+        assert belief.alpha is not None
+        assert belief.beta is not None
+        found[belief.id] = (belief.alpha - 1, belief.beta - 1)
+    return {task: counts for task, counts in found.items() if any(counts)}
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """Return the code of a language in a page of docs/trainers."""
+    text = (PAGES / page).read_text("utf-8")
+    return [block.code for block in blocks_of(text, page) if block.language == language and block.not_run is None]
+
+
+def run_blocks(page: str, url: str) -> dict[str, Any]:
+    """Run the python blocks of a page in order, as a reader would; return the names that they leave."""
+    session: dict[str, Any] = {"__name__": "__main__"}
+    for code in blocks(page, "python"):
+        exec(compile(code.replace(SHOWN_URL, url), page, "exec"), session)
+    return session
+
+
+def write_lines(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """Write rows as JSON, one a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def folder_of(*requirements: str) -> Path:
+    """Return the folder of packages such as "verl==0.9.1", fetched the first time; it is named after the first.
+
+    A wheel is small; what it depends on is not, and two versions of one trainer cannot share an environment.
+    """
+    folder = PACKAGES / requirements[0]
+    done, asked = folder / ".done", "\n".join(requirements)
+    if not done.exists() or done.read_text() != asked:
+        what = ["install", "--quiet", "--no-deps", "--target", str(folder), *requirements]
+        # Where uv can't, or is not there, pip installs, as in the Makefile; uv takes a fifth of its processor time.
+        if subprocess.run([sys.executable, "-m", "uv", "pip", *what], check=False).returncode != 0:
+            pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+            subprocess.run([*pip, *what, "--no-compile", "--upgrade"], check=True)
+        shutil.rmtree(folder / "tests", ignore_errors=True)  # some wheels bring theirs, which would hide ours
+        done.write_text(asked)
+    return folder

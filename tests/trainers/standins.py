@@ -2,17 +2,23 @@
 
 A hook of a trainer is a method of a class in a module whose imports want GPUs, inference engines and gigabytes. Within
 `standing_in` any module of the packages named imports, and whatever is asked of it is an empty class: it can be derived
-from, called, subscripted and used as a decorator, and does nothing. The trainer's own modules are the real ones.
+from, called, subscripted and used as a decorator, and does nothing. The trainer's own modules are the real ones. For
+trainers that are no package to fetch, `adapter_on` takes files of a checkout, or the least that they do, in our words.
 """
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import pytest
+
+Modules = Mapping[str, Mapping[str, object]]
 
 
 class _Kind(type):
@@ -106,3 +112,44 @@ def standing_in(*packages: str, for_: Path) -> Iterator[None]:
             if name.partition(".")[0] in finder.packages | own:
                 del sys.modules[name]
         sys.modules.update(before)
+
+
+@contextmanager
+def adapter_on(name: str, *, path: str | None, protocol: Modules, stand_ins: Modules) -> Iterator[ModuleType]:
+    """Yield one of our integrations on its trainer; afterwards nothing of either is left.
+
+    Args:
+        name: of the integration.
+        path: folder with the trainer's own modules; None: there is none.
+        protocol: modules, with their members, that stand for the whole trainer where there is no folder.
+        stand_ins: modules that the trainer's own want; each stands in only where it does not import.
+    """
+    before = dict(sys.modules)
+    ours = f"bots_client.integrations.{name}"
+    with pytest.MonkeyPatch.context() as patch:
+        if path is None:
+            stand_in(protocol)
+        else:
+            patch.syspath_prepend(path)
+            stand_in({name: members for name, members in stand_ins.items() if not imports(name)})
+        yield importlib.import_module(ours)
+    theirs = {module.partition(".")[0] for module in (*protocol, *stand_ins)}
+    for module in set(sys.modules) - set(before):
+        if module == ours or module.partition(".")[0] in theirs:
+            del sys.modules[module]
+
+
+def imports(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return False
+    return True
+
+
+def stand_in(modules: Modules) -> None:
+    for name, members in modules.items():
+        module = ModuleType(name)
+        module.__path__ = []
+        vars(module).update(members)
+        sys.modules[name] = module

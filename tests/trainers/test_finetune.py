@@ -1,6 +1,7 @@
-"""The fast finetuning run in its small form, as a command: a service of its own, HTTP, the journal, GRPO."""
+"""The fast finetuning run in its small form, as a command: a service of its own, HTTP, the journal, GRPO; its model."""
 
 import os
+import random
 import subprocess
 import sys
 import time
@@ -13,10 +14,15 @@ import torch
 
 from bots_client import Client, JournalEntry
 from examples.finetune.course import Course, Record
+from examples.finetune.families import Families
+from examples.finetune.llama import as_llama, copy_back
+from examples.finetune.model import FILLING, PROMPT_TOKENS, Model, encoded, log_probabilities
 from examples.finetune.plan import ARMS, SMALL
+from examples.finetune.tasks import Problem
 from tests.serving import running_service
 
 ROOT = Path(__file__).parents[2]
+KIND = Families()
 RUN_S = 600.0  # a busy machine
 SEED = 0
 TRIED = ("shuffle", "pass-r2", "pass-tags", "oracle")  # an arm of each kind, in the order in which they run
@@ -24,7 +30,6 @@ TRIED = ("shuffle", "pass-r2", "pass-tags", "oracle")  # an arm of each kind, in
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread() -> Iterator[None]:
-    """Matrices this small gain nothing from more, and wait for each other on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -33,8 +38,6 @@ def _one_thread() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Example:
-    """A finished comparison, and the service that it used."""
-
     courses: dict[str, Course]
     client: Client
     folder: Path
@@ -64,7 +67,6 @@ def started(*options: str) -> "subprocess.Popen[str]":
 
 
 def run_to_its_end(*options: str) -> str:
-    """Run the command; return what it said."""
     process = started(*options)
     try:
         said, _ = process.communicate(timeout=RUN_S)
@@ -127,3 +129,49 @@ def test_only_the_arms_that_say_so_know_references_and_tags(example: Example) ->
         assert bool(dataset.reference_models) is ARMS[arm].references
         assert bool(dataset.tags) is ARMS[arm].tags
         assert (example.courses[arm].reference_rollouts > 0) is ARMS[arm].references
+
+
+@pytest.fixture
+def model() -> Model:
+    """A model that is surer than a random one: differences between two forward passes then show."""
+    made = Model(KIND.alphabet, 3)
+    with torch.no_grad():
+        for weight in made.parameters():
+            weight.mul_(1.5)
+    return made
+
+
+@pytest.fixture
+def problems() -> list[Problem]:
+    rng = random.Random(4)
+    return [KIND.drawn(rng, group) for group in KIND.groups for _ in range(3)]
+
+
+@torch.no_grad()
+def logs_of_llama(llama: torch.nn.Module, model: Model, problems: list[Problem]) -> torch.Tensor:
+    """Return the log probability of every token of the right answers, ends included: [problems, ANSWER_TOKENS]."""
+    prompts, answers = encoded(model, problems)
+    texts = torch.cat([prompts, answers], dim=1) - 1
+    logits = llama(input_ids=texts.clamp(min=0)).logits[:, PROMPT_TOKENS - 1 : -1]
+    logs = logits.log_softmax(dim=-1).gather(-1, texts[:, PROMPT_TOKENS:, None].clamp(min=0))[..., 0]
+    return logs.masked_fill(answers == FILLING, 0.0)
+
+
+@torch.no_grad()
+def test_both_give_the_same_log_probabilities(model: Model, problems: list[Problem]) -> None:
+    plain = log_probabilities(model, *encoded(model, problems))
+    torch.testing.assert_close(logs_of_llama(as_llama(model), model, problems), plain, atol=1e-4, rtol=0)
+    assert plain.min() < -3  # not the same everywhere
+
+
+@torch.no_grad()
+def test_what_transformers_learned_comes_back(model: Model, problems: list[Problem]) -> None:
+    llama = as_llama(model)
+    generator = torch.Generator().manual_seed(5)
+    for weight in llama.parameters():
+        weight.add_(torch.randn(weight.shape, generator=generator), alpha=0.05)
+    before = log_probabilities(model, *encoded(model, problems))
+    copy_back(llama, model)
+    after = log_probabilities(model, *encoded(model, problems))
+    torch.testing.assert_close(after, logs_of_llama(llama, model, problems), atol=1e-4, rtol=0)
+    assert (after - before).abs().max() > 0.1

@@ -11,44 +11,23 @@ from tests.docs.blocks import blocks_of
 from tests.serving import running_service
 from tests.sizes import SOAK
 from tests.trainers import tiny
-from tests.trainers.packages import folder_of
+from tests.trainers.recipes import folder_of
 
 ROOT = Path(__file__).parents[2]
 # In the order in which they are looked up: some are there in other versions too.
 PACKAGES = [
-    "ms-swift==4.6.0",
-    "trl==0.29.1",
-    "transformers==5.19.0",
-    "peft==0.20.0",
-    "modelscope==1.40.2",
-    "modelscope-hub==0.5.1",
-    "addict==2.4.0",
-    "aiohappyeyeballs==2.7.1",
-    "aiohttp==3.14.5",
-    "aiosignal==1.4.0",
-    "attrdict==2.0.1",
-    "binpacking==2.0.1",
-    "cffi==2.1.1",
-    "cryptography==50.0.2",
-    "dacite==1.9.2",
-    "einops==0.8.2",
-    "frozenlist==1.8.0",
-    "json-repair==0.64.5",
-    "multidict==7.2.1",
-    "oss2==2.19.1",
-    "propcache==0.5.4",
-    "pycparser==3.12",
-    "simplejson==4.3.0",
-    "sortedcontainers==2.4.0",
-    "yarl==1.25.1",
-]
+    "ms-swift==4.6.0", "trl==0.29.1", "transformers==5.19.0", "peft==0.20.0", "modelscope==1.40.2",
+    "modelscope-hub==0.5.1", "addict==2.4.0", "aiohappyeyeballs==2.7.1", "aiohttp==3.14.5", "aiosignal==1.4.0",
+    "attrdict==2.0.1", "binpacking==2.0.1", "cffi==2.1.1", "cryptography==50.0.2", "dacite==1.9.2", "einops==0.8.2",
+    "frozenlist==1.8.0", "json-repair==0.64.5", "multidict==7.2.1", "oss2==2.19.1", "propcache==0.5.4",
+    "pycparser==3.12", "simplejson==4.3.0", "sortedcontainers==2.4.0", "yarl==1.25.1",
+]  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not SOAK, reason="it fetches two dozen packages, and imports them for a minute")
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The runs of a job that trained and resumed, and of one with dynamic sampling."""
     folder = tmp_path_factory.mktemp("job")
     blocks = blocks_of((ROOT / "docs/trainers/ms-swift.md").read_text("utf-8"), "ms-swift.md")
     [recipe] = [block.code for block in blocks if block.language == "python"]

@@ -1,11 +1,14 @@
 """The recipes of docs/trainers do what their pages say, in the trainers' own classes and loops.
 
 The trainers are the real packages, unpacked; what they import from others and these tests never call stands in for it.
+NEMO_RL_SOURCE and RLLM_SOURCE name checkouts of two that are not on PyPI; without one, what needs it is skipped.
 """
 
 import asyncio
+import collections
 import importlib.util
 import json
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +16,13 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pytest
+import torch
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 from bots_client import Selector
 from bots_client.integrations.rewards import flush, reports_groups
-from tests.trainers.packages import folder_of
-from tests.trainers.recipes import BATCH, POOL, ROLLOUTS, recipe, reward_of, task_ids
+from tests.trainers.recipes import BATCH, POOL, ROLLOUTS, folder_of, recipe, reward_of, task_ids
 
 OPENRLHF = "vllm deepspeed pylatexenc peft flash_attn optree aiohttp transformers wandb tensorboard ray"
 
@@ -109,8 +114,6 @@ SKYRL = (
 
 
 class Tokenizer:
-    """Stands for a tokenizer: every prompt is short."""
-
     def apply_chat_template(self, *_: object, **__: object) -> list[int]:
         return [1, 2, 3]
 
@@ -157,7 +160,6 @@ class Turns(Generator):
 
 
 async def evaluated(trainer: Any) -> None:
-    """Have SkyRL's own loop evaluate the rows that it trains on."""
     from skyrl.train.evaluate import evaluate
 
     rows = trainer.train_dataset.collate_fn([trainer.train_dataset[place] for place in range(BATCH)])
@@ -224,8 +226,6 @@ AREAL = (
 
 
 class Rows(list[dict[str, str]]):
-    """Stands for a Hugging Face dataset: rows by position, columns by name."""
-
     def __getitem__(self, key: Any) -> Any:
         return [row[key] for row in self] if isinstance(key, str) else super().__getitem__(key)
 
@@ -292,7 +292,6 @@ TUNIX = (
 
 
 def tree_map(function: Any, tree: Any, *others: Any, **_: object) -> Any:
-    """Stands for `jax.tree.map`, for dictionaries of arrays."""
     if isinstance(tree, dict):
         return {key: tree_map(function, tree[key], *(other[key] for other in others)) for key in tree}
     return function(tree, *others)
@@ -374,4 +373,117 @@ def test_tunix_trains_on_what_is_selected_and_a_resuming_learner_asks_for_nothin
         tunix_learner(scored, trained=2, steps=3).train(module.batches(selector, rows, BATCH, trained=2))
         assert flush()
         assert (bots.run("tunix").step, selector.client.health.selects) == (3, 4)
+        selector.client.close()
+
+
+def source(variable: str) -> Path:
+    folder = os.environ.get(variable)
+    if not folder:
+        pytest.skip(f"set {variable} to a checkout: this trainer is not on PyPI, so its hook was not run")
+    return Path(folder)
+
+
+class Prompts(torch.utils.data.Dataset[dict[str, Any]]):
+    def __len__(self) -> int:
+        return POOL
+
+    def __getitem__(self, place: int) -> dict[str, Any]:
+        return {"message_log": [f"solve t{place}"], "idx": place, "extra_env_info": {"task_id": f"t{place}"}}
+
+
+def collate(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def nemo_batches(module: Any, dataloaders: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Iterate as NeMo-RL does, with its own wrapper if its source is there."""
+    if not os.environ.get("NEMO_RL_SOURCE"):
+        return iter(lambda: module.select(dict.fromkeys(dataloaders), dataloaders)[0], None)
+    wrapper = importlib.import_module("nemo_rl.data.dataloader").MultipleDataloaderWrapper
+    monkeypatch.setattr(sys, "path", list(sys.path))  # it adds its own folder
+    return iter(wrapper(BATCH, {"custom_dataloader": "bots_nemo.select"}, dataloaders))
+
+
+def test_nemo_rl_trains_on_what_is_selected_and_its_environment_reports_it(bots, tmp_path, monkeypatch, caplog):
+    loader = StatefulDataLoader(Prompts(), batch_size=BATCH, collate_fn=collate)
+    checkout = os.environ.get("NEMO_RL_SOURCE")
+    with recipe(
+        "nemo-rl.md", bots, tmp_path, trainer=Path(checkout) if checkout else None, without="wandb", name="bots_nemo"
+    ) as module:
+        batches = nemo_batches(module, {"math": loader}, monkeypatch)
+        solved = 0.0
+        for shape in (as_tensor, by_name):
+            environment = type("Environment", (module.ReportsRewards, Graded), {"shaped": staticmethod(shape)})()
+            for _ in range(3):
+                batch = next(batches)
+                assert [f"t{place}" for place in batch["idx"]] == [row["task_id"] for row in batch["extra_env_info"]]
+                rows = [row for row in batch["extra_env_info"] for _ in range(ROLLOUTS)]
+                environment.step([[]] * len(rows), rows)
+                solved += sum(reward_of(row["task_id"]) for row in rows)
+            environment.step([[]], [{"task_id": "t1"}])  # validation
+        run = bots.run("nemo-rl", "nemo")
+        assert (run.step, run.totals.rollouts, run.totals.successes) == (2 * 3, 2 * 3 * BATCH * ROLLOUTS, solved)
+
+        odd = type("Odd", (module.ReportsRewards, Graded), {"shaped": staticmethod(lambda _: "none at all")})()
+        assert odd.step([[]], [{"task_id": "t1", "selection_id": ""}]).rewards == "none at all"
+        assert "rewards of the environment are not reported" in caplog.text
+        module.prepared(loader.dataset)[1].client.close()
+        odd.client.close()
+
+
+def as_tensor(rewards: torch.Tensor) -> torch.Tensor:
+    return rewards
+
+
+def by_name(rewards: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {"correct": rewards.bfloat16() / 2, "format": rewards / 2}
+
+
+class Graded:
+    """Stands for an environment; what it returns is NeMo-RL's own record if its source is there."""
+
+    shaped: Any
+
+    def step(self, message_log_batch: list[Any], metadata: list[dict[str, Any]], *_: object) -> Any:
+        rewards = torch.tensor([reward_of(row["task_id"]) for row in metadata])
+        given = {"observations": [{}] * len(rewards), "metadata": metadata, "rewards": self.shaped(rewards)}
+        record = returned()
+        return record(**{name: given.get(name) for name in record._fields})
+
+
+def returned() -> Any:
+    if not os.environ.get("NEMO_RL_SOURCE"):
+        return collections.namedtuple("Returned", ["observations", "metadata", "rewards"])
+    return importlib.import_module("nemo_rl.environments.interfaces").EnvironmentReturn
+
+
+def test_nemo_rl_itself_was_there():
+    source("NEMO_RL_SOURCE")
+
+
+class Backend:
+    async def generate_episodes(self, batch: list[dict[str, Any]], *_: object) -> list[Any]:
+        return [
+            SimpleNamespace(task=task, is_correct=bool(reward_of(task["task_id"])))
+            for task in batch
+            for _ in range(ROLLOUTS)
+        ]
+
+
+def test_rllm_trains_on_what_is_selected_and_a_checkpoint_takes_the_run_along(bots, tmp_path):
+    with recipe("rllm.md", bots, tmp_path, trainer=source("RLLM_SOURCE")) as module:
+        tasks = [{"task_id": name} for name in task_ids()]
+        selector = module.Selector(None, "rllm", ids=task_ids())
+        loader = module.SelectedTaskDataLoader(tasks, BATCH, selector)
+        backend = type("BotsBackend", (module.ReportsEpisodes, Backend), {"selector": selector})()
+        states = []
+        for batch in loader:
+            asyncio.run(backend.generate_episodes(batch, None))
+            asyncio.run(backend.generate_episodes(batch, None, is_validation=True))
+            states.append(loader.state_dict())
+        run = bots.run("rllm")
+        assert (run.step, run.totals.rollouts, loader.epoch) == (POOL // BATCH, POOL * ROLLOUTS, 1)
+        loader.load_state_dict(states[0])
+        assert len(list(loader)) == POOL // BATCH - 1
+        assert (bots.run("rllm").step, bots.run("rllm").epoch) == (1, 1)
         selector.client.close()

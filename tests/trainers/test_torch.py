@@ -7,7 +7,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from bots_client import Client, ResilientClient, Selector, Task
 from bots_client.integrations.torch import SelectedTasks, SelectorSampler, from_rank_zero, selected
-from tests.trainers.recipes import BATCH, POOL, create_pool, task_ids
+from tests.trainers.recipes import BATCH, POOL, task_ids
 
 IDS = [f"task-{number}" for number in range(40)]
 ROWS = [{"question": f"{number} + {number}"} for number in range(40)]
@@ -106,7 +106,6 @@ def state_of(state):
 
 
 def train(selector, batches, steps):
-    """Observe and close so many steps; returns the batches."""
     seen = []
     for _ in range(steps):
         seen.append(next(batches))
@@ -119,7 +118,7 @@ def train(selector, batches, steps):
 @pytest.mark.parametrize("kind", ["sampler", "tasks"])
 def test_loading_a_loader_takes_the_run_back_and_asks_for_nothing_that_was_trained_on(bots, kind):
     dataset = f"loader-{kind}"
-    create_pool(bots, dataset)
+    bots.create_dataset(dataset, map(Task, task_ids()))
     selector = Selector(None, dataset, ids=task_ids())
 
     def loader():

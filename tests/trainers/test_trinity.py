@@ -10,14 +10,7 @@ from pathlib import Path
 import pytest
 
 from bots_client import Client
-from tests.trainers.hosts import (
-    blocks,
-    create_pool,
-    evidence_of,
-    run_blocks,
-    write_lines,
-)
-from tests.trainers.packages import folder_of
+from tests.trainers.recipes import blocks, create_pool, evidence_of, folder_of, run_blocks, write_lines
 
 SELECTOR = "bots_client.integrations.trinity.ServiceSelector"
 COUNTER = "bots_client.integrations.trinity.RolloutCounter"
@@ -30,7 +23,6 @@ BEST = ["math-20", "math-3", "math-11", "math-7", "math-15", "math-0", "math-9",
 
 @pytest.fixture(scope="module", autouse=True)
 def trinity():
-    """Trinity's modules, as PyPI has them."""
     sys.path.append(str(folder_of("trinity-rft==0.6.0")))
     yield
     sys.path.pop()
@@ -40,7 +32,6 @@ class Host:
     """Trinity's explorer, as far as tasks are concerned: reads batches, rolls out, feeds back."""
 
     def __init__(self, config, *, state=None) -> None:
-        """Make it from a whole configuration of Trinity's, with the state of an explorer's checkpoint."""
         scheduler = importlib.import_module("trinity.buffer.task_scheduler")
         self.scheduler = scheduler.get_taskset_scheduler(state or {}, config)
         operators = importlib.import_module("trinity.buffer.operators")
@@ -49,11 +40,9 @@ class Host:
 
     @property
     def selectors(self):
-        """The selector of each taskset."""
         return [taskset.reader.selector for taskset in self.scheduler.tasksets]
 
     def read(self):
-        """Return the next batch of Trinity's tasks."""
         return asyncio.run(self.scheduler.read())
 
     def feed_back(self, batch, rewards, *, turns: int = 1, accuracy: float | None = None):
@@ -83,7 +72,6 @@ class Host:
 
 @pytest.fixture
 def hosting(tmp_path):
-    """Start hosts of Trinity's; in the end their clients are closed."""
     hosts: list[Host] = []
 
     def host(*datasets: str, config=None, state=None, **options) -> Host:
@@ -97,7 +85,6 @@ def hosting(tmp_path):
 
 
 def configured(folder: Path, *datasets: str, rows=ROWS, operator: str = COUNTER, args=None, **kwargs):
-    """Return a configuration with a taskset for each dataset."""
     write_lines(folder / "rows" / "train.jsonl", rows)
     config = importlib.import_module("trinity.common.config")
     options = {"rollouts": ROLLOUTS, "id_key": "id", **kwargs}
@@ -120,12 +107,10 @@ def configured(folder: Path, *datasets: str, rows=ROWS, operator: str = COUNTER,
 
 
 def ids(batch) -> list[str]:
-    """Return the ids of the tasks of a batch."""
     return [task.raw_task["id"] for task in batch]
 
 
 def one_of_four(batch) -> dict[str, list[float]]:
-    """Return rewards with one success each."""
     return {task: [1.0, 0.0, 0.0, 0.0] for task in ids(batch)}
 
 

@@ -1,13 +1,18 @@
+import asyncio
 import json
 import math
+import multiprocessing
+import pickle
 import re
 import shutil
 import time
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from accelerate import PartialState
 from datasets import Dataset, IterableDataset
 from transformers import TrainerState
 from trl import GRPOTrainer
@@ -18,6 +23,9 @@ from bots_client.integrations.torch import SelectedTasks, from_rank_zero
 from bots_client.integrations.trl import STATE_FILE, SelectorCallback
 from tests.trainers import tiny
 from tests.trainers.tiny_trl import CHUNK, GENERATIONS, config, trained
+
+with warnings.catch_warnings(action="ignore"):  # that it is experimental
+    from trl.experimental.async_grpo import async_rollout_worker
 
 
 @pytest.fixture
@@ -31,7 +39,6 @@ def selector(url, tmp_path, request):
 
 @pytest.fixture
 def train(tmp_path):
-    """Train a new model; gives the trainer back."""
     return partial(trained, tmp_path / "out")
 
 
@@ -124,7 +131,6 @@ def test_a_checkpoint_that_was_moved_is_the_same_and_one_with_anothers_state_is_
         shutil.copytree(folder / "checkpoint-2", copy)
     other = json.loads((mixed / STATE_FILE).read_text()) | {"checkpoint": "a digest of another run's"}
     (mixed / STATE_FILE).write_text(json.dumps(other))
-
     with pytest.raises(ValueError, match="a digest of another run's"):
         train(selector, resume=str(mixed), max_steps=3)
     assert now(selector).epoch == 0
@@ -217,3 +223,54 @@ def test_a_plain_trainer_takes_a_stream_and_a_reporting_reward_function(selector
     run(resume=str(tmp_path / "checkpoint-2"))
     assert asked(selector) - before == 2 + 1
     assert (now(selector).epoch, now(selector).totals.reported) == (1, 4 * CHUNK)
+
+
+GROUPS = 6
+
+
+class Loop(async_rollout_worker._AsyncRolloutLoop):
+    """TRL's loops that choose, group and score, with answers made up here; ends once so many groups are scored."""
+
+    async def _generate_one(self, prompt, tool_dict, tools, group_id=0):
+        return prompt[0] if group_id % 2 else "?", [2], [], 0, 0, None
+
+    async def _score_group(self, group):
+        samples = await super()._score_group(group)
+        self._scored = getattr(self, "_scored", 0) + 1
+        if self._scored == GROUPS:
+            self._stop_event.set()
+        return samples
+
+    async def _run_loops(self, stop_event):
+        await asyncio.gather(self._generate_loop(stop_event), self._score_loop(stop_event))
+
+
+def test_the_rollout_loop_chooses_and_reports_its_groups(selector):
+    tasks = SelectedTasks(selector, tiny.ROWS, count=2)
+    carried = pickle.loads(pickle.dumps(tasks))  # noqa: S301 - as the trainer hands it to its worker process
+    PartialState(cpu=True)  # the trainer's, for its log
+    spawn = multiprocessing.get_context("spawn")
+    tokenizer = tiny.tokenizer()
+    tokenizer.response_template = {}  # for tools' answers, of which there are none
+    loop = Loop(
+        model_name="tiny",
+        dataset=carried,
+        reward_funcs=[reports_groups(selector, tasks_per_step=2)(tiny.begins_well)],
+        processing_class=tokenizer,
+        eos_token_ids=[1],
+        rollout_buffer=spawn.Queue(),
+        model_version_value=spawn.Value("i", 0),
+        heartbeat_value=spawn.Value("d", 0.0),
+        failed_event=spawn.Event(),
+        exception_info_queue=spawn.Queue(),
+        metrics_queue=spawn.Queue(),
+        num_generations=GENERATIONS,
+        max_inflight_tasks=8,
+    )
+    loop.run()
+    carried._selector.client.close()
+    assert flush()
+    run = now(selector)
+    assert run.step == GROUPS // 2
+    assert (run.totals.reported, run.totals.rollouts) == (GROUPS, GROUPS * GENERATIONS)
+    assert run.totals.successes == GROUPS // 2 * GENERATIONS, "every other group is right"

@@ -13,31 +13,20 @@ from pathlib import Path
 import pytest
 
 from tests.serving import running_service
-from tests.trainers.packages import folder_of
+from tests.trainers.recipes import folder_of
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 VERSIONS = {"verl==0.9.1": "verl_0_9_checks.py", "verl==0.7.1": "verl_0_7_checks.py"}
-NEEDED = (
-    "aiohttp==3.14.5",
-    "aiohappyeyeballs==2.7.1",
-    "aiosignal==1.4.0",
-    "cachetools==8.0.1",
-    "codetiming==1.4.0",
-    "frozenlist==1.8.0",
-    "multidict==7.2.1",
-    "orjson==3.13.0",
-    "peft==0.21.2",
-    "propcache==0.5.4",
-    "pyzmq==27.3.0",
-    "TransferQueue==0.1.11",
-    "yarl==1.25.1",
-)
+NEEDED = [
+    "aiohttp==3.14.5", "aiohappyeyeballs==2.7.1", "aiosignal==1.4.0", "cachetools==8.0.1", "codetiming==1.4.0",
+    "frozenlist==1.8.0", "multidict==7.2.1", "orjson==3.13.0", "peft==0.21.2", "propcache==0.5.4", "pyzmq==27.3.0",
+    "TransferQueue==0.1.11", "yarl==1.25.1",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def checks(tmp_path_factory):
-    """The checks of each version and what they say, begun at once, as they mostly import."""
     home = tmp_path_factory.mktemp("verl")
     with running_service(home / "service") as service:
         running = {version: begin(version, home / version.replace("==", "-"), service.url) for version in VERSIONS}

@@ -12,23 +12,14 @@ CHUNK = 2  # tasks of a generation batch
 
 def config(folder, **settings):
     quick = {
-        "per_device_train_batch_size": CHUNK * GENERATIONS,
-        "num_generations": GENERATIONS,
-        "max_completion_length": 2,
-        "max_steps": 4,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": [],
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "disable_tqdm": True,
-    }
+        "per_device_train_batch_size": CHUNK * GENERATIONS, "num_generations": GENERATIONS,
+        "max_completion_length": 2, "max_steps": 4, "logging_steps": 1, "save_strategy": "no", "report_to": [],
+        "use_cpu": True, "bf16": False, "gradient_checkpointing": False, "disable_tqdm": True,
+    }  # fmt: skip
     return GRPOConfig(str(folder), **quick | settings)
 
 
 def trained(folder, selector, reward_funcs=tiny.begins_well, resume=None, dataset=None, success=None, **settings):
-    """Train a new model; gives the trainer back."""
     evaluated = Dataset.from_list(tiny.ROWS[:2]) if "eval_strategy" in settings else None
     trainer = SelectedGRPOTrainer(
         tiny.model(),

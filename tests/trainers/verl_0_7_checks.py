@@ -23,8 +23,6 @@ def version():
 
 @pytest.fixture
 def trainer(folder, tokenizer, bots):
-    """Give verl's trainer with its loaders, for overrides of the example's command line; it has no workers."""
-
     def made(overrides: dict[str, object] = {}) -> RayPPOTrainer:  # noqa: B006 - nobody changes it
         config = configuration("train_0_7.sh", folder, {"data.bots.run": RUN[1], **overrides})
         trainer = object.__new__(RayPPOTrainer)
@@ -50,7 +48,6 @@ def roll_out(trainer: RayPPOTrainer, rows: dict, solved: int) -> DataProto:
 
 
 def saved(trainer: RayPPOTrainer) -> io.BytesIO:
-    """Return data.pt, as verl writes it."""
     file = io.BytesIO()
     torch.save(trainer.train_dataloader.state_dict(), file)
     file.seek(0)
@@ -132,9 +129,6 @@ def test_a_resumed_loader_draws_only_what_is_trained_on(trainer, bots):
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        ("data.bots.dataset", None, "data.bots.dataset is missing"),
-        ("data.bots.id_key", "extra_info.id", "row 0: the column extra_info.id is empty or missing"),
-        ("data.bots.id_key", "extra_info.split", "rows 0 and 1 both have the id 'train'"),
         ("data.bots.id_key", "prompt", "only the columns data_source, extra_info"),
         ("data.bots.group_size", 8, "group_size needs verl 0.9"),
     ],

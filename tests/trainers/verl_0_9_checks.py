@@ -18,7 +18,6 @@ from verl.trainer.ppo.reward import load_reward_manager
 from verl.trainer.ppo.v1 import PPOTrainerSync
 from verl.utils.tracking import Tracking
 
-from bots_client.integrations import verl as integration
 from bots_client.integrations.rewards import flush
 from tests.trainers.verl_training import PAGE, TASKS, configuration, same, shown
 
@@ -29,11 +28,9 @@ RUN = ("gsm8k", "verl-0.9")
 class NoWeights:
     """A group of workers that trains nothing."""
 
-    def save_checkpoint(self, *_what, **_how):
-        """Save none."""
+    def save_checkpoint(self, *_what, **_how): ...
 
-    def load_checkpoint(self, *_what, **_how):
-        """Load none."""
+    def load_checkpoint(self, *_what, **_how): ...
 
 
 @pytest.fixture(scope="session")
@@ -43,8 +40,6 @@ def version():
 
 @pytest.fixture
 def trainer(folder, tokenizer, bots, tmp_path):
-    """Give verl's trainer with its loaders, for overrides of the example's command line; it has no workers."""
-
     def made(overrides: dict[str, object] = {}) -> PPOTrainerSync:  # noqa: B006 - nobody changes it
         here = {"data.bots.run": RUN[1], "trainer.default_local_dir": str(tmp_path)}
         config = configuration("train_0_9.sh", folder, here | overrides)
@@ -176,39 +171,6 @@ def test_rollouts_of_validation_are_not_reported(trainer, bots):
     assert bots.run(*RUN).seq == 0
 
 
-def test_the_belief_learns_the_accuracy_and_the_score_says_whether_a_group_teaches(trainer, bots):
-    @integration.reporting
-    async def score(extra_info, place):
-        shaped = extra_info["index"] % 4 == 0 and place == 0
-        return {"score": -1.0 - shaped, "acc": extra_info["index"] % 2 == 0}
-
-    trainer = trainer()
-    rows = extras(trainer._next_train_batch())
-    for row in rows:
-        for place in range(4):
-            asyncio.run(score(extra_info=row, place=place))
-    assert flush()
-    trainer._next_train_batch()
-    totals = bots.run(*RUN).totals
-    assert totals.successes == 4 * sum(row["index"] % 2 == 0 for row in rows)
-    assert totals.effective == sum(row["index"] % 4 == 0 for row in rows)
-
-
-def test_rollouts_without_a_reward_are_left_out_and_counted_and_the_others_count(trainer, bots):
-    score = integration.reporting(lambda **call: call["given"])
-    trainer = trainer()
-    row, *_ = extras(trainer._next_train_batch())
-    reporter = integration._client_of(trainer.train_dataset.selector.client.direct.url)
-    before = reporter.health.left_out_rollouts
-    for given in (1.0, None, {"score": float("nan"), "acc": True}, {"score": -1.0, "acc": False}, float("inf")):
-        score(extra_info=row, given=given)
-    assert flush()
-    trainer._next_train_batch()
-    totals = bots.run(*RUN).totals
-    assert (totals.rollouts, totals.successes) == (2, 1)
-    assert reporter.health.left_out_rollouts - before == 3
-
-
 def test_repeated_rows_are_refused_with_what_helps_or_left_out(trainer, folder, bots):
     repeated = {"data.train_files": [str(folder / "train.parquet")] * 3, "data.bots.dataset": "repeats"}
     for more in ({}, {"data.bots.id_key": "prompt", "data.bots.id_from": "content"}):
@@ -277,11 +239,3 @@ def test_a_resumed_trainer_finds_the_belief_of_its_checkpoint(trainer, bots):
 def test_a_configuration_that_cannot_work_is_refused_at_the_start(trainer, key, value, says):
     with pytest.raises(ValueError, match=says):
         trainer({key: value})
-
-
-def test_training_goes_on_while_the_service_is_away(trainer, bots):
-    trainer = trainer({"data.bots.url": "http://127.0.0.1:9"})
-    rows = extras(trainer._next_train_batch())
-    assert {row["selection_id"] for row in rows} == {""}
-    assert len({row["task_id"] for row in rows}) == 8
-    trainer._save_checkpoint()

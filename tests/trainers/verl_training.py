@@ -43,7 +43,6 @@ def write_files(folder: Path) -> None:
 
 
 def write_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    """Make a tokenizer that knows WORDS, and write it where verl finds it as a model's."""
     words = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="<unk>"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(
@@ -55,7 +54,6 @@ def write_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
 
 @functools.cache
 def composed(script: str, folder: Path) -> DictConfig:
-    """Return what verl makes of an example's command line, with the files in the folder."""
     environment = {"DATA": str(folder), "BOTS_URL": os.environ["BOTS_URL"], "MODEL": str(folder / "model")}
     bash = f'python() {{ printf "%s\\0" "$@"; }}; . {ROOT}/examples/verl/{script}'
     said = subprocess.run(["bash", "-c", bash], env=environment, capture_output=True, text=True, check=True).stdout
@@ -67,7 +65,6 @@ def composed(script: str, folder: Path) -> DictConfig:
 
 
 def configuration(script: str, folder: Path, overrides: Mapping[str, object]) -> DictConfig:
-    """Return an example's configuration with keys set, in batches of 8 tasks."""
     config = composed(script, folder).copy()
     for key, value in {"data.train_batch_size": 8, **overrides}.items():
         with open_dict(config):
@@ -76,7 +73,6 @@ def configuration(script: str, folder: Path, overrides: Mapping[str, object]) ->
 
 
 def shown(place: int) -> DictConfig:
-    """Return one of the configurations that the page shows."""
     return OmegaConf.create([block.code for block in PAGE if block.language == "yaml"][place])
 
 
@@ -90,7 +86,6 @@ def same(shown: DictConfig, config: DictConfig) -> None:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files and the tokenizer."""
     folder = tmp_path_factory.mktemp("verl")
     write_files(folder)
     return folder
@@ -98,7 +93,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    """The model's tokenizer, that is all there is of it."""
     return write_tokenizer(folder / "model")
 
 

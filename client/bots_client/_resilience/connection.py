@@ -2,18 +2,26 @@
 
 import logging
 import math
-import queue
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TypeVar
 from weakref import ReferenceType, WeakMethod, ref
 
 from bots_client._client import Client
-from bots_client._errors import BotsClientError, DeadlineExceededError, RequestError, ServiceError
+from bots_client._errors import (
+    PROBLEM,
+    BotsClientError,
+    ConflictError,
+    DeadlineExceededError,
+    InvalidRequestError,
+    RequestError,
+    ServiceError,
+)
 from bots_client._http import system_random
 
 T = TypeVar("T")
@@ -23,6 +31,20 @@ MAX_PAUSE_S = 60.0  # so that a service that is back is found within a minute
 AGAIN_S = 60.0
 MAX_TEXTS = 64  # to remember
 CLIENT_SHARE = 0.9  # of a deadline: the client's own timeout comes first, because its error says more than "too late"
+MARK = "_bots_mistake"  # attribute of an error that `Mistakes` raised
+OUTCOMES = ("body", "outcomes")  # begins the location of an outcome's error; the outcome's index follows
+SUBSET = ("body", "subset")  # the location of a selection's error, if the dataset has no such subset
+RANGE_FIX = (
+    "report how many rollouts solved the task (successes=, or Outcome.counts), next to rewards of any range; or, if the"
+    " lowest reward means failed and the highest solved, as -1 and 1 do, pass Selector(reward_range=(-1, 1))"
+)
+FIXES = {
+    f"{PROBLEM}unknown-dataset": "call Selector.register() first, which creates it, or correct the name",
+    f"{PROBLEM}unknown-run": "call Selector.register() first, which creates it, or correct the name",
+    f"{PROBLEM}unauthenticated": "pass api_key=, or set BOTS_API_KEY",
+    f"{PROBLEM}forbidden": "pass the key of a trainer of this dataset with api_key= or BOTS_API_KEY",
+    f"{PROBLEM}invalid-outcomes": f"rewards outside the run's range: {RANGE_FIX}. Missing tasks: Selector.register()",
+}
 
 logger = logging.getLogger("bots_client")
 
@@ -65,7 +87,7 @@ class Health:
 
 
 class HealthCounters:
-    """The counters of a process, safe to share between threads."""
+    """The counts of a process, safe to share between threads."""
 
     def __init__(self) -> None:
         self.health = Health()
@@ -73,7 +95,6 @@ class HealthCounters:
         self._kept: dict[str, int] = {}
 
     def add(self, **counts: float) -> None:
-        """Increase counters by name."""
         with self._lock:
             now = {name: getattr(self.health, name) + count for name, count in counts.items()}
             self.health = replace(self.health, **now)
@@ -85,7 +106,6 @@ class HealthCounters:
             return before
 
     def set_kept(self, spool: str, waiting: int) -> None:
-        """Set the number of reports that wait in one spool."""
         with self._lock:
             self._kept[spool] = waiting
             self.health = replace(self.health, kept=sum(self._kept.values()))
@@ -107,7 +127,6 @@ class Reminder:
         self._told_at: dict[str, float] = {}
 
     def is_due(self, text: str) -> bool:
-        """Return whether the text was not due within the last minute."""
         now = time.monotonic()
         if now - self._told_at.get(text, -math.inf) < AGAIN_S:
             return False
@@ -123,11 +142,9 @@ class Connection:
     One failure opens it, because a call fails only after it was retried until its deadline. No call is let through
     then until a probe, in the background, finds the service. A forked process needs a connection of its own.
 
-    Args:
-        client: sends the calls.
-        catch_up: a method that probes the service once, does what waited for it, and returns whether it is back. Its
-            owner may be collected: the background thread keeps neither it nor the process alive.
-        on_change: called with the health when the service goes away or is back, on any thread; must be quick.
+    catch_up: a method that probes the service once, does what waited for it, and returns whether it is back. Its owner
+        may be collected: the background thread keeps neither it nor the process alive.
+    on_change: called with the health when the service goes away or is back, on any thread.
     """
 
     def __init__(
@@ -154,18 +171,12 @@ class Connection:
         return True
 
     def ask(self, question: Callable[[Client], T], seconds: float, *, once: bool = False) -> T:
-        """Return the service's answer to a question.
+        """Return the answer to a question such as `lambda bots: bots.run("guru")`; any failure raises within `seconds`.
 
         The question is asked on a thread of its own, because some calls can't be interrupted: a lookup of a host name
         has no timeout, and neither has an answer that arrives byte by byte. An abandoned thread ends with its call.
 
-        Args:
-            question: what to ask a client, such as `lambda bots: bots.run("guru")`.
-            seconds: how long to wait for the answer.
-            once: don't try again; an overloaded service's refusal is then no outage.
-
-        Raises:
-            BotsClientError: any failure, raised within `seconds`.
+        once: don't try again; an overloaded service's refusal is then no outage.
         """
         if seconds <= 0:  # earlier work used up the deadline; the service did not fail
             raise DeadlineExceededError("no time is left to ask the service")
@@ -199,20 +210,16 @@ class Connection:
         """Return whether the service answers a request about a run, even with a 4xx."""
         try:
             self.ask(lambda bots: bots.run(dataset, run), seconds)
-        except RequestError:
-            return True
-        except BotsClientError:
-            return False
+        except BotsClientError as error:
+            return isinstance(error, RequestError)
         return True
 
     def found(self) -> None:
-        """Let calls through again: the service is back."""
         if self.counters.set(is_away=False).is_away:
             logger.warning("the BOTS service is back after %.0f s", time.monotonic() - self._away_since)
             self._notify()
 
     def lose(self, count: int, reason: str) -> None:
-        """Count reports that can't be delivered any more, and log why."""
         self.counters.add(lost=count)
         self.log(reason)
 
@@ -238,7 +245,6 @@ class Connection:
             self._prober = thread
 
     def probe_now(self) -> None:
-        """End the current pause between two probes."""
         self._wake.set()
 
     def close(self, seconds: float) -> None:
@@ -276,11 +282,6 @@ class Connection:
         except Exception:
             logger.exception("on_change= failed")
 
-    def _next_pause_s(self) -> float:
-        pause = pause_s(self._probes, self._asked_for_s)
-        self._probes += 1
-        return pause
-
     def _is_back(self) -> bool:
         """Probe once; return whether no further probe is needed."""
         catch_up = self._catch_up()
@@ -293,10 +294,74 @@ class Connection:
             return False
 
 
+class Mistakes:
+    """One process's mistakes about one run, each kept until a call of the training's thread can raise it.
+
+    A refusal is a mistake if it is about an outcome, or if this kind of question has never worked in this process. A
+    dataset that is gone or a key that was revoked in the middle of a training is none.
+
+    raises: False: mistakes are only logged, once a minute.
+    """
+
+    def __init__(self, connection: Connection, *, raises: bool) -> None:
+        self.raises = raises
+        self._connection = connection
+        self._worked: set[str] = set()
+        self._found: Exception | None = None
+
+    def ask(self, kind: str, question: Callable[[Client], T], seconds: float, *, is_own: bool = True) -> T:
+        """Return the answer to a question of a kind such as "select"; note a refusal that is a mistake.
+
+        is_own: False: another process or an earlier job made the content.
+        """
+        try:
+            answer = self._connection.ask(question, seconds)
+        except RequestError as error:
+            if self._is_mistake(error, kind, is_own):
+                self.note(error)
+            raise
+        self._worked.add(kind)
+        return answer
+
+    def note(self, error: Exception) -> None:
+        """Log a mistake, and keep it for `raise_found`."""
+        fix = FIXES.get(error.type) if isinstance(error, BotsClientError) else None
+        if fix is not None and not str(error).endswith(fix):
+            error = type(error)(f"{error}\n  {fix}", **vars(error))
+        self._connection.log(error)
+        if self.raises and self._found is None:
+            self._found = error
+
+    def raise_found(self) -> None:
+        """Raise the mistake that was noted since the last call of this method, if there is one."""
+        error, self._found = self._found, None
+        if error is not None:
+            vars(error)[MARK] = True
+            raise error
+
+    def _is_mistake(self, error: RequestError, kind: str, is_own: bool) -> bool:
+        if isinstance(error, ConflictError):  # with what others do at the same time, or did before
+            return False
+        if (isinstance(error, InvalidRequestError) and not is_own) or is_about_subset(error):
+            return False
+        return kind not in self._worked or any(flaw.loc[:2] == OUTCOMES for flaw in error.errors)
+
+
+def is_mistake(error: Exception) -> bool:
+    """Return whether an error is a mistake of the calling program, which is to be raised into it."""
+    return getattr(error, MARK, False)
+
+
+def is_about_subset(error: RequestError) -> bool:
+    """Return whether a selection was refused because the dataset does not have its subset any more."""
+    return any(flaw.loc == SUBSET for flaw in error.errors)
+
+
 def _probe(connection_of: "ReferenceType[Connection]", wake: threading.Event) -> None:
     """Probe until the service is back, or nobody uses the connection any more."""
     while (connection := connection_of()) is not None:
-        pause = connection._next_pause_s()
+        pause = pause_s(connection._probes, connection._asked_for_s)
+        connection._probes += 1
         del connection  # so that it can be collected during the pause
         wake.wait(pause)
         wake.clear()
@@ -308,41 +373,32 @@ def _probe(connection_of: "ReferenceType[Connection]", wake: threading.Event) ->
 
 
 def pause_s(probes: int, asked_for_s: float) -> float:
-    """Return a random pause before the next probe, whose bound doubles with each: jobs lost the service together.
+    """Return a random pause after so many probes, whose bound doubles with each: jobs lost the service together.
 
-    Args:
-        probes: since the service was lost.
-        asked_for_s: the service's Retry-After, which is kept up to a minute.
+    asked_for_s: the service's Retry-After, which is kept up to a minute.
     """
     bound_s = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(probes, 60))
     return max(bound_s * (1 + system_random()) / 2, min(asked_for_s, MAX_PAUSE_S))
 
 
 def call_within(ask: Callable[[], T], seconds: float) -> T:
-    """Return what `ask` returns, or raise what it raises; it runs on a thread of its own.
-
-    Raises:
-        DeadlineExceededError: the call takes longer.
-    """
-    answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+    """Return what `ask` returns on a thread of its own; a DeadlineExceededError if it takes longer."""
+    answer = Future[T]()
 
     def run() -> None:
         try:
-            answers.put((ask(), None))
+            answer.set_result(ask())
         except BaseException as error:
-            answers.put((None, error))
+            answer.set_exception(error)
 
     try:
         threading.Thread(target=run, name="bots-client", daemon=True).start()
     except RuntimeError:  # too many threads, or the interpreter is shutting down: rely on the call's own deadline
         return ask()
-    try:
-        answer, error = answers.get(timeout=max(seconds, 0.0))
-    except queue.Empty:
-        raise DeadlineExceededError(f"the service gave no full answer within {round(seconds, 2):g} s") from None
-    if error is not None:
-        raise error
-    return answer  # type: ignore[return-value]  # there is one where there is no error
+    wait([answer], max(seconds, 0.0))
+    if not answer.done():
+        raise DeadlineExceededError(f"the service gave no full answer within {round(seconds, 2):g} s")
+    return answer.result()
 
 
 def _kind(error: Exception | str) -> str:

@@ -9,11 +9,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from bots_client._client import Client, rewind_call
-from bots_client._decode import into
+from bots_client._client import Client, unsent
 from bots_client._errors import (
     BUSY,
-    PROBLEM,
     BotsClientError,
     ConflictError,
     FieldError,
@@ -21,9 +19,9 @@ from bots_client._errors import (
     NotFoundError,
     RequestError,
 )
-from bots_client._http import KEY, Call, Deadline
+from bots_client._http import KEY, Call, Deadline, into
 from bots_client._models import Receipt, Run
-from bots_client._resilience.connection import Connection
+from bots_client._resilience.connection import OUTCOMES, Connection, Mistakes
 from bots_client._resilience.spool import POLL_S, Spool, SpooledWrite
 
 T = TypeVar("T")
@@ -33,124 +31,24 @@ GRACE_S = 1.0  # how late a delivery may be before another takes it over
 EXCLUSIVE_S = 10.0  # longest wait of others while a checkpoint is saved or loaded
 REFUSALS = (InvalidRequestError, ConflictError)  # the content is wrong: sending it again can't succeed
 DISK_FAILURES = (sqlite3.Error, OSError)
-MARK = "_bots_mistake"  # attribute of an error that `Mistakes` raised
-OUTCOMES = ("body", "outcomes")  # begins the location of an outcome's error; the outcome's index follows
-SUBSET = ("body", "subset")  # the location of a selection's error, if the dataset has no such subset
-RANGE_FIX = (
-    "report how many rollouts solved the task (successes=, or Outcome.counts), next to rewards of any range; or, if the"
-    " lowest reward means failed and the highest solved, as -1 and 1 do, pass Selector(reward_range=(-1, 1))"
-)
-FIXES = {
-    f"{PROBLEM}unknown-dataset": "call Selector.register() first, which creates it, or correct the name",
-    f"{PROBLEM}unknown-run": "call Selector.register() first, which creates it, or correct the name",
-    f"{PROBLEM}unauthenticated": "pass api_key=, or set BOTS_API_KEY",
-    f"{PROBLEM}forbidden": "pass the key of a trainer of this dataset with api_key= or BOTS_API_KEY",
-    f"{PROBLEM}invalid-outcomes": f"rewards outside the run's range: {RANGE_FIX}. Missing tasks: Selector.register()",
-}
-
-
-def is_mistake(error: Exception) -> bool:
-    """Return whether an error is a mistake of the calling program, which is to be raised into it."""
-    return getattr(error, MARK, False)
-
-
-def is_about_subset(error: RequestError) -> bool:
-    """Return whether a selection was refused because the dataset does not have its subset any more."""
-    return any(flaw.loc == SUBSET for flaw in error.errors)
-
-
-class Mistakes:
-    """One process's mistakes about one run, each kept until a call of the training's thread can raise it.
-
-    A refusal is a mistake if it is about an outcome, or if this kind of question has never worked in this process. A
-    dataset that is gone or a key that was revoked in the middle of a training is none.
-
-    Args:
-        connection: to the service.
-        raises: whether mistakes are raised; otherwise they are only logged, once a minute.
-    """
-
-    def __init__(self, connection: Connection, *, raises: bool) -> None:
-        self.raises = raises
-        self._connection = connection
-        self._worked: set[str] = set()
-        self._found: Exception | None = None
-
-    def ask(self, kind: str, question: Callable[[Client], T], seconds: float, *, is_own: bool = True) -> T:
-        """Return the service's answer to a question; note a refusal that is a mistake.
-
-        Args:
-            kind: of the question, such as "select".
-            question: see `Connection.ask`.
-            seconds: deadline.
-            is_own: False: another process or an earlier job made the content.
-
-        Raises:
-            BotsClientError: any failure, raised within `seconds`.
-        """
-        try:
-            answer = self._connection.ask(question, seconds)
-        except RequestError as error:
-            if self._is_mistake(error, kind, is_own):
-                self.note(error)
-            raise
-        self._worked.add(kind)
-        return answer
-
-    def note(self, error: Exception) -> None:
-        """Log a mistake, and keep it for `raise_found`."""
-        fix = FIXES.get(error.type) if isinstance(error, BotsClientError) else None
-        if fix is not None and not str(error).endswith(fix):
-            error = type(error)(f"{error}\n  {fix}", **vars(error))
-        self._connection.log(error)
-        if self.raises and self._found is None:
-            self._found = error
-
-    def raise_found(self) -> None:
-        """Raise the mistake that was noted since the last call of this method, if there is one."""
-        error, self._found = self._found, None
-        if error is not None:
-            vars(error)[MARK] = True
-            raise error
-
-    def _is_mistake(self, error: RequestError, kind: str, is_own: bool) -> bool:
-        if isinstance(error, ConflictError):  # with what others do at the same time, or did before
-            return False
-        if (isinstance(error, InvalidRequestError) and not is_own) or is_about_subset(error):
-            return False
-        return kind not in self._worked or any(flaw.loc[:2] == OUTCOMES for flaw in error.errors)
 
 
 class Delivery:
-    """Delivers one run's writes in the order in which this process submitted them, and saves its position.
+    """Delivers one run's writes in the order in which this process submitted them, and saves the run's position."""
 
-    Args:
-        connection: to the service.
-        spool: holds the writes that wait for the service.
-        mistakes: of this process about the run.
-        dataset: name of the dataset.
-        run: name of the run.
-    """
-
-    def __init__(self, connection: Connection, spool: Spool, mistakes: Mistakes, dataset: str, run: str) -> None:
+    def __init__(
+        self, connection: Connection, spool: Spool, mistakes: Mistakes, name: tuple[str, str], *, deadline_s: float
+    ) -> None:
         self.spool = spool
         self._connection = connection
         self._mistakes = mistakes
-        self._name = (dataset, run)
+        self._name = name
+        self._deadline_s = deadline_s
         self._last_step: int | None = None  # of the run, in the last answer that this process received
         self._own: set[int] = set()  # positions; the spool also holds what other processes and earlier jobs reported
 
     def deliver(self, call: Call[Receipt], *, closes: bool, deadline: Deadline) -> Receipt | None:
-        """Send a report after those that wait; if that fails, put it into the spool.
-
-        Args:
-            call: the report, with an Idempotency-Key and a JSON body.
-            closes: whether it closes a training step.
-            deadline: for sending all of them.
-
-        Returns:
-            None if the report waits in the spool, or the service refused it for good.
-        """
+        """Send a report after those that wait; None if it waits in the spool then, or was refused for good."""
         if self.waiting() == 0 and (receipt := self._sent(call, deadline)) is not None:
             return receipt
         try:
@@ -165,22 +63,20 @@ class Delivery:
     def deliver_kept(self, deadline: Deadline) -> dict[int | None, Receipt]:
         """Send the waiting writes, oldest first, unless the service is away or someone else is sending them.
 
-        Returns:
-            Receipts by position in the spool.
+        Returns receipts by position in the spool.
         """
         answers: dict[int | None, Receipt] = {}
         if self._connection.is_available():
             self._deliver(deadline, answers)
         return answers
 
-    def catch_up(self, seconds: float) -> bool:
+    def catch_up(self) -> bool:
         """Send all waiting writes to a service that is just back; return whether it is still there afterwards.
 
-        Args:
-            seconds: deadline of each pass over the spool; passes repeat while the spool shrinks.
+        Passes over the spool repeat while it shrinks; each has a report's deadline.
         """
         while waiting := self.waiting():
-            if not self._deliver(Deadline(seconds), {}):
+            if not self._deliver(Deadline(self._deadline_s), {}):
                 return False
             if self.waiting() >= waiting:  # someone else sends, the service refuses for now, or new reports arrive
                 break
@@ -202,15 +98,13 @@ class Delivery:
         self._connection.counters.set_kept(str(self.spool.file), waiting)
         return waiting
 
-    def save(self, deadline: Deadline) -> dict[str, Any]:
+    def save(self) -> dict[str, Any]:
         """Send the waiting writes, then return the run's position as JSON values, for a trainer's checkpoint.
 
         A report that waits on disk now belongs to the checkpoint. If it is delivered before the checkpoint is loaded,
         the run is rewound to the step that it closed, not to the step before.
-
-        Args:
-            deadline: for all requests together.
         """
+        deadline = Deadline(self._deadline_s)
         self.deliver_kept(deadline)
         with self._exclusive(deadline):
             kept_until = self._on_disk(self.spool.last_position, 0)
@@ -219,16 +113,12 @@ class Delivery:
             closing = self._still_closing(kept_until)
         return {"step": step, "seq": seq, "kept_until": kept_until, "kept_closing": closing}
 
-    def load(self, saved: Mapping[str, Any], deadline: Deadline) -> None:
-        """Rewind the run to a saved position; if the service is away, as soon as it is back.
-
-        Args:
-            saved: the result of `save`.
-            deadline: for all requests together.
-        """
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Rewind the run to a position that `save` returned; if the service is away, as soon as it is back."""
         if saved["step"] is None:
             self._connection.log("the checkpoint has no position of the run: the run is not rewound")
             return
+        deadline = Deadline(self._deadline_s)
         if (run := self._described(deadline)) is not None and run.seq < (saved["seq"] or 0):
             self._connection.log(
                 f"run {run.run!r} of {run.dataset!r} is not the run of the checkpoint: its journal has {run.seq}"
@@ -244,7 +134,7 @@ class Delivery:
     def _rewind(self, step: int, no_later: int, deadline: Deadline) -> Call[Run] | None:
         """Rewind to a step, or to `no_later` if the step is unknown; return the call if it still has to be sent."""
         dataset, run = self._name
-        call = rewind_call(dataset, step, run)
+        call = unsent(Client.rewind)(dataset, step, run)
         self._last_step = step
         if not self._connection.is_available():
             return call
@@ -261,12 +151,10 @@ class Delivery:
         return None
 
     def _described(self, deadline: Deadline) -> Run | None:
-        """Return the run; None if the service is away or fails."""
         ask = self._connection.ask
         return self._connection.tried(lambda: ask(lambda bots: bots.run(*self._name), deadline.left_s()))
 
     def _still_closing(self, kept_until: int) -> int:
-        """Return how many waiting reports up to a position will close a step."""
         return self._on_disk(lambda: self.spool.waiting(until=kept_until, closing=True), 0)
 
     @contextmanager
@@ -329,7 +217,6 @@ class Delivery:
         return receipt
 
     def _keep(self, call: Call[Receipt], *, closes: bool) -> int:
-        """Write a call to the spool; return its position."""
         try:
             position, dropped = self.spool.add(call, closes=closes)
         except sqlite3.DatabaseError as error:
@@ -374,16 +261,10 @@ def _is_final(error: RequestError, kept: SpooledWrite) -> bool:
 
 
 def split_report(body: bytes, flaws: Sequence[FieldError]) -> tuple[bytes, bytes] | None:
-    """Split a report into one that is valid and one with its invalid outcomes.
+    """Split a report, by the service's errors, into one that is valid and one with its invalid outcomes.
 
-    In the first, the tasks of invalid outcomes are aborted, so that their leases end.
-
-    Args:
-        body: the report as it was sent.
-        flaws: the service's errors.
-
-    Returns:
-        None if an error is elsewhere, or no task is left.
+    In the first, the tasks of invalid outcomes are aborted, so that their leases end. None if an error is elsewhere, or
+    no task is left.
     """
     flawed = {flaw.loc[2] for flaw in flaws if len(flaw.loc) > 2 and flaw.loc[:2] == OUTCOMES}
     unknown = {flaw.loc[2] for flaw in flaws if flaw.loc[3:4] == ("task",)}

@@ -41,13 +41,14 @@ CREATE TABLE IF NOT EXISTS delivery (only INTEGER PRIMARY KEY CHECK (only = 1), 
 CREATE TABLE IF NOT EXISTS about (url TEXT NOT NULL, dataset TEXT NOT NULL, run TEXT NOT NULL);
 """
 
+WRITES = "SELECT position, path, headers, body, added_at, refused FROM reports WHERE"
+
 OnLoss = Callable[[int, str], object]
 
 logger = logging.getLogger("bots_client")
 
 
 def log_loss(count: int, reason: str) -> None:  # noqa: ARG001 - an OnLoss
-    """Log that a damaged disk cost reports."""
     logger.error("%s", reason)
 
 
@@ -55,7 +56,6 @@ def log_loss(count: int, reason: str) -> None:  # noqa: ARG001 - an OnLoss
 class SpooledWrite:
     """One write as it will be sent.
 
-    closes: whether it closes a training step.
     added_at: when it was stored, in seconds since 1970.
     refused: why it was set aside: the service refused it for good, or the disk damaged it. None while it waits.
     """
@@ -64,13 +64,11 @@ class SpooledWrite:
     path: str
     headers: Mapping[str, Any]
     body: bytes
-    closes: bool
     added_at: float
     refused: str | None
 
     @property
     def is_rewind(self) -> bool:
-        """Whether the write is a rewind."""
         return self.path.endswith(REWIND)
 
     def damage(self, dataset: str, run: str) -> str | None:
@@ -91,15 +89,11 @@ class SpooledWrite:
 
 
 class Spool:
-    """The stored writes of one run, oldest first.
+    """The stored writes of one run, oldest first, in a file that the first write creates.
 
-    Args:
-        file: created with the first write.
-        limit_bytes: maximum size of all stored bodies together.
-        on_loss: called with the number of reports that a damaged disk cost, and what happened.
-
-    Raises:
-        sqlite3.Error: by every method; the file can't be read or written.
+    limit_bytes: maximum size of all stored bodies together.
+    on_loss: called with the number of reports that a damaged disk cost, and what happened.
+    Every method raises sqlite3.Error if the file can't be read or written.
     """
 
     def __init__(
@@ -120,69 +114,41 @@ class Spool:
 
     def first(self) -> SpooledWrite | None:
         """Return the oldest waiting write that can be sent; None if there is none. Sets aside those that can't."""
-        while self.file.exists():
-            with self._opened() as db:
-                oldest = self._rows(db, "refused IS NULL ORDER BY position LIMIT 1")
-            if not oldest:
-                break
-            damage = oldest[0].damage(*self._about[1:])
+        while rows := self._run(f"{WRITES} refused IS NULL ORDER BY position LIMIT 1"):
+            oldest = _write_of(*rows[0])
+            damage = oldest.damage(*self._about[1:])
             if damage is None:
-                return oldest[0]
-            self.refuse(oldest[0].position, f"damaged on the disk: {damage}")
+                return oldest
+            self.refuse(oldest.position, f"damaged on the disk: {damage}")
             self._on_loss(1, f"a report is damaged and set aside in {self.file}; the others are sent: {damage}")
         return None
 
     def refused(self) -> list[SpooledWrite]:
-        """Return the writes that the service refused for good."""
-        if not self.file.exists():
-            return []
-        with self._opened() as db:
-            return self._rows(db, "refused IS NOT NULL ORDER BY position")
+        return [_write_of(*row) for row in self._run(f"{WRITES} refused IS NOT NULL ORDER BY position")]
 
     def waiting(self, *, until: int | None = None, closing: bool = False) -> int:
-        """Return the number of waiting writes.
-
-        Args:
-            until: count only writes up to this position.
-            closing: count only reports that close a step.
-        """
-        if not self.file.exists():
-            return 0
-        condition = "refused IS NULL AND position <= ? AND closes >= ?"
-        with self._opened() as db:
-            row = (2**62 if until is None else until, closing)
-            count = int(db.execute(f"SELECT count(*) FROM reports WHERE {condition}", row).fetchone()[0])  # noqa: S608
-        if until is None and not closing:
-            self._known_waiting = count
-        return count
+        """Return the number of waiting writes: if asked, of those up to a position, or of those that close a step."""
+        query = "SELECT count(*) FROM reports WHERE refused IS NULL AND position <= ? AND closes >= ?"
+        for (count,) in self._run(query, 2**62 if until is None else until, closing):
+            if until is None and not closing:
+                self._known_waiting = count
+            return int(count)
+        return 0
 
     def last_position(self) -> int:
         """Return the position of the last write ever stored; 0 if there was none."""
-        if not self.file.exists():
-            return 0
-        with self._opened() as db:
-            row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'reports'").fetchone()
-            return int(row[0]) if row else 0
+        rows = self._run("SELECT seq FROM sqlite_sequence WHERE name = 'reports'")
+        return int(rows[0][0]) if rows else 0
 
     def remove(self, position: int) -> None:
-        """Delete a delivered write."""
-        with self._opened() as db:
-            db.execute("DELETE FROM reports WHERE position = ?", (position,))
+        self._run("DELETE FROM reports WHERE position = ?", position)
 
     def refuse(self, position: int, reason: str) -> None:
         """Set aside a write that can't be sent, or that the service refused for good, for inspection."""
-        with self._opened() as db:
-            db.execute("UPDATE reports SET refused = ? WHERE position = ?", (reason, position))
+        self._run("UPDATE reports SET refused = ? WHERE position = ?", reason, position)
 
     def split(self, kept: SpooledWrite, sound: SpooledWrite, flawed: bytes, reason: str) -> None:
-        """Set aside the invalid part of a report; the valid part waits in its place.
-
-        Args:
-            kept: the report.
-            sound: the valid part, sent instead.
-            flawed: body of the invalid part.
-            reason: why the service refused it.
-        """
+        """Set aside the invalid part of a report; the valid part waits in its place."""
         with self._opened() as db:
             changed = (json.dumps(dict(sound.headers)), sound.body, kept.position)
             db.execute("UPDATE reports SET headers = ?, body = ? WHERE position = ?", changed)
@@ -195,9 +161,8 @@ class Spool:
         After a rewind, reports for selections made before it are refused; without the selection, and under a new key,
         their evidence counts. Reports keep their positions, so that the same checkpoint can be restored again.
 
-        Args:
-            position: last position when the checkpoint was saved.
-            first: sent before all others; replaces a rewind that still waits.
+        position: last position when the checkpoint was saved.
+        first: sent before all others; replaces a rewind that still waits.
         """
         if first is None and not self.file.exists():
             return
@@ -205,7 +170,8 @@ class Spool:
             gone = "DELETE FROM reports WHERE refused IS NULL AND (position > ? OR path LIKE ?)"
             db.execute(gone, (position, f"%{REWIND}"))
             changed = "UPDATE reports SET headers = ?, body = ? WHERE position = ?"
-            for kept in self._rows(db, "refused IS NULL"):
+            for row in db.execute(f"{WRITES} refused IS NULL").fetchall():
+                kept = _write_of(*row)
                 if kept.damage(*self._about[1:]):
                     continue  # delivery sets it aside
                 content = {name: value for name, value in json.loads(kept.body).items() if name != "selection_id"}
@@ -220,9 +186,8 @@ class Spool:
     def turn(self, seconds: float, *, wait_s: float = 0.0) -> Iterator[bool]:
         """Yield whether nobody else, in this process or another, delivers until the block ends.
 
-        Args:
-            seconds: how long the block may take, before another takes over from a process that was killed.
-            wait_s: for another to end.
+        seconds: how long the block may take, before another takes over from a process that was killed.
+        wait_s: for another to end.
         """
         who, until, is_mine = uuid4().hex, time.monotonic() + wait_s, not self.file.exists()  # nothing to deliver
         while not (is_mine or (is_mine := self._takes_turn(who, seconds)) or time.monotonic() >= until):
@@ -230,9 +195,9 @@ class Spool:
         try:
             yield is_mine
         finally:
-            if is_mine and self.file.exists():
-                with suppress(sqlite3.Error), self._opened() as db:  # else it ends after its time
-                    db.execute("DELETE FROM delivery WHERE who = ?", (who,))
+            if is_mine:
+                with suppress(sqlite3.Error):  # else it ends after its time
+                    self._run("DELETE FROM delivery WHERE who = ?", who)
 
     def _takes_turn(self, who: str, seconds: float) -> bool:
         with self._opened() as db:
@@ -242,13 +207,12 @@ class Spool:
             row = (who, now + min(seconds, MAX_TURN_S))
             return db.execute("INSERT OR IGNORE INTO delivery VALUES (1, ?, ?)", row).rowcount == 1
 
-    def _rows(self, db: sqlite3.Connection, condition: str, *values: object) -> list[SpooledWrite]:
-        columns = "position, path, headers, body, closes, added_at, refused"
-        rows = db.execute(f"SELECT {columns} FROM reports WHERE {condition}", values)  # noqa: S608 - our own words
-        return [
-            SpooledWrite(position, str(path), object_in(headers), body, bool(closes), added_at, refused)
-            for position, path, headers, body, closes, added_at, refused in rows
-        ]
+    def _run(self, statement: str, *values: object) -> list[Any]:
+        """Return the rows that a statement finds; none, and nothing done, where nothing was ever stored."""
+        if not self.file.exists():
+            return []
+        with self._opened() as db:
+            return db.execute(statement, values).fetchall()
 
     def _make_room(self, db: sqlite3.Connection) -> int:
         """Drop the oldest reports beyond the limit; return how many. The newest say most about the current model."""
@@ -293,7 +257,6 @@ class Spool:
         )
 
     def _begun(self, wait_s: float) -> sqlite3.Connection:
-        """Open the file, creating it if needed, and begin a transaction."""
         db = sqlite3.connect(self.file, timeout=wait_s, isolation_level=None)
         db.text_factory = _text  # sqlite3 would take damaged text for a locked file
         try:
@@ -310,10 +273,13 @@ class Spool:
 
 
 def _insert(db: sqlite3.Connection, path: str, headers: Mapping[str, str], body: object, *, closes: bool) -> int:
-    """Insert a write; return its position."""
     row = (path, json.dumps(dict(headers)), body, closes, time.time())
     columns = "path, headers, body, closes, added_at"
     return int(db.execute(f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?)", row).lastrowid or 0)  # noqa: S608
+
+
+def _write_of(position: int, path: object, headers: object, *others: Any) -> SpooledWrite:
+    return SpooledWrite(position, str(path), object_in(headers), *others)
 
 
 def _text(stored: bytes) -> str:
@@ -321,11 +287,7 @@ def _text(stored: bytes) -> str:
 
 
 def about(file: Path) -> tuple[str, str, str]:
-    """Return the url, dataset and run that a file belongs to.
-
-    Raises:
-        sqlite3.Error: the file is damaged.
-    """
+    """Return the url, dataset and run that a file belongs to; a sqlite3.Error if it is damaged."""
     read_only = f"{file.resolve().as_uri()}?mode=ro"  # nothing is created or moved
     with closing(sqlite3.connect(read_only, uri=True, timeout=SHORT_WAIT_S)) as db:
         row = db.execute("SELECT url, dataset, run FROM about").fetchone()
@@ -345,28 +307,21 @@ def spool_of(folder: Path, *, url: str, dataset: str, run: str, limit_bytes: int
 def spool_folder(given: str | os.PathLike[str] | None) -> Path:
     """Return the folder for spools, created if needed: the argument, or BOTS_SPOOL, or one in the user's state folder.
 
-    Raises:
-        ValueError: the folder can't be written to.
+    A ValueError if it can't be written to.
     """
     asked_for = given or os.environ.get("BOTS_SPOOL")
-    if asked_for:
-        folder = Path(asked_for).expanduser()
-        try:
-            _make_writable(folder)
-        except OSError as error:
-            raise ValueError(
-                f"can't write reports to {folder}: {error}; pass another folder with spool= or BOTS_SPOOL"
-            ) from error
-        return folder
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
-    for candidate in (state / "bots", Path(tempfile.gettempdir()) / f"bots-{os.getuid()}"):
+    own = (state / "bots", Path(tempfile.gettempdir()) / f"bots-{os.getuid()}")
+    failures = []
+    for candidate in (Path(asked_for),) if asked_for else own:
         try:
             folder = candidate.expanduser()
             _make_writable(folder)
-        except (OSError, RuntimeError):  # RuntimeError: the user has no home
-            continue
-        return folder
-    raise ValueError("found no writable folder for reports; pass spool= or set BOTS_SPOOL")
+        except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home
+            failures.append(f"{candidate}: {error}")
+        else:
+            return folder
+    raise ValueError(f"can't write reports to {'; '.join(failures)}; pass another folder with spool= or BOTS_SPOOL")
 
 
 def _make_writable(folder: Path) -> None:

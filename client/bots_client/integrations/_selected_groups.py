@@ -1,6 +1,6 @@
-"""What slime, miles and vime have in common: groups of samples selected by the service, reported after a rollout.
+"""What adapters share: a buffer of selected tasks, and the groups of samples of slime, miles and vime.
 
-Their classes have the same names and members; `slime.py`, `miles.py` and `vime.py` put them together with this one.
+The classes of these three have the same names and members; their adapters put them together with `SelectedGroups`.
 """
 
 import copy
@@ -10,13 +10,37 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bots_client import ResilientClient, Selector
-from bots_client.integrations._task_buffer import TaskBuffer
+from bots_client import ResilientClient, Selection, Selector
+from bots_client._models import SelectedTask
 from bots_client.integrations.rewards import SplitRollouts, guarded
 
 TASK_ID, SELECTION_ID = "task_id", "selection_id"  # of Sample.metadata
 EVIDENCE = ("completed", "truncated")  # values of Sample.Status
 Sample = Any  # the trainer's own
+
+
+class TaskBuffer:
+    """Selected tasks for trainers that request one at a time: selecting one takes as long as selecting a batch.
+
+    batch: number of tasks per selection: those of a training step, because each step changes the belief.
+    """
+
+    def __init__(self, selector: Selector, batch: int) -> None:
+        self._selector = selector
+        self._batch = batch
+        self._left: list[tuple[SelectedTask, Selection]] = []
+
+    def take(self, count: int) -> list[tuple[SelectedTask, Selection]]:
+        """Return `count` tasks, each with its selection."""
+        while len(self._left) < count:
+            wanted = max(self._batch, count - len(self._left))
+            selection = self._selector.next(min(wanted, len(self._selector.ids)))
+            self._left += [(task, selection) for task in selection.tasks]
+        taken, self._left = self._left[:count], self._left[count:]
+        return taken
+
+    def clear(self) -> None:
+        self._left = []
 
 
 class SelectedGroups:
@@ -60,10 +84,7 @@ class SelectedGroups:
             raise ValueError(f"no group would be reported; pass --rollout-all-samples-process-path {hook}")
 
     def tasks_per_selection(self, args: Namespace) -> int:
-        """Return how many tasks to select at least at a time.
-
-        Rollouts request all groups at once; unused ones would wait for the next rollout.
-        """
+        """Return how many tasks to select at least at a time: rollouts request all groups at once."""
         del args
         return 1
 
@@ -83,13 +104,9 @@ class SelectedGroups:
         return group
 
     def report(self, groups: Iterable[list[Any]], *, is_all: bool) -> None:
-        """Report the outcomes of a rollout's groups, and close its step.
+        """Report the outcomes of a rollout's groups, and close its step. Aborted and failed samples are not evidence.
 
-        Aborted and failed samples are not evidence.
-
-        Args:
-            groups: the groups at the end of the rollout.
-            is_all: all other groups were cancelled: their tasks are reported as aborted.
+        is_all: all other groups were cancelled: their tasks are reported as aborted.
         """
         for group in groups:
             with guarded("rollouts of a group"):
@@ -99,7 +116,7 @@ class SelectedGroups:
         self.selector.step()
 
     def abort_all_but(self, kept: Collection[int]) -> None:
-        """Report the tasks of open groups as aborted. kept: numbers of groups that the trainer takes up again."""
+        """Report the tasks of open groups as aborted, but for the numbers of those that the trainer takes up again."""
         for number in [number for number in self.open if number not in kept]:
             origin = self.open.pop(number)
             self.selector.abort(origin[TASK_ID], selection=origin[SELECTION_ID])
@@ -149,10 +166,7 @@ class SelectedGroups:
 def report_all_samples(args: Namespace, all_samples: list[list[Any]], data_source: Any) -> None:
     """Report every group of a rollout, including filtered ones: for --rollout-all-samples-process-path.
 
-    Args:
-        args: the trainer's.
-        all_samples: its groups.
-        data_source: a `SelectedGroups`, or its method `get_samples`, which the trainer passes.
+    data_source: a `SelectedGroups`, or its method `get_samples`, which the trainer passes.
     """
     # Without partial rollouts the trainer cancels running groups at the end, and returns them to nobody.
     getattr(data_source, "__self__", data_source).report(all_samples, is_all=not args.partial_rollout)
@@ -163,8 +177,7 @@ def log_metrics(
 ) -> bool:
     """Add the selector's metrics, such as bots/effective_task_ratio: for --custom-rollout-log-function-path.
 
-    Returns:
-        False, so that the trainer logs as usual.
+    Returns False, so that the trainer logs as usual.
     """
     if metrics is not None:  # None from a custom rollout function without metrics
         metrics.update(_sources[-1].selector.metrics())

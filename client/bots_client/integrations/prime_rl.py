@@ -13,25 +13,19 @@ from prime_rl.orchestrator.curriculum.samplers import TaskSampler
 from prime_rl.orchestrator.train_source import TrainSource
 
 from bots_client import ResilientClient, Selector
-from bots_client.integrations._task_buffer import TaskBuffer
+from bots_client.integrations._selected_groups import TaskBuffer
 from bots_client.integrations.rewards import SplitRollouts, guarded
 
 
 class ServiceSampler(TaskSampler):
     """Selects tasks with the service, and reports every finished group.
 
-    Args:
-        tasks: of one environment; their keys are the task ids.
-        selector: of the dataset with these tasks.
-        tasks_per_step: groups whose evidence closes a step, as many as make up a training batch. So many tasks are
-            selected at a time: the belief changes when a step closes, and the orchestrator waits during a call.
-        success: name of the reward that says how far a task was solved, in [0, 1]; None: what is optimised, the sum of
-            all rewards, which then must lie in the run's reward range.
-        rollout_reward: of an episode with several trainable traces, such as those of its agents: "sum", "last" or "max"
-            of their rewards. None: equal ones are one; where they differ the last one counts, and this is logged.
-
-    Raises:
-        ValueError: rollout_reward is none of these.
+    tasks: of one environment; their keys are the task ids of the selector's dataset.
+    tasks_per_step: groups whose evidence closes a step, as many as make up a training batch. So many tasks are
+        selected at a time: the belief changes when a step closes, and the orchestrator waits during a call.
+    success: name of the reward that says how far a task was solved, in [0, 1]; None: what is optimised, the sum of
+        all rewards, which then must lie in the run's reward range.
+    rollout_reward: of an episode with several trainable traces, such as those of its agents; see `SplitRollouts`.
     """
 
     def __init__(
@@ -52,7 +46,6 @@ class ServiceSampler(TaskSampler):
         self.task_buffer = TaskBuffer(selector, tasks_per_step)
 
     def __next__(self) -> vf.Task:
-        """Return the task to roll out next."""
         [(task, _)] = self.task_buffer.take(1)
         return self.tasks[task.id]
 
@@ -78,17 +71,14 @@ class ServiceSampler(TaskSampler):
         return self.split.measured(rewards, [[trace.rewards[name].score for trace in traces] for traces in episodes])
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
         return self.selector.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Rewind to a checkpoint; unreported outcomes are dropped."""
         self.selector.load_state_dict(state_dict)
         self.observed = 0
         self.task_buffer.clear()
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics for logging, such as bots/effective_task_ratio."""
         return self.selector.metrics()
 
 
@@ -120,7 +110,6 @@ class ServiceTrainSource(TrainSource):
             self.curricula[name].sampler = self.sampler_of(name, tasks, max(1, share))
 
     def sampler_of(self, environment: str, tasks: Sequence[vf.Task], tasks_per_step: int) -> TaskSampler:
-        """Return the sampler of one environment's tasks."""
         dataset = os.environ["BOTS_DATASET"]
         if len(self.env_names) > 1:
             dataset = f"{dataset}-{re.sub('[^A-Za-z0-9._-]', '_', environment)}"

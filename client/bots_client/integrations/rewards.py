@@ -19,8 +19,7 @@ from weakref import WeakSet
 
 from bots_client import NotFoundError, Outcome, RequestError, ResilientClient, Selector
 from bots_client._inputs import reward_of, rewards_of
-from bots_client._resilience.connection import Reminder
-from bots_client._resilience.delivery import is_mistake
+from bots_client._resilience.connection import Reminder, is_mistake
 
 __all__ = ["flush", "guarded", "named", "observe_groups", "reports_groups", "reports_rollouts", "rewards_of"]
 
@@ -41,13 +40,10 @@ _said = Reminder()
 
 @contextmanager
 def guarded(what: str) -> Iterator[None]:
-    """Log what reporting raises within the block, once a minute, so that it never ends a training step.
+    """Log what reporting the named rewards raises within the block, once a minute: it never ends a training step.
 
     All adapters, decorators and recipes report within it. Only mistakes raise, such as a reward outside the run's
     range, unless the client has on_mistake="warn". It is also a decorator, though not of coroutine functions.
-
-    Args:
-        what: names the rewards in the log.
     """
     try:
         yield
@@ -59,14 +55,10 @@ def guarded(what: str) -> Iterator[None]:
 
 
 def named(reward: Any, name: str) -> Any:
-    """Return one of a rollout's rewards by its name, or their sum.
+    """Return one of a rollout's rewards by its name, or their sum: "sum", unless a reward has this name.
 
-    Args:
-        reward: a mapping of names to numbers, arrays or tensors; anything else is returned as it is.
-        name: "sum", unless a reward has this name: the sum of all.
-
-    Raises:
-        LookupError: no reward has the name.
+    reward: a mapping of names to numbers, arrays or tensors; anything else is returned as it is. A LookupError if none
+        has the name.
     """
     if not isinstance(reward, Mapping):
         return reward
@@ -97,7 +89,7 @@ def reports_groups(
         gather: collects the rollouts of all ranks on one of them if groups span ranks:
             `bots_client.integrations.torch.to_rank_zero`. By default each rank reports its own part of a group.
     """
-    is_training = _TellsTraining(selection_column)
+    is_training = _telling_training(selection_column)
     open_tasks = 0
 
     def report(calls: list[list[Rollout]]) -> None:
@@ -151,9 +143,7 @@ def reports_rollouts(  # noqa: PLR0913 - two that matter, the others by keyword
     because none of them knows when a step ends, create the run with `tasks_per_step`, or let the trainer close steps.
 
     Args:
-        client: sends the reports.
-        dataset: name of the dataset.
-        run: name of the run.
+        client: sends the reports, of the run of the dataset.
         task_key: key of the task's id in the row.
         selection_key: key of its selection's id. A row without it is not of the training, but of an evaluation, and is
             not reported.
@@ -163,12 +153,9 @@ def reports_rollouts(  # noqa: PLR0913 - two that matter, the others by keyword
             come, however far apart they end. None: those that end within a second count together.
         close_step: None: the run's `tasks_per_step` decides; False: something else closes the steps.
     """
-
-    def report(client: ResilientClient, selection: str, outcomes: list[Outcome]) -> None:
-        client.report(dataset, outcomes, run=run, selection=selection or None, close_step=close_step)
-
-    rollouts = Rollouts(lambda _: client, report)
-    is_training = _TellsTraining(selection_key)
+    about = {"dataset": dataset, "run": run, "close_step": close_step}
+    rollouts = Rollouts[str](lambda selection: (client, {**about, "selection": selection or None}))
+    is_training = _telling_training(selection_key)
 
     def take(result: object, given: Mapping[str, Any]) -> None:
         extra = given.get("extra_info")
@@ -181,27 +168,26 @@ def reports_rollouts(  # noqa: PLR0913 - two that matter, the others by keyword
     return lambda function: looked_at(function, take, rollouts.queue)
 
 
-class _TellsTraining:
-    """Tells rows of the training from others: those name the selection that chose them, if only as "" in an outage."""
+def _telling_training(key: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Return what tells whether a row, or the columns of several, are of the training.
 
-    def __init__(self, key: str) -> None:
-        self._key = key
-        self._has_met_one = False
+    Those name the selection that chose them, if only as "" in an outage. A LookupError if none did so far: the key may
+    be another.
+    """
+    has_met_one = False
 
-    def __call__(self, row: Mapping[str, Any]) -> bool:
-        """Return whether a row, or the columns of several, are of the training.
-
-        Raises:
-            LookupError: they are not, and none was so far: the key may be another.
-        """
-        if row.get(self._key) is not None:
-            self._has_met_one = True
-        elif not self._has_met_one:
+    def is_training(row: Mapping[str, Any]) -> bool:
+        nonlocal has_met_one
+        named = row.get(key) is not None
+        has_met_one |= named
+        if not has_met_one:
             raise LookupError(
-                f"rows without {self._key!r} are taken for those of an evaluation, and no others have come so far;"
+                f"rows without {key!r} are taken for those of an evaluation, and no others have come so far;"
                 f" SelectedTasks adds it to the rows of a training, here are {', '.join(row)}"
             )
-        return row.get(self._key) is not None
+        return named
+
+    return is_training
 
 
 class BackgroundQueue(Generic[T]):
@@ -210,9 +196,8 @@ class BackgroundQueue(Generic[T]):
     A process exits only after all items are processed, even one started by multiprocessing. After a fork the queue is
     empty.
 
-    Args:
-        deal_with: called with the items in order; its exceptions are logged, and mistakes kept for `raise_mistake`.
-        gather_s: how long the first item of a batch waits for others.
+    deal_with: called with the items in order; its exceptions are logged, and mistakes kept for `raise_mistake`.
+    gather_s: how long the first item of a batch waits for others.
     """
 
     def __init__(self, deal_with: Callable[[list[T]], None], gather_s: float = 0.0) -> None:
@@ -229,7 +214,6 @@ class BackgroundQueue(Generic[T]):
         self._mistake: RequestError | None = None
 
     def add(self, thing: T) -> None:
-        """Add an item."""
         with self._changed:
             self._things.append(thing)
             if self._thread is None:
@@ -272,10 +256,7 @@ class BackgroundQueue(Generic[T]):
 
 
 def flush(deadline_s: float = 10.0) -> bool:
-    """Wait until the rewards of this process are reported; return False on a timeout.
-
-    A process that exits normally waits automatically.
-    """
+    """Wait until the rewards of this process are reported, as its exit does too; return False on a timeout."""
     until = time.monotonic() + deadline_s
     return all(queue.wait(max(0.0, until - time.monotonic())) for queue in list(_queues))
 
@@ -293,35 +274,22 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork; locks and threads do
 class Rollouts(Generic[Origin]):
     """Collects the rewards of single rollouts for a moment, then sends one report for each origin.
 
-    Args:
-        client_of: returns the client that reports the rollouts of an origin, such as a selection.
-        report: called with this client, the origin, and the outcomes of its tasks.
+    reporting_of: returns the client that reports the rollouts of an origin, such as a selection, and how: what its
+        `report` takes besides the outcomes.
     """
 
-    def __init__(
-        self,
-        client_of: Callable[[Origin], ResilientClient],
-        report: Callable[[ResilientClient, Origin, list[Outcome]], object],
-    ) -> None:
-        self._client_of = client_of
-        self._report = report
+    def __init__(self, reporting_of: Callable[[Origin], tuple[ResilientClient, dict[str, Any]]]) -> None:
+        self._reporting_of = reporting_of
         self.queue = BackgroundQueue(self._report_all, GATHER_S)
 
     def add(
         self, origin: Origin, task: str, reward: object, success: object = None, *, group_size: int | None = None
     ) -> None:
-        """Add the reward of one rollout.
+        """Add the reward of one rollout; rollouts with the same origin share a report.
 
-        Args:
-            origin: rollouts with the same origin share a report.
-            task: id of the task.
-            reward: the optimised reward, in the run's reward range unless a success is given. None, NaN and infinite:
-                the rollout is left out.
-            success: degree of success, in [0, 1]; None and NaN: the reward is used.
-            group_size: number of rollouts of the whole group; None: all those of it that are at hand are the group.
-
-        Raises:
-            ValueError: a value is not a number.
+        reward: the optimised one, in the run's reward range unless a success, in [0, 1], is given; None, NaN or
+            infinite: the rollout is left out.
+        group_size: number of rollouts of the whole group; None: all those of it that are at hand are the group.
         """
         self.queue.add((origin, task, group_size, reward_of(reward), reward_of(success)))
 
@@ -331,13 +299,13 @@ class Rollouts(Generic[Origin]):
             groups = by_origin.setdefault(origin, {})
             groups.setdefault((task, size, success is None), []).append((reward, success))
         for origin, groups in by_origin.items():
-            client = self._client_of(origin)
+            client, how = self._reporting_of(origin)
             outcomes = [_outcome_of(task, group, size) for (task, size, _), group in groups.items()]
             # Where every rollout at hand is left out, others of the group may still run: its lease stays.
             lost = [outcome for outcome in outcomes if outcome.is_aborted and outcome.group_size is None]
             client._leave_out(sum(outcome.left_out for outcome in lost))
             if rest := [outcome for outcome in outcomes if outcome not in lost]:
-                self._report(client, origin, rest)
+                client.report(outcomes=rest, **how)
 
 
 def _outcome_of(task: str, rollouts: Sequence[tuple[float | None, float | None]], group_size: int | None) -> Outcome:
@@ -352,13 +320,16 @@ def counted(rollouts: Iterable[tuple[object, object]]) -> tuple[list[float | Non
     """Return the rewards of (reward, success) pairs, and the sum of the successes.
 
     A rollout without a usable success has no reward either, so that it is left out.
-
-    Raises:
-        ValueError: a value is not a number.
     """
     pairs = [(reward_of(reward), reward_of(success)) for reward, success in rollouts]
     rewards = [None if success is None else reward for reward, success in pairs]
     return rewards, math.fsum(success for reward, success in pairs if reward is not None and success is not None)
+
+
+def differ(rewards: Iterable[float | None], by: float = EQUAL) -> bool:
+    """Return whether those rewards of a group that there are give a gradient."""
+    known = [reward for reward in rewards if reward is not None]
+    return bool(known) and max(known) - min(known) > by
 
 
 def score_and_success(result: object, score_key: str, success_key: str) -> tuple[object, object]:
@@ -381,8 +352,7 @@ def observe_groups(
         rewards: of each rollout; None, NaN and infinite: left out. A task with no others is reported as aborted.
         selections: the id of each rollout's selection; "" and None: the selector finds it.
 
-    Raises:
-        ValueError: a reward is not a number.
+    Raises ValueError: a reward is not a number.
     """
     groups: dict[tuple[str, str], list[float | None]] = {}
     tasks = list(tasks)
@@ -398,13 +368,9 @@ def observe_groups(
 class SplitRollouts:
     """Makes one reward of those of a rollout's samples, such as its sub-agents' or the parts around a compaction.
 
-    Args:
-        rollout_reward: "sum", for rewards that are divided among the samples, "last" or "max". None: equal ones are
-            one; where they differ the last one counts, and this is logged.
-        option: what the trainer's configuration calls it, for messages.
-
-    Raises:
-        ValueError: rollout_reward is none of these.
+    rollout_reward: "sum", for rewards that are divided among the samples, "last" or "max". None: equal ones are one;
+        where they differ the last one counts, and this is logged. A ValueError if it is none of these.
+    option: what the trainer's configuration calls it, for messages.
     """
 
     def __init__(self, rollout_reward: str | None, *, option: str) -> None:
@@ -415,11 +381,7 @@ class SplitRollouts:
         self._said = Reminder()
 
     def reward(self, samples: Sequence[object]) -> float | None:
-        """Return the reward of a rollout; None if a sample has none, so that the rollout is left out.
-
-        Raises:
-            ValueError: a reward is not a number.
-        """
+        """Return the reward of a rollout; None if a sample has none, so that the rollout is left out."""
         values = [value for value in map(reward_of, samples) if value is not None]
         if not values or len(values) < len(samples):
             return None
@@ -438,9 +400,8 @@ class SplitRollouts:
     ) -> tuple[list[float | None], float | None]:
         """Return the reward of each rollout of a group, None for one that is left out, and the number of successes.
 
-        Args:
-            rewards: of the samples of each rollout.
-            successes: the same; None: the rewards say how far the task was solved, and no number is returned.
+        rewards, successes: of the samples of each rollout; without successes, which the rewards then stand for, no
+            number is returned.
         """
         of_rollouts = [self.reward(samples) for samples in rewards]
         if successes is None:
@@ -458,10 +419,7 @@ def looked_at(
 ) -> Callable[P, R]:
     """Return the function wrapped so that `take` sees its results and its arguments by name, guarded.
 
-    Args:
-        function: the trainer's.
-        take: reports.
-        queue: whose mistakes the function raises.
+    queue: whose mistakes the function raises.
     """
     name = getattr(function, "__name__", type(function).__name__)
     parameters = list(inspect.signature(function).parameters)

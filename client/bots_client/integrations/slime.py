@@ -11,13 +11,7 @@ from slime.rollout.data_source import RolloutDataSource, RolloutDataSourceWithBu
 
 from bots_client.integrations._selected_groups import SelectedGroups, log_metrics, report_all_samples
 
-__all__ = [
-    "ServiceDataSource",
-    "ServiceRows",
-    "generate_rollout_fully_async",
-    "log_metrics",
-    "report_all_samples",
-]
+__all__ = ["ServiceDataSource", "ServiceRows", "generate_rollout_fully_async", "log_metrics", "report_all_samples"]
 
 FULLY_ASYNC = f"{__name__}.generate_rollout_fully_async"
 
@@ -35,10 +29,6 @@ class ServiceRows(SelectedGroups, RolloutDataSource):
             divided among them, "last" or "max". Default: equal rewards are one; where they differ the last one counts,
             and this is logged.
         bots_options: other arguments of `Selector`, such as tags.
-
-    Raises:
-        ValueError: there are no prompts, a prompt's metadata have no unique task_id, an option is not one, or no group
-            would be reported.
     """
 
     def check_reporting(self, args: Namespace) -> None:

@@ -20,20 +20,23 @@ def from_rank_zero(ask: Callable[[], T]) -> T:
 
     Without an initialised process group, there is one process, which calls `ask` itself.
 
-    Raises:
-        RuntimeError: `ask` failed on rank 0; there the error itself is raised.
+    Raises RuntimeError: `ask` failed on rank 0; there the error itself is raised.
     """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return ask()
-    if torch.distributed.get_rank() != 0:
-        return cast(T, _received())
-    try:
-        answer = ask()
-    except Exception as error:
-        _send(None, f"{type(error).__name__}: {error}")  # otherwise the other ranks would wait without end
-        raise
-    _send(answer, None)
-    return answer
+    box: list[Any] = [None, None]  # the answer, what failed
+    failure: Exception | None = None
+    if torch.distributed.get_rank() == 0:
+        try:
+            box[0] = ask()
+        except Exception as error:  # sent too: otherwise the other ranks would wait without end
+            failure, box[1] = error, f"{type(error).__name__}: {error}"
+    torch.distributed.broadcast_object_list(box, src=0)
+    if failure is not None:
+        raise failure
+    if box[1] is not None:
+        raise RuntimeError(f"rank 0 failed: {box[1]}")
+    return cast(T, box[0])
 
 
 def to_rank_zero(things: Sequence[T]) -> list[T]:
@@ -46,19 +49,6 @@ def to_rank_zero(things: Sequence[T]) -> list[T]:
     of_ranks: list[list[T]] = [[] for _ in range(torch.distributed.get_world_size())]
     torch.distributed.all_gather_object(of_ranks, list(things))
     return [] if torch.distributed.get_rank() else [thing for of_rank in of_ranks for thing in of_rank]
-
-
-def _send(answer: object, failure: str | None) -> None:
-    torch.distributed.broadcast_object_list([answer, failure], src=0)
-
-
-def _received() -> object:
-    box: list[Any] = [None, None]
-    torch.distributed.broadcast_object_list(box, src=0)
-    answer, failure = box
-    if failure is not None:
-        raise RuntimeError(f"rank 0 failed: {failure}")
-    return answer
 
 
 @dataclass(slots=True)
@@ -80,16 +70,18 @@ class _Place:
 class _Chosen:
     """Positions of rows, in chunks of selected tasks; one selection per chunk.
 
-    copies: repeats of each position in a row; passes: repeats of the whole chunk; length: None: infinite;
-    saves_run: the state includes the selector's.
+    copies: repeats of each position in a row; passes: repeats of the whole chunk; saves_run: the state includes the
+    selector's. Without a length it is endless, or as many whole chunks as fit into the number of rows.
     """
+
+    _is_endless = True
 
     def __init__(
         self,
         selector: Selector,
-        ids: Sequence[str] | None,
-        count: int,
         *,
+        count: int,
+        ids: Sequence[str] | None = None,
         copies: int = 1,
         passes: int = 1,
         length: int | None = None,
@@ -104,7 +96,8 @@ class _Chosen:
             raise ValueError(f"no row has the id {missing!r}, which is one of the selector's")
         self._selector = selector
         self._count, self._copies, self.passes = count, copies, passes
-        self._length = length
+        whole_chunks = None if self._is_endless else len(self._ids) // count * self.chunk
+        self._length = whole_chunks if length is None else length
         self._saves_run = saves_run
         self._place = _Place()
         self._next: _Place | None = None  # start of the next iteration; None: the beginning
@@ -115,7 +108,6 @@ class _Chosen:
         return self._count * self._copies * self.passes
 
     def _begin(self) -> Iterator[tuple[int, str]]:
-        """Start an iteration at the loaded position, or at the beginning."""
         place, self._next = self._next or _Place(), None
         self._place = place
         return self._give(place)
@@ -197,24 +189,10 @@ class SelectorSampler(_Chosen, Sampler[int]):
         saves_run: include the selector's state in this sampler's state, which a `StatefulDataLoader` saves; loading it
             rewinds the run. Use no loader workers then: they run ahead of the training.
 
-    Raises:
-        ValueError: an id is repeated, there are fewer than `count`, or one of the selector's is missing.
+    Raises ValueError: an id is repeated, there are fewer than `count`, or one of the selector's is missing.
     """
 
-    def __init__(
-        self,
-        selector: Selector,
-        *,
-        count: int,
-        ids: Sequence[str] | None = None,
-        copies: int = 1,
-        passes: int = 1,
-        length: int | None = None,
-        saves_run: bool = False,
-    ) -> None:
-        super().__init__(selector, ids, count, copies=copies, passes=passes, length=length, saves_run=saves_run)
-        if length is None:
-            self._length = len(self._ids) // count * self.chunk
+    _is_endless = False
 
     def __iter__(self) -> Iterator[int]:
         return (position for position, _ in self._begin())
@@ -223,20 +201,13 @@ class SelectorSampler(_Chosen, Sampler[int]):
 class SelectedTasks(_Chosen, IterableDataset[dict[str, Any]]):
     """Rows of selected tasks, each with its `task_id` and the `selection_id` for its report.
 
-    It is infinite unless a length is given, so a trainer needs a number of steps. It selects in the process that
-    iterates over it: use no loader workers. All ranks get the same rows if the selector shares its selections.
+    It is infinite unless a length, in rows, is given, so a trainer needs a number of steps. It selects in the process
+    that iterates over it: use no loader workers, in which it raises RuntimeError. All ranks get the same rows if the
+    selector shares its selections.
 
-    Args:
-        selector: selects the tasks.
-        rows: a list, a Hugging Face dataset, or any other sequence of mappings.
-        count: number of tasks per selection.
-        ids: the task id of each row, in order; None: the selector's ids.
-        length: total number of rows; None: infinite.
-        saves_run: as in `SelectorSampler`.
-
-    Raises:
-        ValueError: as in `SelectorSampler`.
-        RuntimeError: it is iterated in a loader's worker.
+    rows: a list, a Hugging Face dataset, or any other sequence of mappings.
+    count: number of tasks per selection.
+    ids, saves_run: as in `SelectorSampler`, and the errors too.
     """
 
     def __init__(
@@ -249,7 +220,7 @@ class SelectedTasks(_Chosen, IterableDataset[dict[str, Any]]):
         length: int | None = None,
         saves_run: bool = False,
     ) -> None:
-        super().__init__(selector, ids, count, length=length, saves_run=saves_run)
+        super().__init__(selector, count=count, ids=ids, length=length, saves_run=saves_run)
         self._rows = rows
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -262,16 +233,14 @@ class SelectedTasks(_Chosen, IterableDataset[dict[str, Any]]):
 
 
 def selected(loader: Loader, selector: Selector, *, count: int) -> Loader:
-    """Return a loader like the given one, with rows of selected tasks.
+    """Return a loader like the given one of a map-style dataset, with rows of selected tasks.
 
     It has the same dataset, batches and length, and loads in the trainer's own process, so that no task is selected
     before the evidence is known. The state of a `StatefulDataLoader` includes the selector's; loading it rewinds the
     run.
 
-    Args:
-        loader: the trainer's loader of a map-style dataset.
-        selector: selects the tasks; its ids are those of the dataset's rows, in order.
-        count: number of tasks per selection: those of a training step.
+    selector: its ids are those of the dataset's rows, in order.
+    count: number of tasks per selection: those of a training step.
     """
     chosen = type(loader)(
         loader.dataset,

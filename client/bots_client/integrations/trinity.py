@@ -13,7 +13,7 @@ from trinity.common.constants import SELECTOR_METRIC
 from trinity.common.experience import Experience
 
 from bots_client import ResilientClient, Selector
-from bots_client.integrations.rewards import EQUAL, SplitRollouts, guarded
+from bots_client.integrations.rewards import SplitRollouts, differ, guarded
 
 
 class ServiceSelector(BaseSelector):
@@ -55,18 +55,12 @@ class ServiceSelector(BaseSelector):
         successes: Sequence[float | None] | None = None,
         tokens: Sequence[int] | None = None,
     ) -> None:
-        """Report the outcomes of a batch and close its step.
+        """Report the outcomes of a batch of rows, given by their indices, and close its step.
 
-        Args:
-            indices: rows.
-            values: mean reward of each row, in the run's reward range; used only without rewards. A row whose mean lies
-                between 0 and 1 is then effective, as in Trinity's own `selection/valid_ratio`.
-            rewards: of each row's rollouts, from `RolloutCounter`.
-            successes: of each row, from `RolloutCounter`; None: the rewards say how far its task was solved.
-            tokens: how many tokens the rollouts of each row generated, from `RolloutCounter`; default: not known.
-
-        Raises:
-            ValueError: the numbers of rows and values differ.
+        values: mean reward of each row, in the run's reward range; used only without rewards. A row whose mean lies
+            between 0 and 1 is then effective, as in Trinity's own `selection/valid_ratio`.
+        rewards, successes, tokens: from `RolloutCounter`, of each row's rollouts, of the row, and how many tokens they
+            generated. Without successes the rewards say how far its task was solved.
         """
         unknown = [None] * len(indices)
         rows = zip(indices, values, rewards or unknown, successes or unknown, tokens or unknown, strict=True)
@@ -76,7 +70,6 @@ class ServiceSelector(BaseSelector):
         self.selector.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state for a checkpoint as JSON values."""
         return {"bots": self.selector.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -90,13 +83,8 @@ class RolloutCounter(PassRateCalculator):
 
     Its metrics include `bots/effective_task_ratio`, the share of tasks whose rewards differ.
 
-    Args:
-        success: the experience's metric with the degree of success, in [0, 1]; None: its reward.
-        rollout_reward: of a rollout with several experiences, such as those of its turns: "sum", "last" or "max" of
-            their rewards. None: equal ones are one; where they differ the last one counts, and this is logged.
-
-    Raises:
-        ValueError: rollout_reward is none of these.
+    success: the experience's metric with the degree of success, in [0, 1]; None: its reward.
+    rollout_reward: of a rollout with several experiences, such as those of its turns; see `SplitRollouts`.
     """
 
     def __init__(self, success: str | None = None, rollout_reward: str | None = None, **kwargs: Any) -> None:
@@ -125,11 +113,10 @@ class RolloutCounter(PassRateCalculator):
                 sum(_generated(exp) for rollout in groups[place].values() for exp in rollout) for place in places
             ]
         if groups:
-            differ = [_differ(rewards) for rewards, _ in measured.values()]
-            metrics["bots/effective_task_ratio"] = sum(differ) / len(differ)
+            effective = [differ(rewards) for rewards, _ in measured.values()]
+            metrics["bots/effective_task_ratio"] = sum(effective) / len(effective)
 
     def _measured(self, rollouts: list[list[Experience]]) -> tuple[list[float | None], float | None]:
-        """Return the reward of each rollout, None for one that is left out, and the number of successes."""
         rewards = [[exp.reward for exp in rollout] for rollout in rollouts]
         if self.success is None:
             return self.split.measured(rewards, None)
@@ -142,8 +129,3 @@ def _generated(exp: Experience) -> int:
     if exp.action_mask is not None:
         return int(exp.action_mask.sum())
     return len(exp.tokens) - int(exp.prompt_length)
-
-
-def _differ(rewards: Sequence[float | None]) -> bool:
-    known = [reward for reward in rewards if reward is not None]
-    return bool(known) and max(known) - min(known) > EQUAL

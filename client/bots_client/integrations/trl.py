@@ -41,11 +41,9 @@ class SelectorCallback(TrainerCallback):
         self._checkpoint: Path | None = None
 
     def resume_from(self, checkpoint: str | Path) -> None:
-        """Set the checkpoint from which training is about to resume."""
         self._checkpoint = Path(checkpoint)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_more: Any) -> None:  # noqa: ARG002 - a hook's
-        """Rewind the run to the checkpoint, if there is one."""
         checkpoint, self._checkpoint = self._checkpoint, None
         if state.global_step == 0:
             return
@@ -155,7 +153,6 @@ class SelectsTasks(_Trainer):
             raise failure[0]
 
     def _places_of(self, success: Sequence[str] | None) -> list[int]:
-        """Return the indices of the reward functions that measure success."""
         names: list[str] = self.reward_func_names
         if success is None:
             return [place for place, weight in enumerate(self.reward_weights.tolist()) if weight]
@@ -198,12 +195,10 @@ class SelectsTasks(_Trainer):
     def observe_rewards(
         self, tasks: Iterable[str], rewards_per_func: torch.Tensor, lengths: Iterable[int] | None = None
     ) -> None:
-        """Record the rewards of the rollouts; all processes must call it.
+        """Record the rewards of the rollouts; all processes must call it, with the task of each of their own rollouts.
 
-        Args:
-            tasks: the task of each rollout of this process.
-            rewards_per_func: [rollouts of all processes, reward functions]; NaN where a function does not apply.
-            lengths: how many tokens each rollout of this process generated; None: not known.
+        rewards_per_func: [rollouts of all processes, reward functions]; NaN where a function does not apply.
+        lengths: how many tokens each rollout of this process generated; None: not known.
         """
         all_tasks = gather_object(list(tasks))
         all_lengths = None if lengths is None else gather_object(list(lengths))
@@ -257,11 +252,7 @@ class SelectedGRPOTrainer(SelectsTasks, GRPOTrainer):
     """
 
     def _calculate_rewards(
-        self,
-        inputs: list[dict[str, Any]],
-        prompts: Any,
-        completions: Any,
-        completion_ids_list: list[list[int]],
+        self, inputs: list[dict[str, Any]], prompts: Any, completions: Any, completion_ids_list: list[list[int]]
     ) -> torch.Tensor:
         rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.model.training:

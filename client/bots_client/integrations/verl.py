@@ -8,23 +8,131 @@ reward.custom_reward_function.path=pkg://bots_client.integrations.verl
 import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 
 import ray
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.utils.reward_score import default_compute_score
+from verl.utils.tracking import Tracking
 
-from bots_client import Outcome, ResilientClient, Selection, Selector
+from bots_client import InvalidRequestError, ResilientClient, Selection, Selector, TaskColumns
 from bots_client._http import is_loopback
 from bots_client._models import SelectedTask
-from bots_client.integrations._task_buffer import TaskBuffer
+from bots_client.integrations._selected_groups import TaskBuffer
 from bots_client.integrations.rewards import Rollouts, looked_at, score_and_success
-from bots_client.integrations.verl_data import rows_by_id, wanted_of
+
+STEP = "training/global_step"  # verl logs it for training steps, not for validations
 
 logger = logging.getLogger("bots_client")
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The options under `data.bots`.
+
+    dataset, run: names; created if they don't exist.
+    id_key: column of the task's id; dots lead into nested columns. Several columns are joined by ":".
+    id_from: "columns", or "content" for a hash of the columns' values, as in `TaskColumns`.
+    skip_repeats: leave out rows with an id that an earlier row has. False: that is an error.
+    url: of the service; None: BOTS_URL, or http://127.0.0.1:8000. The API key is always the environment's BOTS_API_KEY.
+    tags: only tasks with one of these tags.
+    reward_range: lowest and highest possible reward, such as [-1, 1]; the run gets it. None: it keeps its own.
+    group_size: verl's rollout.n once more, where rollouts of one prompt may end in different training steps, as in
+        verl's asynchronous modes: a group then counts once, when all have come. None: they end in one step.
+        Only verl 0.9 can do it.
+    prompts_per_step: of one training step; None: data.train_batch_size.
+    """
+
+    dataset: str
+    run: str = "default"
+    id_key: str | list[str] = "extra_info.index"
+    id_from: Literal["columns", "content"] = "columns"
+    skip_repeats: bool = False
+    url: str | None = None
+    tags: tuple[str, ...] | None = None
+    reward_range: tuple[float, float] | None = None
+    group_size: int | None = None
+    prompts_per_step: int | None = None
+
+    @property
+    def columns(self) -> TaskColumns:
+        return TaskColumns(id=self.id_key, id_from=self.id_from)
+
+    def selector(self, ids: Iterable[str]) -> Selector:
+        """Return a selector for rows with these ids; verl samples in one process only.
+
+        Adds the tasks to the dataset, and makes verl log the selector's metrics.
+        """
+        selector = Selector(
+            ResilientClient(self.url),
+            self.dataset,
+            self.run,
+            ids=ids,
+            tags=self.tags,
+            reward_range=self.reward_range,
+            rank=0,
+        )
+        selector.register()
+        log_metrics_of(selector)
+        return selector
+
+
+def wanted_of(data: DictConfig) -> Wanted:
+    """Return the options under `bots` in verl's data configuration; a ValueError if they are not valid."""
+    given: Any = OmegaConf.to_container(data.get("bots") or OmegaConf.create({}), resolve=True)
+    known = {field.name for field in fields(Wanted)}
+    if unknown := given.keys() - known:
+        raise ValueError(
+            f"data.bots has the unknown keys {', '.join(sorted(unknown))}; known are {', '.join(sorted(known))}"
+        )
+    if not given.get("dataset"):
+        raise ValueError("data.bots.dataset is missing; pass +data.bots.dataset= with the name of the dataset")
+    return Wanted(**given)
+
+
+def rows_by_id(rows: Any, wanted: Wanted) -> dict[str, int]:
+    """Return the index of each task's row in a `datasets.Dataset`; with `skip_repeats` of the first row with its id.
+
+    A ValueError if a row has no id, or two have the same: verl uses 0 for a missing index.
+    """
+    columns = wanted.columns
+    outer = {name.partition(".")[0] for name in columns.id_columns}
+    if missing := outer - set(rows.column_names):
+        raise ValueError(
+            f"the rows have no column {missing.pop()!r}, only {', '.join(rows.column_names)}; see data.bots.id_key"
+        )
+    places: dict[str, int] = {}
+    for place, row in enumerate(rows.select_columns(sorted(outer))):
+        try:
+            task = columns.id_of(row, place)
+        except InvalidRequestError as error:
+            raise ValueError(f"row {place}: {error}; see data.bots.id_key") from error
+        if places.setdefault(task, place) != place and not wanted.skip_repeats:
+            raise ValueError(
+                f"rows {places[task]} and {place} both have the id {task!r}; ids must be unique. Pass"
+                " data.bots.skip_repeats=true, which keeps the first row of each id, or another data.bots.id_key"
+            )
+    if len(places) < len(rows):
+        logger.warning("skipped %d of %d rows: repeated ids", len(rows) - len(places), len(rows))
+    return places
+
+
+def log_metrics_of(selector: Selector) -> None:
+    """Make verl log a selector's metrics with those of each training step: it has no hook, so this wraps its logger."""
+    log = getattr(Tracking.log, "without_selector", Tracking.log)  # of verl alone, if there was a selector before
+
+    @functools.wraps(log)
+    def log_more(self: Tracking, data: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        if STEP in data:
+            data = {**data, **selector.metrics()}
+        log(self, data, *args, **kwargs)
+
+    log_more.without_selector = log  # type: ignore[attr-defined]
+    Tracking.log = log_more
 
 
 class Origin(NamedTuple):
@@ -51,8 +159,7 @@ class BotsDataset(RLHFDataset):
     Attributes:
         selector: None in the dataset for validation.
 
-    Raises:
-        ValueError: the configuration is unsuitable, or a row has no unique id.
+    Raises ValueError: the configuration is unsuitable, or a row has no unique id.
     """
 
     def __init__(
@@ -81,11 +188,9 @@ class BotsDataset(RLHFDataset):
         self._made_at: tuple[int, int, bool] | None = None
 
     def __len__(self) -> int:
-        """Return the number of rows; for training that of the tasks, which are fewer if repeated rows are skipped."""
         return super().__len__() if self.selector is None else len(self._rows)
 
     def __getitems__(self, positions: list[int]) -> list[dict[str, Any]]:
-        """Return a row for each position; for training the selector says which."""
         if self.selector is None:
             return [self[position] for position in positions]
         if self._prompts >= self._prompts_per_step:
@@ -103,7 +208,6 @@ class BotsDataset(RLHFDataset):
         return self.selector.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take the run back to where it stood at the checkpoint."""
         if self.selector is not None:
             self.selector.load_state_dict(state)
             self._task_buffer.clear()
@@ -138,11 +242,12 @@ def _client_of(url: str) -> ResilientClient:
     return ResilientClient(url)
 
 
-def _report(client: ResilientClient, origin: Origin, outcomes: list[Outcome]) -> None:
-    client.report(origin.dataset, outcomes, run=origin.run, selection=origin.selection_id, close_step=False)
+def _reporting_of(origin: Origin) -> tuple[ResilientClient, dict[str, Any]]:
+    about = {"dataset": origin.dataset, "run": origin.run, "selection": origin.selection_id, "close_step": False}
+    return _client_of(origin.url), about
 
 
-_rollouts = Rollouts(lambda origin: _client_of(origin.url), _report)
+_rollouts = Rollouts(_reporting_of)
 
 
 def _take(result: Any, given: Mapping[str, Any]) -> None:
@@ -154,7 +259,7 @@ def _take(result: Any, given: Mapping[str, Any]) -> None:
 
 
 def reporting(score: Callable[P, R]) -> Callable[P, R]:
-    """Return a reward function that also reports each rollout's reward.
+    """Return verl's `reward.custom_reward_function`, which may be a coroutine, as one that also reports each rollout.
 
         @reporting
         def compute_score(data_source, solution_str, ground_truth, extra_info=None):
@@ -163,9 +268,6 @@ def reporting(score: Callable[P, R]) -> Callable[P, R]:
     The belief learns from the result's "acc", in [0, 1], or its "score", or the result itself, in the run's reward
     range. A group is effective if verl's optimised values differ: the scores, or the results. None and NaN are not
     evidence. The function never waits for the service. Rollouts of validation are not reported.
-
-    Args:
-        score: a function for verl's `reward.custom_reward_function`; may be a coroutine function.
     """
     return looked_at(score, _take, _rollouts.queue)
 

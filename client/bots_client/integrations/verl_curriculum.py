@@ -13,8 +13,8 @@ from verl import DataProto
 from verl.experimental.dataset.sampler import AbstractCurriculumSampler
 
 from bots_client import InvalidRequestError
-from bots_client.integrations.rewards import counted, guarded
-from bots_client.integrations.verl_data import rows_by_id, wanted_of
+from bots_client.integrations.rewards import counted, differ, guarded
+from bots_client.integrations.verl import rows_by_id, wanted_of
 
 SMALLEST = 1e-6  # difference of token scores, which are float32, that gives a gradient
 COLUMNS = {"data_source", "extra_info", "reward_model"}  # verl returns only these with the rollouts
@@ -24,14 +24,10 @@ class BotsSampler(AbstractCurriculumSampler):
     """Rows selected in batches; an epoch selects as many tasks as there are.
 
     Each batch that verl returns closes a step. The loader's state includes the selector's, and a resumed loader selects
-    nothing that it does not train on.
+    nothing that it does not train on. A ValueError if the configuration is unsuitable, or a row has no unique id.
 
-    Args:
-        data_source: verl's own dataset, or another with its `dataframe`.
-        data_config: verl's `data`, with `bots` in it.
-
-    Raises:
-        ValueError: the configuration is unsuitable, or a row has no unique id.
+    data_source: verl's own dataset, or another with its `dataframe`.
+    data_config: verl's `data`, with `bots` in it.
     """
 
     def __init__(self, data_source: Sized, data_config: DictConfig) -> None:
@@ -65,7 +61,6 @@ class BotsSampler(AbstractCurriculumSampler):
         self.selector.step()
 
     def _observe(self, batch: DataProto) -> None:
-        """Record the rewards of a batch, group by group."""
         columns = {name: batch.non_tensor_batch[name] for name in COLUMNS & batch.non_tensor_batch.keys()}
         groups: defaultdict[str, list[int]] = defaultdict(list)
         for place in range(len(batch)):
@@ -84,16 +79,12 @@ class BotsSampler(AbstractCurriculumSampler):
                 continue
             rewards, successes = counted((scores[place], found[place]) for place in places)
             if is_number:
-                known = [reward for reward in rewards if reward is not None]
-                differ = bool(known) and max(known) - min(known) > SMALLEST
-                self.selector.observe(task, [found[place] for place in places], effective=differ)
+                self.selector.observe(task, [found[place] for place in places], effective=differ(rewards, SMALLEST))
             else:
                 self.selector.observe(task, rewards, successes=successes)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the selector's state for the checkpoint."""
         return self.selector.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take the run back to where it stood at the checkpoint."""
         self.selector.load_state_dict(state)

@@ -5,13 +5,11 @@ import contextlib
 import inspect
 import pickle
 import threading
-import time
 
 import pytest
 
 from bots_client import AsyncSelector, NotFoundError, Selector
 from tests.client.resilience.worlds import IDS, journalled
-from tests.serving import NOWHERE
 
 NOT_ASYNC = {"give_back", "is_shared"}  # `next` calls the one; the other is for ranks
 
@@ -89,27 +87,8 @@ async def test_calls_run_in_the_order_in_which_they_were_made(selector):
     first = await selector.next(4)
     for task in first.ids:
         selector.observe(task, [1, 0])
-
     receipt, second, last = await asyncio.gather(selector.step(), selector.next(4), selector.step())
-
     assert (receipt.step, second.step, last) == (1, 1, None)
-
-
-async def test_a_service_that_is_away_costs_its_deadline_and_raises_nothing(connect):
-    client = connect(NOWHERE, select_deadline_s=0.2, report_deadline_s=0.2)
-    begun = time.monotonic()
-    async with AsyncSelector(Selector(client, "guru", ids=IDS)) as selector:
-        await selector.register()
-        selection = await selector.next(4)
-        for task in selection.ids:
-            selector.observe(task, [1, 0])
-        receipt = await selector.step()
-
-    assert receipt is None
-    assert selection.is_local
-    assert set(selection.ids) < set(IDS)
-    assert (client.health.is_away, client.health.kept) == (True, 1)
-    assert time.monotonic() - begun < 30  # 1 s on an idle machine; the client of a person would try for longer
 
 
 async def test_a_mistake_is_raised_even_if_the_call_that_met_it_was_cancelled(connect, service, gate):
@@ -118,7 +97,6 @@ async def test_a_mistake_is_raised_even_if_the_call_that_met_it_was_cancelled(co
         await reached(gate)
         await cancelled(lost)
         gate.open.set()
-
         with pytest.raises(NotFoundError):
             await selector.step()
 
@@ -128,13 +106,11 @@ async def test_what_a_cancelled_selection_chose_is_handed_out_first(gated, gate)
     await reached(gate)
     await cancelled(lost)
     gate.open.set()
-
     selection = await gated.next(4)
     leased = set(selection.ids)
     for task in selection.ids:
         gated.observe(task, [1, 0])
     await gated.step()
-
     assert gated.selector.client.health.selects == 2
     assert described(gated).leased == 0  # the four of the cancelled one are these four
     assert len(leased) == 4
@@ -147,7 +123,6 @@ async def test_a_selection_that_is_cancelled_before_it_begins_never_happens(gate
     await asyncio.sleep(0)
     await cancelled(second)
     gate.open.set()
-
     assert len((await first).ids) == 4
     assert gated.selector.client.health.selects == 1
     assert described(gated).leased == 4
@@ -158,9 +133,7 @@ async def test_a_cancelled_selection_under_a_key_is_asked_for_again_by_its_key(g
     await reached(gate)
     await cancelled(lost)
     gate.open.set()
-
     again, fresh = await gated.next(4, key="step-1"), await gated.next(4)
-
     assert described(gated).leased == 8
     assert not set(again.ids) & set(fresh.ids)
 
@@ -174,16 +147,13 @@ async def test_evidence_counts_once_whenever_its_step_is_cancelled(selector, del
     step.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await step
-
     await selector.step()
-
     assert described(selector).totals.reported == 4
     assert journalled(selector.selector.client, selector.selector.dataset) == ["report"]
 
 
 async def test_a_pickled_one_selects_in_another_process(selector):
     copied = pickle.loads(pickle.dumps(selector))  # noqa: S301 - our own
-
     assert len((await copied.next(2)).ids) == 2
     await copied.aclose()
 

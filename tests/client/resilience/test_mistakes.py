@@ -28,14 +28,12 @@ def refused(selector):
 @pytest.mark.parametrize("names", [("no-such-dataset", "default"), (None, "no-such-run")], ids=["dataset", "run"])
 def test_an_unknown_name_raises_before_anything_is_trained_on(connect, service, dataset, names):
     selector = Selector(connect(service), names[0] or dataset, names[1], ids=IDS)
-
     for ask in (lambda: selector.next(4), selector.close_step):
         with pytest.raises(NotFoundError):
             ask()
     selector.observe("t1", [1, 0])
     with pytest.raises(NotFoundError):
         selector.step()
-
     assert selector.client.health.local_selects == 0
 
 
@@ -46,7 +44,6 @@ def test_an_unknown_name_raises_before_anything_is_trained_on(connect, service, 
 def test_a_refusal_of_the_first_call_of_its_kind_raises(connect, serve, status, kind):
     bots = connect(serve(problem(status)))
     selector = Selector(bots, "guru", ids=IDS)
-
     with pytest.raises(kind):
         selector.next(4)
     with pytest.raises(kind):
@@ -66,12 +63,10 @@ def test_a_refusal_of_what_has_worked_before_is_an_outage_that_is_told_again_and
     ids = [task["id"] for task in SELECTION["tasks"]]
     bots.select("guru", 2, ids=ids)
     bots.report("guru", [Outcome.counts(ids[0], 1, 2)], close_step=True)
-
     for waiting in (1, 2):
         assert bots.select("guru", 2, ids=ids).is_local
         assert bots.report("guru", [Outcome.counts(ids[0], 1, 2)]) is None
         assert (bots.health.kept, bots.health.refused) == (waiting, 0)
-
     told = [record for record in caplog.records if record.levelno == logging.ERROR and str(status) in record.message]
     assert len(told) >= 4
 
@@ -81,13 +76,11 @@ def test_a_reward_outside_the_range_raises_where_it_is_observed(connect, service
     selector.register()
     train(selector)
     task = selector.next(1).ids[0]
-
     with pytest.raises(InvalidRequestError):
         selector.observe(task, [-1, 1])
     selector.observe(task, [-1, 1], successes=1)
     selector.client.direct.update_run(dataset, reward_range=(-1, 1))
     selector.observe(task, [-1, 1])
-
     receipt = selector.step()
     assert receipt is not None
     assert receipt.reported == 1
@@ -99,10 +92,8 @@ def test_without_registering_it_raises_at_the_step_and_costs_no_other_outcome(co
     good, bad = selector.next(2).ids
     selector.observe(good, [1, 0])
     selector.observe(bad, [-1, 1])
-
     with pytest.raises(InvalidRequestError, match="reward_range"):
         selector.step()
-
     assert selector.client.health.refused == len(refused(selector)) == 1
     run = selector.client.direct.run(dataset)
     assert (run.totals.reported, run.leased) == (5, 0)
@@ -112,9 +103,7 @@ def test_without_registering_it_raises_at_the_step_and_costs_no_other_outcome(co
 def test_a_reward_range_is_that_of_the_run_once_it_is_registered(connect, service, dataset, name):
     selector = Selector(connect(service), dataset, name, ids=IDS, reward_range=(-1, 1))
     selector.register()
-
     train(selector, rewards=(-1, 1, 1, 1))
-
     run = selector.client.direct.run(dataset, name)
     assert run.settings.reward_range == (-1.0, 1.0)
     assert (run.totals.rollouts, run.totals.successes) == (16, 12)
@@ -133,10 +122,8 @@ def test_with_on_mistake_warn_training_goes_on_and_is_warned_again_and_again(
     selector = Selector(connect(service, on_mistake="warn"), dataset, ids=IDS)
     selector.register()
     missing = Selector(selector.client, "no-such-dataset", ids=IDS)
-
     train(selector, 3, rewards=(-1, 1))
     train(missing, 3)
-
     assert selector.metrics()["bots/refused"] == len(refused(selector)) == 3
     assert sum("is outside [0, 1]" in record.message for record in caplog.records) >= 3
     assert sum("no-such-dataset" in record.message for record in caplog.records) >= 3
@@ -146,7 +133,6 @@ def test_more_tasks_than_there_are_raise_with_the_service_and_without(connect, s
     here = Selector(connect(service), dataset, ids=IDS)
     few = Selector(connect(service), dataset, ids=IDS[:3])
     away = Selector(connect(NOWHERE, select_deadline_s=0.1), "guru", ids=IDS[:3])
-
     for selector, too_many in ((here, 50), (few, 4), (away, 50)):
         for _ in range(2):
             with pytest.raises(InvalidRequestError):
@@ -157,14 +143,12 @@ def test_more_tasks_than_there_are_raise_with_the_service_and_without(connect, s
 def test_a_task_that_is_not_the_selectors_raises_and_with_a_warning_it_is_dropped(connect, service, dataset):
     selector = Selector(connect(service), dataset, ids=IDS)
     careless = Selector(connect(service, on_mistake="warn"), dataset, ids=IDS)
-
     with pytest.raises(InvalidRequestError, match="zz"):
         selector.observe("zz", [1, 0])
     with pytest.raises(InvalidRequestError, match="zz"):
         selector.abort("zz")
     careless.observe("zz", [1, 0])
     careless.observe("t1", [1, 0])
-
     receipt = careless.step()
     assert receipt is not None
     assert receipt.reported == 1
@@ -203,10 +187,8 @@ def test_what_an_earlier_job_did_wrong_raises_in_no_later_one(connect, service, 
     earlier = connect(NOWHERE, report_deadline_s=0.1)
     earlier.report(dataset, [Outcome.rewards("gone", [1, 0])])
     spool_in(earlier, dataset).file.rename(spool_in(earlier, dataset, url=service.url).file)
-
     selector = Selector(connect(service), dataset, ids=IDS)
     train(selector, 2)
-
     assert selector.client.health.refused == 1
     assert selector.client.direct.run(dataset).step == 2
 
@@ -215,7 +197,6 @@ def test_reports_of_an_earlier_job_hide_no_unknown_name(connect, service):
     earlier = connect(NOWHERE, report_deadline_s=0.1)
     earlier.report("misspelt", [Outcome.rewards("t1", [1, 0])])
     spool_in(earlier, "misspelt").file.rename(spool_in(earlier, "misspelt", url=service.url).file)
-
     with pytest.raises(NotFoundError):
         Selector(connect(service), "misspelt", ids=IDS).next(4)
 
@@ -249,7 +230,6 @@ def test_the_other_tasks_of_a_dataset_are_not_selected_even_if_an_outage_put_the
     selector.register()
     own_service.start()
     wait_for(lambda: not bots.health.is_away)
-
     assert sorted(selector.next(10).ids) == sorted(IDS[:10])
     assert bots.health.replaced == 0
 
@@ -269,7 +249,6 @@ class Ranks:
 
 def test_a_mistake_of_rank_0_raises_on_all_ranks(connect, service):
     ranks = Ranks(connect, service, "no-such-dataset")
-
     for rank in (ranks.zero, ranks.one):
         with pytest.raises(NotFoundError):
             rank.next(4)
@@ -286,7 +265,6 @@ def test_with_several_ranks_a_step_raises_in_the_next_selection_so_that_no_rank_
         rank.observe(task, [-1, 1])
     for rank in (ranks.one, ranks.zero):
         assert rank.step() is None
-
     for rank in (ranks.zero, ranks.one):
         with pytest.raises(RequestError):
             rank.next(2)

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from bots_client import Client, ForbiddenError, Selector, Task
-from tests.client.resilience.worlds import IDS, wait_for
+from tests.client.resilience.worlds import IDS, train_on, wait_for
 from tests.languages.recording_proxy import RecordingProxy
 from tests.serving import running_service
 
@@ -170,10 +170,6 @@ def test_a_key_for_some_runs_is_enough_to_register_select_and_report(tmp_path, c
         own.register()
         selection = own.next(4)
         assert set(selection.ids) <= set(IDS[:10])
-        for task in selection.ids:
-            own.observe(task, [1, 0])
-        receipt = own.step()
-        assert receipt is not None
-        assert receipt.effective == 4
+        assert train_on(own, selection.ids).effective == 4
         with pytest.raises(ForbiddenError):
             others.register()

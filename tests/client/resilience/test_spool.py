@@ -1,5 +1,6 @@
-"""Reports on disk."""
+"""Reports on disk: what the spool keeps, the command that lists and sends it, and a disk that holds no more."""
 
+import json
 import signal
 import sqlite3
 import stat
@@ -10,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from bots_client import Outcome
-from bots_client._client import report_call
+from bots_client import Outcome, Task
+from bots_client.__main__ import main
+from bots_client._client import Client, unsent
 from bots_client._resilience.spool import Spool, spool_folder, spool_of
+from tests.client.resilience.worlds import IDS, QUICKLY_S, journalled, spool_in
+from tests.serving import NOWHERE, ServiceProcess
 
 SOON_S = 60.0
 
@@ -29,7 +33,7 @@ def made_in(folder, limit_bytes=10**6):
 def a_report(key, task="math-17", selection="0-1-2-3-abc"):
     outcomes = [Outcome.counts(task, 7, 16)]
     how = {"run": "default", "selection": selection, "close_step": None, "idempotency_key": key}
-    return report_call("guru", outcomes, **how)
+    return unsent(Client.report)("guru", outcomes, **how)
 
 
 def keys_in(spool):
@@ -44,7 +48,6 @@ def keys_in(spool):
 def test_a_position_is_never_used_twice(spool):
     spool.add(a_report("a"), closes=True)
     spool.remove(1)
-
     assert spool.last_position() == 1
     assert spool.add(a_report("b"), closes=True)[0] == 2
 
@@ -52,9 +55,7 @@ def test_a_position_is_never_used_twice(spool):
 def test_beyond_the_limit_the_oldest_go_and_the_newest_always_stays(tmp_path):
     size = len(a_report("key").body)
     spool = made_in(tmp_path, limit_bytes=3 * size)
-
     dropped = [spool.add(a_report(f"key-{n}"), closes=True)[1] for n in range(5)]
-
     assert dropped == [0, 0, 0, 1, 1]
     assert keys_in(spool) == ["key-2", "key-3", "key-4"]
     assert made_in(tmp_path, limit_bytes=1).add(a_report("key-5"), closes=True)[1] == 0
@@ -67,7 +68,6 @@ def is_taken(spool):
 
 def test_one_of_two_delivers_until_it_ends_or_its_time_is_over(spool):
     spool.add(a_report("a"), closes=True)
-
     with spool.turn(60):
         assert is_taken(spool)
     assert not is_taken(spool)
@@ -146,7 +146,6 @@ def test_each_run_of_each_service_has_a_file_that_people_can_recognise(tmp_path)
 def test_the_folder_is_the_one_asked_for_then_the_environments_then_the_users(tmp_path, monkeypatch):
     monkeypatch.setenv("BOTS_SPOOL", str(tmp_path / "environment"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
     assert spool_folder(tmp_path / "asked") == tmp_path / "asked"
     assert spool_folder(None) == tmp_path / "environment"
     monkeypatch.delenv("BOTS_SPOOL")
@@ -156,7 +155,6 @@ def test_the_folder_is_the_one_asked_for_then_the_environments_then_the_users(tm
 
 def test_a_folder_that_was_asked_for_and_cannot_be_used_is_said_at_once(tmp_path):
     (tmp_path / "file").touch()
-
     with pytest.raises(ValueError, match="pass another folder with spool= or BOTS_SPOOL"):
         spool_folder(tmp_path / "file")
 
@@ -173,3 +171,85 @@ def test_a_moment_of_another_process_is_waited_for(spool):
     finally:
         holder.close()
     assert spool.waiting() == 1
+
+
+def kept_while_away(connect, service, tasks):
+    bots = connect(service, report_deadline_s=0.2)
+    for task in tasks:
+        bots.report("guru", [Outcome.counts(task, 1, 2)])
+
+
+def test_what_waits_is_listed_and_sent_once_the_service_is_back(connect, tmp_path, capsys):
+    service = ServiceProcess(tmp_path / "service")
+    kept_while_away(connect, service, ["t0", "t1", "unknown"])
+    folder = ["spool", "--folder", str(tmp_path / "spool")]
+
+    assert main([*folder, "--json"]) == 0
+    [line] = json.loads(capsys.readouterr().out)
+    assert (line["dataset"], line["run"], line["url"], line["waiting"]) == ("guru", "default", service.url, 3)
+    assert main([*folder, "--send", "--deadline-s", "0.2"]) == 1
+    assert "3 reports wait" in capsys.readouterr().out
+
+    service.start()
+    try:
+        bots = connect(service)
+        bots.direct.create_dataset("guru", [Task(task) for task in IDS])
+        assert main([*folder, "--send"]) == 0
+        assert journalled(bots, "guru") == ["report", "report"]
+        said = capsys.readouterr().out
+        assert "0 reports wait" in said
+        assert "refused: 422" in said
+        assert "no task 'unknown'" in said
+    finally:
+        service.stop()
+
+
+def test_a_damaged_file_is_named_and_left_where_it_is(connect, tmp_path, capsys):
+    kept_while_away(connect, ServiceProcess(tmp_path / "service"), ["t0"])
+    (file,) = (tmp_path / "spool").glob("*.db")
+    file.write_bytes(b"no database at all" * 1000)
+    assert main(["spool", "--folder", str(tmp_path / "spool"), "--send"]) == 0
+    assert f"{file} is damaged" in capsys.readouterr().err
+    assert file.read_bytes().startswith(b"no database")
+
+
+def test_a_folder_that_is_none_is_said_and_not_made(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    for name in ("file", "missing"):
+        assert main(["spool", "--folder", str(tmp_path / name)]) == 2
+        assert f"there is no folder {tmp_path / name}" in capsys.readouterr().err
+    assert not (tmp_path / "missing").exists()
+
+
+def test_a_full_disk_costs_the_report_and_says_so(connect, caplog):
+    bots = connect(NOWHERE, report_deadline_s=0.1)
+    spool_in(bots).file.mkdir()
+    assert bots.report("guru", [Outcome.counts("t1", 1, 2)]) is None
+    assert bots.health.lost == 1
+    assert "a report is lost" in caplog.text
+
+
+def test_a_disk_that_fills_up_while_reports_wait_costs_none_once_the_service_is_back(
+    connect, service, dataset, monkeypatch
+):
+    bots = connect(service)
+    call = unsent(Client.report)(dataset, [Outcome.counts("t0", 1, 2)], run="default", selection=None, close_step=True)
+    spool_in(bots, dataset).add(call, closes=True)
+
+    def fail(*_arguments, **_options):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Spool, "add", fail)
+
+    assert bots.report(dataset, [Outcome.counts("t1", 1, 2)], close_step=True) is not None
+    assert bots.flush(QUICKLY_S) == 0
+    assert journalled(bots, dataset) == ["report", "report"]
+    assert bots.health.lost == 0
+
+
+def test_reports_beyond_the_limit_are_counted_as_lost(connect):
+    bots = connect(NOWHERE, report_deadline_s=0.1, spool_bytes=200)
+    for task in IDS[:5]:
+        bots.report("guru", [Outcome.counts(task, 1, 2)])
+    assert bots.health.lost + bots.health.kept == 5
+    assert bots.health.lost > 0

@@ -6,6 +6,7 @@ from bots_client import Outcome
 from bots_client._resilience.spool import Spool, spool_of
 
 IDS = [f"t{n}" for n in range(40)]
+QUICKLY_S = 20.0  # an upper bound for what takes well under a second, on a machine that is busy
 SOON_S = 100.0  # a service that starts took 28 s on a busy machine
 
 
@@ -22,14 +23,15 @@ def outcomes_of(selection, successes=2):
     return [Outcome.counts(task, successes, 4) for task in selection.ids]
 
 
+def train_on(selector, tasks, rewards=(1, 0)):
+    for task in tasks:
+        selector.observe(task, rewards)
+    return selector.step()
+
+
 def train(selector, steps=1, count=4, rewards=(1, 0)):
     """Do some steps; return the receipts."""
-    receipts = []
-    for _ in range(steps):
-        for task in selector.next(count).ids:
-            selector.observe(task, rewards)
-        receipts.append(selector.step())
-    return receipts
+    return [train_on(selector, selector.next(count).ids, rewards) for _ in range(steps)]
 
 
 def spool_in(bots, dataset="guru", run="default", url=None) -> Spool:
