@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bots_client import Client, Task
-from bots_service.demo.own_service import own_service
+from bots_service.demo.replay import own_service
 from tests.serving import running_service
 
 
