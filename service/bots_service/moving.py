@@ -84,20 +84,12 @@ _entry = msgspec.json.Decoder(SavedEntry)
 
 
 def read_header(line: bytes) -> JournalHeader:
-    """Return the header.
-
-    Raises:
-        InvalidJournalError: the line is none.
-    """
+    """Return the header. Raises InvalidJournalError: the line is none."""
     return _read(_header, line, "the first line is no header of a journal")
 
 
 def read_entry(line: bytes, number: int) -> SavedEntry:
-    """Return the entry of a line. number: the line's, from 1.
-
-    Raises:
-        InvalidJournalError: the line is no entry.
-    """
+    """Return the entry of a line. number: the line's, from 1. Raises InvalidJournalError: the line is no entry."""
     return _read(_entry, line, f"line {number} is no entry of a journal")
 
 
@@ -111,11 +103,8 @@ def _read(decoder: msgspec.json.Decoder[Line], line: bytes, refusal: str) -> Lin
 def forked(entry: SavedEntry, row: RunRow, seq: int, epoch: int) -> list[SavedEntry]:
     """Return what leads from the ancestor's entry `seq` to the run that begins there: a rewind, and its settings.
 
-    Args:
-        entry: the run's first, which holds the state that the ancestors' journal leads to.
-        row: the run's.
-        seq: of the last of the ancestors' entries before it, as they are numbered in the export.
-        epoch: of the first entry.
+    entry: the run's first, which holds the state that the ancestors' journal leads to. row: the run's. seq: of the last
+    of the ancestors' entries before it, as they are numbered in the export. epoch: of the first entry.
     """
     settings = {name: value for name, value in structs.asdict(row.settings).items() if name not in FIXED}
     bodies: tuple[Body, ...] = (Rewind(seq, row.origin_step), SettingsChange(settings))
@@ -151,11 +140,8 @@ class MoveRuns:
         """Return the lines of a run's journal as it stands, some at a time.
 
         A fork begins with another run's state. So its ancestors' entries come first, then what leads from there to the
-        fork; its own are numbered behind them.
-
-        Raises:
-            UnknownDatasetError, UnknownRunError: one of the names is not known.
-            JournalIncompleteError: entries of the run or of an ancestor were pruned, or an ancestor was deleted.
+        fork; its own are numbered behind them. Raises UnknownDatasetError, UnknownRunError: one of the names is not
+        known; JournalIncompleteError: entries of the run or of an ancestor were pruned, or an ancestor was deleted.
         """
         opened = await self.runs.fresh(dataset, run)
         return self._lines(opened.dataset.row, await self._parts(opened.row))
@@ -217,19 +203,11 @@ class MoveRuns:
     ) -> Moved:
         """Replay a journal that another service exported; return the new run.
 
-        It sees the dataset's newest predictions.
-
-        Args:
-            dataset: one with the tasks of the run's own.
-            run_name: its name here; an empty run of that name is replaced.
-            lines: of the journal.
-            idempotency_key: called once all of it came: only then is the request's fingerprint known.
-
-        Raises:
-            UnknownDatasetError: there is no such dataset.
-            DatasetExistsError: it has other tasks.
-            InvalidJournalError: it is no journal, it was truncated, or an entry does not fold.
-            RunHasHistoryError: the name is taken.
+        It sees the dataset's newest predictions. dataset: one with the tasks of the run's own. run_name: its name here;
+        an empty run of that name is replaced. lines: of the journal. idempotency_key: called once all of it came: only
+        then is the request's fingerprint known. Raises UnknownDatasetError: there is no such dataset;
+        DatasetExistsError: it has other tasks; InvalidJournalError: it is no journal, it was truncated, or an entry
+        does not fold; RunHasHistoryError: the name is taken.
         """
         datasets = self.runs.datasets
         opened = await datasets.fresh(dataset)
@@ -309,8 +287,7 @@ async def _lines(batches: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
 def _require_same(tasks: TasksFacts, row: DatasetRow) -> None:
     """Check that a journal speaks of the tasks that are here.
 
-    Raises:
-        DatasetExistsError: they are others; says what differs.
+    Raises DatasetExistsError: they are others; says what differs.
     """
     here = TasksFacts.of(row.facts)
     differences = [

@@ -21,9 +21,7 @@ GIVE_UP_S = 1.0  # with EVERY_S, so that no answer is older than 2 s
 OK, OUTDATED = "ok", "outdated"
 
 
-Check = Callable[[], Awaitable[None]]
-"""Raises StorageUnavailableError where a part can't be reached, and OutdatedTablesError where the database's tables are
-too old for this version of the service."""
+Check = Callable[[], Awaitable[None]]  # raises StorageUnavailableError, or OutdatedTablesError where tables are too old
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,6 @@ class Readiness:
             yield
 
     async def _see(self, name: str, check: Check) -> None:
-        """Remember what a part says."""
         try:
             async with asyncio.timeout(GIVE_UP_S):
                 await check()

@@ -82,7 +82,7 @@ async def test_a_slow_select_or_report_is_a_warning(tmp_path: Path, monkeypatch:
         await make_dataset(http)
         with capture_logs() as quick:
             await report(http, solved(1))
-        monkeypatch.setattr("bots_service.api.middleware.SLOW_S", 0.0)
+        monkeypatch.setattr("bots_service.api.app.SLOW_S", 0.0)
         with capture_logs() as slow:
             await report(http, solved(1))
             await select(http, 2)

@@ -118,7 +118,6 @@ async def test_tasks_are_found_by_tag_by_id_and_by_a_part_of_it_and_counted_befo
         page = await world.use.insight.tasks(POOL, "default", Query(search="1", limit=limit, after=after))
         assert page.matching == len(teens)
     for wrong, where in (
-        (Query(sort="--mean"), [("query", "sort")]),
         (Query(tag="none"), [("query", "tag")]),
         (Query(ids=("t1", "x", "y")), [("query", "ids", 1), ("query", "ids", 2)]),
     ):

@@ -14,9 +14,9 @@ from bots_service.access import Caller
 from bots_service.core.outlook import coverage, outlook_of
 from bots_service.core.summary import RUNNING_S, Gain, Sums
 from bots_service.errors import UnknownRunError
+from bots_service.insight import Overview, OverviewPage, OverviewQuery, RunSummary
 from bots_service.metrics import RunAtWork
 from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
-from bots_service.overview import Overview, OverviewPage, OverviewQuery, RunSummary
 from bots_service.records import RunRow
 from bots_service.runs import ForkFrom
 from bots_service.storage.sql.history import KnownRun, RunHead, SqlHistory

@@ -169,10 +169,8 @@ SIMPLEST: dict[str, Any] = {"boolean": False, "integer": 0, "number": 0.5, "stri
 def described(docstring: str, names: set[str]) -> tuple[str, dict[str, str]]:
     """Split a docstring into the general text and the texts about properties.
 
-    Args:
-        docstring: of a body; a line such as "late: number of late outcomes." begins the text about `late`, which ends
-            at the next line of this kind or at a blank one.
-        names: of the properties.
+    docstring: of a body; a line such as "late: number of late outcomes." begins the text about `late`, which ends at
+    the next line of this kind or at a blank one. names: of the properties.
     """
     whole: list[str] = []
     texts: dict[str, str] = {}
@@ -220,11 +218,8 @@ def describe(schema: dict[str, Any], parent: str) -> None:
 def example_of(schema: dict[str, Any], bodies: dict[str, Any], *, sent: bool, body: str = "", name: str = "") -> Any:
     """Return an example of a schema: that of the property in the list, or else the simplest that fits.
 
-    Args:
-        schema: of a body, or of a part of it.
-        bodies: the schemas of all bodies, by name.
-        sent: whether it is a request's.
-        body, name: the property whose schema this is.
+    schema: of a body, or of a part of it. bodies: the schemas of all bodies, by name. sent: whether it is a request's.
+    body, name: the property whose schema this is.
     """
     if f"{body}.{name}" in EXAMPLES:
         return EXAMPLES[f"{body}.{name}"]

@@ -150,20 +150,15 @@ class GuardedRoute(APIRoute):
             caller.require_scope(scopes)
             if about is About.EVERY:
                 caller.require_every_dataset()
-            elif "dataset" in request.path_params:
-                self._require_path(request, caller)
+            elif (dataset := request.path_params.get("dataset")) is not None:
+                run = None if about is About.WHOLE else request.path_params.get("run")
+                if run is None and (about is About.SHARED or (about is About.PATH and self.methods <= READS)):
+                    caller.require_dataset(dataset)
+                else:
+                    caller.require_run(dataset, run)
             return await handler(request)
 
         return answer
-
-    def _require_path(self, request: Request, caller: Caller) -> None:
-        dataset, about = request.path_params["dataset"], self.declared.about
-        run = None if about is About.WHOLE else request.path_params.get("run")
-        reads = about is About.PATH and self.methods <= READS
-        if run is None and (reads or about is About.SHARED):
-            caller.require_dataset(dataset)
-        else:
-            caller.require_run(dataset, run)
 
 
 def _plain(handler: Handler) -> types.ASGIApp:

@@ -21,11 +21,7 @@ DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
 
 
 def parse_duration(text: str) -> float:
-    """Return a duration such as 30d or 12h in seconds.
-
-    Raises:
-        typer.BadParameter: the text is not a duration.
-    """
+    """Return a duration such as 30d or 12h in seconds. Raises typer.BadParameter: the text is not a duration."""
     found = DURATION.fullmatch(text)
     if found is None or float(found[1]) == 0:
         raise typer.BadParameter(f"{text!r} is not a duration; write, for example, 30d, 12h, 15m or 90s")

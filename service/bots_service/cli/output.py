@@ -47,11 +47,9 @@ def _plain(value: Any) -> Any:
 def table(columns: str, rows: Iterable[object], *, caption: str = "") -> "RenderableType":
     """Return a table; on a terminal that is too narrow for it, one block of lines for each row.
 
-    Args:
-        columns: separated by two blanks: fields of the rows, such as "gain.factor", or titled ones, "vs uniform=...".
-            One whose values are all empty or 0 is left out; numbers are aligned to the right.
-        rows: dataclasses or dicts.
-        caption: text below the table.
+    columns: separated by two blanks: fields of the rows, such as "gain.factor", or titled ones, "vs uniform=...". One
+    whose values are all empty or 0 is left out; numbers are aligned to the right. rows: dataclasses or dicts. caption:
+    text below the table.
     """
     from rich import box
     from rich.console import Group
@@ -159,9 +157,7 @@ def counted(value: float, noun: str) -> str:
 def confirm(question: str, *, yes: bool) -> None:
     """Ask for confirmation unless `yes` is set; return if it is given.
 
-    Raises:
-        CommandError: the user declined.
-        typer.BadParameter: stdin is not a terminal.
+    Raises CommandError: the user declined; typer.BadParameter: stdin is not a terminal.
     """
     if yes:
         return

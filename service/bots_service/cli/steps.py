@@ -81,9 +81,7 @@ def outcome_of(text: str) -> "Outcome":
 
     Counts are `math-17=7/16`, rewards are `math-4=0,1,0.5`, both are `math-5=1/3:1.2,0.2,0`. A task whose rollouts did
     not finish is `math-9=aborted`. `:effective` or `:ineffective` at the end says whether the group gives a gradient.
-
-    Raises:
-        typer.BadParameter: the argument has none of these forms.
+    Raises typer.BadParameter: the argument has none of these forms.
     """
     from bots_client import InvalidRequestError, Outcome
 
@@ -207,7 +205,7 @@ def compare_beliefs(client: "Client", dataset: Dataset, run: RunName = "default"
 
 async def comparison_of(journal: bytes, tasks: bytes) -> "BeliefComparison":
     """Return the comparison for an exported run and its dataset's tasks as NDJSON."""
-    from bots_service.api.task_formats.text import read_ndjson
+    from bots_service.api.uploads import read_ndjson
     from bots_service.core.comparison import compared
     from bots_service.core.run_settings import RunSettings, settings_from
     from bots_service.dataset_builder import DatasetBuilder, DatasetHeader

@@ -41,8 +41,7 @@ class TaskReader:
     ) -> None:
         """Prepare to read files and folders. file_in_id: also number the rows of each file from 0.
 
-        Raises:
-            CommandError: a file's format is not supported, or it is CSV and ids are hashes of the content.
+        Raises CommandError: a file's format is not supported, or it is CSV and ids are hashes of the content.
         """
         self.paths, self.files, self.columns = paths, files_of(paths), columns
         self.file_in_id, self.skip_repeats = file_in_id, skip_repeats
@@ -57,8 +56,7 @@ class TaskReader:
     def upload(self, advance: Advance) -> dict[str, Any]:
         """Return the arguments `tasks`, `media_type` and `on_progress` of the client's uploads of tasks.
 
-        Raises:
-            CommandError: a file is damaged.
+        Raises CommandError: a file is damaged.
         """
         if self._is_service_format():
             return {"tasks": self.files[0], "on_progress": partial(show_sent, advance)}
@@ -95,9 +93,8 @@ class TaskReader:
     def tasks(self, advance: Advance = lambda _share, _doing: None) -> Iterator[list["Task"]]:
         """Yield the tasks in batches, from the start. advance: is told the share of the files' bytes that is read.
 
-        Raises:
-            CommandError: a file is damaged or empty, or a column or an id is missing.
-            OSError: a file can't be opened.
+        Raises CommandError: a file is damaged or empty, or a column or an id is missing; OSError: a file can't be
+        opened.
         """
         sizes, done, seen = [file.stat().st_size for file in self.files], 0, set[str]()
         self.rows = self.repeats = 0
@@ -153,8 +150,7 @@ def parts_of(file: Path) -> tuple[str, str | None]:
 def dataset_name_of(paths: list[Path]) -> str:
     """Return the default name of a dataset: the name of its one file or folder.
 
-    Raises:
-        CommandError: there are several paths.
+    Raises CommandError: there are several paths.
     """
     if len(paths) > 1:
         raise CommandError("several files have no common name; pass --name")
@@ -165,8 +161,7 @@ def dataset_name_of(paths: list[Path]) -> str:
 def files_of(paths: list[Path]) -> list[Path]:
     """Return the files in reading order, with each folder replaced by its supported files in name order.
 
-    Raises:
-        CommandError: a file's format is not supported, or a folder has no supported file.
+    Raises CommandError: a file's format is not supported, or a folder has no supported file.
     """
     files = []
     for path in paths:
@@ -184,14 +179,9 @@ def files_of(paths: list[Path]) -> list[Path]:
 def read_rows(file: Path, wanted: tuple[str, ...], numbers: set[str]) -> Iterator[Batch]:
     """Yield the rows of a file, in batches.
 
-    Args:
-        file: in a supported format.
-        wanted: the columns to read; "a.b" is field b of struct a.
-        numbers: those that are parsed as numbers in CSV.
-
-    Raises:
-        CommandError: the file is damaged, or a wanted column is missing.
-        OSError: the file can't be opened.
+    file: in a supported format. wanted: the columns to read; "a.b" is field b of struct a. numbers: those that are
+    parsed as numbers in CSV. Raises CommandError: the file is damaged, or a wanted column is missing; OSError: the file
+    can't be opened.
     """
     import pyarrow
 

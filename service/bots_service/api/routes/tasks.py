@@ -21,12 +21,12 @@ from bots_service.api.requests import (
     DatasetName,
     Limit,
     RunName,
-    read_sorted_cursor,
+    json_response,
+    read_cursor,
     services_of,
     state_of,
     write_cursor,
 )
-from bots_service.api.responses import json_response
 from bots_service.api.routing import Route, Routes
 from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, SORTS, Segment, TaskTable
 from bots_service.errors import InvalidTasksError, OverloadedError
@@ -141,13 +141,8 @@ async def task_query(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> TaskQuery:
-    """Return which tasks are asked for.
-
-    Raises:
-        InvalidInputError: the cursor is broken, or of another order.
-    """
-    after = read_sorted_cursor(cursor, AfterTask, sort)
-    return TaskQuery(tuple(ids), tag, search, segment, sort, after, limit)
+    """Return which tasks are asked for."""
+    return TaskQuery(tuple(ids), tag, search, segment, sort, read_cursor(cursor, AfterTask, sort=sort), limit)
 
 
 EXAMPLE_CSV = (
@@ -180,21 +175,20 @@ async def list_tasks(
     """Return the beliefs about tasks; retired ones only if the query asks for their segment."""
     read = services_of(request).insight
     if format == "csv" or CSV in accept:
-        pieces = streamed(partial(read.every_task, dataset, run, query, piece=PIECE), WITH_TAGS, csv_writer)
+        pieces = _streamed(partial(read.every_task, dataset, run, query, piece=PIECE), WITH_TAGS, _csv_writer)
         headers = {"Content-Disposition": f'attachment; filename="{dataset}-{run}-tasks.csv"'}
         return Download(state_of(request.app).downloads, pieces, media_type=CSV, headers=headers)
     if ARROW in accept:
-        pieces = streamed(partial(read.every_task, dataset, run, TaskQuery(), piece=PIECE), SCHEMA, pa.ipc.new_stream)
+        pieces = _streamed(partial(read.every_task, dataset, run, TaskQuery(), piece=PIECE), SCHEMA, pa.ipc.new_stream)
         return Download(state_of(request.app).downloads, pieces, media_type=ARROW)
     page = await read.tasks(dataset, run, query)
-    rows = await asyncio.to_thread(tasks_of, page.dataset, page.table)
-    following = None if page.next is None else write_cursor((query.sort, *page.next))
+    rows = await asyncio.to_thread(_tasks_of, page.dataset, page.table)
+    following = page.next and write_cursor((query.sort, *page.next))
     return json_response(TasksResponse(rows, page.matching, page.segments, following))
 
 
-def tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:
-    """Return the rows of a table."""
-    rows = record_batch(dataset, table, SCHEMA).to_pylist()
+def _tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:
+    rows = _record_batch(dataset, table, SCHEMA).to_pylist()
     return [
         Task(interval=(row.pop("low"), row.pop("high")), tags=tags, **row)
         for row, tags in zip(rows, _tags_of(dataset, table), strict=True)
@@ -212,35 +206,30 @@ def _tags_of(dataset: OpenDataset, table: TaskTable) -> list[list[str]]:
     return tags
 
 
-def csv_writer(sink: io.BytesIO, schema: Any) -> csv.CSVWriter:
-    """Return a writer of CSV (RFC 4180) with a header."""
+def _csv_writer(sink: io.BytesIO, schema: Any) -> csv.CSVWriter:  # RFC 4180, with a header
     return csv.CSVWriter(sink, schema, write_options=csv.WriteOptions(eol="\r\n"))
 
 
-async def streamed(whole: Whole, schema: Any, writer_of: Callable[[io.BytesIO, Any], Any]) -> AsyncGenerator[bytes]:
+async def _streamed(whole: Whole, schema: Any, writer_of: Callable[[io.BytesIO, Any], Any]) -> AsyncGenerator[bytes]:
     """Yield the tasks as a writer of record batches writes them; one piece at a time is in memory."""
     dataset, pieces = await whole()
     sink = io.BytesIO()
     with writer_of(sink, schema) as writer:
         async for table in pieces:
-            await asyncio.to_thread(lambda piece: writer.write_batch(record_batch(dataset, piece, schema)), table)
+            await asyncio.to_thread(lambda piece: writer.write_batch(_record_batch(dataset, piece, schema)), table)
             yield _taken(sink)
     yield _taken(sink)
 
 
 def _taken(sink: io.BytesIO) -> bytes:
-    """Return what was written, and empty the sink."""
     written = sink.getvalue()
     sink.seek(0)
     sink.truncate()
     return written
 
 
-def record_batch(dataset: OpenDataset, table: TaskTable, schema: Any) -> Any:
-    """Return the table as a record batch with the columns of one of the schemas.
-
-    `last_step` is null where no step reported the task.
-    """
+def _record_batch(dataset: OpenDataset, table: TaskTable, schema: Any) -> Any:
+    """Return the table with the columns of one of the schemas. `last_step` is null where no step reported the task."""
     nothing = pa.nulls(len(table.tasks), pa.float64())
     columns = {name: getattr(table, name) for name in (*_FLOATS, *_INTEGERS)}
     columns = {name: nothing if column is None else column for name, column in columns.items()}

@@ -10,10 +10,18 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.decoding import decode, decode_plain
 from bots_service.api.overload import while_client_waits
-from bots_service.api.requests import JSON, TRAINING_LIMIT, Body, read_json, services_of
-from bots_service.api.responses import filled, json_response
+from bots_service.api.requests import (
+    JSON,
+    TRAINING_LIMIT,
+    Body,
+    decode,
+    decode_plain,
+    filled,
+    json_response,
+    read_json,
+    services_of,
+)
 from bots_service.api.routing import Route, RouteKind, Routes, caller_of, log_names
 from bots_service.core.checks import Name
 from bots_service.core.draw.selection import SelectRequest
