@@ -100,11 +100,11 @@ def _read(decoder: msgspec.json.Decoder[Line], line: bytes, refusal: str) -> Lin
         raise InvalidJournalError(f"{refusal}: {error}") from error
 
 
-def forked(entry: SavedEntry, row: RunRow, seq: int, epoch: int) -> list[SavedEntry]:
+def _forked(entry: SavedEntry, row: RunRow, seq: int, epoch: int) -> list[SavedEntry]:
     """Return what leads from the ancestor's entry `seq` to the run that begins there: a rewind, and its settings.
 
-    entry: the run's first, which holds the state that the ancestors' journal leads to. row: the run's. seq: of the last
-    of the ancestors' entries before it, as they are numbered in the export. epoch: of the first entry.
+    entry: the run's first, which holds the state that the ancestors' journal leads to. seq: of the last of the
+    ancestors' entries before it, as they are numbered in the export. epoch: of the first entry.
     """
     settings = {name: value for name, value in structs.asdict(row.settings).items() if name not in FIXED}
     bodies: tuple[Body, ...] = (Rewind(seq, row.origin_step), SettingsChange(settings))
@@ -114,7 +114,7 @@ def forked(entry: SavedEntry, row: RunRow, seq: int, epoch: int) -> list[SavedEn
     ]
 
 
-def renumbered(entry: SavedEntry, seqs: int, epochs: int) -> SavedEntry:
+def _renumbered(entry: SavedEntry, seqs: int, epochs: int) -> SavedEntry:
     """Return an entry of a fork behind its ancestors' entries, so many seqs and epochs later."""
     if not seqs:
         return entry
@@ -140,8 +140,8 @@ class MoveRuns:
         """Return the lines of a run's journal as it stands, some at a time.
 
         A fork begins with another run's state. So its ancestors' entries come first, then what leads from there to the
-        fork; its own are numbered behind them. Raises UnknownDatasetError, UnknownRunError: one of the names is not
-        known; JournalIncompleteError: entries of the run or of an ancestor were pruned, or an ancestor was deleted.
+        fork; its own are numbered behind them. Raises JournalIncompleteError: entries of the run or of an ancestor were
+        pruned, or an ancestor was deleted.
         """
         opened = await self.runs.fresh(dataset, run)
         return self._lines(opened.dataset.row, await self._parts(opened.row))
@@ -181,9 +181,9 @@ class MoveRuns:
                 for entry in page:
                     if row is not first and entry.seq == 1:
                         seqs, epochs = seq + 1, epoch + 1
-                        written += forked(entry, row, seq, epochs)
+                        written += _forked(entry, row, seq, epochs)
                         continue
-                    own = renumbered(entry, seqs, epochs)
+                    own = _renumbered(entry, seqs, epochs)
                     # A key is of one run alone.
                     written.append(own if row is last else msgspec.structs.replace(own, key=None, fingerprint=None))
                 seq, epoch = written[-1].seq, written[-1].epoch
@@ -201,13 +201,11 @@ class MoveRuns:
     async def import_lines(
         self, dataset: str, run_name: str, lines: AsyncIterator[list[bytes]], idempotency_key: KeyOfUpload
     ) -> Moved:
-        """Replay a journal that another service exported; return the new run.
+        """Replay a journal that another service exported; return the new run, which sees the newest predictions.
 
-        It sees the dataset's newest predictions. dataset: one with the tasks of the run's own. run_name: its name here;
-        an empty run of that name is replaced. lines: of the journal. idempotency_key: called once all of it came: only
-        then is the request's fingerprint known. Raises UnknownDatasetError: there is no such dataset;
-        DatasetExistsError: it has other tasks; InvalidJournalError: it is no journal, it was truncated, or an entry
-        does not fold; RunHasHistoryError: the name is taken.
+        An empty run of this name is replaced. idempotency_key: called once all of it came: only then is the request's
+        fingerprint known. Raises DatasetExistsError: the dataset has other tasks; InvalidJournalError: it is no
+        journal, it was truncated, or an entry does not fold; RunHasHistoryError: the name is taken.
         """
         datasets = self.runs.datasets
         opened = await datasets.fresh(dataset)
@@ -255,7 +253,7 @@ class MoveRuns:
             bases = {entries[0].seq: base} if entries else {}
             state, receipts = await asyncio.to_thread(fold, state, entries, run.dataset.pool, bases)
             folded = [
-                saved.folded(*done) for saved, done in zip(page, zip(entries, receipts, strict=True), strict=True)
+                saved.folded(entry, receipt) for saved, entry, receipt in zip(page, entries, receipts, strict=True)
             ]
             await self.runs.store.transfers.append(run.row, folded)
         except NO_FOLD as error:
@@ -285,10 +283,7 @@ async def _lines(batches: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
 
 
 def _require_same(tasks: TasksFacts, row: DatasetRow) -> None:
-    """Check that a journal speaks of the tasks that are here.
-
-    Raises DatasetExistsError: they are others; says what differs.
-    """
+    """Check that a journal speaks of the tasks that are here."""
     here = TasksFacts.of(row.facts)
     differences = [
         f"{name} is {getattr(here, name)} here and {getattr(tasks, name)} in the journal"

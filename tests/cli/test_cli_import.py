@@ -7,7 +7,7 @@ import pytest
 from pyarrow import csv, parquet
 
 from bots_client import Task, TaskColumns
-from bots_service.cli.task_files import TaskReader
+from bots_service.cli.datasets import TaskReader
 
 TASKS = [
     ("007", 0.25, 0.875, "math", "easy"),
