@@ -11,9 +11,8 @@ import pytest
 from bots_service.api.app import ROUTES
 from bots_service.settings import Settings
 from bots_service.wiring import build_app
-from tests.api.keyed import bearer, new_key
-from tests.api.keyed import guarded as guarded_service
-from tests.api.pools import make_dataset, require_problem
+from tests.api.pools import bearer, make_dataset, new_key, require_problem
+from tests.api.pools import guarded as guarded_service
 
 ANY = {"read", "select", "report"}
 # What opens each route besides admin; None: no key is asked for. A new route must be added here.

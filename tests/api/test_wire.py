@@ -11,8 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.api.conftest import serving
-from tests.api.keyed import OPERATOR, bearer
-from tests.api.pools import RUN, make_dataset, report, require_problem, select, solved, tasks
+from tests.api.pools import OPERATOR, RUN, bearer, make_dataset, report, require_problem, select, solved, tasks
 from tests.servers import wait_until
 from tests.serving import API_KEY, ServiceProcess, running_service
 

@@ -224,9 +224,3 @@ def test_nothing_is_made_of_a_file_that_breaks_off_in_the_middle(bots, tmp_path)
     line = bots("datasets", "import", "broken.csv", "--reference", "weak").assert_one_line(1)
     assert "broken.csv: row 35001: the column id is empty or missing" in line
     bots("datasets", "show", "broken").assert_one_line(1)
-
-
-def test_what_the_service_refuses_is_told_with_its_place(bots, tmp_path):
-    (tmp_path / "far.csv").write_text("id,weak\nx,0.5\ny,1.5\n")
-    line = bots("datasets", "import", "far.csv", "--reference", "weak").assert_one_line(1)
-    assert "tasks.1.reference_pass_rates.0" in line

@@ -138,19 +138,6 @@ def test_predictions_of_a_file_and_of_a_run_are_put_shown_and_removed(bots, clie
     assert [each.name for each in client.dataset(pool).predictions] == ["default", "first"]
 
 
-@pytest.mark.parametrize(
-    ("content", "what"),
-    [
-        ("id,rate\np1,0.5\n", "no column 'pass_rate'; its columns are id, rate"),
-        ("id,pass_rate\np1,1.5\n", "1.5 is not in [0, 1]"),
-        ("id,pass_rate\ngone,0.5\n", "no task 'gone'"),
-    ],
-)
-def test_predictions_that_are_wrong_are_refused_by_what_is_wrong(bots, pool, tmp_path, content, what):
-    (tmp_path / "probe.csv").write_text(content)
-    assert what in bots("datasets", "predict", pool, "probe", "probe.csv").assert_one_line(1)
-
-
 def test_tasks_are_appended_retired_and_restored(bots, pool, tmp_path):
     (tmp_path / "more.jsonl").write_text('{"key": "p5", "a": 0.5, "b": null}\n{"key": "p6", "a": 0.5, "b": 1}\n')
     columns = ["--id", "key", "--reference", "a", "--reference", "b"]

@@ -147,22 +147,6 @@ async def history(world: World, task: str, before: int | None = None, limit: int
     return await world.use.insight.task_history(POOL, "default", task, before, limit)
 
 
-async def test_each_report_of_a_task_is_told_with_its_step_newest_first(world: World):
-    early = await world.select(1)
-    await world.report(outcome("t1", 3.0, 8.0), outcome("t2"))
-    await world.report(outcome("t2"))
-    await world.report(outcome("t1", 0.0, 2.0), close_step=False)
-    await world.report(outcome("t1", 2.0, 2.0), selection_id=early.id, close_step=True)
-    await world.rewind(1)
-    told = (await history(world, "t1")).visits
-    assert [(one.seq, one.step, one.successes, one.trials, one.late, one.hidden) for one in told] == [
-        (4, 3, 2.0, 2.0, True, True),
-        (3, 2, 0.0, 2.0, False, True),
-        (1, 1, 3.0, 8.0, False, False),
-    ]
-    assert (await history(world, "t3")).visits == []
-
-
 async def test_of_a_pruned_journal_the_kept_reports_are_told_and_where_they_begin(world: World):
     await reports(world, 40)
     await world.report(outcome("t1"))

@@ -71,14 +71,6 @@ async def test_what_was_reported_here_is_selected_from_there(replicas: Both, bel
     await replicas[0].assert_is_a_replay()
 
 
-async def test_selections_at_once_on_both_share_no_task_while_others_are_free(replicas: Both):
-    selections = await asyncio.gather(*(replicas[place % 2].select(4) for place in range(10)))
-    assert len({task for selection in selections for task in selection.tasks.tolist()}) == 40
-    assert {selection.reused for selection in selections} == {0}
-    assert len({selection.id for selection in selections}) == 10
-    assert (await replicas[0].select(2)).reused == 2
-
-
 async def test_a_run_deleted_or_replaced_here_is_the_new_one_there(replicas: Both):
     here, there = replicas
     await there.report(outcome("t1"))
@@ -213,19 +205,6 @@ async def test_a_run_that_an_import_makes_has_lost_nothing(replicas: Both):
 
 
 # --- without Redis ---------------------------------------------------------------------------------------------------
-
-
-async def test_a_wipe_at_any_moment_loses_nothing(replicas: Both, redis_server: RedisServer):
-    with redis_server.client() as client:
-        for step in range(12):
-            here, there = replicas[step % 2], replicas[1 - step % 2]
-            assert (await here.report(outcome(f"t{step}"))).seq == step + 1
-            if step % 3 == 0:
-                client.flushall()
-            assert (await there.select(1)).seq == step + 1
-            if step % 3 == 1:
-                client.flushall()
-    await replicas[0].assert_is_a_replay()
 
 
 async def test_where_redis_is_wiped_before_every_call_reports_count_and_selections_are_made_alone(

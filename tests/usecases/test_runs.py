@@ -193,19 +193,6 @@ async def test_rows_of_many_runs_are_kept_within_bounds(world: World, monkeypatc
 # --- history ---------------------------------------------------------------------------------------------------------
 
 
-async def test_history_pages_follow_the_present_history(world: World):
-    await reports(world, 7)
-    await world.rewind(4)
-    await world.report(outcome("t9"), close_step=False)
-    await world.report(outcome("t8"))
-    seen, after = [], 0
-    while page := await world.use.insight.steps(POOL, "default", after, 2):
-        seen += [(one.step, one.seq, one.epoch) for one in page]
-        after = page[-1].step
-    assert seen == [(1, 1, 0), (2, 2, 0), (3, 3, 0), (4, 4, 0), (5, 10, 1)]
-    assert seen[-1][1] == (await world.state()).seq
-
-
 # --- stored states ---------------------------------------------------------------------------------------------------
 
 
