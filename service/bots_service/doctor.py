@@ -90,7 +90,6 @@ def stores(settings: Settings, *, is_postgres: bool) -> Finding:
 
 
 def _address(settings: Settings, *, database_answers: bool) -> Finding:
-    """Judge where the service will listen, and whether those who reach it there need a key."""
     said = f"listens on {settings.host}:{settings.port}"
     if is_loopback(settings.host):
         return judge("address", f"{said}: only this machine can reach it")

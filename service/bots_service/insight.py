@@ -242,7 +242,6 @@ class Overview:
         return replace(run, gain=await self._measured(run, baseline), compared=journals)
 
     async def _measured(self, run: KnownRun, baseline: KnownRun) -> Gain:
-        """Return a run's gain over its baseline, over the steps that both have closed."""
         first, last = max(run.row.origin_step, baseline.row.origin_step), min(run.step, baseline.step)
         if last <= first:
             nothing = summary.NO_SUMS

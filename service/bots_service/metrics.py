@@ -127,7 +127,6 @@ class RunsAtWork:
     """The runs that have series of their own, as long as they are not idle."""
 
     def __init__(self, series: RunSeries) -> None:
-        """Know no run yet. series: of all runs."""
         self._series = series
         self._known: dict[tuple[str, str], RunAtWork] = {}
 

@@ -283,7 +283,6 @@ async def _lines(batches: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
 
 
 def _require_same(tasks: TasksFacts, row: DatasetRow) -> None:
-    """Check that a journal speaks of the tasks that are here."""
     here = TasksFacts.of(row.facts)
     differences = [
         f"{name} is {getattr(here, name)} here and {getattr(tasks, name)} in the journal"

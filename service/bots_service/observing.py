@@ -25,7 +25,6 @@ class ObserveRuns:
     """Looks at each run that has series of its own: at its newest state and its leases."""
 
     def __init__(self, runs: Runs, at_work: RunsAtWork) -> None:
-        """Observe nothing yet. at_work: which runs are observed."""
         self._runs, self._at_work = runs, at_work
         self._due = monotonic()
 

@@ -50,7 +50,6 @@ class Readiness:
     """
 
     def __init__(self, parts: Mapping[str, Check]) -> None:
-        """Watch nothing yet. parts: checks of what this process leans on, by name."""
         self._parts = parts
         self._seen: dict[str, str] = {}
         self._draining = False

@@ -30,7 +30,7 @@ from bots_service.api.overload import (
 )
 from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Kind, answer_error, problem_response
 from bots_service.api.requests import AppState, Pace, finish_headers, request_id_of, state_of
-from bots_service.api.routes import datasets, runs, service, tasks, training
+from bots_service.api.routes import datasets, runs, service, training
 from bots_service.api.routing import LOGGED, READS, GuardedRoute, RouteKind, RouteKinds
 from bots_service.api.uploads import UploadLimits
 from bots_service.errors import BotsError, Flaw, InvalidInputError
@@ -43,7 +43,6 @@ ROUTES: tuple[GuardedRoute, ...] = (
     *training.routes,
     *datasets.routes,
     *runs.routes,
-    *tasks.routes,
     *service.keys,
     *service.routes,
     *service.for_browsers,
@@ -108,7 +107,6 @@ def _api_document() -> dict[str, Any]:
 
 
 async def _answer_invalid(request: Request, error: RequestValidationError) -> Response:
-    """Answer a request with an invalid path, query or header."""
     flaws = tuple(Flaw(tuple(flaw["loc"]), str(flaw["msg"])[:200]) for flaw in error.errors())
     return await answer_error(request, InvalidInputError("invalid parameter", flaws))
 

@@ -28,7 +28,6 @@ class Line:
     """A bounded queue for turns of one kind of request."""
 
     def __init__(self, *, concurrent: int, waiting: int) -> None:
-        """Let so many have their turn at once, and so many more wait."""
         self._turns = asyncio.Semaphore(concurrent)
         self._room = concurrent + waiting
         self.working = self.waiting = self.refused = 0

@@ -263,7 +263,7 @@ class Pace:
         self.is_complete = is_complete
 
     async def __call__(self) -> Message:
-        """Return the next message. Raises errors.SlowSenderError: the sender is too slow."""
+        """Return the next message. Raises SlowSenderError: the sender is too slow."""
         if self.is_complete:  # the only remaining message is the disconnect
             return await self._receive()
         left_s = GRACE_S + self._count / FLOOR_BYTES_PER_S - self._waited_s

@@ -282,7 +282,6 @@ def _require_short_texts(spool: BinaryIO, metadata: Any) -> None:
 
 
 def _longest_text(column: Any) -> int:
-    """Return how many bytes the longest text of a column, or of its lists, has."""
     texts = column.values if pa.types.is_nested(column.type) else column
     if pa.types.is_dictionary(texts.type):
         texts = texts.dictionary
@@ -402,7 +401,6 @@ def _known_texts(column: Any, refusal: str, where: Callable[[int], Place]) -> li
 
 
 def _tags(column: Any, tasks: int, first: int) -> list[tuple[str, ...]]:
-    """Return the tags of each task; a null list is none."""
     if column is None:
         return [()] * tasks
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)

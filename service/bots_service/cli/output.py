@@ -45,7 +45,6 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON has no type for: dataclasses as objects, times as ISO 8601 text."""
     return value.isoformat() if isinstance(value, datetime) else asdict(value)
 
 

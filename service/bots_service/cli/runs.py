@@ -360,7 +360,6 @@ def compare_beliefs(client: "Client", dataset: Dataset, run: RunName = "default"
 
 
 async def _comparison_of(journal: bytes, tasks: bytes) -> "BeliefComparison":
-    """Return the comparison for an exported run and its dataset's tasks as NDJSON."""
     from bots_service.api.uploads import read_ndjson
     from bots_service.core.comparison import compared
     from bots_service.core.run_settings import RunSettings, settings_from

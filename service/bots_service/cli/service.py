@@ -130,7 +130,6 @@ STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
 def _service_findings(url: str) -> "Iterator[Finding]":
-    """Yield whether a running service is ready, and how it differs from this program."""
     from bots_client import BotsClientError
     from bots_service.doctor import judge
 

@@ -141,7 +141,6 @@ class Replay:
     """
 
     def __init__(self, client: Client, recording: Recording, plan: Plan) -> None:
-        """Create the dataset and the runs."""
         self.client, self.recording, self.plan = client, recording, plan
         self.dataset = f"rlvr-run-{len(recording)}"
         self.runs = {label: f"{label}{plan.suffix}" for label in RUNS}

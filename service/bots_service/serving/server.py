@@ -243,7 +243,6 @@ class DrainingServer(uvicorn.Server):
     server_state: Connections
 
     def __init__(self, config: Config, when_serving: Callable[[], object] = lambda: None) -> None:
-        """Prepare. when_serving: called once requests are accepted."""
         super().__init__(config)
         self.server_state = Connections()
         self._when_serving = when_serving
@@ -364,7 +363,6 @@ class Workers(supervising.Multiprocess):
     config: Config
 
     def __init__(self, config: Config, sockets: list[socket.socket], when_serving: Callable[[], object]) -> None:
-        """Prepare. when_serving: called once any worker answers."""
         super().__init__(config, sockets)
         self._when_serving = when_serving
         self.has_served = False

@@ -35,7 +35,7 @@ from bots_service.api.requests import (
     services_of,
     state_of,
 )
-from bots_service.api.routing import ANY_SCOPE, About, Media, Route, RouteKind, Routes, caller_of
+from bots_service.api.routing import ANY_SCOPE, About, Media, Route, Routes, caller_of
 from bots_service.api.uploads import (
     AppendRequest,
     DatasetRequest,
@@ -158,7 +158,6 @@ class TaskIdsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     Scope.ADMIN,
     Dataset,
     (errors.InvalidTasksError, errors.DatasetExistsError, errors.LimitReachedError),
-    kind=RouteKind.UPLOAD,
     reads=DatasetRequest,
     reads_media=TASKS,
     meanings={200: "The dataset existed with the same content.", 201: "The dataset was created."},
@@ -241,7 +240,6 @@ async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Respo
     Scope.ADMIN,
     AppendResponse,
     (errors.InvalidTasksError, errors.TaskExistsError, errors.LimitReachedError),
-    kind=RouteKind.UPLOAD,
     reads=AppendRequest,
     reads_media=TASKS,
 )
@@ -325,7 +323,6 @@ class SubsetResponse(Struct, frozen=True):
     SubsetResponse,
     (errors.InvalidTasksError,),
     about=About.SHARED,
-    kind=RouteKind.UPLOAD,
     reads=AppendRequest,
     reads_media=TASKS,
 )
@@ -364,7 +361,6 @@ class RunPredictionsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     Scope.ADMIN,
     Dataset,
     (errors.InvalidTasksError, errors.LimitReachedError),
-    kind=RouteKind.UPLOAD,
     reads=PredictionsRequest,
     reads_media=TASKS,
 )

@@ -1,13 +1,18 @@
-"""Runs: created, changed, rewound, deleted, moved to another service; and what is read of them, but for their tasks."""
+"""Runs: created, changed, rewound, deleted, moved to another service; and all that is read of them, as their tasks."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+import io
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from datetime import datetime
 from functools import partial
 from types import NoneType
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from fastapi import Depends, Path, Query
+import numpy as np
+import pyarrow as pa
+from fastapi import Depends, Header, Path, Query
 from msgspec import Meta, Struct
+from pyarrow import csv
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,6 +22,7 @@ from bots_service.api.requests import (
     NDJSON,
     AfterNumber,
     AfterRun,
+    AfterTask,
     Body,
     Cursor,
     DatasetName,
@@ -34,12 +40,14 @@ from bots_service.api.requests import (
     state_of,
     write_cursor,
 )
-from bots_service.api.routing import ANY_SCOPE, About, Route, RouteKind, Routes, caller_of
+from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
 from bots_service.api.uploads import split_lines
 from bots_service.core.checks import MAX_IDS, NAME, Name, TaskId
 from bots_service.core.receipt import BINS
 from bots_service.core.run_settings import SomeSettings
 from bots_service.core.summary import RunStatus
+from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, SORTS, Segment, TaskTable
+from bots_service.errors import InvalidTasksError, OverloadedError
 from bots_service.insight import (
     IDS_PER_LEASE,
     RUN_SORTS,
@@ -50,10 +58,11 @@ from bots_service.insight import (
     RunSummary,
     RunSummaryWithLeases,
     TagTable,
+    TaskQuery,
 )
 from bots_service.keys import Scope
 from bots_service.moving import LONGEST_LINE
-from bots_service.records import EntryKind, JournalEntry, Point, RunPut, TaskVisit
+from bots_service.records import EntryKind, JournalEntry, OpenDataset, Point, RunPut, TaskVisit
 from bots_service.runs import ForkFrom, PutRunResult, Run
 from bots_service.storage.sql.transfer import Moved
 
@@ -235,7 +244,6 @@ async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     Scope.ADMIN,
     ImportedRun,
     (errors.InvalidJournalError, errors.DatasetExistsError, errors.RunHasHistoryError, errors.LimitReachedError),
-    kind=RouteKind.UPLOAD,
     reads_media=LINES,
     meanings={201: "The run was imported."},
 )
@@ -522,3 +530,207 @@ async def read_task_history(
     before = read_cursor(cursor, AfterNumber)
     page = await services_of(request).insight.task_history(dataset, run, task, before, limit)
     return json_response(TaskHistoryPage(page.visits, page.pruned, write_cursor(page.next)))
+
+
+ARROW = "application/vnd.apache.arrow.stream"
+CSV = "text/csv"
+PIECE = 16_384  # tasks at a time: about 2 MB on the wire, and some tenths of a second of a thread's time
+Whole = Callable[[], Awaitable[tuple[OpenDataset, AsyncIterator[TaskTable]]]]
+_FLOATS = ("alpha", "beta", "mean", "low", "high", "effective", "variance", "attempts", "successes")
+_INTEGERS = ("visits", "last_step", "aborts")
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        *((name, pa.float64()) for name in _FLOATS),
+        *((name, pa.int32()) for name in _INTEGERS),
+        ("segment", pa.string()),
+    ]
+)
+WITH_TAGS = SCHEMA.append(pa.field("tags", pa.string()))  # joined by semicolons
+
+Ids = Annotated[list[str], Query(max_length=1000, description="Only these tasks.")]
+OneTag = Annotated[str | None, Query(max_length=64, description="Only tasks that carry this tag.")]
+TaskSearch = Annotated[
+    str | None,
+    Query(min_length=1, max_length=128, description="Only tasks whose id contains this; a and A are the same."),
+]
+TaskSort = Annotated[
+    str,
+    Query(
+        pattern=f"^-?({'|'.join(SORTS)})$",
+        description="The order; a leading - turns it round. distance: |mean - target|.",
+    ),
+]
+OneSegment = Annotated[
+    Segment | None,
+    Query(
+        description="Only tasks of this segment. untried: no rollout in this run; aborting: aborted at its"
+        " last three selections or more; stuck: tried, never a success;"
+        f" solved: tried, mean at least {SOLVED_MEAN}; teaching: the other tried ones; retired: not selected."
+        " Without it: all but the retired ones."
+    ),
+]
+Format = Annotated[
+    Literal["json", "csv"],
+    Query(description="csv streams the tasks of all pages as a file, whatever limit and cursor say."),
+]
+Accept = Annotated[
+    str,
+    Header(description=f"{CSV} is the same as format=csv. {ARROW} streams the whole pool, whatever the query says."),
+]
+
+
+class Task(Struct, frozen=True, gc=False):
+    """The belief about a task.
+
+    id: the task's id.
+    alpha, beta: the parameters of the Beta distribution of the task's success probability; null where the run's belief
+        has none.
+    interval: 5 % and 95 % quantiles of the success probability.
+    effective: the probability that of a group of `rollouts_per_task` rollouts some succeed and some fail.
+    variance: the expected variance of one rollout's success, E[p (1 - p)], in [0, 0.25].
+    attempts: how many rollouts of the task the closed steps of this run reported.
+    successes: how many of them succeeded; a fractional reward counts in part.
+    visits: how many of these steps reported it.
+    last_step: the last of these steps; null if there was none.
+    aborts: how often it was selected and aborted.
+    segment: untried, aborting, stuck, teaching, solved or retired.
+    tags: the tags that the task carries, sorted.
+    """
+
+    id: str
+    alpha: float | None
+    beta: float | None
+    mean: float
+    interval: tuple[float, float]
+    effective: float
+    variance: float
+    attempts: float
+    successes: float
+    visits: int
+    last_step: int | None
+    aborts: int
+    segment: Segment
+    tags: list[str]
+
+
+class TasksResponse(Struct, frozen=True):
+    """A page of tasks.
+
+    tasks: the tasks.
+    matching: how many tasks the query is about, on all pages.
+    segments: how many tasks of each segment have the query's ids, tag and search, whatever its segment.
+    """
+
+    tasks: list[Task]
+    matching: int
+    segments: dict[Segment, int]
+    next_cursor: str | None
+
+
+async def task_query(
+    ids: Ids = [],  # noqa: B006  # FastAPI copies it
+    tag: OneTag = None,
+    search: TaskSearch = None,
+    segment: OneSegment = None,
+    sort: TaskSort = "index",
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> TaskQuery:
+    """Return which tasks are asked for."""
+    return TaskQuery(tuple(ids), tag, search, segment, sort, read_cursor(cursor, AfterTask, sort=sort), limit)
+
+
+EXAMPLE_CSV = (
+    '"id","alpha","beta","mean","low","high","effective","variance","attempts","successes","visits","last_step",'
+    '"aborts","segment","tags"\r\n'
+    '"gsm8k-17",,,0.4737,0.23,0.73,0.9466,0.2256,8,3,1,12,0,"teaching","arithmetic"\r\n'
+)
+
+
+@Route(
+    routes,
+    "GET /datasets/{dataset}/runs/{run}/tasks",
+    "List a run's tasks",
+    Scope.READ,
+    TasksResponse,
+    (InvalidTasksError, OverloadedError),
+    answers_media={
+        CSV: {"schema": {"type": "string"}, "example": EXAMPLE_CSV},
+        ARROW: {"schema": {"type": "string", "format": "binary"}},
+    },
+)
+async def list_tasks(
+    request: Request,
+    dataset: DatasetName,
+    run: RunName,
+    query: Annotated[TaskQuery, Depends(task_query)],
+    format: Format = "json",  # noqa: A002  # the parameter's name
+    accept: Accept = "",
+) -> Response:
+    """Return the beliefs about tasks; retired ones only if the query asks for their segment."""
+    read = services_of(request).insight
+    if format == "csv" or CSV in accept:
+        pieces = _streamed(partial(read.every_task, dataset, run, query, piece=PIECE), WITH_TAGS, _csv_writer)
+        headers = {"Content-Disposition": f'attachment; filename="{dataset}-{run}-tasks.csv"'}
+        return Download(state_of(request.app).downloads, pieces, media_type=CSV, headers=headers)
+    if ARROW in accept:
+        pieces = _streamed(partial(read.every_task, dataset, run, TaskQuery(), piece=PIECE), SCHEMA, pa.ipc.new_stream)
+        return Download(state_of(request.app).downloads, pieces, media_type=ARROW)
+    page = await read.tasks(dataset, run, query)
+    rows = await asyncio.to_thread(_tasks_of, page.dataset, page.table)
+    following = page.next and write_cursor((query.sort, *page.next))
+    return json_response(TasksResponse(rows, page.matching, page.segments, following))
+
+
+def _tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:
+    rows = _record_batch(dataset, table, SCHEMA).to_pylist()
+    return [
+        Task(interval=(row.pop("low"), row.pop("high")), tags=tags, **row)
+        for row, tags in zip(rows, _tags_of(dataset, table), strict=True)
+    ]
+
+
+def _tags_of(dataset: OpenDataset, table: TaskTable) -> list[list[str]]:
+    tags: list[list[str]] = [[] for _ in range(len(table.tasks))]
+    for tag, carriers in sorted(dataset.pool.tags.items()):
+        places = np.searchsorted(carriers, table.tasks)
+        places[places == len(carriers)] = 0
+        for row in np.flatnonzero(carriers[places] == table.tasks).tolist():
+            tags[row].append(tag)
+    return tags
+
+
+def _csv_writer(sink: io.BytesIO, schema: Any) -> csv.CSVWriter:  # RFC 4180, with a header
+    return csv.CSVWriter(sink, schema, write_options=csv.WriteOptions(eol="\r\n"))
+
+
+async def _streamed(whole: Whole, schema: Any, writer_of: Callable[[io.BytesIO, Any], Any]) -> AsyncGenerator[bytes]:
+    """Yield the tasks as a writer of record batches writes them; one piece at a time is in memory."""
+    dataset, pieces = await whole()
+    sink = io.BytesIO()
+    with writer_of(sink, schema) as writer:
+        async for table in pieces:
+            await asyncio.to_thread(lambda piece: writer.write_batch(_record_batch(dataset, piece, schema)), table)
+            yield _taken(sink)
+    yield _taken(sink)
+
+
+def _taken(sink: io.BytesIO) -> bytes:
+    written = sink.getvalue()
+    sink.seek(0)
+    sink.truncate()
+    return written
+
+
+def _record_batch(dataset: OpenDataset, table: TaskTable, schema: Any) -> Any:
+    """Return the table with the columns of one of the schemas. `last_step` is null where no step reported the task."""
+    nothing = pa.nulls(len(table.tasks), pa.float64())
+    columns = {name: getattr(table, name) for name in (*_FLOATS, *_INTEGERS)}
+    columns = {name: nothing if column is None else column for name, column in columns.items()}
+    columns["id"] = pa.array(dataset.ids.take(table.tasks), pa.string())
+    columns["last_step"] = pa.array(table.last_step, pa.int32(), mask=table.last_step == 0)
+    columns["segment"] = pa.array(SEGMENTS, pa.string()).take(pa.array(table.segment))
+    if schema is WITH_TAGS:
+        columns["tags"] = pa.array(map(";".join, _tags_of(dataset, table)), pa.string())
+    return pa.record_batch([columns[name] for name in schema.names], schema=schema)
