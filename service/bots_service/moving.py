@@ -1,7 +1,7 @@
 """Runs move as their journals: a header and one line of JSON an entry, replayed where they arrive."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -123,7 +123,7 @@ def _renumbered(entry: SavedEntry, seqs: int, epochs: int) -> SavedEntry:
         body = replace(body, to_seq=body.to_seq + seqs)
     elif isinstance(body, Report) and any(body.selection):
         body = replace(body, selection=(body.selection[0] + seqs, body.selection[1]))
-    return msgspec.structs.replace(entry, seq=entry.seq + seqs, epoch=entry.epoch + epochs, body=_raw(body))
+    return structs.replace(entry, seq=entry.seq + seqs, epoch=entry.epoch + epochs, body=_raw(body))
 
 
 def _raw(body: Body) -> msgspec.Raw:
@@ -136,38 +136,20 @@ class MoveRuns:
 
     runs: Runs
 
-    async def export(self, dataset: str, run: str) -> AsyncIterator[bytes]:
-        """Return the lines of a run's journal as it stands, some at a time.
+    async def export(self, dataset: str, run: str) -> AsyncGenerator[bytes]:
+        """Yield the lines of a run's journal as it stands at first, some at a time.
 
         A fork begins with another run's state. So its ancestors' entries come first, then what leads from there to the
         fork; its own are numbered behind them. Raises JournalIncompleteError: entries of the run or of an ancestor were
         pruned, or an ancestor was deleted.
         """
         opened = await self.runs.fresh(dataset, run)
-        return self._lines(opened.dataset.row, await self._parts(opened.row))
-
-    async def _parts(self, row: RunRow) -> list[tuple[RunRow, int]]:
-        """Return the run and its ancestors, the oldest first, each with the last of its entries that is exported."""
-        parts = [(row, row.head)]
-        while (parent := parts[0][0].parent) is not None:
-            try:
-                found = await self.runs.store.runs.get(row.dataset_id, parent.run)
-            except UnknownRunError:
-                found = None
-            if found is None or found.head < parent.seq or found.created_at > parts[0][0].created_at:
-                raise _incomplete(row.name, f"began from run {parent.run!r}, which was deleted")
-            parts.insert(0, (found, parent.seq))
-        for part, _ in parts:
-            if (begins := (await self.runs.store.journal.head(part)).pruned) > 0:
-                raise _incomplete(row.name, f"needs the journal of run {part.name!r}, pruned up to entry {begins}")
-        return parts
-
-    async def _lines(self, dataset: DatasetRow, parts: list[tuple[RunRow, int]]) -> AsyncIterator[bytes]:
+        parts = await self._parts(opened.row)
         first, last = parts[0][0], parts[-1][0]
         header = JournalHeader(
-            dataset.name,
-            last.name,
-            TasksFacts.of(dataset.facts),
+            dataset,
+            run,
+            TasksFacts.of(opened.dataset.row.facts),
             structs.asdict(first.settings),
             last.predictions,
             last.parent,
@@ -185,9 +167,25 @@ class MoveRuns:
                         continue
                     own = _renumbered(entry, seqs, epochs)
                     # A key is of one run alone.
-                    written.append(own if row is last else msgspec.structs.replace(own, key=None, fingerprint=None))
+                    written.append(own if row is last else structs.replace(own, key=None, fingerprint=None))
                 seq, epoch = written[-1].seq, written[-1].epoch
                 yield _encoder.encode_lines(written)
+
+    async def _parts(self, row: RunRow) -> list[tuple[RunRow, int]]:
+        """Return the run and its ancestors, the oldest first, each with the last of its entries that is exported."""
+        parts = [(row, row.head)]
+        while (parent := parts[0][0].parent) is not None:
+            try:
+                found = await self.runs.store.runs.get(row.dataset_id, parent.run)
+            except UnknownRunError:
+                found = None
+            if found is None or found.head < parent.seq or found.created_at > parts[0][0].created_at:
+                raise _incomplete(row.name, f"began from run {parent.run!r}, which was deleted")
+            parts.insert(0, (found, parent.seq))
+        for part, _ in parts:
+            if (begins := (await self.runs.store.journal.head(part)).pruned) > 0:
+                raise _incomplete(row.name, f"needs the journal of run {part.name!r}, pruned up to entry {begins}")
+        return parts
 
     async def _entries(self, run: RunRow, up_to: int) -> AsyncIterator[list[SavedEntry]]:
         seq = 0
@@ -234,7 +232,7 @@ class MoveRuns:
         state, page = fresh_state(run.row.settings, run.dataset.pool), list[SavedEntry]()
         async for line in lines:
             saved = read_entry(line, state.seq + len(page) + 2)
-            saved = saved if profiles is None else msgspec.structs.replace(saved, profiles=profiles)
+            saved = saved if profiles is None else structs.replace(saved, profiles=profiles)
             if len(page) == PAGE or saved.kind == KINDS[Rewind]:  # all that it may go back to is stored before
                 state, page = await self._with_page(run, state, page), []
             page.append(saved)

@@ -23,8 +23,7 @@ from bots_service.outcomes import Outcome
 from bots_service.records import IdempotencyKey, OpenDataset, Selection
 from bots_service.runs import ForkFrom
 from tests.sizes import size
-from tests.usecases.moving import exported
-from tests.usecases.world import HEADER, POOL, TASKS, World, block, never, outcome, outcomes_of, stream
+from tests.usecases.world import HEADER, POOL, TASKS, World, block, exported, never, outcome, outcomes_of, stream
 
 
 def cancelled_at(waiting: asyncio.Future[Any]) -> Generator[Any, Any, None]:

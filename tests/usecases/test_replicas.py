@@ -25,12 +25,13 @@ from bots_service.outcomes import ReportRequest
 from bots_service.records import Head, IdempotencyKey
 from bots_service.runs import KEEP_EVERY
 from tests.servers import RedisServer
-from tests.usecases.moving import exported, imported
 from tests.usecases.world import (
     HEADER,
     POOL,
     World,
     block,
+    exported,
+    imported,
     meanwhile,
     never,
     new_profiles,

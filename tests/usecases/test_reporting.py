@@ -31,9 +31,6 @@ REFUSED = [
     Outcome("t1"),
     Outcome("t1", successes=1, trials=2, rewards=[1.0]),
     Outcome("t1", successes=1, trials=2, rewards=[1.0, math.nan]),
-    Outcome("t1", successes=1, rewards=[1.0]),
-    Outcome("t1", successes=1, trials=2, status="aborted"),
-    Outcome("t1", rewards=[0.5, -0.1]),
     outcome("t1", 17, 16),
     outcome("t1", 0, 4097),
     outcome("t40"),
@@ -447,7 +444,6 @@ async def test_only_so_many_parts_wait(world: World, monkeypatch: pytest.MonkeyP
     [
         part("t1", 1.0, 0.0, of=1),
         part("t1", 1.0, effective=True),
-        part("t1", 1.5),
         part("t1", math.nan),
         Outcome("t1", group_size=4),
         Outcome("t1", status="aborted", group_size=4),

@@ -251,30 +251,28 @@ class Download(StreamingResponse):
         self, line: Line, pieces: AsyncGenerator[bytes], *, media_type: str, headers: Mapping[str, str] | None = None
     ) -> None:
         """Queue in a line for what makes the pieces of the body: all work is done in them, none before the turn."""
-        super().__init__(self._parts(pieces), media_type=media_type, headers=headers)
+        super().__init__(pieces, media_type=media_type, headers=headers)
         self._line = line
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it. Raises OverloadedError: too many wait; BotsError: there is no first piece."""
+        """Send it; what keeps the first piece from being made, is raised."""
         has_waited = self._line.is_busy
         await self._line.acquire()
         try:
             async with aclosing(self._pieces):
                 if has_waited and await is_gone(receive):
                     return
-                self._first = await anext(self._pieces)
+                self.body_iterator = self._parts(await anext(self._pieces))
                 await super().__call__(scope, receive, send)
         finally:
             self._line.release()
 
-    async def _parts(self, pieces: AsyncGenerator[bytes]) -> AsyncIterator[memoryview]:
-        piece: bytes | None = self._first
-        del self._first
+    async def _parts(self, piece: bytes | None) -> AsyncIterator[memoryview]:
         while piece is not None:
             for first in range(0, len(piece), SENT_BYTES):
                 yield memoryview(piece)[first : first + SENT_BYTES]
-            piece = await anext(pieces, None)
+            piece = await anext(self._pieces, None)
 
 
 def has_no_body(scope: Scope) -> bool:

@@ -56,16 +56,7 @@ def serve(
 
     Options that you omit come from the environment: BOTS_HOST, BOTS_PORT, BOTS_DATA_DIR and so on.
     """
-    settings = settings_with(
-        host=host,
-        port=port,
-        data_dir=data_dir,
-        database_url=database_url,
-        workers=workers,
-        insecure=insecure,
-        log_format=log_format,
-        log_level=log_level,
-    )
+    settings = settings_with(**locals())
     from bots_service.serving.starting import serve as serve_with
 
     serve_with(settings)

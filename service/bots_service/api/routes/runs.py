@@ -228,13 +228,9 @@ class ImportedRun(Struct, frozen=True):
 )
 async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Stream the run's journal as lines of JSON; of a fork, the journals of the runs that it continues come first."""
-
-    async def pieces() -> AsyncGenerator[bytes]:
-        async for piece in await services_of(request).moves.export(dataset, run):
-            yield piece
-
+    pieces = services_of(request).moves.export(dataset, run)
     disposition = {"Content-Disposition": f'attachment; filename="{dataset}.{run}.ndjson"'}
-    return Download(state_of(request.app).downloads, pieces(), headers=disposition, media_type=NDJSON)
+    return Download(state_of(request.app).downloads, pieces, headers=disposition, media_type=NDJSON)
 
 
 @Route(
