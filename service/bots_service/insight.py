@@ -100,10 +100,9 @@ class RunSummaryWithLeases(RunSummary, frozen=True):
 
 
 class Place(NamedTuple):
-    """A run's place in a list.
+    """A run's place in a list, whichever way it is sorted: runs of a greater group come later.
 
-    group: those of a greater one come later, whichever way the list is sorted: runs without a value come last, and by
-        the gain, runs that are not healthy come after those that are.
+    Runs without a value come last, and by the gain, runs that are not healthy come after those that are.
     """
 
     group: int
@@ -114,11 +113,9 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OverviewQuery:
-    """Which runs are asked for.
+    """Which runs are asked for, of any dataset and status where these are None.
 
-    search: part of "dataset/run", whatever the case; dataset, status: None for any.
-    attention: only runs that need attention.
-    sort: one of RUN_SORTS, with a leading "-" the other way round.
+    search: part of "dataset/run", whatever the case. sort: one of RUN_SORTS, with a leading "-" the other way round.
     after: the place of the last run of the page before.
     """
 
@@ -385,12 +382,9 @@ class Lease:
 class TaskQuery:
     """Which tasks, in which order.
 
-    ids: only these, in the given order of the sort; empty for all.
-    tag: only tasks that carry it; None for all.
-    search: only tasks whose id contains it, whatever the case of ASCII letters; None for all.
-    segment: only tasks of this segment; None for all that are not retired.
-    sort: one of SORTS, with a leading "-" for descending.
-    after: value and index of the last task of the page before; None for the first page.
+    ids: only these; empty for all. search: only tasks whose id contains it, whatever the case of ASCII letters.
+    segment: None for all that are not retired. sort: one of SORTS, with a leading "-" for descending. after: value and
+    index of the last task of the page before.
     """
 
     ids: tuple[str, ...] = ()
@@ -406,9 +400,8 @@ class TaskQuery:
 class TaskPage:
     """Some tasks, with the belief about them.
 
-    matching: how many tasks the query is about, on all pages.
-    segments: how many tasks of each segment the query would be about, if it asked for that one.
-    next: what `after` must be for the next page.
+    matching: how many tasks the query is about, on all pages. segments: how many of each segment it would be about, if
+    it asked for that one. next: what `after` must be for the next page.
     """
 
     dataset: OpenDataset

@@ -34,11 +34,9 @@ OTHERS = ("(other)", "(other)")  # no dataset or run can have this name
 
 @dataclass(frozen=True, slots=True)
 class RunSeries:
-    """The metrics of one run; or, without names, of all of them.
+    """The metrics of one run, with its names; or, without names, of all of them.
 
     Each metric is called after its field, and carries what it says of itself and its labels besides dataset and run.
-
-    names: of the dataset and the run.
     """
 
     reports: Annotated[Counter, "Reports that were taken, each once."]

@@ -62,10 +62,8 @@ class TasksFacts(Struct, frozen=True):
 class JournalHeader(Struct, frozen=True):
     """The first line.
 
-    settings: of the run before its first entry.
-    predictions: name and digest of those that it knows.
-    parent: the run that it forked; the journal begins with that run's.
-    entries: how many follow.
+    settings: of the run before its first entry. predictions: name and digest of those that it knows. parent: the run
+    that it forked; the journal begins with that run's. entries: how many follow.
     """
 
     dataset: str

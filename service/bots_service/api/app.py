@@ -18,16 +18,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service import __version__
-from bots_service.api import openapi
-from bots_service.api.overload import (
-    DOWNLOADS_AT_ONCE,
-    DOWNLOADS_WAITING,
-    Admission,
-    Limits,
-    Line,
-    Parting,
-    has_no_body,
-)
+from bots_service.api import openapi, overload
 from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Kind, answer_error, problem_response
 from bots_service.api.requests import AppState, Pace, finish_headers, request_id_of, state_of
 from bots_service.api.routes import datasets, runs, service, training
@@ -63,7 +54,7 @@ def create_app(
     *,
     uploads: UploadLimits,
     schema: str,
-    limits: Limits,
+    limits: overload.Limits,
     metrics: Metrics,
 ) -> FastAPI:
     """Return the application, which opens the services at its start. schema: revision of the database's tables."""
@@ -82,14 +73,14 @@ def create_app(
         redirect_slashes=False,
         telemetry=NO_TELEMETRY,
     )
-    line = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
-    downloads = Line(concurrent=DOWNLOADS_AT_ONCE, waiting=DOWNLOADS_WAITING)
+    line = overload.Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
+    downloads = overload.Line(concurrent=overload.DOWNLOADS_AT_ONCE, waiting=overload.DOWNLOADS_WAITING)
     app.state.typed = AppState(uploads, schema, metrics, line, downloads)
     app.router.routes += ROUTES  # `include_router` makes a copy of each, for the first request to wait for
     metrics.requests.watch_line(lambda: line.waiting)
     kinds = RouteKinds(ROUTES)
     # The last one added is the outermost.
-    app.add_middleware(Admission, kind_of=kinds, line=line, limits=limits)
+    app.add_middleware(overload.Admission, kind_of=kinds, line=line, limits=limits)
     app.add_middleware(RequestScope, kind_of=kinds, line=line, metrics=metrics.requests)
     app.exception_handlers |= {
         BotsError: answer_error,
@@ -140,7 +131,7 @@ class RequestScope:
     full, they are answered 503 at once, at almost no cost.
     """
 
-    def __init__(self, app: ASGIApp, kind_of: RouteKinds, line: Line, metrics: RequestMetrics) -> None:
+    def __init__(self, app: ASGIApp, kind_of: RouteKinds, line: overload.Line, metrics: RequestMetrics) -> None:
         self._app = app
         self._kind_of = kind_of
         self._line = line
@@ -190,7 +181,9 @@ class RequestScope:
         response = await answer_error(Request(scope), error)
         finish_headers(response.headers, request_id)
         self._metrics.answered(scope["method"], scope["path"], response.status_code, 0.0)
-        await response(scope, receive, Parting(scope, Pace(receive, is_complete=has_no_body(scope)), send))
+        await response(
+            scope, receive, overload.Parting(scope, Pace(receive, is_complete=overload.has_no_body(scope)), send)
+        )
 
 
 def _template_of(scope: Scope) -> str | None:

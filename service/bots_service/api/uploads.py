@@ -182,14 +182,10 @@ async def split_lines(chunks: AsyncIterator[bytes], *, longest: int = LINE_LIMIT
         *lines, rest = (rest + chunk).split(b"\n")
         if max(map(len, [*lines, rest])) > longest:
             raise PayloadTooLargeError(f"a line is longer than {longest} bytes")
-        if whole := _not_blank(lines):
+        if whole := [line for line in lines if line.strip()]:
             yield whole
-    if last := _not_blank([rest]):
-        yield last
-
-
-def _not_blank(lines: list[bytes]) -> list[bytes]:
-    return [line for line in lines if line and not line.isspace()]
+    if rest.strip():
+        yield [rest]
 
 
 async def _blocks_of_lines(
@@ -219,8 +215,7 @@ def header_line(facts: DatasetFacts) -> bytes:
 def task_lines(block: TaskBlock) -> bytes:
     """Return the lines of some tasks, which `read_ndjson` reads."""
     rates = [[None if isnan(rate) else rate for rate in row] for row in block.references.tolist()]
-    tasks = map(TaskRequest, block.ids, rates, map(list, block.tags))
-    return _encoder.encode_lines(tasks)
+    return _encoder.encode_lines(map(TaskRequest, block.ids, rates, map(list, block.tags)))
 
 
 # --- Parquet ----------------------------------------------------------------------------------------------------------
@@ -246,18 +241,17 @@ def _require_short_footer(spool: BinaryIO) -> None:
 def _require_bounded(spool: BinaryIO, metadata: Any, *, max_tasks: int) -> None:
     """Check that there are not too many tasks, and that no column holds more than its tasks can explain."""
     if metadata.num_rows > max_tasks:
-        raise LimitReachedError(
-            f"a dataset has at most {max_tasks} tasks (BOTS_MAX_TASKS); the file has {metadata.num_rows} rows"
-        )
+        said = f"a dataset has at most {max_tasks} tasks (BOTS_MAX_TASKS); the file has {metadata.num_rows} rows"
+        raise LimitReachedError(said)
     for group in range(metadata.num_row_groups):
         rows = metadata.row_group(group)
         most_bytes = rows.num_rows * BYTES_PER_TEXT + SLACK_BYTES
         for place in range(rows.num_columns):
             column = rows.column(place)
             if column.num_values > rows.num_rows * VALUES_PER_TASK or column.total_uncompressed_size > most_bytes:
-                raise _too_much(column.path_in_schema)
+                raise _oversized(column.path_in_schema)
             if column.num_values > GROUP_VALUES or column.total_uncompressed_size > GROUP_BYTES:
-                raise _too_large(column.path_in_schema, group)
+                raise _oversized(column.path_in_schema, group)
     _require_short_texts(spool, metadata)
 
 
@@ -275,9 +269,9 @@ def _require_short_texts(spool: BinaryIO, metadata: Any) -> None:
             for path, column in zip(large, batch.columns, strict=True):
                 longest = _longest_text(column)
                 if longest > BYTES_PER_TEXT:  # longer than any id or tag may be
-                    raise _too_much(path)
+                    raise _oversized(path)
                 if pa.types.is_nested(column.type) and rows.column(texts[path]).num_values * longest > GROUP_BYTES:
-                    raise _too_large(path, group)  # one task could hold them all
+                    raise _oversized(path, group)  # one task could hold them all
             break
 
 
@@ -288,18 +282,13 @@ def _longest_text(column: Any) -> int:
     return 0 if pa.types.is_null(texts.type) else pc.max(pc.binary_length(texts)).as_py() or 0
 
 
-def _too_much(column: str) -> InvalidTasksError:
-    flaw = Flaw(_place_of(column), "it holds more than a column of this many tasks can")
-    return InvalidTasksError("the file holds more than its tasks can explain", (flaw,))
-
-
-def _too_large(column: str, group: int) -> InvalidTasksError:
-    flaw = Flaw(_place_of(column), f"it is too large in row group {group}")
-    return InvalidTasksError("a row group is too large; write several smaller ones", (flaw,))
-
-
-def _place_of(column: str) -> Place:
-    return ("body", "columns", column.partition(".")[0][:80])
+def _oversized(column: str, group: int | None = None) -> InvalidTasksError:
+    """Return the refusal of a column that holds more than its tasks can, or too much in one row group."""
+    message, said = "a row group is too large; write several smaller ones", f"it is too large in row group {group}"
+    if group is None:
+        message = "the file holds more than its tasks can explain"
+        said = "it holds more than a column of this many tasks can"
+    return InvalidTasksError(message, (Flaw(("body", "columns", column.partition(".")[0][:80]), said),))
 
 
 Columns = dict[str, Any]  # name -> the type to which its values are cast
@@ -333,9 +322,8 @@ def _require_columns(schema: Any, columns: Columns, required: Iterable[str]) -> 
             wrong[name] = "there are several columns of this name"
         elif not _fits(kind := schema.field(name).type, columns[name]):
             wrong[name] = f"it is {str(kind)[:80]}, not {columns[name]}"
-    if wrong:
-        flaws = [Flaw(("body", "columns", name[:80]), said) for name, said in wrong.items()]
-        raise InvalidTasksError("the columns are not those of a dataset", tuple(flaws[:SHOWN_FLAWS]))
+    flaws = (Flaw(("body", "columns", name[:80]), said) for name, said in wrong.items())
+    _refuse("the columns are not those of a dataset", flaws)
 
 
 @asynccontextmanager
@@ -429,12 +417,8 @@ def _references(column: Any, tasks: int, models: int, first: int) -> Floats:
     _refuse_lengths(((first + task, int(lengths[task])) for task in wrong), models)
     known, values = np.flatnonzero(column.is_valid()), pc.list_flatten(column)
     not_numbers = np.flatnonzero(pc.is_nan(values).fill_null(False)).tolist()
-    flaws = (
-        Flaw(
-            _place(first + int(known[place // models]), "reference_pass_rates", place % models), "NaN; unknown is null"
-        )
-        for place in not_numbers
-    )
+    places = ((first + int(known[place // models]), "reference_pass_rates", place % models) for place in not_numbers)
+    flaws = (Flaw(_place(*place), "NaN; unknown is null") for place in places)
     _refuse("a reference pass rate is not a number", flaws)
     rows[known] = values.to_numpy(zero_copy_only=False).reshape(len(known), models)
     return rows

@@ -40,11 +40,8 @@ REFERENCE_MODELS = ("qwen2.5-math-1.5b", "qwen2.5-math-7b")
 class Recording:
     """Some problems of the run.
 
-    ids: [N] names.
-    solved: [N, V + 1] rollouts solved before each visit, summed; meaningless behind the last visit.
-    visits: [N] how often each problem was visited.
-    rollouts_per_visit: how many rollouts each visit had.
-    strong: [N] pass rate of the 7B model; NaN where unknown.
+    solved: [N, V + 1] rollouts solved before each visit, summed; meaningless behind the last visit. visits: [N] how
+    often each problem was visited. strong: [N] pass rate of the 7B model; NaN where unknown.
     """
 
     ids: tuple[str, ...]
@@ -120,12 +117,9 @@ DEFAULT = "tracker-pass"  # what a new run has
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to replay.
+    """How to replay: the first so many of the run's 500 steps, with so many tasks each.
 
-    steps: the first so many of the run's 500.
-    count: tasks per step.
-    seed: of every draw, the service's and the rollouts'.
-    suffix: of the names of the runs, so that replays on one service don't meet.
+    seed: of every draw, the service's and the rollouts'. suffix: of the runs' names, so that replays don't meet.
     """
 
     steps: int

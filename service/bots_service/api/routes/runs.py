@@ -16,7 +16,7 @@ from pyarrow import csv
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service import errors
+from bots_service import errors, insight
 from bots_service.api.overload import Download
 from bots_service.api.requests import (
     NDJSON,
@@ -48,18 +48,6 @@ from bots_service.core.run_settings import SomeSettings
 from bots_service.core.summary import RunStatus
 from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, SORTS, Segment, TaskTable
 from bots_service.errors import InvalidTasksError, OverloadedError
-from bots_service.insight import (
-    IDS_PER_LEASE,
-    RUN_SORTS,
-    Lease,
-    OverviewQuery,
-    OverviewTotals,
-    Place,
-    RunSummary,
-    RunSummaryWithLeases,
-    TagTable,
-    TaskQuery,
-)
 from bots_service.keys import Scope
 from bots_service.moving import LONGEST_LINE
 from bots_service.records import EntryKind, JournalEntry, OpenDataset, Point, RunPut, TaskVisit
@@ -268,7 +256,8 @@ Attention = Annotated[bool, Query(description="Only runs that need attention.")]
 Sort = Annotated[
     str,
     Query(
-        pattern=f"^-?({'|'.join(RUN_SORTS)})$", description="The order; a leading - turns it round. Nulls come last."
+        pattern=f"^-?({'|'.join(insight.RUN_SORTS)})$",
+        description="The order; a leading - turns it round. Nulls come last.",
     ),
 ]
 
@@ -281,9 +270,9 @@ class Overview(Struct, frozen=True):
     totals: sums over all runs that the key reaches, whatever the query.
     """
 
-    runs: list[RunSummary]
+    runs: list[insight.RunSummary]
     matching: int
-    totals: OverviewTotals
+    totals: insight.OverviewTotals
     next_cursor: str | None
 
 
@@ -295,22 +284,22 @@ async def overview_query(
     sort: Sort = "-last_step",
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> OverviewQuery:
+) -> insight.OverviewQuery:
     """Return which runs are asked for."""
     last = read_cursor(cursor, AfterRun, sort=sort)
-    after = None if last is None else Place(*last)
-    return OverviewQuery(search, dataset, status, attention, sort, after, limit)
+    after = None if last is None else insight.Place(*last)
+    return insight.OverviewQuery(search, dataset, status, attention, sort, after, limit)
 
 
 @Route(routes, "GET /overview", "Summarize all runs", Scope.READ, Overview)
-async def read_overview(request: Request, query: Annotated[OverviewQuery, Depends(overview_query)]) -> Response:
+async def read_overview(request: Request, query: Annotated[insight.OverviewQuery, Depends(overview_query)]) -> Response:
     """Return a summary of each run of the datasets that the key has access to."""
     page = await services_of(request).overview.page(caller_of(request), query)
     following = page.next and write_cursor((query.sort, *page.next))
     return json_response(Overview(page.runs, page.matching, page.totals, following))
 
 
-@Route(routes, f"GET {RUN}/summary", "Summarize a run", Scope.READ, RunSummaryWithLeases)
+@Route(routes, f"GET {RUN}/summary", "Summarize a run", Scope.READ, insight.RunSummaryWithLeases)
 async def read_summary(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return how a run goes, its gain over uniform sampling, and a verdict with advice."""
     return json_response(await services_of(request).overview.one(dataset, run))
@@ -478,19 +467,19 @@ class LeasesResponse(Struct, frozen=True):
     """
 
     leased: int
-    leases: list[Lease]
+    leases: list[insight.Lease]
 
 
 @Route(routes, f"GET {RUN}/leases", "List a run's tasks in flight", Scope.READ, LeasesResponse)
 async def read_leases(
-    request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100, ids: LeaseIds = IDS_PER_LEASE
+    request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100, ids: LeaseIds = insight.IDS_PER_LEASE
 ) -> Response:
     """Return the tasks in flight, ordered by when their leases end."""
     leased, groups = await services_of(request).insight.leases(dataset, run, limit, ids)
     return json_response(LeasesResponse(leased, groups))
 
 
-@Route(routes, f"GET {RUN}/tags", "Compare a run's tags", Scope.READ, TagTable)
+@Route(routes, f"GET {RUN}/tags", "Compare a run's tags", Scope.READ, insight.TagTable)
 async def read_tags(request: Request, dataset: DatasetName, run: RunName, steps: TagSteps = 50) -> Response:
     """Return the sums over the last steps by tag, next to the success rates of as many steps before."""
     return json_response(await services_of(request).insight.tags(dataset, run, steps))
@@ -632,9 +621,9 @@ async def task_query(
     sort: TaskSort = "index",
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> TaskQuery:
+) -> insight.TaskQuery:
     """Return which tasks are asked for."""
-    return TaskQuery(tuple(ids), tag, search, segment, sort, read_cursor(cursor, AfterTask, sort=sort), limit)
+    return insight.TaskQuery(tuple(ids), tag, search, segment, sort, read_cursor(cursor, AfterTask, sort=sort), limit)
 
 
 EXAMPLE_CSV = (
@@ -660,7 +649,7 @@ async def list_tasks(
     request: Request,
     dataset: DatasetName,
     run: RunName,
-    query: Annotated[TaskQuery, Depends(task_query)],
+    query: Annotated[insight.TaskQuery, Depends(task_query)],
     format: Format = "json",  # noqa: A002  # the parameter's name
     accept: Accept = "",
 ) -> Response:
@@ -671,7 +660,9 @@ async def list_tasks(
         headers = {"Content-Disposition": f'attachment; filename="{dataset}-{run}-tasks.csv"'}
         return Download(state_of(request.app).downloads, pieces, media_type=CSV, headers=headers)
     if ARROW in accept:
-        pieces = _streamed(partial(read.every_task, dataset, run, TaskQuery(), piece=PIECE), SCHEMA, pa.ipc.new_stream)
+        pieces = _streamed(
+            partial(read.every_task, dataset, run, insight.TaskQuery(), piece=PIECE), SCHEMA, pa.ipc.new_stream
+        )
         return Download(state_of(request.app).downloads, pieces, media_type=ARROW)
     page = await read.tasks(dataset, run, query)
     rows = await asyncio.to_thread(_tasks_of, page.dataset, page.table)
