@@ -310,7 +310,6 @@ def _since_last_step(known: KnownRun, now: float) -> float | None:
 
 
 def _value_of(run: RunSummary, sort: str) -> float | None:
-    """Return what a run is sorted by; 0 where that is its name, and None where it has none."""
     match sort:
         case "attention":
             urgency = 2 if run.verdict.kind in summary.AT_ONCE_KINDS else 1

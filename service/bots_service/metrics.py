@@ -131,8 +131,9 @@ class RunsAtWork:
     def __call__(self, dataset: str, run: str) -> RunSeries:
         """Return the series of a run that is at work now."""
         names = (dataset, run)
-        if names not in self._known and not self._has_room():
-            names = OTHERS
+        if names not in self._known and len(self.all()) >= MOST_RUNS:
+            self.forget_idle()
+            names = names if len(self.all()) < MOST_RUNS else OTHERS
         if names not in self._known:
             self._known[names] = RunAtWork(self._series.of(*names), monotonic())
         self._known[names].used = monotonic()
@@ -157,11 +158,6 @@ class RunsAtWork:
         for names, known in self.all().items():  # of the others nobody knows which are idle
             if monotonic() - known.used > IDLE_SERIES_S:
                 self._drop(names)
-
-    def _has_room(self) -> bool:
-        if len(self.all()) >= MOST_RUNS:
-            self.forget_idle()
-        return len(self.all()) < MOST_RUNS
 
     def _drop(self, names: tuple[str, str]) -> None:
         del self._known[names]

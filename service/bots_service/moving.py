@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.entries import Body, Entry, Forget, Fork, Report, Rewind, SettingsChange
-from bots_service.core.evidence import MAX_TRIALS, Evidence
+from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.run_settings import FIXED, settings_from
 from bots_service.core.state import RunState, fresh_state
 from bots_service.datasets import KeyOfUpload, OpenRun
@@ -35,15 +35,7 @@ from bots_service.storage.sql.transfer import Moved, SavedEntry
 PAGE = 1000  # entries stored at a time
 LONGEST_LINE = 32 * 2**20  # bytes; a report of the largest request is some 8 MiB as an entry
 # What folding entries that no run can have written raises.
-NO_FOLD = (
-    ArithmeticError,
-    AssertionError,
-    DamagedStateError,
-    InvalidSettingsError,
-    LookupError,
-    TypeError,
-    ValueError,
-)
+NO_FOLD = (ArithmeticError, AssertionError, DamagedStateError, InvalidSettingsError, LookupError, TypeError, ValueError)
 
 
 class TasksFacts(Struct, frozen=True):
@@ -297,7 +289,8 @@ def _is_possible_entry(entry: Entry, size: int) -> bool:
         counts = (parts.group_size, parts.rollouts, parts.successes, parts.failures)
         return (
             _is_known(size, body.evidence.tasks, body.aborted, parts.tasks)
-            and _is_counted(body.evidence)
+            and _is_within(MAX_TRIALS, body.evidence.successes, body.evidence.failures)
+            and bool((body.evidence.successes + body.evidence.failures > 0).all())
             and _is_within(MAX_TRIALS, *counts)
             and _is_within(np.inf, np.array(body.costs))
             and (body.made_at or 0) >= 0
@@ -309,10 +302,6 @@ def _is_possible_entry(entry: Entry, size: int) -> bool:
 
 def _is_known(size: int, *named: Tasks) -> bool:
     return all(bool(((tasks >= 0) & (tasks < size)).all()) for tasks in named)
-
-
-def _is_counted(seen: Evidence) -> bool:
-    return _is_within(MAX_TRIALS, seen.successes, seen.failures) and bool((seen.successes + seen.failures > 0).all())
 
 
 def _is_within(most: float, *numbers: Floats) -> bool:

@@ -12,17 +12,7 @@ import pyarrow as pa
 import pytest
 
 from bots_service.core.run_settings import RunSettings
-from tests.api.pools import (
-    RUN,
-    bearer,
-    guarded,
-    make_dataset,
-    new_key,
-    report,
-    require_problem,
-    solved,
-    standing,
-)
+from tests.api.pools import RUN, bearer, guarded, make_dataset, new_key, report, require_problem, solved, standing
 
 
 def as_json(settings: RunSettings) -> dict:

@@ -15,12 +15,7 @@ from msgspec import structs
 from bots_service.core.attempts import NO_ABORTS
 from bots_service.core.codec import encode_state
 from bots_service.core.receipt import Receipt
-from bots_service.errors import (
-    InvalidOutcomesError,
-    KeyReusedError,
-    StaleEpochError,
-    StorageUnavailableError,
-)
+from bots_service.errors import InvalidOutcomesError, KeyReusedError, StaleEpochError, StorageUnavailableError
 from bots_service.outcomes import Outcome, ReportRequest, read_outcomes
 from bots_service.records import IdempotencyKey, Selection
 from bots_service.runs import ForkFrom

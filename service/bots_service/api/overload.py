@@ -62,19 +62,16 @@ class Line:
         self._turns.release()
 
     def refusal(self) -> OverloadedError:
-        """Return the error for a request that may not wait."""
+        """Return the error for a request that may not wait; the queue is expected to be shorter in 1 to 30 s."""
         self.refused += 1
         said = f"{self.working} requests are in progress and {self.waiting} wait; try again later"
-        return OverloadedError(said, retry_after_s=self.retry_after_s())
-
-    def retry_after_s(self) -> float:
-        """Return the seconds until the queue is expected to be shorter, 1 to 30, with jitter."""
         now = monotonic()
         while self._finished and now - self._finished[0] > LATELY_S:
             self._finished.popleft()
         per_s = len(self._finished) / max(now - self._finished[0], 1.0) if self._finished else 1.0
         expected_s = min(max(1.0, (self.working + self.waiting) / per_s), LONGEST_WAIT_S / 1.5)
-        return expected_s * random.uniform(1.0, 1.5)  # noqa: S311 - spreads callers, hides nothing
+        jitter = random.uniform(1.0, 1.5)  # noqa: S311 - spreads callers, hides nothing
+        return OverloadedError(said, retry_after_s=expected_s * jitter)
 
 
 class Buffer:

@@ -101,11 +101,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def problem_response(
-    request: Request,
-    kind: Kind,
-    detail: str,
-    flaws: tuple[Flaw, ...] = (),
-    headers: Mapping[str, str] | None = None,
+    request: Request, kind: Kind, detail: str, flaws: tuple[Flaw, ...] = (), headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a problem as a response; a flaw without a source in front is one of the body."""
     problem = Problem(
