@@ -9,21 +9,13 @@ import msgspec
 import numpy as np
 from msgspec import Struct, structs
 
+from bots_service import errors
 from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.entries import Body, Entry, Forget, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.run_settings import FIXED, settings_from
 from bots_service.core.state import RunState, fresh_state
 from bots_service.datasets import KeyOfUpload, OpenRun
-from bots_service.errors import (
-    BusyError,
-    DamagedStateError,
-    DatasetExistsError,
-    InvalidJournalError,
-    InvalidSettingsError,
-    JournalIncompleteError,
-    UnknownRunError,
-)
 from bots_service.records import DatasetFacts, DatasetRow, Parent, RunRow
 from bots_service.replay import fold
 from bots_service.runs import Runs
@@ -35,7 +27,15 @@ from bots_service.storage.sql.transfer import Moved, SavedEntry
 PAGE = 1000  # entries stored at a time
 LONGEST_LINE = 32 * 2**20  # bytes; a report of the largest request is some 8 MiB as an entry
 # What folding entries that no run can have written raises.
-NO_FOLD = (ArithmeticError, AssertionError, DamagedStateError, InvalidSettingsError, LookupError, TypeError, ValueError)
+NO_FOLD = (
+    ArithmeticError,
+    AssertionError,
+    errors.DamagedStateError,
+    errors.InvalidSettingsError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 
 
 class TasksFacts(Struct, frozen=True):
@@ -87,7 +87,7 @@ def _read(decoder: msgspec.json.Decoder[Line], line: bytes, refusal: str) -> Lin
     try:
         return decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidJournalError(f"{refusal}: {error}") from error
+        raise errors.InvalidJournalError(f"{refusal}: {error}") from error
 
 
 def _forked(entry: SavedEntry, row: RunRow, seq: int, epoch: int) -> list[SavedEntry]:
@@ -167,7 +167,7 @@ class MoveRuns:
         while (parent := parts[0][0].parent) is not None:
             try:
                 found = await self.runs.store.runs.get(row.dataset_id, parent.run)
-            except UnknownRunError:
+            except errors.UnknownRunError:
                 found = None
             if found is None or found.head < parent.seq or found.created_at > parts[0][0].created_at:
                 raise _incomplete(row.name, f"began from run {parent.run!r}, which was deleted")
@@ -182,7 +182,7 @@ class MoveRuns:
         while seq < up_to:
             page = await self.runs.store.transfers.entries(run, seq, up_to)
             if [entry.seq for entry in page] != list(range(seq + 1, seq + 1 + len(page))) or not page:
-                raise BusyError(f"run {run.name!r} was deleted or pruned while it was exported; export again")
+                raise errors.BusyError(f"run {run.name!r} was deleted or pruned while it was exported; export again")
             seq = page[-1].seq
             yield page
 
@@ -204,8 +204,8 @@ class MoveRuns:
         _require_same(header.tasks, opened.row)
         try:
             settings = settings_from(header.settings)
-        except InvalidSettingsError as error:
-            raise InvalidJournalError(f"the journal's settings: {error}", error.flaws) from error
+        except errors.InvalidSettingsError as error:
+            raise errors.InvalidJournalError(f"the journal's settings: {error}", error.flaws) from error
         # Other predictions tell other profiles apart: all of them are then known from the start.
         profiles = None if header.predictions == newest else seen.pool.profiles
         async with datasets.stage() as stage:
@@ -213,7 +213,9 @@ class MoveRuns:
             run = OpenRun(seen, replace(staged, dataset_id=opened.row.id))
             state = await self._replayed(run, entries, profiles)
             if state.seq != header.entries:
-                raise InvalidJournalError(f"the journal has {state.seq} entries, and its header says {header.entries}")
+                raise errors.InvalidJournalError(
+                    f"the journal has {state.seq} entries, and its header says {header.entries}"
+                )
             await self.runs.replay.save(run.row, state)
             return await asyncio.shield(self._finish(opened.row, run_name, stage, run.row, idempotency_key))
 
@@ -235,7 +237,7 @@ class MoveRuns:
             for seq, entry in enumerate(entries, start=state.seq + 1):
                 epoch += isinstance(entry.body, Rewind)
                 if (entry.seq, entry.epoch) != (seq, epoch) or not _is_possible_entry(entry, len(run.dataset.pool)):
-                    raise InvalidJournalError(f"entry {seq} is none that this dataset's journals can hold")
+                    raise errors.InvalidJournalError(f"entry {seq} is none that this dataset's journals can hold")
             if entries and isinstance(entries[0].body, Rewind):
                 base = await self.runs.replay.state_at(run, entries[0].body.to_seq)
             bases = {entries[0].seq: base} if entries else {}
@@ -245,7 +247,7 @@ class MoveRuns:
             ]
             await self.runs.store.transfers.append(run.row, folded)
         except NO_FOLD as error:
-            raise InvalidJournalError(f"the journal does not fold: {error}") from error
+            raise errors.InvalidJournalError(f"the journal does not fold: {error}") from error
         return state
 
     async def _finish(
@@ -259,9 +261,9 @@ class MoveRuns:
         return moved
 
 
-def _incomplete(run: str, what: str) -> JournalIncompleteError:
+def _incomplete(run: str, what: str) -> errors.JournalIncompleteError:
     todo = "save the whole database instead, with pg_dump or sqlite3's .backup"
-    return JournalIncompleteError(f"run {run!r} {what}; {todo}")
+    return errors.JournalIncompleteError(f"run {run!r} {what}; {todo}")
 
 
 async def _lines(batches: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
@@ -278,7 +280,9 @@ def _require_same(tasks: TasksFacts, row: DatasetRow) -> None:
         if getattr(here, name) != getattr(tasks, name)
     ]
     if differences:
-        raise DatasetExistsError(f"dataset {row.name!r} is not the one that the run is of: {'; '.join(differences)}")
+        raise errors.DatasetExistsError(
+            f"dataset {row.name!r} is not the one that the run is of: {'; '.join(differences)}"
+        )
 
 
 def _is_possible_entry(entry: Entry, size: int) -> bool:

@@ -11,18 +11,9 @@ import msgspec
 import psycopg
 import pytest
 
+from bots_service import errors
 from bots_service.core.codec import encode_state
 from bots_service.core.run_settings import RunSettings
-from bots_service.errors import (
-    BusyError,
-    DatasetExistsError,
-    InvalidJournalError,
-    JournalIncompleteError,
-    RunHasHistoryError,
-    StorageUnavailableError,
-    UnknownDatasetError,
-    UnknownStepError,
-)
 from bots_service.outcomes import Outcome, ReportRequest
 from bots_service.prune import Prune, PrunedRun
 from bots_service.records import IdempotencyKey, RunRow
@@ -136,18 +127,18 @@ async def test_an_export_needs_the_whole_journal(world: World, folder: Folder):
     await world.runs.put(POOL, "child", {}, ForkFrom("default"), None)
     await pruner(world)()
     for name in ("default", "child"):
-        with pytest.raises(JournalIncompleteError, match="pruned up to entry 15; save the whole database"):
+        with pytest.raises(errors.JournalIncompleteError, match="pruned up to entry 15; save the whole database"):
             await exported(world, name)
     copy = copied(world, folder("copy"))
     assert encode_state(await copy.state("child")) == encode_state(await world.state("child"))
     await copy.close()
     await world.runs.delete(POOL, "default", None)
-    with pytest.raises(JournalIncompleteError, match="began from run 'default', which was deleted"):
+    with pytest.raises(errors.JournalIncompleteError, match="began from run 'default', which was deleted"):
         await exported(world, "child")
     await world.put_run("other")
     await world.runs.put(POOL, "of-other", {}, ForkFrom("other"), None)
     await world.runs.delete(POOL, "other", None)
-    with pytest.raises(JournalIncompleteError, match="began from run 'other'"):
+    with pytest.raises(errors.JournalIncompleteError, match="began from run 'other'"):
         await exported(world, "of-other")
 
 
@@ -161,7 +152,7 @@ async def test_an_export_is_as_of_its_beginning_and_ends_with_an_error_where_the
     await imported(other, b"".join([begun[0], *[piece async for piece in pieces]]))
     assert (await other.state()).seq == 3
     await world.runs.delete(POOL, "default", None)
-    with pytest.raises(BusyError, match="export again"):
+    with pytest.raises(errors.BusyError, match="export again"):
         [piece async for piece in late]
 
 
@@ -206,21 +197,21 @@ async def test_a_run_sees_the_newest_predictions_where_it_arrives(world: World, 
 
 async def test_a_run_does_not_replace_one_with_history(world: World):
     await world.report(outcome("t1"))
-    with pytest.raises(RunHasHistoryError, match="1 journal entries"):
+    with pytest.raises(errors.RunHasHistoryError, match="1 journal entries"):
         await imported(world, await exported(world))
 
 
 async def test_a_run_of_other_tasks_is_refused_by_what_differs(world: World, folder: Folder):
     other = World.open(folder("another"))
-    with pytest.raises(UnknownDatasetError):
+    with pytest.raises(errors.UnknownDatasetError):
         await imported(other, await exported(world))
     await other.import_pool(POOL, block(0, 39))
-    with pytest.raises(DatasetExistsError, match=r"digest is .* here and .* in the journal"):
+    with pytest.raises(errors.DatasetExistsError, match=r"digest is .* here and .* in the journal"):
         await imported(other, await exported(world))
     await world.import_pool("tagged", block(0, 90))
     await other.import_pool("tagged", block(0, 10))  # too few tasks for any offset tag
     await other.use.datasets.append("tagged", stream(block(10, 80)), never)
-    with pytest.raises(DatasetExistsError, match=r"offset_tags is"):
+    with pytest.raises(errors.DatasetExistsError, match=r"offset_tags is"):
         await imported(other, await exported(world, dataset="tagged"), dataset="tagged")
     await other.close()
 
@@ -259,7 +250,7 @@ async def test_a_journal_that_does_not_fold_is_refused_whole(
     await world.runs.forget_tasks(POOL, "default", ["t5"], None)
     lines = [msgspec.json.decode(line) for line in (await exported(world)).splitlines()]
     change(lines[place])
-    with pytest.raises(InvalidJournalError, match=said):
+    with pytest.raises(errors.InvalidJournalError, match=said):
         await imported(other, b"\n".join(map(msgspec.json.encode, lines)))
     assert (await other.state()).seq == 0
     assert other.sql("SELECT count(*) FROM journal") == [(0,)]
@@ -269,7 +260,7 @@ async def test_a_journal_that_was_cut_is_refused(world: World, other: World):
     await reports(world, 3)
     whole = await exported(world)
     for end in (0, 9, -9, whole[:-1].rindex(b"\n")):
-        with pytest.raises(InvalidJournalError):
+        with pytest.raises(errors.InvalidJournalError):
             await imported(other, whole[:end])
 
 
@@ -298,7 +289,7 @@ async def test_two_imports_of_one_name_at_once_make_one_run(world: World, other:
     journal = await exported(world)
     done = await asyncio.gather(*(imported(other, journal, "moved") for _ in range(3)), return_exceptions=True)
     assert sum(isinstance(one, RunRow) for one in done) == 1
-    assert sum(isinstance(one, RunHasHistoryError | BusyError) for one in done) == 2
+    assert sum(isinstance(one, errors.RunHasHistoryError | errors.BusyError) for one in done) == 2
     assert (await other.state("moved")).seq == 3
 
 
@@ -368,9 +359,9 @@ async def test_what_was_pruned_is_refused_by_name(world: World):
     await pruner(world)()
     said = "pruned: the journal of run 'default' begins at step 15"
     for step in (0, 1, 14):
-        with pytest.raises(UnknownStepError, match=said):
+        with pytest.raises(errors.UnknownStepError, match=said):
             await world.rewind(step)
-        with pytest.raises(UnknownStepError, match=said):
+        with pytest.raises(errors.UnknownStepError, match=said):
             await world.runs.put(POOL, f"fork-{step}", {}, ForkFrom("default", step), None)
     assert (await world.state()).seq == 23
     await reports(world, 1, first=23)
@@ -405,7 +396,7 @@ async def test_what_a_kept_rewind_goes_back_to_is_kept(world: World):
     assert entries(world) == list(range(16, 22))
     steps = await world.use.insight.steps(POOL, "default", 0, 100)
     assert [one.seq for one in steps] == [1, 2, 3, 4, *range(14, 22)]
-    with pytest.raises(UnknownStepError):
+    with pytest.raises(errors.UnknownStepError):
         await world.rewind(4)
     await world.rewind(7)
 
@@ -427,7 +418,7 @@ async def test_damaged_states_stand_for_nothing(world: World):
     world.sql("UPDATE snapshots SET blob = substr(blob, 1, 40)")
     assert await pruner(world)() == []
     cold = await world.reopened()
-    with pytest.raises(UnknownStepError, match="pruned"):
+    with pytest.raises(errors.UnknownStepError, match="pruned"):
         await cold.state()  # both stored states were destroyed after entries went: no way is left, and it says so
     await cold.close()
 
@@ -439,7 +430,7 @@ async def test_the_newest_state_survives_the_damage_of_what_the_journal_begins_w
     world.sql("UPDATE snapshots SET blob = substr(blob, 1, 40) WHERE seq = 15")
     cold = await world.reopened()
     assert encode_state(await cold.state()) == newest
-    with pytest.raises(UnknownStepError):
+    with pytest.raises(errors.UnknownStepError):
         await cold.rewind(17)
     await cold.close()
 
@@ -458,7 +449,7 @@ async def test_a_process_that_slept_through_pruning_goes_on_from_a_stored_state(
 async def test_a_rewind_that_was_asked_for_before_pruning_is_refused_after(world: World):
     await reports(world, 23)
     meanwhile(world.database, "write", pruner(world))
-    with pytest.raises(UnknownStepError, match="begins at step 15"):
+    with pytest.raises(errors.UnknownStepError, match="begins at step 15"):
         await world.rewind(4)
     assert (await world.state()).seq == 23
 
@@ -498,7 +489,7 @@ async def test_old_answers_and_dead_uploads_go(world: World):
 # --- in the background -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", [BusyError("x"), StorageUnavailableError("x"), RuntimeError("x")])
+@pytest.mark.parametrize("error", [errors.BusyError("x"), errors.StorageUnavailableError("x"), RuntimeError("x")])
 async def test_it_happens_by_itself_and_a_turn_that_fails_is_followed_by_another(world: World, error: Exception):
     await reports(world, 23)
     turns = 0
@@ -524,7 +515,7 @@ async def test_one_replica_at_a_time_prunes(on_postgres: World, postgres_url: st
     await reports(on_postgres, 23)
     with psycopg.connect(postgres_url) as other:
         other.execute("SELECT pg_advisory_xact_lock(%s)", [PRUNE_LOCK])
-        with pytest.raises(BusyError, match="another replica"):
+        with pytest.raises(errors.BusyError, match="another replica"):
             await pruner(on_postgres)()
         other.rollback()
     assert await pruner(on_postgres)() == [PrunedRun(POOL, "default", 15, 15)]
