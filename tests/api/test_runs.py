@@ -155,11 +155,6 @@ async def test_runs_are_searched_sorted_and_counted_and_come_in_pages(http):
     }
 
 
-async def send(http: httpx.AsyncClient, *outcomes: dict[str, Any], **more: Any) -> int:
-    """Report outcomes to the run `default`; return the status."""
-    return (await http.post("/report", json={"dataset": "guru", "outcomes": list(outcomes), **more})).status_code
-
-
 OUTSIDE = {"task": "task-1", "rewards": [-1, 1, 1, -1]}
 
 

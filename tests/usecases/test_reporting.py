@@ -25,6 +25,8 @@ from tests.usecases.world import POOL, TASKS, Clock, World, evidence_bytes, flaw
 REFUSED = [
     Outcome("t1"),
     Outcome("t1", successes=1, trials=2, rewards=[1.0]),
+    Outcome("t1", successes=1, rewards=[1.0]),
+    Outcome("t1", successes=1, trials=2, status="aborted"),
     Outcome("t1", successes=1, trials=2, rewards=[1.0, math.nan]),
     outcome("t1", 17, 16),
     outcome("t1", 0, 4097),
