@@ -114,10 +114,7 @@ class Dataset(Struct, frozen=True):
 
 
 class DatasetPage(Struct, frozen=True):
-    """A page of datasets, by name.
-
-    datasets: the datasets.
-    """
+    """A page of datasets, by name."""
 
     datasets: list[Dataset]
     next_cursor: str | None

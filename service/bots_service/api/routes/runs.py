@@ -98,10 +98,7 @@ class ForgetRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunPage(Struct, frozen=True):
-    """A page of runs, by name.
-
-    runs: the runs.
-    """
+    """A page of runs, by name."""
 
     runs: list[Run]
     next_cursor: str | None
@@ -265,7 +262,6 @@ Sort = Annotated[
 class Overview(Struct, frozen=True):
     """A page of runs.
 
-    runs: the runs.
     matching: how many runs the query is about, on all pages.
     totals: sums over all runs that the key reaches, whatever the query.
     """
@@ -346,20 +342,14 @@ class ClosedStep(Struct, frozen=True):
 
 
 class HistoryPage(Struct, frozen=True):
-    """A page of closed steps, in order.
-
-    history: the steps.
-    """
+    """A page of closed steps, in order."""
 
     history: list[ClosedStep]
     next_cursor: str | None
 
 
 class Curve(Struct, frozen=True):
-    """A run's history in a few points, in order, without steps undone by a rewind.
-
-    points: the points.
-    """
+    """A run's history in a few points, in order, without steps undone by a rewind."""
 
     points: list[Point]
 
@@ -390,10 +380,7 @@ class CalibrationResponse(Struct, frozen=True):
 
 
 class JournalPage(Struct, frozen=True):
-    """A page of a run's journal, the newest entry first.
-
-    entries: the entries.
-    """
+    """A page of a run's journal, the newest entry first."""
 
     entries: list[JournalEntry]
     next_cursor: str | None

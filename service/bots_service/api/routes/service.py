@@ -86,10 +86,7 @@ class NewApiKey(ApiKey, frozen=True, kw_only=True):
 
 
 class ApiKeyPage(Struct, frozen=True):
-    """A page of keys, by id; revoked ones too.
-
-    keys: the keys.
-    """
+    """A page of keys, by id; revoked ones too."""
 
     keys: list[ApiKey]
     next_cursor: str | None
@@ -255,7 +252,6 @@ class PruneResponse(Struct, frozen=True):
     """The removed journal entries of all runs; with dry_run, those that would be removed.
 
     dry_run: whether nothing was removed.
-    runs: the runs.
     """
 
     dry_run: bool
