@@ -13,6 +13,7 @@ import pytest
 from bots_service.api.app import ROUTES
 from bots_service.settings import Settings
 from bots_service.wiring import build_app
+from tests.api.conftest import serving
 from tests.api.pools import bearer, guarded, make_dataset, new_key, require_problem
 from tests.api.pools import guarded as guarded_service
 
@@ -297,18 +298,19 @@ async def test_a_key_that_can_not_be_is_refused(closed: httpx.AsyncClient, chang
     assert (await closed.get("/keys")).json()["keys"] == []
 
 
-async def test_the_first_key_closes_an_open_service(http: httpx.AsyncClient):
-    await make_dataset(http)
-    refused = await http.post("/keys", json={**ROOT, "scopes": ["read"]})
-    assert "nobody could make another" in require_problem(refused, 422, "invalid-request")["detail"]
-    assert (await http.get("/datasets")).status_code == 200
+async def test_the_first_key_closes_an_open_service(tmp_path: Path):
+    async with serving(tmp_path) as http:
+        await make_dataset(http)
+        refused = await http.post("/keys", json={**ROOT, "scopes": ["read"]})
+        assert "nobody could make another" in require_problem(refused, 422, "invalid-request")["detail"]
+        assert (await http.get("/datasets")).status_code == 200
 
-    root = await new_key(http, "admin")
+        root = await new_key(http, "admin")
 
-    require_problem(await http.get("/datasets"), 401, "unauthenticated")
-    require_problem(await http.post("/keys", json=ROOT), 401, "unauthenticated")
-    http.headers.update(bearer(root["key"]))
-    reader = await new_key(http, "read")
-    assert (await http.get("/datasets", headers=bearer(reader["key"]))).status_code == 200
-    await http.delete(f"/keys/{root['id']}")
-    require_problem(await http.get("/datasets"), 401, "unauthenticated")
+        require_problem(await http.get("/datasets"), 401, "unauthenticated")
+        require_problem(await http.post("/keys", json=ROOT), 401, "unauthenticated")
+        http.headers.update(bearer(root["key"]))
+        reader = await new_key(http, "read")
+        assert (await http.get("/datasets", headers=bearer(reader["key"]))).status_code == 200
+        await http.delete(f"/keys/{root['id']}")
+        require_problem(await http.get("/datasets"), 401, "unauthenticated")
