@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from benchmarks.machine import commit
-from bots_service.demo.own_service import ended_by_signals
+from bots_service.demo.replay import ended_by_signals
 from studies.catalogue import STUDIES
 from studies.results import Result, Trial, in_order, planned, read_results
 from studies.tables import all_tables

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks
-from bots_service.demo.recording import REFERENCE_MODELS, STEPS, VISITS_POOLED, VISITS_WEAK
-from bots_service.demo.recording import recorded_run as read_recording
+from bots_service.demo.replay import REFERENCE_MODELS, STEPS, VISITS_POOLED, VISITS_WEAK
+from bots_service.demo.replay import recorded_run as read_recording
 from studies.environment import Batch
 
 DATA = Path(__file__).parent / "data"

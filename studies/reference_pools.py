@@ -7,8 +7,8 @@ from functools import lru_cache, partial
 import numpy as np
 
 from bots_service.core.arrays import Counts, Floats
-from bots_service.demo.recording import VISITS_WEAK, Recording
-from bots_service.demo.recording import recorded_run as read_recording
+from bots_service.demo.replay import VISITS_WEAK, Recording
+from bots_service.demo.replay import recorded_run as read_recording
 from studies.public_pools import (
     LADDER,
     LADDER_REFERENCES,

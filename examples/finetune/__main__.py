@@ -11,7 +11,7 @@ from rich.markdown import Markdown
 
 from benchmarks.machine import commit
 from bots_client import Client
-from bots_service.demo.own_service import own_service
+from bots_service.demo.replay import own_service
 from examples.finetune.chart import draw_chart
 from examples.finetune.course import Record, finished_runs
 from examples.finetune.jobs import Job, Work, carry_out, runs_of

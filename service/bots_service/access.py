@@ -38,11 +38,7 @@ _NO_DIGEST = digest_of("")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The sender of a request.
-
-    key: id of the key; None where no keys guard the service.
-    name, expires_at: the key's, in seconds since 1970, UTC; None where it has none.
-    """
+    """The sender of a request. key: id of the key; None where no keys guard the service."""
 
     key: str | None
     scopes: frozenset[Scope]
@@ -51,7 +47,7 @@ class Caller:
     expires_at: float | None = None
 
     def reaches(self, dataset: str) -> bool:
-        """Say whether the key is good for a dataset, whether or not there is one of that name."""
+        """Say whether the key is good for a dataset of this name, if there is one."""
         return reaches(self.datasets, dataset)
 
     def reaches_run(self, dataset: str, run: str | None) -> bool:
@@ -72,7 +68,7 @@ class Caller:
         self._require(self.reaches(dataset), f"dataset {dataset[:128]!r}")
 
     def require_run(self, dataset: str, run: str | None) -> None:
-        """Raise ForbiddenError unless the caller reaches a run of a dataset. run: None for all of the dataset."""
+        """Raise ForbiddenError unless the caller reaches a run; None for the whole dataset, with all its runs."""
         self.require_dataset(dataset)
         of = "all" if run is None else f"run {run[:128]!r}"
         self._require(self.reaches_run(dataset, run), f"{of} of dataset {dataset[:128]!r}")
@@ -146,11 +142,7 @@ class Access:
         return self._admin_digest is not None and hmac.compare_digest(digest_of(key), self._admin_digest)
 
     async def authenticate(self, presented: str | None) -> Caller:
-        """Return who sent this key.
-
-        Raises:
-            UnauthenticatedError: it is missing, or not good.
-        """
+        """Return who sent this key. Raises UnauthenticatedError: it is missing, or not good."""
         if self.is_open:
             return ANYBODY
         if presented is None:
@@ -165,7 +157,6 @@ class Access:
         return Caller(row.id, row.scopes, row.datasets, row.name, row.expires_at)
 
     async def _known(self, presented: str) -> KeyRow | None:
-        """Return the key that has the id in this one. Only an id can send us to SQL, and only now and then."""
         shape = SHAPE.fullmatch(presented)
         if shape is None:
             return None
@@ -183,15 +174,8 @@ class Access:
     ) -> tuple[KeyRow, str]:
         """Make a key, and return what is kept of it and the key. Only its digest is kept, so it can be shown once.
 
-        Args:
-            wish: what it shall be good for.
-            idempotency_key: keeps the row.
-            by_anybody: no keys guarded the service when it was asked for.
-
-        Raises:
-            InvalidInputError: it would be the first, and nobody could make another.
-            UnauthenticatedError: keys guard the service by now.
-            LimitReachedError: no more are kept in use.
+        by_anybody: no keys guarded the service when it was asked for. Raises InvalidInputError: it would be the first,
+        and nobody could make another; UnauthenticatedError: keys guard the service by now; LimitReachedError.
         """
         if by_anybody and not wish.can_make_others:
             message = "the first key must have scope admin and dataset *, and not expire: nobody could make another"
@@ -212,11 +196,7 @@ class Access:
         return row, key
 
     async def revoke(self, key_id: str, idempotency_key: IdempotencyKey | None) -> None:
-        """Revoke a key, here at once and elsewhere within seconds; one that is revoked already stays so.
-
-        Raises:
-            UnknownApiKeyError: there never was one of this id.
-        """
+        """Revoke a key, here at once and elsewhere within seconds. Raises UnknownApiKeyError: it never existed."""
         await self._know(self._keys.revoke(key_id, idempotency_key), key_id, None)
 
     async def _know(self, written: Awaitable[object], key_id: str, row: KeyRow | None) -> None:
@@ -234,21 +214,13 @@ class Access:
 
     @asynccontextmanager
     async def in_background(self) -> AsyncIterator[None]:
-        """Read all keys now, and again every few seconds until the block ends.
-
-        Raises:
-            StorageUnavailableError: they can't be read now, so it is not known whether keys guard the service.
-        """
+        """Read all keys now, and again every few seconds. Raises StorageUnavailableError: not now."""
         await self.load()
         async with repeating(self._refresh, every_s=self._every_s, failure_event="keys_not_refreshed"):
             yield
 
     async def load(self) -> None:
-        """Read all keys.
-
-        Raises:
-            StorageUnavailableError: the last known ones stay.
-        """
+        """Read all keys. Raises StorageUnavailableError: the last known ones stay."""
         async with self._changing:  # or an answer from before a revocation could come after it
             found = await self._keys.in_use()
             self._rows = {row.id: row for row in found or ()}

@@ -19,13 +19,10 @@ ASK_AGAIN_S = 0.5
 async def repeating(
     once: Callable[[], Awaitable[object]], *, every_s: float, failure_event: str, jitter: float = 0.0
 ) -> AsyncIterator[None]:
-    """Call a function periodically in the background, whatever it raises.
+    """Call a function in the background, `every_s` seconds after the last call, whatever it raises.
 
-    Args:
-        once: the function; its BotsErrors are only logged at debug level, because the next call is soon.
-        every_s: the pause before each call.
-        failure_event: name of the log event of a failure.
-        jitter: largest random change of a pause, as a share of it, so that replicas started together drift apart.
+    A BotsError is only logged at debug level, because the next call is soon. jitter: largest random change of a pause,
+    as a share of it, so that replicas started together drift apart.
     """
 
     async def loop() -> None:

@@ -61,10 +61,10 @@ def examine(settings: Settings) -> Iterator[Finding]:
     url = sql_url(settings.sql_url)
     is_postgres = url.get_backend_name() == "postgresql"
     yield stores(settings, is_postgres=is_postgres)
-    found = [*([] if is_postgres else sqlite(url)), *database(settings, url)]
+    found = [*([] if is_postgres else _sqlite(url)), *_database(settings, url)]
     yield from found
     answers = not any(each.about in ("database", "tables") and each.grade is Grade.PROBLEM for each in found)
-    yield address(settings, database_answers=answers)
+    yield _address(settings, database_answers=answers)
     if settings.redis_url is not None:
         yield from redis(settings.redis_url, timeout_s=settings.redis_timeout_s)
 
@@ -89,8 +89,7 @@ def stores(settings: Settings, *, is_postgres: bool) -> Finding:
     return judge("stores", said)
 
 
-def address(settings: Settings, *, database_answers: bool) -> Finding:
-    """Judge where the service will listen, and whether those who reach it there need a key."""
+def _address(settings: Settings, *, database_answers: bool) -> Finding:
     said = f"listens on {settings.host}:{settings.port}"
     if is_loopback(settings.host):
         return judge("address", f"{said}: only this machine can reach it")
@@ -103,30 +102,24 @@ def address(settings: Settings, *, database_answers: bool) -> Finding:
     return judge("address", said, "set BOTS_ADMIN_KEY, or BOTS_HOST=127.0.0.1", problem=True)
 
 
+# --- databases -------------------------------------------------------------------------------------------------------
+
 LEAST_FREE, LITTLE_FREE = 100 * 2**20, GIB  # bytes; a journal grows by some kilobytes a step
 
 
-def disk(folder: Path, *, free: int) -> Finding:
-    """Judge the room that is left, in bytes."""
-    said, advice = f"{free / GIB:.1f} GiB free at {folder}", "free some space: with a full disk every report fails"
-    return judge("disk", said, advice, problem=free < LEAST_FREE, warning=free < LITTLE_FREE)
-
-
-# --- databases -------------------------------------------------------------------------------------------------------
-
-
-def sqlite(url: URL) -> Iterator[Finding]:
-    """Yield what is found around a SQLite file."""
+def _sqlite(url: URL) -> Iterator[Finding]:
     path = Path(url.database or "").absolute()
     folder = next(each for each in path.parents if each.exists())
     places = [folder, path] if path.exists() else [folder]
     can_write = folder.is_dir() and all(os.access(place, os.W_OK) for place in places)
     said = f"{places[-1]} {'can' if can_write else 'can not'} be written"
     yield judge("database folder", said, "change its owner, or name another BOTS_DATA_DIR", problem=not can_write)
-    yield disk(path.parent, free=shutil.disk_usage(folder).free)
+    free = shutil.disk_usage(folder).free
+    said, advice = f"{free / GIB:.1f} GiB free at {path.parent}", "free some space: with a full disk every report fails"
+    yield judge("disk", said, advice, problem=free < LEAST_FREE, warning=free < LITTLE_FREE)
 
 
-def database(settings: Settings, url: URL) -> Iterator[Finding]:
+def _database(settings: Settings, url: URL) -> Iterator[Finding]:
     """Yield what is found in the database itself; in a SQLite file only if it is there, as looking would make it."""
     if is_missing(url):
         yield tables(None, migrate_on_start=settings.migrate_on_start)
@@ -145,7 +138,7 @@ def database(settings: Settings, url: URL) -> Iterator[Finding]:
             found = revision_of(connection)
             yield tables(found, migrate_on_start=settings.migrate_on_start, through_pooler=through_pooler)
     except StorageUnavailableError as error:
-        said = f"{where} can't be used: {without_secrets(error, url.password)}".strip()
+        said = f"{where} can't be used: {_without_secrets(error, url.password)}".strip()
         advice = "start it, or correct BOTS_DATABASE_URL: check the host, port, user, password and name, or the file"
         yield judge("database", said, advice, problem=True)
 
@@ -214,7 +207,7 @@ def redis(url: str, *, timeout_s: float) -> Iterator[Finding]:
     try:
         info = asyncio.run(_info(url, timeout_s))
     except StorageUnavailableError as error:
-        said = without_secrets(error, parts.password, unquote(parts.password or ""))
+        said = _without_secrets(error, parts.password, unquote(parts.password or ""))
         advice = "start it, or correct BOTS_REDIS_URL: check the host, port, user and password; give the user its "
         yield judge("redis", said, advice + "rights: ACL SETUSER NAME ~bots:* +@all -@dangerous +info", problem=True)
     else:
@@ -249,8 +242,7 @@ def judge_redis(info: dict[str, str], where: str) -> Iterator[Finding]:
     yield judge("redis persistence", said, advice, warning=not has_log)
 
 
-def without_secrets(error: Exception, *secrets: str | None) -> str:
-    """Return what an error says, in one line and without the secrets."""
+def _without_secrets(error: Exception, *secrets: str | None) -> str:
     line = " ".join(str(error).split()) or type(error).__name__
     for secret in filter(None, secrets):
         line = line.replace(secret, "***")

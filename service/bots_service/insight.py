@@ -1,42 +1,363 @@
-"""What is read of runs: their steps, their entries, their tasks, and what tasks showed."""
+"""What is read of runs: how each goes, with a verdict; its steps, its entries, its tasks, and what these showed."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
+from msgspec import Struct, structs
 
+from bots_service.access import Caller
+from bots_service.core import summary
+from bots_service.core import task_table as tables
 from bots_service.core.arrays import Floats, Tasks, contained, is_first, united
-from bots_service.core.pool import Pool
 from bots_service.core.receipt import Calibration, added
 from bots_service.core.state import RunState
-from bots_service.core.summary import TagRow, tag_rows
+from bots_service.core.summary import Gain, RunStatus, RunVerdict, TagRow
 from bots_service.core.task_ids import TaskIds
-from bots_service.core.task_table import (
-    RETIRED,
-    SEGMENTS,
-    SORTS,
-    Segment,
-    TaskTable,
-    counts_of,
-    ordered,
-    segments_of_pool,
-    task_table,
-)
+from bots_service.core.task_table import Segment, TaskTable
 from bots_service.datasets import OpenRun
-from bots_service.errors import Flaw, InvalidInputError, InvalidTasksError, UnknownTaskError
+from bots_service.errors import Flaw, InvalidInputError, InvalidTasksError, UnknownRunError, UnknownTaskError
 from bots_service.records import (
     EntryKind,
     JournalEntry,
     LeaseTtls,
     OpenDataset,
     Point,
+    RefusedReports,
     StoredReceipt,
     VisitsPage,
 )
 from bots_service.runs import Runs
+from bots_service.storage.sql.history import KnownRun, SqlHistory
+
+# --- the overview -----------------------------------------------------------------------------------------------------
+
+UNIFORM = "uniform"
+RUN_SORTS = ("attention", "name", "created", "last_step", "step", "effective_task_ratio", "vs_uniform", "rollouts")
+LOOKED_AT_ONCE = 64  # runs whose tasks in flight are asked for side by side
+MORE_THAN_A_TIME = 1e11  # seconds: a run that needs attention comes before all that need it less, however old
+
+
+class RunSummary(Struct, frozen=True):
+    """How a run goes.
+
+    belief: the kind of its belief.
+    strategy: the present strategy of its selections.
+    status: new (no step closed), running, stalled (tasks are in flight and the next step is overdue) or idle (nothing
+        is in flight, or no step closed for a long time).
+    step: number of closed steps; a fork counts those of its parent too.
+    last_step_at: when the last step closed (RFC 3339, UTC); null before the first.
+    reported, effective, rollouts: sums over all closed steps, without steps undone by a rewind.
+    effective_task_ratio: over the last 50 steps; null if they reported nothing.
+    trend: this ratio along all steps, the newest last; at most 40 points; null where nothing was reported.
+    gain: the gain over uniform sampling; null for a run that samples uniformly.
+    verdict: the most urgent that fits.
+    attention: whether somebody should look at the run: its verdict says that something is wrong, and it moved within
+        three days.
+    refused: the reports that were refused as invalid; null without any.
+    """
+
+    dataset: str
+    run: str
+    belief: str
+    strategy: str
+    created_at: datetime
+    status: RunStatus
+    step: int
+    epoch: int
+    seq: int
+    last_step_at: datetime | None
+    reported: int
+    effective: int
+    rollouts: float
+    effective_task_ratio: float | None
+    trend: tuple[float | None, ...]
+    gain: Gain | None
+    verdict: RunVerdict
+    attention: bool
+    refused: RefusedReports | None
+
+    @property
+    def moved_at(self) -> float | None:
+        """When it last closed a step, or had a report refused, in seconds since 1970; None if it never did."""
+        times = (self.last_step_at, None if self.refused is None else self.refused.last_at)
+        return max((at.timestamp() for at in times if at is not None), default=None)
+
+
+class RunSummaryWithLeases(RunSummary, frozen=True):
+    """How a run goes, and how many of its tasks are in flight.
+
+    leased: number of tasks in flight.
+    """
+
+    leased: int
+
+
+class Place(NamedTuple):
+    """A run's place in a list, whichever way it is sorted: runs of a greater group come later.
+
+    Runs without a value come last, and by the gain, runs that are not healthy come after those that are.
+    """
+
+    group: int
+    value: float
+    dataset: str
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewQuery:
+    """Which runs are asked for, of any dataset and status where these are None.
+
+    search: part of "dataset/run", whatever the case. sort: one of RUN_SORTS, with a leading "-" the other way round.
+    after: the place of the last run of the page before.
+    """
+
+    search: str | None = None
+    dataset: str | None = None
+    status: RunStatus | None = None
+    attention: bool = False
+    sort: str = "-last_step"
+    after: Place | None = None
+    limit: int = 50
+
+    def wants(self, run: RunSummary) -> bool:
+        """Return whether the query is about a run."""
+        return (
+            (self.dataset is None or run.dataset == self.dataset)
+            and (self.status is None or run.status == self.status)
+            and (run.attention or not self.attention)
+            and (self.search is None or self.search.lower() in f"{run.dataset}/{run.run}".lower())
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewTotals:
+    """Sums over all runs that the caller reaches.
+
+    datasets: how many there are.
+    runs: how many there are.
+    attention: how many need attention.
+    new, running, stalled, idle: how many runs have this status.
+    reported, effective, rollouts: sums over all their steps.
+    """
+
+    datasets: int
+    runs: int
+    attention: int
+    new: int
+    running: int
+    stalled: int
+    idle: int
+    reported: int
+    effective: int
+    rollouts: float
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewPage:
+    """A page of runs. matching: how many the query is about; next: the last run's place, None on the last page."""
+
+    runs: list[RunSummary]
+    matching: int
+    totals: OverviewTotals
+    next: Place | None
+
+
+class Overview:
+    """Summarizes all runs that the caller's key reaches, or one of them, each with a verdict.
+
+    A run's course is made of a few rows of its journal, which hold sums over all steps by then. It stays in memory
+    (3 KB) until the run is gone, or its head and epoch in SQL say that a replica changed its journal.
+    """
+
+    def __init__(self, runs: Runs, history: SqlHistory, clock: Callable[[], float] = time.time) -> None:
+        """Know no run yet. clock: seconds since 1970, UTC."""
+        self._runs, self._history, self._clock = runs, history, clock
+        self._known: dict[int, KnownRun] = {}
+        self._reading = asyncio.Lock()  # one reads for all that wait
+
+    async def page(self, caller: Caller, query: OverviewQuery) -> OverviewPage:
+        """Return a page of the runs that the query is about."""
+        known = await self._up_to_date(None, caller.reaches)
+        runs = await self._as_they_are_now([one for one in known if caller.reaches_run(one.head.dataset, one.row.name)])
+        return await asyncio.to_thread(_page_of, runs, query)
+
+    async def one(self, dataset: str, run: str) -> RunSummaryWithLeases:
+        """Return one run."""
+        await self._runs.store.datasets.get(dataset)
+        known = [one for one in await self._up_to_date(dataset) if one.row.name == run]
+        if not known:
+            raise UnknownRunError(f"no run {run!r}")
+        (found,) = await self._as_they_are_now(known)
+        leased = len((await self._runs.live.leases(known[0].row)).tasks)
+        return RunSummaryWithLeases(**structs.asdict(found), leased=leased)
+
+    async def _up_to_date(self, dataset: str | None, reaches: Callable[[str], bool] = lambda _: True) -> list[KnownRun]:
+        """Return what is known of the runs of a dataset; or with None, of all datasets that the caller reaches."""
+        async with self._reading:
+            heads = await self._history.heads(dataset)
+            known = self._known
+            asked = {run_id for run_id, one in known.items() if dataset in (None, one.head.dataset)}
+            for gone in asked.difference(head.run_id for head in heads):
+                del known[gone]
+            reached = {name: reaches(name) for name in {head.dataset for head in heads}}
+            heads = [head for head in heads if reached[head.dataset]]
+            outdated = [head for head in heads if head.run_id not in known or known[head.run_id].head != head]
+            known |= await self._history.known(outdated)
+            here = defaultdict(list)
+            for head in heads:
+                if head.run_id in known:  # else it was deleted or rewound meanwhile; the next list reads it
+                    here[head.dataset].append(known[head.run_id])
+            found = [run for runs in here.values() for run in await self._compared(runs)]
+            known |= {run.head.run_id: run for run in found}
+            return found
+
+    async def _compared(self, runs: list[KnownRun]) -> list[KnownRun]:
+        """Return all runs of a dataset with their gains.
+
+        The baseline of a run is the run that samples uniformly and was created nearest in time; of several, the first
+        by name.
+        """
+        uniform = (run for run in runs if run.strategy == UNIFORM and run.course.sums.reported)
+        baselines = [(run.row.created_at, run) for run in sorted(uniform, key=lambda run: run.row.name)]
+        return [await self._with_gain(run, summary.nearest(run.row.created_at, baselines)) for run in runs]
+
+    async def _with_gain(self, run: KnownRun, baseline: KnownRun | None) -> KnownRun:
+        if run.strategy == UNIFORM or baseline is None:
+            gain = None if run.strategy == UNIFORM else summary.estimated_gain(run.course)
+            return replace(run, gain=gain, compared=None)
+        journals = (run.head.journal, baseline.head.journal)
+        if run.compared == journals:
+            return run
+        return replace(run, gain=await self._measured(run, baseline), compared=journals)
+
+    async def _measured(self, run: KnownRun, baseline: KnownRun) -> Gain:
+        first, last = max(run.row.origin_step, baseline.row.origin_step), min(run.step, baseline.step)
+        if last <= first:
+            nothing = summary.NO_SUMS
+            return summary.measured_gain(baseline.row.name, 0, own=nothing, uniform=nothing, recent=nothing)
+        recent = max(first, last - summary.RECENT)
+        own = await self._history.ends(run.row, run.head.head, [first, last])
+        uniform = await self._history.ends(baseline.row, baseline.head.head, [first, recent, last])
+        if not own.keys() >= {first, last} or not uniform.keys() >= {first, recent, last}:  # one was rewound meanwhile
+            return summary.estimated_gain(run.course)
+        return summary.measured_gain(
+            baseline.row.name,
+            last - first,
+            own=own[last].less(own[first]),
+            uniform=uniform[last].less(uniform[first]),
+            recent=uniform[last].less(uniform[recent]),
+        )
+
+    async def _as_they_are_now(self, known: list[KnownRun]) -> list[RunSummary]:
+        now = self._clock()
+        overdue = [one.row for one in known if summary.is_overdue(_since_last_step(one, now), one.course.usual_gap_s)]
+        in_flight: set[int] = set()
+        for first in range(0, len(overdue), LOOKED_AT_ONCE):
+            rows = overdue[first : first + LOOKED_AT_ONCE]
+            leased = await asyncio.gather(*map(self._runs.live.leases, rows))
+            in_flight |= {row.id for row, each in zip(rows, leased, strict=True) if len(each.tasks)}
+        return [_summary_of(one, now, in_flight=one.row.id in in_flight) for one in known]
+
+
+def _summary_of(known: KnownRun, now: float, *, in_flight: bool) -> RunSummary:
+    head, row, course = known.head, known.row, known.course
+    since = _since_last_step(known, now)
+    status = summary.status_of(since, course.usual_gap_s, in_flight=in_flight)
+    verdict = summary.verdict_on(
+        course,
+        known.findings,
+        stalled_s=since if status == "stalled" else None,
+        uniform=None if known.gain is None else known.gain.uniform_effective_task_ratio,
+        # Unless something was accepted since.
+        refused=(head.refused.count, head.refused.reason) if head.refused and head.refused_seq == head.head else None,
+    )
+    found = RunSummary(
+        dataset=head.dataset,
+        run=row.name,
+        belief=row.settings.belief,
+        strategy=known.strategy,
+        created_at=datetime.fromtimestamp(row.created_at, UTC),
+        status=status,
+        step=known.step,
+        epoch=head.epoch,
+        seq=head.head,
+        last_step_at=None if course.sums.at is None else datetime.fromtimestamp(course.sums.at, UTC),
+        reported=course.sums.reported,
+        effective=course.sums.effective,
+        rollouts=course.sums.rollouts,
+        effective_task_ratio=course.recent.effective_task_ratio,
+        trend=course.trend,
+        gain=known.gain,
+        verdict=verdict,
+        attention=False,
+        refused=head.refused,
+    )
+    since_moved = None if found.moved_at is None else now - found.moved_at
+    return structs.replace(found, attention=summary.needs_attention(verdict, since_moved))
+
+
+def _since_last_step(known: KnownRun, now: float) -> float | None:
+    last = known.course.sums.at
+    return None if last is None else now - last
+
+
+def _value_of(run: RunSummary, sort: str) -> float | None:
+    match sort:
+        case "attention":
+            urgency = 2 if run.verdict.kind in summary.AT_ONCE_KINDS else 1
+            return None if run.moved_at is None else run.moved_at + run.attention * urgency * MORE_THAN_A_TIME
+        case "created":
+            return run.created_at.timestamp()
+        case "last_step":
+            return None if run.last_step_at is None else run.last_step_at.timestamp()
+        case "vs_uniform":
+            return None if run.gain is None else run.gain.factor
+        case "name":
+            return 0.0
+    value: float | None = getattr(run, sort)
+    return value
+
+
+def _place_of(run: RunSummary, sort: str, *, descends: bool) -> Place:
+    value = _value_of(run, sort)
+    if value is None:
+        return Place(2, 0.0, run.dataset, run.run)
+    is_doubtful = sort == "vs_uniform" and run.verdict.kind != "healthy"
+    return Place(int(is_doubtful), -value if descends else value, run.dataset, run.run)
+
+
+def _page_of(runs: Sequence[RunSummary], query: OverviewQuery) -> OverviewPage:
+    sort, descends = query.sort.removeprefix("-"), query.sort.startswith("-")
+    backwards = descends and sort == "name"  # a text has no opposite
+    found = [(_place_of(run, sort, descends=descends), run) for run in runs if query.wants(run)]
+    found.sort(key=lambda pair: pair[0], reverse=backwards)
+    after = query.after
+    behind = [pair for pair in found if after is None or (pair[0] < after if backwards else pair[0] > after)]
+    page = behind[: query.limit]
+    following = page[-1][0] if len(behind) > len(page) else None
+    statuses = Counter({"new": 0, "running": 0, "stalled": 0, "idle": 0})
+    statuses.update(run.status for run in runs)
+    totals = OverviewTotals(
+        datasets=len({run.dataset for run in runs}),
+        runs=len(runs),
+        attention=sum(run.attention for run in runs),
+        **statuses,
+        reported=sum(run.reported for run in runs),
+        effective=sum(run.effective for run in runs),
+        rollouts=sum(run.rollouts for run in runs),
+    )
+    return OverviewPage([run for _, run in page], len(found), totals, following)
+
+
+# --- one run ----------------------------------------------------------------------------------------------------------
 
 SHOWN_IDS = 5  # ids that contain an unknown one: enough to see what was meant
 IDS_PER_LEASE = 5  # ids of each group, unless more are wanted: enough to know a selection by
@@ -60,12 +381,9 @@ class Lease:
 class TaskQuery:
     """Which tasks, in which order.
 
-    ids: only these, in the given order of the sort; empty for all.
-    tag: only tasks that carry it; None for all.
-    search: only tasks whose id contains it, whatever the case of ASCII letters; None for all.
-    segment: only tasks of this segment; None for all that are not retired.
-    sort: one of SORTS, with a leading "-" for descending.
-    after: value and index of the last task of the page before; None for the first page.
+    ids: only these; empty for all. search: only tasks whose id contains it, whatever the case of ASCII letters.
+    segment: None for all that are not retired. sort: one of SORTS, with a leading "-" for descending. after: value and
+    index of the last task of the page before.
     """
 
     ids: tuple[str, ...] = ()
@@ -81,9 +399,8 @@ class TaskQuery:
 class TaskPage:
     """Some tasks, with the belief about them.
 
-    matching: how many tasks the query is about, on all pages.
-    segments: how many tasks of each segment the query would be about, if it asked for that one.
-    next: what `after` must be for the next page.
+    matching: how many tasks the query is about, on all pages. segments: how many of each segment it would be about, if
+    it asked for that one. next: what `after` must be for the next page.
     """
 
     dataset: OpenDataset
@@ -106,6 +423,22 @@ class TagTable:
     tags: list[TagRow]
 
 
+Rest = ParamSpec("Rest")
+Result = TypeVar("Result")
+
+
+def _of_run(
+    read: Callable[Concatenate["Insight", OpenRun, Rest], Awaitable[Result]],
+) -> Callable[Concatenate["Insight", str, str, Rest], Coroutine[Any, Any, Result]]:
+    """Let a method that reads an open run take the names of its dataset and of the run."""
+
+    @wraps(read)
+    async def reading(self: "Insight", dataset: str, run: str, /, *rest: Rest.args, **named: Rest.kwargs) -> Result:
+        return await self.runs.using(dataset, run, lambda opened: read(self, opened, *rest, **named))
+
+    return reading
+
+
 class Insight:
     """Reads runs, and changes nothing. Names that are not known raise UnknownDatasetError or UnknownRunError."""
 
@@ -114,73 +447,52 @@ class Insight:
         # Pages that are put in order: each looks at the whole pool, and draws wait for the same threads.
         self._turns = asyncio.Semaphore(2)
 
-    async def steps(self, dataset: str, run: str, after_step: int, limit: int) -> list[StoredReceipt]:
+    @_of_run
+    async def steps(self, run: OpenRun, after_step: int, limit: int) -> list[StoredReceipt]:
         """Return up to `limit` closed steps of the present history in order, after `after_step`."""
+        await self._store.journal.head(run.row)  # notices where another replica replaced the run
+        return await self._store.history.steps(run.row, after_step, limit)
 
-        async def read(opened: OpenRun) -> list[StoredReceipt]:
-            await self._store.journal.head(opened.row)  # notices where another replica replaced the run
-            return await self._store.history.steps(opened.row, after_step, limit)
-
-        return await self.runs.using(dataset, run, read)
-
-    async def curve(self, dataset: str, run: str, points: int) -> list[Point]:
+    @_of_run
+    async def curve(self, run: OpenRun, points: int) -> list[Point]:
         """Return the closed steps as at most `points` points, in order; each but the last stands for as many steps."""
+        state = await self.runs.state_of(run)
+        width = -(-(state.step - run.row.origin_step) // points)
+        return await self._store.history.curve(run.row, state.seq, max(width, 1))
 
-        async def read(opened: OpenRun) -> list[Point]:
-            state = await self.runs.state_of(opened)
-            width = -(-(state.step - opened.row.origin_step) // points)
-            return await self._store.history.curve(opened.row, state.seq, max(width, 1))
+    @_of_run
+    async def calibration(self, run: OpenRun, steps: int) -> tuple[int, Calibration]:
+        """Return how many of the last steps have outcomes, and sums of what was predicted before each and observed."""
+        state = await self.runs.state_of(run)
+        stored = await self._store.history.steps(run.row, max(0, state.step - steps), steps)
+        shown = [found.calibration for found in stored if found.calibration is not None]
+        return len(shown), added(shown)
 
-        return await self.runs.using(dataset, run, read)
-
-    async def calibration(self, dataset: str, run: str, steps: int) -> tuple[int, Calibration]:
-        """Return sums of what was predicted before each of the last steps, and observed in it; and of how many steps.
-
-        Steps without outcomes tell nothing of predictions.
-        """
-
-        async def read(opened: OpenRun) -> tuple[int, Calibration]:
-            state = await self.runs.state_of(opened)
-            stored = await self._store.history.steps(opened.row, max(0, state.step - steps), steps)
-            shown = [found.calibration for found in stored if found.calibration is not None]
-            return len(shown), added(shown)
-
-        return await self.runs.using(dataset, run, read)
-
+    @_of_run
     async def entries(
-        self, dataset: str, run: str, before: int | None, limit: int, kinds: Sequence[EntryKind] = ()
+        self, run: OpenRun, before: int | None, limit: int, kinds: Sequence[EntryKind] = ()
     ) -> list[JournalEntry]:
         """Return up to `limit` entries before this one, None for the newest; those that a rewind hides too.
 
         Pruned ones are not there. With `kinds` only entries of these kinds.
         """
+        await self._store.journal.head(run.row)
+        return await self._store.history.entries(run.row, before, limit, kinds)
 
-        async def read(opened: OpenRun) -> list[JournalEntry]:
-            await self._store.journal.head(opened.row)
-            return await self._store.history.entries(opened.row, before, limit, kinds)
-
-        return await self.runs.using(dataset, run, read)
-
-    async def task_history(self, dataset: str, run: str, task_id: str, before: int | None, limit: int) -> VisitsPage:
+    @_of_run
+    async def task_history(self, run: OpenRun, task_id: str, before: int | None, limit: int) -> VisitsPage:
         """Return up to `limit` reports of a task before this entry, None for the newest; hidden ones too.
 
-        A page may be empty and not the last.
-
-        Raises:
-            UnknownTaskError: the dataset has no such task.
+        A page may be empty and not the last. Raises UnknownTaskError: the dataset has no such task.
         """
-
-        async def read(opened: OpenRun) -> VisitsPage:
-            await self._store.journal.head(opened.row)
-            task = int(opened.dataset.ids.find([task_id])[0])
+        await self._store.journal.head(run.row)
+        task = int(run.dataset.ids.find([task_id])[0])
+        if task < 0:
+            ids = (await self.runs.datasets.current(run)).dataset.ids  # another replica may have appended it
+            task = int(ids.find([task_id])[0])
             if task < 0:
-                ids = (await self.runs.datasets.current(opened)).dataset.ids  # another replica may have appended it
-                task = int(ids.find([task_id])[0])
-                if task < 0:
-                    raise UnknownTaskError(await asyncio.to_thread(unknown, task_id, dataset, ids))
-            return await self._store.history.visits(opened.row, task, before, limit)
-
-        return await self.runs.using(dataset, run, read)
+                raise UnknownTaskError(await asyncio.to_thread(_unknown, task_id, run.dataset.row.name, ids))
+        return await self._store.history.visits(run.row, task, before, limit)
 
     async def leases(self, dataset: str, run: str, limit: int, named: int = IDS_PER_LEASE) -> tuple[int, list[Lease]]:
         """Return how many tasks are in flight, and up to `limit` groups of them, those that end soonest first.
@@ -189,57 +501,49 @@ class Insight:
         asked how long each still lasts: a time given here is as right as this machine's clock.
         """
         known, leased = await self.runs.leases(dataset, run)
-        return len(leased.tasks), grouped(leased, known, time.time(), limit, named)
+        return len(leased.tasks), _grouped(leased, known, time.time(), limit, named)
 
-    async def tags(self, dataset: str, run: str, steps: int) -> TagTable:
+    @_of_run
+    async def tags(self, run: OpenRun, steps: int) -> TagTable:
         """Return the tags with most tasks, over the last steps and compared with the steps before."""
-
-        async def read(opened: OpenRun) -> TagTable:
-            state = await self.runs.state_of(opened)
-            after = max(opened.row.origin_step, state.step - 2 * steps)
-            found = await self._store.history.steps(opened.row, after, 2 * steps)
-            last, earlier = found[-steps:], found[:-steps]
-            pool = (await self.runs.datasets.matching(opened, state)).dataset.pool
-            rows = await asyncio.to_thread(tag_rows, pool, last, earlier)
-            return TagTable(last[0].step if last else 0, last[-1].step if last else 0, rows)
-
-        return await self.runs.using(dataset, run, read)
+        state = await self.runs.state_of(run)
+        after = max(run.row.origin_step, state.step - 2 * steps)
+        found = await self._store.history.steps(run.row, after, 2 * steps)
+        last, earlier = found[-steps:], found[:-steps]
+        pool = (await self.runs.datasets.matching(run, state)).dataset.pool
+        rows = await asyncio.to_thread(summary.tag_rows, pool, last, earlier)
+        return TagTable(last[0].step if last else 0, last[-1].step if last else 0, rows)
 
     async def tasks(self, dataset: str, run: str, query: TaskQuery) -> TaskPage:
-        """Return one page of tasks with the belief about each; retired tasks only if the query asks for them.
-
-        Raises:
-            InvalidInputError: an id, a tag or a sort is not known.
-        """
-        opened, state = await self.runs.using(dataset, run, self._newest)
+        """Return a page of tasks with the belief about each. Raises InvalidInputError: an id or the tag is unknown."""
+        opened, state = await self._newest(dataset, run)
         async with self._turns:
-            return await asyncio.to_thread(page, query, opened.dataset, state)
+            return await asyncio.to_thread(_page, query, opened.dataset, state)
 
     async def every_task(
         self, dataset: str, run: str, query: TaskQuery, *, piece: int
     ) -> tuple[OpenDataset, AsyncIterator[TaskTable]]:
-        """Return the dataset, and the tasks of all pages of the query, of one state, `piece` tasks at a time.
-
-        Raises:
-            InvalidInputError: an id, a tag or a sort is not known.
-        """
-        opened, state = await self.runs.using(dataset, run, self._newest)
+        """Return the dataset, and the tasks of all pages of the query, of one state, `piece` tasks at a time."""
+        opened, state = await self._newest(dataset, run)
+        pool = opened.dataset.pool
 
         def in_order() -> Tasks:
-            tasks, _ = chosen(query, opened.dataset, state)
-            return tasks[
-                ordered(query.sort, state, opened.dataset.pool, tasks).argsort(kind="stable")
-            ]  # equals by index
+            tasks, _ = _chosen(query, opened.dataset, state)
+            return tasks[tables.ordered(query.sort, state, pool, tasks).argsort(kind="stable")]  # equals by index
 
-        return opened.dataset, _pieces(opened.dataset.pool, state, await asyncio.to_thread(in_order), piece)
+        async def pieces(tasks: Tasks) -> AsyncIterator[TaskTable]:
+            for first in range(0, len(tasks), piece):
+                yield await asyncio.to_thread(tables.task_table, state, pool, tasks[first : first + piece])
 
+        return opened.dataset, pieces(await asyncio.to_thread(in_order))
+
+    @_of_run
     async def _newest(self, run: OpenRun) -> tuple[OpenRun, RunState]:
         state, _ = await self.runs.newest_or_known(run)
         return await self.runs.datasets.matching(run, state), state
 
 
-def grouped(leased: LeaseTtls, dataset: OpenDataset, now: float, limit: int, named: int = IDS_PER_LEASE) -> list[Lease]:
-    """Return up to `limit` groups of tasks whose leases end together, those that end soonest first."""
+def _grouped(leased: LeaseTtls, dataset: OpenDataset, now: float, limit: int, named: int) -> list[Lease]:
     order = np.argsort(leased.ttl_s, kind="stable")
     tasks, ttl_s = leased.tasks[order], leased.ttl_s[order]
     begins = np.flatnonzero(is_first(ttl_s))
@@ -251,28 +555,15 @@ def grouped(leased: LeaseTtls, dataset: OpenDataset, now: float, limit: int, nam
     ]
 
 
-def unknown(task_id: str, dataset: str, ids: TaskIds) -> str:
-    """Return what to say of an id that no task has: it names some ids that contain it."""
+def _unknown(task_id: str, dataset: str, ids: TaskIds) -> str:
     near = ids.take(ids.containing(task_id)[:SHOWN_IDS])
     hint = f"these ids contain it: {', '.join(map(repr, near))}" if near else "search for a part of the id"
     return f"no task {task_id[:80]!r} in dataset {dataset!r}; {hint}"
 
 
-async def _pieces(pool: Pool, state: RunState, tasks: Tasks, piece: int) -> AsyncIterator[TaskTable]:
-    for first in range(0, len(tasks), piece):
-        yield await asyncio.to_thread(task_table, state, pool, tasks[first : first + piece])
-
-
-def chosen(query: TaskQuery, dataset: OpenDataset, state: RunState) -> tuple[Tasks, dict[Segment, int]]:
-    """Return the tasks that the query is about, sorted by index, and how many of each segment it could ask for.
-
-    Raises:
-        InvalidInputError: an id, the tag or the sort is not known.
-    """
+def _chosen(query: TaskQuery, dataset: OpenDataset, state: RunState) -> tuple[Tasks, dict[Segment, int]]:
+    """Return the tasks that the query is about, sorted by index, and how many of each segment it could ask for."""
     pool = dataset.pool
-    if query.sort.removeprefix("-") not in SORTS:
-        message = f"{query.sort!r} is not one of {', '.join(SORTS)}, with or without a leading -"
-        raise InvalidInputError("unknown sort order", (Flaw(("query", "sort"), message),))
     if query.tag is not None and query.tag not in pool.tags:
         flaw = Flaw(("query", "tag"), f"no task has the tag {query.tag!r}")
         raise InvalidInputError("unknown tag", (flaw,))
@@ -286,20 +577,16 @@ def chosen(query: TaskQuery, dataset: OpenDataset, state: RunState) -> tuple[Tas
         tasks = tasks[contained(tasks, (united(wanted),))]
     if query.search is not None:
         tasks = tasks[contained(tasks, (dataset.ids.containing(query.search),))]
-    segment = segments_of_pool(state, pool)[tasks]
-    is_wanted = segment != RETIRED if query.segment is None else segment == SEGMENTS.index(query.segment)
-    return tasks[is_wanted], counts_of(segment)
+    segment = tables.segments_of_pool(state, pool)[tasks]
+    shown = None if query.segment is None else tables.SEGMENTS.index(query.segment)
+    is_wanted = segment != tables.RETIRED if shown is None else segment == shown
+    return tasks[is_wanted], tables.counts_of(segment)
 
 
-def page(query: TaskQuery, dataset: OpenDataset, state: RunState) -> TaskPage:
-    """Return the tasks of one page, in the order asked for.
-
-    Raises:
-        InvalidInputError: an id, the tag or the sort is not known.
-    """
-    tasks, segments = chosen(query, dataset, state)
+def _page(query: TaskQuery, dataset: OpenDataset, state: RunState) -> TaskPage:
+    tasks, segments = _chosen(query, dataset, state)
     count = len(tasks)
-    values: Floats = ordered(query.sort, state, dataset.pool, tasks)
+    values: Floats = tables.ordered(query.sort, state, dataset.pool, tasks)
     if query.after is not None:
         value, index = query.after
         behind = (values > value) | ((values == value) & (tasks > index))
@@ -313,5 +600,5 @@ def page(query: TaskQuery, dataset: OpenDataset, state: RunState) -> TaskPage:
     order = candidates[np.lexsort((tasks[candidates], values[candidates]))][: query.limit]
     more = len(tasks) > len(order)
     last = (float(values[order[-1]]), int(tasks[order[-1]])) if more else None
-    table = task_table(state, dataset.pool, tasks[order])
+    table = tables.task_table(state, dataset.pool, tasks[order])
     return TaskPage(dataset, table, count, segments, last)

@@ -5,6 +5,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from typing import Annotated, get_origin, get_type_hints
 
@@ -33,11 +34,9 @@ OTHERS = ("(other)", "(other)")  # no dataset or run can have this name
 
 @dataclass(frozen=True, slots=True)
 class RunSeries:
-    """The metrics of one run; or, without names, of all of them.
+    """The metrics of one run, with its names; or, without names, of all of them.
 
     Each metric is called after its field, and carries what it says of itself and its labels besides dataset and run.
-
-    names: of the dataset and the run.
     """
 
     reports: Annotated[Counter, "Reports that were taken, each once."]
@@ -73,7 +72,7 @@ class RunSeries:
     names: tuple[str, str] = ("", "")
 
     def of(self, dataset: str, run: str) -> "RunSeries":
-        """Return the series of one run; its counters are 0, and its gauges NaN, that is nothing, until they are set."""
+        """Return the series of one run; until they are set, its counters are 0 and its gauges NaN, that is nothing."""
         own = {name: getattr(self, name) for name in METRICS}
         for name in METRICS.keys() - LABELLED:
             own[name] = own[name].labels(dataset, run)
@@ -126,15 +125,15 @@ class RunsAtWork:
     """The runs that have series of their own, as long as they are not idle."""
 
     def __init__(self, series: RunSeries) -> None:
-        """Know no run yet. series: of all runs."""
         self._series = series
         self._known: dict[tuple[str, str], RunAtWork] = {}
 
     def __call__(self, dataset: str, run: str) -> RunSeries:
         """Return the series of a run that is at work now."""
         names = (dataset, run)
-        if names not in self._known and not self._has_room():
-            names = OTHERS
+        if names not in self._known and len(self.all()) >= MOST_RUNS:
+            self.forget_idle()
+            names = names if len(self.all()) < MOST_RUNS else OTHERS
         if names not in self._known:
             self._known[names] = RunAtWork(self._series.of(*names), monotonic())
         self._known[names].used = monotonic()
@@ -160,11 +159,6 @@ class RunsAtWork:
             if monotonic() - known.used > IDLE_SERIES_S:
                 self._drop(names)
 
-    def _has_room(self) -> bool:
-        if len(self.all()) >= MOST_RUNS:
-            self.forget_idle()
-        return len(self.all()) < MOST_RUNS
-
     def _drop(self, names: tuple[str, str]) -> None:
         del self._known[names]
         self._series.drop(*names)
@@ -176,21 +170,13 @@ WORK_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 
 class TrainingMetrics:
-    """What selects and reports leave behind in this process.
-
-    runs: the metrics of each run.
-    draw_seconds, fold_seconds: how long the parts of the work took.
-    """
+    """What selects and reports leave behind in this process: of each run, and how long parts of the work took."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Count on a registry."""
-
-        def histogram(name: str, says: str) -> Histogram:
-            return Histogram(f"bots_{name}_duration_seconds", says, registry=registry, buckets=WORK_S)
-
         self.runs = RunsAtWork(run_series(registry))
-        self.draw_seconds = histogram("draw", "Time to draw the tasks of one selection.")
-        self.fold_seconds = histogram("fold", "Time to fold journal entries into a state.")
+        histogram = partial(Histogram, registry=registry, buckets=WORK_S)
+        self.draw_seconds = histogram("bots_draw_duration_seconds", "Time to draw the tasks of one selection.")
+        self.fold_seconds = histogram("bots_fold_duration_seconds", "Time to fold journal entries into a state.")
 
     def reported(self, dataset: str, run: str, receipt: Receipt, *, duplicate: bool, degraded: bool) -> None:
         """Count a report that was acknowledged."""
@@ -236,21 +222,11 @@ class RequestMetrics:
     """What requests leave behind in this process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Count on a registry."""
         self._registry = registry
-        self._requests = Counter(
-            "bots_http_requests_total",
-            "Requests by method, route and status.",
-            ["method", "route", "status"],
-            registry=registry,
-        )
-        self._seconds = Histogram(
-            "bots_http_request_duration_seconds",
-            "Time from a request's headers to the end of its answer.",
-            ["method", "route"],
-            registry=registry,
-            buckets=REQUEST_S,
-        )
+        says, labels = "Requests by method, route and status.", ["method", "route", "status"]
+        self._requests = Counter("bots_http_requests_total", says, labels, registry=registry)
+        says, name = "Time from a request's headers to the end of its answer.", "bots_http_request_duration_seconds"
+        self._seconds = Histogram(name, says, labels[:2], registry=registry, buckets=REQUEST_S)
 
     def answered(self, method: str, route: str | None, status: int, seconds: float) -> None:
         """Count a request. route: the template of its path; status: 0 where the client went away before the answer."""
@@ -265,7 +241,7 @@ class RequestMetrics:
 
 
 class Metrics:
-    """All that one process counts. registry: what it stands on."""
+    """All that one process counts."""
 
     def __init__(self) -> None:
         # When each series began: as many samples again, which nobody looks at.

@@ -1,7 +1,7 @@
 """Runs move as their journals: a header and one line of JSON an entry, replayed where they arrive."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -9,21 +9,13 @@ import msgspec
 import numpy as np
 from msgspec import Struct, structs
 
+from bots_service import errors
 from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.entries import Body, Entry, Forget, Fork, Report, Rewind, SettingsChange
-from bots_service.core.evidence import MAX_TRIALS, Evidence
+from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.run_settings import FIXED, settings_from
 from bots_service.core.state import RunState, fresh_state
 from bots_service.datasets import KeyOfUpload, OpenRun
-from bots_service.errors import (
-    BusyError,
-    DamagedStateError,
-    DatasetExistsError,
-    InvalidJournalError,
-    InvalidSettingsError,
-    JournalIncompleteError,
-    UnknownRunError,
-)
 from bots_service.records import DatasetFacts, DatasetRow, Parent, RunRow
 from bots_service.replay import fold
 from bots_service.runs import Runs
@@ -38,8 +30,8 @@ LONGEST_LINE = 32 * 2**20  # bytes; a report of the largest request is some 8 Mi
 NO_FOLD = (
     ArithmeticError,
     AssertionError,
-    DamagedStateError,
-    InvalidSettingsError,
+    errors.DamagedStateError,
+    errors.InvalidSettingsError,
     LookupError,
     TypeError,
     ValueError,
@@ -62,10 +54,8 @@ class TasksFacts(Struct, frozen=True):
 class JournalHeader(Struct, frozen=True):
     """The first line.
 
-    settings: of the run before its first entry.
-    predictions: name and digest of those that it knows.
-    parent: the run that it forked; the journal begins with that run's.
-    entries: how many follow.
+    settings: of the run before its first entry. predictions: name and digest of those that it knows. parent: the run
+    that it forked; the journal begins with that run's. entries: how many follow.
     """
 
     dataset: str
@@ -84,20 +74,12 @@ _entry = msgspec.json.Decoder(SavedEntry)
 
 
 def read_header(line: bytes) -> JournalHeader:
-    """Return the header.
-
-    Raises:
-        InvalidJournalError: the line is none.
-    """
+    """Return the header. Raises InvalidJournalError: the line is none."""
     return _read(_header, line, "the first line is no header of a journal")
 
 
 def read_entry(line: bytes, number: int) -> SavedEntry:
-    """Return the entry of a line. number: the line's, from 1.
-
-    Raises:
-        InvalidJournalError: the line is no entry.
-    """
+    """Return the entry of a line. number: the line's, from 1. Raises InvalidJournalError: the line is no entry."""
     return _read(_entry, line, f"line {number} is no entry of a journal")
 
 
@@ -105,17 +87,14 @@ def _read(decoder: msgspec.json.Decoder[Line], line: bytes, refusal: str) -> Lin
     try:
         return decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidJournalError(f"{refusal}: {error}") from error
+        raise errors.InvalidJournalError(f"{refusal}: {error}") from error
 
 
-def forked(entry: SavedEntry, row: RunRow, seq: int, epoch: int) -> list[SavedEntry]:
+def _forked(entry: SavedEntry, row: RunRow, seq: int, epoch: int) -> list[SavedEntry]:
     """Return what leads from the ancestor's entry `seq` to the run that begins there: a rewind, and its settings.
 
-    Args:
-        entry: the run's first, which holds the state that the ancestors' journal leads to.
-        row: the run's.
-        seq: of the last of the ancestors' entries before it, as they are numbered in the export.
-        epoch: of the first entry.
+    entry: the run's first, which holds the state that the ancestors' journal leads to. seq: of the last of the
+    ancestors' entries before it, as they are numbered in the export. epoch: of the first entry.
     """
     settings = {name: value for name, value in structs.asdict(row.settings).items() if name not in FIXED}
     bodies: tuple[Body, ...] = (Rewind(seq, row.origin_step), SettingsChange(settings))
@@ -125,7 +104,7 @@ def forked(entry: SavedEntry, row: RunRow, seq: int, epoch: int) -> list[SavedEn
     ]
 
 
-def renumbered(entry: SavedEntry, seqs: int, epochs: int) -> SavedEntry:
+def _renumbered(entry: SavedEntry, seqs: int, epochs: int) -> SavedEntry:
     """Return an entry of a fork behind its ancestors' entries, so many seqs and epochs later."""
     if not seqs:
         return entry
@@ -134,7 +113,7 @@ def renumbered(entry: SavedEntry, seqs: int, epochs: int) -> SavedEntry:
         body = replace(body, to_seq=body.to_seq + seqs)
     elif isinstance(body, Report) and any(body.selection):
         body = replace(body, selection=(body.selection[0] + seqs, body.selection[1]))
-    return msgspec.structs.replace(entry, seq=entry.seq + seqs, epoch=entry.epoch + epochs, body=_raw(body))
+    return structs.replace(entry, seq=entry.seq + seqs, epoch=entry.epoch + epochs, body=_raw(body))
 
 
 def _raw(body: Body) -> msgspec.Raw:
@@ -147,41 +126,20 @@ class MoveRuns:
 
     runs: Runs
 
-    async def export(self, dataset: str, run: str) -> AsyncIterator[bytes]:
-        """Return the lines of a run's journal as it stands, some at a time.
+    async def export(self, dataset: str, run: str) -> AsyncGenerator[bytes]:
+        """Yield the lines of a run's journal as it stands at first, some at a time.
 
         A fork begins with another run's state. So its ancestors' entries come first, then what leads from there to the
-        fork; its own are numbered behind them.
-
-        Raises:
-            UnknownDatasetError, UnknownRunError: one of the names is not known.
-            JournalIncompleteError: entries of the run or of an ancestor were pruned, or an ancestor was deleted.
+        fork; its own are numbered behind them. Raises JournalIncompleteError: entries of the run or of an ancestor were
+        pruned, or an ancestor was deleted.
         """
         opened = await self.runs.fresh(dataset, run)
-        return self._lines(opened.dataset.row, await self._parts(opened.row))
-
-    async def _parts(self, row: RunRow) -> list[tuple[RunRow, int]]:
-        """Return the run and its ancestors, the oldest first, each with the last of its entries that is exported."""
-        parts = [(row, row.head)]
-        while (parent := parts[0][0].parent) is not None:
-            try:
-                found = await self.runs.store.runs.get(row.dataset_id, parent.run)
-            except UnknownRunError:
-                found = None
-            if found is None or found.head < parent.seq or found.created_at > parts[0][0].created_at:
-                raise _incomplete(row.name, f"began from run {parent.run!r}, which was deleted")
-            parts.insert(0, (found, parent.seq))
-        for part, _ in parts:
-            if (begins := (await self.runs.store.journal.head(part)).pruned) > 0:
-                raise _incomplete(row.name, f"needs the journal of run {part.name!r}, pruned up to entry {begins}")
-        return parts
-
-    async def _lines(self, dataset: DatasetRow, parts: list[tuple[RunRow, int]]) -> AsyncIterator[bytes]:
+        parts = await self._parts(opened.row)
         first, last = parts[0][0], parts[-1][0]
         header = JournalHeader(
-            dataset.name,
-            last.name,
-            TasksFacts.of(dataset.facts),
+            dataset,
+            run,
+            TasksFacts.of(opened.dataset.row.facts),
             structs.asdict(first.settings),
             last.predictions,
             last.parent,
@@ -195,41 +153,47 @@ class MoveRuns:
                 for entry in page:
                     if row is not first and entry.seq == 1:
                         seqs, epochs = seq + 1, epoch + 1
-                        written += forked(entry, row, seq, epochs)
+                        written += _forked(entry, row, seq, epochs)
                         continue
-                    own = renumbered(entry, seqs, epochs)
+                    own = _renumbered(entry, seqs, epochs)
                     # A key is of one run alone.
-                    written.append(own if row is last else msgspec.structs.replace(own, key=None, fingerprint=None))
+                    written.append(own if row is last else structs.replace(own, key=None, fingerprint=None))
                 seq, epoch = written[-1].seq, written[-1].epoch
                 yield _encoder.encode_lines(written)
+
+    async def _parts(self, row: RunRow) -> list[tuple[RunRow, int]]:
+        """Return the run and its ancestors, the oldest first, each with the last of its entries that is exported."""
+        parts = [(row, row.head)]
+        while (parent := parts[0][0].parent) is not None:
+            try:
+                found = await self.runs.store.runs.get(row.dataset_id, parent.run)
+            except errors.UnknownRunError:
+                found = None
+            if found is None or found.head < parent.seq or found.created_at > parts[0][0].created_at:
+                raise _incomplete(row.name, f"began from run {parent.run!r}, which was deleted")
+            parts.insert(0, (found, parent.seq))
+        for part, _ in parts:
+            if (begins := (await self.runs.store.journal.head(part)).pruned) > 0:
+                raise _incomplete(row.name, f"needs the journal of run {part.name!r}, pruned up to entry {begins}")
+        return parts
 
     async def _entries(self, run: RunRow, up_to: int) -> AsyncIterator[list[SavedEntry]]:
         seq = 0
         while seq < up_to:
             page = await self.runs.store.transfers.entries(run, seq, up_to)
             if [entry.seq for entry in page] != list(range(seq + 1, seq + 1 + len(page))) or not page:
-                raise BusyError(f"run {run.name!r} was deleted or pruned while it was exported; export again")
+                raise errors.BusyError(f"run {run.name!r} was deleted or pruned while it was exported; export again")
             seq = page[-1].seq
             yield page
 
     async def import_lines(
         self, dataset: str, run_name: str, lines: AsyncIterator[list[bytes]], idempotency_key: KeyOfUpload
     ) -> Moved:
-        """Replay a journal that another service exported; return the new run.
+        """Replay a journal that another service exported; return the new run, which sees the newest predictions.
 
-        It sees the dataset's newest predictions.
-
-        Args:
-            dataset: one with the tasks of the run's own.
-            run_name: its name here; an empty run of that name is replaced.
-            lines: of the journal.
-            idempotency_key: called once all of it came: only then is the request's fingerprint known.
-
-        Raises:
-            UnknownDatasetError: there is no such dataset.
-            DatasetExistsError: it has other tasks.
-            InvalidJournalError: it is no journal, it was truncated, or an entry does not fold.
-            RunHasHistoryError: the name is taken.
+        An empty run of this name is replaced. idempotency_key: called once all of it came: only then is the request's
+        fingerprint known. Raises DatasetExistsError: the dataset has other tasks; InvalidJournalError: it is no
+        journal, it was truncated, or an entry does not fold; RunHasHistoryError: the name is taken.
         """
         datasets = self.runs.datasets
         opened = await datasets.fresh(dataset)
@@ -240,8 +204,8 @@ class MoveRuns:
         _require_same(header.tasks, opened.row)
         try:
             settings = settings_from(header.settings)
-        except InvalidSettingsError as error:
-            raise InvalidJournalError(f"the journal's settings: {error}", error.flaws) from error
+        except errors.InvalidSettingsError as error:
+            raise errors.InvalidJournalError(f"the journal's settings: {error}", error.flaws) from error
         # Other predictions tell other profiles apart: all of them are then known from the start.
         profiles = None if header.predictions == newest else seen.pool.profiles
         async with datasets.stage() as stage:
@@ -249,7 +213,9 @@ class MoveRuns:
             run = OpenRun(seen, replace(staged, dataset_id=opened.row.id))
             state = await self._replayed(run, entries, profiles)
             if state.seq != header.entries:
-                raise InvalidJournalError(f"the journal has {state.seq} entries, and its header says {header.entries}")
+                raise errors.InvalidJournalError(
+                    f"the journal has {state.seq} entries, and its header says {header.entries}"
+                )
             await self.runs.replay.save(run.row, state)
             return await asyncio.shield(self._finish(opened.row, run_name, stage, run.row, idempotency_key))
 
@@ -258,7 +224,7 @@ class MoveRuns:
         state, page = fresh_state(run.row.settings, run.dataset.pool), list[SavedEntry]()
         async for line in lines:
             saved = read_entry(line, state.seq + len(page) + 2)
-            saved = saved if profiles is None else msgspec.structs.replace(saved, profiles=profiles)
+            saved = saved if profiles is None else structs.replace(saved, profiles=profiles)
             if len(page) == PAGE or saved.kind == KINDS[Rewind]:  # all that it may go back to is stored before
                 state, page = await self._with_page(run, state, page), []
             page.append(saved)
@@ -271,17 +237,17 @@ class MoveRuns:
             for seq, entry in enumerate(entries, start=state.seq + 1):
                 epoch += isinstance(entry.body, Rewind)
                 if (entry.seq, entry.epoch) != (seq, epoch) or not _is_possible_entry(entry, len(run.dataset.pool)):
-                    raise InvalidJournalError(f"entry {seq} is none that this dataset's journals can hold")
+                    raise errors.InvalidJournalError(f"entry {seq} is none that this dataset's journals can hold")
             if entries and isinstance(entries[0].body, Rewind):
                 base = await self.runs.replay.state_at(run, entries[0].body.to_seq)
             bases = {entries[0].seq: base} if entries else {}
             state, receipts = await asyncio.to_thread(fold, state, entries, run.dataset.pool, bases)
             folded = [
-                saved.folded(*done) for saved, done in zip(page, zip(entries, receipts, strict=True), strict=True)
+                saved.folded(entry, receipt) for saved, entry, receipt in zip(page, entries, receipts, strict=True)
             ]
             await self.runs.store.transfers.append(run.row, folded)
         except NO_FOLD as error:
-            raise InvalidJournalError(f"the journal does not fold: {error}") from error
+            raise errors.InvalidJournalError(f"the journal does not fold: {error}") from error
         return state
 
     async def _finish(
@@ -295,9 +261,9 @@ class MoveRuns:
         return moved
 
 
-def _incomplete(run: str, what: str) -> JournalIncompleteError:
+def _incomplete(run: str, what: str) -> errors.JournalIncompleteError:
     todo = "save the whole database instead, with pg_dump or sqlite3's .backup"
-    return JournalIncompleteError(f"run {run!r} {what}; {todo}")
+    return errors.JournalIncompleteError(f"run {run!r} {what}; {todo}")
 
 
 async def _lines(batches: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
@@ -307,11 +273,6 @@ async def _lines(batches: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
 
 
 def _require_same(tasks: TasksFacts, row: DatasetRow) -> None:
-    """Check that a journal speaks of the tasks that are here.
-
-    Raises:
-        DatasetExistsError: they are others; says what differs.
-    """
     here = TasksFacts.of(row.facts)
     differences = [
         f"{name} is {getattr(here, name)} here and {getattr(tasks, name)} in the journal"
@@ -319,7 +280,9 @@ def _require_same(tasks: TasksFacts, row: DatasetRow) -> None:
         if getattr(here, name) != getattr(tasks, name)
     ]
     if differences:
-        raise DatasetExistsError(f"dataset {row.name!r} is not the one that the run is of: {'; '.join(differences)}")
+        raise errors.DatasetExistsError(
+            f"dataset {row.name!r} is not the one that the run is of: {'; '.join(differences)}"
+        )
 
 
 def _is_possible_entry(entry: Entry, size: int) -> bool:
@@ -330,7 +293,8 @@ def _is_possible_entry(entry: Entry, size: int) -> bool:
         counts = (parts.group_size, parts.rollouts, parts.successes, parts.failures)
         return (
             _is_known(size, body.evidence.tasks, body.aborted, parts.tasks)
-            and _is_counted(body.evidence)
+            and _is_within(MAX_TRIALS, body.evidence.successes, body.evidence.failures)
+            and bool((body.evidence.successes + body.evidence.failures > 0).all())
             and _is_within(MAX_TRIALS, *counts)
             and _is_within(np.inf, np.array(body.costs))
             and (body.made_at or 0) >= 0
@@ -342,10 +306,6 @@ def _is_possible_entry(entry: Entry, size: int) -> bool:
 
 def _is_known(size: int, *named: Tasks) -> bool:
     return all(bool(((tasks >= 0) & (tasks < size)).all()) for tasks in named)
-
-
-def _is_counted(seen: Evidence) -> bool:
-    return _is_within(MAX_TRIALS, seen.successes, seen.failures) and bool((seen.successes + seen.failures > 0).all())
 
 
 def _is_within(most: float, *numbers: Floats) -> bool:

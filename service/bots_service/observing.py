@@ -9,14 +9,11 @@ import structlog
 
 from bots_service.background import repeating
 from bots_service.core.outlook import coverage
-from bots_service.core.state import RunState
-from bots_service.datasets import OpenRun
 from bots_service.errors import BotsError, UnknownDatasetError, UnknownRunError
 from bots_service.metrics import RunAtWork, RunsAtWork
 from bots_service.runs import Runs
 
 log = structlog.get_logger(__name__)
-
 
 EVERY_S = 1.0
 IDLE_EVERY_S = 60.0  # for runs that are not at work here, but may be at another replica
@@ -28,7 +25,6 @@ class ObserveRuns:
     """Looks at each run that has series of its own: at its newest state and its leases."""
 
     def __init__(self, runs: Runs, at_work: RunsAtWork) -> None:
-        """Observe nothing yet. at_work: which runs are observed."""
         self._runs, self._at_work = runs, at_work
         self._due = monotonic()
 
@@ -64,11 +60,7 @@ class ObserveRuns:
                 seen.looked = now
 
     async def _look(self, dataset: str, name: str, seen: RunAtWork) -> None:
-        """Look at a run and note what was seen; one that is deleted meanwhile shows nothing.
-
-        Raises:
-            UnknownDatasetError, UnknownRunError: it is gone.
-        """
+        """Look at a run and note what was seen; one that is deleted meanwhile shows nothing."""
         run = await self._runs.open(dataset, name)
         state, _ = await self._runs.newest_or_known(run)
         leased = (await self._runs.live.leases(run.row)).tasks
@@ -81,15 +73,11 @@ class ObserveRuns:
         if seen.shown != version:
             series.set_strategy(state.settings.strategy)
             series.verifier_alarms.set(len(state.guard.alarms))
-            await self._cover(run, state, seen)
+            pool = (await self._runs.datasets.matching(run, state)).dataset.pool
+            covered = await asyncio.to_thread(coverage, state, pool)
+            uniform = (await self._runs.store.journal.head(run.row)).uniform.ratio
+            if self._at_work.has(seen):
+                series.uniform_effective_task_ratio.set(math.nan if uniform is None else uniform)
+                series.reached_share.set(math.nan if covered.reached_share is None else covered.reached_share)
+                series.narrow.set(covered.narrow)
             seen.shown = version
-
-    async def _cover(self, run: OpenRun, state: RunState, seen: RunAtWork) -> None:
-        """Show how visits spread over the pool."""
-        pool = (await self._runs.datasets.matching(run, state)).dataset.pool
-        covered = await asyncio.to_thread(coverage, state, pool)
-        uniform = (await self._runs.store.journal.head(run.row)).uniform.ratio
-        if self._at_work.has(seen):
-            seen.series.uniform_effective_task_ratio.set(math.nan if uniform is None else uniform)
-            seen.series.reached_share.set(math.nan if covered.reached_share is None else covered.reached_share)
-            seen.series.narrow.set(covered.narrow)

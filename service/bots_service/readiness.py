@@ -21,9 +21,7 @@ GIVE_UP_S = 1.0  # with EVERY_S, so that no answer is older than 2 s
 OK, OUTDATED = "ok", "outdated"
 
 
-Check = Callable[[], Awaitable[None]]
-"""Raises StorageUnavailableError where a part can't be reached, and OutdatedTablesError where the database's tables are
-too old for this version of the service."""
+Check = Callable[[], Awaitable[None]]  # raises StorageUnavailableError, or OutdatedTablesError where tables are too old
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,6 @@ class Readiness:
     """
 
     def __init__(self, parts: Mapping[str, Check]) -> None:
-        """Watch nothing yet. parts: checks of what this process leans on, by name."""
         self._parts = parts
         self._seen: dict[str, str] = {}
         self._draining = False
@@ -90,7 +87,6 @@ class Readiness:
             yield
 
     async def _see(self, name: str, check: Check) -> None:
-        """Remember what a part says."""
         try:
             async with asyncio.timeout(GIVE_UP_S):
                 await check()

@@ -5,11 +5,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from bots_service.access import Access, digest_of
 from bots_service.datasets import Datasets
-from bots_service.insight import Insight
+from bots_service.insight import Insight, Overview
 from bots_service.metrics import TrainingMetrics
 from bots_service.moving import MoveRuns
 from bots_service.observing import ObserveRuns
-from bots_service.overview import Overview
 from bots_service.prune import Prune
 from bots_service.readiness import Check, Readiness
 from bots_service.replay import Replay
@@ -34,14 +33,8 @@ class Services:
     ) -> None:
         """Make all of it; nothing is read yet.
 
-        Args:
-            store: the database.
-            live: heads, leases, and selections by key.
-            metrics: counts folds, draws and runs.
-            snapshot_every: entries between two snapshots of a run.
-            cache_bytes: memory limit of open datasets, and of states.
-            admin_key: the operator's own key, None without one.
-            keep_journal_days: the age at which journal entries are pruned; None keeps all.
+        snapshot_every: entries between two snapshots of a run. cache_bytes: limit of open datasets, and of states.
+        admin_key: the operator's own. keep_journal_days: age at which journal entries are pruned; None keeps all.
         """
         self.store, self.live, self.at_work = store, live, metrics.runs
         self.datasets = Datasets(store.datasets, store.runs, live, metrics.runs, max_bytes=cache_bytes)
@@ -58,11 +51,7 @@ class Services:
 
     @asynccontextmanager
     async def in_background(self) -> AsyncIterator[None]:
-        """Do what is done beside requests until the block ends.
-
-        Raises:
-            StorageUnavailableError: keys can't be read, so it is not known whether they guard the service.
-        """
+        """Do what is done beside requests. Raises StorageUnavailableError: nobody knows if keys guard the service."""
         async with AsyncExitStack() as stack:
             for work in (
                 self.readiness.in_background,

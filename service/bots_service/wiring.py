@@ -27,13 +27,12 @@ log = structlog.get_logger(__name__)
 
 def build_app(settings: Settings) -> FastAPI:
     """Return the application; its stores are opened when it starts, and closed when it ends."""
-    limits = Limits(settings.request_timeout_s, settings.max_concurrent, settings.max_waiting)
     metrics = Metrics()
     return create_app(
         lambda: open_services(settings, metrics),
         uploads=UploadLimits(settings.max_upload_bytes, settings.max_tasks),
         schema=head(),
-        limits=limits,
+        limits=Limits(settings.request_timeout_s, settings.max_concurrent, settings.max_waiting),
         metrics=metrics,
     )
 
@@ -42,8 +41,8 @@ def build_app(settings: Settings) -> FastAPI:
 async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[Services]:
     """Open the stores, bring the database's tables to the newest revision, and hand out what the API may call.
 
-    Raises:
-        StorageUnavailableError: the database can't be opened, or another process has it.
+    Raises StorageUnavailableError: the database can't be opened, or another process has it; OutdatedTablesError: its
+    tables are too old, and the settings leave migrating them to `bots migrate`.
     """
     async with open_database(settings) as database, open_live(settings) as live:
         services = build_services(settings, database, live, metrics.training)
@@ -71,12 +70,7 @@ def build_services(settings: Settings, database: Database, live: Live, metrics: 
 
 @asynccontextmanager
 async def open_database(settings: Settings) -> AsyncIterator[Database]:
-    """Open the database, with its tables at the newest revision.
-
-    Raises:
-        OutdatedTablesError: the tables are too old, and the settings leave migrating them to `bots migrate`.
-        StorageUnavailableError: the database can't be opened, or another process has the file.
-    """
+    """Open the database, with its tables at the newest revision."""
     database = sqlite_or_postgres(settings)
     try:
         await asyncio.to_thread(upgrade if settings.migrate_on_start else require_tables, settings.sql_url)
@@ -86,11 +80,7 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
 
 
 def sqlite_or_postgres(settings: Settings) -> Database:
-    """Return the database, with nothing asked of it yet.
-
-    Raises:
-        StorageUnavailableError: another process has the file.
-    """
+    """Return the database, with nothing asked of it yet."""
     if not is_postgresql(settings.sql_url):
         return SqliteDatabase(settings.sql_url)
     from bots_service.storage.postgres import PostgresDatabase  # not above: who has SQLite loads no driver
@@ -100,11 +90,7 @@ def sqlite_or_postgres(settings: Settings) -> Database:
 
 @asynccontextmanager
 async def open_live(settings: Settings) -> AsyncIterator[Live]:
-    """Open Redis, or this process's memory where none is named.
-
-    Raises:
-        StorageUnavailableError: Redis refuses us; one that is away is waited for in the background.
-    """
+    """Open Redis (one that is away is waited for in the background), or this process's memory where none is named."""
     is_exact = not is_postgresql(settings.sql_url)  # a file is one process's alone
     if settings.redis_url is None:
         if not is_exact:

@@ -1,8 +1,13 @@
-"""Small datasets, and what stands in the service."""
+"""Small datasets, what stands in the service, and services that keys guard."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
+
+from tests.api.conftest import serving
 
 RUN = "/datasets/guru/runs/default"
 MODELS = ["weak", "strong"]
@@ -65,3 +70,29 @@ def require_problem(answer: httpx.Response, status: int, name: str) -> dict[str,
     assert problem["detail"]
     assert problem["instance"] == answer.request.url.path
     return problem
+
+
+OPERATOR = "the-operators-own-key"
+
+
+@asynccontextmanager
+async def guarded(folder: Path, **settings: int | str) -> AsyncIterator[httpx.AsyncClient]:
+    """Open the application under the operator's key, and yield a client that has it."""
+    async with serving(folder, admin_key=OPERATOR, **settings) as http:
+        http.headers["Authorization"] = f"Bearer {OPERATOR}"
+        yield http
+
+
+def bearer(key: str | None) -> dict[str, str]:
+    """Return the header that a key comes in; an empty one overrides the client's own."""
+    return {"Authorization": "" if key is None else f"Bearer {key}"}
+
+
+async def new_key(
+    http: httpx.AsyncClient, *scopes: str, datasets: tuple[str, ...] = ("*",), **more: Any
+) -> dict[str, Any]:
+    """Make a key and return the answer."""
+    wanted = {"name": "-".join(scopes), "scopes": scopes, "datasets": datasets, **more}
+    answer = await http.post("/keys", json=wanted)
+    assert answer.status_code == 201, answer.text
+    return answer.json()

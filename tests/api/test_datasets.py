@@ -1,30 +1,19 @@
-"""Datasets over HTTP: made, changed, listed, and moved with their runs to another service."""
+"""Datasets, subsets and predictions over HTTP: made, changed, listed, and moved with their runs."""
 
+import io
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from bots_service.core.belief.kinds import KINDS
 from tests.api.conftest import serving
-from tests.api.pools import MODELS, RUN, make_dataset, report, require_problem, tasks
-
-
-async def test_a_new_dataset_is_described_with_what_was_sent(http):
-    sent = tasks(20)
-    body = {"reference_models": MODELS, "tasks": sent, "description": "a pool"}
-    answer = await http.put("/datasets/guru", json=body)
-    assert answer.status_code == 201
-    described = answer.json()
-    assert described["name"] == "guru"
-    assert described["description"] == "a pool"
-    assert described["reference_models"] == MODELS
-    assert described["tasks"] == len(sent)
-    assert described["retired"] == 0
-    assert described["tags"] == {tag: sum(tag in task["tags"] for task in sent) for tag in ("code", "math")}
-    assert (await http.get("/datasets/guru")).json() == described
+from tests.api.pools import MODELS, RUN, make_dataset, report, require_problem, select, tasks
 
 
 async def test_the_same_content_again_is_200_and_other_content_is_409(http):
@@ -84,3 +73,61 @@ async def test_a_dataset_and_its_run_move_to_another_service(
     assert (imported.status_code, imported.json()) == (201, {"dataset": "guru", "run": "default", "seq": 3, "epoch": 0})
     for path in (f"{RUN}/history", f"{RUN}/tasks"):
         assert (await other.get(path)).json() == (await http.get(path)).json()
+
+
+SUBSETS = "/datasets/guru/subsets"
+MINE = ["task-3", "task-1", "task-7"]
+
+
+async def make(http: httpx.AsyncClient, ids: list[str], **headers: str):
+    return await http.post(SUBSETS, json={"tasks": [{"id": task} for task in ids]}, headers=headers)
+
+
+async def test_tasks_are_selected_in_a_subset(http: httpx.AsyncClient):
+    await make_dataset(http)
+    answer = await make(http, MINE)
+    assert answer.status_code == 200, answer.text
+    made = answer.json()
+    assert made == {**(await make(http, MINE[::-1])).json(), "dataset": "guru", "others": 17, "missing": []}
+    assert (made["tasks"], made["retired"]) == (3, 0)
+    chosen = await select(http, 3, subset=made["subset"])
+    assert sorted(task["id"] for task in chosen["tasks"]) == sorted(MINE)
+    too_many = await http.post("/select", json={"dataset": "guru", "count": 4, "subset": made["subset"]})
+    require_problem(too_many, 422, "pool-too-small")
+
+
+PROBE = "/datasets/guru/predictions/probe"
+ROWS: list[dict[str, Any]] = [{"id": "task-1", "pass_rate": 0.25}, {"id": "task-2", "pass_rate": 1}]
+UNKNOWN = {"id": "task-3", "pass_rate": None}
+TYPES = {"ndjson": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
+
+
+def parquet(columns: dict[str, Any]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue()
+
+
+def column(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in ("id", "pass_rate")}
+
+
+PREDICTIONS = {
+    "json": json.dumps({"predictions": [*ROWS, UNKNOWN]}).encode(),
+    "ndjson": "".join(json.dumps(row) + "\n" for row in [*ROWS, UNKNOWN]).encode(),
+    "parquet": parquet(column([*ROWS, UNKNOWN])),
+}
+
+
+async def put(http: httpx.AsyncClient, kind: str, body: bytes, **headers: str) -> httpx.Response:
+    return await http.put(PROBE, content=body, headers={"Content-Type": TYPES.get(kind, "application/json"), **headers})
+
+
+async def test_every_format_gives_the_same_predictions_and_new_runs_see_them(http: httpx.AsyncClient):
+    await make_dataset(http)
+    for kind, body in PREDICTIONS.items():
+        answer = await put(http, kind, body)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["predictions"] == [{"name": "probe", "tasks": 2, "mean": 0.625, "parts": 16}]
+        assert (await http.get("/datasets/guru")).json() == answer.json()
+    assert (await http.get(RUN)).json()["predictions"] == ["probe"]

@@ -159,18 +159,6 @@ async def test_a_key_is_good_for_one_address_only(http):
         assert answer.json()["duplicate"] is False
 
 
-async def test_a_key_works_again_after_a_refusal(http):
-    await make_dataset(http)
-    refused = {"dataset": "guru", "outcomes": [solved(1, 9, 8)]}
-    for _ in range(2):
-        answer = await http.post("/report", json=refused, headers={"Idempotency-Key": "k"})
-        require_problem(answer, 422, "invalid-outcomes")
-    answer = await http.post(
-        "/report", json={"dataset": "guru", "outcomes": [solved(1)]}, headers={"Idempotency-Key": "k"}
-    )
-    assert (answer.status_code, answer.json()["duplicate"]) == (200, False)
-
-
 async def test_the_fingerprint_covers_what_is_streamed(http):
     lines = b"".join(b'{"id": "t%d"}\n' % number for number in range(2000))
     headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": "k"}

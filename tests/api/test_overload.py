@@ -13,13 +13,7 @@ import pytest
 
 from bots_service.api import requests as pace_module
 from bots_service.api.app import ROUTES
-from bots_service.api.overload import (
-    DOWNLOADS_AT_ONCE,
-    DOWNLOADS_WAITING,
-    Admission,
-    Limits,
-    Line,
-)
+from bots_service.api.overload import DOWNLOADS_AT_ONCE, DOWNLOADS_WAITING, Admission, Limits, Line
 from bots_service.api.routing import RouteKind, RouteKinds
 from bots_service.errors import OverloadedError
 from tests.api.conftest import ClientInProcess, serving

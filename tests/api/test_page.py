@@ -6,7 +6,7 @@ from importlib.resources import files
 import httpx
 import pytest
 
-from tests.api.keyed import guarded
+from tests.api.pools import guarded
 
 FOLDER = "page"
 FILES = [file.name for file in files("bots_service.api.page").joinpath("files").iterdir() if file.name != "index.html"]

@@ -1,28 +1,24 @@
-"""Runs over HTTP: made, changed, forked, rewound; what they did: journal, a task's history, curve."""
+"""Runs over HTTP: made and changed, what they used, how they go, and the tasks that they know."""
 
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import httpx
+import pyarrow as pa
 import pytest
 
 from bots_service.core.run_settings import RunSettings
-from tests.api.pools import RUN, make_dataset, report, require_problem, solved, standing
+from tests.api.pools import RUN, bearer, guarded, make_dataset, new_key, report, require_problem, solved, standing
 
 
 def as_json(settings: RunSettings) -> dict:
     return {
         name: list(value) if isinstance(value, tuple) else value for name, value in settings.in_use().given().items()
     }
-
-
-async def test_a_fresh_run_has_the_default_settings_and_stands_at_zero(http):
-    await make_dataset(http)
-    run = (await http.get(RUN)).json()
-    assert run["settings"] == as_json(RunSettings())
-    assert {run[name] for name in ("epoch", "step", "seq", "pending", "leased")} == {0}
-    assert (run["capability"], run["forked_from"]) == (None, None)
-    assert set(run["totals"].values()) == {0}
 
 
 async def test_put_creates_a_run_and_replaces_settings_only_while_it_is_empty(http):
@@ -38,15 +34,6 @@ async def test_put_creates_a_run_and_replaces_settings_only_while_it_is_empty(ht
     require_problem(await http.put(path, json={"seed": 6}), 409, "run-has-history")
     same = await http.put(path, json={"seed": 5})
     assert (same.status_code, same.json()["step"]) == (200, 1)
-
-
-async def test_patch_changes_some_settings_and_is_an_entry_of_the_journal(http):
-    await make_dataset(http)
-    answer = await http.patch(RUN, json={"tasks_per_step": 8})
-    assert answer.json()["settings"] == as_json(RunSettings(tasks_per_step=8))
-    assert answer.json()["seq"] == 1
-    answer = await http.patch(RUN, json={"tasks_per_step": None, "target": 0.75})
-    assert answer.json()["settings"] == as_json(RunSettings(target=0.75))
 
 
 @pytest.mark.parametrize(
@@ -70,86 +57,6 @@ async def test_impossible_settings_are_refused_by_name_and_change_nothing(http, 
     assert await standing(http) == before
 
 
-async def test_a_fork_stands_where_its_parent_stood_at_that_step(http):
-    await make_dataset(http)
-    states = []
-    for task in range(4):
-        await report(http, solved(task), solved(task + 5, 3))
-        states.append((await http.get(f"{RUN}/tasks")).json())
-    forked = await http.put("/datasets/guru/runs/branch", json={"fork": {"run": "default", "step": 2}, "seed": 9})
-    assert forked.status_code == 201
-    run = forked.json()
-    assert run["step"] == 2
-    assert run["settings"]["seed"] == 9
-    assert run["forked_from"] == {"run": "default", "step": 2, "seq": 2}
-    assert (await http.get("/datasets/guru/runs/branch/tasks")).json() == states[1]
-    unknown = {"fork": {"run": "default", "step": 99}}
-    require_problem(await http.put("/datasets/guru/runs/other", json=unknown), 404, "unknown-step")
-    unknown = {"fork": {"run": "nobody"}}
-    require_problem(await http.put("/datasets/guru/runs/other", json=unknown), 404, "unknown-run")
-
-
-NOTHING = dict.fromkeys(("tasks", "effective", "rollouts", "closed", "to_step", "changed"))
-
-
-async def journal(http: httpx.AsyncClient, run: str = RUN, **query: str | int) -> dict[str, Any]:
-    answer = await http.get(f"{run}/journal", params=query)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
-
-
-def without_times(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in entry.items() if name != "time"} for entry in entries]
-
-
-async def test_every_kind_of_entry_tells_what_it_did(http: httpx.AsyncClient):
-    await make_dataset(http)
-    await report(http, solved(1, 3, 8), solved(2, 4, 4), {"task": "task-3", "status": "aborted"})
-    await report(http, solved(4, 1, 2), close_step=False)
-    await http.patch(RUN, json={"target": 0.25, "reward_range": [-1, 1]})
-    await report(http, close_step=True)
-    await http.post(f"{RUN}/rewind", json={"step": 1})
-    await http.put("/datasets/guru/runs/child", json={"fork": {"run": "default"}})
-
-    shown = {"epoch": 0, **NOTHING, "hidden": False}
-    some = {"tasks": 1, "effective": 1, "rollouts": 2.0, "closed": False}
-    none = {"tasks": 0, "effective": 0, "rollouts": 0.0, "closed": True}
-    two = {"tasks": 2, "effective": 1, "rollouts": 8.0 + 4.0, "closed": True}
-    assert without_times((await journal(http))["entries"]) == [
-        {**shown, "seq": 5, "epoch": 1, "step": 1, "kind": "rewind", "to_step": 1},
-        {**shown, "seq": 4, "step": 2, "kind": "report", **none, "hidden": True},
-        {
-            **{**shown, "seq": 3, "step": 1, "kind": "settings", "hidden": True},
-            "changed": {"target": 0.25, "reward_range": [-1.0, 1.0]},
-        },
-        {**shown, "seq": 2, "step": 1, "kind": "report", **some, "hidden": True},
-        {**shown, "seq": 1, "step": 1, "kind": "report", **two},
-    ]
-    (fork,) = (await journal(http, "/datasets/guru/runs/child"))["entries"]
-    assert (fork["seq"], fork["kind"], fork["step"], fork["hidden"]) == (1, "fork", 1, False)
-
-
-async def test_a_task_s_reports_are_listed_newest_first(http: httpx.AsyncClient):
-    await make_dataset(http, 20, reward_range=[0.0, 2.0])
-    await report(http, solved(1, 3, 8), solved(2, 1, 1))
-    await report(http, {"task": "task-1", "rewards": [0.5, 0.5]})
-    await report(http, solved(2, 1, 1))
-    await http.post(f"{RUN}/rewind", json={"step": 1})
-    answer = await http.get(f"{RUN}/tasks/task-1/history")
-    page = answer.json()
-    times = {entry["seq"]: entry["time"] for entry in (await http.get(f"{RUN}/journal")).json()["entries"]}
-    shown = {"late": False, "hidden": False, "group_size": None}
-    first = {"seq": 1, "step": 1, "successes": 3.0, "trials": 8.0, "mean_reward": 3 / 8, "effective": True}
-    second = {"seq": 2, "step": 2, "successes": 0.5, "trials": 2.0, "mean_reward": 0.25, "effective": False}
-    assert page == {
-        "history": [{**second, **shown, "hidden": True, "time": times[2]}, {**first, **shown, "time": times[1]}],
-        "pruned": 0,
-        "next_cursor": None,
-    }
-    assert (await http.get(f"{RUN}/tasks/task-5/history")).json()["history"] == []
-
-
 @pytest.mark.parametrize("name", ["a/b", "a/history", "/", "é %2F?#", "a/../b"])
 async def test_any_id_can_stand_in_the_path(http: httpx.AsyncClient, name: str):
     await http.put("/datasets/guru", json={"tasks": [{"id": name}, {"id": "other"}]})
@@ -169,3 +76,186 @@ async def test_what_was_expected_of_the_pool_is_a_part_of_the_curve(http):
     for task in tasks:
         counts[int(task["mean"] * 20)] += 1
     assert point["distribution"] == pytest.approx([count / len(tasks) for count in counts])
+
+
+async def test_unknown_names_are_404(http):
+    await make_dataset(http)
+    for path, body in (("/select", {"count": 1}), ("/report", {"outcomes": []})):
+        require_problem(await http.post(path, json={"dataset": "nope", **body}), 404, "unknown-dataset")
+        require_problem(await http.post(path, json={"dataset": "guru", "run": "nope", **body}), 404, "unknown-run")
+
+
+COSTLY = [solved(0) | {"tokens": 16_000, "seconds": 8.5}, solved(1, 0) | {"tokens": 8_000}, solved(2, 4, 8)]
+CHEAPER = [
+    {"task": "task-1", "rewards": [0, 1], "tokens": 2_000},
+    {"task": "task-3", "status": "aborted", "tokens": 500},
+]
+
+
+def costs(answer: dict[str, Any]) -> tuple[Any, Any]:
+    return answer["tokens"], answer["seconds"]
+
+
+async def test_receipts_history_and_run_tell_the_same_sums_of_what_rollouts_cost(http: httpx.AsyncClient):
+    await make_dataset(http)
+    receipts = [await report(http, *COSTLY), await report(http, *CHEAPER), await report(http, solved(4))]
+    history = (await http.get(f"{RUN}/history")).json()["history"]
+    assert list(map(costs, receipts)) == list(map(costs, history)) == [(24_000, 8.5), (2_500, 0), (0, 0)]
+    assert costs((await http.get(RUN)).json()["totals"]) == (26_500, 8.5)
+
+
+async def overview(http: httpx.AsyncClient, **query: Any) -> dict[str, Any]:
+    answer = await http.get("/overview", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def summary(http: httpx.AsyncClient, run: str = "default", dataset: str = "guru") -> dict[str, Any]:
+    answer = await http.get(f"/datasets/{dataset}/runs/{run}/summary")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def put_run(http: httpx.AsyncClient, name: str, dataset: str = "guru", **settings: Any) -> None:
+    answer = await http.put(f"/datasets/{dataset}/runs/{name}", json=settings)
+    assert answer.status_code == 201, answer.text
+
+
+def outcomes(effective: int, of: int = 4) -> list[dict[str, Any]]:
+    return [solved(task, 8 if task < effective else 16) for task in range(of)]
+
+
+async def three_datasets(http: httpx.AsyncClient) -> None:
+    for name in ("alpha", "beta", "gamma"):
+        await make_dataset(http, name=name)
+    for name, effective in (("beta", 3), ("alpha", 1)):
+        await report(http, *outcomes(effective), dataset=name)
+
+
+async def test_runs_are_searched_sorted_and_counted_and_come_in_pages(http):
+    """tests/usecases has every order and filter."""
+    await three_datasets(http)
+    await put_run(http, "Other", "beta")
+    assert (await overview(http, search="oTHE"))["matching"] == 1
+    found = await overview(http, status="new", sort="-name", limit=1)
+    rest = await overview(http, status="new", sort="-name", cursor=found["next_cursor"])
+    runs = [(run["dataset"], run["run"]) for run in (*found["runs"], *rest["runs"])]
+    assert (runs, found["matching"], rest["next_cursor"]) == ([("gamma", "default"), ("beta", "Other")], 2, None)
+    assert found["totals"] == {
+        "datasets": 3,
+        "runs": 4,
+        "attention": 0,
+        "new": 2,
+        "running": 2,
+        "stalled": 0,
+        "idle": 0,
+        "reported": 8,
+        "effective": 4,
+        "rollouts": 128.0,
+    }
+
+
+OUTSIDE = {"task": "task-1", "rewards": [-1, 1, 1, -1]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"outcomes": [OUTSIDE]},
+        {"outcomes": [{"task": "task-1", "reward": [1.0]}]},  # a misspelt field
+        {"outcomes": [solved(1)], "selection_id": "0-0-0-0-000000000000"},
+    ],
+)
+async def test_a_report_that_can_t_be_true_is_counted_with_its_run_and_shown_everywhere(http, body: dict[str, Any]):
+    await make_dataset(http)
+    assert (await summary(http))["refused"] is None
+    answers = [await http.post("/report", json={"dataset": "guru", **body}) for _ in range(2)]
+    assert {answer.status_code for answer in answers} == {422}
+    found = await summary(http)
+    assert found["refused"]["count"] == 2
+    problem = answers[0].json()
+    said = problem["errors"][0]["msg"] if problem.get("errors") else problem["detail"]
+    assert said in found["refused"]["reason"]
+    assert (found["verdict"]["kind"], found["attention"]) == ("reports_refused", True)
+    assert found["refused"]["reason"] in found["verdict"]["reason"]
+    everything = await overview(http)
+    assert everything["totals"]["attention"] == 1
+    assert everything["runs"] == [{name: found[name] for name in everything["runs"][0]}]
+
+
+@pytest.mark.parametrize(
+    ("status", "sent"),
+    [
+        (400, lambda http: http.post("/report", content=b"{", headers={"Content-Type": "application/json"})),
+        (404, lambda http: http.post("/report", json={"dataset": "guru", "run": "nobody", "outcomes": [OUTSIDE]})),
+        (415, lambda http: http.post("/report", content=b"{}", headers={"Content-Type": "text/plain"})),
+        (422, lambda http: http.post("/report", json={"dataset": "guru", "run": "no body", "outcomes": []})),
+    ],
+)
+async def test_what_no_run_is_to_blame_for_is_not_counted(http, status: int, sent: Callable[[Any], Any]):
+    await make_dataset(http)
+    assert (await sent(http)).status_code == status
+    assert (await summary(http))["refused"] is None
+
+
+async def test_a_key_counts_nothing_where_it_has_no_access(tmp_path: Path):
+    async with guarded(tmp_path) as http:
+        await make_dataset(http)
+        stranger = bearer((await new_key(http, "report", datasets=("mine",)))["key"])
+        for outcome in (OUTSIDE, {"task": "task-1", "reward": 1}):
+            answer = await http.post("/report", json={"dataset": "guru", "outcomes": [outcome]}, headers=stranger)
+            assert answer.status_code == 403
+        assert (await summary(http))["refused"] is None
+
+
+@pytest.fixture
+async def tried(http):
+    """Return a client of a service with 50 tasks, some of which were tried, some retired."""
+    await make_dataset(http, 50)
+    for task in range(12):
+        await report(http, solved(task, task % 5, 8), solved(task + 20, 1, 2))
+    await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-7", "task-45"]})
+    return http
+
+
+async def test_the_arrow_stream_equals_the_listing(tried):
+    listed = (await tried.get(f"{RUN}/tasks?limit=1000")).json()["tasks"]
+    answer = await tried.get(f"{RUN}/tasks", headers={"Accept": "application/vnd.apache.arrow.stream"})
+    assert answer.headers["content-type"] == "application/vnd.apache.arrow.stream"
+    rows = pa.ipc.open_stream(io.BytesIO(answer.content)).read_all().to_pylist()
+    for row in rows:
+        row["interval"] = [row.pop("low"), row.pop("high")]
+    assert rows == [{name: field for name, field in task.items() if name != "tags"} for task in listed]
+
+
+def as_read(field):
+    if field is None:
+        return ""
+    return field if isinstance(field, float) else str(field)
+
+
+@pytest.mark.parametrize("query", [{}, {"segment": "stuck", "sort": "-mean"}, {"tag": "code", "search": "4"}])
+async def test_csv_has_the_tasks_of_all_pages(tried, query):
+    listed = (await tried.get(f"{RUN}/tasks", params={**query, "limit": 1000})).json()["tasks"]
+    answer = await tried.get(f"{RUN}/tasks", params={**query, "format": "csv", "limit": 1})
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"] == 'attachment; filename="guru-default-tasks.csv"'
+    for task in listed:
+        task["low"], task["high"] = task.pop("interval")
+        task["tags"] = ";".join(task["tags"])
+    rows = list(csv.DictReader(io.StringIO(answer.text, newline="")))
+    assert [
+        {name: float(text) if isinstance(task[name], float) else text for name, text in row.items()}
+        for row, task in zip(rows, listed, strict=True)
+    ] == [{name: as_read(field) for name, field in task.items()} for task in listed]
+    accepted = await tried.get(f"{RUN}/tasks", params=query, headers={"Accept": "text/csv"})
+    assert accepted.text == answer.text
+
+
+async def test_csv_keeps_ids_as_they_are(http):
+    ids = ["=1+1", "@a", "-b", 'a "quoted", id', "é;", "+c"]
+    await http.put("/datasets/guru", json={"tasks": [{"id": name, "tags": ["b", "a"]} for name in ids]})
+    text = (await http.get(f"{RUN}/tasks?format=csv")).text
+    assert text.count("\r\n") == text.count("\n") == 1 + len(ids)
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert [(row["id"], row["tags"]) for row in rows] == [(name, "a;b") for name in ids]

@@ -19,8 +19,7 @@ from schemathesis.specs.openapi.checks import (
 
 from bots_service.settings import Settings
 from bots_service.wiring import build_app
-from tests.api.keyed import OPERATOR, bearer
-from tests.api.pools import MODELS, solved, tasks
+from tests.api.pools import MODELS, OPERATOR, bearer, solved, tasks
 from tests.serving import NO_AUTHORITIES, ServiceProcess, running_service
 from tests.sizes import examples
 

@@ -1,7 +1,9 @@
-"""Who may call what: every route, with every kind of key, for datasets of the key's own and of others."""
+"""Who may call what: every route, with every kind of key; and how keys are made, told once and revoked."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,9 @@ import pytest
 from bots_service.api.app import ROUTES
 from bots_service.settings import Settings
 from bots_service.wiring import build_app
-from tests.api.keyed import bearer, new_key
-from tests.api.keyed import guarded as guarded_service
-from tests.api.pools import make_dataset, require_problem
+from tests.api.conftest import serving
+from tests.api.pools import bearer, guarded, make_dataset, new_key, require_problem
+from tests.api.pools import guarded as guarded_service
 
 ANY = {"read", "select", "report"}
 # What opens each route besides admin; None: no key is asked for. A new route must be added here.
@@ -70,21 +72,8 @@ OPENED_BY: dict[str, set[str] | None] = {
 }
 FOR_EVERY_DATASET = {"POST /prune", "GET /metrics"} | {route for route in OPENED_BY if "/keys" in route}
 WHOLE = {"GET /datasets/{dataset}/tasks", "GET /datasets/{dataset}/runs/{run}/export"}
-FOR_BROWSERS = {
-    "GET /",
-    "HEAD /",
-    "GET /page/{name}",
-    "HEAD /page/{name}",
-    "GET /docs",
-    "GET /docs/{name}",
-    "GET /openapi.json",
-}
+FOR_BROWSERS = {f"{method} {route.path}" for route in ROUTES if not route.include_in_schema for method in route.methods}
 OF_A_DATASET = {route for route in OPENED_BY if "{dataset}" in route or route in ("POST /select", "POST /report")}
-
-
-def walked() -> set[str]:
-    """Every route of the application."""
-    return {f"{method} {route.path}" for route in ROUTES for method in route.methods}
 
 
 def expected(route: str, scopes: set[str], patterns: str, dataset: str) -> int | None:
@@ -146,7 +135,7 @@ async def bad_key(http: httpx.AsyncClient, kind: str) -> str | None:
 
 
 def test_the_table_names_every_route_and_the_application_has_no_other():
-    assert walked() == set(OPENED_BY)
+    assert {f"{method} {route.path}" for route in ROUTES for method in route.methods} == set(OPENED_BY)
     assert build_app(Settings.model_validate({})).routes == list(ROUTES)
 
 
@@ -238,3 +227,90 @@ def test_the_document_says_what_each_route_asks_for():
         else:
             assert set(operation["security"][0]["key"]) - {"admin"} == opened_by
             assert {"401", "403"} <= set(operation["responses"])
+
+
+ROOT = {"name": "root", "scopes": ["admin"], "datasets": ["*"]}
+
+
+@pytest.fixture
+async def closed(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """A service under the operator's key."""
+    async with guarded(tmp_path) as client:
+        yield client
+
+
+async def test_a_new_key_is_told_once(closed: httpx.AsyncClient):
+    made = await new_key(closed, "select", "report", datasets=("guru*", "b"), expires_in_seconds=60)
+
+    assert made["key"].startswith(f"bots_{made['id']}_")
+    assert (made["scopes"], made["datasets"]) == (["report", "select"], ["guru*", "b"])
+    age = datetime.fromisoformat(made["expires_at"]) - datetime.fromisoformat(made["created_at"])
+    assert abs(age - timedelta(seconds=60)) < timedelta(milliseconds=1)
+    listed = await closed.get("/keys")
+    assert listed.json() == {"keys": [{name: made[name] for name in made if name != "key"}], "next_cursor": None}
+    assert made["key"][-64:] not in listed.text
+
+
+async def test_a_retry_makes_no_second_key_and_does_not_tell_the_first_again(closed: httpx.AsyncClient, tmp_path):
+    first, again = [await closed.post("/keys", json=ROOT, headers={"Idempotency-Key": "once"}) for _ in range(2)]
+
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert again.json() == {**first.json(), "key": None}
+    assert len((await closed.get("/keys")).json()["keys"]) == 1
+    other = await closed.post("/keys", json={**ROOT, "name": "x"}, headers={"Idempotency-Key": "once"})
+    require_problem(other, 422, "key-reused")
+    with sqlite3.connect(tmp_path / "bots.db") as database:
+        kept = "".join(map(str, database.execute("SELECT * FROM answers").fetchall()))
+    database.close()
+    assert first.json()["id"] in kept
+    assert first.json()["key"][-64:] not in kept
+
+
+async def test_a_revoked_key_is_refused_from_then_on(closed: httpx.AsyncClient):
+    made = await new_key(closed, "read")
+    assert (await closed.get("/datasets", headers=bearer(made["key"]))).status_code == 200
+
+    answers = [await closed.delete(f"/keys/{made['id']}", headers={"Idempotency-Key": "gone"}) for _ in range(2)]
+
+    assert [answer.status_code for answer in answers] == [204, 204]
+    require_problem(await closed.get("/datasets", headers=bearer(made["key"])), 401, "unauthenticated")
+    (row,) = (await closed.get("/keys")).json()["keys"]
+    assert row["revoked_at"] >= row["created_at"]
+    require_problem(await closed.delete(f"/keys/{'0' * 16}"), 404, "unknown-api-key")
+    require_problem(await closed.delete("/keys/nonsense"), 422, "invalid-request")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "tab\there"},
+        {"scopes": ["root"]},
+        {"datasets": ["a b"]},
+        {"datasets": ["[ab]*"]},
+        {"datasets": ["*"] * 65},
+        {"expires_in_seconds": 1e300},
+        {"secret": "mine"},
+    ],
+)
+async def test_a_key_that_can_not_be_is_refused(closed: httpx.AsyncClient, change: dict[str, Any]):
+    require_problem(await closed.post("/keys", json={**ROOT, **change}), 422, "invalid-request")
+    assert (await closed.get("/keys")).json()["keys"] == []
+
+
+async def test_the_first_key_closes_an_open_service(tmp_path: Path):
+    async with serving(tmp_path) as http:
+        await make_dataset(http)
+        refused = await http.post("/keys", json={**ROOT, "scopes": ["read"]})
+        assert "nobody could make another" in require_problem(refused, 422, "invalid-request")["detail"]
+        assert (await http.get("/datasets")).status_code == 200
+
+        root = await new_key(http, "admin")
+
+        require_problem(await http.get("/datasets"), 401, "unauthenticated")
+        require_problem(await http.post("/keys", json=ROOT), 401, "unauthenticated")
+        http.headers.update(bearer(root["key"]))
+        reader = await new_key(http, "read")
+        assert (await http.get("/datasets", headers=bearer(reader["key"]))).status_code == 200
+        await http.delete(f"/keys/{root['id']}")
+        require_problem(await http.get("/datasets"), 401, "unauthenticated")

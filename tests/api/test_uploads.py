@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.api.task_formats import parquet as parquet_bounds
-from bots_service.api.task_formats.text import read_ndjson
+from bots_service.api import uploads as parquet_bounds
+from bots_service.api.uploads import read_ndjson
 from tests.api.conftest import serving
 from tests.api.pools import MODELS, require_problem, solved, tasks
 

@@ -11,8 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.api.conftest import serving
-from tests.api.keyed import OPERATOR, bearer
-from tests.api.pools import RUN, make_dataset, report, require_problem, select, solved, tasks
+from tests.api.pools import OPERATOR, RUN, bearer, make_dataset, report, require_problem, select, solved, tasks
 from tests.servers import wait_until
 from tests.serving import API_KEY, ServiceProcess, running_service
 
@@ -82,7 +81,7 @@ async def test_a_slow_select_or_report_is_a_warning(tmp_path: Path, monkeypatch:
         await make_dataset(http)
         with capture_logs() as quick:
             await report(http, solved(1))
-        monkeypatch.setattr("bots_service.api.middleware.SLOW_S", 0.0)
+        monkeypatch.setattr("bots_service.api.app.SLOW_S", 0.0)
         with capture_logs() as slow:
             await report(http, solved(1))
             await select(http, 2)

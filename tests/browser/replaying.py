@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from threading import Event
 
 from bots_client import Client
-from bots_service.demo.recording import recorded_run
-from bots_service.demo.replay import Plan, Replay
+from bots_service.demo.replay import Plan, Replay, recorded_run
 
 PAUSE_S = 0.05  # between two steps, so that the page can be seen to follow
 DATASET = "rlvr-run-890"

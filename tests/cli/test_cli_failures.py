@@ -7,7 +7,7 @@ import pytest
 
 from bots_client import FieldError, InvalidRequestError, ServiceError, Task
 from bots_service.cli.app import app
-from bots_service.cli.failures import client_message, exit_code_of
+from bots_service.cli.output import client_message, exit_code_of
 from tests.cli.running import CommandLine, Done
 from tests.serving import free_port
 

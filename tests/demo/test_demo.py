@@ -1,6 +1,7 @@
 """`bots demo`, as it is run."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,14 +11,16 @@ from math import log
 from pathlib import Path
 from statistics import fmean
 
+import httpx
 import numpy as np
 import pytest
 
-from bots_client import Client
+from bots_client import Client, Task
 from bots_service.cli.demo import headline
 from bots_service.core.rounding import half_up
-from bots_service.demo.replay import DEFAULT, RECENT, ROLLOUTS, RUNS, log_loss
+from bots_service.demo.replay import DEFAULT, RECENT, ROLLOUTS, RUNS, log_loss, own_service
 from tests.cli.running import BOTS, CommandLine, clean_environment
+from tests.cli.terminals import terminals
 from tests.demo.closing_tables import closing_table_in
 from tests.serving import running_service
 from tests.sizes import SOAK, size
@@ -206,3 +209,44 @@ def test_the_headline_is_the_gain_of_the_default_and_says_why_a_larger_one_is_no
     assert "no better training" in found
     assert "thompson" not in headline_of(0.8, 0.9)
     assert "no effective task" in headline_of(None, None)
+
+
+QUICK = ("demo", "--steps", "5", "--count", "4", "--both-references")
+STAYS = "Ctrl-C"
+
+
+@pytest.fixture
+def on_terminal(tmp_path):
+    """Start the demo on a terminal of a machine without a display."""
+    with terminals(tmp_path, TMPDIR=str(tmp_path), DISPLAY="", WAYLAND_DISPLAY="") as start:
+        yield start
+
+
+def page_of(terminal):
+    return re.findall(r"still open at (http://127\.0\.0\.1:\d+)", " ".join(terminal.shown.split()))[0]
+
+
+def test_the_page_stays_open_until_a_signal_and_then_all_is_gone(on_terminal, tmp_path):
+    terminal = on_terminal(*QUICK)  # tests/demo/test_demo.py ends it by other signals
+    terminal.read_until(STAYS)
+    assert "rollouts, compared with uniform sampling" in " ".join(terminal.shown.split())
+    url = page_of(terminal)
+    assert httpx.get(f"{url}/overview").json()["totals"]["runs"] == 5
+    terminal.process.send_signal(signal.SIGTERM)
+    assert terminal.end() == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(url)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_scripts_are_not_kept_waiting(on_terminal):
+    terminal = on_terminal(*QUICK, "--exit")
+    assert terminal.end() == 0
+    assert STAYS not in terminal.shown
+
+
+def test_a_service_can_leave_its_database_for_the_next(tmp_path: Path) -> None:
+    with own_service(tmp_path) as url, Client(url) as client:
+        client.create_dataset("kept", [Task("a"), Task("b")])
+    with running_service(tmp_path) as service, Client(service.url) as client:
+        assert [dataset.name for dataset in client.datasets()] == ["kept"]

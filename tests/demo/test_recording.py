@@ -5,7 +5,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from bots_service.demo.recording import STEPS, VISITS_POOLED, VISITS_WEAK, recorded_run
+from bots_service.demo.replay import STEPS, VISITS_POOLED, VISITS_WEAK, recorded_run
 
 RECORDING = recorded_run()
 ROLLOUTS = 16

@@ -10,8 +10,7 @@ from scipy.stats import betabinom
 
 from bots_client import Client, Outcome
 from bots_service.core.outlook import outlook
-from bots_service.demo.recording import REFERENCE_MODELS, Recording, recorded_run
-from bots_service.demo.replay import ROLLOUTS
+from bots_service.demo.replay import REFERENCE_MODELS, ROLLOUTS, Recording, recorded_run
 from tests.core.pools import belief, pool
 from tests.serving import running_service
 

@@ -4,6 +4,7 @@ import os
 import re
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -98,8 +99,9 @@ def test_several_processes_need_stores_that_they_can_share(settings, grade, name
 
 
 @pytest.mark.parametrize(("free", "grade"), [(10, PROBLEM), (2**29, WARNING), (2**30, OK)])
-def test_the_room_on_the_disk_is_judged(tmp_path, free, grade):
-    assert doctor.disk(tmp_path, free=free).grade is grade
+def test_the_room_on_the_disk_is_judged(tmp_path, monkeypatch, free, grade):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    assert {each.about: each.grade for each in examine(Settings(data_dir=tmp_path))}["disk"] is grade
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mysql://u:secret@db/bots", "sqlite://", "sqlite:///:memory:"])

@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bots_service.serving.peers import merged
+from bots_service.serving.server import merged
 
 TRICKY = 'a "b" {c} \\ d\ne'
 

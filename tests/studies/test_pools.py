@@ -5,7 +5,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from bots_service.demo.recording import recorded_run as read_recording
+from bots_service.demo.replay import recorded_run as read_recording
 from studies.public_pools import (
     LADDER,
     MODEL_CASES,

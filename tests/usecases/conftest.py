@@ -8,6 +8,7 @@ import pytest
 
 from bots_service.settings import Settings
 from bots_service.storage.postgres import PostgresDatabase
+from bots_service.storage.sql.database import Database
 from bots_service.wiring import open_live
 from tests.servers import RedisServer
 from tests.sqlite_files import migrated_file
@@ -43,18 +44,22 @@ def watched(world: World) -> World:
     return world.beside()
 
 
+async def two_over(
+    stack: AsyncExitStack, folder: Path, database: Database, redis_server: RedisServer
+) -> tuple[World, World]:
+    """Two services over one database and one Redis, which is empty."""
+    with redis_server.client() as client:
+        client.flushall()
+    settings = Settings(data_dir=folder, snapshot_every=5, redis_url=redis_server.url, redis_timeout_s=PATIENT_S)
+    one, other = [await stack.enter_async_context(open_live(settings)) for _ in range(2)]
+    return World.over(folder, settings, database, one), World.over(folder, settings, database, other)
+
+
 @pytest.fixture
 async def replicas(world: World, redis_server: RedisServer) -> AsyncIterator[tuple[World, World]]:
     """Two services over one database and one Redis, with one dataset of 40 tasks."""
-    with redis_server.client() as client:
-        client.flushall()
-    settings = Settings(**{**world.settings.model_dump(), "redis_url": redis_server.url, "redis_timeout_s": PATIENT_S})
     async with AsyncExitStack() as stack:
-        both = []
-        for _ in range(2):
-            live = await stack.enter_async_context(open_live(settings))
-            both.append(World.over(world.folder, settings, world.database, live))
-        yield both[0], both[1]
+        yield await two_over(stack, world.folder, world.database, redis_server)
 
 
 @pytest.fixture(params=["one on SQLite", "two over PostgreSQL and Redis"])
@@ -68,18 +73,10 @@ async def services(
             stack.push_async_callback(world.close)
             yield world, world
             return
-        with redis_server.client() as client:
-            client.flushall()
-        settings = Settings(
-            data_dir=folder("service"), snapshot_every=5, redis_url=redis_server.url, redis_timeout_s=PATIENT_S
-        )
         database = PostgresDatabase(request.getfixturevalue("postgres_url"), pool_size=4, timeout_s=30)
-        both = []
-        for _ in range(2):
-            live = await stack.enter_async_context(open_live(settings))
-            both.append(World.over(settings.data_dir, settings, database, live))
+        both = await two_over(stack, folder("service"), database, redis_server)
         stack.push_async_callback(both[0].close)
-        yield both[0], both[1]
+        yield both
 
 
 @pytest.fixture

@@ -7,22 +7,11 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 
+from bots_service import errors
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Distributions
 from bots_service.core.predictions import MOST_COLUMNS
 from bots_service.dataset_builder import DatasetHeader
-from bots_service.errors import (
-    BusyError,
-    DatasetExistsError,
-    InvalidOutcomesError,
-    InvalidTasksError,
-    LimitReachedError,
-    PoolTooSmallError,
-    TaskExistsError,
-    UnknownDatasetError,
-    UnknownPredictionsError,
-    UnknownRunError,
-)
 from bots_service.records import IdempotencyKey, PredictionBlock, Subset, TaskBlock
 from bots_service.runs import ForkFrom
 from tests.usecases.world import HEADER, POOL, TASKS, World, block, flaws_of, meanwhile, never, outage, outcome, stream
@@ -71,7 +60,7 @@ async def test_an_upload_ends_as_it_would_where_its_stage_can_not_be_dropped(wor
             datasets.create("other", HEADER, stream(wrong), never),
             datasets.append(POOL, stream(wrong), never),
         ):
-            with pytest.raises(InvalidTasksError, match="invalid tasks"):
+            with pytest.raises(errors.InvalidTasksError, match="invalid tasks"):
                 await refused
         row = (await world.opened()).dataset.row
         assert await datasets.create(POOL, HEADER, stream(block()), never) == (row, False)
@@ -102,10 +91,10 @@ async def test_the_digest_knows_the_content_and_not_its_blocks(empty: World):
         cut(whole, 39)[0],
     ]
     for other in others:
-        with pytest.raises(DatasetExistsError):
+        with pytest.raises(errors.DatasetExistsError):
             await empty.use.datasets.create(POOL, HEADER, stream(other), never)
     for header in (DatasetHeader(("weak", "other"), "about ü"), DatasetHeader(("weak", "strong"), "about")):
-        with pytest.raises(DatasetExistsError):
+        with pytest.raises(errors.DatasetExistsError):
             await empty.use.datasets.create(POOL, header, stream(whole), never)
     assert hidden(empty) == 0
 
@@ -238,16 +227,16 @@ async def test_a_new_dataset_chooses_its_offset_tags_and_an_append_keeps_them(em
 
 async def test_appended_ids_must_be_new(world: World):
     for blocks, error in [
-        ([block(40, 2), block(12, 1)], TaskExistsError),
-        ([block(40, 2), block(41, 1)], InvalidTasksError),
-        ([], InvalidTasksError),
+        ([block(40, 2), block(12, 1)], errors.TaskExistsError),
+        ([block(40, 2), block(41, 1)], errors.InvalidTasksError),
+        ([], errors.InvalidTasksError),
     ]:
         before = (await world.opened()).dataset
         with pytest.raises(error):
             await world.use.datasets.append(POOL, stream(*blocks), never)
         assert (await world.opened()).dataset is before  # a refused append costs nobody anything
         assert hidden(world) == 0
-    with pytest.raises(UnknownDatasetError):
+    with pytest.raises(errors.UnknownDatasetError):
         await world.use.datasets.append("none", stream(block(40, 1)), never)
 
 
@@ -267,7 +256,7 @@ async def test_an_append_that_is_overtaken_while_it_reads_the_dataset_is_refused
     await other.opened()
     overtake = world.use.datasets.append(POOL, stream(block(40, 2)), never)
     meanwhile(other.use.store.datasets, "get", lambda: overtake, after=True)
-    with pytest.raises(BusyError):
+    with pytest.raises(errors.BusyError):
         await other.use.datasets.append(POOL, stream(block(40, 2)), never)
     assert hidden(world) == 0
     assert (await other.opened()).dataset.row.live == 42
@@ -289,7 +278,7 @@ async def test_changes_at_once_give_one_change_and_refusals(world: World):
     await world.beside().use.datasets.retire(POOL, ["t3"], None)
     changed.set()
     done = await asyncio.gather(*appends, return_exceptions=True)
-    assert [type(one) for one in done] == [BusyError, BusyError]
+    assert [type(one) for one in done] == [errors.BusyError, errors.BusyError]
     assert hidden(world) == 0
     assert (await datasets.append(POOL, stream(block(60, 1)), never)).row.version == 3
 
@@ -305,7 +294,7 @@ async def test_retired_tasks_are_not_selected_until_they_are_restored_with_what_
     assert (row.live, row.retired, row.version) == (37, 3, 3)
     assert (await world.report(outcome("t3"))).reported == 1
     for one in (world, world.beside()):
-        with pytest.raises(PoolTooSmallError):
+        with pytest.raises(errors.PoolTooSmallError):
             await one.select(38)
         assert not {0, 3, 5} & set((await one.select(37)).tasks.tolist())
     row = await datasets.restore(POOL, ["t5", "t3", "t3", "t1"], None)
@@ -326,12 +315,12 @@ async def test_a_deleted_dataset_is_gone_and_its_name_is_free(world: World):
     before = await world.opened()
     await world.use.datasets.delete(POOL, None)
     for call in (world.describe(), world.select(1), world.report(outcome("t1")), world.use.datasets.delete(POOL, None)):
-        with pytest.raises(UnknownDatasetError):
+        with pytest.raises(errors.UnknownDatasetError):
             await call
     await world.import_pool(POOL, block(0, 1))
-    with pytest.raises(UnknownRunError):
+    with pytest.raises(errors.UnknownRunError):
         await world.use.datasets.current(before)
-    with pytest.raises(InvalidOutcomesError):
+    with pytest.raises(errors.InvalidOutcomesError):
         await world.report(outcome("t1"))
     assert (await world.state()).seq == 0
     for table in ("journal", "snapshots"):
@@ -416,7 +405,7 @@ async def test_removed_predictions_are_seen_by_no_new_run(world: World):
     await predict(world)
     row = await world.use.datasets.drop_predictions(POOL, "probe", None)
     assert (row.facts.predictions, await names(world)) == ((), [])
-    with pytest.raises(UnknownPredictionsError, match="no predictions 'probe'"):
+    with pytest.raises(errors.UnknownPredictionsError, match="no predictions 'probe'"):
         await world.use.datasets.drop_predictions(POOL, "probe", None)
 
 
@@ -428,7 +417,7 @@ async def test_a_replica_that_knew_an_empty_run_sees_its_new_predictions(world: 
     there.use.datasets.invalidate(POOL)
     await there.select(2)
     assert (await there.opened()).row.predictions != stale.row.predictions
-    with pytest.raises(UnknownRunError):
+    with pytest.raises(errors.UnknownRunError):
         await there.use.store.datasets.predictions(stale.row.dataset_id, stale.row.predictions)
 
 
@@ -453,7 +442,7 @@ async def test_what_a_run_believes_of_tried_tasks_becomes_predictions(world: Wor
     means = state.belief.distributions(own, np.array([0, 1], np.int32)).mean
     np.testing.assert_array_equal(rates[:2], np.rint(means * 16) / 16)
     await world.put_run("untried")
-    with pytest.raises(InvalidTasksError):
+    with pytest.raises(errors.InvalidTasksError):
         await world.runs.put_predictions(POOL, "untried", "nothing", None, never)
 
 
@@ -474,7 +463,7 @@ async def test_predictions_that_cannot_be_are_refused(world: World, rows, messag
             ids, rates = zip(*rows[first : first + at_once], strict=True)
             yield PredictionBlock(list(ids), np.array(rates, np.float64))
 
-    with pytest.raises(InvalidTasksError) as refused:
+    with pytest.raises(errors.InvalidTasksError) as refused:
         await world.use.datasets.put_predictions(POOL, "probe", some(), never)
     assert message in str(refused.value) + "".join(str(flaw) for flaw in refused.value.flaws)
 
@@ -482,7 +471,7 @@ async def test_predictions_that_cannot_be_are_refused(world: World, rows, messag
 async def test_a_dataset_has_few_predictions(world: World):
     for number in range(MOST_COLUMNS):
         await predict(world, f"p{number}")
-    with pytest.raises(LimitReachedError, match="remove one"):
+    with pytest.raises(errors.LimitReachedError, match="remove one"):
         await predict(world, "more")
     await predict(world, "p0", {"t1": 0.25})
     assert await names(world) == [f"p{number}" for number in range(MOST_COLUMNS)]
@@ -526,7 +515,7 @@ async def test_selections_stay_in_their_subset(world: World, belief: str, strate
         assert selection.reused == 0
         chosen += selection.tasks.tolist()
     assert sorted(chosen) == sorted(mine)
-    with pytest.raises(PoolTooSmallError, match=f"of subset {name}"):
+    with pytest.raises(errors.PoolTooSmallError, match=f"of subset {name}"):
         await world.select(16, subset=name)
     assert len((await world.select(25)).tasks) == 25, "others select as if it were not there"
 
@@ -538,7 +527,7 @@ async def test_tags_and_first_tasks_count_within_a_subset(world: World):
     first = await world.select(3, subset=name, first=("t30", "t1"))
     assert first.tasks[0] == 1
     assert set(first.tasks.tolist()) <= set(range(10))
-    with pytest.raises(PoolTooSmallError):
+    with pytest.raises(errors.PoolTooSmallError):
         await world.select(6, subset=name, tags=("even",))
 
 
@@ -551,7 +540,7 @@ async def test_the_same_tasks_are_the_same_subset_in_any_order(world: World):
     kept = await world.use.store.answers.find("scope", "k", Subset)
     assert kept is not None
     assert kept.result == first
-    with pytest.raises(InvalidTasksError):
+    with pytest.raises(errors.InvalidTasksError):
         await world.use.datasets.keep_subset(POOL, stream(), never)
 
 
@@ -575,7 +564,7 @@ async def test_retired_tasks_of_a_subset_are_counted_and_not_selected(world: Wor
     assert sorted((await world.select(3, subset=subset.name)).tasks.tolist()) == [1, 2, 3]
     await world.use.datasets.retire(POOL, ["t1", "t2", "t3"], None)
     for _ in range(2):  # the second time the subset is ready
-        with pytest.raises(PoolTooSmallError):
+        with pytest.raises(errors.PoolTooSmallError):
             await world.select(1, subset=subset.name)
 
 

@@ -1,15 +1,44 @@
-"""What is read of a run: its curve, calibration, tags, tasks, and what each report said of a task."""
+"""What is read of runs and shown of them: right whichever replica moved a run."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import asdict
+from structlog.testing import capture_logs
 
+from bots_service import observing as module
+from bots_service.access import Caller
+from bots_service.core.outlook import coverage, outlook_of
+from bots_service.core.summary import RUNNING_S, Gain, Sums
 from bots_service.core.task_table import SORTS
-from bots_service.errors import UnknownTaskError
+from bots_service.errors import UnknownRunError, UnknownTaskError
+from bots_service.insight import Overview, OverviewPage, OverviewQuery, RunSummary
 from bots_service.insight import TaskQuery as Query
-from bots_service.records import VisitsPage
+from bots_service.metrics import RunAtWork
+from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
+from bots_service.records import RunRow, VisitsPage
+from bots_service.runs import ForkFrom
+from bots_service.storage.sql.history import KnownRun, RunHead, SqlHistory
 from tests.core.pools import beta_parameters
-from tests.usecases.test_pruning import pruner
-from tests.usecases.world import POOL, TASKS, World, block, flaws_of, never, outcome, reports, stream
+from tests.usecases.test_moving import pruner
+from tests.usecases.world import (
+    POOL,
+    TASKS,
+    Clock,
+    Later,
+    World,
+    block,
+    flaws_of,
+    meanwhile,
+    never,
+    outcome,
+    reports,
+    stream,
+)
 
 SOLVED = (4.0, 16.0, 0.0, 8.0, 16.0)  # of 16 rollouts of t1, in one step after the other
 
@@ -118,7 +147,6 @@ async def test_tasks_are_found_by_tag_by_id_and_by_a_part_of_it_and_counted_befo
         page = await world.use.insight.tasks(POOL, "default", Query(search="1", limit=limit, after=after))
         assert page.matching == len(teens)
     for wrong, where in (
-        (Query(sort="--mean"), [("query", "sort")]),
         (Query(tag="none"), [("query", "tag")]),
         (Query(ids=("t1", "x", "y")), [("query", "ids", 1), ("query", "ids", 2)]),
     ):
@@ -148,22 +176,6 @@ async def history(world: World, task: str, before: int | None = None, limit: int
     return await world.use.insight.task_history(POOL, "default", task, before, limit)
 
 
-async def test_each_report_of_a_task_is_told_with_its_step_newest_first(world: World):
-    early = await world.select(1)
-    await world.report(outcome("t1", 3.0, 8.0), outcome("t2"))
-    await world.report(outcome("t2"))
-    await world.report(outcome("t1", 0.0, 2.0), close_step=False)
-    await world.report(outcome("t1", 2.0, 2.0), selection_id=early.id, close_step=True)
-    await world.rewind(1)
-    told = (await history(world, "t1")).visits
-    assert [(one.seq, one.step, one.successes, one.trials, one.late, one.hidden) for one in told] == [
-        (4, 3, 2.0, 2.0, True, True),
-        (3, 2, 0.0, 2.0, False, True),
-        (1, 1, 3.0, 8.0, False, False),
-    ]
-    assert (await history(world, "t3")).visits == []
-
-
 async def test_of_a_pruned_journal_the_kept_reports_are_told_and_where_they_begin(world: World):
     await reports(world, 40)
     await world.report(outcome("t1"))
@@ -181,3 +193,430 @@ async def test_an_unknown_task_is_refused_with_ids_that_contain_what_was_asked(w
         await history(other, "nothing")
     await world.use.datasets.append(POOL, stream(block(40, 1)), never)
     assert await history(other, "t40") == VisitsPage([], None, 0)
+
+
+EVERYONE = Caller(None, frozenset(), ("*",))
+
+
+class Watch(SqlHistory):
+    """History, with the names of the runs that were read, and how often ends were."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.database)
+        self.ends_read, self.read_runs = 0, list[str]()
+
+    async def known(self, heads: Sequence[RunHead]) -> dict[int, KnownRun]:
+        found = await super().known(heads)
+        self.read_runs += [known.row.name for known in found.values()]
+        return found
+
+    async def ends(self, run: RunRow, head: int, steps: Sequence[int]) -> dict[int, Sums]:
+        self.ends_read += 1
+        return await super().ends(run, head, steps)
+
+
+class Summarizing:
+    """A process that summarizes runs. watch: what it read; now: seconds since 1970."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.now, self.watch = world, Clock(1e10), Watch(world)
+        self.use = Overview(world.runs, self.watch, self.now)
+
+    async def overview(self, **query: Any) -> OverviewPage:
+        return await self.use.page(EVERYONE, OverviewQuery(**{"sort": "name", **query}))
+
+    async def one(self, run: str = "default") -> RunSummary:
+        (found,) = [one for one in (await self.overview(limit=1000)).runs if one.run == run]
+        alone = asdict(await self.use.one(POOL, run))
+        assert {name: alone[name] for name in asdict(found)} == asdict(found)
+        return found
+
+    async def gain(self, run: str = "default") -> Gain:
+        found = (await self.one(run)).gain
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def summarizing(world: World) -> Summarizing:
+    return Summarizing(world)
+
+
+async def close(world: World, steps: int, run: str = "default", *, effective: bool = True) -> None:
+    for _ in range(steps):
+        await world.report(outcome("t1", 4 if effective else 16), outcome("t2", 16), run=run)
+
+
+async def assert_is_as_read_at_first(summarizing: Summarizing) -> None:
+    """Check that what is known of each run is what a process that knows nothing reads."""
+    known = (await summarizing.overview(limit=1000)).runs
+    fresh = (await Summarizing(summarizing.world).overview(limit=1000)).runs
+    assert known == fresh
+
+
+async def test_only_runs_that_moved_are_read(world: World, summarizing: Summarizing):
+    await world.put_run("other")
+    await close(world, 5)
+    await close(world, 3, "other")
+    page = await summarizing.overview()
+    assert (page.matching, page.totals.reported) == (2, 2 * 8)
+    assert await summarizing.overview() == page
+    assert sorted(summarizing.watch.read_runs) == ["default", "other"]
+    await close(world, 2)
+    assert (await summarizing.one()).step == 7
+    assert sorted(summarizing.watch.read_runs) == ["default", "default", "other"]
+    await assert_is_as_read_at_first(summarizing)
+
+
+async def test_a_run_that_another_process_rewinds_moves_or_deletes_is_read_again(
+    world: World, summarizing: Summarizing
+):
+    await close(world, 5)
+    await summarizing.overview()
+    other = world.beside()
+    await other.rewind(2)
+    await close(other, 1, effective=False)
+    found = await summarizing.one()
+    assert (found.step, found.effective) == (3, 2)
+    await close(other, 1)
+    assert (await summarizing.one()).step == 4
+    await assert_is_as_read_at_first(summarizing)
+    await other.runs.delete(POOL, "default", None)
+    assert (await summarizing.one()).step == 0
+
+
+async def test_without_a_baseline_the_gain_is_over_what_the_belief_expected(world: World, summarizing: Summarizing):
+    await close(world, 2)
+    gain, found = await summarizing.gain(), await world.use.insight.curve(POOL, "default", 10)
+    expected = [point.reported * (point.uniform_effective_task_ratio or 0.0) for point in found]
+    assert (gain.source, len(found)) == ("estimated", 2)
+    assert gain.factor == pytest.approx(2 / sum(expected))
+    assert gain.uniform_effective_task_ratio == pytest.approx(sum(expected) / 4)
+
+
+async def test_a_fork_goes_on_with_its_parent_s_estimate_and_a_rewind_goes_back_to_it(world: World):
+    summarizing = Summarizing(world)
+    await close(world, 4)
+    await world.runs.put(POOL, "child", {}, ForkFrom("default", 2), None)
+    for _ in range(2):
+        await close(world, 1, "child")
+    await world.rewind(2)
+    for _ in range(2):
+        await close(world, 1)
+    gains = [await summarizing.gain(), await summarizing.gain("child")]
+    both = await world.use.insight.curve(POOL, "default", 10), await world.use.insight.curve(POOL, "child", 10)
+    expected = [
+        sum(point.reported * (point.uniform_effective_task_ratio or 0.0) for point in points) for points in both
+    ]
+    assert [2 * gain.steps * (gain.uniform_ratio or 0.0) for gain in gains] == pytest.approx(expected)
+    assert [gain.steps for gain in gains] == [4, 2]
+
+
+async def test_a_measured_gain_compares_the_steps_that_both_closed(world: World, summarizing: Summarizing):
+    await world.put_run("even", strategy="uniform")
+    await close(world, 60)
+    await close(world, 55, "even", effective=False)
+    await close(world, 1, "even")
+    gain = await summarizing.gain()
+    assert (gain.source, gain.baseline, gain.steps) == ("measured", "even", 56)
+    assert (gain.factor, gain.uniform_effective_task_ratio) == (56.0, 1 / 100)
+    await close(world, 2)
+    assert (await summarizing.one()).gain == gain
+    summarizing.watch.ends_read = 0
+    await summarizing.overview()
+    assert summarizing.watch.ends_read == 0  # neither moved
+    await close(world, 3, "even")
+    later = await summarizing.gain()
+    assert later.steps == 59
+    assert later.factor == pytest.approx(59 / 4)
+    await world.runs.put(POOL, "child", {}, ForkFrom("default", 62), None)
+    child = (await summarizing.one("child")).gain
+    assert child is not None
+    assert child.steps == 0  # it began behind the last step of the other
+    await assert_is_as_read_at_first(summarizing)
+    await world.runs.delete(POOL, "even", None)
+    assert (await summarizing.gain()).source == "estimated"
+
+
+async def test_over_a_baseline_that_is_rewound_while_it_is_read_a_gain_is_estimated(
+    world: World, summarizing: Summarizing
+):
+    await world.put_run("even", strategy="uniform")
+    for run in ("default", "even"):
+        await close(world, 3, run)
+    meanwhile(summarizing.watch, "ends", lambda: world.rewind(1, "even"))
+    gain = (await summarizing.overview()).runs[0].gain
+    assert gain is not None
+    assert gain.source == "estimated"
+
+
+async def test_a_run_that_is_deleted_while_it_is_read_is_left_out(world: World):
+    await world.put_run("gone")
+    await close(world, 1, "gone")
+    summarizing = Summarizing(world)
+    meanwhile(summarizing.watch, "known", lambda: world.runs.delete(POOL, "gone", None))
+    assert [one.run for one in (await summarizing.overview()).runs] == ["default"]
+
+
+async def test_pages_in_any_order_hold_each_run_once_those_without_a_value_last(world: World, summarizing: Summarizing):
+    for name, steps in (("few", 1), ("many", 3), ("none", 0)):
+        await world.put_run(name)
+        await close(world, steps, name)
+    names = ["default", "few", "many", "none"]
+    ordered = {
+        "attention": ["few", "many", "default", "none"],  # nothing is wrong with any: by their last step
+        "-attention": ["many", "few", "default", "none"],
+        "name": names,
+        "-name": names[::-1],
+        "step": ["default", "none", "few", "many"],
+        "-step": ["many", "few", "default", "none"],
+        "-rollouts": ["many", "few", "default", "none"],
+        "created": ["default", "few", "many", "none"],
+        "last_step": ["few", "many", "default", "none"],
+        "-last_step": ["many", "few", "default", "none"],
+        "effective_task_ratio": ["few", "many", "default", "none"],
+        "-vs_uniform": ["few", "many", "default", "none"],
+    }
+    for sort, expected in ordered.items():
+        first = await summarizing.overview(sort=sort, limit=3)
+        rest = await summarizing.overview(sort=sort, limit=3, after=first.next)
+        assert [one.run for one in (*first.runs, *rest.runs)] == expected, sort
+        assert (len(first.runs), first.matching, rest.next) == (3, 4, None)
+
+
+async def test_a_query_finds_runs_by_part_of_their_names_by_dataset_and_by_status(
+    world: World, summarizing: Summarizing
+):
+    await world.put_run("Qwen")
+    await close(world, 1, "Qwen")
+    last = (await summarizing.one("Qwen")).last_step_at
+    assert last is not None
+    summarizing.now.now = last.timestamp()
+
+    async def found(**query: Any) -> list[str]:
+        page = await summarizing.overview(**query)
+        assert (page.matching, page.totals.runs, page.totals.datasets) == (len(page.runs), 2, 1)
+        return [one.run for one in page.runs]
+
+    assert await found(search="OOL/QWE") == await found(status="running") == ["Qwen"]
+    assert await found(status="new", dataset=POOL) == ["default"]
+    assert await found(dataset="other") == await found(search="llama") == []
+
+
+async def test_a_run_whose_next_step_is_overdue_stalls_while_tasks_are_in_flight(
+    world: World, summarizing: Summarizing
+):
+    await close(world, 1)
+    last = (await summarizing.one()).last_step_at
+    assert last is not None
+    summarizing.now.now = last.timestamp() + 2 * RUNNING_S
+    assert (await summarizing.one()).status == "idle"
+    await world.select(2)
+    assert (await summarizing.one()).status == "stalled"
+    totals = (await summarizing.overview()).totals
+    assert (totals.stalled, totals.idle, totals.reported, totals.effective, totals.rollouts) == (1, 0, 2, 1, 32.0)
+
+
+# --- verdicts --------------------------------------------------------------------------------------------------------
+
+
+async def verdict_on(world: World, run: str) -> tuple[str, str]:
+    found = (await world.use.overview.one(POOL, run)).verdict
+    return found.kind, found.reason
+
+
+async def break_the_verifier(world: World, run: str = "default") -> None:
+    """Close steps whose groups differ, and then, at once, fail."""
+    await world.put_run(run, strategy="uniform")
+    for step in range(20):
+        await world.report(*(outcome(f"t{task}", 4 if step < 15 else 0) for task in range(20)), run=run)
+
+
+async def test_what_is_found_at_a_step_stands_until_the_run_shows_otherwise_and_every_process_tells_it(world: World):
+    await break_the_verifier(world)
+    found = await verdict_on(world, "default")
+    assert found[0] == "verifier_suspect"
+    for process in (world, world.beside()):
+        (listed,) = (await process.use.overview.page(EVERYONE, OverviewQuery())).runs
+        assert (listed.verdict.kind, listed.verdict.reason) == found
+    await world.report(*(outcome(f"t{task}", 4) for task in range(20)))
+    assert (await verdict_on(world, "default"))[0] != "verifier_suspect"  # rewards vary again
+    await world.rewind(20)
+    assert await verdict_on(world, "default") == found
+    await world.rewind(15)
+    assert (await verdict_on(world, "default"))[0] != "verifier_suspect"
+
+
+async def test_a_defect_in_what_is_found_costs_no_report(world: World, monkeypatch: pytest.MonkeyPatch):
+    def broken(*_: Any) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr("bots_service.runs.facts_of", broken)
+    with capture_logs() as logs:
+        assert (await world.report(outcome("t1"))).step == 1
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["run_not_looked_at"]
+    assert (await world.assert_is_a_replay()).step == 1
+
+
+async def test_a_summary_counts_the_tasks_in_flight_and_there_is_none_of_an_unknown_run(world: World):
+    await world.select(5)
+    found = await world.use.overview.one(POOL, "default")
+    assert (found.run, found.leased) == ("default", 5)
+    with pytest.raises(UnknownRunError):
+        await world.use.overview.one(POOL, "nobody")
+
+
+# --- metrics ---------------------------------------------------------------------------------------------------------
+
+
+async def test_it_shows_where_the_run_stands_and_how_it_chooses(watched: World):
+    await watched.put_run("default", belief="bots")
+    selected = await watched.select(5)
+    other = next(task for task in range(6) if task not in selected.tasks)  # whose report ends no lease
+    assert math.isnan(watched.shown("step") or 0.0)
+    expected = math.nan
+    for step in range(2):
+        await watched.observe.once()
+        state, pool = await watched.state(), (await watched.opened()).dataset.pool
+        covered, looked = coverage(state, pool), outlook_of(state, pool)
+        assert watched.shown("uniform_effective_task_ratio") == pytest.approx(expected, nan_ok=True)
+        assert looked is not None
+        expected = looked.effective_task_ratio
+        assert (watched.shown("step"), watched.shown("leased_tasks")) == (step, 5)
+        assert watched.shown("narrow") == covered.narrow
+        await watched.report(outcome(f"t{other}", 1, 4))
+    await watched.runs.change_settings(POOL, "default", {"strategy": "uniform"}, None)
+    await watched.observe.once()
+    assert (watched.shown("run_info", strategy="uniform"), watched.shown("run_info", strategy="thompson")) == (1, None)
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Later:
+    """The observer's clock."""
+    clock = Later()
+    monkeypatch.setattr(module, "monotonic", clock)
+    return clock
+
+
+async def test_a_run_that_is_idle_here_is_looked_at_once_a_minute(watched: World, later: Later):
+    """Another replica may be at work on it."""
+    other = watched.beside()
+    await watched.report(outcome("t1"))
+    await watched.observe.once()
+    await watched.select(1)
+    for later_s, step in ((0.0, 2), (IDLE_EVERY_S / 2, 2), (IDLE_EVERY_S + 1, 4)):
+        later.later_s = later_s
+        await other.report(outcome("t2"))
+        await watched.observe.once()
+        assert watched.shown("step") == step
+
+
+@pytest.mark.parametrize("what", ["run", "dataset"])
+async def test_a_run_that_another_replica_deleted_is_shown_no_longer(watched: World, later: Later, what: str):
+    await watched.report(outcome("t1"))
+    await watched.observe.once()
+    assert watched.shown("reports_total") == 1
+    later.later_s = IDLE_EVERY_S
+    other = watched.beside().use
+    await (other.runs.delete(POOL, "default", None) if what == "run" else other.datasets.delete(POOL, None))
+    await watched.observe.once()
+    assert watched.shown("reports_total") is None
+
+
+@pytest.mark.parametrize("moment", ["before the look at the run", "while the pool is looked at"])
+async def test_a_run_that_is_deleted_during_a_look_leaves_nothing(
+    watched: World, monkeypatch: pytest.MonkeyPatch, moment: str
+):
+    await watched.report(outcome("t1"))
+    loop = asyncio.get_running_loop()
+
+    def deleted_during(*arguments):
+        asyncio.run_coroutine_threadsafe(watched.runs.delete(POOL, "default", None), loop).result(30)
+        return coverage(*arguments)
+
+    if moment.startswith("before"):
+        meanwhile(watched.use.live, "leases", lambda: watched.runs.delete(POOL, "default", None))
+    else:
+        monkeypatch.setattr(module, "coverage", deleted_during)
+    await watched.observe.once()
+    samples = [sample for family in watched.registry.collect() for sample in family.samples]
+    assert [sample for sample in samples if sample.labels.get("run")] == []
+
+
+async def test_a_run_that_comes_back_is_shown_whole_again(watched: World):
+    await watched.report(outcome("t1"))
+    for _ in range(2):
+        await watched.observe.once()
+        for name in ("step", "uniform_effective_task_ratio"):
+            assert (watched.shown(name) or 0.0) > 0, name
+        watched.use.at_work.forget(POOL, "default")
+        await watched.select(1)
+
+
+async def test_a_run_that_goes_while_another_is_looked_at_is_left_out(watched: World):
+    await watched.put_run("other")
+    for run in ("default", "other"):
+        await watched.report(outcome("t1"), run=run)
+    meanwhile(watched.use.live, "leases", lambda: watched.runs.delete(POOL, "other", None))
+    await watched.observe.once()
+    assert watched.shown("step") == 1
+    assert watched.registry.get_sample_value("bots_reports_total", {"dataset": POOL, "run": "other"}) is None
+
+
+@pytest.mark.parametrize("took_s", [0.0, 0.5, 30.0])
+async def test_looking_takes_no_more_than_a_twentieth_of_the_time(watched: World, took_s: float):
+    clock, rounds = Clock(), []
+    at_work = watched.use.at_work
+
+    def looked() -> dict[tuple[str, str], RunAtWork]:
+        rounds.append(clock.now)
+        clock.now += took_s
+        return {}
+
+    with pytest.MonkeyPatch.context() as slow:
+        slow.setattr(module, "monotonic", clock)
+        slow.setattr(at_work, "all", looked)
+        observing = ObserveRuns(watched.runs, at_work)
+        await observing.when_due()
+        pause_s = min(took_s / MOST_OF_TIME, MOST_PAUSE_S)
+        for part in (0.99, 1.0):
+            clock.now = max(clock.now, rounds[0] + pause_s * part)
+            await observing.when_due()
+    assert rounds[1:2] == [max(rounds[0] + took_s, rounds[0] + pause_s)]
+
+
+async def test_it_goes_on_whatever_happens(watched: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "EVERY_S", 0.001)
+    wrong = ["a bug"]
+
+    async def faulty() -> None:
+        raise RuntimeError(wrong.pop())
+
+    meanwhile(watched.runs, "newest_or_known", faulty)
+    await watched.report(outcome("t1"))
+    # Drawing a traceback for people takes a second, and the observer pauses for twenty times as long as it took.
+    with capture_logs():
+        async with asyncio.timeout(30), watched.observe.in_background():
+            while wrong:  # noqa: ASYNC110 - nothing tells when it has looked
+                await asyncio.sleep(0.001)
+            await watched.report(outcome("t1"))
+            while watched.shown("step") != 2:  # noqa: ASYNC110 - the same
+                await asyncio.sleep(0.001)
+
+
+async def test_a_run_that_can_not_be_looked_at_hides_no_other(watched: World, monkeypatch: pytest.MonkeyPatch):
+    await watched.put_run("other")
+    await watched.report(outcome("t1"))
+    await watched.select(1, run="other")
+
+    def broken(state, pool):
+        if not state.step:
+            raise ValueError("a defect")
+        return coverage(state, pool)
+
+    monkeypatch.setattr(module, "coverage", broken)
+    with capture_logs() as logs:
+        for _ in range(2):
+            await watched.observe.once()
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["run_not_observed"]
+    assert watched.shown("step") == 1

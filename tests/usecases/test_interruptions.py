@@ -10,21 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bots_service import errors
 from bots_service.core.codec import encode_state
-from bots_service.errors import (
-    BotsError,
-    ConflictError,
-    InvalidInputError,
-    NotFoundError,
-    UnknownDatasetError,
-    UnknownRunError,
-)
 from bots_service.outcomes import Outcome
 from bots_service.records import IdempotencyKey, OpenDataset, Selection
 from bots_service.runs import ForkFrom
 from tests.sizes import size
-from tests.usecases.moving import exported
-from tests.usecases.world import HEADER, POOL, TASKS, World, block, never, outcome, outcomes_of, stream
+from tests.usecases.world import HEADER, POOL, TASKS, World, block, exported, never, outcome, outcomes_of, stream
 
 
 def cancelled_at(waiting: asyncio.Future[Any]) -> Generator[Any, Any, None]:
@@ -105,7 +97,7 @@ async def test_callers_cancelled_at_random_lose_and_double_nothing(world: World,
         await asyncio.sleep(chance.random() * 0.004)
         task.cancel()
     done = await asyncio.gather(*tasks, return_exceptions=True)
-    odd = [one for one in done if one is not None and not isinstance(one, BotsError | asyncio.CancelledError)]
+    odd = [one for one in done if one is not None and not isinstance(one, errors.BotsError | asyncio.CancelledError)]
     assert odd == []
     await settle(world)
     await world.report(outcome("t1"))
@@ -164,10 +156,10 @@ async def assert_memory_and_sql_are_at_one(world: World) -> None:
 async def delete_what_was_made(world: World, place: int) -> None:
     """Delete the datasets and runs of one place: the next check would look at them again."""
     for dataset in (f"new-{place}", f"pool-{place}"):
-        with contextlib.suppress(UnknownDatasetError):
+        with contextlib.suppress(errors.UnknownDatasetError):
             await world.use.datasets.delete(dataset, None)
     for run in (f"fresh-{place}", f"fork-{place}"):
-        with contextlib.suppress(UnknownDatasetError, UnknownRunError):
+        with contextlib.suppress(errors.UnknownDatasetError, errors.UnknownRunError):
             await world.runs.delete(POOL, run, None)
 
 
@@ -193,7 +185,7 @@ async def test_a_change_stopped_at_any_wait_leaves_memory_and_sql_at_one(world: 
         await delete_what_was_made(warm, place)
     assert place > 1
     if name == "delete":
-        with pytest.raises(UnknownDatasetError):
+        with pytest.raises(errors.UnknownDatasetError):
             await warm.opened()
 
 
@@ -272,7 +264,10 @@ async def test_any_two_writes_at_once_leave_a_run_that_goes_on(services: tuple[W
             (first, one), (second, other) = a_write(rng), a_write(rng)
             told = await asyncio.gather(one(services[0], run), other(services[1], run), return_exceptions=True)
             refused = [each for each in told if isinstance(each, BaseException)]
-            known = all(isinstance(each, ConflictError | InvalidInputError | NotFoundError) for each in refused)
+            known = all(
+                isinstance(each, errors.ConflictError | errors.InvalidInputError | errors.NotFoundError)
+                for each in refused
+            )
             assert known, f"{first} beside {second}: {told}"
             await services[turn % 2].report(outcome("t1", 9), run=run)  # what an entry that does not fold would refuse
         for world in services:

@@ -6,14 +6,8 @@ import hmac
 import pytest
 from structlog.testing import capture_logs
 
+from bots_service import errors
 from bots_service.access import ANYBODY, OPERATOR, REFRESH_S, Access, Caller, KeyRequest, digest_of
-from bots_service.errors import (
-    ForbiddenError,
-    InvalidInputError,
-    StorageUnavailableError,
-    UnauthenticatedError,
-    UnknownApiKeyError,
-)
 from bots_service.keys import KeyRow, Scope
 from bots_service.storage.sql.keys import SqlKeys
 from tests.usecases.world import World, until
@@ -51,7 +45,7 @@ class Process(Access):
     async def refuses(self, key: str | None) -> bool:
         try:
             await self.authenticate(key)
-        except UnauthenticatedError:
+        except errors.UnauthenticatedError:
             return True
         return False
 
@@ -89,7 +83,7 @@ async def test_the_first_key_must_be_able_to_make_others_for_ever(open_service, 
         KeyRequest("first", ADMIN.scopes, ("guru*",)),
         KeyRequest("first", ADMIN.scopes, ("*",), expires_in_seconds=60.0),
     ):
-        with pytest.raises(InvalidInputError, match="nobody could make another"):
+        with pytest.raises(errors.InvalidInputError, match="nobody could make another"):
             await open_service.make(wish, by_anybody=True)
     assert empty.sql("SELECT count(*) FROM api_keys") == [(0,)]
     assert open_service.is_open
@@ -104,7 +98,7 @@ async def test_the_first_key_closes_the_service_at_once(open_service, empty):
         assert await process.authenticate(key) == Caller(row.id, ADMIN.scopes, ("*",), ADMIN.name, None)
         assert await process.keys.after("", 10) == [row]
     assert open_service.keys.looks == 1
-    with pytest.raises(UnauthenticatedError, match="requires an API key now"):
+    with pytest.raises(errors.UnauthenticatedError, match="requires an API key now"):
         await late.make(ADMIN, by_anybody=True)
     assert empty.sql("SELECT count(*) FROM api_keys") == [(1,)]
 
@@ -187,7 +181,7 @@ async def test_a_revoked_key_is_refused_at_once_and_revoking_all_opens_nothing(p
     await later.load()
     assert not later.is_open
     assert await later.refuses(key)
-    with pytest.raises(UnknownApiKeyError, match="no key"):
+    with pytest.raises(errors.UnknownApiKeyError, match="no key"):
         await process.revoke("f" * 16, None)
 
 
@@ -227,7 +221,7 @@ async def test_while_sql_is_away_the_last_known_keys_go_on(process, empty):
             assert await replica.refuses(NOBODYS)
             assert await replica.refuses(None)
     assert [line["event"] for line in said] == ["keys_not_refreshed"]
-    with pytest.raises(StorageUnavailableError):
+    with pytest.raises(errors.StorageUnavailableError):
         async with replica.in_background():
             pass
 
@@ -259,7 +253,7 @@ def test_a_pattern_reaches_the_names_that_it_fits(patterns, reached, not_reached
     for name in reached:
         caller.require_dataset(name)
     for name in not_reached:
-        with pytest.raises(ForbiddenError, match="has no access to dataset"):
+        with pytest.raises(errors.ForbiddenError, match="has no access to dataset"):
             caller.require_dataset(name)
 
 
@@ -269,13 +263,13 @@ def test_a_caller_is_told_what_its_key_lacks():
     caller.require_scope(frozenset({Scope.READ, Scope.SELECT}))
     OPERATOR.require_scope(frozenset({Scope.SELECT}))
     OPERATOR.require_every_dataset()
-    with pytest.raises(ForbiddenError, match="no scope report or select, only read"):
+    with pytest.raises(errors.ForbiddenError, match="no scope report or select, only read"):
         caller.require_scope(frozenset({Scope.SELECT, Scope.REPORT}))
     for run, of in (("bob-1", "run 'bob-1' of dataset 'guru'"), (None, "all of dataset 'guru'")):
-        with pytest.raises(ForbiddenError, match=f"no access to {of}, only to guru/alice-"):
+        with pytest.raises(errors.ForbiddenError, match=f"no access to {of}, only to guru/alice-"):
             caller.require_run("guru", run)
     for patterns in (("?*", "a*"), ("guru",)):
-        with pytest.raises(ForbiddenError, match="every dataset"):
+        with pytest.raises(errors.ForbiddenError, match="every dataset"):
             Caller("k", frozenset({Scope.ADMIN}), patterns).require_every_dataset()
 
 

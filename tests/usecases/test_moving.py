@@ -1,30 +1,48 @@
-"""A run moves to another service as its journal: what is exported folds to the same there, or is refused whole."""
+"""A run moves to another service as its journal; old entries go where stored states stand for them."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import psycopg
 import pytest
 
+from bots_service import errors
 from bots_service.core.codec import encode_state
-from bots_service.errors import (
-    BusyError,
-    DatasetExistsError,
-    InvalidJournalError,
-    JournalIncompleteError,
-    RunHasHistoryError,
-    UnknownDatasetError,
-)
+from bots_service.core.run_settings import RunSettings
 from bots_service.outcomes import Outcome, ReportRequest
+from bots_service.prune import Prune, PrunedRun
 from bots_service.records import IdempotencyKey, RunRow
 from bots_service.runs import ForkFrom
+from bots_service.storage.sql.journal import entry_of
+from bots_service.storage.sql.transfer import SavedEntry
 from tests.sizes import size
-from tests.usecases.moving import copied, exported, imported, in_batches, live, rows, states
 from tests.usecases.test_datasets import predict
-from tests.usecases.test_pruning import pruner
-from tests.usecases.world import POOL, TASKS, World, block, evidence_bytes, never, outcome, reports, stream, until
+from tests.usecases.world import (
+    POOL,
+    TASKS,
+    World,
+    block,
+    copied,
+    evidence_bytes,
+    exported,
+    histories,
+    imported,
+    in_batches,
+    live,
+    meanwhile,
+    never,
+    outcome,
+    reports,
+    rows,
+    states,
+    stream,
+    until,
+)
 
 Folder = Callable[[str], Path]
 
@@ -109,18 +127,18 @@ async def test_an_export_needs_the_whole_journal(world: World, folder: Folder):
     await world.runs.put(POOL, "child", {}, ForkFrom("default"), None)
     await pruner(world)()
     for name in ("default", "child"):
-        with pytest.raises(JournalIncompleteError, match="pruned up to entry 15; save the whole database"):
+        with pytest.raises(errors.JournalIncompleteError, match="pruned up to entry 15; save the whole database"):
             await exported(world, name)
     copy = copied(world, folder("copy"))
     assert encode_state(await copy.state("child")) == encode_state(await world.state("child"))
     await copy.close()
     await world.runs.delete(POOL, "default", None)
-    with pytest.raises(JournalIncompleteError, match="began from run 'default', which was deleted"):
+    with pytest.raises(errors.JournalIncompleteError, match="began from run 'default', which was deleted"):
         await exported(world, "child")
     await world.put_run("other")
     await world.runs.put(POOL, "of-other", {}, ForkFrom("other"), None)
     await world.runs.delete(POOL, "other", None)
-    with pytest.raises(JournalIncompleteError, match="began from run 'other'"):
+    with pytest.raises(errors.JournalIncompleteError, match="began from run 'other'"):
         await exported(world, "of-other")
 
 
@@ -128,12 +146,13 @@ async def test_an_export_is_as_of_its_beginning_and_ends_with_an_error_where_the
     world: World, other: World
 ):
     await reports(world, 3)
-    pieces, late = [await world.use.moves.export(POOL, "default") for _ in range(2)]
+    pieces, late = [world.use.moves.export(POOL, "default") for _ in range(2)]
+    begun = [await anext(pieces), await anext(late)]
     await reports(world, 2, first=3)
-    await imported(other, b"".join([piece async for piece in pieces]))
+    await imported(other, b"".join([begun[0], *[piece async for piece in pieces]]))
     assert (await other.state()).seq == 3
     await world.runs.delete(POOL, "default", None)
-    with pytest.raises(BusyError, match="export again"):
+    with pytest.raises(errors.BusyError, match="export again"):
         [piece async for piece in late]
 
 
@@ -178,21 +197,21 @@ async def test_a_run_sees_the_newest_predictions_where_it_arrives(world: World, 
 
 async def test_a_run_does_not_replace_one_with_history(world: World):
     await world.report(outcome("t1"))
-    with pytest.raises(RunHasHistoryError, match="1 journal entries"):
+    with pytest.raises(errors.RunHasHistoryError, match="1 journal entries"):
         await imported(world, await exported(world))
 
 
 async def test_a_run_of_other_tasks_is_refused_by_what_differs(world: World, folder: Folder):
     other = World.open(folder("another"))
-    with pytest.raises(UnknownDatasetError):
+    with pytest.raises(errors.UnknownDatasetError):
         await imported(other, await exported(world))
     await other.import_pool(POOL, block(0, 39))
-    with pytest.raises(DatasetExistsError, match=r"digest is .* here and .* in the journal"):
+    with pytest.raises(errors.DatasetExistsError, match=r"digest is .* here and .* in the journal"):
         await imported(other, await exported(world))
     await world.import_pool("tagged", block(0, 90))
     await other.import_pool("tagged", block(0, 10))  # too few tasks for any offset tag
     await other.use.datasets.append("tagged", stream(block(10, 80)), never)
-    with pytest.raises(DatasetExistsError, match=r"offset_tags is"):
+    with pytest.raises(errors.DatasetExistsError, match=r"offset_tags is"):
         await imported(other, await exported(world, dataset="tagged"), dataset="tagged")
     await other.close()
 
@@ -231,7 +250,7 @@ async def test_a_journal_that_does_not_fold_is_refused_whole(
     await world.runs.forget_tasks(POOL, "default", ["t5"], None)
     lines = [msgspec.json.decode(line) for line in (await exported(world)).splitlines()]
     change(lines[place])
-    with pytest.raises(InvalidJournalError, match=said):
+    with pytest.raises(errors.InvalidJournalError, match=said):
         await imported(other, b"\n".join(map(msgspec.json.encode, lines)))
     assert (await other.state()).seq == 0
     assert other.sql("SELECT count(*) FROM journal") == [(0,)]
@@ -241,7 +260,7 @@ async def test_a_journal_that_was_cut_is_refused(world: World, other: World):
     await reports(world, 3)
     whole = await exported(world)
     for end in (0, 9, -9, whole[:-1].rindex(b"\n")):
-        with pytest.raises(InvalidJournalError):
+        with pytest.raises(errors.InvalidJournalError):
             await imported(other, whole[:end])
 
 
@@ -270,5 +289,233 @@ async def test_two_imports_of_one_name_at_once_make_one_run(world: World, other:
     journal = await exported(world)
     done = await asyncio.gather(*(imported(other, journal, "moved") for _ in range(3)), return_exceptions=True)
     assert sum(isinstance(one, RunRow) for one in done) == 1
-    assert sum(isinstance(one, RunHasHistoryError | BusyError) for one in done) == 2
+    assert sum(isinstance(one, errors.RunHasHistoryError | errors.BusyError) for one in done) == 2
     assert (await other.state("moved")).seq == 3
+
+
+DAY_S = 24 * 3600.0
+PRUNE_LOCK = 0x7072756E  # of PostgreSQL
+
+
+def pruner(world: World, *, days_later: float = 100.0, keep_days: float | None = 30.0) -> Prune:
+    """The job, as it runs some days from now."""
+    return replace(world.use.prune, keep_days=keep_days, clock=lambda: time.time() + days_later * DAY_S)
+
+
+def entries(world: World) -> list[int]:
+    return [seq for (seq,) in world.sql("SELECT seq FROM journal WHERE body IS NOT NULL ORDER BY run_id, seq")]
+
+
+async def test_old_entries_go_up_to_the_last_stored_state_but_one(world: World):
+    await reports(world, 23)  # states are stored at 5, 10, 15, 20
+    assert await pruner(world, days_later=29.0)() == []
+    assert await pruner(world, keep_days=None)() == []
+    assert await pruner(world, keep_days=None)(keep_days=200.0) == []
+    assert await pruner(world)(dry_run=True) == [PrunedRun(POOL, "default", 15, 15)]
+    assert entries(world) == list(range(1, 24))
+    world.sql("UPDATE journal SET created_at = created_at + ? WHERE seq > 12", 90 * DAY_S)
+    assert await pruner(world)() == [PrunedRun(POOL, "default", 10, 10)]
+    world.sql("UPDATE journal SET created_at = created_at - ? WHERE seq > 12", 90 * DAY_S)
+    assert await pruner(world)() == [PrunedRun(POOL, "default", 5, 15)]
+    assert entries(world) == list(range(16, 24))
+    assert await pruner(world)() == []
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("seed", range(size(1, 4)))
+async def test_states_histories_and_later_reports_are_the_same_as_without(
+    services: tuple[World, World], folder: Callable[[str], Path], seed: int
+):
+    pruned, whole = services[0], World.open(folder("whole"), snapshot_every=5)
+    for world in (pruned, whole):
+        await live(world, seed + 15, actions=60)
+        await world.settled()
+    assert await pruner(pruned)()
+    assert await pruner(pruned)() == []
+    for row in await rows(pruned):
+        begins = (await pruned.use.store.journal.head(row)).pruned
+        assert await states(services[1], row.name) == (await states(whole, row.name))[begins:]
+        for world in (pruned, whole):
+            await reports(world, 8, first=900, run=row.name)
+        assert encode_state(await pruned.state(row.name)) == encode_state(await whole.state(row.name))
+    assert await histories(services[1]) == await histories(whole)
+    await whole.close()
+
+
+async def test_the_journal_lists_what_is_left(world: World):
+    await reports(world, 12)
+    await world.rewind(8)
+    await reports(world, 14, first=12)
+    pruned = (await pruner(world)())[0].seq
+    assert pruned > 13
+    listed = await world.use.insight.entries(POOL, "default", None, 100)
+    left = [seq for seq in range(27, 0, -1) if seq > pruned]
+    assert [logged.seq for logged in listed] == left
+    assert [logged.hidden for logged in listed] == [9 <= seq <= 12 for seq in left]
+
+
+async def test_what_was_pruned_is_refused_by_name(world: World):
+    await reports(world, 23)
+    await pruner(world)()
+    said = "pruned: the journal of run 'default' begins at step 15"
+    for step in (0, 1, 14):
+        with pytest.raises(errors.UnknownStepError, match=said):
+            await world.rewind(step)
+        with pytest.raises(errors.UnknownStepError, match=said):
+            await world.runs.put(POOL, f"fork-{step}", {}, ForkFrom("default", step), None)
+    assert (await world.state()).seq == 23
+    await reports(world, 1, first=23)
+
+
+async def test_the_step_at_which_the_journal_begins_can_be_gone_back_to(world: World):
+    await reports(world, 15)
+    then = evidence_bytes(await world.state())
+    await reports(world, 8, first=15)
+    await pruner(world)()
+    await world.rewind(15)
+    assert evidence_bytes(await world.state()) == then
+    cold = await world.reopened()
+    assert evidence_bytes(await cold.state()) == then
+    await reports(cold, 3, first=23)
+    await cold.close()
+
+
+async def test_a_report_whose_entry_was_pruned_still_counts_once(world: World):
+    await reports(world, 23)
+    await pruner(world)()
+    for number in (0, 20):
+        await reports(world, 1, first=number)
+        assert (await world.state()).seq == 23
+
+
+async def test_what_a_kept_rewind_goes_back_to_is_kept(world: World):
+    await reports(world, 12)
+    await world.rewind(4)  # entry 13 goes back to entry 4, so only states at 13 and later can stand for entry 4
+    await reports(world, 8, first=12)
+    assert await pruner(world)() == [PrunedRun(POOL, "default", 15, 15)]
+    assert entries(world) == list(range(16, 22))
+    steps = await world.use.insight.steps(POOL, "default", 0, 100)
+    assert [one.seq for one in steps] == [1, 2, 3, 4, *range(14, 22)]
+    with pytest.raises(errors.UnknownStepError):
+        await world.rewind(4)
+    await world.rewind(7)
+
+
+async def test_a_rewind_that_is_not_old_enough_to_go_holds_its_target(world: World):
+    await reports(world, 22)
+    await world.rewind(3)
+    world.sql("UPDATE journal SET created_at = created_at + ? WHERE seq >= 23", 90 * DAY_S)
+    assert await pruner(world)() == []
+    world.sql("UPDATE journal SET created_at = created_at - ? WHERE seq >= 23", 90 * DAY_S)
+    await reports(world, 3, first=22)
+    assert await pruner(world)() == [PrunedRun(POOL, "default", 23, 23)]
+
+
+async def test_damaged_states_stand_for_nothing(world: World):
+    await reports(world, 23)
+    world.sql("UPDATE snapshots SET blob = substr(blob, 1, 40) WHERE seq IN (15, 20)")
+    assert await pruner(world)() == [PrunedRun(POOL, "default", 5, 5)]
+    world.sql("UPDATE snapshots SET blob = substr(blob, 1, 40)")
+    assert await pruner(world)() == []
+    cold = await world.reopened()
+    with pytest.raises(errors.UnknownStepError, match="pruned"):
+        await cold.state()  # both stored states were destroyed after entries went: no way is left, and it says so
+    await cold.close()
+
+
+async def test_the_newest_state_survives_the_damage_of_what_the_journal_begins_with(world: World):
+    await reports(world, 23)
+    newest = encode_state(await world.state())
+    await pruner(world)()
+    world.sql("UPDATE snapshots SET blob = substr(blob, 1, 40) WHERE seq = 15")
+    cold = await world.reopened()
+    assert encode_state(await cold.state()) == newest
+    with pytest.raises(errors.UnknownStepError):
+        await cold.rewind(17)
+    await cold.close()
+
+
+async def test_a_process_that_slept_through_pruning_goes_on_from_a_stored_state(world: World):
+    await reports(world, 3)
+    sleeper = world.beside()
+    await sleeper.state()
+    await reports(world, 20, first=3)
+    await pruner(world)()
+    await sleeper.report(outcome("t1"))
+    assert encode_state(await sleeper.state()) == encode_state(await world.beside().state())
+    assert (await sleeper.state()).seq == 24
+
+
+async def test_a_rewind_that_was_asked_for_before_pruning_is_refused_after(world: World):
+    await reports(world, 23)
+    meanwhile(world.database, "write", pruner(world))
+    with pytest.raises(errors.UnknownStepError, match="begins at step 15"):
+        await world.rewind(4)
+    assert (await world.state()).seq == 23
+
+
+async def test_a_run_that_is_deleted_meanwhile_is_left_alone(world: World):
+    await reports(world, 23)
+    store = world.beside().use.store
+    meanwhile(store.retention, "truncate", lambda: world.runs.delete(POOL, "default", None))
+    assert await replace(pruner(world), store=store)() == []
+    assert entries(world) == []
+
+
+async def test_an_earlier_turn_that_was_cut_short_is_finished(world: World):
+    await reports(world, 23)
+    assert await world.use.store.retention.truncate(await world.row(), 15)
+    assert entries(world) == list(range(1, 24))
+    assert await pruner(world, days_later=0.0)() == [PrunedRun(POOL, "default", 15, 15)]
+
+
+async def test_old_answers_and_dead_uploads_go(world: World):
+    await world.use.store.datasets.stage()
+    stage = await world.use.store.datasets.stage()
+    world.sql("INSERT INTO answers VALUES ('PUT /x', 'old', 'f', 'null', 1.0), ('PUT /x', 'new', 'f', 'null', 1e11)")
+    world.sql("UPDATE datasets SET created_at = 1 WHERE id = ?", stage)
+    transfers = world.use.store.transfers
+    await reports(world, 3)
+    run = await transfers.add_run(stage, RunSettings(), ())
+    saved, (_, receipts) = await transfers.entries(await world.row(), 0, 3), await world.replay()
+    await transfers.append(run, list(map(SavedEntry.folded, saved, map(entry_of, saved), receipts)))
+    world.sql("UPDATE datasets SET created_at = 1 WHERE id = ?", stage)
+    await world.use.prune()
+    assert world.sql("SELECT key FROM answers") == [("new",)]
+    assert world.sql("SELECT count(*) FROM datasets WHERE name IS NULL") == [(1,)]
+    assert entries(world) == [1, 2, 3]
+
+
+# --- in the background -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [errors.BusyError("x"), errors.StorageUnavailableError("x"), RuntimeError("x")])
+async def test_it_happens_by_itself_and_a_turn_that_fails_is_followed_by_another(world: World, error: Exception):
+    await reports(world, 23)
+    turns = 0
+
+    def clock() -> float:
+        nonlocal turns
+        turns += 1
+        if turns < 3:
+            raise error
+        return time.time() + 100 * DAY_S
+
+    async with asyncio.timeout(30), replace(pruner(world), clock=clock).in_background(every_s=0.01):
+        while turns < 4:  # noqa: ASYNC110 - there is no event; one more than needed, so that the third ended
+            await asyncio.sleep(0.01)
+    assert entries(world) == list(range(16, 24))
+
+
+# --- on PostgreSQL ---------------------------------------------------------------------------------------------------
+
+
+async def test_one_replica_at_a_time_prunes(on_postgres: World, postgres_url: str):
+    await on_postgres.import_pool()
+    await reports(on_postgres, 23)
+    with psycopg.connect(postgres_url) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [PRUNE_LOCK])
+        with pytest.raises(errors.BusyError, match="another replica"):
+            await pruner(on_postgres)()
+        other.rollback()
+    assert await pruner(on_postgres)() == [PrunedRun(POOL, "default", 15, 15)]

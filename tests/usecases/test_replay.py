@@ -8,24 +8,13 @@ import numpy as np
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from bots_service import errors
 from bots_service import replay as module
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Entry
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
-from bots_service.errors import (
-    BusyError,
-    DamagedStateError,
-    InvalidOutcomesError,
-    InvalidSettingsError,
-    KeyReusedError,
-    RunHasHistoryError,
-    StaleEpochError,
-    StorageUnavailableError,
-    UnknownRunError,
-    UnknownStepError,
-)
 from bots_service.records import IdempotencyKey, RunPut, RunRow
 from bots_service.retention import NEWEST_SNAPSHOTS
 from bots_service.runs import ATTEMPTS, ForkFrom
@@ -119,7 +108,7 @@ async def test_a_state_of_the_past_folds_no_more_than_was_promised(world: World,
 async def test_a_journal_that_lost_an_entry_is_refused(world: World):
     await some_reports(world, 4)
     world.sql("DELETE FROM journal WHERE seq = 2")
-    with pytest.raises(DamagedStateError):
+    with pytest.raises(errors.DamagedStateError):
         await world.beside().state()
 
 
@@ -128,7 +117,7 @@ async def test_a_run_that_is_deleted_while_it_is_folded_is_gone(world: World):
     await some_reports(world, 3, "gone")
     cold = world.beside()
     meanwhile(cold.use.store.snapshots, "newest", lambda: world.runs.delete(POOL, "gone", None))
-    with pytest.raises(UnknownRunError):
+    with pytest.raises(errors.UnknownRunError):
         await cold.state("gone")
 
 
@@ -162,7 +151,7 @@ async def test_a_change_that_is_refused_leaves_those_alone_that_are_committed_wi
     ]
     done = await asyncio.gather(*changes, return_exceptions=True)
     told = [one.seq if isinstance(one, Receipt) else type(one) for one in done]
-    assert told == [1, InvalidSettingsError, InvalidOutcomesError, 1, KeyReusedError, 2]
+    assert told == [1, errors.InvalidSettingsError, errors.InvalidOutcomesError, 1, errors.KeyReusedError, 2]
     assert (await world.assert_is_a_replay()).seq == 2
 
 
@@ -181,14 +170,14 @@ async def test_a_connection_that_breaks_in_a_transaction_fails_all_of_it(world: 
     with monkeypatch.context() as patched:
         patched.setattr("bots_service.runs._folded", broken)
         done = await asyncio.gather(*(world.report(outcome("t1"), key=key) for key in "ab"), return_exceptions=True)
-    assert [type(one) for one in done] == [StorageUnavailableError] * 2
+    assert [type(one) for one in done] == [errors.StorageUnavailableError] * 2
     assert (await world.report(outcome("t1"), key="a")).seq == 1
 
 
 async def test_two_processes_that_both_take_a_database_for_their_own_are_told_so(world: World):
     await world.state()
     await world.beside().rewind(0)
-    with pytest.raises(BusyError, match="changed by others"):
+    with pytest.raises(errors.BusyError, match="changed by others"):
         await world.report(outcome("t1"))
 
 
@@ -202,7 +191,7 @@ async def test_processes_that_see_nothing_of_each_other_fold_what_the_other_appe
     await here.report(outcome("t1"))
     old = await here.select(2)
     await there.rewind(5)
-    with pytest.raises(StaleEpochError):
+    with pytest.raises(errors.StaleEpochError):
         await here.report(outcome("t1"), selection_id=old.id)
     assert (await here.report(outcome("t1"))).step == 6
     for world_ in (here, there):
@@ -263,7 +252,7 @@ async def test_nested_and_repeated_rewinds_follow_the_present_history(world: Wor
         present.append(await world.state())
     state = await world.assert_is_a_replay()
     for step in (-1, len(present), 10**9):
-        with pytest.raises(UnknownStepError, match=f"no step {step}"):
+        with pytest.raises(errors.UnknownStepError, match=f"no step {step}"):
             await world.rewind(step)
     assert encode_state(await world.state()) == encode_state(state)
     again = await world.reopened()
@@ -295,7 +284,7 @@ async def test_a_report_from_before_a_rewind_is_refused_and_changes_nothing(worl
     await world.report(outcome("t1"))
     await world.rewind(1)
     before = encode_state(await world.state())
-    with pytest.raises(StaleEpochError):
+    with pytest.raises(errors.StaleEpochError):
         await world.report(outcome("t1"), selection_id=old.id)
     assert encode_state(await world.state()) == before
     new = await world.select(4)
@@ -318,7 +307,7 @@ async def test_a_rewind_under_one_key_happens_once(world: World):
 async def test_rewinds_at_once_happen_one_after_the_other(world: World):
     await reports(world, 3)
     done = await asyncio.gather(*(world.rewind(step) for step in (2, 1, 1, 2)), return_exceptions=True)
-    refused = [isinstance(one, UnknownStepError) for one in done]
+    refused = [isinstance(one, errors.UnknownStepError) for one in done]
     assert refused[1:3] == [False, False]
     assert (await world.assert_is_a_replay()).epoch == refused.count(False)
 
@@ -334,7 +323,7 @@ async def test_a_rewind_that_others_overtake_again_and_again_is_refused_as_busy(
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(other.use.store.history, "closing", overtaken)
-        with pytest.raises(BusyError):
+        with pytest.raises(errors.BusyError):
             await other.rewind(1)
     assert (await world.rewind(1)).epoch == ATTEMPTS + 1
 
@@ -343,7 +332,7 @@ async def test_a_rewind_to_a_step_that_another_process_abandons_meanwhile_is_ref
     await reports(world, 3)
     other = world.beside()
     meanwhile(other.use.store.history, "closing", lambda: world.rewind(1), after=True)
-    with pytest.raises(UnknownStepError):
+    with pytest.raises(errors.UnknownStepError):
         await other.rewind(2)
     assert ((await other.state()).step, (await other.state()).epoch) == (1, 1)
     await other.assert_is_a_replay()
@@ -384,7 +373,7 @@ async def test_a_fork_lives_on_when_its_parent_is_deleted(world: World):
     await again.assert_is_a_replay("child")
     await again.rewind(4, "child")
     assert evidence_bytes(await again.state("child")) == evidence_bytes(decode_state(begun))
-    with pytest.raises(UnknownStepError):
+    with pytest.raises(errors.UnknownStepError):
         await again.rewind(3, "child")
     await again.close()
 
@@ -400,12 +389,12 @@ async def test_forks_of_forks_and_of_empty_runs_start_where_they_should(world: W
     await world.report(outcome("t2"), run="b")
     await world.runs.put(POOL, "c", {}, ForkFrom("b", 1), None)
     assert evidence_bytes(await world.state("c")) == evidence_bytes((await world.replay("a"))[0][-1])
-    with pytest.raises(UnknownStepError):
+    with pytest.raises(errors.UnknownStepError):
         await world.runs.put(POOL, "d", {}, ForkFrom("b", 0), None)
-    with pytest.raises(RunHasHistoryError):
+    with pytest.raises(errors.RunHasHistoryError):
         await world.runs.put(POOL, "c", {}, ForkFrom("b", 1), None)
     for wrong in ({"belief": "bots"}, {"prior": [2, 2]}):
-        with pytest.raises(InvalidSettingsError):
+        with pytest.raises(errors.InvalidSettingsError):
             await world.runs.put(POOL, "e", wrong, ForkFrom("b"), None)
 
 

@@ -6,31 +6,23 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from bots_service import errors
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import encode_state
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.dataset_builder import DatasetHeader
 from bots_service.datasets import OpenRun
-from bots_service.errors import (
-    DamagedStateError,
-    InvalidOutcomesError,
-    KeyReusedError,
-    PoolTooSmallError,
-    StaleEpochError,
-    StorageUnavailableError,
-    UnknownDatasetError,
-    UnknownRunError,
-)
 from bots_service.outcomes import ReportRequest
 from bots_service.records import Head, IdempotencyKey
 from bots_service.runs import KEEP_EVERY
 from tests.servers import RedisServer
-from tests.usecases.moving import exported, imported
 from tests.usecases.world import (
     HEADER,
     POOL,
     World,
     block,
+    exported,
+    imported,
     meanwhile,
     never,
     new_profiles,
@@ -71,14 +63,6 @@ async def test_what_was_reported_here_is_selected_from_there(replicas: Both, bel
     await replicas[0].assert_is_a_replay()
 
 
-async def test_selections_at_once_on_both_share_no_task_while_others_are_free(replicas: Both):
-    selections = await asyncio.gather(*(replicas[place % 2].select(4) for place in range(10)))
-    assert len({task for selection in selections for task in selection.tasks.tolist()}) == 40
-    assert {selection.reused for selection in selections} == {0}
-    assert len({selection.id for selection in selections}) == 10
-    assert (await replicas[0].select(2)).reused == 2
-
-
 async def test_a_run_deleted_or_replaced_here_is_the_new_one_there(replicas: Both):
     here, there = replicas
     await there.report(outcome("t1"))
@@ -90,7 +74,7 @@ async def test_a_run_deleted_or_replaced_here_is_the_new_one_there(replicas: Bot
     await here.put_run("side")
     await there.select(1, "side")
     await here.runs.delete(POOL, "side", None)
-    with pytest.raises(UnknownRunError):
+    with pytest.raises(errors.UnknownRunError):
         await there.report(outcome("t1"), run="side")
 
 
@@ -137,9 +121,9 @@ async def test_a_selection_made_there_of_tasks_appended_since_is_given_again_her
 
 async def test_a_run_that_sql_says_is_gone_and_there_at_once_is_refused(world: World):
     async def gone(_run: OpenRun) -> None:
-        raise UnknownRunError("gone")
+        raise errors.UnknownRunError("gone")
 
-    with pytest.raises(UnknownRunError):
+    with pytest.raises(errors.UnknownRunError):
         await world.runs.using(POOL, "default", gone)
 
 
@@ -161,7 +145,7 @@ async def test_tasks_appended_here_are_known_there(replicas: Both, belief: str):
     await here.use.datasets.append(POOL, stream(block(60, 1)), never)
     assert (await there.report(outcome("t60"))).reported == 1
     await here.assert_is_a_replay()
-    with pytest.raises(InvalidOutcomesError):
+    with pytest.raises(errors.InvalidOutcomesError):
         await there.report(outcome("t99"))
 
 
@@ -170,7 +154,7 @@ async def test_tasks_retired_and_restored_here_are_so_there(replicas: Both):
     await there.select(1)
     await here.use.datasets.retire(POOL, [f"t{number}" for number in range(35)], None)
     assert set((await there.select(5)).tasks.tolist()) <= set(range(35, 40))
-    with pytest.raises(PoolTooSmallError):
+    with pytest.raises(errors.PoolTooSmallError):
         await there.select(6)
     await here.use.datasets.restore(POOL, ["t4", "t30"], None)
     assert set((await there.select(7)).tasks.tolist()) == {4, 30, *range(35, 40)}
@@ -185,7 +169,7 @@ async def test_a_dataset_deleted_and_made_anew_here_is_the_new_one_there(replica
         await there.opened()
         await there.runs.follow_once()
     else:
-        with pytest.raises(UnknownDatasetError):
+        with pytest.raises(errors.UnknownDatasetError):
             await there.select(1)
     await here.use.datasets.create(POOL, DatasetHeader(HEADER.reference_models, "other"), stream(block(0, 9)), never)
     assert len((await there.select(9)).tasks) == 9
@@ -197,9 +181,9 @@ async def test_a_selection_is_given_again_under_its_key_where_too_few_tasks_are_
     first = await here.select(10, key="once")
     await here.use.datasets.retire(POOL, [f"t{place}" for place in range(35)], None)
     assert (await here.select(10, key="once")).id == first.id
-    with pytest.raises(KeyReusedError):
+    with pytest.raises(errors.KeyReusedError):
         await here.select(11, key="once")
-    with pytest.raises(PoolTooSmallError):
+    with pytest.raises(errors.PoolTooSmallError):
         await here.select(10, key="another")
 
 
@@ -213,19 +197,6 @@ async def test_a_run_that_an_import_makes_has_lost_nothing(replicas: Both):
 
 
 # --- without Redis ---------------------------------------------------------------------------------------------------
-
-
-async def test_a_wipe_at_any_moment_loses_nothing(replicas: Both, redis_server: RedisServer):
-    with redis_server.client() as client:
-        for step in range(12):
-            here, there = replicas[step % 2], replicas[1 - step % 2]
-            assert (await here.report(outcome(f"t{step}"))).seq == step + 1
-            if step % 3 == 0:
-                client.flushall()
-            assert (await there.select(1)).seq == step + 1
-            if step % 3 == 1:
-                client.flushall()
-    await replicas[0].assert_is_a_replay()
 
 
 async def test_where_redis_is_wiped_before_every_call_reports_count_and_selections_are_made_alone(
@@ -306,7 +277,7 @@ async def test_replicas_are_followed_in_the_background_whatever_goes_wrong(
     _, there = replicas
     await there.put_run("side")
     journal, follow = there.use.store.journal, there.runs._follow
-    heads, wrong = journal.heads, [StorageUnavailableError("away"), RuntimeError("a bug"), None, None]
+    heads, wrong = journal.heads, [errors.StorageUnavailableError("away"), RuntimeError("a bug"), None, None]
 
     async def faulty(run_ids: list[int]) -> dict[int, Head]:
         error = wrong.pop(0) if wrong else None
@@ -316,7 +287,7 @@ async def test_replicas_are_followed_in_the_background_whatever_goes_wrong(
 
     async def damaged(dataset: Any, row: Any, head: Any) -> None:
         if row.name == "side":
-            raise DamagedStateError("damaged")
+            raise errors.DamagedStateError("damaged")
         await follow(dataset, row, head)
 
     monkeypatch.setattr(journal, "heads", faulty)
@@ -354,7 +325,7 @@ async def test_an_older_belief_goes_on_while_sql_is_away(replicas: Both, redis_s
             there.describe(),
             here.runs.follow_once(),
         ):
-            with pytest.raises(StorageUnavailableError):
+            with pytest.raises(errors.StorageUnavailableError):
                 await refused
     assert not (await here.describe()).degraded
 
@@ -369,7 +340,7 @@ async def test_where_the_database_was_restored_to_an_earlier_time_replicas_go_on
     await there.opened()
     await there.runs.follow_once()
     assert (await here.report(outcome("t2"), key="key-2")).seq == 3
-    with pytest.raises(StaleEpochError, match="restored"):
+    with pytest.raises(errors.StaleEpochError, match="restored"):
         await here.report(outcome("t9"), selection_id=selection.id)
     for replica in replicas:
         assert (await replica.select(1)).seq == 3

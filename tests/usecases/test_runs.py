@@ -7,17 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from bots_service import errors
 from bots_service.access import Caller
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.errors import (
-    Flaw,
-    InvalidInputError,
-    InvalidSettingsError,
-    KeyReusedError,
-    RunHasHistoryError,
-    StorageUnavailableError,
-    UnknownRunError,
-)
 from bots_service.keys import Scope
 from bots_service.outcomes import Outcome
 from bots_service.records import IdempotencyKey, RunPut, RunRow
@@ -42,9 +34,9 @@ async def test_putting_a_run_makes_it_and_later_replaces_the_settings_of_an_empt
     same, put = await world.runs.put(POOL, "run", {"target": 0.7}, None, None)
     assert (put, same.step) == (RunPut.UNCHANGED, 1)
     for values, fork in (({}, None), ({"target": 0.7}, ForkFrom("default"))):
-        with pytest.raises(RunHasHistoryError):
+        with pytest.raises(errors.RunHasHistoryError):
             await world.runs.put(POOL, "run", values, fork, None)
-    with pytest.raises(InvalidSettingsError):
+    with pytest.raises(errors.InvalidSettingsError):
         await world.runs.put(POOL, "wrong", {"target": 2}, None, None)
 
 
@@ -65,14 +57,14 @@ async def test_what_a_put_came_to_is_kept_even_if_its_sender_was_not_told(world:
         once = IdempotencyKey(str(number), "f", "PUT")
         if number == 1:
             meanwhile(world.use.store.runs, "put", away, after=True)
-            with pytest.raises(StorageUnavailableError):
+            with pytest.raises(errors.StorageUnavailableError):
                 await world.runs.put(POOL, name, values, fork, once)
         else:
             await world.runs.put(POOL, name, values, fork, once)
         kept = await world.use.store.answers.find("PUT", str(number), PutRunResult)
         assert kept is not None
         assert kept.result == (await world.describe(name), done[number])
-    with pytest.raises(KeyReusedError):
+    with pytest.raises(errors.KeyReusedError):
         await world.runs.put(POOL, "a", {"seed": 4}, None, IdempotencyKey("0", "g", "PUT"))
 
 
@@ -83,10 +75,10 @@ async def test_settings_change_from_the_next_step_on_and_are_journalled(world: W
     second, repeated = await world.runs.change_settings(POOL, "default", {"target": 0.25}, once)
     assert (again, repeated) == (False, True)
     assert (first.seq, second.seq, second.settings.target) == (2, 2, 0.25)
-    with pytest.raises(KeyReusedError):
+    with pytest.raises(errors.KeyReusedError):
         await world.runs.change_settings(POOL, "default", {"target": 0.75}, IdempotencyKey("key", "g"))
     for wrong in ({"belief": "bots"}, {"prior": [2, 2]}, {"target": float("nan")}, {"none": 1}):
-        with pytest.raises(InvalidSettingsError):
+        with pytest.raises(errors.InvalidSettingsError):
             await world.runs.change_settings(POOL, "default", wrong, None)
     mix = {"even": 1.0, "odd": 2.0}
     changed, _ = await world.runs.change_settings(POOL, "default", {"mix": mix}, None)
@@ -109,7 +101,7 @@ CHANGES: dict[str, Callable[[World], Awaitable[ChangeRunResult]]] = {
 async def test_a_change_whose_reply_was_lost_is_told_by_its_retry_as_the_run_stands(world: World, change):
     await reports(world, 2)
     meanwhile(world.database, "write", away, after=True)
-    with pytest.raises(StorageUnavailableError):
+    with pytest.raises(errors.StorageUnavailableError):
         await change(world)
     retried = await change(world)
     assert retried == (await world.describe(), True)
@@ -154,7 +146,7 @@ async def test_a_run_that_is_deleted_while_runs_are_listed_is_left_out(world: Wo
     found = await reader.runs.page(POOL, "", 2)
     assert [one.run for one in found] == listed
     assert [one.settings.seed for one in found] == [5 if is_replaced else 0, 0]
-    with pytest.raises(UnknownRunError):
+    with pytest.raises(errors.UnknownRunError):
         await world.describe("none")
 
 
@@ -166,7 +158,7 @@ async def test_a_deleted_run_is_gone_and_default_is_there_again_empty(world: Wor
         await world.report(outcome("t1"), run=run)
         await world.select(3, run)
         await world.runs.delete(POOL, run, None)
-    with pytest.raises(UnknownRunError):
+    with pytest.raises(errors.UnknownRunError):
         await world.report(outcome("t1"), run="run")
     described = await world.describe()
     assert (described.seq, described.leased) == (0, 0)
@@ -191,19 +183,6 @@ async def test_rows_of_many_runs_are_kept_within_bounds(world: World, monkeypatc
 
 
 # --- history ---------------------------------------------------------------------------------------------------------
-
-
-async def test_history_pages_follow_the_present_history(world: World):
-    await reports(world, 7)
-    await world.rewind(4)
-    await world.report(outcome("t9"), close_step=False)
-    await world.report(outcome("t8"))
-    seen, after = [], 0
-    while page := await world.use.insight.steps(POOL, "default", after, 2):
-        seen += [(one.step, one.seq, one.epoch) for one in page]
-        after = page[-1].step
-    assert seen == [(1, 1, 0), (2, 2, 0), (3, 3, 0), (4, 4, 0), (5, 10, 1)]
-    assert seen[-1][1] == (await world.state()).seq
 
 
 # --- stored states ---------------------------------------------------------------------------------------------------
@@ -273,20 +252,23 @@ async def test_a_report_of_a_run_that_another_replica_replaced_is_counted_with_t
     other = world.beside()
     await other.opened()  # it remembers the run as it is
     await world.put_run("default", seed=3)
-    await other.runs.count_refused_report(POOL, "default", InvalidInputError("it can't be true"))
+    await other.runs.count_refused_report(POOL, "default", errors.InvalidInputError("it can't be true"))
     refused = (await world.use.overview.one(POOL, "default")).refused
     assert refused is not None
     assert (refused.count, refused.reason) == (1, "it can't be true")
-    with pytest.raises(UnknownRunError):
-        await other.runs.count_refused_report(POOL, "nobody", InvalidInputError("it can't be true"))
+    with pytest.raises(errors.UnknownRunError):
+        await other.runs.count_refused_report(POOL, "nobody", errors.InvalidInputError("it can't be true"))
 
 
 def test_the_reason_is_the_first_flaw_with_its_field_and_never_long():
-    flaws = (Flaw(("body", "outcomes", 3, "trials"), "first"), Flaw(("body",), "second"))
-    assert reason_of(InvalidInputError("invalid outcomes", flaws)) == "outcomes.3.trials: first"
-    assert reason_of(InvalidInputError("alone")) == "alone"
-    of_a_task = Flaw(("body", "outcomes", 3), "task 't1': 5 successes of 4 trials")
-    assert reason_of(InvalidInputError("invalid outcomes", (of_a_task,))) == of_a_task.what
-    assert reason_of(InvalidInputError("whole", (Flaw(("body",), "no object"),))) == "no object"
-    for error in (InvalidInputError("x" * 999), InvalidInputError("y", (Flaw(("body", "z"), "x" * 999),))):
+    flaws = (errors.Flaw(("body", "outcomes", 3, "trials"), "first"), errors.Flaw(("body",), "second"))
+    assert reason_of(errors.InvalidInputError("invalid outcomes", flaws)) == "outcomes.3.trials: first"
+    assert reason_of(errors.InvalidInputError("alone")) == "alone"
+    of_a_task = errors.Flaw(("body", "outcomes", 3), "task 't1': 5 successes of 4 trials")
+    assert reason_of(errors.InvalidInputError("invalid outcomes", (of_a_task,))) == of_a_task.what
+    assert reason_of(errors.InvalidInputError("whole", (errors.Flaw(("body",), "no object"),))) == "no object"
+    for error in (
+        errors.InvalidInputError("x" * 999),
+        errors.InvalidInputError("y", (errors.Flaw(("body", "z"), "x" * 999),)),
+    ):
         assert len(reason_of(error)) == LONGEST_REASON

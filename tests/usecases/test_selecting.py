@@ -20,13 +20,12 @@ from bots_service.outcomes import Outcome
 from bots_service.records import IdempotencyKey, RunRow, Selection, TaskBlock
 from bots_service.retention import LEASE_S
 from bots_service.selections import QUICK_NUMBERS, Origin, is_quick, read_id
-from bots_service.storage.live import Live, Look, Previous
+from bots_service.storage.live import Look, Previous
 from tests.core.journals import replay, report_of
 from tests.core.pools import beta_parameters
 from tests.usecases.world import (
     POOL,
     TASKS,
-    Clock,
     World,
     block,
     flaws_of,
@@ -143,18 +142,6 @@ async def test_a_lease_ends_with_the_report_of_its_task_aborted_ones_too(world: 
     assert await in_flight(world) == 2
     await world.report(third, selection_id=selection.id)
     assert await in_flight(world) == 1
-
-
-async def test_a_lease_ends_with_its_time(world: World):
-    clock = Clock()
-    world = world.beside(Live(is_exact=True, clock=clock))
-    await world.runs.change_settings(POOL, "default", {"lease_seconds": 10}, None)
-    await world.select(4)
-    clock.now += 9.0
-    assert await in_flight(world) == 4
-    await world.select(3)
-    clock.now += 1.2
-    assert await in_flight(world) == 3
 
 
 async def test_a_rewind_ends_the_leases_of_draws_before_it_and_not_of_those_after(world: World):

@@ -1,44 +1,43 @@
-"""The FastAPI application."""
+"""The FastAPI application, and what is around every request: an id, a log line, a proper answer to every failure."""
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache
 from typing import Any
 
+import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.telemetry import TelemetryConfig
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service import __version__
-from bots_service.api import openapi
-from bots_service.api.middleware import RequestScope
-from bots_service.api.overload import DOWNLOADS_AT_ONCE, DOWNLOADS_WAITING, Admission, Limits, Line
+from bots_service.api import openapi, overload
 from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Kind, answer_error, problem_response
-from bots_service.api.requests import AppState, state_of
-from bots_service.api.routes import datasets, insight, keys, runs, service, tasks, training
-from bots_service.api.routing import GuardedRoute, RouteKinds
+from bots_service.api.requests import AppState, Pace, finish_headers, request_id_of, state_of
+from bots_service.api.routes import datasets, runs, service, training
+from bots_service.api.routing import LOGGED, READS, GuardedRoute, RouteKind, RouteKinds
 from bots_service.api.uploads import UploadLimits
 from bots_service.errors import BotsError, Flaw, InvalidInputError
-from bots_service.metrics import Metrics
+from bots_service.metrics import Metrics, RequestMetrics
 from bots_service.services import Services
+
+log = structlog.get_logger("bots_service.access")
 
 ROUTES: tuple[GuardedRoute, ...] = (
     *training.routes,
     *datasets.routes,
     *runs.routes,
-    *insight.routes,
-    *tasks.routes,
-    *keys.routes,
+    *service.keys,
     *service.routes,
     *service.for_browsers,
 )
-
-TITLE = "BOTS selector"
-DESCRIPTION = "BOTS picks the RL tasks your model can learn from right now."
 
 # FastAPI's own traces would contain queries and exception messages, and so user data; ours contain neither.
 NO_TELEMETRY: TelemetryConfig = {
@@ -55,7 +54,7 @@ def create_app(
     *,
     uploads: UploadLimits,
     schema: str,
-    limits: Limits,
+    limits: overload.Limits,
     metrics: Metrics,
 ) -> FastAPI:
     """Return the application, which opens the services at its start. schema: revision of the database's tables."""
@@ -67,9 +66,6 @@ def create_app(
             yield
 
     app = FastAPI(
-        title=TITLE,
-        version=__version__,
-        description=DESCRIPTION,
         lifespan=lifespan,
         openapi_url=None,
         docs_url=None,
@@ -77,52 +73,132 @@ def create_app(
         redirect_slashes=False,
         telemetry=NO_TELEMETRY,
     )
-    line = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
-    downloads = Line(concurrent=DOWNLOADS_AT_ONCE, waiting=DOWNLOADS_WAITING)
+    line = overload.Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
+    downloads = overload.Line(concurrent=overload.DOWNLOADS_AT_ONCE, waiting=overload.DOWNLOADS_WAITING)
     app.state.typed = AppState(uploads, schema, metrics, line, downloads)
     app.router.routes += ROUTES  # `include_router` makes a copy of each, for the first request to wait for
     metrics.requests.watch_line(lambda: line.waiting)
     kinds = RouteKinds(ROUTES)
     # The last one added is the outermost.
-    app.add_middleware(Admission, kind_of=kinds, line=line, limits=limits)
+    app.add_middleware(overload.Admission, kind_of=kinds, line=line, limits=limits)
     app.add_middleware(RequestScope, kind_of=kinds, line=line, metrics=metrics.requests)
-    app.add_exception_handler(BotsError, answer_error)
-    app.add_exception_handler(RequestValidationError, _answer_invalid)
-    app.add_exception_handler(HTTPException, _answer_http)
-    app.openapi = api_document  # type: ignore[method-assign]  # FastAPI's documented way to set a custom document
+    app.exception_handlers |= {
+        BotsError: answer_error,
+        RequestValidationError: _answer_invalid,
+        HTTPException: _answer_http,
+    }
+    app.openapi = _api_document  # type: ignore[method-assign]  # FastAPI's documented way to set a custom document
     return app
 
 
 @cache
-def api_document() -> dict[str, Any]:
-    """Return the OpenAPI document, which is the same for all applications."""
-    return openapi.document(ROUTES, title=TITLE, version=__version__, description=DESCRIPTION)
+def _api_document() -> dict[str, Any]:
+    description = "BOTS picks the RL tasks your model can learn from right now."
+    return openapi.document(ROUTES, title="BOTS selector", version=__version__, description=description)
 
 
-async def _answer_invalid(request: Request, error: Exception) -> Response:
-    """Answer a request with an invalid path, query or header."""
-    if not isinstance(error, RequestValidationError):
-        raise error
+async def _answer_invalid(request: Request, error: RequestValidationError) -> Response:
     flaws = tuple(Flaw(tuple(flaw["loc"]), str(flaw["msg"])[:200]) for flaw in error.errors())
     return await answer_error(request, InvalidInputError("invalid parameter", flaws))
 
 
-async def _answer_http(request: Request, error: Exception) -> Response:
+async def _answer_http(request: Request, error: HTTPException) -> Response:
     """Answer a request that the framework refuses: unknown route or method."""
-    if not isinstance(error, HTTPException):
-        raise error
-    path = request.url.path
     if error.status_code == NO_SUCH_ROUTE.status:
-        return problem_response(request, NO_SUCH_ROUTE, f"no route matches {path[:200]}")
+        return problem_response(request, NO_SUCH_ROUTE, f"no route matches {request.url.path[:200]}")
     if error.status_code == METHOD_NOT_ALLOWED.status:
-        allowed = ", ".join(sorted(_methods(request)))
+        # Those of all routes with this path; the framework only names those of the first.
+        matching = (route.methods for route in ROUTES if route.matches(request.scope)[0] is not Match.NONE)
+        allowed = ", ".join(sorted(set().union(*matching)))
         detail = f"{request.method[:20]} is not allowed here; use {allowed}"
         return problem_response(request, METHOD_NOT_ALLOWED, detail, headers={"Allow": allowed})
     kind = Kind(error.status_code, "refused", "The request was refused") if error.status_code < 500 else INTERNAL
     return problem_response(request, kind, str(error.detail)[:200])
 
 
-def _methods(request: Request) -> set[str]:
-    """Return the methods of all routes with this path; the framework only names those of the first."""
-    matching = [route.methods for route in ROUTES if route.matches(request.scope)[0] is not Match.NONE]
-    return {method for methods in matching for method in methods}
+# --- around every request ---------------------------------------------------------------------------------------------
+
+# Trainers call a thousand times a second, and probes, Prometheus and open pages read all the time. A line for each
+# successful request would cost trainers a tenth of the speed, and hide all other lines.
+SLOW_S = 1.0  # a trainer's GPUs are idle that long
+TELL_EVERY_S = 1.0
+
+
+class RequestScope:
+    """ASGI middleware: sets the request id, measures, counts and logs the request, and answers 500 if nothing did.
+
+    The log line contains the route's template, never the query or a header. While the queue of training requests is
+    full, they are answered 503 at once, at almost no cost.
+    """
+
+    def __init__(self, app: ASGIApp, kind_of: RouteKinds, line: overload.Line, metrics: RequestMetrics) -> None:
+        self._app = app
+        self._kind_of = kind_of
+        self._line = line
+        self._metrics = metrics
+        self._told, self._told_at = 0, 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 0
+        request_id = request_id_of(scope)
+        kind = self._kind_of(scope)
+        if kind is RouteKind.TRAINING and self._line.is_full:
+            await self._refuse(scope, receive, send, request_id)
+            return
+
+        async def send_named(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                finish_headers(MutableHeaders(scope=message), request_id)
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self._app(scope, receive, send_named)
+            except Exception:
+                log.exception("request_failed")
+                if status:
+                    raise  # half an answer is sent: only a broken connection informs the client
+                response = problem_response(Request(scope), INTERNAL, "an unexpected error; the log has the details")
+                await response(scope, receive, send_named)
+            finally:
+                seconds = time.perf_counter() - started
+                self._metrics.answered(scope["method"], _template_of(scope), status, seconds)
+                _log_access(scope, kind, status, seconds)
+                structlog.contextvars.unbind_contextvars(*LOGGED)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        """Answer that too many requests wait; log one line for all refusals of a second."""
+        error = self._line.refusal()
+        if time.monotonic() - self._told_at > TELL_EVERY_S:
+            log.warning("overloaded", refused=self._line.refused - self._told, reason=str(error))
+            self._told, self._told_at = self._line.refused, time.monotonic()
+        response = await answer_error(Request(scope), error)
+        finish_headers(response.headers, request_id)
+        self._metrics.answered(scope["method"], scope["path"], response.status_code, 0.0)
+        await response(
+            scope, receive, overload.Parting(scope, Pace(receive, is_complete=overload.has_no_body(scope)), send)
+        )
+
+
+def _template_of(scope: Scope) -> str | None:
+    template: str | None = getattr(scope.get("route"), "path", None)
+    return template
+
+
+def _log_access(scope: Scope, kind: RouteKind, status: int, seconds: float) -> None:
+    is_training = kind is RouteKind.TRAINING
+    if not status:
+        write = log.info  # the client disconnected before the answer
+    elif status >= 500:
+        write = log.error
+    elif status >= 400 or (is_training and seconds > SLOW_S):
+        write = log.warning
+    else:
+        write = log.debug if scope["method"] in READS or is_training else log.info
+    write("request", method=scope["method"], route=_template_of(scope), status=status, ms=round(seconds * 1000, 2))

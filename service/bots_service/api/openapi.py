@@ -42,16 +42,19 @@ DESCRIPTIONS = {
         "The estimate of where the model stands along the reference models; null without references and with the belief"
         " `tracker`."
     ),
-    "closed": "Whether the report closed a step.",
     "created_at": "When it was created (RFC 3339, UTC).",
     "dataset": "The dataset's name.",
-    "distinct": "How many different tasks were reported.",
+    "datasets": "The datasets.",
     "distinct_tasks": "How many different tasks had been reported by then.",
     "effective": "How many tasks had a group of rollouts with a gradient.",
     "effective_task_ratio": "effective / reported; null if nothing was reported.",
+    "entries": "The entries.",
     "epoch": "How many times the run had been rewound.",
     "expired": "How many outcomes were too old to count.",
-    "id": "The id.",
+    "history": "The steps.",
+    "keys": "The keys.",
+    "points": "The points.",
+    "runs": "The runs.",
     "all_solved": "How many tasks had no failed rollout.",
     "none_solved": "How many tasks had no successful rollout.",
     "brier": "Mean squared error of the success rates predicted before the step; null without rollouts.",
@@ -166,13 +169,10 @@ TIMES = re.compile("(.*_)?(at|time)")
 SIMPLEST: dict[str, Any] = {"boolean": False, "integer": 0, "number": 0.5, "string": "", "object": {}}
 
 
-def described(docstring: str, names: set[str]) -> tuple[str, dict[str, str]]:
-    """Split a docstring into the general text and the texts about properties.
+def _described(docstring: str, names: set[str]) -> tuple[str, dict[str, str]]:
+    """Split a body's docstring into the general text and the texts about the properties of these names.
 
-    Args:
-        docstring: of a body; a line such as "late: number of late outcomes." begins the text about `late`, which ends
-            at the next line of this kind or at a blank one.
-        names: of the properties.
+    A line such as "late: number of late outcomes." begins one, which ends at the next such line or a blank one.
     """
     whole: list[str] = []
     texts: dict[str, str] = {}
@@ -187,29 +187,29 @@ def described(docstring: str, names: set[str]) -> tuple[str, dict[str, str]]:
         else:
             about = []
             whole.append(line)
-    return re.sub(r"\n{2,}", "\n\n", "\n".join(whole)).strip(), {name: sentence(text) for name, text in texts.items()}
+    return re.sub(r"\n{2,}", "\n\n", "\n".join(whole)).strip(), {name: _sentence(text) for name, text in texts.items()}
 
 
-def sentence(text: str) -> str:
+def _sentence(text: str) -> str:
     """Return the text with a full stop, and a capital letter unless it begins with a symbol such as "p*"."""
     return (text[0].upper() + text[1:] if re.match("[a-z]+ ", text) else text).rstrip(".") + "."
 
 
-_, _SETTINGS = described(inspect.cleandoc(RunSettings.__doc__ or ""), set(RunSettings.__struct_fields__))
+_, _SETTINGS = _described(inspect.cleandoc(RunSettings.__doc__ or ""), set(RunSettings.__struct_fields__))
 SETTINGS = {name: text.replace("None", "null") for name, text in _SETTINGS.items()}
 
 
-def describe(schema: dict[str, Any], parent: str) -> None:
+def _describe(schema: dict[str, Any], parent: str) -> None:
     """Add descriptions to a body's schema and its properties.
 
     A property that the docstring does not describe gets the text of the parent's docstring, of the common list, or of
     the run's settings.
     """
     properties: dict[str, dict[str, Any]] = schema.get("properties", {})
-    whole, own = described(inspect.cleandoc(schema.get("description", "")), set(properties))
+    whole, own = _described(inspect.cleandoc(schema.get("description", "")), set(properties))
     if whole:
         schema["description"] = whole
-    _, inherited = described(parent, set(properties))
+    _, inherited = _described(parent, set(properties))
     settings = SETTINGS if "forgetting" in properties else {}
     for name, found in properties.items():
         text = (DESCRIPTIONS | settings | inherited | own).get(name)
@@ -217,14 +217,10 @@ def describe(schema: dict[str, Any], parent: str) -> None:
             found["description"] = text
 
 
-def example_of(schema: dict[str, Any], bodies: dict[str, Any], *, sent: bool, body: str = "", name: str = "") -> Any:
+def _example_of(schema: dict[str, Any], bodies: dict[str, Any], *, sent: bool, body: str = "", name: str = "") -> Any:
     """Return an example of a schema: that of the property in the list, or else the simplest that fits.
 
-    Args:
-        schema: of a body, or of a part of it.
-        bodies: the schemas of all bodies, by name.
-        sent: whether it is a request's.
-        body, name: the property whose schema this is.
+    bodies: all bodies' schemas, by name. sent: whether it is a request's. body, name: the property of the schema.
     """
     if f"{body}.{name}" in EXAMPLES:
         return EXAMPLES[f"{body}.{name}"]
@@ -237,19 +233,19 @@ def example_of(schema: dict[str, Any], bodies: dict[str, Any], *, sent: bool, bo
         schema = bodies[body]
     if "anyOf" in schema:
         kind = next(each for each in schema["anyOf"] if each != {"type": "null"})
-        return example_of(kind, bodies, sent=sent, body=body, name=name)
+        return _example_of(kind, bodies, sent=sent, body=body, name=name)
     if "enum" in schema:
         return schema["enum"][0]
     if "properties" in schema:
         needed = {*schema["required"], *(each.partition(".")[2] for each in EXAMPLES if each.startswith(f"{body}."))}
         parts = {each: part for each, part in schema["properties"].items() if each in needed or not sent}
-        return {each: example_of(part, bodies, sent=sent, body=body, name=each) for each, part in parts.items()}
+        return {each: _example_of(part, bodies, sent=sent, body=body, name=each) for each, part in parts.items()}
     if schema["type"] == "array":
-        return [example_of(item, bodies, sent=sent) for item in schema.get("prefixItems") or [items]]
+        return [_example_of(item, bodies, sent=sent) for item in schema.get("prefixItems") or [items]]
     return "2026-01-01T12:00:00Z" if TIMES.fullmatch(name) else SIMPLEST[schema["type"]]
 
 
-def refusals_of(route: GuardedRoute, *, changes: bool) -> dict[str, Any]:
+def _refusals_of(route: GuardedRoute, *, changes: bool) -> dict[str, Any]:
     """Return a route's refusals as OpenAPI responses, by status. changes: whether it does more than read."""
     path, declared = route.path, route.declared
     found: list[type[BotsError]] = []
@@ -284,13 +280,13 @@ def document(routes: Sequence[GuardedRoute], *, title: str, version: str, descri
     components = msgspec.json.decode(msgspec.json.encode(found).replace(rb'\\Z"', b'$"'))
     parents = {body.__name__: inspect.getdoc(body.__base__) or "" for body in bodies}
     for name, schema in components.items():
-        describe(schema, parents.get(name, ""))
+        _describe(schema, parents.get(name, ""))
 
     def content_of(body: type | None, media: Media, *, sent: bool) -> dict[str, Any]:
         if body is None:
             return {"content": media} if media else {}
         schema = {"$ref": REFERENCE.format(name=body.__name__)}
-        return {"content": {JSON: {"schema": schema, "example": example_of(schema, components, sent=sent)}, **media}}
+        return {"content": {JSON: {"schema": schema, "example": _example_of(schema, components, sent=sent)}, **media}}
 
     made.setdefault("components", {})["schemas"] = dict(sorted(components.items()))
     made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
@@ -309,5 +305,5 @@ def document(routes: Sequence[GuardedRoute], *, title: str, version: str, descri
             )
             meanings = declared.meanings or answers
             responses = {str(status): {"description": said, **answered} for status, said in meanings.items()}
-            operation["responses"] = responses | refusals_of(route, changes=method not in READS)
+            operation["responses"] = responses | _refusals_of(route, changes=method not in READS)
     return made

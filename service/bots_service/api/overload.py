@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from time import monotonic
 
@@ -28,7 +28,6 @@ class Line:
     """A bounded queue for turns of one kind of request."""
 
     def __init__(self, *, concurrent: int, waiting: int) -> None:
-        """Let so many have their turn at once, and so many more wait."""
         self._turns = asyncio.Semaphore(concurrent)
         self._room = concurrent + waiting
         self.working = self.waiting = self.refused = 0
@@ -46,11 +45,7 @@ class Line:
         return self.working + self.waiting >= self._room
 
     async def acquire(self) -> None:
-        """Wait for a turn; `release` ends it.
-
-        Raises:
-            OverloadedError: too many requests wait.
-        """
+        """Wait for a turn; `release` ends it. Raises OverloadedError: too many requests wait."""
         if self.is_full:
             raise self.refusal()
         self.waiting += 1
@@ -67,23 +62,16 @@ class Line:
         self._turns.release()
 
     def refusal(self) -> OverloadedError:
-        """Return the error for a request that may not wait."""
+        """Return the error for a request that may not wait; the queue is expected to be shorter in 1 to 30 s."""
         self.refused += 1
         said = f"{self.working} requests are in progress and {self.waiting} wait; try again later"
-        return OverloadedError(said, retry_after_s=self.retry_after_s())
-
-    def retry_after_s(self) -> float:
-        """Return the seconds until the queue is expected to be shorter, 1 to 30, with jitter."""
-        ahead = self.working + self.waiting
-        expected_s = min(max(1.0, ahead / self._rate()), LONGEST_WAIT_S / 1.5)
-        return expected_s * random.uniform(1.0, 1.5)  # noqa: S311 - spreads callers, hides nothing
-
-    def _rate(self) -> float:
-        """Return the recent completions per second; 1 if there were none."""
         now = monotonic()
         while self._finished and now - self._finished[0] > LATELY_S:
             self._finished.popleft()
-        return len(self._finished) / max(now - self._finished[0], 1.0) if self._finished else 1.0
+        per_s = len(self._finished) / max(now - self._finished[0], 1.0) if self._finished else 1.0
+        expected_s = min(max(1.0, (self.working + self.waiting) / per_s), LONGEST_WAIT_S / 1.5)
+        jitter = random.uniform(1.0, 1.5)  # noqa: S311 - spreads callers, hides nothing
+        return OverloadedError(said, retry_after_s=expected_s * jitter)
 
 
 class Buffer:
@@ -94,11 +82,7 @@ class Buffer:
         self.held = 0
 
     def acquire(self, count: int) -> None:
-        """Add bytes.
-
-        Raises:
-            OverloadedError: the limit would be exceeded.
-        """
+        """Add bytes. Raises OverloadedError: the limit would be exceeded."""
         if self.held + count > self._limit_bytes:
             raise OverloadedError(f"{self.held} bytes of request bodies are queued; try again later")
         self.held += count
@@ -133,7 +117,7 @@ class Limits:
 
 
 class Admission:
-    """Pure ASGI middleware: gives each request a deadline and, once its body has arrived, a turn if it needs one."""
+    """ASGI middleware: gives each request a deadline and, once its body has arrived, a turn if it needs one."""
 
     def __init__(self, app: ASGIApp, kind_of: RouteKinds, line: Line, limits: Limits) -> None:
         self._app = app
@@ -154,13 +138,11 @@ class Admission:
         try:
             async with asyncio.timeout(seconds) as queued.deadline:
                 await self._app(scope, queued, Parting(scope, pace, send, queued.deadline))
-        except TimeoutError as error:
+        except TimeoutError:
             if not queued.deadline.expired():
                 raise
             said = f"the request took longer than {seconds:g} s; try again with the same Idempotency-Key"
-            refusal = DeadlinePassedError(said)
-            refusal.__cause__ = error
-            response = await answer_error(Request(scope), refusal)
+            response = await answer_error(Request(scope), DeadlinePassedError(said))
             await response(scope, receive, Parting(scope, pace, send))
         finally:
             queued.leave()
@@ -182,14 +164,10 @@ class QueuedRequest:
     def __init__(
         self, pace: Pace, bodies: Buffer, line: Line | None, *, work_s: float | None, is_streamed: bool = False
     ) -> None:
-        """Begin with its body.
+        """Begin with its body, whose bytes `bodies` counts, unless it is streamed.
 
-        Args:
-            pace: the body.
-            bodies: counts its bytes, unless it is streamed.
-            line: the queue for its turn; None: it needs none.
-            work_s: deadline once its body has arrived.
-            is_streamed: whether the body is processed while it arrives, so that the turn comes first.
+        line: None where it needs no turn. work_s: deadline once the body has arrived. is_streamed: whether the body is
+        processed while it arrives, so that the turn comes first.
         """
         self._pace = pace
         self._bodies = bodies
@@ -200,12 +178,7 @@ class QueuedRequest:
         self._held = 0
 
     async def __call__(self) -> Message:
-        """Return the body's next chunk; the last one only when it is the request's turn.
-
-        Raises:
-            OverloadedError: too many requests wait, or bodies use too much memory.
-            SlowSenderError: the sender is too slow.
-        """
+        """Return the body's next chunk; the last one only when it is the request's turn."""
         if self._pace.is_complete:
             return await self._pace()
         if self._is_streamed:
@@ -259,19 +232,13 @@ class Parting:
             await self._send(message)
         elif self._lingers and not message.get("more_body", False):
             await self._send({**message, "more_body": True})
-            await self._linger()
+            with suppress(TimeoutError, SlowSenderError):
+                async with asyncio.timeout(LINGER_S):  # receive the rest for a moment
+                    while not self._pace.is_complete:
+                        await self._pace()
             await self._send({"type": "http.response.body"})
         else:
             await self._send(message)
-
-    async def _linger(self) -> None:
-        """Receive the rest for a moment."""
-        try:
-            async with asyncio.timeout(LINGER_S):
-                while not self._pace.is_complete:
-                    await self._pace()
-        except (TimeoutError, SlowSenderError):
-            pass
 
 
 class Download(StreamingResponse):
@@ -281,35 +248,28 @@ class Download(StreamingResponse):
         self, line: Line, pieces: AsyncGenerator[bytes], *, media_type: str, headers: Mapping[str, str] | None = None
     ) -> None:
         """Queue in a line for what makes the pieces of the body: all work is done in them, none before the turn."""
-        super().__init__(self._parts(pieces), media_type=media_type, headers=headers)
+        super().__init__(pieces, media_type=media_type, headers=headers)
         self._line = line
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it.
-
-        Raises:
-            OverloadedError: too many wait.
-            BotsError: there is no first piece.
-        """
+        """Send it; what keeps the first piece from being made, is raised."""
         has_waited = self._line.is_busy
         await self._line.acquire()
         try:
             async with aclosing(self._pieces):
                 if has_waited and await is_gone(receive):
                     return
-                self._first = await anext(self._pieces)
+                self.body_iterator = self._parts(await anext(self._pieces))
                 await super().__call__(scope, receive, send)
         finally:
             self._line.release()
 
-    async def _parts(self, pieces: AsyncGenerator[bytes]) -> AsyncIterator[memoryview]:
-        piece: bytes | None = self._first
-        del self._first
+    async def _parts(self, piece: bytes | None) -> AsyncIterator[memoryview]:
         while piece is not None:
             for first in range(0, len(piece), SENT_BYTES):
                 yield memoryview(piece)[first : first + SENT_BYTES]
-            piece = await anext(pieces, None)
+            piece = await anext(self._pieces, None)
 
 
 def has_no_body(scope: Scope) -> bool:

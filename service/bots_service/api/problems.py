@@ -12,7 +12,7 @@ from bots_service import errors
 from bots_service.errors import BotsError, Flaw, InvalidInputError, TryLaterError, UnauthenticatedError
 
 MEDIA_TYPE = "application/problem+json"
-SOURCES = ("body", "query", "path", "header")
+SOURCES = (("body",), ("query",), ("path",), ("header",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,33 +101,24 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def problem_response(
-    request: Request,
-    kind: Kind,
-    detail: str,
-    flaws: tuple[Flaw, ...] = (),
-    headers: Mapping[str, str] | None = None,
+    request: Request, kind: Kind, detail: str, flaws: tuple[Flaw, ...] = (), headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a problem as a response."""
+    """Return a problem as a response; a flaw without a source in front is one of the body."""
     problem = Problem(
         type=f"urn:bots:problem:{kind.name}",
         title=kind.title,
         status=kind.status,
         detail=detail,
         instance=request.url.path,
-        errors=tuple(FieldFlaw(_location(flaw.where), flaw.what) for flaw in flaws),
+        errors=tuple(
+            FieldFlaw(flaw.where if flaw.where[:1] in SOURCES else ("body", *flaw.where), flaw.what) for flaw in flaws
+        ),
     )
     return Response(msgspec.json.encode(problem), kind.status, headers, media_type=MEDIA_TYPE)
 
 
-def _location(where: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """Return the location with its source in front: use cases don't always know whether it is the body or the query."""
-    return where if where and where[0] in SOURCES else ("body", *where)
-
-
-async def answer_error(request: Request, error: Exception) -> Response:
+async def answer_error(request: Request, error: BotsError) -> Response:
     """Return the response for an error."""
-    if not isinstance(error, BotsError):
-        raise error
     flaws = error.flaws if isinstance(error, InvalidInputError) else ()
     headers = None
     if isinstance(error, UnauthenticatedError):

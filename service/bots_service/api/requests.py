@@ -1,4 +1,4 @@
-"""What a route is given: the application's services, the request's parameters and its body, answered once under a key.
+"""What a route is given and what it answers: services, parameters, a body that is answered once under a key; JSON.
 
 Headers are checked first, then bytes are counted; senders that are too slow are cut off.
 """
@@ -6,34 +6,28 @@ Headers are checked first, then bytes are counted; senders that are too slow are
 import asyncio
 import base64
 import hashlib
+import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+import uuid
+from ast import literal_eval
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import msgspec
 from fastapi import Path, Query
-from msgspec import Meta
+from msgspec import Meta, Struct, inspect
 from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Message, Receive
+from starlette.types import Message, Receive, Scope
 
-from bots_service.api.decoding import decode_plain
-from bots_service.api.responses import REPLAYED
+from bots_service import errors
 from bots_service.core.checks import NAME, Name
-from bots_service.errors import (
-    ConflictError,
-    Flaw,
-    InvalidInputError,
-    KeyReusedError,
-    MalformedBodyError,
-    NotFoundError,
-    PayloadTooLargeError,
-    SlowSenderError,
-    UnsupportedMediaTypeError,
-)
+from bots_service.errors import Flaw, InvalidInputError, MalformedBodyError
 from bots_service.metrics import Metrics
 from bots_service.records import Answer, IdempotencyKey
 from bots_service.services import Services
@@ -43,6 +37,7 @@ if TYPE_CHECKING:  # both import this module
     from bots_service.api.uploads import UploadLimits
 
 Value = TypeVar("Value")
+Made = TypeVar("Made", bound=Struct)
 
 # --- the application -------------------------------------------------------------------------------------------------
 
@@ -52,9 +47,7 @@ class AppState:
     """The typed state of one application; Starlette's own `app.state` is untyped.
 
     schema: revision of the database's tables.
-    metrics: of this process.
-    line: the queue of training requests.
-    downloads: the queue of answers that hold a whole pool.
+    line, downloads: the queues of training requests, and of answers that hold a whole pool.
     services: set while the application runs, because its stores are opened at the start.
     metrics_of_all: returns the metrics of all workers; None if there is only this process.
     """
@@ -93,41 +86,163 @@ AfterTask = tuple[str, float, AfterNumber]  # of tasks in an order, the task wit
 AfterRun = tuple[str, Annotated[int, Meta(ge=0, le=2)], float, Name, Name]  # of runs: group, value, dataset and run
 
 
-def write_cursor(position: str | int | tuple[str | float, ...]) -> str:
+Position = str | int | tuple[str | float, ...]
+
+
+def write_cursor(position: Position | None) -> str | None:
     """Return the cursor of a position."""
+    if position is None:
+        return None
     return base64.urlsafe_b64encode(msgspec.json.encode(position)).rstrip(b"=").decode()
 
 
-def read_cursor(cursor: str, kind: Any) -> Any:
-    """Return the position of a cursor.
-
-    Raises:
-        InvalidInputError: it is not a cursor of this kind of list.
-    """
-    padding = "=" * (-len(cursor) % 4)
-    try:
-        return msgspec.json.decode(base64.b64decode(cursor + padding, altchars=b"-_", validate=True), type=kind)
-    except ValueError as error:  # from base64, UTF-8 or msgspec
-        raise _broken_cursor() from error
+def page_of(found: list[Value], limit: int, position: Callable[[Value], Position]) -> tuple[list[Value], str | None]:
+    """Return a page of what was read for it and one more, and the cursor of the next page if there is one."""
+    return found[:limit], write_cursor(position(found[limit - 1])) if len(found) > limit else None
 
 
-def read_sorted_cursor(cursor: str | None, kind: Any, sort: str) -> Any:
-    """Return the position of a cursor in a list in this order, without the order; None for the first page.
+def read_cursor(cursor: str | None, kind: Any, first: Position | None = None, *, sort: str | None = None) -> Any:
+    """Return the position of a cursor of this kind of list, or `first` for the first page.
 
-    Raises:
-        InvalidInputError: it is not a cursor of this kind of list, or of another order.
+    sort: the order of the list, which its cursors begin with. Raises InvalidInputError: it is no such cursor.
     """
     if cursor is None:
-        return None
-    order, *position = read_cursor(cursor, kind)
-    if order != sort:
-        raise _broken_cursor()
-    return tuple(position)
+        return first
+    padding = "=" * (-len(cursor) % 4)
+    try:
+        position = msgspec.json.decode(base64.b64decode(cursor + padding, altchars=b"-_", validate=True), type=kind)
+        if sort is None:
+            return position
+        if position[0] != sort:
+            raise ValueError(position[0])
+    except ValueError as error:  # from base64, UTF-8 or msgspec
+        flaw = Flaw(("query", "cursor"), "not a cursor of this list; leave it out for the first page")
+        raise InvalidInputError("invalid cursor", (flaw,)) from error
+    return position[1:]
 
 
-def _broken_cursor() -> InvalidInputError:
-    flaw = Flaw(("query", "cursor"), "not a cursor of this list; leave it out for the first page")
-    return InvalidInputError("invalid cursor", (flaw,))
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+_PLACE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
+_PART = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_CHOICE = re.compile(r"Invalid enum value (.+)", re.DOTALL)
+_FIELD = re.compile(r"(?:unknown|required) field `(.+)`$")
+SHOWN = 200  # characters of a message that may contain client data
+
+
+def decode(kind: type[Value], body: bytes, where: tuple[str | int, ...] = ("body",)) -> Value:
+    """Return the value of this type in a JSON text. where: its location, for messages.
+
+    Raises InvalidInputError: it is JSON of another shape; MalformedBodyError: it is none.
+    """
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise InvalidInputError("invalid request body", (_flaw(str(error), where, kind),)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        place = "" if where == ("body",) else f" at {'.'.join(map(str, where[1:]))}"
+        raise MalformedBodyError(f"the body is not JSON{place}: {str(error)[:SHOWN]}") from error
+
+
+def decode_plain(kind: type[Value], body: bytes) -> Value:
+    """Return the value of this type in a body; refuse a repeated name, because msgspec would use the last one."""
+    value = decode(kind, body)
+    json.loads(body, object_pairs_hook=_once_each)
+    return value
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)[:SHOWN]
+        raise InvalidInputError(
+            "the body repeats a name", (Flaw(("body", twice), "this name occurs twice in one object"),)
+        )
+    return found
+
+
+def _flaw(message: str, where: tuple[str | int, ...], expected: Any) -> Flaw:
+    """Return the flaw in a message of msgspec such as "Expected `int`, got `str` - at `$.outcomes[3].trials`"."""
+    place = _PLACE.search(message)
+    text = message[: place.start()] if place else message
+    path: list[str | int] = []
+    for name, index in _PART.findall(place["path"] if place else ""):
+        path.append(name or (int(index) if index.isdecimal() else index))
+    choice = _CHOICE.match(text)
+    if choice:
+        text = errors.not_a_choice(literal_eval(choice[1]), _choices(inspect.type_info(expected), path))
+    field = _FIELD.search(text)
+    if field:
+        path.append(field[1][:SHOWN])
+    return Flaw((*where, *path), text[:SHOWN])
+
+
+def _choices(expected: inspect.Type, path: Sequence[str | int]) -> list[str]:
+    """Return the values that a type allows in a field, given by its path; none if the field is not an enumeration."""
+    if isinstance(expected, inspect.Metadata):
+        return _choices(expected.type, path)
+    if isinstance(expected, inspect.UnionType):
+        return [choice for each in expected.types for choice in _choices(each, path)]
+    if not path:
+        if isinstance(expected, inspect.EnumType):
+            return [str(member.value) for member in expected.cls]
+        return [str(value) for value in expected.values] if isinstance(expected, inspect.LiteralType) else []
+    if isinstance(expected, inspect.StructType):
+        inner = next(field.type for field in expected.fields if field.encode_name == path[0])
+        return _choices(inner, path[1:])
+    if isinstance(expected, inspect.ListType | inspect.FrozenSetType):
+        return _choices(expected.item_type, path[1:])
+    return []
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+encode = msgspec.json.Encoder().encode
+
+REQUEST_ID = re.compile(r"[ -~]{1,128}")  # printable ASCII
+REPLAYED = {"Idempotent-Replayed": "true"}
+
+
+def json_response(value: Any, status: int = 200, *, replayed: bool = False) -> Response:
+    """Return a value as a JSON response; `replayed` marks a repeated first answer."""
+    return Response(encode(value), status, REPLAYED if replayed else None, media_type="application/json")
+
+
+def no_content(_: None) -> Response:
+    """Return an empty response with status 204."""
+    return Response(status_code=204)
+
+
+def moment(seconds: float | None) -> datetime | None:
+    """Return a time in UTC, which is encoded by RFC 3339."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def filled(kind: type[Made], *sources: object, **values: Any) -> Made:
+    """Return a body: each of its fields is the value of that name, or else the attribute of that name of a source."""
+    for name in set(kind.__struct_fields__) - values.keys():
+        for source in sources:
+            if hasattr(source, name):
+                values[name] = getattr(source, name)
+                break
+    return kind(**values)
+
+
+def finish_headers(headers: MutableHeaders, request_id: str) -> None:
+    """Add the headers that every answer has; a route's own caching headers stay.
+
+    No proxy or browser may cache answers, or interpret them as another media type.
+    """
+    headers["X-Request-Id"] = request_id
+    headers["X-Content-Type-Options"] = "nosniff"
+    headers.setdefault("Cache-Control", "no-store")
+
+
+def request_id_of(scope: Scope) -> str:
+    """Return the request's own id if it is valid, otherwise a new one."""
+    given = Headers(scope=scope).get("x-request-id", "")
+    return given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
 
 
 # --- bodies ----------------------------------------------------------------------------------------------------------
@@ -148,11 +263,7 @@ class Pace:
         self.is_complete = is_complete
 
     async def __call__(self) -> Message:
-        """Return the next message.
-
-        Raises:
-            SlowSenderError: the sender is too slow.
-        """
+        """Return the next message. Raises SlowSenderError: the sender is too slow."""
         if self.is_complete:  # the only remaining message is the disconnect
             return await self._receive()
         left_s = GRACE_S + self._count / FLOOR_BYTES_PER_S - self._waited_s
@@ -162,7 +273,7 @@ class Pace:
                 message = await self._receive()
         except TimeoutError as error:
             said = f"{self._count} bytes of the body came, then too few for too long; send it again"
-            raise SlowSenderError(said) from error
+            raise errors.SlowSenderError(said) from error
         self._waited_s += monotonic() - started
         self._count += len(message.get("body", b""))
         self.is_complete = not message.get("more_body", False)
@@ -187,16 +298,10 @@ class Body:
     """One request's body; read it once."""
 
     def __init__(self, request: Request, limits: dict[str, int] | None = None) -> None:
-        """Check the headers.
+        """Check the headers. limits: accepted media types -> maximum size in bytes; None: the route reads no body.
 
-        Args:
-            request: the request.
-            limits: accepted media types -> maximum size in bytes; None: the route reads no body.
-
-        Raises:
-            InvalidInputError: the idempotency key is not 1 to 128 printable ASCII characters.
-            UnsupportedMediaTypeError: the body is of another type, or compressed.
-            PayloadTooLargeError: its Content-Length is too large.
+        Raises InvalidInputError: the idempotency key is not 1 to 128 printable ASCII characters;
+        UnsupportedMediaTypeError: the body is of another type, or compressed; PayloadTooLargeError.
         """
         self.key = request.headers.get(KEY_HEADER)
         if self.key is not None and not _KEY.fullmatch(self.key):
@@ -212,23 +317,17 @@ class Body:
         if limits is None:
             return
         if request.headers.get("content-encoding", "identity").lower() != "identity":
-            raise UnsupportedMediaTypeError(
-                "compressed bodies are not supported; send the body without Content-Encoding"
-            )
+            said = "compressed bodies are not supported; send the body without Content-Encoding"
+            raise errors.UnsupportedMediaTypeError(said)
         if self.media_type not in limits:
-            raise UnsupportedMediaTypeError(f"Content-Type must be {' or '.join(limits)}")
+            raise errors.UnsupportedMediaTypeError(f"Content-Type must be {' or '.join(limits)}")
         self._limit_bytes = limits[self.media_type]
         length = request.headers.get("content-length", "")
         if length.isdecimal() and int(length) > self._limit_bytes:
             raise self._too_large()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body, or the rest of it, in chunks.
-
-        Raises:
-            PayloadTooLargeError: it is too large.
-            MalformedBodyError: the client disconnected.
-        """
+        """Yield the body, or the rest of it, in chunks. Raises MalformedBodyError: the client disconnected."""
         try:
             async for chunk in self.request.stream():
                 self._count += len(chunk)
@@ -252,11 +351,7 @@ class Body:
         return IdempotencyKey(self.key, self._hash.hexdigest(), self.scope)
 
     async def first_answer(self, kind: type[Value]) -> Answer[Value] | None:
-        """Return what the write came to under the request's key before; None if there is no key, or it is new.
-
-        Raises:
-            KeyReusedError: the key came with another request.
-        """
+        """Return what the write came to under the request's key before; None if there is no key, or it is new."""
         answers = services_of(self.request).store.answers
         first = None if self.key is None else await answers.find(self.scope, self.key, kind)
         if first is None:
@@ -266,11 +361,12 @@ class Body:
                 pass
         key = self.idempotency_key()
         if key is not None and key.fingerprint != first.fingerprint:
-            raise KeyReusedError(f"idempotency key {key.key!r} was already used with a different request")
+            raise errors.KeyReusedError(f"idempotency key {key.key!r} was already used with a different request")
         return first
 
-    def _too_large(self) -> PayloadTooLargeError:
-        return PayloadTooLargeError(f"the body is larger than {self._limit_bytes} bytes, the limit of this route")
+    def _too_large(self) -> errors.PayloadTooLargeError:
+        said = f"the body is larger than {self._limit_bytes} bytes, the limit of this route"
+        return errors.PayloadTooLargeError(said)
 
 
 async def read_json(request: Request, kind: type[Value], limit: int = CONTROL_LIMIT) -> tuple[Body, Value]:
@@ -284,20 +380,14 @@ async def answered_once(
 ) -> Response:
     """Return the response to what the write came to when it happened: now, or before under the request's key.
 
-    Args:
-        body: of the request.
-        kind: the class of the result.
-        act: does the work, and keeps its result under the key.
-        respond: makes the response of the result.
-
-    Raises:
-        KeyReusedError: the key came with another request before.
+    act: does the work, and keeps its result, of this kind, under the key. Raises KeyReusedError: the key came before,
+    with another request.
     """
     first = await body.first_answer(kind)
     if first is None:
         try:
             return respond(await act())
-        except (ConflictError, NotFoundError):
+        except (errors.ConflictError, errors.NotFoundError):
             # The same request may have been answered while this one was at work; what it deleted is not found then.
             first = await body.first_answer(kind)
             if first is None:

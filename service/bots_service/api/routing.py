@@ -34,34 +34,26 @@ READS = {"GET", "HEAD"}
 class RouteKind(Enum):
     """What decides a request's deadline, queue and logging."""
 
-    CONTROL = "control"
-    """Called by people and scripts: no queue, and a deadline of a minute."""
-    TRAINING = "training"
-    """Called by trainers all the time: has a queue and a short deadline, and is logged only if slow or refused."""
-    UPLOAD = "upload"
-    """Has a large body: only a few at once, without a deadline while the body arrives."""
-    PROBE = "probe"
-    """Answers at once, even when the service is full."""
+    CONTROL = "control"  # called by people and scripts: no queue, and a deadline of a minute
+    TRAINING = "training"  # called all the time: a queue, a short deadline, and logged only if slow or refused
+    UPLOAD = "upload"  # has a large body: only a few at once, without a deadline while the body arrives
+    PROBE = "probe"  # answers at once, even when the service is full
 
 
+# The kind of the request that is worked on here; None: this is background work.
 WORKING_ON: ContextVar[RouteKind | None] = ContextVar("bots_route_kind", default=None)
-"""The kind of the request that is worked on here; None: this is background work."""
 
 
 class About(Enum):
-    """What a route's caller must reach."""
-
-    PATH = "path"
-    """The dataset in its path, if there is one, or its run there. What changes a dataset takes a key for all its runs.
+    """What a route's caller must reach.
 
     A route whose body names a run calls `Caller.require_run` after reading it, before any lookup.
     """
-    SHARED = "shared"
-    """The dataset in its path. A key for some of its runs is enough: other runs don't notice."""
-    WHOLE = "whole"
-    """The dataset in its path, with all its runs."""
-    EVERY = "every"
-    """Every dataset."""
+
+    PATH = "path"  # the dataset in its path, if any, or its run there; to change a dataset takes a key for all its runs
+    SHARED = "shared"  # the dataset in its path, or some of its runs: the others don't notice
+    WHOLE = "whole"  # the dataset in its path, with all its runs
+    EVERY = "every"  # every dataset
 
 
 class Routes(list["GuardedRoute"]):
@@ -80,7 +72,7 @@ class Route:
     scopes: the caller needs one of them; None: the route is open to everyone.
     answers, answers_media: the JSON body of its answer, and other media types.
     refuses: errors besides those of all routes like it.
-    reads, reads_media: the JSON body that it takes, and other media types.
+    reads, reads_media: the JSON body that it takes, and other media types, which make it an upload.
     meanings: status -> what it means; default: 200, with the meaning of the answer's body, or 204 if it has none.
     """
 
@@ -110,7 +102,7 @@ class GuardedRoute(APIRoute):
     methods: set[str]
 
     def __init__(self, declared: Route, endpoint: Callable[..., Any]) -> None:
-        self.declared, self.kind = declared, declared.kind
+        self.declared, self.kind = declared, RouteKind.UPLOAD if declared.reads_media else declared.kind
         scopes, tag = declared.scopes, declared.routes.tag
         self.scopes = frozenset([scopes]) if isinstance(scopes, Scope) else scopes
         methods, path = declared.address.split(" ")
@@ -150,20 +142,15 @@ class GuardedRoute(APIRoute):
             caller.require_scope(scopes)
             if about is About.EVERY:
                 caller.require_every_dataset()
-            elif "dataset" in request.path_params:
-                self._require_path(request, caller)
+            elif (dataset := request.path_params.get("dataset")) is not None:
+                run = None if about is About.WHOLE else request.path_params.get("run")
+                if run is None and (about is About.SHARED or (about is About.PATH and self.methods <= READS)):
+                    caller.require_dataset(dataset)
+                else:
+                    caller.require_run(dataset, run)
             return await handler(request)
 
         return answer
-
-    def _require_path(self, request: Request, caller: Caller) -> None:
-        dataset, about = request.path_params["dataset"], self.declared.about
-        run = None if about is About.WHOLE else request.path_params.get("run")
-        reads = about is About.PATH and self.methods <= READS
-        if run is None and (reads or about is About.SHARED):
-            caller.require_dataset(dataset)
-        else:
-            caller.require_run(dataset, run)
 
 
 def _plain(handler: Handler) -> types.ASGIApp:

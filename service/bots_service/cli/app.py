@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from bots_service import __version__
-from bots_service.cli import datasets, keys, runs, service, steps, transfer
+from bots_service.cli import datasets, runs, service
 from bots_service.cli.connection import command
 from bots_service.cli.demo import demo
-from bots_service.cli.failures import OneLineGroup
+from bots_service.cli.output import OneLineGroup
 
 app = typer.Typer(
     name="bots",
@@ -34,13 +34,12 @@ app.command()(service.serve)
 app.command()(demo)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(runs.app, name="runs")
-for function in (steps.select, steps.report, steps.tasks, steps.history, steps.rewind, steps.compare_beliefs):
+for function in (runs.select, runs.report, runs.tasks, runs.history, runs.rewind, runs.compare_beliefs, runs.export):
     command(app)(function)
-command(app)(transfer.export)
-command(app, "import")(transfer.import_)
-command(app)(transfer.prune)
-app.add_typer(keys.app, name="keys")
-command(app)(keys.whoami)
+command(app, "import")(runs.import_)
+command(app)(runs.prune)
+app.add_typer(service.keys, name="keys")
+command(app)(service.whoami)
 app.command()(service.migrate)
 app.command()(service.doctor)
 app.command()(service.version)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
-from bots_service.cli.failures import CommandError
-from bots_service.cli.output import Result, show
+from bots_service.cli.output import CommandError, Result, show
 
 if TYPE_CHECKING:
     from bots_client import Client
@@ -78,6 +77,7 @@ def connected(url: str | None, *, attempts: int = ATTEMPTS) -> Iterator["Client"
 
 
 Function = TypeVar("Function", bound="Callable[..., Result]")
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], Function]:
@@ -96,18 +96,14 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], F
         _, *parameters = inspect.signature(function).parameters.values()
         parameters.append(inspect.Parameter("url", KEYWORD, annotation=Url, default=None))
         parameters.append(inspect.Parameter("as_json", KEYWORD, annotation=AsJson, default=False))
-        give_typer_parameters(run, parameters)
+        _give_typer_parameters(run, parameters)
         app.command(name)(run)
         return function
 
     return add
 
 
-KEYWORD = inspect.Parameter.KEYWORD_ONLY
-Parser = Callable[..., Any]
-
-
-def parsed_by(parser: Parser) -> Callable[[Function], Function]:
+def parsed_by(parser: Callable[..., Any]) -> Callable[[Function], Function]:
     """Give a command the parser's parameters in place of its own last one, which is what the parser makes of them."""
 
     def replace(function: Function) -> Function:
@@ -119,13 +115,13 @@ def parsed_by(parser: Parser) -> Callable[[Function], Function]:
             made = parser(**{name: arguments.pop(name) for name in others})
             return function(client, **arguments, **{last.name: made})
 
-        give_typer_parameters(run, [*own, *others.values()])
+        _give_typer_parameters(run, [*own, *others.values()])
         return cast(Function, run)
 
     return replace
 
 
-def give_typer_parameters(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> None:
+def _give_typer_parameters(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> None:
     """Let typer see these parameters in place of a function's own."""
     seen = [parameter.replace(kind=KEYWORD) for parameter in parameters]
     function.__signature__ = inspect.Signature(seen)  # type: ignore[attr-defined]  # inspect and typer look there

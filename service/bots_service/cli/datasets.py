@@ -1,26 +1,41 @@
-"""`bots datasets`: pools of tasks."""
+"""`bots datasets`: pools of tasks, from files that are read in batches, so that memory does not grow with a file."""
 
+import csv
+import io
+import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from bots_service.cli.connection import Dataset, Yes, command, parsed_by
-from bots_service.cli.failures import CommandError, client_message
-from bots_service.cli.output import Result, confirm, count, counted, details, progress_line, table
+from bots_service.cli.output import (
+    STORING,
+    Advance,
+    CommandError,
+    Result,
+    client_message,
+    confirm,
+    count,
+    counted,
+    details,
+    progress_line,
+    show_sent,
+    table,
+)
 
 if TYPE_CHECKING:
-    from bots_client import Client, Task
-    from bots_client import Dataset as Described
-    from bots_service.cli.task_files import TaskReader
+    from bots_client import Client, Task, TaskColumns
+    from bots_client import Dataset as ClientDataset
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete datasets.")
-
-
-IdSource = Literal["columns", "content", "row"]  # as the client's `TaskColumns` has it
 
 
 def reader_of(
@@ -39,7 +54,7 @@ def reader_of(
         ),
     ] = None,
     id_from: Annotated[
-        IdSource,
+        Literal["columns", "content", "row"],
         typer.Option(
             help="Make IDs from the --id columns' values, a hash of them, or row numbers (from 0, over all files)."
         ),
@@ -68,7 +83,6 @@ def reader_of(
 ) -> "TaskReader":
     """Return what reads the tasks in the files that a command names."""
     from bots_client import TaskColumns
-    from bots_service.cli.task_files import TaskReader
 
     columns = TaskColumns(id_ or "id", id_from, reference or (), tag or ())
     return TaskReader(files, columns, file_in_id=file_in_id, skip_repeats=skip_repeats)
@@ -97,12 +111,10 @@ def import_(
     COLUMN may be a path into a nested column, such as extra_info.index. A .jsonl or .parquet file that has only the
     columns id, reference_pass_rates and tags needs no column options.
     """
-    from bots_service.cli.task_files import dataset_name_of
-
     name = name or dataset_name_of(reader.paths)
     if dry_run:
-        return dry_run_of(reader)
-    with progress_line() as advance, told_what_was_left_out(reader):
+        return _dry_run(reader)
+    with progress_line() as advance, _told_what_was_left_out(reader):
         dataset = client.create_dataset(
             name,
             reference_models=reader.columns.references,
@@ -117,7 +129,7 @@ def import_(
 @parsed_by(reader_of)
 def append(client: "Client", dataset: Dataset, reader: "TaskReader") -> Result:
     """Add the tasks in files to a dataset: all of them, or none if one is invalid."""
-    with progress_line() as advance, told_what_was_left_out(reader):
+    with progress_line() as advance, _told_what_was_left_out(reader):
         change = client.append_tasks(dataset, **reader.upload(advance))
     return change, f"{counted(change.added, 'task')} added to {dataset}; it now has {count(change.tasks)}"
 
@@ -157,17 +169,17 @@ def predict(client: "Client", dataset: Dataset, name: PredictionsName, file: Pre
     return found, predicted(found, name)
 
 
+def predicted(dataset: "ClientDataset", name: str) -> str:
+    """Say what was predicted."""
+    tasks = next(each.tasks for each in dataset.predictions if each.name == name)
+    return f"new runs of {dataset.name} see the predictions {name} of {counted(tasks, 'task')}"
+
+
 @command(app)
 def unpredict(client: "Client", dataset: Dataset, name: PredictionsName) -> Result:
     """Remove predictions: new runs no longer see them."""
     found = client.remove_predictions(dataset, name)
     return found, f"new runs of {dataset} no longer see the predictions {name}"
-
-
-def predicted(dataset: "Described", name: str) -> str:
-    """Say what was predicted."""
-    tasks = next(each.tasks for each in dataset.predictions if each.name == name)
-    return f"new runs of {dataset.name} see the predictions {name} of {counted(tasks, 'task')}"
 
 
 TaskIds = Annotated[list[str], typer.Argument(help='Task IDs; "-" reads them from stdin, one per line.')]
@@ -176,19 +188,18 @@ TaskIds = Annotated[list[str], typer.Argument(help='Task IDs; "-" reads them fro
 @command(app)
 def retire(client: "Client", dataset: Dataset, ids: TaskIds) -> Result:
     """Retire tasks: they are not selected until you restore them."""
-    change = client.retire_tasks(dataset, given_ids(ids))
+    change = client.retire_tasks(dataset, _given(ids))
     return change, f"{counted(change.retired, 'task')} of {dataset} retired; {count(change.tasks)} left"
 
 
 @command(app)
 def restore(client: "Client", dataset: Dataset, ids: TaskIds) -> Result:
     """Restore retired tasks: they can be selected again."""
-    change = client.restore_tasks(dataset, given_ids(ids))
+    change = client.restore_tasks(dataset, _given(ids))
     return change, f"{count(change.tasks)} tasks of {dataset} can be selected; {count(change.retired)} are retired"
 
 
-def given_ids(ids: list[str]) -> list[str]:
-    """Return the IDs of an argument, from stdin where it is "-"."""
+def _given(ids: list[str]) -> list[str]:
     return [line.rstrip("\r\n") for line in sys.stdin if line.strip()] if ids == ["-"] else ids
 
 
@@ -201,10 +212,9 @@ def delete(client: "Client", dataset: Dataset, yes: Yes = False) -> Result:
     return {"deleted": dataset}, f"{dataset} is deleted"
 
 
-def dry_run_of(reader: "TaskReader") -> Result:
-    """Return the number of tasks in the files, and the first few tasks."""
+def _dry_run(reader: "TaskReader") -> Result:
     tasks, first = 0, list["Task"]()
-    with told_what_was_left_out(reader):
+    with _told_what_was_left_out(reader):
         for batch in reader.tasks():
             tasks += len(batch)
             first += batch[: TASKS_SHOWN - len(first)]
@@ -215,7 +225,7 @@ def dry_run_of(reader: "TaskReader") -> Result:
 
 
 @contextmanager
-def told_what_was_left_out(reader: "TaskReader") -> Iterator[None]:
+def _told_what_was_left_out(reader: "TaskReader") -> Iterator[None]:
     """Print on stderr which rows and columns are in no task; name the options that help against repeated ids."""
     from bots_client import InvalidRequestError
 
@@ -230,3 +240,245 @@ def told_what_was_left_out(reader: "TaskReader") -> Iterator[None]:
         sys.stderr.write(f"skipped {count(reader.repeats)} of {count(reader.rows)} rows: repeated IDs\n")
     if reader.unused:
         sys.stderr.write(f"columns not used: {', '.join(sorted(reader.unused))}\n")
+
+
+# --- files of tasks ---------------------------------------------------------------------------------------------------
+
+BATCH = 10_000  # rows: a few MB, and frequent progress
+LONGEST_CELL = 2**24  # characters of a CSV file's; Python's own limit is too low for long problems
+NOT_MEASURED = {"", "#N/A", "N/A", "NA", "NULL", "n/a", "null"}  # pass rates in CSV, besides NaN
+NDJSON = "application/x-ndjson"
+SERVICE_COLUMNS = {"id", "reference_pass_rates", "tags"}  # the service reads a file with only these as it is
+HEADER_FIELDS = {"reference_models", "description", "repeatable"}  # which may be the first line of such a file
+
+Row = dict[str, Any]  # column -> value; a struct is a nested Row
+# Consecutive rows of a file with at least the wanted columns; the share of it that is read so far; all its columns.
+Batch = tuple[list[Row], float, Iterable[str]]
+
+
+class TaskReader:
+    """Reads the tasks in files.
+
+    rows, repeats: how many rows were read, and how many of them were skipped because their id occurred before.
+    unused: the files' columns that are in no task.
+    """
+
+    def __init__(
+        self, paths: list[Path], columns: "TaskColumns", *, file_in_id: bool = False, skip_repeats: bool = False
+    ) -> None:
+        """Prepare to read files and folders. file_in_id: also number the rows of each file from 0."""
+        self.paths, self.files, self.columns = paths, _files_of(paths), columns
+        self.file_in_id, self.skip_repeats = file_in_id, skip_repeats
+        self.rows, self.repeats, self.unused = 0, 0, set[str]()
+        for file in self.files:
+            if columns.id_from == "content" and _parts_of(file)[1] == ".csv":
+                raise CommandError(
+                    f"{file}: can't hash the content of CSV, whose values have no types; convert the file to Parquet "
+                    "or JSON Lines with the library that your trainer uses, and use that file here and in the trainer"
+                )
+
+    def upload(self, advance: Advance) -> dict[str, Any]:
+        """Return the arguments `tasks`, `media_type` and `on_progress` of the client's uploads of tasks."""
+        if self._is_service_format():
+            return {"tasks": self.files[0], "on_progress": partial(show_sent, advance)}
+        return {"tasks": lambda: self._ndjson(advance, lambda task: task.as_wire()), "media_type": NDJSON}
+
+    def upload_as_predictions(self, advance: Advance) -> dict[str, Any]:
+        """Return the arguments of the client's upload of predictions: the one reference is what is predicted."""
+
+        def prediction(task: "Task") -> dict[str, Any]:
+            return {"id": task.id, "pass_rate": task.reference_pass_rates[0]}
+
+        return {"pass_rates": lambda: self._ndjson(advance, prediction), "media_type": NDJSON}
+
+    def _is_service_format(self) -> bool:
+        """Say whether this is one file that the service reads as it is, and no option changes its tasks."""
+        columns, (file, *more) = self.columns, self.files
+        is_plain = columns.id_columns == ("id",) and columns.id_from == "columns"
+        is_changed = more or self.file_in_id or self.skip_repeats or columns.references or columns.tags or not is_plain
+        if is_changed or file.suffix.lower() not in (".jsonl", ".ndjson", ".parquet"):
+            return False
+        rows, _, names = next(_read_rows(file, (), set()), ([], 1.0, ()))
+        is_parquet = file.suffix.lower() == ".parquet"
+        shapes = [names] if is_parquet else [row for row in rows if not HEADER_FIELDS.issuperset(row)]
+        return bool(shapes) and all("id" in shape and SERVICE_COLUMNS.issuperset(shape) for shape in shapes)
+
+    def _ndjson(self, advance: Advance, line_of: Callable[["Task"], object]) -> Iterator[bytes]:
+        import msgspec
+
+        encoder = msgspec.json.Encoder()
+        for tasks in self.tasks(advance):
+            yield encoder.encode_lines(map(line_of, tasks))
+        advance(None, f"{counted(self.rows, 'row')} {STORING}")
+
+    def tasks(self, advance: Advance = lambda _share, _doing: None) -> Iterator[list["Task"]]:
+        """Yield the tasks in batches, from the start. advance: is told the share of the files' bytes that is read."""
+        sizes, done, seen = [file.stat().st_size for file in self.files], 0, set[str]()
+        self.rows = self.repeats = 0
+        numbers = set(self.columns.references) - {*self.columns.id_columns}
+        for file, size in zip(self.files, sizes, strict=True):
+            before = self.rows
+            for rows, share, names in _read_rows(file, self.columns.named, numbers):
+                self._note_unused(file, set(names) - {_enclosing(column, names) for column in self.columns.named})
+                tasks = list(self._tasks_of(file, rows, before))
+                if self.skip_repeats:
+                    tasks = list({task.id: task for task in reversed(tasks) if task.id not in seen}.values())[::-1]
+                    seen.update(task.id for task in tasks)
+                    self.repeats = self.rows - len(seen)
+                advance((done + share * size) / max(sum(sizes), 1), counted(self.rows, "row"))
+                yield tasks
+            if self.rows == before:
+                raise CommandError(f"{file}: no rows")
+            done += size
+
+    def _tasks_of(self, file: Path, rows: list[Row], before: int) -> Iterator["Task"]:
+        from bots_client import InvalidRequestError
+
+        for row in rows:
+            in_file = self.rows - before
+            try:
+                task = self.columns.task(row, in_file if self.file_in_id else self.rows)
+            except InvalidRequestError as error:
+                raise CommandError(f"{file}: row {in_file + 1}: {error}") from error
+            self.rows += 1
+            yield replace(task, id=f"{_parts_of(file)[0]}:{task.id}") if self.file_in_id else task
+
+    def _note_unused(self, file: Path, unused: set[str]) -> None:
+        self.unused |= unused
+        if "reference_pass_rates" in unused and not self.columns.references:
+            raise CommandError(
+                f"{file}: the column reference_pass_rates would be dropped; name the columns of pass rates with "
+                f"--reference, or pass one file that has only {', '.join(sorted(SERVICE_COLUMNS))}, without options"
+            )
+
+
+def _parts_of(file: Path) -> tuple[str, str | None]:
+    """Return a file's bare name and its format, such as "math" and ".jsonl" of math.jsonl.gz; None if it is unknown."""
+    unpacked = Path(file.stem if file.suffix.lower() in COMPRESSED else file.name)
+    kind = unpacked.suffix.lower()
+    return (unpacked.stem, kind) if kind in FORMATS else (file.name, None)
+
+
+def dataset_name_of(paths: list[Path]) -> str:
+    """Return the default name of a dataset: the name of its one file or folder."""
+    if len(paths) > 1:
+        raise CommandError("several files have no common name; pass --name")
+    (path,) = paths
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name if path.is_dir() else _parts_of(path)[0])
+
+
+def _files_of(paths: list[Path]) -> list[Path]:
+    """Return the files in reading order, with each folder replaced by its supported files in name order."""
+    files = []
+    for path in paths:
+        inside = sorted(file for file in path.iterdir() if _parts_of(file)[1]) if path.is_dir() else [path]
+        if not inside:
+            raise CommandError(f"{path}: no file in this folder ends with one of {', '.join(FORMATS)}")
+        files += inside
+    for file in files:
+        if _parts_of(file)[1] is None:
+            endings = f"{', '.join(FORMATS)}, optionally with {' or '.join(COMPRESSED)}"
+            raise CommandError(f"{file}: unsupported format; the name must end with one of {endings}")
+    return files
+
+
+def _read_rows(file: Path, wanted: tuple[str, ...], numbers: set[str]) -> Iterator[Batch]:
+    """Yield the rows of a file, in batches.
+
+    wanted: the columns to read; "a.b" is field b of struct a. numbers: those that are parsed as numbers in CSV.
+    """
+    import pyarrow
+
+    try:
+        if _parts_of(file)[1] == ".parquet":
+            yield from _read_parquet(file, wanted)
+            return
+        size, how = max(file.stat().st_size, 1), COMPRESSED.get(file.suffix.lower())
+        with file.open("rb") as raw, pyarrow.CompressedInputStream(raw, how) if how else raw as unpacked:
+            text = io.TextIOWrapper(io.BufferedReader(unpacked), "utf-8-sig", newline="")
+            is_csv = _parts_of(file)[1] == ".csv"
+            rows = _csv_rows(file, text, numbers) if is_csv else _json_rows(file, text)
+            is_first = True
+            while batch := list(islice(rows, BATCH)):
+                names = list(dict.fromkeys(name for row in batch for name in row))
+                if is_first:  # check top-level columns only: nested fields may be absent in some rows
+                    _require_columns(file, [_enclosing(column, names) or column for column in wanted], names)
+                is_first = False
+                yield batch, min(raw.tell() / size, 1.0), names
+    except (pyarrow.ArrowException, csv.Error, UnicodeDecodeError, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.filename:  # it can't be opened; the error names the file
+            raise
+        raise CommandError(f"{file}: {error}") from error
+
+
+def _read_parquet(file: Path, wanted: tuple[str, ...]) -> Iterator[Batch]:
+    from pyarrow import parquet
+
+    read = 0
+    with parquet.ParquetFile(file) as opened:
+        _require_columns(file, wanted, _paths(opened.schema_arrow))
+        for batch in opened.iter_batches(BATCH, columns=list(wanted)):
+            rows = batch.to_pylist() if batch.num_columns else [{} for _ in range(batch.num_rows)]
+            read += len(rows)
+            yield rows, read / opened.metadata.num_rows, opened.schema_arrow.names
+
+
+def _paths(fields: Any) -> Iterator[str]:
+    import pyarrow
+
+    for column in fields:
+        yield column.name
+        if pyarrow.types.is_struct(column.type):
+            yield from (f"{column.name}.{inner}" for inner in _paths(column.type))
+
+
+def _csv_rows(file: Path, text: io.TextIOWrapper, numbers: set[str]) -> Iterator[Row]:
+    """Yield the rows as texts, so that "007" stays what it is; only the named columns are numbers."""
+    csv.field_size_limit(LONGEST_CELL)
+    lines = csv.reader(text, strict=True)
+    names = next(lines, [])
+    for number, cells in enumerate(filter(None, lines), 1):
+        if len(cells) != len(names):
+            raise CommandError(f"{file}: row {number} has {len(cells)} columns, not {len(names)}")
+        row = dict[str, Any](zip(names, cells, strict=True))
+        for name in numbers & row.keys():
+            try:
+                row[name] = None if row[name] in NOT_MEASURED else float(row[name])
+            except ValueError as error:
+                raise CommandError(f"{file}: row {number}: {name} is {row[name]!r}, not a number") from error
+        yield row
+
+
+def _json_rows(file: Path, text: io.TextIOWrapper) -> Iterator[Row]:
+    """Yield the objects of one JSON array, loaded as a whole, or of lines."""
+    first = next(filter(str.strip, text), "")
+    lines: Iterable[Any] = filter(str.strip, chain([first], text))
+    if first.lstrip().startswith("["):
+        try:
+            lines = json.loads(first + text.read())
+        except ValueError as error:
+            raise CommandError(f"{file}: not JSON: {error}") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line) if isinstance(line, str) else line
+        except ValueError as error:
+            raise CommandError(f"{file}: row {number} is not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise CommandError(f"{file}: row {number} is not a JSON object")
+        yield row
+
+
+def _require_columns(file: Path, wanted: Iterable[str], existing: Iterable[str]) -> None:
+    names = list(existing)
+    if missing := [column for column in wanted if column not in names]:
+        listed = ", ".join(map(repr, missing))
+        raise CommandError(f"{file}: no column {listed}; its columns are {', '.join(names) or 'none'}")
+
+
+def _enclosing(column: str, names: Iterable[str]) -> str | None:
+    """Return the longest name that is the column or one of its parents ("a" for "a.b"); None if there is none."""
+    return max((name for name in names if f"{column}.".startswith(f"{name}.")), key=len, default=None)
+
+
+COMPRESSED = {".gz": "gzip", ".zst": "zstd"}  # Parquet compresses its own pages
+FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".parquet")

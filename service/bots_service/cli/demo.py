@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from bots_client import Client
-    from bots_service.demo.recording import Recording
-    from bots_service.demo.replay import Plan
+    from bots_service.demo.replay import Plan, Recording
 
 LOOK_EVERY_S = 1.0  # at the summaries: the service must compute each again
 COLUMNS = (
@@ -50,9 +49,7 @@ def demo(
 
     Then the page stays open until you press Ctrl-C, if stdout is a terminal and the demo started its own service.
     """
-    from bots_service.demo.own_service import own_service
-    from bots_service.demo.recording import recorded_run
-    from bots_service.demo.replay import Plan
+    from bots_service.demo.replay import Plan, own_service, recorded_run
 
     whole, is_watched = recorded_run(), sys.stdout.isatty() and not as_json
     recordings = [whole.with_both_references()] if both_references else [whole, whole.with_both_references()]

@@ -1,6 +1,10 @@
-"""The output of commands: one JSON document, or text for people; and how far long work is."""
+"""What commands say: one JSON document, or text for people; how far long work is; and failures, in one line on stderr.
+
+A failure's line says what to do. The exit code is 2 for wrong usage, 1 for everything else.
+"""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,9 +13,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import typer
+from typer.core import TyperGroup
 
-from bots_service.cli.failures import CommandError
 from bots_service.core.rounding import half_up
+from bots_service.errors import BotsError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -40,18 +45,14 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON has no type for: dataclasses as objects, times as ISO 8601 text."""
     return value.isoformat() if isinstance(value, datetime) else asdict(value)
 
 
 def table(columns: str, rows: Iterable[object], *, caption: str = "") -> "RenderableType":
-    """Return a table; on a terminal that is too narrow for it, one block of lines for each row.
+    """Return a table of dataclasses or dicts; on a terminal too narrow for it, one block of lines for each row.
 
-    Args:
-        columns: separated by two blanks: fields of the rows, such as "gain.factor", or titled ones, "vs uniform=...".
-            One whose values are all empty or 0 is left out; numbers are aligned to the right.
-        rows: dataclasses or dicts.
-        caption: text below the table.
+    columns: separated by two blanks: fields of the rows, such as "gain.factor", or titled ones, "vs uniform=...". One
+    whose values are all empty or 0 is left out; numbers are aligned to the right. caption: text below the table.
     """
     from rich import box
     from rich.console import Group
@@ -157,12 +158,7 @@ def counted(value: float, noun: str) -> str:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask for confirmation unless `yes` is set; return if it is given.
-
-    Raises:
-        CommandError: the user declined.
-        typer.BadParameter: stdin is not a terminal.
-    """
+    """Ask for confirmation unless `yes` is set; return only if it is given."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -202,3 +198,91 @@ def show_sent(advance: Advance, sent: int, total: int | None) -> None:
         advance(sent / total if total else None, "sending")
     else:
         advance(None, STORING)
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+ERRORS_SHOWN = 3
+INTERRUPTED = 130  # what shells expect after Ctrl-C
+HINTS = {
+    "unknown-dataset": "list the datasets with `bots datasets list`",
+    "unknown-run": "list the runs with `bots runs list DATASET`",
+    "unknown-step": "list the steps with `bots history DATASET`",
+    "task-exists": "leave out the tasks that the dataset already has",
+    "run-has-history": "change the settings of a run with history with `bots runs set`",
+    "stale-epoch": "select again",
+    "unknown-api-key": "list the keys with `bots keys list`",
+}
+NO_SERVICE_OF_OURS = "check the address in --url or BOTS_URL: is it a BOTS service?"
+KEY_HINTS = {401: "set BOTS_API_KEY to a valid key", 403: "set BOTS_API_KEY to a key with this permission"}
+
+
+class CommandError(BotsError):
+    """A command failed; the message says why and what to do."""
+
+
+class OneLineGroup(TyperGroup):
+    """A group of commands that reports every failure in one line."""
+
+    def main(self, *args: Any, **kwargs: Any) -> None:
+        """Run a command and exit with its exit code."""
+        kwargs |= {"standalone_mode": False, "prog_name": "bots"}
+        sys.exit(exit_code_of(lambda: super(OneLineGroup, self).main(*args, **kwargs)))
+
+
+def exit_code_of(command: Callable[[], Any]) -> int:
+    """Run a command, print its failure if there is one, and return the exit code."""
+    try:
+        return command() or 0
+    except typer.TyperException as error:
+        return _print_error(_usage_message(error), error.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except Exception as error:
+        if os.environ.get("BOTS_TRACEBACK"):
+            raise
+        return _print_error(_message_of(error), 1)
+
+
+def _print_error(message: str, code: int) -> int:
+    sys.stderr.write(f"bots: {' '.join(message.split())}\n")
+    return code
+
+
+def _usage_message(error: typer.TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    help_ = f' (see "{context.command_path} --help")' if context is not None else ""
+    # There is no message if no command was named: then the help was printed.
+    message = error.format_message().replace("Value error, ", "") or "name a command"
+    return message.rstrip(". ") + help_
+
+
+def _message_of(error: Exception) -> str:
+    from bots_client import BotsClientError
+
+    if isinstance(error, BotsClientError):
+        return client_message(error)
+    if isinstance(error, BotsError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+    return f"{type(error).__name__}: {error}; this is a bug in `bots`; set BOTS_TRACEBACK=1 to see the traceback"
+
+
+def client_message(error: Any) -> str:
+    """Return the message of an error of the client, with a hint what to do."""
+    if error.status is None:
+        return str(error)
+    message = error.detail or error.title
+    if error.errors:
+        shown = [str(each).removeprefix("body.") for each in error.errors[:ERRORS_SHOWN]]
+        more = len(error.errors) - len(shown)
+        message += ": " + "; ".join(shown) + (f"; and {more} more" if more else "")
+    if error.status >= 500:
+        message = f"the service failed with status {error.status}: {message}" + (
+            f" (see request {error.request_id} in its log)" if error.request_id else ""
+        )
+    hint = KEY_HINTS.get(error.status) or HINTS.get(error.type.rpartition(":")[2])
+    if not error.type.startswith("urn:bots:"):
+        hint = NO_SERVICE_OF_OURS
+    return f"{message.rstrip('.')}; {hint}" if hint else message

@@ -1,16 +1,37 @@
-"""`bots runs`: beliefs about a dataset, each for one model in training."""
+"""`bots runs`, and what is done with one run: `bots select`, `report`, `tasks`, `history`, `rewind`, `export` etc."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+import asyncio
+import json
+import math
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bots_service.cli.connection import Dataset, Yes, command, parsed_by, run_names
-from bots_service.cli.output import Result, confirm, count, details, table
+from bots_service.cli.connection import Dataset, RunName, Yes, command, parsed_by, run_names
+from bots_service.cli.datasets import predicted
+from bots_service.cli.output import (
+    CommandError,
+    Result,
+    confirm,
+    count,
+    counted,
+    details,
+    number,
+    progress_line,
+    show_sent,
+    table,
+)
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
-    from bots_client import Client, RunSummary
+    from bots_client import Client, Outcome, RunSummary
+    from bots_service.core.comparison import BeliefComparison
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete runs.")
 
@@ -20,7 +41,11 @@ Name = Annotated[str, typer.Argument(help="Name of the run.", autocompletion=run
 @command(app, "list")
 def list_(client: "Client", dataset: Dataset) -> Result:
     """List the runs of a dataset."""
-    found = list(summaries_of(client, dataset))
+    found, cursor, is_done = list["RunSummary"](), None, False
+    while not is_done:
+        page = client.overview(dataset=dataset, sort="name", limit=1000, cursor=cursor)
+        found += page.runs
+        cursor, is_done = page.next_cursor, page.next_cursor is None
     if not found:
         client.dataset(dataset)  # says if there is no such dataset
     columns = (
@@ -29,25 +54,11 @@ def list_(client: "Client", dataset: Dataset) -> Result:
     return {"runs": found}, table(columns, found)
 
 
-def summaries_of(client: "Client", dataset: str) -> Iterator["RunSummary"]:
-    """Yield the summaries of a dataset's runs."""
-    cursor, is_done = None, False
-    while not is_done:
-        page = client.overview(dataset=dataset, sort="name", limit=1000, cursor=cursor)
-        yield from page.runs
-        cursor, is_done = page.next_cursor, page.next_cursor is None
-
-
 @command(app, "show")
 def show_(client: "Client", dataset: Dataset, run: Name = "default") -> Result:
     """Describe a run: step, estimates, totals, coverage, settings."""
     found = client.run(dataset, run)
     return found, details(found)
-
-
-# --- settings --------------------------------------------------------------------------------------------------------
-
-NONE_AT_0 = ("rollouts_per_task", "tasks_per_step")
 
 
 def settings_of(
@@ -94,12 +105,11 @@ def settings_of(
 ) -> dict[str, Any]:
     """Return the settings that are given."""
     given = {name: value for name, value in locals().items() if value is not None}
-    given |= {name: None for name in NONE_AT_0 if given.get(name) == 0}
-    return given if mix is None else {**given, "mix": mix_of(mix)}
+    given |= {name: None for name in ("rollouts_per_task", "tasks_per_step") if given.get(name) == 0}
+    return given if mix is None else {**given, "mix": _mix_of(mix)}
 
 
-def mix_of(options: list[str]) -> dict[str, float]:
-    """Return the mix that options such as "math=3" describe; "none" is an empty one."""
+def _mix_of(options: list[str]) -> dict[str, float]:
     if options == ["none"]:
         return {}
     mix: dict[str, float] = {}
@@ -165,7 +175,297 @@ def as_predictions(
     step: Annotated[int | None, typer.Option(help="Step after which the run believes so.", show_default="last")] = None,
 ) -> Result:
     """Make predictions of what a run believes of the tasks that it tried; new runs learn how far to trust them."""
-    from bots_service.cli.datasets import predicted
-
     found = client.predict_from_run(dataset, run, name or run, step=step)
     return found, predicted(found, name or run)
+
+
+# --- training by hand, and what came of it ----------------------------------------------------------------------------
+
+TaskCount = Annotated[
+    int | None, typer.Argument(metavar="COUNT", help="Number of tasks; leave it out with --want-effective.", min=1)
+]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="Only tasks with one of these tags.")]
+Wanted = Annotated[
+    int | None, typer.Option(help="Select enough tasks for so many effective groups, in place of COUNT.", min=1)
+]
+
+
+def select(
+    client: "Client",
+    dataset: Dataset,
+    number_of_tasks: TaskCount = None,
+    run: RunName = "default",
+    tag: Tags = None,
+    want_effective: Wanted = None,
+) -> Result:
+    """Select the tasks to train on next."""
+    from rich.console import Group
+
+    if (number_of_tasks is None) == (want_effective is None):
+        raise typer.BadParameter("pass either COUNT or --want-effective")
+    found = client.select(dataset, number_of_tasks, run=run, tags=tag, want_effective=want_effective)
+    line = f"selection {found.selection_id} at step {count(found.step)}"
+    if found.expected_effective is not None:
+        line += f"; {number(found.expected_effective)} effective groups expected"
+    if found.reused:
+        line += f"; {count(found.reused)} of them are also in another selection"
+    return found, Group(table("task=id  draw  mean  effective", found.tasks), line)
+
+
+FORMS = "TASK=SUCCESSES/TRIALS, TASK=REWARD,REWARD,..., TASK=SUCCESSES/TRIALS:REWARD,REWARD,... or TASK=aborted"
+FLAGS = {":effective": True, ":ineffective": False}
+Outcomes = Annotated[
+    list[str] | None, typer.Argument(help="math-17=7/16, math-4=0,1,0.5, math-5=1/3:1.2,0.2,0 or math-9=aborted")
+]
+OfSelection = Annotated[str | None, typer.Option(help="ID of the selection that these tasks belong to.")]
+Close = Annotated[
+    bool | None,
+    typer.Option(
+        "--close/--keep-open", help="Close the training step or not.", show_default="as the run's settings say"
+    ),
+]
+
+
+def report(
+    client: "Client",
+    dataset: Dataset,
+    outcome: Outcomes = None,
+    run: RunName = "default",
+    selection: OfSelection = None,
+    close: Close = None,
+) -> Result:
+    """Report rollout outcomes."""
+    outcomes = [_outcome_of(text) for text in outcome or ()]
+    if not outcomes and close is not True:
+        raise typer.BadParameter(f"pass {FORMS}, or --close", param_hint="OUTCOME")
+    receipt = client.report(dataset, outcomes, run=run, selection=selection, close_step=close)
+    if receipt.duplicate:
+        return receipt, f"already counted as entry {receipt.seq}; nothing changed"
+    which = f"step {receipt.step} is closed" if receipt.closed else f"the step after {receipt.step} is open"
+    tasks = f"{counted(receipt.reported, 'task')}, {receipt.new_tasks} new, {receipt.effective} effective"
+    late = f"; {receipt.late} late, {receipt.expired} too late to count" if receipt.late or receipt.expired else ""
+    return receipt, f"{which}: {tasks} (ETR {number(receipt.effective_task_ratio)}){late}"
+
+
+def _outcome_of(text: str) -> "Outcome":
+    """Return the outcome in an argument: one of FORMS, perhaps with a flag that says if the group gives a gradient."""
+    from bots_client import InvalidRequestError, Outcome
+
+    task, equals, result = text.rpartition("=")  # a task's id may hold an equals sign, its result can't
+    flag = next((flag for flag in FLAGS if result.endswith(flag)), "")
+    effective = FLAGS.get(flag)
+    first, colon, second = result.removesuffix(flag).partition(":")
+    successes, slash, trials = first.partition("/")
+    try:
+        if not (equals and task):
+            raise ValueError(text)
+        if result == "aborted":
+            return Outcome.aborted(task)
+        if not slash:
+            return Outcome.rewards(task, _numbers(first), effective=effective)
+        rewards = _numbers(second) if colon else None
+        return Outcome.counts(task, float(successes), float(trials), rewards=rewards, effective=effective)
+    except (ValueError, InvalidRequestError) as error:
+        raise typer.BadParameter(f"{text!r} is not one of {FORMS}", param_hint="OUTCOME") from error
+
+
+def _numbers(text: str) -> list[float]:
+    numbers = [float(number) for number in text.split(",")]
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError(text)
+    return numbers
+
+
+Ids = Annotated[list[str] | None, typer.Argument(help="Task IDs; all tasks if there are none.")]
+Tag = Annotated[str | None, typer.Option(help="Only tasks with this tag.")]
+Search = Annotated[str | None, typer.Option(help="Only tasks whose ID contains this text, ignoring case.")]
+# As in `core.task_table`, whose import would load numpy.
+OneSegment = Annotated[
+    Literal["untried", "aborting", "stuck", "teaching", "solved", "retired"] | None,
+    typer.Option(
+        help="Only tasks that were never tried, never succeeded, still teach, are solved, or are retired.",
+        show_default="all but retired",
+    ),
+]
+Sort = Annotated[
+    str | None,
+    typer.Option(
+        help="index, mean, distance (to the target), effective, variance, attempts, visits or last_step;"
+        " -mean sorts descending.",
+        show_default="index",
+    ),
+]
+
+
+def tasks(
+    client: "Client",
+    dataset: Dataset,
+    ids: Ids = None,
+    *,
+    run: RunName = "default",
+    tag: Tag = None,
+    search: Search = None,
+    segment: OneSegment = None,
+    sort: Sort = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of tasks.", min=1)] = 100,
+) -> Result:
+    """Show a run's predicted success rate for each task, and how many tasks each segment has."""
+    ids = ids or []
+    found = list(client.tasks(dataset, run, ids=ids, tag=tag, search=search, segment=segment, sort=sort, limit=limit))
+    counts = client.count_tasks(dataset, run, ids=ids, tag=tag, search=search)
+    matching = counts.available if segment is None else getattr(counts, segment)
+    each = ", ".join(f"{count(value)} {name}" for name, value in asdict(counts).items())
+    columns = "task=id  segment  mean  90 % within=interval  effective  attempts  successes  visits  last_step  tags"
+    shown = table(columns, found, caption=f"{count(len(found))} of {count(matching)} tasks; {each}")
+    return {"tasks": found, "matching": matching, "segments": counts}, shown if found else f"no task matches; {each}"
+
+
+def history(
+    client: "Client",
+    dataset: Dataset,
+    run: RunName = "default",
+    limit: Annotated[int, typer.Option(help="Maximum number of steps.", min=1)] = 20,
+) -> Result:
+    """Show the last closed steps of a run."""
+    found = list(client.history(dataset, run, after_step=max(client.run(dataset, run).step - limit, 0), limit=limit))
+    columns = (
+        "step  reported  new_tasks  ETR=effective_task_ratio  mean_pass_rate  capability  brier  tokens  seconds  time"
+    )
+    return {"history": found}, table(columns, found) if found else f"run {run} has no closed steps"
+
+
+def rewind(
+    client: "Client",
+    dataset: Dataset,
+    step: Annotated[int, typer.Argument(help="Step to go back to.", min=0)],
+    run: RunName = "default",
+) -> Result:
+    """Rewind a run to a step, for example to a trainer's checkpoint.
+
+    Its journal is kept. Reports for selections made before the rewind are rejected.
+    """
+    found = client.rewind(dataset, step, run)
+    return found, f"run {run} of {dataset} is back at step {count(found.step)}, in epoch {found.epoch}"
+
+
+def compare_beliefs(client: "Client", dataset: Dataset, run: RunName = "default") -> Result:
+    """Fold a run's journal here under each belief, and show how wrong its predictions would have been.
+
+    Smaller errors are better. Predictions from elsewhere are left out.
+    """
+    journal, tasks = b"".join(client.export_run(dataset, run)), b"".join(client.download_tasks(dataset))
+    found = asyncio.run(_comparison_of(journal, tasks))
+    caption = f"steps with outcomes: {count(found.steps)}, rollouts: {count(found.rollouts)}"
+    return asdict(found), table("belief  log_loss  brier", found.beliefs, caption=caption)
+
+
+async def _comparison_of(journal: bytes, tasks: bytes) -> "BeliefComparison":
+    from bots_service.api.uploads import read_ndjson
+    from bots_service.core.comparison import compared
+    from bots_service.core.run_settings import RunSettings, settings_from
+    from bots_service.dataset_builder import DatasetBuilder, DatasetHeader
+    from bots_service.moving import read_entry, read_header
+    from bots_service.records import DatasetFacts
+    from bots_service.storage.sql.journal import entry_of
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield tasks
+
+    first, *lines = journal.splitlines()
+    header, file = read_header(first), await read_ndjson(chunks())
+    models, chosen = file.header.reference_models or (), header.tasks
+    builder = DatasetBuilder(DatasetHeader(models))
+    async for block in file.blocks(len(models)):
+        builder.add(block)
+    pool = builder.build(DatasetFacts("", models, chosen.reference_order, chosen.offset_tags, 0, 0, {}, ""))[2]
+    entries = []
+    for place, line in enumerate(lines, 2):
+        saved = read_entry(line, place)
+        # Predictions tell other profiles apart: without them, all are known from the start.
+        profiles = pool.profiles if header.predictions else saved.profiles
+        entries.append(replace(entry_of(saved), profiles=profiles))
+    others = {"tracker": RunSettings(), "bots": settings_from({"belief": "bots"})}
+    return compared(entries, settings_from(header.settings), others, pool)
+
+
+# --- moving runs, and cleaning up -------------------------------------------------------------------------------------
+
+
+def export(
+    client: "Client",
+    dataset: Dataset,
+    run: RunName = "default",
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Output file.", show_default="DATASET.RUN.ndjson", dir_okay=False),
+    ] = None,
+) -> Result:
+    """Export a run to a file: its journal, one entry a line."""
+    file = output or Path(f"{dataset}.{run}.ndjson")
+    if file.exists():
+        raise CommandError(f"{file} already exists; remove it, or choose another file with -o")
+    size, part = 0, file.with_name(f".{file.name}.{os.getpid()}.part")  # never a truncated file under the real name
+    try:
+        with part.open("xb") as opened, progress_line() as advance:
+            for chunk in client.export_run(dataset, run):
+                size += opened.write(chunk)
+                advance(None, f"{size / 1e6:,.1f} MB")
+            opened.flush()
+            os.fsync(opened.fileno())
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+    return {"file": str(file), "bytes": size}, f"{file}: {count(size)} bytes"
+
+
+ImportedFile = Annotated[Path, typer.Argument(help="File written by `bots export`.", exists=True, dir_okay=False)]
+IntoDataset = Annotated[
+    str | None, typer.Option(help="Dataset to import it into.", show_default="as in the file", metavar="NAME")
+]
+AsRun = Annotated[str | None, typer.Option(help="Name of the new run.", show_default="as in the file", metavar="NAME")]
+UnderBelief = Annotated[
+    str | None, typer.Option(help="Replay it under this belief, tracker or bots.", show_default="as in the file")
+]
+
+
+def import_(
+    client: "Client", file: ImportedFile, dataset: IntoDataset = None, run: AsRun = None, belief: UnderBelief = None
+) -> Result:
+    """Import a run from a file written by `bots export`, into a dataset with the same tasks: all of it or nothing."""
+    header = _header_of(file)
+    if belief is not None:
+        header["settings"]["belief"] = belief
+
+    def lines() -> Iterator[bytes]:
+        with file.open("rb") as opened:
+            opened.readline()
+            yield json.dumps(header).encode() + b"\n"
+            while piece := opened.read(2**16):
+                yield piece
+
+    names = (dataset or header["dataset"], run or header["run"])
+    with progress_line() as advance:
+        imported = client.import_run(lines, *names, on_progress=partial(show_sent, advance))
+    return imported, f"{imported.run} of {imported.dataset}: {count(imported.seq)} entries"
+
+
+def _header_of(file: Path) -> dict[str, Any]:
+    with file.open("rb") as opened, suppress(ValueError):
+        header = json.loads(opened.readline())
+        if isinstance(header, dict) and {"dataset", "run", "settings"} <= header.keys():
+            return header
+    raise CommandError(f"{file} is no exported run: its first line is no header")
+
+
+def prune(
+    client: "Client",
+    keep_days: Annotated[
+        float | None,
+        typer.Option(help="Keep entries younger than this many days.", min=0.0, show_default="BOTS_KEEP_JOURNAL_DAYS"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed; change nothing.")] = False,
+) -> Result:
+    """Remove old journal entries now; the service does this every hour."""
+    done = client.prune(keep_journal_days=keep_days, dry_run=dry_run)
+    columns = f"dataset  run  {'would be removed' if dry_run else 'removed'}=entries  up to entry=seq"
+    return done, table(columns, done.runs) if done.runs else "no entry is old enough to remove"

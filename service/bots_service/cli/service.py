@@ -1,5 +1,6 @@
-"""`bots serve`, `migrate`, `version`, `doctor`: start the service, migrate its database, check an installation."""
+"""`bots serve`, `migrate`, `version`, `doctor`: the service itself; `bots keys`, `whoami`: who may do what there."""
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -7,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bots_service.cli.connection import AsJson, Url, connected
-from bots_service.cli.failures import CommandError, client_message
-from bots_service.cli.output import counted, sheet, show
+from bots_service.cli.connection import AsJson, Url, command, connected
+from bots_service.cli.output import CommandError, Result, client_message, counted, details, sheet, show, table
+from bots_service.keys import Scope
 
 if TYPE_CHECKING:
-    from bots_client import Version
+    from bots_client import Client, Version
     from bots_service.doctor import Finding
     from bots_service.settings import Settings
 
@@ -55,16 +56,7 @@ def serve(
 
     Options that you omit come from the environment: BOTS_HOST, BOTS_PORT, BOTS_DATA_DIR and so on.
     """
-    settings = settings_with(
-        host=host,
-        port=port,
-        data_dir=data_dir,
-        database_url=database_url,
-        workers=workers,
-        insecure=insecure,
-        log_format=log_format,
-        log_level=log_level,
-    )
+    settings = settings_with(**locals())
     from bots_service.serving.starting import serve as serve_with
 
     serve_with(settings)
@@ -113,7 +105,7 @@ def doctor(url: Url = None, as_json: AsJson = False) -> None:
 
     from bots_service.doctor import Grade, examine
 
-    findings = [*examine(settings), *(service_findings(url) if url else ())]
+    findings = [*examine(settings), *(_service_findings(url) if url else ())]
     problems, warnings = (sum(each.grade is grade for each in findings) for grade in (Grade.PROBLEM, Grade.WARNING))
     widest, lines = max(len(each.about) for each in findings), Text()
     for each in findings:
@@ -128,8 +120,7 @@ def doctor(url: Url = None, as_json: AsJson = False) -> None:
 STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
-def service_findings(url: str) -> "Iterator[Finding]":
-    """Yield whether a running service is ready, and how it differs from this program."""
+def _service_findings(url: str) -> "Iterator[Finding]":
     from bots_client import BotsClientError
     from bots_service.doctor import judge
 
@@ -176,3 +167,74 @@ def settings_with(**given: Any) -> "Settings":
         name = str(first["loc"][0])
         where = f"--{name.replace('_', '-')}" if given.get(name) is not None else f"BOTS_{name.upper()}"
         raise typer.BadParameter(first["msg"], param_hint=where) from error
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+keys = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
+
+
+SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
+
+
+def _seconds(text: str) -> float:
+    found = DURATION.fullmatch(text)
+    if found is None or float(found[1]) == 0:
+        raise typer.BadParameter(f"{text!r} is not a duration; write, for example, 30d, 12h, 15m or 90s")
+    return float(found[1]) * SECONDS[found[2]]
+
+
+@command(keys)
+def create(
+    client: "Client",
+    name: Annotated[str, typer.Argument(help="Name of the key.")],
+    scope: Annotated[list[Scope], typer.Option("--scope", help="Scope of the key; may be repeated.")],
+    dataset: Annotated[
+        list[str],
+        typer.Option(
+            "--dataset",
+            help="Datasets it gives access to, such as guru-*, or runs, such as guru/alice-*; may be repeated.",
+            metavar="PATTERN",
+        ),
+    ],
+    expires_in: Annotated[
+        float | None,
+        typer.Option(help="Lifetime, such as 30d or 12h.", parser=_seconds, metavar="TIME", show_default="never"),
+    ] = None,
+) -> Result:
+    """Create an API key and show it once; the service stores only its digest."""
+    from rich.console import Group
+
+    made = client.create_key(name, scopes=scope, datasets=dataset, expires_in_s=expires_in)
+    if made.key is None:
+        said = "the key was created, but the response was lost"
+        raise CommandError(f"{said}; run `bots keys revoke {made.id}` and create another")
+    return made, Group(details(made), "the key is not shown again")
+
+
+@command(keys, "list")
+def list_(client: "Client") -> Result:
+    """List the API keys, oldest first, without their secrets."""
+    found = sorted(client.keys(), key=lambda one: (one.created_at, one.id))
+    nothing = "no keys yet: anyone who reaches the service may do everything"
+    return {"keys": found}, table(
+        "id  name  scopes  datasets  created_at  expires_at  revoked_at", found
+    ) if found else nothing
+
+
+@command(keys)
+def revoke(
+    client: "Client", key_id: Annotated[str, typer.Argument(metavar="ID", help="Key ID, as shown by `bots keys list`.")]
+) -> Result:
+    """Revoke an API key; it stops working within 5 seconds."""
+    client.revoke_key(key_id)
+    return {"revoked": key_id}, f"key {key_id} is revoked"
+
+
+def whoami(client: "Client") -> Result:
+    """Show the name, scopes and datasets of the key in BOTS_API_KEY."""
+    found = client.whoami()
+    if not found.guarded:
+        return found, "the service has no keys: anyone who reaches it may do everything"
+    return found, details(found)

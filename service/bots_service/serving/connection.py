@@ -7,7 +7,6 @@ uvicorn serves no WebSockets here, so no connection goes another way.
 import asyncio
 import fcntl
 import resource
-import struct
 import sys
 import termios
 import time
@@ -26,7 +25,7 @@ from uvicorn.server import ServerState
 
 from bots_service.api.overload import CLIENT_LEFT_EXTENSION, has_no_body
 from bots_service.api.problems import HEADERS_TOO_LARGE, MALFORMED_REQUEST, Kind, problem_response
-from bots_service.api.responses import finish_headers, request_id_of
+from bots_service.api.requests import finish_headers, request_id_of
 
 log = structlog.get_logger("bots_service.serving")
 
@@ -121,10 +120,7 @@ class RefusedError(Exception):
         self.kind = kind
 
 
-def too_large() -> RefusedError:
-    """Return the error for too many headers."""
-    said = f"the request line and its headers may have {HEAD_BYTES} bytes and {HEADERS} headers"
-    return RefusedError(HEADERS_TOO_LARGE, said)
+TOO_LARGE = f"the request line and its headers may have {HEAD_BYTES} bytes and {HEADERS} headers"
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -163,13 +159,12 @@ class HttpConnection(HttpToolsProtocol):
             self._receive(data[first : first + PIECE_BYTES])
 
     def _receive(self, piece: bytes) -> None:
-        """Parse a piece; refuse what is malformed or too large."""
         self.bare_bytes += len(piece)  # the parser's callbacks take back what is none
         self.bare_since = self.bare_since or self.heard
         try:
             self._parse(piece)
             if self.bare_bytes > HEAD_BYTES:
-                raise too_large()
+                raise RefusedError(HEADERS_TOO_LARGE, TOO_LARGE)
         except RefusedError as error:
             self._refuse(error)
         except httptools.HttpParserError as error:
@@ -186,15 +181,10 @@ class HttpConnection(HttpToolsProtocol):
                 return
 
     def on_message_begin(self) -> None:
-        """Note that a request begins.
-
-        Raises:
-            RefusedError: too many wait already.
-        """
+        """Note that a request begins; refuse one behind which too many wait."""
         if len(self.pipeline) == PIPELINED:
-            raise RefusedError(
-                MALFORMED_REQUEST, f"{PIPELINED} requests wait on this connection; read their answers first"
-            )
+            said = f"{PIPELINED} requests wait on this connection; read their answers first"
+            raise RefusedError(MALFORMED_REQUEST, said)
         super().on_message_begin()
         self.when_left = []
         self.scope["extensions"] = {CLIENT_LEFT_EXTENSION: {"callbacks": self.when_left}}
@@ -202,20 +192,12 @@ class HttpConnection(HttpToolsProtocol):
         self.has_headers, self.head_bytes = False, 0
 
     def on_url(self, url: bytes) -> None:
-        """Take a part of the URL.
-
-        Raises:
-            RefusedError: it is too long.
-        """
+        """Take a part of the URL."""
         self._count_head(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; leave out a trailer, which could pass for one.
-
-        Raises:
-            RefusedError: there are too many.
-        """
+        """Take a header; leave out a trailer, which could pass for one."""
         if not self.has_headers:
             self._count_head(len(name) + len(value) + 4)  # as written, with a colon, a space, and the line's end
             super().on_header(name, value)
@@ -223,15 +205,11 @@ class HttpConnection(HttpToolsProtocol):
     def _count_head(self, count: int) -> None:
         self.head_bytes += count
         if self.head_bytes > HEAD_BYTES or len(self.headers) == HEADERS:
-            raise too_large()
+            raise RefusedError(HEADERS_TOO_LARGE, TOO_LARGE)
 
     def on_headers_complete(self) -> None:
-        """Start the request.
-
-        Raises:
-            RefusedError: the parser would take its body for another request.
-        """
-        if self.parser.should_upgrade() and not has_no_body({**self.scope}):
+        """Start the request."""
+        if self.parser.should_upgrade() and not has_no_body({**self.scope}):  # it would parse the body as a request
             said = "a request with a body can't be upgraded; leave out the header Upgrade (in Java: set HTTP_1_1)"
             raise RefusedError(MALFORMED_REQUEST, said)
         super().on_headers_complete()
@@ -338,12 +316,11 @@ class HttpConnection(HttpToolsProtocol):
         return cycle is not None and not cycle.response_complete
 
     def _has_unread(self) -> bool:
-        """Say whether the kernel holds bytes that the event loop has not read yet."""
         fileno = self.transport.get_extra_info("socket").fileno()
         if fileno < 0:
             return False
-        (unread,) = struct.unpack("i", fcntl.ioctl(fileno, termios.FIONREAD, b"\0" * 4))
-        return bool(unread)
+        # How many bytes the kernel holds that the event loop has not read yet.
+        return any(fcntl.ioctl(fileno, termios.FIONREAD, b"\0" * 4))
 
     def cut_if_stuck(self, now: float) -> None:
         """Break the connection if it waits for what does not come."""

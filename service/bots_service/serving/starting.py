@@ -20,17 +20,13 @@ DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction of a packet fil
 
 
 class CannotStartError(BotsError):
-    """The service can't listen on the configured address, or its processes would share nothing."""
+    """The service can't listen on the configured address, may not, or its processes would share nothing."""
 
 
 def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT; requests that were sent are answered first.
+    """Serve until SIGTERM or SIGINT, which raise SystemExit; requests that were sent are answered first.
 
-    Raises:
-        CannotStartError: the address is in use, or beyond loopback without keys and without --insecure; or several
-            workers have no database and no Redis that they can share.
-        StorageUnavailableError: the database can't be opened, or another process has it.
-        SystemExit: a signal ended it.
+    Raises CannotStartError; StorageUnavailableError: the database can't be opened, or another process has it.
     """
     workers = settings.workers
     if workers > 1 and (not is_postgresql(settings.sql_url) or settings.redis_url is None):
@@ -48,13 +44,11 @@ def serve(settings: Settings) -> None:
         where = sql_url(settings.sql_url).render_as_string(hide_password=True)
         said = f"BOTS listens on {address} (a page for browsers; documentation at /docs)"
         said += f"{'' if workers == 1 else f', {workers} workers'}, data in {where}\n"
-        if workers == 1:
-            from bots_service.serving.server import Config, DrainingServer  # not above: they load everything
+        from bots_service.serving.server import Config, DrainingServer, serve_in_workers  # not above: they load all
 
+        if workers == 1:
             DrainingServer(Config(settings), when_serving=lambda: sys.stderr.write(said)).run([listener])
         else:
-            from bots_service.serving.workers import serve_in_workers
-
             serve_in_workers(settings, listener, when_serving=lambda: sys.stderr.write(said))
 
 
@@ -67,12 +61,7 @@ def exit_gracefully(number: int, _frame: object) -> NoReturn:
 
 
 def reserve(settings: Settings) -> socket.socket:
-    """Return a socket that has its address; the kernel refuses connections to it until a process listens on it.
-
-    Raises:
-        CannotStartError: the address is in use, or it is beyond loopback without keys and without --insecure.
-        StorageUnavailableError: the database can't be asked for keys.
-    """
+    """Return a socket that has its address; the kernel refuses connections to it until a process listens on it."""
     if not settings.insecure and not is_loopback(settings.host) and not is_guarded(settings):
         raise CannotStartError(
             f"{settings.host} is reachable from other machines, and the service requires no keys; "
@@ -92,11 +81,7 @@ def reserve(settings: Settings) -> socket.socket:
 
 
 def listen(listener: socket.socket) -> None:
-    """Let callers in. Several processes may do so on one socket.
-
-    Raises:
-        CannotStartError: another service listened at the address first.
-    """
+    """Let callers in, unless another service listened at the address first. Several processes may, on one socket."""
     try:
         listener.listen(BACKLOG)
     except OSError as error:
@@ -105,11 +90,7 @@ def listen(listener: socket.socket) -> None:
 
 
 def is_guarded(settings: Settings) -> bool:
-    """Say whether the service will answer nobody without a key.
-
-    Raises:
-        StorageUnavailableError: the database can't be asked for keys.
-    """
+    """Say whether the service will answer nobody without a key; raise StorageUnavailableError if that is not known."""
     return settings.admin_key is not None or keys_exist(settings.sql_url)
 
 

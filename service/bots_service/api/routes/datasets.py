@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bots_service import errors
 from bots_service.api.overload import Download
 from bots_service.api.requests import (
     NDJSON,
@@ -24,26 +25,30 @@ from bots_service.api.requests import (
     PredictionsName,
     RunName,
     answered_once,
+    filled,
+    json_response,
+    moment,
+    no_content,
+    page_of,
     read_cursor,
     read_json,
     services_of,
     state_of,
-    write_cursor,
 )
-from bots_service.api.responses import filled, json_response, moment, no_content
-from bots_service.api.routing import ANY_SCOPE, About, Media, Route, RouteKind, Routes, caller_of
-from bots_service.api.task_formats.text import AppendRequest, DatasetRequest, Header, header_line, task_lines
-from bots_service.api.uploads import PredictionsRequest, header_of, open_more_tasks, open_predictions, open_tasks
+from bots_service.api.routing import ANY_SCOPE, About, Media, Route, Routes, caller_of
+from bots_service.api.uploads import (
+    AppendRequest,
+    DatasetRequest,
+    Header,
+    PredictionsRequest,
+    header_line,
+    header_of,
+    open_more_tasks,
+    open_predictions,
+    open_tasks,
+    task_lines,
+)
 from bots_service.core.checks import MAX_IDS, Name, TaskId
-from bots_service.errors import (
-    DatasetExistsError,
-    InvalidTasksError,
-    LimitReachedError,
-    OverloadedError,
-    TaskExistsError,
-    UnknownPredictionsError,
-    UnknownStepError,
-)
 from bots_service.keys import Scope
 from bots_service.records import AppendTasksResult, CreateDatasetResult, DatasetRow, IdempotencyKey, Subset
 
@@ -56,7 +61,7 @@ Description = Annotated[str | None, Query(max_length=10_000, description="For ND
 Repeatable = Annotated[
     bool | None, Query(description="For NDJSON and Parquet: whether tasks are handed out without leases.", strict=False)
 ]
-UPLOADS: Media = {NDJSON: {"schema": {"type": "string"}}, PARQUET: {"schema": {"type": "string", "format": "binary"}}}
+TASKS: Media = {NDJSON: {"schema": {"type": "string"}}, PARQUET: {"schema": {"type": "string", "format": "binary"}}}
 
 
 class Predicted(Struct, frozen=True):
@@ -109,10 +114,7 @@ class Dataset(Struct, frozen=True):
 
 
 class DatasetPage(Struct, frozen=True):
-    """A page of datasets, by name.
-
-    datasets: the datasets.
-    """
+    """A page of datasets, by name."""
 
     datasets: list[Dataset]
     next_cursor: str | None
@@ -152,10 +154,9 @@ class TaskIdsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     "Create a dataset",
     Scope.ADMIN,
     Dataset,
-    (InvalidTasksError, DatasetExistsError, LimitReachedError),
-    kind=RouteKind.UPLOAD,
+    (errors.InvalidTasksError, errors.DatasetExistsError, errors.LimitReachedError),
     reads=DatasetRequest,
-    reads_media=UPLOADS,
+    reads_media=TASKS,
     meanings={200: "The dataset existed with the same content.", 201: "The dataset was created."},
 )
 async def put_dataset(
@@ -166,37 +167,33 @@ async def put_dataset(
     repeatable: Repeatable = None,
 ) -> Response:
     """Create a dataset, with its run `default`, from JSON, NDJSON (one task per line) or Parquet."""
-    services = services_of(request)
+    create, within = services_of(request).datasets.create, caller_of(request).datasets
     body = Body(request, state_of(request.app).uploads.by_media_type)
 
     async def act() -> CreateDatasetResult:
         async with open_tasks(body) as file:
             header = header_of(file.header, Header(tuple(reference_model), description, repeatable))
             blocks = file.blocks(len(header.reference_models))
-            return await services.datasets.create(
-                dataset, header, blocks, body.idempotency_key, within=caller_of(request).datasets
-            )
+            return await create(dataset, header, blocks, body.idempotency_key, within=within)
 
-    def respond(result: CreateDatasetResult) -> Response:
-        return json_response(Dataset.from_row(result.row), 201 if result.created else 200)
-
-    return await answered_once(body, CreateDatasetResult, act, respond)
+    return await answered_once(
+        body, CreateDatasetResult, act, lambda done: _respond(done.row, 201 if done.created else 200)
+    )
 
 
 @Route(routes, "GET /datasets", "List the datasets", Scope.READ, DatasetPage)
 async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return the datasets that the key has access to, by name."""
-    services = services_of(request)
-    after = "" if cursor is None else read_cursor(cursor, Name)
-    rows = await services.runs.datasets_reached(caller_of(request), after, limit + 1)
-    following = write_cursor(rows[limit - 1].name) if len(rows) > limit else None
-    return json_response(DatasetPage([Dataset.from_row(row) for row in rows[:limit]], following))
+    after = read_cursor(cursor, Name, "")
+    found = await services_of(request).runs.datasets_reached(caller_of(request), after, limit + 1)
+    rows, following = page_of(found, limit, lambda row: row.name)
+    return json_response(DatasetPage([Dataset.from_row(row) for row in rows], following))
 
 
 @Route(routes, "GET /datasets/{dataset}", "Get a dataset", ANY_SCOPE, Dataset)
 async def get_dataset(request: Request, dataset: DatasetName) -> Response:
     """Return one dataset."""
-    return json_response(Dataset.from_row(await services_of(request).store.datasets.get(dataset)))
+    return _respond(await services_of(request).store.datasets.get(dataset))
 
 
 @Route(routes, "DELETE /datasets/{dataset}", "Delete a dataset", Scope.ADMIN)
@@ -212,9 +209,9 @@ async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
     "GET /datasets/{dataset}/tasks",
     "Export a dataset's tasks",
     Scope.READ,
-    refuses=(OverloadedError,),
+    refuses=(errors.OverloadedError,),
     about=About.WHOLE,
-    answers_media={NDJSON: UPLOADS[NDJSON]},
+    answers_media={NDJSON: TASKS[NDJSON]},
     meanings={200: "A header, then one line for each task."},
 )
 async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Response:
@@ -239,10 +236,9 @@ async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Respo
     "Append tasks to a dataset",
     Scope.ADMIN,
     AppendResponse,
-    (InvalidTasksError, TaskExistsError, LimitReachedError),
-    kind=RouteKind.UPLOAD,
+    (errors.InvalidTasksError, errors.TaskExistsError, errors.LimitReachedError),
     reads=AppendRequest,
-    reads_media=UPLOADS,
+    reads_media=TASKS,
 )
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset. Beliefs about its other tasks do not change."""
@@ -252,10 +248,12 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
         async with open_more_tasks(body, dataset) as blocks:
             return await services_of(request).datasets.append(dataset, blocks, body.idempotency_key)
 
-    def respond(result: AppendTasksResult) -> Response:
-        return json_response(AppendResponse(result.row.name, result.added, result.row.live))
-
-    return await answered_once(body, AppendTasksResult, act, respond)
+    return await answered_once(
+        body,
+        AppendTasksResult,
+        act,
+        lambda done: json_response(AppendResponse(done.row.name, done.added, done.row.live)),
+    )
 
 
 @Route(
@@ -264,7 +262,7 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     "Retire tasks of a dataset",
     Scope.ADMIN,
     RetiredResponse,
-    (InvalidTasksError,),
+    (errors.InvalidTasksError,),
     reads=TaskIdsRequest,
 )
 async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
@@ -278,7 +276,7 @@ async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
     "Restore retired tasks of a dataset",
     Scope.ADMIN,
     RetiredResponse,
-    (InvalidTasksError,),
+    (errors.InvalidTasksError,),
     reads=TaskIdsRequest,
 )
 async def restore_tasks(request: Request, dataset: DatasetName) -> Response:
@@ -286,17 +284,14 @@ async def restore_tasks(request: Request, dataset: DatasetName) -> Response:
     return await _changed_retired(request, dataset, services_of(request).datasets.restore)
 
 
-ChangeTasks = Callable[[str, list[str], IdempotencyKey | None], Awaitable[DatasetRow]]
-
-
-async def _changed_retired(request: Request, dataset: str, change: ChangeTasks) -> Response:
+async def _changed_retired(
+    request: Request, dataset: str, change: Callable[[str, list[str], IdempotencyKey | None], Awaitable[DatasetRow]]
+) -> Response:
     body, wanted = await read_json(request, TaskIdsRequest, TRAINING_LIMIT)
-
-    def respond(row: DatasetRow) -> Response:
-        return json_response(RetiredResponse(row.name, row.retired, row.live))
-
     act = partial(change, dataset, wanted.ids, body.idempotency_key())
-    return await answered_once(body, DatasetRow, act, respond)
+    return await answered_once(
+        body, DatasetRow, act, lambda row: json_response(RetiredResponse(row.name, row.retired, row.live))
+    )
 
 
 class SubsetResponse(Struct, frozen=True):
@@ -323,11 +318,10 @@ class SubsetResponse(Struct, frozen=True):
     "Create a subset of a dataset",
     Scope.SELECT,
     SubsetResponse,
-    (InvalidTasksError,),
+    (errors.InvalidTasksError,),
     about=About.SHARED,
-    kind=RouteKind.UPLOAD,
     reads=AppendRequest,
-    reads_media=UPLOADS,
+    reads_media=TASKS,
 )
 async def make_subset(request: Request, dataset: DatasetName) -> Response:
     """Keep some of a dataset's tasks as a subset, by their ids, from JSON, NDJSON (one task per line) or Parquet.
@@ -341,7 +335,7 @@ async def make_subset(request: Request, dataset: DatasetName) -> Response:
             return await services_of(request).datasets.keep_subset(dataset, blocks, body.idempotency_key)
 
     def respond(made: Subset) -> Response:
-        return json_response(SubsetResponse(dataset, made.name, made.tasks, made.retired, made.others, made.missing))
+        return json_response(filled(SubsetResponse, made, dataset=dataset, subset=made.name))
 
     return await answered_once(body, Subset, act, respond)
 
@@ -363,10 +357,9 @@ class RunPredictionsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     "Store predictions",
     Scope.ADMIN,
     Dataset,
-    (InvalidTasksError, LimitReachedError),
-    kind=RouteKind.UPLOAD,
+    (errors.InvalidTasksError, errors.LimitReachedError),
     reads=PredictionsRequest,
-    reads_media=UPLOADS,
+    reads_media=TASKS,
 )
 async def put_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
     """Put predicted pass rates from JSON, NDJSON (one task per line) or Parquet, in place of those of the same name.
@@ -388,7 +381,7 @@ async def put_predictions(request: Request, dataset: DatasetName, name: Predicti
     "Remove predictions",
     Scope.ADMIN,
     Dataset,
-    (UnknownPredictionsError,),
+    (errors.UnknownPredictionsError,),
 )
 async def drop_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
     """Remove predictions: new runs no longer see them. Runs that know them keep them."""
@@ -403,7 +396,7 @@ async def drop_predictions(request: Request, dataset: DatasetName, name: Predict
     "Store the beliefs of a run as predictions",
     Scope.ADMIN,
     Dataset,
-    (UnknownStepError, InvalidTasksError, LimitReachedError),
+    (errors.UnknownStepError, errors.InvalidTasksError, errors.LimitReachedError),
     reads=RunPredictionsRequest,
 )
 async def put_predictions_of_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -412,11 +405,10 @@ async def put_predictions_of_run(request: Request, dataset: DatasetName, run: Ru
     All other tasks have none.
     """
     body, wanted = await read_json(request, RunPredictionsRequest)
-    act = partial(
-        services_of(request).runs.put_predictions, dataset, run, wanted.name, wanted.step, body.idempotency_key
-    )
+    put = services_of(request).runs.put_predictions
+    act = partial(put, dataset, run, wanted.name, wanted.step, body.idempotency_key)
     return await answered_once(body, DatasetRow, act, _respond)
 
 
-def _respond(row: DatasetRow) -> Response:
-    return json_response(Dataset.from_row(row))
+def _respond(row: DatasetRow, status: int = 200) -> Response:
+    return json_response(Dataset.from_row(row), status)

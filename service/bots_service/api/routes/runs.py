@@ -1,48 +1,56 @@
-"""Runs: created, read, changed, rewound, deleted, moved to another service."""
+"""Runs: created, changed, rewound, deleted, moved to another service; and all that is read of them, as their tasks."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+import io
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from datetime import datetime
 from functools import partial
 from types import NoneType
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
+import numpy as np
+import pyarrow as pa
+from fastapi import Depends, Header, Path, Query
 from msgspec import Meta, Struct
+from pyarrow import csv
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bots_service import errors, insight
 from bots_service.api.overload import Download
 from bots_service.api.requests import (
     NDJSON,
+    AfterNumber,
+    AfterRun,
+    AfterTask,
     Body,
     Cursor,
     DatasetName,
     Limit,
     RunName,
     answered_once,
+    filled,
+    json_response,
+    moment,
+    no_content,
+    page_of,
     read_cursor,
     read_json,
     services_of,
     state_of,
     write_cursor,
 )
-from bots_service.api.responses import json_response, no_content
-from bots_service.api.routing import ANY_SCOPE, About, Route, RouteKind, Routes, caller_of
-from bots_service.api.task_formats.text import split_lines
-from bots_service.core.checks import MAX_IDS, Name, TaskId
+from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
+from bots_service.api.uploads import split_lines
+from bots_service.core.checks import MAX_IDS, NAME, Name, TaskId
+from bots_service.core.receipt import BINS
 from bots_service.core.run_settings import SomeSettings
-from bots_service.errors import (
-    DatasetExistsError,
-    InvalidJournalError,
-    InvalidSettingsError,
-    InvalidTasksError,
-    JournalIncompleteError,
-    LimitReachedError,
-    OverloadedError,
-    RunHasHistoryError,
-    UnknownStepError,
-)
+from bots_service.core.summary import RunStatus
+from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, SORTS, Segment, TaskTable
+from bots_service.errors import InvalidTasksError, OverloadedError
 from bots_service.keys import Scope
 from bots_service.moving import LONGEST_LINE
-from bots_service.records import RunPut
+from bots_service.records import EntryKind, JournalEntry, OpenDataset, Point, RunPut, TaskVisit
 from bots_service.runs import ForkFrom, PutRunResult, Run
 from bots_service.storage.sql.transfer import Moved
 
@@ -90,10 +98,7 @@ class ForgetRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunPage(Struct, frozen=True):
-    """A page of runs, by name.
-
-    runs: the runs.
-    """
+    """A page of runs, by name."""
 
     runs: list[Run]
     next_cursor: str | None
@@ -105,7 +110,7 @@ class RunPage(Struct, frozen=True):
     "Create a run",
     Scope.ADMIN,
     Run,
-    (UnknownStepError, InvalidSettingsError, RunHasHistoryError, LimitReachedError),
+    (errors.UnknownStepError, errors.InvalidSettingsError, errors.RunHasHistoryError, errors.LimitReachedError),
     reads=RunRequest,
     meanings={200: "The run existed and has these settings now.", 201: "The run was created."},
 )
@@ -119,20 +124,18 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     if origin is not None:
         caller_of(request).require_run(dataset, origin.run)
 
-    def respond(result: PutRunResult) -> Response:
-        return json_response(result.run, 201 if result.put is RunPut.CREATED else 200)
-
     act = partial(services_of(request).runs.put, dataset, run, wanted.given(), origin, body.idempotency_key())
-    return await answered_once(body, PutRunResult, act, respond)
+    return await answered_once(
+        body, PutRunResult, act, lambda done: json_response(done.run, 201 if done.put is RunPut.CREATED else 200)
+    )
 
 
 @Route(routes, "GET /datasets/{dataset}/runs", "List a dataset's runs", Scope.READ, RunPage)
 async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return by name the runs of a dataset that the caller's key reaches."""
-    after = "" if cursor is None else read_cursor(cursor, Name)
-    runs = await services_of(request).runs.page(dataset, after, limit + 1, caller_of(request))
-    following = write_cursor(runs[limit - 1].run) if len(runs) > limit else None
-    return json_response(RunPage(runs[:limit], following))
+    after = read_cursor(cursor, Name, "")
+    found = await services_of(request).runs.page(dataset, after, limit + 1, caller_of(request))
+    return json_response(RunPage(*page_of(found, limit, lambda run: run.run)))
 
 
 @Route(routes, f"GET {RUN}", "Get a run", ANY_SCOPE, Run)
@@ -141,7 +144,15 @@ async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     return json_response(await services_of(request).runs.describe(dataset, run))
 
 
-@Route(routes, f"PATCH {RUN}", "Change a run's settings", Scope.ADMIN, Run, (InvalidSettingsError,), reads=SomeSettings)
+@Route(
+    routes,
+    f"PATCH {RUN}",
+    "Change a run's settings",
+    Scope.ADMIN,
+    Run,
+    (errors.InvalidSettingsError,),
+    reads=SomeSettings,
+)
 async def change_settings(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Change settings from the next step on; written to the journal. Belief and prior are fixed."""
     body, wanted = await read_json(request, SomeSettings)
@@ -149,7 +160,7 @@ async def change_settings(request: Request, dataset: DatasetName, run: RunName) 
     return json_response(result.run, replayed=result.duplicate)
 
 
-@Route(routes, f"POST {RUN}/rewind", "Rewind a run", Scope.REPORT, Run, (UnknownStepError,), reads=RewindRequest)
+@Route(routes, f"POST {RUN}/rewind", "Rewind a run", Scope.REPORT, Run, (errors.UnknownStepError,), reads=RewindRequest)
 async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return to the state right after a step closed. Outcomes of earlier selections are refused from then on."""
     body, wanted = await read_json(request, RewindRequest)
@@ -157,7 +168,9 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     return json_response(result.run, replayed=result.duplicate)
 
 
-@Route(routes, f"POST {RUN}/forget", "Forget tasks", Scope.REPORT, Run, (InvalidTasksError,), reads=ForgetRequest)
+@Route(
+    routes, f"POST {RUN}/forget", "Forget tasks", Scope.REPORT, Run, (errors.InvalidTasksError,), reads=ForgetRequest
+)
 async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Forget what the run knows of some tasks alone; written to the journal.
 
@@ -193,21 +206,16 @@ class ImportedRun(Struct, frozen=True):
     f"GET {RUN}/export",
     "Export a run",
     Scope.READ,
-    refuses=(JournalIncompleteError, OverloadedError),
+    refuses=(errors.JournalIncompleteError, errors.OverloadedError),
     about=About.WHOLE,
     answers_media=LINES,
     meanings={200: "A header, then one line for each entry."},
 )
 async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Stream the run's journal as lines of JSON; of a fork, the journals of the runs that it continues come first."""
-    export = services_of(request).moves.export
-
-    async def pieces() -> AsyncGenerator[bytes]:
-        async for piece in await export(dataset, run):
-            yield piece
-
+    pieces = services_of(request).moves.export(dataset, run)
     disposition = {"Content-Disposition": f'attachment; filename="{dataset}.{run}.ndjson"'}
-    return Download(state_of(request.app).downloads, pieces(), headers=disposition, media_type=NDJSON)
+    return Download(state_of(request.app).downloads, pieces, headers=disposition, media_type=NDJSON)
 
 
 @Route(
@@ -216,18 +224,487 @@ async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     "Import a run",
     Scope.ADMIN,
     ImportedRun,
-    (InvalidJournalError, DatasetExistsError, RunHasHistoryError, LimitReachedError),
-    kind=RouteKind.UPLOAD,
+    (errors.InvalidJournalError, errors.DatasetExistsError, errors.RunHasHistoryError, errors.LimitReachedError),
     reads_media=LINES,
     meanings={201: "The run was imported."},
 )
 async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Replay an exported journal as a run of a dataset with the same tasks: all of it or nothing."""
     body = Body(request, {NDJSON: state_of(request.app).uploads.max_bytes})
-
-    def respond(moved: Moved) -> Response:
-        return json_response(ImportedRun(dataset, moved.run.name, moved.run.head, moved.run.epoch), 201)
-
     lines = split_lines(body.chunks(), longest=LONGEST_LINE)
     act = partial(services_of(request).moves.import_lines, dataset, run, lines, body.idempotency_key)
-    return await answered_once(body, Moved, act, respond)
+    return await answered_once(
+        body,
+        Moved,
+        act,
+        lambda moved: json_response(ImportedRun(dataset, moved.run.name, moved.run.head, moved.run.epoch), 201),
+    )
+
+
+# --- how runs go -----------------------------------------------------------------------------------------------------
+
+Search = Annotated[
+    str | None,
+    Query(min_length=1, max_length=257, description="Only runs whose `dataset/run` contains this, in any case."),
+]
+OneDataset = Annotated[str | None, Query(pattern=NAME, description="Only runs of this dataset.")]
+OneStatus = Annotated[RunStatus | None, Query(description="Only runs with this status.")]
+Attention = Annotated[bool, Query(description="Only runs that need attention.")]
+Sort = Annotated[
+    str,
+    Query(
+        pattern=f"^-?({'|'.join(insight.RUN_SORTS)})$",
+        description="The order; a leading - turns it round. Nulls come last.",
+    ),
+]
+
+
+class Overview(Struct, frozen=True):
+    """A page of runs.
+
+    matching: how many runs the query is about, on all pages.
+    totals: sums over all runs that the key reaches, whatever the query.
+    """
+
+    runs: list[insight.RunSummary]
+    matching: int
+    totals: insight.OverviewTotals
+    next_cursor: str | None
+
+
+async def overview_query(
+    search: Search = None,
+    dataset: OneDataset = None,
+    status: OneStatus = None,
+    attention: Attention = False,
+    sort: Sort = "-last_step",
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> insight.OverviewQuery:
+    """Return which runs are asked for."""
+    last = read_cursor(cursor, AfterRun, sort=sort)
+    after = None if last is None else insight.Place(*last)
+    return insight.OverviewQuery(search, dataset, status, attention, sort, after, limit)
+
+
+@Route(routes, "GET /overview", "Summarize all runs", Scope.READ, Overview)
+async def read_overview(request: Request, query: Annotated[insight.OverviewQuery, Depends(overview_query)]) -> Response:
+    """Return a summary of each run of the datasets that the key has access to."""
+    page = await services_of(request).overview.page(caller_of(request), query)
+    following = page.next and write_cursor((query.sort, *page.next))
+    return json_response(Overview(page.runs, page.matching, page.totals, following))
+
+
+@Route(routes, f"GET {RUN}/summary", "Summarize a run", Scope.READ, insight.RunSummaryWithLeases)
+async def read_summary(request: Request, dataset: DatasetName, run: RunName) -> Response:
+    """Return how a run goes, its gain over uniform sampling, and a verdict with advice."""
+    return json_response(await services_of(request).overview.one(dataset, run))
+
+
+# --- what they did ---------------------------------------------------------------------------------------------------
+
+Points = Annotated[int, Query(ge=1, le=2000, description="How many at most.")]
+Steps = Annotated[int, Query(ge=1, le=1000, description="Number of last steps to compare.")]
+Entries = Annotated[int, Query(ge=1, le=200, description="How many at most.")]  # a report's body may take 200 KB
+Kinds = Annotated[
+    list[EntryKind], Query(max_length=6, description="Only entries of these kinds: rewind and settings mark charts.")
+]
+AfterStep = Annotated[int, Query(ge=0, le=2**53, description="Only steps after this one; a cursor has precedence.")]
+
+
+class ClosedStep(Struct, frozen=True):
+    """A closed step.
+
+    step: the step.
+    seq: the journal entry that closed it.
+    mean_pass_rate: mean over its tasks of the share of successful rollouts; null without rollouts.
+    capability: the estimate after the step; null without references and with the belief `tracker`.
+    tokens, seconds: what its rollouts cost, as far as outcomes say it.
+    """
+
+    step: int
+    epoch: int
+    seq: int
+    reported: int
+    effective: int
+    effective_task_ratio: float | None
+    mean_pass_rate: float | None
+    rollouts: float
+    capability: float | None
+    brier: float | None
+    log_loss: float | None
+    late: int
+    new_tasks: int
+    distinct_tasks: int
+    tokens: float
+    seconds: float
+    time: datetime
+
+
+class HistoryPage(Struct, frozen=True):
+    """A page of closed steps, in order."""
+
+    history: list[ClosedStep]
+    next_cursor: str | None
+
+
+class Curve(Struct, frozen=True):
+    """A run's history in a few points, in order, without steps undone by a rewind."""
+
+    points: list[Point]
+
+
+class Bin(Struct, frozen=True):
+    """Rollouts with a predicted success rate in one interval.
+
+    low, high: the bounds of the interval.
+    mean_prediction: the mean of the predictions; null without rollouts.
+    """
+
+    low: float
+    high: float
+    rollouts: float
+    mean_prediction: float | None
+    success_rate: float | None
+
+
+class CalibrationResponse(Struct, frozen=True):
+    """Predicted and observed success rates over the last steps.
+
+    steps: number of these steps with rollouts.
+    bins: equal bins of the predictions, from 0 to 1.
+    """
+
+    steps: int
+    bins: list[Bin]
+
+
+class JournalPage(Struct, frozen=True):
+    """A page of a run's journal, the newest entry first."""
+
+    entries: list[JournalEntry]
+    next_cursor: str | None
+
+
+@Route(routes, f"GET {RUN}/history", "List a run's closed steps", Scope.READ, HistoryPage)
+async def read_history(
+    request: Request,
+    dataset: DatasetName,
+    run: RunName,
+    after_step: AfterStep = 0,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """Return the closed steps of the run's history in order, without steps undone by a rewind."""
+    after = read_cursor(cursor, AfterNumber, after_step)
+    found = await services_of(request).insight.steps(dataset, run, after, limit + 1)
+    steps, following = page_of(found, limit, lambda step: step.step)
+    return json_response(
+        HistoryPage([filled(ClosedStep, step, time=moment(step.created_at)) for step in steps], following)
+    )
+
+
+@Route(routes, f"GET {RUN}/curve", "Get a run's learning curve", Scope.READ, Curve)
+async def read_curve(request: Request, dataset: DatasetName, run: RunName, points: Points = 500) -> Response:
+    """Return the run's history in at most `points` points, for charts."""
+    found = await services_of(request).insight.curve(dataset, run, points)
+    return json_response(Curve(found))
+
+
+@Route(
+    routes, f"GET {RUN}/calibration", "Compare predicted and observed success rates", Scope.READ, CalibrationResponse
+)
+async def read_calibration(request: Request, dataset: DatasetName, run: RunName, steps: Steps = 200) -> Response:
+    """Compare the success rates predicted before the last steps with the observed ones."""
+    compared, sums = await services_of(request).insight.calibration(dataset, run, steps)
+    bins = [
+        Bin(place / BINS, (place + 1) / BINS, many, *((predicted / many, solved / many) if many else (None, None)))
+        for place, (many, predicted, solved) in enumerate(zip(*sums, strict=True))
+    ]
+    return json_response(CalibrationResponse(compared, bins))
+
+
+@Route(routes, f"GET {RUN}/journal", "List a run's journal", Scope.READ, JournalPage)
+async def read_journal(
+    request: Request,
+    dataset: DatasetName,
+    run: RunName,
+    kind: Kinds = [],  # noqa: B006  # FastAPI copies it
+    limit: Entries = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """Return the entries of the run's journal, newest first, including entries undone by a rewind."""
+    before = read_cursor(cursor, AfterNumber)
+    found = await services_of(request).insight.entries(dataset, run, before, limit + 1, kind)
+    return json_response(JournalPage(*page_of(found, limit, lambda entry: entry.seq)))
+
+
+# --- their tasks in flight, tags, and single tasks ------------------------------------------------------------------
+
+LeaseIds = Annotated[int, Query(ge=0, le=1000, description="How many ids of each lease at most.")]
+TagSteps = Annotated[int, Query(ge=1, le=200, description="Number of last steps to sum up.")]
+OneTask = Annotated[str, Path(min_length=1, max_length=256, description="The task's id; encode a slash in it as %2F.")]
+
+
+class LeasesResponse(Struct, frozen=True):
+    """Tasks in flight, those first whose leases end soonest.
+
+    leased: how many tasks are in flight, also where not all leases are listed.
+    leases: the leases.
+    """
+
+    leased: int
+    leases: list[insight.Lease]
+
+
+@Route(routes, f"GET {RUN}/leases", "List a run's tasks in flight", Scope.READ, LeasesResponse)
+async def read_leases(
+    request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100, ids: LeaseIds = insight.IDS_PER_LEASE
+) -> Response:
+    """Return the tasks in flight, ordered by when their leases end."""
+    leased, groups = await services_of(request).insight.leases(dataset, run, limit, ids)
+    return json_response(LeasesResponse(leased, groups))
+
+
+@Route(routes, f"GET {RUN}/tags", "Compare a run's tags", Scope.READ, insight.TagTable)
+async def read_tags(request: Request, dataset: DatasetName, run: RunName, steps: TagSteps = 50) -> Response:
+    """Return the sums over the last steps by tag, next to the success rates of as many steps before."""
+    return json_response(await services_of(request).insight.tags(dataset, run, steps))
+
+
+class TaskHistoryPage(Struct, frozen=True):
+    """A page of a task's history, the newest report first.
+
+    history: the reports; there may be none on a page that is not the last.
+    pruned: journal entries up to this one were pruned, so older reports are not known; 0 if all entries are kept.
+    """
+
+    history: list[TaskVisit]
+    pruned: int
+    next_cursor: str | None
+
+
+@Route(
+    routes,
+    f"GET {RUN}/tasks/{{task:path}}/history",  # an id may hold slashes
+    "List a task's reports",
+    Scope.READ,
+    TaskHistoryPage,
+    (errors.UnknownTaskError,),
+)
+async def read_task_history(
+    request: Request, dataset: DatasetName, run: RunName, task: OneTask, limit: Limit = 50, cursor: Cursor = None
+) -> Response:
+    """Return what the run's reports said of a task, newest first, including reports undone by a rewind.
+
+    Each request reads at most 500 journal entries, so a page may have few reports, or none, and a cursor.
+    """
+    before = read_cursor(cursor, AfterNumber)
+    page = await services_of(request).insight.task_history(dataset, run, task, before, limit)
+    return json_response(TaskHistoryPage(page.visits, page.pruned, write_cursor(page.next)))
+
+
+ARROW = "application/vnd.apache.arrow.stream"
+CSV = "text/csv"
+PIECE = 16_384  # tasks at a time: about 2 MB on the wire, and some tenths of a second of a thread's time
+Whole = Callable[[], Awaitable[tuple[OpenDataset, AsyncIterator[TaskTable]]]]
+_FLOATS = ("alpha", "beta", "mean", "low", "high", "effective", "variance", "attempts", "successes")
+_INTEGERS = ("visits", "last_step", "aborts")
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        *((name, pa.float64()) for name in _FLOATS),
+        *((name, pa.int32()) for name in _INTEGERS),
+        ("segment", pa.string()),
+    ]
+)
+WITH_TAGS = SCHEMA.append(pa.field("tags", pa.string()))  # joined by semicolons
+
+Ids = Annotated[list[str], Query(max_length=1000, description="Only these tasks.")]
+OneTag = Annotated[str | None, Query(max_length=64, description="Only tasks that carry this tag.")]
+TaskSearch = Annotated[
+    str | None,
+    Query(min_length=1, max_length=128, description="Only tasks whose id contains this; a and A are the same."),
+]
+TaskSort = Annotated[
+    str,
+    Query(
+        pattern=f"^-?({'|'.join(SORTS)})$",
+        description="The order; a leading - turns it round. distance: |mean - target|.",
+    ),
+]
+OneSegment = Annotated[
+    Segment | None,
+    Query(
+        description="Only tasks of this segment. untried: no rollout in this run; aborting: aborted at its"
+        " last three selections or more; stuck: tried, never a success;"
+        f" solved: tried, mean at least {SOLVED_MEAN}; teaching: the other tried ones; retired: not selected."
+        " Without it: all but the retired ones."
+    ),
+]
+Format = Annotated[
+    Literal["json", "csv"],
+    Query(description="csv streams the tasks of all pages as a file, whatever limit and cursor say."),
+]
+Accept = Annotated[
+    str,
+    Header(description=f"{CSV} is the same as format=csv. {ARROW} streams the whole pool, whatever the query says."),
+]
+
+
+class Task(Struct, frozen=True, gc=False):
+    """The belief about a task.
+
+    id: the task's id.
+    alpha, beta: the parameters of the Beta distribution of the task's success probability; null where the run's belief
+        has none.
+    interval: 5 % and 95 % quantiles of the success probability.
+    effective: the probability that of a group of `rollouts_per_task` rollouts some succeed and some fail.
+    variance: the expected variance of one rollout's success, E[p (1 - p)], in [0, 0.25].
+    attempts: how many rollouts of the task the closed steps of this run reported.
+    successes: how many of them succeeded; a fractional reward counts in part.
+    visits: how many of these steps reported it.
+    last_step: the last of these steps; null if there was none.
+    aborts: how often it was selected and aborted.
+    segment: untried, aborting, stuck, teaching, solved or retired.
+    tags: the tags that the task carries, sorted.
+    """
+
+    id: str
+    alpha: float | None
+    beta: float | None
+    mean: float
+    interval: tuple[float, float]
+    effective: float
+    variance: float
+    attempts: float
+    successes: float
+    visits: int
+    last_step: int | None
+    aborts: int
+    segment: Segment
+    tags: list[str]
+
+
+class TasksResponse(Struct, frozen=True):
+    """A page of tasks.
+
+    tasks: the tasks.
+    matching: how many tasks the query is about, on all pages.
+    segments: how many tasks of each segment have the query's ids, tag and search, whatever its segment.
+    """
+
+    tasks: list[Task]
+    matching: int
+    segments: dict[Segment, int]
+    next_cursor: str | None
+
+
+async def task_query(
+    ids: Ids = [],  # noqa: B006  # FastAPI copies it
+    tag: OneTag = None,
+    search: TaskSearch = None,
+    segment: OneSegment = None,
+    sort: TaskSort = "index",
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> insight.TaskQuery:
+    """Return which tasks are asked for."""
+    return insight.TaskQuery(tuple(ids), tag, search, segment, sort, read_cursor(cursor, AfterTask, sort=sort), limit)
+
+
+EXAMPLE_CSV = (
+    '"id","alpha","beta","mean","low","high","effective","variance","attempts","successes","visits","last_step",'
+    '"aborts","segment","tags"\r\n'
+    '"gsm8k-17",,,0.4737,0.23,0.73,0.9466,0.2256,8,3,1,12,0,"teaching","arithmetic"\r\n'
+)
+
+
+@Route(
+    routes,
+    "GET /datasets/{dataset}/runs/{run}/tasks",
+    "List a run's tasks",
+    Scope.READ,
+    TasksResponse,
+    (InvalidTasksError, OverloadedError),
+    answers_media={
+        CSV: {"schema": {"type": "string"}, "example": EXAMPLE_CSV},
+        ARROW: {"schema": {"type": "string", "format": "binary"}},
+    },
+)
+async def list_tasks(
+    request: Request,
+    dataset: DatasetName,
+    run: RunName,
+    query: Annotated[insight.TaskQuery, Depends(task_query)],
+    format: Format = "json",  # noqa: A002  # the parameter's name
+    accept: Accept = "",
+) -> Response:
+    """Return the beliefs about tasks; retired ones only if the query asks for their segment."""
+    read = services_of(request).insight
+    if format == "csv" or CSV in accept:
+        pieces = _streamed(partial(read.every_task, dataset, run, query, piece=PIECE), WITH_TAGS, _csv_writer)
+        headers = {"Content-Disposition": f'attachment; filename="{dataset}-{run}-tasks.csv"'}
+        return Download(state_of(request.app).downloads, pieces, media_type=CSV, headers=headers)
+    if ARROW in accept:
+        pieces = _streamed(
+            partial(read.every_task, dataset, run, insight.TaskQuery(), piece=PIECE), SCHEMA, pa.ipc.new_stream
+        )
+        return Download(state_of(request.app).downloads, pieces, media_type=ARROW)
+    page = await read.tasks(dataset, run, query)
+    rows = await asyncio.to_thread(_tasks_of, page.dataset, page.table)
+    following = page.next and write_cursor((query.sort, *page.next))
+    return json_response(TasksResponse(rows, page.matching, page.segments, following))
+
+
+def _tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:
+    rows = _record_batch(dataset, table, SCHEMA).to_pylist()
+    return [
+        Task(interval=(row.pop("low"), row.pop("high")), tags=tags, **row)
+        for row, tags in zip(rows, _tags_of(dataset, table), strict=True)
+    ]
+
+
+def _tags_of(dataset: OpenDataset, table: TaskTable) -> list[list[str]]:
+    tags: list[list[str]] = [[] for _ in range(len(table.tasks))]
+    for tag, carriers in sorted(dataset.pool.tags.items()):
+        places = np.searchsorted(carriers, table.tasks)
+        places[places == len(carriers)] = 0
+        for row in np.flatnonzero(carriers[places] == table.tasks).tolist():
+            tags[row].append(tag)
+    return tags
+
+
+def _csv_writer(sink: io.BytesIO, schema: Any) -> csv.CSVWriter:  # RFC 4180, with a header
+    return csv.CSVWriter(sink, schema, write_options=csv.WriteOptions(eol="\r\n"))
+
+
+async def _streamed(whole: Whole, schema: Any, writer_of: Callable[[io.BytesIO, Any], Any]) -> AsyncGenerator[bytes]:
+    """Yield the tasks as a writer of record batches writes them; one piece at a time is in memory."""
+    dataset, pieces = await whole()
+    sink = io.BytesIO()
+    with writer_of(sink, schema) as writer:
+        async for table in pieces:
+            await asyncio.to_thread(lambda piece: writer.write_batch(_record_batch(dataset, piece, schema)), table)
+            yield _taken(sink)
+    yield _taken(sink)
+
+
+def _taken(sink: io.BytesIO) -> bytes:
+    written = sink.getvalue()
+    sink.seek(0)
+    sink.truncate()
+    return written
+
+
+def _record_batch(dataset: OpenDataset, table: TaskTable, schema: Any) -> Any:
+    """Return the table with the columns of one of the schemas. `last_step` is null where no step reported the task."""
+    nothing = pa.nulls(len(table.tasks), pa.float64())
+    columns = {name: getattr(table, name) for name in (*_FLOATS, *_INTEGERS)}
+    columns = {name: nothing if column is None else column for name, column in columns.items()}
+    columns["id"] = pa.array(dataset.ids.take(table.tasks), pa.string())
+    columns["last_step"] = pa.array(table.last_step, pa.int32(), mask=table.last_step == 0)
+    columns["segment"] = pa.array(SEGMENTS, pa.string()).take(pa.array(table.segment))
+    if schema is WITH_TAGS:
+        columns["tags"] = pa.array(map(";".join, _tags_of(dataset, table)), pa.string())
+    return pa.record_batch([columns[name] for name in schema.names], schema=schema)

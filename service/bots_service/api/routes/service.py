@@ -1,10 +1,14 @@
-"""The service itself: probes, metrics and versions, pruning; the API's documentation and the page, for browsers."""
+"""The service itself: API keys, probes, metrics, versions, pruning; for browsers the documentation and the page."""
 
 import asyncio
 import platform
+from datetime import datetime
+from functools import partial
+from types import NoneType
 from typing import Annotated
 
 import numpy as np
+from fastapi import Path
 from msgspec import Meta, Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -12,17 +16,157 @@ from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from bots_service import __version__
+from bots_service.access import KeyRequest
 from bots_service.api.problems import NO_SUCH_ROUTE, problem_response
-from bots_service.api.requests import read_json, services_of, state_of
-from bots_service.api.responses import json_response
-from bots_service.api.routing import ANY_SCOPE, About, Route, RouteKind, Routes
-from bots_service.keys import Scope
+from bots_service.api.requests import (
+    Body,
+    Cursor,
+    Limit,
+    answered_once,
+    filled,
+    json_response,
+    moment,
+    no_content,
+    page_of,
+    read_cursor,
+    read_json,
+    services_of,
+    state_of,
+)
+from bots_service.api.routing import ANY_SCOPE, About, Route, RouteKind, Routes, caller_of
+from bots_service.core.checks import Name
+from bots_service.errors import LimitReachedError, UnknownApiKeyError
+from bots_service.keys import KeyRow, Scope
 from bots_service.metrics import MEDIA_TYPE
 from bots_service.prune import PrunedRun
 from bots_service.readiness import Ready
 from bots_service.retention import DOCS_CACHED_S
 
-routes, for_browsers = Routes("service"), Routes(None)
+keys, routes, for_browsers = Routes("keys"), Routes("service"), Routes(None)
+
+# --- keys: an administrator of all datasets creates, lists and revokes them -------------------------------------------
+
+KeyId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="The key's id, the part between its underscores.")]
+
+
+class ApiKey(Struct, frozen=True, kw_only=True):
+    """An API key, without its secret.
+
+    id: the part of the key between its underscores.
+    name: a name for people.
+    scopes: what the key may do.
+    datasets: patterns of the datasets that it reaches, or of their runs, such as guru/alice-*; `*` stands for any
+        characters, `?` for one.
+    expires_at: when it expires (RFC 3339, UTC); null: never.
+    revoked_at: when it was revoked (RFC 3339, UTC); null: it was not.
+    """
+
+    id: str
+    name: str
+    scopes: list[Scope]
+    datasets: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+    @staticmethod
+    def from_row(row: KeyRow) -> "ApiKey":
+        """Return the answer for a row."""
+        times = {name: moment(getattr(row, name)) for name in ("created_at", "expires_at", "revoked_at")}
+        return filled(ApiKey, row, scopes=sorted(row.scopes), **times)
+
+
+class NewApiKey(ApiKey, frozen=True, kw_only=True):
+    """A new key.
+
+    key: the key itself, shown once; null when the answer is given again.
+    """
+
+    key: str | None
+
+
+class ApiKeyPage(Struct, frozen=True):
+    """A page of keys, by id; revoked ones too."""
+
+    keys: list[ApiKey]
+    next_cursor: str | None
+
+
+class WhoAmI(Struct, frozen=True):
+    """Who the caller is.
+
+    guarded: whether keys guard the service; without them nobody has a name, and everybody may do everything.
+    name: the name of the caller's key; null without keys.
+    scopes: what the caller may do.
+    datasets: patterns of the datasets that the caller reaches.
+    expires_at: when the caller's key expires (RFC 3339, UTC); null: never.
+    """
+
+    guarded: bool
+    name: str | None
+    scopes: list[Scope]
+    datasets: tuple[str, ...]
+    expires_at: datetime | None
+
+
+@Route(
+    keys,
+    "POST /keys",
+    "Create an API key",
+    Scope.ADMIN,
+    NewApiKey,
+    (LimitReachedError,),
+    about=About.EVERY,
+    reads=KeyRequest,
+    meanings={201: "The key was created."},
+)
+async def create_key(request: Request) -> Response:
+    """Create a key and return it, once.
+
+    Safe to retry: no second key is created. The answer then has no `key`, because the service does not store it.
+    """
+    body, wanted = await read_json(request, KeyRequest)
+    key = None  # only in the first response: a retry does not get it
+
+    async def act() -> KeyRow:
+        nonlocal key
+        access, is_open = services_of(request).access, caller_of(request).key is None
+        row, key = await access.create(wanted, body.idempotency_key(), by_anybody=is_open)
+        return row
+
+    def respond(row: KeyRow) -> Response:
+        return json_response(filled(NewApiKey, ApiKey.from_row(row), key=key), 201)
+
+    return await answered_once(body, KeyRow, act, respond)
+
+
+@Route(keys, "GET /keys", "List the API keys", Scope.ADMIN, ApiKeyPage, about=About.EVERY)
+async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    """Return keys by id; revoked ones too."""
+    found = await services_of(request).store.keys.after(read_cursor(cursor, Name, ""), limit + 1)
+    rows, following = page_of(found, limit, lambda row: row.id)
+    return json_response(ApiKeyPage([ApiKey.from_row(row) for row in rows], following))
+
+
+@Route(
+    keys, "DELETE /keys/{key_id}", "Revoke an API key", Scope.ADMIN, refuses=(UnknownApiKeyError,), about=About.EVERY
+)
+async def revoke_key(request: Request, key_id: KeyId) -> Response:
+    """Revoke a key. Every replica refuses it within 5 seconds."""
+    body = Body(request)
+    act = partial(services_of(request).access.revoke, key_id, body.idempotency_key())
+    return await answered_once(body, NoneType, act, no_content)
+
+
+@Route(keys, "GET /whoami", "Show the caller", ANY_SCOPE, WhoAmI)
+async def tell_caller(request: Request) -> Response:
+    """Return who the caller is, and what it may do."""
+    caller = caller_of(request)
+    own = {"scopes": sorted(caller.scopes), "expires_at": moment(caller.expires_at)}
+    return json_response(filled(WhoAmI, caller, guarded=caller.key is not None, **own))
+
+
+# --- the process ------------------------------------------------------------------------------------------------------
 
 
 class LivenessResponse(Struct, frozen=True):
@@ -73,9 +217,8 @@ async def tell_ready(request: Request) -> Response:
 @Route(routes, "GET /version", "Show the versions", ANY_SCOPE, VersionResponse)
 async def tell_version(request: Request) -> Response:
     """Return the versions; draws can be repeated on the same version of numpy."""
-    return json_response(
-        VersionResponse(__version__, platform.python_version(), np.__version__, state_of(request.app).schema)
-    )
+    python, schema = platform.python_version(), state_of(request.app).schema
+    return json_response(VersionResponse(__version__, python, np.__version__, schema))
 
 
 @Route(
@@ -109,7 +252,6 @@ class PruneResponse(Struct, frozen=True):
     """The removed journal entries of all runs; with dry_run, those that would be removed.
 
     dry_run: whether nothing was removed.
-    runs: the runs.
     """
 
     dry_run: bool
@@ -154,8 +296,7 @@ DOCS_HEADERS = {
 }
 
 
-async def sent(request: Request, folder: StaticFiles, name: str, headers: dict[str, str]) -> Response:
-    """Return a file; a problem where there is none."""
+async def _sent(request: Request, folder: StaticFiles, name: str, headers: dict[str, str]) -> Response:
     try:
         found = await folder.get_response(name, request.scope)
     except (HTTPException, ValueError):  # a name with a NUL is no path
@@ -174,22 +315,22 @@ async def show_document(request: Request) -> Response:
 @Route(for_browsers, "GET /docs", "", ANY_SCOPE)
 async def show_documentation(request: Request) -> Response:
     """Return the page of the API's documentation."""
-    return await sent(request, DOCS, "index.html", DOCS_HEADERS)
+    return await _sent(request, DOCS, "index.html", DOCS_HEADERS)
 
 
 @Route(for_browsers, "GET /docs/{name}", "", ANY_SCOPE)
 async def send_asset(request: Request, name: str) -> Response:
     """Return a part of that page."""
-    return await sent(request, DOCS, name, {"Cache-Control": f"max-age={DOCS_CACHED_S:.0f}"})
+    return await _sent(request, DOCS, name, {"Cache-Control": f"max-age={DOCS_CACHED_S:.0f}"})
 
 
 @Route(for_browsers, "GET|HEAD /", "", None)
 async def show_page(request: Request) -> Response:
     """Return the page: its files are for everybody; what it shows comes by the API."""
-    return await sent(request, PAGE, "index.html", PAGE_HEADERS)
+    return await _sent(request, PAGE, "index.html", PAGE_HEADERS)
 
 
 @Route(for_browsers, "GET|HEAD /page/{name}", "", None)
 async def send_file(request: Request, name: str) -> Response:
     """Return a file of the page."""
-    return await sent(request, PAGE, name, PAGE_HEADERS)
+    return await _sent(request, PAGE, name, PAGE_HEADERS)

@@ -10,21 +10,22 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.decoding import decode, decode_plain
+from bots_service import errors
 from bots_service.api.overload import while_client_waits
-from bots_service.api.requests import JSON, TRAINING_LIMIT, Body, read_json, services_of
-from bots_service.api.responses import filled, json_response
+from bots_service.api.requests import (
+    JSON,
+    TRAINING_LIMIT,
+    Body,
+    decode,
+    decode_plain,
+    filled,
+    json_response,
+    read_json,
+    services_of,
+)
 from bots_service.api.routing import Route, RouteKind, Routes, caller_of, log_names
 from bots_service.core.checks import Name
 from bots_service.core.draw.selection import SelectRequest
-from bots_service.errors import (
-    BotsError,
-    InvalidInputError,
-    InvalidOutcomesError,
-    InvalidSelectionError,
-    PoolTooSmallError,
-    StaleEpochError,
-)
 from bots_service.keys import Scope
 from bots_service.outcomes import ReportRequest
 from bots_service.records import OpenDataset, Selection
@@ -124,7 +125,7 @@ class RunNames(Struct, frozen=True):
     "Select tasks",
     Scope.SELECT,
     SelectResponse,
-    (InvalidSelectionError, PoolTooSmallError),
+    (errors.InvalidSelectionError, errors.PoolTooSmallError),
     kind=RouteKind.TRAINING,
     reads=SelectRequest,
 )
@@ -152,7 +153,7 @@ async def select_tasks(request: Request) -> Response:
     "Report outcomes",
     Scope.REPORT,
     ReportResponse,
-    (InvalidOutcomesError, InvalidSelectionError, StaleEpochError),
+    (errors.InvalidOutcomesError, errors.InvalidSelectionError, errors.StaleEpochError),
     kind=RouteKind.TRAINING,
     reads=ReportRequest,
 )
@@ -169,18 +170,18 @@ async def report_outcomes(request: Request) -> Response:
         log_names(request, {"dataset": report.dataset, "run": report.run})
         caller_of(request).require_run(report.dataset, report.run)
         reported = await services.runs.report(report, body.idempotency_key())
-    except InvalidInputError as error:
+    except errors.InvalidInputError as error:
         await _count_refused(request, text, error)
         raise
     return json_response(filled(ReportResponse, reported, reported.receipt), replayed=reported.duplicate)
 
 
-async def _count_refused(request: Request, text: bytes, error: InvalidInputError) -> None:
+async def _count_refused(request: Request, text: bytes, error: errors.InvalidInputError) -> None:
     """Count a report that was refused with the run that it names, if there is one and the caller reaches it."""
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         named = msgspec.json.decode(text, type=RunNames)
         caller_of(request).require_run(named.dataset, named.run)
         try:
             await services_of(request).runs.count_refused_report(named.dataset, named.run, error)
-        except BotsError as reason:  # the trainer gets its answer whatever becomes of the count
+        except errors.BotsError as reason:  # the trainer gets its answer whatever becomes of the count
             log.warning("refused_report_not_counted", dataset=named.dataset, run=named.run, reason=str(reason))

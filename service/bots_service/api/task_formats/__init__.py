@@ -1,1 +1,0 @@
-"""The formats in which tasks come: JSON, NDJSON, Parquet."""
