@@ -1002,7 +1002,7 @@ class Runs:
             state = await self.state_at(opened, step)
             pool = (await self.datasets.matching(opened, state)).dataset.pool
             rates, tasks = np.full(len(pool), np.nan), state.belief.own_tasks
-            rates[tasks] = (await asyncio.to_thread(state.belief.distributions, pool, tasks)).mean
+            rates[tasks] = await asyncio.to_thread(lambda: state.belief.distributions(pool, tasks).mean)
             return rates
 
         rates = await self.using(dataset, run, means)

@@ -13,13 +13,12 @@ from bots_service.core.draw.selection import (
     GUESSES,
     LARGEST_COUNT,
     MOST_TIMES,
-    DrawnTasks,
     NamedTasks,
     SelectRequest,
     enough_tasks,
     select_tasks,
 )
-from bots_service.core.draw.strategies import LEAST_CHANCE, DrawContext
+from bots_service.core.draw.strategies import LEAST_CHANCE, DrawContext, DrawnTasks
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
 from bots_service.core.walks import Walk, walk_numbers

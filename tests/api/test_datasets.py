@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bots_service.core.belief.kinds import KINDS
+from bots_service.core.belief import KINDS
 from tests.api.conftest import serving
 from tests.api.pools import MODELS, RUN, make_dataset, report, require_problem, tasks
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from bots_service.core.draw import thompson
 from bots_service.core.draw.thompson import draw_nearest
-from tests.core.pools import assert_same_shares, assert_same_values
+from tests.core.pools import assert_same_shares, assert_same_values, joined
 from tests.sizes import size
 
 REPEATS = size(300, 600)
@@ -20,7 +20,7 @@ def dense(alone, shared, sizes, count, target, rng):
         values, owners = dense(alone.mirrored(), shared.mirrored(), sizes, count, 1 - target, rng)
         return 1 - values, owners
     owners = rng.permutation(np.repeat(np.arange(len(sizes) + len(alone)), [*sizes, *[1] * len(alone)]))
-    values = shared.joined(alone).at(owners).sample(rng)
+    values = joined(shared, alone).at(owners).sample(rng)
     first = np.argsort(np.maximum(np.abs(values - target), 1e-300), kind="stable")[:count]
     return values[first], owners[first]
 
@@ -46,7 +46,7 @@ def assert_draws_like_dense(scenario, seed):
     alone, shared, sizes, count, target = scenario
     sizes = np.array(sizes)
     # Owners of one belief are exchangeable: where there are many, only their sums are often enough for a test.
-    believed = shared.joined(alone)
+    believed = joined(shared, alone)
     kind = np.unique(np.stack([believed.mean, *believed.interval()]), axis=1, return_inverse=True)[1]
 
     def by_profiles(rng):

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, NO_TASKS, NO_VISITS, Attempts
+from bots_service.core.arrays import NO_TASKS
+from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, NO_VISITS, Attempts
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Report
 from bots_service.core.run_settings import settings_from

@@ -10,7 +10,6 @@ from scipy.special import expit
 from scipy.stats import beta, norm
 
 from bots_service.core.belief.distributions import LogitNormals
-from bots_service.core.belief.protocol import Distributions
 from tests.core.pools import betas
 
 SIZES = st.floats(1e-3, 1e6)
@@ -68,9 +67,3 @@ def test_equal_distributions_say_the_same_wherever_they_stand(size):
     for one in (betas([4.5] * size, [1.5] * size), normals):
         for values in (one.mean, one.effective(16.0), one.rollout_variance, *one.interval()):
             assert len(set(values.tolist())) == 1
-
-
-def test_only_betas_have_parameters():
-    assert betas([2.0], [3.0]).as_beta() == (2.0, 3.0)
-    normals: Distributions = LogitNormals(np.zeros(1), np.ones(1))
-    assert normals.as_beta() is None

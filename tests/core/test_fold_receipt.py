@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bots_service.core.evidence import NOTHING_OPEN
 from bots_service.core.receipt import BINS, calibration, mean_pass_rate, prediction_error, totals_of
 from tests.core.journals import evidence_of
 
@@ -18,7 +19,7 @@ outcomes = st.lists(st.tuples(quarters, quarters).filter(any), max_size=30)
 def test_the_sums_of_a_step_count_tasks_rollouts_and_successes(counts, data):
     flags = data.draw(st.lists(st.booleans(), min_size=len(counts), max_size=len(counts)))
     evidence = evidence_of(*((task, s, f) for task, (s, f) in enumerate(counts)), effective=flags)
-    told = totals_of(evidence)
+    told = totals_of(evidence, NOTHING_OPEN, 0)
     assert told.reported == len(counts) == told.effective + told.all_solved + told.none_solved
     assert told.effective == sum(flags)
     alike = [(s, f) for (s, f), flag in zip(counts, flags, strict=True) if not flag]

@@ -7,9 +7,9 @@ from math import prod
 import numpy as np
 import pytest
 
-from bots_service.core.belief.protocol import ClosingStep
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Body, Report
+from bots_service.core.evidence import ClosingStep
 from bots_service.core.guard import ALARM, LEAST_CHANCE
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import settings_from

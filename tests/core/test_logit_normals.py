@@ -68,10 +68,8 @@ def test_the_mirror_image_is_of_failing():
     np.testing.assert_allclose(mirrored.below(0.3), 1 - GRID.below(0.7), atol=1e-12)
 
 
-def test_places_and_masks_take_and_joining_appends():
+def test_places_and_masks_take():
     some, mask = np.array([3, 0]), np.zeros(len(GRID), bool)
     mask[[0, 3]] = True
     assert GRID.at(some).location.tolist() == GRID.location[some].tolist()
     assert GRID.at(mask).variance.tolist() == GRID.variance[mask].tolist()
-    both = GRID.at(some).joined(GRID.at(mask))
-    assert both.location.tolist() == [*GRID.location[some], *GRID.location[mask]]

@@ -11,10 +11,9 @@ from msgspec import structs
 from bots_service.core import mixing as mix_account
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import SettingsChange
-from bots_service.core.mix import MOST_TAGS_MIXED, shares_of
-from bots_service.core.mixing import MOST_OWED, MixedTag, counts_by_tag, sources_of
+from bots_service.core.mixing import MOST_OWED, MixedTag, counts_by_tag, shares_of, sources_of
 from bots_service.core.pool import Pool
-from bots_service.core.run_settings import settings_from
+from bots_service.core.run_settings import MOST_TAGS_MIXED, settings_from
 from bots_service.errors import InvalidSettingsError
 from tests.core.journals import replay, report_of
 

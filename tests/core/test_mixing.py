@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
-from bots_service.core.mix import Mix
 from bots_service.core.mixing import MixAccount, MixedTag, counts_by_tag, deal
 from bots_service.core.pool import Pool
-from bots_service.core.run_settings import StrategyName, settings_from
+from bots_service.core.run_settings import Mix, StrategyName, settings_from
 from bots_service.core.state import fresh_state
 from tests.core.pools import context_of
 from tests.sizes import examples

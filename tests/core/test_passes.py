@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 from scipy.stats import chisquare
 
-from bots_service.core.draw.eligible import Eligible
 from bots_service.core.draw.selection import NamedTasks, select_tasks
-from bots_service.core.draw.strategies import DrawContext, walk_pass
+from bots_service.core.draw.strategies import DrawContext, Eligible, walk_pass
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.walks import Walk, Walks

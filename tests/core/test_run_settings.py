@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from bots_service.core.belief.kinds import KINDS
+from bots_service.core.belief import KINDS
 from bots_service.core.run_settings import BELIEFS, RunSettings, settings_asked, settings_from
 from bots_service.errors import InvalidSettingsError
 from bots_service.retention import LONGEST_LEASE_S

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from bots_service.core.attempts import NO_TASKS, NO_VISITS, Attempts
+from bots_service.core.arrays import NO_TASKS
+from bots_service.core.attempts import NO_VISITS, Attempts
 from bots_service.core.run_settings import settings_from
 from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, segments_of_pool
 from tests.core.journals import Story, pool_of, replay, report_of, stories

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bots_service.core.belief.distributions import Betas
 from bots_service.core.run_settings import settings_from
 from bots_service.core.task_table import SORTS, ordered, segments_of_pool, task_table
 from tests.core.journals import Story, pool_of, replay, report_of, stories
@@ -27,8 +28,7 @@ def test_a_row_is_what_the_belief_says_of_its_task_and_its_sorts_follow(story: S
         "visits": state.attempts.of(asked).visits,
         "last_step": state.attempts.of(asked).last_step,
     }
-    parameters = believed.as_beta()
-    expected |= {} if parameters is None else dict(zip(("alpha", "beta"), parameters, strict=True))
+    expected |= {"alpha": believed.alpha, "beta": believed.beta} if isinstance(believed, Betas) else {}
     for name, column in expected.items():
         np.testing.assert_allclose(getattr(table, name), column, rtol=1e-12, err_msg=name)
     assert table.tasks.tolist() == asked.tolist()

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bots_service.core.belief.protocol import ClosingStep
 from bots_service.core.belief.tracker import TrackerBelief
-from bots_service.core.evidence import NO_EVIDENCE, Evidence
+from bots_service.core.evidence import NO_EVIDENCE, ClosingStep, Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 

@@ -8,9 +8,9 @@ from msgspec import structs
 from bots_service.core import arrays as rows
 from bots_service.core.belief import tracker as tracker_filter
 from bots_service.core.belief.distributions import LogitNormals
-from bots_service.core.belief.protocol import ClosingStep
 from bots_service.core.belief.tracker import TrackerBelief, moments
 from bots_service.core.entries import Body
+from bots_service.core.evidence import ClosingStep
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, fresh_state, parts_of
 from tests.core.journals import Piece, Story, evidence_of, pool_of, replay, report_of, stories, tracker_settings

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 
-from bots_service.core.belief.kinds import KINDS
-from bots_service.core.belief.protocol import Distributions
+from bots_service.core.belief import KINDS
+from bots_service.core.belief.distributions import Distributions
 from bots_service.core.predictions import MOST_COLUMNS
 from bots_service.dataset_builder import DatasetHeader
 from bots_service.errors import (

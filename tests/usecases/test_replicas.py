@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bots_service.core.belief.kinds import KINDS
+from bots_service.core.belief import KINDS
 from bots_service.core.codec import encode_state
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.dataset_builder import DatasetHeader

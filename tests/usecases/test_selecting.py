@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom
 
-from bots_service.core.belief.kinds import KINDS
+from bots_service.core.belief import KINDS
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName, settings_from

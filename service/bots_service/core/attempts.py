@@ -6,7 +6,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats, Table, TaskRows, Tasks, are_many, contained, frozen, is_first, united
+from bots_service.core.arrays import (
+    NO_NUMBERS,
+    NO_TASKS,
+    Floats,
+    Table,
+    TaskRows,
+    Tasks,
+    are_many,
+    contained,
+    frozen,
+    is_first,
+    united,
+)
 from bots_service.core.evidence import Evidence
 
 MOST_IN_A_ROW = 3  # aborts, before a task rests: a sandbox that fails by chance rarely does so three times
@@ -81,30 +93,19 @@ class Attempts:
         return len(tasks) - int(np.count_nonzero(contained(tasks, (self.settled.tasks, self.ordered))))
 
     def with_step(self, evidence: Evidence, step: int) -> "Attempts":
-        """Return the attempts after one more closed step.
-
-        Args:
-            evidence: all that the step closes with, each task once, ascending.
-            step: the step's number.
-        """
+        """Return the attempts after one more closed step, with all its evidence, each task once, ascending."""
         if len(evidence) == 0:
             return self
-        recent, visits = self.recent, np.empty(len(evidence), np.int32)
-        visits[:] = step
         counts = np.array([evidence.successes + evidence.failures, evidence.successes])
-        recent = Visits(
-            np.concatenate((recent.tasks, evidence.tasks)),
-            np.concatenate((recent.step, visits)),
-            np.concatenate((recent.counts, counts), axis=1),
-        ).frozen()
+        visits = Visits(evidence.tasks, np.full(len(evidence), step, np.int32), counts).frozen()
+        recent = Visits.joined([self.recent, visits])
         ordered = np.concatenate((self.ordered, evidence.tasks))
         ordered.sort(kind="stable")  # which merges what is in order already
         grown = Attempts(self.settled, recent, frozen(ordered))
         return Attempts(grown.whole, NO_VISITS, NO_TASKS) if are_many(recent, self.settled) else grown
 
 
-NO_TASKS: Tasks = frozen(np.empty(0, np.int32))
-NO_ROWS = AttemptRows(NO_TASKS, NO_TASKS, frozen(np.empty(0)), frozen(np.empty(0)), NO_TASKS)
+NO_ROWS = AttemptRows(NO_TASKS, NO_TASKS, NO_NUMBERS, NO_NUMBERS, NO_TASKS)
 NO_VISITS = Visits(NO_TASKS, NO_TASKS, frozen(np.empty((2, 0))))
 NO_ATTEMPTS = Attempts(NO_ROWS, NO_VISITS, NO_TASKS)
 
@@ -125,10 +126,7 @@ class AbortRows(TaskRows):
     def after(self, aborted: Tasks, tried: Tasks, step: int) -> "AbortRows":
         """Return the rows after a report.
 
-        Args:
-            aborted: tasks that brought nothing.
-            tried: tasks of which rollouts were reported.
-            step: how many steps had closed before.
+        aborted: tasks that brought nothing; tried: those with rollouts; step: how many steps had closed before.
         """
         if not len(aborted) and not len(self):
             return self

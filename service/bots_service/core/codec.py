@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Table, frozen
-from bots_service.core.belief.kinds import KINDS
+from bots_service.core.belief import KINDS
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import RunState, fresh_state, parts_of

@@ -7,7 +7,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bots_service.core.arrays import Counts, Flags, Floats, Table, Tasks, first_places, frozen, is_first
+from bots_service.core.arrays import (
+    NO_NUMBERS,
+    NO_TASKS,
+    Counts,
+    Flags,
+    Floats,
+    Table,
+    Tasks,
+    first_places,
+    frozen,
+    is_first,
+)
 
 # Rollouts of one task in one outcome, as counts or as rewards; far above any group size. It bounds how far one wrong
 # outcome can pull the mean that a learned `rollouts_per_task` is, and so what is implied for tasks never tried.
@@ -29,8 +40,7 @@ class Evidence(Table):
     effective: Flags
 
 
-_NO_COUNTS = frozen(np.empty(0))
-NO_EVIDENCE = Evidence(frozen(np.empty(0, np.int32)), _NO_COUNTS, _NO_COUNTS, frozen(np.empty(0, bool)))
+NO_EVIDENCE = Evidence(NO_TASKS, NO_NUMBERS, NO_NUMBERS, frozen(np.empty(0, bool)))
 
 
 def counts_of_rewards(rewards: list[float], reward_range: tuple[float, float]) -> tuple[float, float]:
@@ -69,9 +79,7 @@ def counts_of_trials(successes: float, trials: float) -> tuple[float, float]:
 def rewards_differ(rewards: list[float], reward_range: tuple[float, float]) -> bool:
     """Return whether a group of rollouts has a gradient: its rewards differ by more than SPREAD of the range's width.
 
-    Args:
-        rewards: one for each rollout; they may leave the range, whose width is only the scale of the spread.
-        reward_range: the lowest and the highest possible reward.
+    Rewards may leave the range, whose width is only the scale of the spread.
 
     Raises:
         ValueError: a reward is not finite; the message names it.
@@ -84,10 +92,10 @@ def rewards_differ(rewards: list[float], reward_range: tuple[float, float]) -> b
 
 
 def sum_by_task(evidence: Evidence) -> Evidence:
-    """Return the evidence with each task once, in ascending order, in new arrays that nobody can write to.
+    """Return the evidence with each task once, ascending, in new arrays.
 
     Counts are added by exactly rounded sums, so that the order in which they came leaves no trace. A task is effective
-    if one of its parts is, or if the success rates of its parts differ: together their rewards then do.
+    if one of its parts is, or if the success rates of its parts differ.
     """
     by_task = evidence.tasks.argsort(kind="stable")
     tasks, effective = evidence.tasks.take(by_task), evidence.effective.take(by_task)
@@ -174,11 +182,7 @@ class OpenStep:
         return sum_by_task(self.evidence)
 
     def first(self, count: int) -> tuple["OpenStep", "OpenStep"]:
-        """Return the groups that came first, so many of them, and those after them.
-
-        Args:
-            count: how many; all, if there are fewer.
-        """
+        """Return the groups of the tasks that came first, so many of them, and those after them."""
         begins = first_places(self.evidence.tasks)
         if count >= len(begins):
             return self, NOTHING_OPEN
@@ -191,15 +195,28 @@ class OpenStep:
         return replace(self, evidence=replace(self.evidence, made_at=made_at)) if len(made_at) else self
 
     def by_step(self, whole: Evidence) -> Iterator[tuple[int, Evidence]]:
-        """Yield, oldest first, each step of selection with its evidence, each task once.
-
-        Args:
-            whole: what `whole()` returned.
-        """
+        """Yield, oldest first, each step of selection with its evidence, each task once. whole: what `whole()` gave."""
         made_at = self.evidence.made_at
         steps = sorted(set(made_at.tolist()))
         for step in steps:
             yield step, whole if len(steps) == 1 else sum_by_task(self.evidence.where(made_at == step))
 
 
-NOTHING_OPEN = OpenStep(DatedEvidence(*(*NO_EVIDENCE, frozen(np.empty(0, np.int32)))))
+NOTHING_OPEN = OpenStep(DatedEvidence(*(*NO_EVIDENCE, NO_TASKS)))
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingStep:
+    """The evidence of a step that closes.
+
+    number: of the step, 1 for the first.
+    batches: lag and evidence (each task once, ascending), the largest lag first. Lag 0 came on time; evidence of lag n
+        was selected n steps before, and should have come with the step that closed as the n-th last.
+    whole: all of it together, each task once, ascending.
+    rollouts: m, the rollouts of a task in this run; 0.0 if none were ever reported.
+    """
+
+    number: int
+    batches: tuple[tuple[int, Evidence], ...]
+    whole: Evidence
+    rollouts: float

@@ -15,7 +15,7 @@ import numpy as np
 
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained
 from bots_service.core.attempts import AttemptRows, Attempts
-from bots_service.core.belief.protocol import Distributions
+from bots_service.core.belief.distributions import Distributions
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
 
@@ -123,19 +123,11 @@ class SeenGroups:
         return np.flatnonzero(chosen & is_first)
 
     def chances_of_drawn(self, places: Counts, outcome: Outcome, tried: AttemptRows, since: int) -> Floats:
-        """Return how likely groups of a tag that the first pass drew have an outcome, one after the other.
+        """Return how likely groups of a tag that the first pass drew have an outcome, [m], one after the other.
 
-        The pass walks in an order at random. So the tag's tasks that it met before the streak say how many have the
-        outcome by their nature; the belief counts where it finds that likelier.
-
-        Args:
-            places: [m] of these groups.
-            outcome: of all of them.
-            tried: the tag's tasks that were tried before.
-            since: the first step of the streak.
-
-        Returns:
-            [m], by the rule of succession.
+        The pass walks in an order at random. So the tag's tasks that it met before the streak (`tried`, before step
+        `since`) say by the rule of succession how many have the outcome by their nature; the belief counts where it
+        finds that likelier.
         """
         same = tried.successes == 0.0 if outcome == "failed" else tried.successes >= tried.rollouts
         others = np.count_nonzero(~same & (tried.last_step < since))
@@ -143,7 +135,7 @@ class SeenGroups:
         return _telling(np.maximum(numbers / (numbers + others + 1.0), self._alike(places, outcome)))
 
     def _alike(self, places: Counts, outcome: Outcome) -> Floats:
-        """Return how likely the belief finds it that groups have an outcome, [m]. places: [m] of these groups."""
+        """Return how likely the belief finds it that the groups at [m] places have an outcome."""
         sizes = np.rint((self.evidence.successes + self.evidence.failures).take(places))
         believed = self.believed.at(places)
         mirrored = believed if outcome == "failed" else believed.mirrored()
@@ -157,10 +149,7 @@ def _telling(chances: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class VerifierGuard:
-    """The streaks of a run.
-
-    streaks: those that continue, by tag, the whole run's first; of each at most one.
-    """
+    """The streaks of a run that continue, by tag, the whole run's first; of each at most one."""
 
     streaks: tuple[Streak, ...] = ()
 
@@ -170,13 +159,7 @@ class VerifierGuard:
         return tuple(streak for streak in self.streaks if streak.is_alarm)
 
     def after_step(self, pool: Pool, seen: SeenGroups, *, step: int) -> "VerifierGuard":
-        """Return the guard after a step.
-
-        Args:
-            pool: the tasks.
-            seen: the groups of the step.
-            step: its number.
-        """
+        """Return the guard after a step."""
         if not (self.streaks or pool.watched_tags.names) and seen.evidence.effective.any():  # as nearly always
             return self
         failed, succeeded = (seen.places(outcome) for outcome in OUTCOMES)
@@ -212,13 +195,7 @@ def _grown(
 ) -> Iterator[Streak]:
     """Yield the streaks of tags, all of whose groups had one outcome; a new one only where that tells something.
 
-    Args:
-        alike: those tags, None for the whole run, and [n] which groups they have.
-        outcome: of their groups.
-        ongoing: the streaks of this outcome so far.
-        pool: the tasks.
-        seen: the groups of the step.
-        step: its number.
+    alike: those tags, None for the whole run, and [n] which groups they have; ongoing: streaks of this outcome so far.
     """
     if not alike:
         return

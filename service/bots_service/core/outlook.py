@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bots_service.core.arrays import Tasks, contained
-from bots_service.core.belief.protocol import Belief
+from bots_service.core.belief import Belief
 from bots_service.core.draw.strategies import IN_ORDER
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
@@ -34,14 +34,7 @@ class Outlook:
 
 
 def outlook(belief: Belief, pool: Pool, rollouts: float, *, seed: Sequence[int] = (0,)) -> Outlook | None:
-    """Return what a belief expects of SAMPLE tasks drawn at random; None where every task is retired.
-
-    Args:
-        belief: about the pool.
-        pool: the tasks.
-        rollouts: m, how many of each task.
-        seed: of the sample.
-    """
+    """Return what a belief expects of SAMPLE tasks drawn at random, with m rollouts; None where all are retired."""
     tasks = pool.part().members.order
     if not len(tasks):
         return None
@@ -78,14 +71,7 @@ class UniformEstimate(NamedTuple):
 
 
 def estimate_after(before: UniformEstimate, state: RunState, receipt: Receipt, pool: Pool) -> UniformEstimate:
-    """Return the estimate after an entry.
-
-    Args:
-        before: after the entry before it.
-        state: before the entry.
-        receipt: of the entry.
-        pool: the tasks.
-    """
+    """Return the estimate after an entry. before: after the one before it; state: before the entry."""
     ratio, distribution = before.ratio, None
     if not receipt.closed:
         return UniformEstimate(ratio, before.expected)
@@ -237,13 +223,7 @@ def _share(visits: Tasks, tasks: int, reported: int) -> float:
 
 
 def _walked(state: RunState, pool: Pool, available: int) -> tuple[int | None, float | None]:
-    """Return how many passes over the whole pool are done, and the share of the present one.
-
-    Args:
-        state: of the run.
-        pool: with its retired tasks.
-        available: tasks that are not retired.
-    """
+    """Return how many passes over the whole pool are done, and the share of the present one."""
     strategy = state.settings.strategy
     if strategy == "pass" and state.settings.mix:  # with a mix, each tag has a pass of its own
         return None, None

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Bits, Counts, Flags, Floats, Tasks, frozen, tag_bits, united
+from bots_service.core.arrays import NO_TASKS, Bits, Counts, Flags, Floats, Tasks, frozen, tag_bits, united
 from bots_service.core.portable_math import log
 from bots_service.core.walks import WHOLE, key_of
 
@@ -20,17 +20,15 @@ from bots_service.core.walks import WHOLE, key_of
 # 1e7 and a mix of 32 tags about half a GB.
 PARTS_KEPT = 48
 REFERENCE_TRIALS = 16.0  # a pass rate counts as that of so many rollouts, with half a success and a failure more
-NO_TASKS: Tasks = frozen(np.empty(0, np.int32))
 MOST_WATCHED = 128  # tags; they take a byte a task for each 8
 PASSES_KEPT = 2  # a shuffle looks at the present pass and the next
 
 
 @dataclass(frozen=True)
 class Members:
-    """Some of a pool's tasks, grouped by profile.
+    """Some of a pool's tasks by profile: those of profile g are `order[starts[g]:starts[g + 1]]`, ascending.
 
-    order: [M] task indices; those of profile g are `order[starts[g]:starts[g + 1]]`, ascending.
-    starts: [G + 1] where each profile's tasks begin.
+    order: [M]; starts: [G + 1].
     """
 
     order: Tasks
@@ -113,7 +111,7 @@ class Pool:
     references: Floats
     profile_of: Tasks
     tags: dict[str, Tasks] = field(default_factory=dict)
-    retired: Tasks = field(default_factory=lambda: frozen(np.empty(0, np.int32)))
+    retired: Tasks = field(default_factory=lambda: NO_TASKS)
     offset_tags: tuple[str, ...] = ()
     carried: Bits = field(default_factory=lambda: frozen(np.empty(0, np.uint32)))
     subset: tuple[str, Tasks] | None = None
@@ -140,14 +138,11 @@ class Pool:
         return cls(rows, profile_of, tags, offset_tags=offset_tags, carried=carried)
 
     def with_predictions(self, names: tuple[str, ...], predictions: Floats) -> "Pool":
-        """Return these tasks, in profiles that differ by predictions too.
+        """Return these tasks, in profiles that differ by [N, C > 0] predicted pass rates too, NaN where unknown.
 
-        Args:
-            names: [C] of the columns, C > 0.
-            predictions: [N, C] pass rates, NaN where unknown; few distinct ones, or there is a profile for each task.
+        Few may be distinct, or there is a profile for each task.
         """
-        ranks = _row_ranks(np.column_stack([self.profile_of, _comparable(predictions)]))
-        firsts, profile_of = _numbered(ranks)
+        firsts, profile_of = _numbered(np.column_stack([self.profile_of, _comparable(predictions)]))
         before = self.profile_of[firsts]
         return replace(
             self,
@@ -188,7 +183,8 @@ class Pool:
         They are: 1, a logit of each pass rate, 1 where any is unknown, 1 for each tag, a logit of each prediction, 1
         where that is unknown. Logits of what is unknown are 0: of all pass rates, where any is; of a prediction alone.
         """
-        references, predictions = self.references.T, self._predicted
+        references = self.references.T
+        predictions = self.predictions.T if self.prediction_names else np.empty((0, self.profiles))
         is_unknown = np.logical_or.reduce(np.isnan(references), axis=0, keepdims=True)
         is_unpredicted = np.isnan(predictions)
         logits = _logits(references, is_unknown)
@@ -196,11 +192,6 @@ class Pool:
         tags = (self.carried >> bits) & np.uint32(1) if len(bits) else np.empty((0, self.profiles))
         probes = [_logits(predictions, is_unpredicted), is_unpredicted]
         return frozen(np.concatenate([np.ones((1, self.profiles)), logits, is_unknown, tags, *probes]))
-
-    @property
-    def _predicted(self) -> Floats:
-        """[C, G] the predictions."""
-        return self.predictions.T if self.prediction_names else np.empty((0, self.profiles))
 
     @cached_property
     def members(self) -> Members:
@@ -228,12 +219,7 @@ class Pool:
         return WatchedTags(names, frozen(carried))
 
     def part(self, tags: tuple[str, ...] = (), also: str | None = None, but: tuple[str, ...] = ()) -> Part:
-        """Return the tasks that are not retired and carry any of the tags (none: all) and the tag `also`, if given.
-
-        Args:
-            tags: any of these.
-            also: and this one.
-            but: and none of these.
+        """Return the tasks, not retired, that carry any of the tags (none: all), the tag `also`, and none of `but`.
 
         Kept for the next call: grouping a million tasks again for each selection would be too slow.
 
@@ -247,23 +233,14 @@ class Pool:
         return self._parts(tuple(sorted(set(tags))), also, but)
 
     def listed(self, tasks: Tasks) -> Part:
-        """Return the given tasks as a part, which is not kept.
-
-        Args:
-            tasks: sorted and distinct.
-        """
+        """Return the given tasks, sorted and distinct, as a part, which is not kept."""
         # Of a fresh array of zeros only the pages that are written to exist, so this costs no look at the whole pool.
         included = np.zeros(len(self), bool)
         included[tasks] = True
         return Part(self.references, group_by_profile(tasks, self.profile_of, self.profiles), frozen(included))
 
     def only(self, name: str, tasks: Tasks) -> "Pool":
-        """Return the pool with all tasks outside a subset retired.
-
-        Args:
-            name: of the subset: a pass through it is its own.
-            tasks: of the subset, sorted and distinct.
-        """
+        """Return the pool with all tasks outside a subset retired. tasks: of the subset, sorted and distinct."""
         others = np.delete(np.arange(len(self), dtype=np.int32), tasks)
         return replace(self, retired=frozen(united(self.retired, others)), subset=(name, tasks))
 
@@ -281,11 +258,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class WatchedTags:
-    """Some of a pool's tags.
-
-    names: [T] of the tags.
-    carried: [T / 8, N] bits of each task: bit b of row k is set where it carries tag 8 k + b.
-    """
+    """Some of a pool's tags: [T] names, and [T / 8, N] bits of each task: bit b of row k says of tag 8 k + b."""
 
     names: tuple[str, ...]
     carried: NDArray[np.uint8]
@@ -297,13 +270,7 @@ class WatchedTags:
 
 
 def group_by_profile(tasks: Tasks | None, profile_of: Tasks, profiles: int) -> Members:
-    """Group the given tasks (None: all) by their profile.
-
-    Args:
-        tasks: [M] sorted, distinct task indices.
-        profile_of: [N] the profile of each task.
-        profiles: G.
-    """
+    """Group the given tasks, sorted and distinct, or all, by their profile. profile_of: [N]; profiles: G."""
     own = profile_of if tasks is None else profile_of[tasks]
     by_profile = np.argsort(own, kind="stable").astype(np.int32)
     starts = np.zeros(profiles + 1, np.int64)
@@ -313,9 +280,7 @@ def group_by_profile(tasks: Tasks | None, profile_of: Tasks, profiles: int) -> M
 
 
 def number_profiles(references: Floats, carried: Bits) -> tuple[Floats, Bits, Tasks]:
-    """Give tasks with equal pass rates and equal tags one number.
-
-    Numbers follow the order of first appearance, so that appending tasks renumbers nothing.
+    """Give tasks with equal pass rates and equal tags one number, by first appearance: appending renumbers nothing.
 
     Args:
         references: [N, M] pass rates; rows with any NaN count as equal, "unknown".
@@ -326,12 +291,13 @@ def number_profiles(references: Floats, carried: Bits) -> tuple[Floats, Bits, Ta
     """
     # Adding 0.0 turns -0.0 into 0.0.
     rows = np.where(np.isnan(references).any(axis=1, keepdims=True), np.nan, references + 0.0)
-    firsts, numbers = _numbered(_row_ranks(np.column_stack([_comparable(rows), carried])))
+    firsts, numbers = _numbered(np.column_stack([_comparable(rows), carried]))
     return frozen(rows[firsts]), frozen(carried[firsts]), numbers
 
 
-def _numbered(ranks: Counts) -> tuple[Counts, Tasks]:
-    """Number ranks by their first rows: [R] the first row of each number, and [n] the number of each row."""
+def _numbered(table: Floats) -> tuple[Counts, Tasks]:
+    """Number distinct rows by first appearance: [R] the first row of each number, and [n] the number of each row."""
+    ranks = _row_ranks(table)
     firsts = _first_rows(ranks)
     numbers = np.empty(len(firsts), np.int32)
     numbers[np.argsort(firsts)] = np.arange(len(firsts), dtype=np.int32)
@@ -363,9 +329,8 @@ def _row_ranks(table: Floats) -> Counts:
 
 def _first_rows(ranks: Counts) -> Counts:
     """[R] the first row of each rank."""
-    rows = np.arange(len(ranks))
     firsts = np.empty(int(ranks.max(initial=-1)) + 1, np.int64)
-    firsts[ranks[::-1]] = rows[::-1]  # of several values for one place the last stays
+    firsts[ranks[::-1]] = np.arange(len(ranks))[::-1]  # of several values for one place the last stays
     return firsts
 
 
@@ -403,45 +368,23 @@ MOST_PROFILES = 2048  # a selection looks at each; or twice as many as without t
 def choose_offset_tags(tags: Mapping[str, Tasks], profile_of: Tasks) -> tuple[str, ...]:
     """Return the most frequent tags that tell tasks apart, as many as keep the profiles few; the most frequent first.
 
-    Of tags that the same tasks carry, the first by name stands for all.
-
-    Args:
-        tags: for each tag, the sorted tasks that carry it.
-        profile_of: [N] the profile of each task, by reference pass rates alone.
+    Of tags that the same tasks carry, the first by name stands for all. tags: with the sorted tasks that carry each;
+    profile_of: [N] by reference pass rates alone.
     """
     groups, size = profile_of.astype(np.int64), int(profile_of.max(initial=-1)) + 1
     limit = max(MOST_PROFILES, 2 * size)
+    frequent = [tag for tag, tasks in tags.items() if FEWEST_TASKS <= len(tasks) < len(profile_of)]
     chosen: list[str] = []
-    for tag in _by_frequency(tags, len(profile_of)):
+    for tag in sorted(frequent, key=lambda tag: (-len(tags[tag]), tag)):
         if any(np.array_equal(tags[tag], tags[other]) for other in chosen):
             continue
-        groups, size = _split(groups, size, tags[tag])
+        halves = 2 * groups  # of each group, those without the tag, then those with it
+        halves[tags[tag]] += 1
+        is_there = np.zeros(2 * size, bool)
+        is_there[halves] = True
+        numbers = np.cumsum(is_there) - 1
+        groups, size = numbers[halves], int(numbers[-1]) + 1
         if size > limit or len(chosen) == MOST_OFFSET_TAGS:
             break
         chosen.append(tag)
     return tuple(chosen)
-
-
-def _by_frequency(tags: Mapping[str, Tasks], size: int) -> list[str]:
-    """Return the tags that enough tasks carry, and not all of them."""
-    frequent = [tag for tag, tasks in tags.items() if FEWEST_TASKS <= len(tasks) < size]
-    return sorted(frequent, key=lambda tag: (-len(tags[tag]), tag))
-
-
-def _split(groups: Counts, size: int, carriers: Tasks) -> tuple[Counts, int]:
-    """Split each group of tasks into those that carry a tag and those that don't.
-
-    Args:
-        groups: [N] the group of each task.
-        size: how many groups there are.
-        carriers: the tasks that carry the tag.
-
-    Returns:
-        [N] the new groups, and how many there are.
-    """
-    halves = 2 * groups
-    halves[carriers] += 1
-    is_there = np.zeros(2 * size, bool)
-    is_there[halves] = True
-    numbers = np.cumsum(is_there) - 1
-    return numbers[halves], int(numbers[-1]) + 1

@@ -81,13 +81,9 @@ def seen_with(pool: Pool, columns: Sequence[Predictions]) -> Pool:
 
 
 def rounded(name: str, rates: Floats, pool: Pool, others: Sequence[Predictions]) -> Predictions:
-    """Return predictions, rounded so finely as the number of profiles allows.
+    """Return a predictor's pass rates, [N], NaN where unknown but for one at least, as fine as profiles allow.
 
-    Args:
-        name: of the predictor.
-        rates: [N] predicted pass rates, NaN where unknown; at least one is known.
-        pool: the dataset's, without predictions.
-        others: the other predictions that new runs see.
+    pool: without predictions; others: the other predictions that new runs see.
     """
     most = max(MOST_PROFILES, 2 * seen_with(pool, others).profiles)
     fine = (_rounded_to(parts, name, rates) for parts in PARTS[:-1])

@@ -4,13 +4,14 @@ New runs get the tracker and `pass` (docs/decisions/0046); belief "bots" has the
 """
 
 import math
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from bots_service.core.mix import Mix, read_mix
+from bots_service.core.checks import Tag
 from bots_service.errors import Flaw, InvalidSettingsError, not_a_choice
 from bots_service.retention import LEASE_S, LONGEST_LEASE_S
 
@@ -20,7 +21,11 @@ Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 PriorCount = Annotated[float, Meta(ge=1e-3, le=1e6)]
 Reward = Annotated[float, Meta(ge=-1e9, le=1e9)]
 
+Mix = dict[Tag, float]  # the weight of each tag, in alphabetical order
+
 TYPICAL_ROLLOUTS = 16.0  # of a task, before any report says how many; as in the paper
+MOST_TAGS_MIXED = 32  # each is a part of the pool that selections keep ready
+LARGEST_WEIGHT = 1e6
 
 
 class BeliefSettings(NamedTuple):
@@ -102,10 +107,6 @@ FIXED = ("belief", "prior")  # a state is built on them
 def changed_settings(values: dict[str, Any], base: RunSettings) -> RunSettings:
     """Return a run's settings after a change.
 
-    Args:
-        values: what changes: setting names and values, as `settings_from` reads them.
-        base: the settings before.
-
     Raises:
         InvalidSettingsError: as `settings_from`, or a value differs on which the run's state is built.
     """
@@ -120,11 +121,7 @@ def changed_settings(values: dict[str, Any], base: RunSettings) -> RunSettings:
 
 
 def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> RunSettings:
-    """Return the base settings with some values replaced, once all are within their range.
-
-    Args:
-        values: setting names and values, numbers and pairs as JSON gives them.
-        base: what the other settings are; the defaults if None.
+    """Return the base settings, or the defaults, with some values replaced; numbers and pairs are as JSON gives them.
 
     Raises:
         InvalidSettingsError: a name is unknown or a value is out of range; carries every flaw.
@@ -144,7 +141,6 @@ def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> Ru
 
 @cache
 def _types() -> dict[str, Any]:
-    """Return what each setting can be."""
     return get_type_hints(RunSettings, include_extras=True)
 
 
@@ -153,7 +149,7 @@ def _read(name: str, value: Any) -> Any:
     if name not in _types():
         raise ValueError(f"unknown setting; known: {', '.join(sorted(_types()))}")
     if name == "mix":
-        return read_mix(value)
+        return _read_mix(value)
     kind = _types()[name]
     names = tuple(BELIEFS) if name == "belief" else get_args(kind) if get_origin(kind) is Literal else ()
     if names and value not in names:
@@ -165,6 +161,24 @@ def _read(name: str, value: Any) -> Any:
     if name == "reward_range" and not (read[0] < read[1] and math.isfinite(1 / (read[1] - read[0]))):
         raise ValueError(f"{value!r} is not a lowest and a greater highest reward")
     return read
+
+
+def _read_mix(value: Any) -> Mix:
+    if not isinstance(value, Mapping):
+        raise ValueError(f'{value!r} is not an object of weights by tag, such as {{"math": 3, "code": 1}}')
+    if len(value) > MOST_TAGS_MIXED:
+        raise ValueError(f"{len(value)} tags; a mix has at most {MOST_TAGS_MIXED}")
+    mix = {str(tag): _read_weight(str(tag), weight) for tag, weight in sorted(value.items())}
+    if mix and not any(mix.values()):
+        raise ValueError("every weight is 0; give at least one tag a weight above 0")
+    return mix
+
+
+def _read_weight(tag: str, value: Any) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0.0 <= value <= LARGEST_WEIGHT:
+        raise ValueError(f"{tag!r}: {value!r} is not a weight, a number in [0, {LARGEST_WEIGHT:g}]")
+    return float(value)
 
 
 def _described(kind: Any) -> str:

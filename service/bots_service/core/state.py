@@ -11,16 +11,23 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from bots_service.core.arrays import Table, Tasks, last_of
+from bots_service.core.arrays import NO_TASKS, Table, Tasks, last_of
 from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, AbortRows, Attempts
-from bots_service.core.belief.kinds import KINDS
-from bots_service.core.belief.protocol import Belief, ClosingStep, Distributions
-from bots_service.core.entries import Entry, Forget, Report, Rewind, SettingsChange
-from bots_service.core.evidence import NOTHING_OPEN, Evidence, OpenStep
-from bots_service.core.groups import NOTHING_UNFINISHED, UnfinishedGroups
+from bots_service.core.belief import KINDS, Belief
+from bots_service.core.belief.distributions import Distributions
+from bots_service.core.entries import (
+    NOTHING_UNFINISHED,
+    Entry,
+    Forget,
+    Report,
+    Rewind,
+    SettingsChange,
+    UnfinishedGroups,
+)
+from bots_service.core.evidence import NOTHING_OPEN, ClosingStep, Evidence, OpenStep
 from bots_service.core.guard import NO_ALARMS, SeenGroups, VerifierGuard
 from bots_service.core.mixing import MixAccount, after_report
-from bots_service.core.pool import NO_TASKS, Pool
+from bots_service.core.pool import Pool
 from bots_service.core.receipt import (
     Receipt,
     Totals,
@@ -235,7 +242,7 @@ def with_report(
 
 
 def _holding(state: RunState, open_step: OpenStep, report: Report) -> OpenStep:
-    """Return the open step with a report's evidence. state: before the report."""
+    """Return the open step with a report's evidence."""
     made_at = state.step if report.made_at is None else min(report.made_at, state.step)
     lag = state.step - made_at
     is_late = 0 < lag <= state.belief.longest_lag
@@ -247,9 +254,8 @@ def _holding(state: RunState, open_step: OpenStep, report: Report) -> OpenStep:
 def _parted(open_step: OpenStep, size: int | None, *, close: bool | None) -> tuple[OpenStep | None, OpenStep]:
     """Return what of the open step closes now, None if nothing does, and what stays open.
 
-    A step closes if that is asked for, or by default with its first report. With `tasks_per_step` it closes when it has
-    so many groups, and those that came after them begin the next one. An entry closes one step: where one report brings
-    several times as many, they are all of it.
+    A step closes if that is asked for, by default with its first report, or when it has `size` groups; those that came
+    after them begin the next one. An entry closes one step, even where a report brings several times as many.
     """
     if close or (size is None and close is None and len(open_step.evidence)):
         return open_step, NOTHING_OPEN
@@ -261,10 +267,7 @@ def _parted(open_step: OpenStep, size: int | None, *, close: bool | None) -> tup
 def _walks_after(walks: Walks, report: Report, *, in_parts: bool) -> Walks:
     """Return the walks after a report; one of tasks that were not selected here says nothing of them.
 
-    Args:
-        walks: before it.
-        report: its whole groups.
-        in_parts: whether it brought parts of groups; without a whole group it moves nothing until there is one.
+    If it brought parts of groups (`in_parts`), it moves nothing until a group is whole.
     """
     if in_parts and not len(report.evidence) and not len(report.aborted):
         return walks
@@ -274,16 +277,7 @@ def _walks_after(walks: Walks, report: Report, *, in_parts: bool) -> Walks:
 def _guarded(
     before: RunState, report: Report, reported: Tasks, step: ClosingStep, believed: Distributions, pool: Pool
 ) -> VerifierGuard:
-    """Return the verifier guard after the step that a report closes.
-
-    Args:
-        before: the state before the report.
-        report: the report.
-        reported: all tasks of the report, sorted.
-        step: the step, whole.
-        believed: of its tasks, before it.
-        pool: the tasks.
-    """
+    """Return the verifier guard after the step that a report closes. reported: all its tasks, sorted."""
     is_going_on = any(walk.part == WHOLE and walk.place > 0 for walk in before.walks.walks)
     is_drawn = is_going_on and [walk.part for walk in report.walks] == [WHOLE]
     drawn = reported if is_drawn else NO_TASKS
@@ -292,14 +286,7 @@ def _guarded(
 
 
 def _receipt(state: RunState, sums: Totals, *, closed: bool = False, **more: Any) -> Receipt:
-    """Return what an entry did.
-
-    Args:
-        state: after the entry.
-        sums: of the step that it closed, otherwise of the open step.
-        closed: whether it closed one.
-        more: further fields of the receipt.
-    """
+    """Return what an entry did. sums: of the step that it closed, otherwise of the open step."""
     return Receipt(
         seq=state.seq,
         epoch=state.epoch,

@@ -90,12 +90,9 @@ def wanted_steps(origin: int, step: int) -> list[int]:
 
 
 def course_of(origin: int, step: int, ends: Mapping[int, Sums]) -> RunCourse:
-    """Return the course of a run that has closed `step` steps.
+    """Return the course of a run that has closed `step` steps, `origin` of them before a fork.
 
-    Args:
-        origin: how many steps closed before a fork.
-        step: by now.
-        ends: the sums over all steps up to each of `wanted_steps`, and up to `origin`.
+    ends: the sums over all steps up to each of `wanted_steps`, and up to `origin`.
     """
     last, recent = ends[step], ends[step].less(ends[max(origin, step - RECENT)])
     stride = stride_of(step - origin)
@@ -147,14 +144,10 @@ class Gain:
 
 
 def measured_gain(baseline: str, steps: int, *, own: Sums, uniform: Sums, recent: Sums) -> Gain:
-    """Return the gain over a run that samples uniformly.
+    """Return the gain over the run `baseline`, which samples uniformly.
 
-    Args:
-        baseline: its name.
-        steps: how many steps both have closed.
-        own: sums of the run over these steps.
-        uniform: sums of the baseline over these steps.
-        recent: sums of the baseline over the last 50 of them.
+    own, uniform: sums of the run and of the baseline over the steps that both have closed, so many; recent: of the
+    baseline over the last 50 of them.
     """
     return _gain("measured", baseline, steps, own, uniform.effective_task_ratio, recent.effective_task_ratio)
 
@@ -175,12 +168,7 @@ def _gain(
 
 
 def nearest(created_at: float, runs: Sequence[tuple[float, Run]]) -> Run | None:
-    """Return the run that was created nearest to a time, the first of several; None without runs.
-
-    Args:
-        created_at: the time.
-        runs: with the time when each was created.
-    """
+    """Return the run that was created nearest to a time, the first of several; None without runs."""
     _, found = min(runs, key=lambda run: abs(run[0] - created_at), default=(0.0, None))
     return found
 
@@ -217,11 +205,7 @@ class RunFacts:
 def facts_of(state: RunState, pool: Pool, calibration: Calibration, expected: Outlook | None) -> RunFacts:
     """Return what follows from a run's state.
 
-    Args:
-        state: the run's.
-        pool: the tasks.
-        calibration: of its last steps.
-        expected: of tasks chosen uniformly, before the last step at the earliest.
+    calibration: of its last steps; expected: of tasks chosen uniformly, before the last step at the earliest.
     """
     spread, todo = coverage(state, pool), narrow_advice(state.settings)
     return RunFacts(
@@ -245,9 +229,7 @@ OVERDUE_GAPS, OVERDUE_S = 20, 3600.0  # after that no trainer waits for the next
 def is_overdue(since_s: float | None, usual_gap_s: float) -> bool:
     """Return whether a run's next step should have closed by now, and somebody may still wait for it.
 
-    Args:
-        since_s: seconds since its last step closed; None before the first.
-        usual_gap_s: the usual time between two of its steps.
+    since_s: seconds since its last step closed; None before the first.
     """
     if since_s is None:
         return False
@@ -255,12 +237,7 @@ def is_overdue(since_s: float | None, usual_gap_s: float) -> bool:
 
 
 def status_of(since_s: float | None, usual_gap_s: float, *, in_flight: bool) -> RunStatus:
-    """Return the status of a run.
-
-    Args:
-        since_s, usual_gap_s: as above.
-        in_flight: whether tasks are in flight: a run that has ended has reported all that it selected.
-    """
+    """Return the status of a run. in_flight: whether tasks are: one that has ended reported all that it selected."""
     if since_s is None:
         return "new"
     if is_overdue(since_s, usual_gap_s):
@@ -357,9 +334,7 @@ AT_ONCE_KINDS = ("reports_refused", "verifier_suspect", "stalled")  # rollouts a
 def needs_attention(verdict: RunVerdict, since_s: float | None) -> bool:
     """Return whether somebody should look at a run.
 
-    Args:
-        verdict: on the run.
-        since_s: how long ago it last closed a step, or had a report refused; None if it never did.
+    since_s: how long ago it last closed a step, or had a report refused; None if it never did.
     """
     return verdict.kind not in ("healthy", "starting") and since_s is not None and since_s <= ATTENTION_S
 
@@ -538,13 +513,7 @@ class TagRow:
 
 
 def tag_rows(pool: Pool, steps: Sequence[Receipt], earlier: Sequence[Receipt]) -> list[TagRow]:
-    """Return the tags with most available tasks, these first.
-
-    Args:
-        pool: the tasks.
-        steps: the last ones.
-        earlier: the steps before.
-    """
+    """Return the tags with most available tasks, these first, over some last steps and those before."""
     available, reported = len(pool) - len(pool.retired), sum(step.reported for step in steps)
     rows = []
     for tag, tasks in listed_tags(pool):

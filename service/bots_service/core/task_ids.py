@@ -18,13 +18,7 @@ class TaskIds(Sequence[str]):
     """
 
     def __init__(self, text: bytes, ends: NDArray[np.int64], hashes: NDArray[np.int64]) -> None:
-        """Take ids that stand one after the other; `GrowingTaskIds` makes them.
-
-        Args:
-            text: all ids, in UTF-8.
-            ends: [N] where each id ends in `text`.
-            hashes: [N] of the ids.
-        """
+        """Take UTF-8 ids that stand one after the other. ends: [N] where each ends; `GrowingTaskIds` makes them."""
         self._text = text
         self._ends = np.concatenate([np.zeros(1, np.int64), ends])
         self._by_hash = hashes.argsort(kind="stable").astype(np.int32)
@@ -46,11 +40,7 @@ class TaskIds(Sequence[str]):
         return self._text[self._ends[task] : self._ends[task + 1]].decode()
 
     def take(self, tasks: Tasks) -> list[str]:
-        """Return the ids of some tasks; several times faster than one by one.
-
-        Args:
-            tasks: [n] task indices.
-        """
+        """Return the ids of some tasks; several times faster than one by one."""
         starts, ends = self._ends.take(tasks).tolist(), self._ends.take(tasks + 1).tolist()
         return [self._text[start:end].decode() for start, end in zip(starts, ends, strict=True)]
 
@@ -74,13 +64,10 @@ class TaskIds(Sequence[str]):
         return frozen(np.array(found, np.int32))
 
     def containing(self, text: str) -> Tasks:
-        """Return the tasks whose id contains this text, sorted; the case of ASCII letters does not matter.
+        """Return the tasks whose id contains this text of at least one character, sorted; ASCII letters of any case.
 
         Takes as long as there are bytes, and longer the more often the text begins to be found: among a million ids of
         nothing but zeros, zeros are found a hundred times slower than among ordinary ones.
-
-        Args:
-            text: at least one character.
         """
         # In UTF-8 a character's bytes stand nowhere but where the character does, and lower() changes ASCII alone.
         part = np.frombuffer(text.encode().lower(), np.uint8)

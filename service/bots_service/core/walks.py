@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isqrt
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,22 +73,14 @@ class Walks:
     def done(self, size: int) -> tuple[int, float]:
         """Return how many passes reached their end, and the share of the present one, of the part that was walked last.
 
-        That is the whole pool, or a subset of it, unless the selections name tags.
-
-        Args:
-            size: how many tasks the pool has, retired ones included.
+        That is the whole pool, or a subset, unless selections name tags. size: of the pool, with retired tasks.
         """
         walk = self.walks[-1] if self.walks else Walk(WHOLE, self.first_turn, 0, size)
         walk = walk.beginning(size if walk.part == WHOLE else walk.size)
         return self.finished + walk.turn - self.first_turn, walk.place / places_of_pass(walk.size)
 
     def of(self, part: int, size: int) -> Walk:
-        """Return where the next selection from a part begins.
-
-        Args:
-            part: the part's key.
-            size: how many tasks it has, retired ones included.
-        """
+        """Return where the next selection begins from the part of this key, with `size` tasks, also retired ones."""
         for walk in self.walks:
             if walk.part == part:
                 return walk.beginning(size)
@@ -119,10 +112,7 @@ class Walks:
         )
 
 
-def walk_numbers(walk: Walk) -> tuple[int, int, int, int]:
-    """Return the numbers of a walk, in the order of its fields."""
-    return walk.part, walk.turn, walk.place, walk.size
-
+walk_numbers = attrgetter("part", "turn", "place", "size")
 
 ROUNDS = 12  # with 8, permutations of 5 items are visibly uneven
 # The finaliser of MurmurHash3 (Austin Appleby, public domain): each bit of the input changes about half of the output.
@@ -152,18 +142,11 @@ def places_of_pass(size: int) -> int:
 
 
 def items_at(places: Counts, size: int, key: int) -> Counts:
-    """Return what stands at these places of a random order.
+    """Return what stands at these places, [n] in [0, places_of_pass(size)), of a random order of `size` items.
 
     A generalised Feistel cipher on a rectangle (Black and Rogaway, CT-RSA 2002): each round shifts the rows by a hash
-    of the column, or the columns by a hash of the row.
-
-    Args:
-        places: [n] in [0, places_of_pass(size)).
-        size: how many items there are.
-        key: fixes the order.
-
-    Returns:
-        [n] numbers; each of [0, places_of_pass(size)) stands at one place. Those from `size` on are no items.
+    of the column, or the columns by a hash of the row. Each number of that range stands at one place; those from `size`
+    on are no items.
     """
     sides = [np.uint64(side) for side in rectangle(size)]
     halves = list(np.divmod(places.astype(np.uint64), sides[1]))
@@ -177,12 +160,7 @@ def items_at(places: Counts, size: int, key: int) -> Counts:
 
 def fractions(items: Counts | Tasks, key: int) -> Floats:
     """[n] a random number in [0, 1) for each item, a multiple of 2^-53 that item and key fix."""
-    return np.asarray((keys_of(items, key) >> np.uint64(11)) * 2.0**-53, np.float64)
-
-
-def keys_of(items: Counts | Tasks, key: int) -> Hashes:
-    """[n] a key of its own for each item, which item and key fix."""
-    return _hashes(np.asarray(items, np.uint64), np.uint64(key))
+    return np.asarray((_hashes(np.asarray(items, np.uint64), np.uint64(key)) >> np.uint64(11)) * 2.0**-53, np.float64)
 
 
 def _hashes(items: Hashes, keys: Hashes | np.uint64) -> Hashes:

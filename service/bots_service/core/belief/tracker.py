@@ -9,9 +9,8 @@ slopes on references and predictions, offsets, the ability's velocity), one Gaus
 
 Rollouts enter as one Gaussian observation of theta_k, the one that leads to the mean and the variance of the exact
 posterior (moment matching, as in expectation propagation: Minka, UAI 2001). Three variances are no settings: they are
-means over grids, weighted by the likelihood of all evidence so far.
-
-Everything is elementwise and in a fixed order, so that every machine gets the same bits.
+means over grids, weighted by the likelihood of all evidence so far. Everything is elementwise and in a fixed order, so
+that every machine gets the same bits; docs/tracker.md has the equations.
 """
 
 import math
@@ -22,10 +21,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Flags, Floats, LayeredRows, TaskRows, Tasks, frozen
+from bots_service.core.arrays import NO_NUMBERS, NO_TASKS, Flags, Floats, LayeredRows, TaskRows, Tasks, frozen
 from bots_service.core.belief.distributions import NODES, WEIGHTS, LogitNormals
-from bots_service.core.belief.protocol import Belief, ClosingStep
-from bots_service.core.evidence import Evidence
+from bots_service.core.evidence import ClosingStep, Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.portable_math import exp, inverse, log, sigmoid, summed, summed_rows
 from bots_service.core.run_settings import RunSettings
@@ -130,7 +128,7 @@ def diagonal(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def first_effects(models: int, tags: int, predictions: int = 0) -> Effects:
-    """Return the effects before any evidence: references tell how hard tasks are, and predictions tell nothing yet."""
+    """Return the effects before any evidence: references tell how hard tasks are, predictions nothing yet."""
     counts, part = (1, models, 1, tags, predictions, predictions, 1), 1 / max(models, 1)
     mean = np.repeat((0.0, part, *[0.0] * 5), counts)
     rest = (UNKNOWN_VARIANCE, TAG_VARIANCE, PREDICTION_VARIANCE, UNKNOWN_VARIANCE, VELOCITY_VARIANCE)
@@ -143,9 +141,8 @@ def first_effects(models: int, tags: int, predictions: int = 0) -> Effects:
 class LaggedEvidence:
     """Evidence about n distinct tasks at one lag, and what was believed of their residuals.
 
-    features: [d - 1, n] of the tasks' profiles.
+    features: [d - 1, n] of the tasks' profiles; lag: how many steps ago the tasks were selected.
     successes, failures: [n] real counts, their sum > 0.
-    lag: how many steps ago the tasks were selected.
     residual, variance: [n] N(residual, variance) of each task; 0 and tau^2 for those never tried.
     tried: [n] whether there was evidence of the task before; age: [n] steps since, 0 for the others.
     """
@@ -174,13 +171,8 @@ def absorb(effects: Effects, variances: Variances, batch: LaggedEvidence, undrif
     """Return the belief after a batch: the exact Gaussian posterior, but that residuals stay independent of effects.
 
     Late evidence observes an older theta: what may have moved since is noise, and the ability was lower by what the
-    velocity tells.
-
-    Args:
-        effects: at the step that closes.
-        variances: before the batch.
-        batch: the evidence.
-        undrifted: the effects before the drift of this step, for its first batch: that tells how fast they drift.
+    velocity tells. effects: at the step that closes; undrifted: before the drift of this step, for its first batch,
+    which tells how fast they drift.
     """
     phi = np.concatenate([batch.features, np.full((1, len(batch.age)), -float(batch.lag))])
     squares = (phi[:, None] * phi).reshape(phi.shape[0] ** 2, phi.shape[1])
@@ -217,9 +209,7 @@ def _moved(effects: Effects, phi: Floats, lag: int, kappa: float, q: float) -> t
 def _likelihoods(batch: LaggedEvidence, unexplained: Floats, excess: Floats) -> tuple[Floats, Floats]:
     """Return the log likelihoods of the grids of tau^2 (untried tasks tell of it) and of kappa (tried ones), each [9].
 
-    Args:
-        unexplained: [n] the variance of the excess without what the grid's variance adds.
-        excess: [n] observed less expected.
+    unexplained: [n] the variance of the excess, [n], observed less expected, without what the grid's variance adds.
     """
     variance = np.where(batch.tried, RESIDUAL_DRIFTS[:, None] * (batch.age + batch.lag), UNTRIED_VARIANCES[:, None])
     variance += unexplained
@@ -248,10 +238,7 @@ def _updated(
 
 
 def _priors(effects: Effects, undrifted: Effects | None) -> NDArray[np.float64]:
-    """Return the effects' covariance, then for the first batch of a step as each drift of the grid would have it.
-
-    [d, d, 1] or [d, d, 9].
-    """
+    """[d, d, 1] the effects' covariance; for the first batch of a step [d, d, 9], then with each drift of the grid."""
     if undrifted is None:
         return effects.covariance[:, :, None]
     priors = np.empty((*effects.covariance.shape, 1 + len(ABILITY_DRIFTS)))
@@ -267,9 +254,8 @@ LEAST_GAIN = 1e-9
 def observed(mean: Floats, variance: Floats, successes: Floats, failures: Floats) -> tuple[Floats, Floats]:
     """Return the Gaussian observations z of theta ~ N(mean, variance) that lead to the posterior's means and variances.
 
-    [n] z less what was expected, and [n] the variance of z.
-
-    The likelihood is log-concave, so the posterior is never wider than the prior, except by rounding.
+    [n] z less what was expected, and [n] the variance of z. The likelihood is log-concave, so the posterior is never
+    wider than the prior, except by rounding.
     """
     posterior_mean, posterior_variance = moments(mean, variance, successes, failures)
     precision = 1 / variance
@@ -348,10 +334,7 @@ def _held_mode(
 def _ascent(
     at: Floats, mean: Floats, precision: Floats, successes: Floats, failures: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the logarithm's slope at these logits, Halley's step towards the mode, and the curvature after it.
-
-    Of the shape of the density Newton's method uses the slope's slope; this uses the slope of that, too.
-    """
+    """Return the logarithm's slope at these logits, Halley's step towards the mode, and the curvature after it."""
     trials = successes + failures
     p = sigmoid(at)
     expected = trials * p
@@ -370,10 +353,9 @@ FOLD_NUMBERS = 20_000  # a fold of 32 tasks takes as long as one that touches so
 
 @dataclass(frozen=True, slots=True)
 class Residuals(TaskRows):
-    """How tasks that were tried differ from what their profiles say: N(mean, variance) of the logit, as of `last_step`.
+    """How tasks that were tried differ from what their profiles say: N(mean, variance) of the logit, each [R].
 
-    mean, variance: [R].
-    last_step: [R] the number of the last step that brought evidence of the task.
+    last_step: [R] the number of the last step that brought evidence of the task, as of which this stands.
     """
 
     mean: Floats
@@ -381,13 +363,12 @@ class Residuals(TaskRows):
     last_step: NDArray[np.int32]
 
 
-_NOTHING, _NO_NUMBER = frozen(np.empty(0, np.int32)), frozen(np.empty(0))
-NO_RESIDUALS = Residuals(_NOTHING, _NO_NUMBER, _NO_NUMBER, _NOTHING)
+NO_RESIDUALS = Residuals(NO_TASKS, NO_NUMBERS, NO_NUMBERS, NO_TASKS)
 
 
 @dataclass(frozen=True)
-class TrackerBelief(Belief):
-    """A Gaussian belief about every task's logit; docs/tracker.md has the equations, `tracker_filter` the filter.
+class TrackerBelief:
+    """A Gaussian belief about every task's logit.
 
     step: how many steps closed.
     effects: what tasks share.
@@ -403,19 +384,29 @@ class TrackerBelief(Belief):
     @classmethod
     def fresh(cls, settings: RunSettings, pool: Pool) -> "TrackerBelief":  # noqa: ARG003 - it has no settings
         """Return the belief before any evidence."""
-        return cls(
-            0,
-            first_effects(pool.models, len(pool.offset_tags), len(pool.prediction_names)),
-            first_variances(),
-            LayeredRows(NO_RESIDUALS, NO_RESIDUALS),
-        )
+        effects = first_effects(pool.models, len(pool.offset_tags), len(pool.prediction_names))
+        return cls(0, effects, first_variances(), LayeredRows(NO_RESIDUALS, NO_RESIDUALS))
 
-    # --- what changes it ---------------------------------------------------------------------------------------------
+    @property
+    def capability(self) -> None:
+        """None: this kind estimates no place along the references."""
 
     @property
     def longest_lag(self) -> int:
         """As many steps as closed: no evidence of this run comes too late, for it observes what was then."""
         return self.step
+
+    def forgotten_share(self, settings: RunSettings) -> float:  # noqa: ARG002 - other kinds need it
+        """Return 0: evidence is not dropped, it becomes less certain."""
+        return 0.0
+
+    def fits(self, pool: Pool) -> bool:  # noqa: ARG002 - other kinds need it
+        """Return True: the belief keeps nothing of profiles."""
+        return True
+
+    def extended(self, pool: Pool, profiles: int) -> "TrackerBelief":  # noqa: ARG002 - other kinds need it
+        """Return the belief, which has room for any profiles."""
+        return self
 
     def fold(self, pool: Pool, step: ClosingStep, settings: RunSettings) -> "TrackerBelief":  # noqa: ARG002
         """Return the belief after one closed step."""
@@ -428,7 +419,7 @@ class TrackerBelief(Belief):
         return belief
 
     def forgotten(self, tasks: Tasks) -> "TrackerBelief":
-        """Return the belief without the residuals of these tasks."""
+        """Return the belief without evidence of these tasks' own, sorted: they follow their profiles again."""
         return replace(self, residuals=self.residuals.without(tasks))
 
     def _after(self, pool: Pool, evidence: Evidence, lag: int, undrifted: Effects | None) -> "TrackerBelief":
@@ -441,26 +432,24 @@ class TrackerBelief(Belief):
         residuals = self.residuals.with_rows(rows.frozen())
         return TrackerBelief(self.step, found.effects, found.variances, residuals)
 
-    def _residual(self, rows: Residuals) -> tuple[Floats, Floats, NDArray[np.bool_], Floats]:
+    def _residual(self, rows: Residuals) -> tuple[Floats, Floats, Flags, Floats]:
         """Return the residuals' means and variances now, whether each task was tried, and how many steps ago; [n]."""
         tau2, kappa, _ = self.variances.estimates
         tried = rows.variance > 0.0  # 0 in the rows of tasks of which nothing is known
         age = np.where(tried, self.step - rows.last_step, 0.0)
         return rows.mean, np.where(tried, rows.variance + kappa * age, tau2), tried, age
 
-    # --- what it says of tasks ---------------------------------------------------------------------------------------
-
     @property
     def own_tasks(self) -> Tasks:
-        """Sorted tasks that were tried."""
+        """Sorted tasks with evidence of their own; all others follow their profile."""
         return self.residuals.whole.tasks
 
     def own_distributions(self, pool: Pool) -> LogitNormals:
-        """[T] of the tasks that were tried."""
+        """[T] of the tasks with evidence of their own."""
         return self._of_rows(pool, self.residuals.whole)
 
     def profile_distributions(self, pool: Pool) -> LogitNormals:
-        """[G] of tasks that were never tried."""
+        """[G] of each profile's tasks that have no evidence of their own."""
         shared = self._shared(pool.features)
         return LogitNormals(shared.location, shared.variance + self.variances.estimates[0])
 
@@ -488,8 +477,6 @@ class TrackerBelief(Belief):
             variance[start : start + BLOCK] = summed(summed(covariance * block[:, None]) * block)
         return LogitNormals(location, variance)
 
-    # --- what it says of itself --------------------------------------------------------------------------------------
-
     def estimates(self, pool: Pool) -> dict[str, float]:
         """Return the means of the effects, in logits (the velocity: a step), and the three learned variances."""
         slopes = (f"slope_{place}" for place in range(1, pool.models + 1))
@@ -505,5 +492,5 @@ class TrackerBelief(Belief):
 
     @property
     def fold_numbers(self) -> int:
-        """About how many numbers a fold touches."""
+        """About how many numbers a fold touches: tells whether it is quick enough for the event loop."""
         return FOLD_NUMBERS + 4 * len(self.residuals.recent)

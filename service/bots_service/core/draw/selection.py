@@ -8,15 +8,12 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta, Struct
 
-from bots_service.core.arrays import Floats, Tasks, contained, united, without
-from bots_service.core.belief.protocol import Belief
+from bots_service.core.arrays import NO_TASKS, Tasks, contained, united, without
+from bots_service.core.belief import Belief
 from bots_service.core.checks import MAX_IDS, Name, Tag, TaskId
-from bots_service.core.draw.eligible import Eligible
-from bots_service.core.draw.strategies import STRATEGIES, DrawContext, StrategyResult, undrawn
-from bots_service.core.mix import shares_of
-from bots_service.core.mixing import account_of, counts_by_tag, deal
+from bots_service.core.draw.strategies import STRATEGIES, DrawContext, DrawnTasks, Eligible, undrawn
+from bots_service.core.mixing import account_of, counts_by_tag, deal, shares_of
 from bots_service.core.pool import Part, Pool
-from bots_service.core.walks import Walk
 from bots_service.errors import PoolTooSmallError
 
 LARGEST_COUNT = 100_000
@@ -46,11 +43,7 @@ class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def task_count(self) -> int:
-        """The number of tasks to select.
-
-        Raises:
-            ValueError: the request leaves it open.
-        """
+        """The number of tasks to select; ValueError where the request leaves it open."""
         if self.count is None:
             raise ValueError("a request without a count")
         return self.count
@@ -59,7 +52,6 @@ class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
 MOST_TIMES = 8  # tasks for each wanted effective group, however few are expected to be effective
 GUESSES = 4  # of the number of tasks, by how many groups are effective; then the middle is tried
 TINY = 1e-9
-NO_TASKS: Tasks = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +65,6 @@ class NamedTasks:
 
     excluded: Tasks = field(default_factory=lambda: NO_TASKS)
     first: Tasks = field(default_factory=lambda: NO_TASKS)
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnTasks:
-    """The selected tasks.
-
-    tasks: [n] distinct unless they are repeatable; the `first` tasks, then those of each tag of the mix, nearest first
-        if the strategy knows distances.
-    draws: [n] the sampled success probability of each task; NaN if nothing was sampled.
-    reused: number of tasks that are already leased.
-    walks: how far the selection walked through passes, one for each part of the pool.
-    """
-
-    tasks: Tasks
-    draws: Floats
-    reused: int
-    walks: tuple[Walk, ...] = ()
 
 
 def select_tasks(
@@ -121,50 +96,43 @@ def select_tasks(
         PoolTooSmallError: fewer tasks than requested are available, including leased ones.
         ValueError: a tag is unknown.
     """
-    in_flight, first = united(leased), first_tasks(pool, request, named)
+    in_flight, first = united(leased), _first_tasks(pool, request, named)
     chosen, reused = [undrawn(first)], int(np.count_nonzero(contained(first, (in_flight,))))
     unavailable = united(named.excluded, first)
-    for part, count in list(quotas(pool, request, context, first=first, unavailable=unavailable, leased=in_flight)):
+    for part, count in list(_quotas(pool, request, context, first=first, unavailable=unavailable, leased=in_flight)):
         wanted, taken = count, unavailable
         if repeatable:
-            several, taken = repeated(part, count, named.excluded, unavailable)
+            several, taken = _repeated(part, count, named.excluded, unavailable)
             chosen.append(undrawn(several))
             wanted -= len(several)
         taken = part.keep(taken)
         if len(part) - len(taken) < wanted:
-            raise PoolTooSmallError(too_small(request, tasks=len(part), unavailable=len(taken)))
+            raise PoolTooSmallError(_too_small(request, tasks=len(part), unavailable=len(taken)))
         later = without(part.keep(in_flight), taken)
         resting = without(part.keep(context.aborts.resting(context.step)), united(taken, later))
-        results = fill(Eligible(pool, belief, part, united(taken, later, resting)), wanted, (resting, later), context)
+        results = _fill(Eligible(pool, belief, part, united(taken, later, resting)), wanted, (resting, later), context)
         tasks = united(*(one.tasks for one in results))
         reused += int(np.count_nonzero(contained(tasks, (later,))))
         unavailable = united(unavailable, tasks)
         chosen += results
     tasks = np.concatenate([one.tasks for one in chosen])
     walks = tuple(walk for one in chosen for walk in one.walks)
-    return DrawnTasks(tasks, np.concatenate([one.draws for one in chosen]), reused, walks)
+    return DrawnTasks(tasks, np.concatenate([one.draws for one in chosen]), walks, reused)
 
 
-def first_tasks(pool: Pool, request: SelectRequest, named: NamedTasks) -> Tasks:
-    """Return the request's `first` tasks that may be selected, at most `count`."""
+def _first_tasks(pool: Pool, request: SelectRequest, named: NamedTasks) -> Tasks:
     if not len(named.first):
         return named.first
     may_be = named.first[pool.part(request.tags).holds(named.first) & ~contained(named.first, (named.excluded,))]
     return may_be[: request.task_count]
 
 
-def quotas(
+def _quotas(
     pool: Pool, request: SelectRequest, context: DrawContext, *, first: Tasks, unavailable: Tasks, leased: Tasks
 ) -> Iterator[tuple[Part, int]]:
     """Yield the parts of the pool that fill a selection, each with its number of tasks: those of the run's mix first.
 
-    Args:
-        pool: the tasks.
-        request: its tags limit what is free.
-        context: settings and account of the run.
-        first: tasks that are selected already; they count for the mix.
-        unavailable: sorted tasks that are excluded or already selected.
-        leased: sorted tasks in flight.
+    first: selected already, they count for the mix; unavailable: sorted, excluded or selected; leased: sorted.
     """
     mix, left = context.settings.mix, request.task_count - len(first)
     # A task counts for the first tag that it carries. Another replica may know tags that came with tasks just appended.
@@ -188,14 +156,10 @@ def quotas(
         yield pool.part(request.tags), left
 
 
-def repeated(part: Part, count: int, excluded: Tasks, unavailable: Tasks) -> tuple[Tasks, Tasks]:
-    """Let all of a part's tasks come as often as a quota of repeatable tasks has room for.
+def _repeated(part: Part, count: int, excluded: Tasks, unavailable: Tasks) -> tuple[Tasks, Tasks]:
+    """Let all of a part's tasks come as often as a quota of `count` repeatable tasks has room for.
 
-    Args:
-        part: the tasks.
-        count: how many are wanted.
-        excluded: sorted tasks that never come.
-        unavailable: sorted tasks that are excluded, or came already.
+    excluded: sorted tasks that never come; unavailable: sorted, with those that came already.
 
     Returns:
         These tasks; and, sorted, those that may not fill the rest: tasks that came already may, where there are too few
@@ -207,16 +171,9 @@ def repeated(part: Part, count: int, excluded: Tasks, unavailable: Tasks) -> tup
     return np.tile(available, times), unavailable if is_enough else excluded
 
 
-def fill(eligible: Eligible, count: int, later: tuple[Tasks, ...], context: DrawContext) -> list[StrategyResult]:
-    """Select so many tasks by the run's strategy, and later ones in turn where there are too few others.
-
-    Args:
-        eligible: the tasks to select among first.
-        count: at most as many as there are in all.
-        later: sorted tasks that are not among them.
-        context: of the draw.
-    """
-    strategy, pool, chosen = STRATEGIES[context.settings.strategy], eligible.pool, list[StrategyResult]()
+def _fill(eligible: Eligible, count: int, later: tuple[Tasks, ...], context: DrawContext) -> list[DrawnTasks]:
+    """Select so many tasks by the run's strategy, and later ones, sorted, in turn where there are too few others."""
+    strategy, pool, chosen = STRATEGIES[context.settings.strategy], eligible.pool, list[DrawnTasks]()
     for tasks in (None, *later):
         wanted = min(count, len(eligible) if tasks is None else len(tasks))
         if wanted:
@@ -226,8 +183,7 @@ def fill(eligible: Eligible, count: int, later: tuple[Tasks, ...], context: Draw
     return chosen
 
 
-def too_small(request: SelectRequest, *, tasks: int, unavailable: int) -> str:
-    """Return the message: what was requested, what is available, and what to do."""
+def _too_small(request: SelectRequest, *, tasks: int, unavailable: int) -> str:
     among = f" tagged {' or '.join(request.tags)}" if request.tags else ""
     among += "" if request.subset is None else f" of subset {request.subset}"
     why = f" ({unavailable} of {tasks} are excluded or already chosen)" if unavailable else ""
@@ -238,12 +194,9 @@ def too_small(request: SelectRequest, *, tasks: int, unavailable: int) -> str:
 
 
 def enough_tasks(expected: Callable[[int], float], wanted: int, limit: int) -> int:
-    """Return the fewest tasks of which so many groups are expected to be effective; the limit if none are enough.
+    """Return the fewest tasks, at most `limit`, of which `wanted` groups are expected to be effective; else the limit.
 
-    Args:
-        expected: how many effective groups to expect of a selection of so many tasks.
-        wanted: effective groups, at least 1.
-        limit: the most tasks, at least 1.
+    expected: how many effective groups to expect of a selection of so many tasks.
     """
     too_few, enough, tasks, tries = 0, limit, min(2 * wanted, limit), 0
     while enough - too_few > 1:

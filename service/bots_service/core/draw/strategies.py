@@ -14,13 +14,25 @@ import numpy as np
 
 from bots_service.core.arrays import Counts, Flags, Floats, Table, Tasks, contained, first_places
 from bots_service.core.attempts import NO_ABORTS, AbortRows
-from bots_service.core.belief.protocol import Belief
-from bots_service.core.draw.eligible import Eligible
+from bots_service.core.belief import Belief
 from bots_service.core.draw.thompson import draw_nearest
 from bots_service.core.mixing import MixAccount
-from bots_service.core.pool import Pool
+from bots_service.core.pool import Part, Pool
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, StrategyName
 from bots_service.core.walks import Walk, Walks, fractions, items_at, key_of, places_of_pass
+
+
+@dataclass(frozen=True, slots=True)
+class Eligible:
+    """Tasks that may be selected: a part of the pool without excluded tasks, which are sorted, and of the part."""
+
+    pool: Pool
+    belief: Belief
+    part: Part
+    excluded: Tasks
+
+    def __len__(self) -> int:
+        return len(self.part) - len(self.excluded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,26 +60,29 @@ class DrawContext:
 
 
 @dataclass(frozen=True, slots=True)
-class StrategyResult:
-    """What a strategy selected.
+class DrawnTasks:
+    """The selected tasks.
 
-    tasks: [n] distinct.
-    draws: [n] the sampled success probability of each, NaN if nothing was sampled.
-    walks: how far it walked, if it is `pass`.
+    tasks: [n] distinct unless they are repeatable; the `first` tasks, then those of each tag of the mix, nearest first
+        if the strategy knows distances.
+    draws: [n] the sampled success probability of each task; NaN if nothing was sampled.
+    walks: how far the selection walked through passes, one for each part of the pool.
+    reused: number of tasks that are already leased.
     """
 
     tasks: Tasks
     draws: Floats
     walks: tuple[Walk, ...] = ()
+    reused: int = 0
 
 
 # Called with count at least 1 and at most the number of eligible tasks.
-Strategy = Callable[[Eligible, int, DrawContext], StrategyResult]
+Strategy = Callable[[Eligible, int, DrawContext], DrawnTasks]
 
 
-def undrawn(tasks: Tasks, walks: tuple[Walk, ...] = ()) -> StrategyResult:
+def undrawn(tasks: Tasks, walks: tuple[Walk, ...] = ()) -> DrawnTasks:
     """Return the result of a strategy that samples no success probabilities."""
-    return StrategyResult(tasks, np.full(len(tasks), np.nan), walks)
+    return DrawnTasks(tasks, np.full(len(tasks), np.nan), walks)
 
 
 # Of taking a task in a pass, whatever the belief says. It learns of the tasks that are met. Where training lifts
@@ -98,7 +113,7 @@ class Met(Table):
         return self.luck < self.chances
 
 
-def walk_pass(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
+def walk_pass(eligible: Eligible, count: int, context: DrawContext) -> DrawnTasks:
     """Walk on through the part's pass, and take each task with the probability that it is effective.
 
     Where a pass ends, the next begins, in another order. A pass that was walked as a whole without enough tasks gives
@@ -121,12 +136,7 @@ def _rest_of_pass(
 ) -> tuple[Tasks, Walk]:
     """Return up to `wanted` tasks from here to the end of the pass, and where the walk then stands.
 
-    Args:
-        eligible: the tasks.
-        walk: where to begin.
-        wanted: at least 1.
-        chosen: tasks of this selection that an earlier pass gave.
-        context: of the draw.
+    chosen: tasks of this selection that an earlier pass gave.
     """
     end = places_of_pass(walk.size)
     looks: list[Met] = []
@@ -172,7 +182,7 @@ def chances_of(belief: Belief, pool: Pool, tasks: Tasks, context: DrawContext) -
     return np.maximum(belief.distributions(pool, tasks).effective(context.group_size), LEAST_CHANCE)
 
 
-def _untracked(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
+def _untracked(eligible: Eligible, count: int, context: DrawContext) -> DrawnTasks:
     """Return the eligible tasks with the largest P(effective) / luck; no walk moves."""
     tasks = np.sort(eligible.part.members.order)
     tasks = tasks[~contained(tasks, (eligible.excluded,))]
@@ -182,31 +192,77 @@ def _untracked(eligible: Eligible, count: int, context: DrawContext) -> Strategy
     return undrawn(tasks[best])
 
 
-def thompson(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
+def thompson(eligible: Eligible, count: int, context: DrawContext) -> DrawnTasks:
     """Sample p_k of every task from the belief; select the smallest |p_k - target|, nearest first."""
-    candidates = eligible.candidates()
+    pool, members = eligible.pool, eligible.part.members
+    own_tasks, own_beliefs = eligible.belief.own_tasks, eligible.belief.own_distributions(pool)
+    kept = eligible.part.holds(own_tasks) & ~contained(own_tasks, (eligible.excluded,))
+    if not kept.all():
+        own_tasks, own_beliefs = own_tasks[kept], own_beliefs.at(kept)
+    # Tasks with their own evidence are listed; the others are only counted by profile until one is selected.
+    taken = (own_tasks, eligible.excluded)
     drawn = draw_nearest(
-        candidates.own_beliefs,
-        candidates.profile_beliefs,
-        candidates.profile_members,
+        own_beliefs,
+        eligible.belief.profile_distributions(pool),
+        members.sizes - np.bincount(pool.profile_of[np.concatenate(taken)], minlength=pool.profiles),
         count=count,
         target=context.settings.target,
         rng=context.rng,
     )
-    return StrategyResult(eligible.tasks_of(drawn.owners, candidates, context.rng), drawn.values)
+    is_member = drawn.owners < pool.profiles
+    tasks = np.empty(count, np.int32)
+    tasks[~is_member] = own_tasks[drawn.owners[~is_member] - pool.profiles]
+    tasks[is_member] = pick_members(members.order, members.starts, drawn.owners[is_member], taken, context.rng)
+    return DrawnTasks(tasks, drawn.values)
 
 
-def uniform(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
+def uniform(eligible: Eligible, count: int, context: DrawContext) -> DrawnTasks:
     """Select a uniform sample."""
-    return undrawn(eligible.at_random(count, context.rng))
+    everyone, one_group = np.array([0, len(eligible.part)]), np.zeros(count, np.int64)
+    order = eligible.part.members.order
+    return undrawn(pick_members(order, everyone, one_group, (eligible.excluded,), context.rng))
 
 
-def shuffle(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
+ROUNDS = 16  # of rejection sampling; what is open then is listed
+
+
+def pick_members(
+    order: Tasks, starts: Counts, groups: Counts, taken: tuple[Tasks, ...], rng: np.random.Generator
+) -> Tasks:
+    """Return for each entry of `groups` a random member of that group, all distinct and not taken.
+
+    By rejection sampling, so the picks of a group are a uniform sample without replacement.
+
+    Args:
+        order: tasks; those of group g are `order[starts[g]:starts[g + 1]]`.
+        groups: [n] groups, each at most as often as it has free members.
+        taken: sorted tasks, in any number of arrays.
+    """
+    chosen, slots = np.full(len(groups), -1, np.int32), np.arange(len(groups))
+    for _ in range(ROUNDS):
+        own = groups[slots]
+        thrown = order[rng.integers(starts[own], starts[own + 1])]
+        kept = np.zeros(len(slots), bool)
+        kept[first_places(thrown)] = True
+        kept &= ~contained(thrown, (*taken, np.sort(chosen)))
+        chosen[slots[kept]] = thrown[kept]
+        slots = slots[~kept]
+        if not len(slots):
+            return chosen
+    for group in np.unique(groups[slots]).tolist():
+        members = order[starts[group] : starts[group + 1]]
+        free = members[~contained(members, (*taken, np.sort(chosen)))]
+        wanted = slots[groups[slots] == group]
+        chosen[wanted] = rng.choice(free, len(wanted), replace=False)
+    return chosen
+
+
+def shuffle(eligible: Eligible, count: int, context: DrawContext) -> DrawnTasks:
     """Walk through the part in an order given by the seed and the number of the pass, from the context's position."""
     return _walk(eligible, count, context.position, lambda turn: eligible.part.shuffled(context.settings.seed, turn))
 
 
-def easy_to_hard(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
+def easy_to_hard(eligible: Eligible, count: int, context: DrawContext) -> DrawnTasks:
     """Walk through the part by descending reference pass rates, unknown ones last, from the context's position."""
     return _walk(eligible, count, context.position, lambda _turn: eligible.part.easy_to_hard)
 
@@ -222,7 +278,7 @@ STRATEGIES: dict[StrategyName, Strategy] = {
 IN_ORDER: tuple[StrategyName, ...] = ("shuffle", "easy_to_hard")  # these continue where the tasks reported so far end
 
 
-def _walk(eligible: Eligible, count: int, position: int, order_of: Callable[[int], Tasks]) -> StrategyResult:
+def _walk(eligible: Eligible, count: int, position: int, order_of: Callable[[int], Tasks]) -> DrawnTasks:
     """Select the next eligible tasks from `position` on; at the end of a pass, continue with the next one."""
     turn, start = divmod(position, len(eligible.part))
     # Each excluded task occurs at most once per pass, so this stretch is long enough unless the pass ends.

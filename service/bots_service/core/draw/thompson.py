@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bots_service.core.arrays import Counts, Floats
-from bots_service.core.belief.protocol import Distributions
+from bots_service.core.belief.distributions import Distributions
 
 # A profile gets a window from WINDOW_MEMBERS on, the pool from WINDOW_TASKS on, and only for a small share of it. These
 # thresholds are derived, not tuned, from what single calls took (numpy 2.4, scipy 1.17): 43 ns a draw, 1.2 us a
@@ -68,7 +68,7 @@ def draw_nearest(
     if tasks < WINDOW_TASKS or count > WINDOW_SHARE * tasks:
         is_windowed[:] = False
     each = _members(np.where(is_windowed, 0, sizes))
-    values = own.joined(profile_beliefs.at(each)).sample(rng)
+    values = np.concatenate([own.sample(rng), profile_beliefs.at(each).sample(rng)])
     owners = np.concatenate([np.arange(len(sizes), len(sizes) + len(own)), each])
     if is_windowed.any():
         profiles = np.flatnonzero(is_windowed)
@@ -91,18 +91,9 @@ def _distances(values: Floats, target: float) -> Floats:
 def _near(
     beliefs: Distributions, sizes: Counts, known: Floats, count: int, target: float, rng: np.random.Generator
 ) -> Draws:
-    """Draw those members of profiles that can be among the `count` nearest of all tasks.
+    """Draw those members of profiles that can be among the `count` nearest of all tasks; owners are places in `sizes`.
 
-    Args:
-        beliefs: [g] distributions of the profiles' members.
-        sizes: [g] how many members they have.
-        known: distances of all other tasks.
-        count: how many tasks are wanted.
-        target: at most 1/2.
-        rng: random numbers.
-
-    Returns:
-        The draws; owners are places among these profiles.
+    beliefs, sizes: [g] of these profiles; known: distances of all other tasks; target: at most 1/2.
     """
     # Nothing matters beyond the count-th nearest of the others, or the far end of [0, 1].
     limit = float(np.partition(known, count - 1)[count - 1]) if len(known) >= count else 1 - target
@@ -124,15 +115,9 @@ def _near(
 def _window(
     beliefs: Distributions, sizes: Counts, count: int, target: float, limit: float
 ) -> tuple[float, Floats, Floats]:
-    """Find a window around the target that should contain enough members and not many more.
+    """Find a window around the target that should contain enough members and not many more, reaching at most `limit`.
 
     It uses expectations, never the values of these members, so the draw stays exact.
-
-    Args:
-        beliefs, sizes: [g] of the profiles.
-        count: how many tasks are wanted.
-        target: the middle.
-        limit: the largest reach that can matter.
 
     Returns:
         How far the window reaches; [g] P(X below it); and [g] P(X within it).
@@ -175,11 +160,7 @@ def _outside(beliefs: Distributions, target: float, reach: float, rng: np.random
 
 
 def nearest(distances: Floats, count: int, rng: np.random.Generator) -> Counts:
-    """Return the indices of the `count` smallest distances, ascending; ties are broken and ordered at random.
-
-    Args:
-        count: at least 1.
-    """
+    """Return the indices of the `count` >= 1 smallest distances, ascending; ties are broken and ordered at random."""
     places = np.arange(len(distances))
     if count < len(distances):
         last = np.partition(distances, count - 1)[count - 1]
