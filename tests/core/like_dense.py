@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bots_service.core.draw import thompson
-from bots_service.core.draw.thompson import draw_nearest
+from bots_service.core import draw as drawing
+from bots_service.core.draw import draw_nearest
 from tests.core.pools import assert_same_shares, assert_same_values, joined
 from tests.sizes import size
 
@@ -12,7 +12,7 @@ REPEATS = size(300, 600)
 
 def always_windows(monkeypatch):
     for name, value in {"WINDOW_MEMBERS": 1, "WINDOW_TASKS": 0, "WINDOW_SHARE": 1.0, "PLAIN_SHARE": 1.0}.items():
-        monkeypatch.setattr(thompson, name, value)
+        monkeypatch.setattr(drawing, name, value)
 
 
 def dense(alone, shared, sizes, count, target, rng):

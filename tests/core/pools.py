@@ -9,8 +9,7 @@ from scipy.stats import chi2_contingency, ks_2samp
 
 from bots_service.core.belief.bots import BotsBelief
 from bots_service.core.belief.distributions import Betas, Distributions, LogitNormals
-from bots_service.core.draw.selection import SelectRequest
-from bots_service.core.draw.strategies import DrawContext
+from bots_service.core.draw import DrawContext, SelectRequest
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, StrategyName
 from bots_service.core.state import RunState

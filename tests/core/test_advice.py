@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bots_service.core.outlook import advice
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import fresh_state
+from bots_service.core.summary import advice
 from tests.core.journals import pool_of, replay, report_of
 
 UNKNOWN = pool_of(*[()] * 100)

@@ -17,6 +17,10 @@ amounts = st.integers(0, 10**6).map(float)
 POOL = pool_of((0.5,), (0.5,), (0.5,))
 
 
+def added(one: Costs, other: Costs) -> Costs:
+    return Costs(one.tokens + other.tokens, one.seconds + other.seconds)
+
+
 @st.composite
 def costly_stories(draw: st.DrawFn) -> Story:
     """Draw a journal whose reports say what they cost."""
@@ -45,10 +49,10 @@ def test_costs_of_steps_and_of_the_run_are_those_of_its_reports(story: Story):
     for entry, receipt in zip(story.entries, receipts, strict=True):
         if not isinstance(entry.body, Report):
             continue
-        waiting = waiting.plus(entry.body.costs)
+        waiting = added(waiting, entry.body.costs)
         assert (receipt.tokens, receipt.seconds) == waiting
         if receipt.closed:
-            waiting, closed = NO_COSTS, closed.plus(waiting)
+            waiting, closed = NO_COSTS, added(closed, waiting)
     assert (spent(state), state.open_step.costs) == (closed, waiting)
     again = decode_state(encode_state(state))
     assert (spent(again), again.open_step.costs) == (closed, waiting)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
+from bots_service.core.draw import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.entries import Entry, Report
-from bots_service.core.outlook import MOST_OF_VISITS, MOST_VISITS_PER_MET_TASK, SMALLEST_POOL, coverage
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, advance, fresh_state
+from bots_service.core.summary import MOST_OF_VISITS, MOST_VISITS_PER_MET_TASK, SMALLEST_POOL, coverage
 from bots_service.core.walks import WHOLE, Walk, places_of_pass
 from bots_service.selections import context_of
 from tests.core.journals import evidence_of, pool_of, replay, report_of

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.draw.selection import SelectRequest, enough_tasks
+from bots_service.core.draw import SelectRequest, enough_tasks
 
 CHANCES = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=300)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
+from bots_service.core.draw import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.mixing import MixAccount, MixedTag, counts_by_tag, deal
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import Mix, StrategyName, settings_from

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import betabinom
 
-from bots_service.core import outlook as outlook_module
+from bots_service.core import summary
 from bots_service.core.entries import Entry
-from bots_service.core.outlook import BINS, EVERY, UniformEstimate, estimate_after, outlook, outlook_of
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import advance, fresh_state
+from bots_service.core.summary import BINS, EVERY, UniformEstimate, estimate_after, outlook, outlook_of
 from tests.core.journals import pool_of, replay, report_of
 from tests.core.pools import belief, beliefs, beta_parameters, candidates, pool, pools, tasks
 
@@ -65,7 +65,7 @@ def test_a_sample_stands_for_a_large_pool(monkeypatch: pytest.MonkeyPatch):
     about, rng = pool(np.arange(5000)), np.random.default_rng(3)
     believed = belief(rng.uniform(1, 9, 5000), rng.uniform(1, 9, 5000))
     sampled, again, other = (outlook(believed, about, 16, seed=seed) for seed in ((1, 2), (1, 2), (1, 3)))
-    monkeypatch.setattr(outlook_module, "SAMPLE", 5000)
+    monkeypatch.setattr(summary, "SAMPLE", 5000)
     whole = outlook(believed, about, 16)
     assert whole is not None
     assert sampled is not None

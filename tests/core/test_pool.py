@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.pool import Pool, group_by_profile, number_profiles
+from bots_service.core.pool import Pool, number_profiles
 
 rates = st.sampled_from([0.0, -0.0, 1.0, 0.5, 1 / 3, math.nan]) | st.floats(0, 1)
 
@@ -86,18 +86,17 @@ def test_a_pool_knows_the_first_profile_of_the_same_pass_rates(table):
 @given(tables(), st.data())
 def test_tasks_are_grouped_by_profile_in_ascending_order(rows, data):
     about = Pool.of_tasks(rows)
-    references, profile_of = about.references, about.profile_of
     chosen = sorted(data.draw(st.sets(st.sampled_from(range(len(rows)))) if len(rows) else st.just(set())))
-    members = group_by_profile(np.array(chosen, np.int32), profile_of, len(references))
-    for profile in range(len(references)):
-        group = members.order[members.starts[profile] : members.starts[profile + 1]].tolist()
-        assert group == [task for task in chosen if profile_of[task] == profile]
-        assert members.sizes[profile] == len(group)
-    assert len(members) == len(chosen)
+    part = about.listed(np.array(chosen, np.int32))
+    for profile in range(about.profiles):
+        group = part.order[part.starts[profile] : part.starts[profile + 1]].tolist()
+        assert group == [task for task in chosen if about.profile_of[task] == profile]
+        assert part.sizes[profile] == len(group)
+    assert len(part) == len(chosen)
 
 
 def test_a_pool_groups_all_of_its_tasks_once():
     pool = Pool.of_tasks(np.array([[0.5], [0.25], [0.5]]))
-    assert (len(pool), pool.profiles, pool.members.order.tolist()) == (3, 2, [0, 2, 1])
-    assert pool.members is pool.members
+    assert (len(pool), pool.profiles, pool.part().order.tolist()) == (3, 2, [0, 2, 1])
+    assert pool.part() is pool.part()
     assert pool.retired.tolist() == []

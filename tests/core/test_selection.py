@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from bots_service.core.draw.selection import NamedTasks, select_tasks
-from bots_service.core.draw.strategies import DrawContext
+from bots_service.core.draw import DrawContext, NamedTasks, select_tasks
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import PoolTooSmallError
 from tests.core.journals import replay, report_of

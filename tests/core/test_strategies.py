@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bots_service.core.draw import strategies as strategies_module
-from bots_service.core.draw.strategies import (
+from bots_service.core import draw as drawing
+from bots_service.core.draw import (
     STRATEGIES,
     Eligible,
     easy_to_hard,
@@ -100,7 +100,7 @@ def test_easy_to_hard_falls_in_pass_rates_with_the_unknown_last(about):
 
 @pytest.mark.parametrize("rounds", [0, 1, 16])
 def test_members_are_picked_evenly_and_never_twice(rounds, monkeypatch):
-    monkeypatch.setattr(strategies_module, "ROUNDS", rounds)
+    monkeypatch.setattr(drawing, "ROUNDS", rounds)
     rng = np.random.default_rng(2)
     order, starts, taken = tasks(5, 0, 3, 1, 2, 4, 6, 7), np.array([0, 3, 8]), (tasks(2), tasks(0, 7))
     picked = np.array([pick_members(order, starts, np.array([1, 0, 1]), taken, rng) for _ in range(1500)])

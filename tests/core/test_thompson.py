@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.draw import thompson
-from bots_service.core.draw.thompson import draw_nearest, nearest
+from bots_service.core import draw as drawing
+from bots_service.core.draw import draw_nearest, nearest
 from tests.core.like_dense import always_windows, assert_draws_like_dense
 from tests.core.pools import assert_same_values, betas, normals
 
@@ -46,7 +46,7 @@ SCENARIOS = {
 def test_windows_draw_like_one_draw_per_task(name, monkeypatch):
     always_windows(monkeypatch)
     if "heaps" in name:  # the smallest doubles, which are no nearer than others
-        monkeypatch.setattr(thompson, "PLAIN_SHARE", 1 / 30)
+        monkeypatch.setattr(drawing, "PLAIN_SHARE", 1 / 30)
     assert_draws_like_dense(SCENARIOS[name], seed=11)
 
 
@@ -54,9 +54,9 @@ def test_windows_draw_like_one_draw_per_task(name, monkeypatch):
 @pytest.mark.parametrize("name", ["some alone", "far tails", "normals, target one"])
 def test_a_window_that_holds_too_few_does_not_change_the_draw(name, plain_share, monkeypatch):
     always_windows(monkeypatch)
-    monkeypatch.setattr(thompson, "MARGIN", -1.0)
-    monkeypatch.setattr(thompson, "SLACK", 1.2)
-    monkeypatch.setattr(thompson, "PLAIN_SHARE", plain_share)
+    monkeypatch.setattr(drawing, "MARGIN", -1.0)
+    monkeypatch.setattr(drawing, "SLACK", 1.2)
+    monkeypatch.setattr(drawing, "PLAIN_SHARE", plain_share)
     assert_draws_like_dense(SCENARIOS[name], seed=21)
 
 
@@ -100,14 +100,14 @@ def test_any_beliefs_give_exactly_the_count(shared, target, count, seed):
 
 @pytest.mark.parametrize("tries", [1, 64])
 def test_a_window_has_a_width_even_where_it_must_jump_over_a_heap(tries, monkeypatch):
-    monkeypatch.setattr(thompson, "TRIES", tries)
-    reach, low, share = thompson._window(betas([1e-3], [1e-3]), np.array([10**6]), 5, 0.0, 1.0)
+    monkeypatch.setattr(drawing, "TRIES", tries)
+    reach, low, share = drawing._window(betas([1e-3], [1e-3]), np.array([10**6]), 5, 0.0, 1.0)
     assert 0 < reach <= 1
     assert 0 <= low[0] <= low[0] + share[0] <= 1
 
 
 def test_redrawing_gives_up_where_nothing_lies_outside_the_window():
-    assert len(thompson._outside(betas([2.0], [2.0]), 0.5, 0.9, np.random.default_rng(0))) == 1
+    assert len(drawing._outside(betas([2.0], [2.0]), 0.5, 0.9, np.random.default_rng(0))) == 1
 
 
 def test_which_of_equals_is_nearest_is_left_to_chance():

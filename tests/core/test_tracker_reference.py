@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from bots_service.core.belief.tracker import (
+    FIRST_VARIANCES,
     Effects,
     LaggedEvidence,
     absorb,
-    first_variances,
     moments,
     observed,
 )
@@ -74,7 +74,7 @@ def test_a_batch_leaves_the_joint_gaussian_posterior_of_its_observations(models:
     solved, failed = rng.integers(0, 17, (2, tasks)) + 0.5
     tried = rng.random(tasks) < 0.5
     batch = LaggedEvidence(phi.T[:-1], solved, failed, lag, residual, variance, tried, np.where(tried, 5.0, 0.0))
-    variances = first_variances()
+    variances = FIRST_VARIANCES
 
     _, kappa, q = variances.estimates
     moved = lag * (kappa + q * (phi**2 @ effects.drift))
@@ -86,8 +86,8 @@ def test_a_batch_leaves_the_joint_gaussian_posterior_of_its_observations(models:
     gain = prior @ sees.T @ np.linalg.inv(sees @ prior @ sees.T + np.diag(unsure + moved))
     mean, covariance = before + gain @ excess, prior - gain @ sees @ prior
 
-    left = absorb(effects, variances, batch)
-    found = [*left.effects.mean, *left.residual, *left.effects.covariance.ravel(), *left.variance]
+    after, _, means, spreads = absorb(effects, variances, batch)
+    found = [*after.mean, *means, *after.covariance.ravel(), *spreads]
     wanted = [*mean, *covariance[:size, :size].ravel(), *np.diag(covariance)[size:]]
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(prior).max())
 

@@ -11,8 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots_service.core.guard import VerifierAlarm
-from bots_service.core.outlook import BINS as SHARES
-from bots_service.core.outlook import Outlook
 from bots_service.core.receipt import BINS, Calibration
 from bots_service.core.rounding import half_up
 from bots_service.core.summary import (
@@ -21,6 +19,7 @@ from bots_service.core.summary import (
     EXHAUSTED,
     LARGE_ERROR,
     STARTING,
+    Outlook,
     RunCourse,
     RunFacts,
     RunVerdict,
@@ -30,6 +29,7 @@ from bots_service.core.summary import (
     needs_attention,
     verdict_on,
 )
+from bots_service.core.summary import BINS as SHARES
 
 NOTHING = Calibration((0.0,) * BINS, (0.0,) * BINS, (0.0,) * BINS)
 

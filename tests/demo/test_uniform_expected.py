@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import betabinom
 
 from bots_client import Client, Outcome
-from bots_service.core.outlook import outlook
+from bots_service.core.summary import outlook
 from bots_service.demo.recording import REFERENCE_MODELS, Recording, recorded_run
 from bots_service.demo.replay import ROLLOUTS
 from tests.core.pools import belief, pool

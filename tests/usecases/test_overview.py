@@ -11,8 +11,7 @@ from structlog.testing import capture_logs
 
 from bots_service import observing as module
 from bots_service.access import Caller
-from bots_service.core.outlook import coverage, outlook_of
-from bots_service.core.summary import RUNNING_S, Gain, Sums
+from bots_service.core.summary import RUNNING_S, Gain, Sums, coverage, outlook_of
 from bots_service.errors import UnknownRunError
 from bots_service.metrics import RunAtWork
 from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns

@@ -78,14 +78,6 @@ def without(tasks: Tasks, others: Tasks) -> Tasks:
     return tasks[~contained(tasks, (np.sort(others),))] if len(others) else tasks
 
 
-def tag_bits(carriers: Sequence[Tasks], size: int) -> Bits:
-    """[N] one number for each of `size` tasks; bit t is set where `carriers[t]`, one of at most 32, has the task."""
-    bits = np.zeros(size, np.uint32)
-    for bit, tasks in enumerate(carriers):
-        bits[tasks] |= np.uint32(1 << bit)
-    return bits
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
     """What is known of some tasks; a subclass adds columns.

@@ -29,10 +29,8 @@ REST_STEPS = 32  # then it is selected once more, where others are free
 class AttemptRows(TaskRows):
     """What closed steps reported of tasks; only tasks that were reported have a row.
 
-    visits: [n] how many steps reported the task.
-    rollouts: [n] how many rollouts they reported.
-    successes: [n] how many of these succeeded; a fractional reward counts in part.
-    last_step: [n] the number of the last of these steps.
+    visits: [n] how many steps reported the task; last_step: [n] the number of the last of them.
+    rollouts: [n] in these steps; successes: [n] how many of them succeeded; a fractional reward counts in part.
     """
 
     visits: NDArray[np.int32]
@@ -43,11 +41,9 @@ class AttemptRows(TaskRows):
 
 @dataclass(frozen=True, slots=True)
 class Visits(Table):
-    """What single steps reported, in the order of the steps: to add a step, no earlier one is looked at.
+    """What single steps reported, in the order of the steps, then of tasks: to add one, no earlier one is looked at.
 
-    tasks: [n] ascending within a step; a later step may visit the same task.
-    step: [n] its number.
-    counts: [2, n] how many rollouts of the task the step reported, and how many of these succeeded.
+    step: [n] its number; counts: [2, n] how many rollouts of the task it reported, and how many of these succeeded.
     """
 
     step: NDArray[np.int32]
@@ -114,8 +110,7 @@ NO_ATTEMPTS = Attempts(NO_ROWS, NO_VISITS, NO_TASKS)
 class AbortRows(TaskRows):
     """How often selections of tasks brought nothing; only tasks that were aborted have a row.
 
-    aborts: [n] how often, in the present history.
-    in_a_row: [n] how often since the task last had a rollout.
+    aborts: [n] in the present history; in_a_row: [n] since the task last had a rollout.
     last_step: [n] how many steps had closed at the last of them.
     """
 

@@ -58,10 +58,8 @@ class Report:
     evidence: of whole groups; empty if all were aborted, or to close a step of partial reports.
     made_at: the step at which the tasks were selected, or that the evidence is as old as; None if neither is known.
     close: whether the step closes now; None leaves it to the settings.
-    walks: how far their selection walked through passes.
-    costs: what its rollouts cost, as far as it says.
-    aborted: tasks of which nothing came.
-    parts: of groups that are not whole yet.
+    walks: how far their selection walked through passes; costs: of its rollouts, as far as it says.
+    aborted: tasks of which nothing came; parts: of groups that are not whole yet.
     selection: the seq of the tasks' selection, and its place among the selections at that seq.
     at: when the service took the report, in seconds since 1970.
     """
@@ -79,10 +77,9 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
-    """A change of settings, from the next step on.
+    """A change of settings, from the next step on, as `settings_from` reads them.
 
-    values: names and values, as `settings_from` reads them; only what changes, so that two at once, on two replicas,
-        don't undo each other.
+    Only what changes, so that two changes at once, on two replicas, don't undo each other.
     """
 
     values: dict[str, Any]
@@ -120,11 +117,9 @@ Body = Report | SettingsChange | Forget | Rewind | Fork
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a run's journal.
+    """One entry of a run's journal; seq is 1, 2, 3, ... without a gap, in commit order.
 
-    seq: 1, 2, 3, ... without a gap, in commit order.
-    epoch: the run's epoch from this entry on; a rewind raises it.
-    profiles: how many profiles the pool had when the entry was appended.
+    epoch: the run's from this entry on; a rewind raises it. profiles: how many the pool had when it was appended.
     """
 
     seq: int

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -28,9 +29,8 @@ SPREAD = 1e-9  # of the reward range: smaller differences are rounding, and give
 
 @dataclass(frozen=True, slots=True)
 class Evidence(Table):
-    """What groups of rollouts showed, one group of one task in each place.
+    """What groups of rollouts showed, one group of one task in each place; a task may occur more than once.
 
-    tasks: [n] task indices; a task may occur more than once, its counts add up.
     successes, failures: [n] real counts >= 0, their sum > 0.
     effective: [n] whether the group has a gradient: its rewards differ.
     """
@@ -129,10 +129,6 @@ class Costs(NamedTuple):
     tokens: float = 0.0
     seconds: float = 0.0
 
-    def plus(self, other: "Costs") -> "Costs":
-        """Return the sums of both."""
-        return Costs(self.tokens + other.tokens, self.seconds + other.seconds)
-
 
 NO_COSTS = Costs()
 
@@ -146,11 +142,9 @@ class DatedEvidence(Evidence):
 
 @dataclass(frozen=True, slots=True)
 class OpenStep:
-    """Evidence that waits for its step to close.
+    """Evidence that waits for its step to close, in the order in which it came; tasks may repeat.
 
-    evidence: in the order in which it came; tasks may repeat.
-    late: how many of these groups came after their step had closed.
-    expired: how many came so late that they count for nothing.
+    late: how many of these groups came after their step had closed; expired: how many too late to count.
     costs: of the reports that came since the last step closed.
     """
 
@@ -175,7 +169,7 @@ class OpenStep:
 
     def with_costs(self, costs: Costs) -> "OpenStep":
         """Return the open step with what one more report cost."""
-        return self if costs == NO_COSTS else replace(self, costs=self.costs.plus(costs))
+        return self if costs == NO_COSTS else replace(self, costs=Costs(*map(add, self.costs, costs)))
 
     def whole(self) -> Evidence:
         """Return all that waits, each task once."""

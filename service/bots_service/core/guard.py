@@ -94,19 +94,12 @@ class SeenGroups:
         return np.asarray(~self.evidence.effective & (others == 0.0), np.bool_)
 
     def chances(self, places: Flags, outcome: Outcome, *, with_drawn: bool = False) -> tuple[Floats, Tasks]:
-        """Return how likely the groups in some places have an outcome, [n], 1 in all others and where nobody can know.
+        """Return how likely groups at some places have an outcome, [n], 1 at all others and where nobody can know.
 
         A group counts where an earlier step showed its task otherwise. Of a task that was never tried nobody knows
-        whether it is like others.
-
-        Args:
-            places: [n] groups with this outcome.
-            outcome: of all of them.
-            with_drawn: whether a task that was never tried counts, too, where a pass drew it from the whole pool at
-                random: for all groups of a step together, and for no part of them.
-
-        Returns:
-            These chances, and [n] in which step each task was last tried, 0 where it never was.
+        whether it is like others. Using `with_drawn` it counts where a pass drew it from the whole pool at random: for
+        all groups of a step together, and for no part of them. Also return in which step each task was last tried, [n],
+        0 where it never was.
         """
         rows, found = self.attempts.of(self.evidence.tasks), np.ones(len(places))
         counts = rows.successes > 0.0 if outcome == "failed" else rows.successes < rows.rollouts

@@ -24,10 +24,7 @@ NONE = -1  # the source of a task that carries no tag of the mix
 
 @dataclass(frozen=True, slots=True)
 class MixedTag:
-    """The account of one tag of the mix.
-
-    owed: tasks that its share came to; given: tasks of it that were reported.
-    """
+    """The account of one tag of the mix: tasks that its share came to, and tasks of it that were reported."""
 
     tag: str
     owed: float = 0.0
@@ -97,21 +94,15 @@ def after_report(mix: Mix, account: MixAccount, pool: Pool, tasks: Tasks) -> Mix
         return account if mix else ()
     shares, given = shares_of(mix), counts_by_tag(pool, mix, tasks)
     reported = sum(given.values())
-    return _bounded(
-        tuple(
-            MixedTag(tag, one.owed + shares[tag] * reported, one.given + given[tag])
-            for tag, one in account_of(mix, account).items()
-        )
+    after = tuple(
+        MixedTag(tag, one.owed + shares[tag] * reported, one.given + given[tag])
+        for tag, one in account_of(mix, account).items()
     )
-
-
-def _bounded(account: MixAccount) -> MixAccount:
-    """Return the account with all differences scaled down where the largest exceeds MOST_OWED, so that ratios stay."""
-    largest = max(abs(one.missing) for one in account)
+    largest = max(abs(one.missing) for one in after)
     if largest <= MOST_OWED:
-        return account
-    scale = MOST_OWED / largest
-    return tuple(MixedTag(one.tag, one.given + one.missing * scale, one.given) for one in account)
+        return after
+    scale = MOST_OWED / largest  # all differences are scaled down, so that their ratios stay
+    return tuple(MixedTag(one.tag, one.given + one.missing * scale, one.given) for one in after)
 
 
 # Selections of more tasks begin with what each tag is owed for certain; taking turns costs 1 us a task and tag.

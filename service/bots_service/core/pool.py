@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import NO_TASKS, Bits, Counts, Flags, Floats, Tasks, frozen, tag_bits, united
+from bots_service.core.arrays import NO_TASKS, Bits, Counts, Flags, Floats, Tasks, frozen, united
 from bots_service.core.portable_math import log
 from bots_service.core.walks import WHOLE, key_of
 
@@ -25,72 +25,55 @@ PASSES_KEPT = 2  # a shuffle looks at the present pass and the next
 
 
 @dataclass(frozen=True)
-class Members:
-    """Some of a pool's tasks by profile: those of profile g are `order[starts[g]:starts[g + 1]]`, ascending.
+class Part:
+    """Some of a pool's tasks, ready to be chosen from: those of profile g are `order[starts[g]:starts[g + 1]]`.
 
-    order: [M]; starts: [G + 1].
+    references: [G, M] the pool's; order: [n], ascending within a profile; starts: [G + 1].
+    included: [N] whether each task of the pool is one of them.
+    key: the same for the same tags, 0 for the whole pool; None for listed tasks.
+    carriers: ascending, the tasks with the part's tags and of the pool's subset, retired ones included; None for the
+        whole pool, and listed tasks.
     """
 
+    references: Floats
     order: Tasks
     starts: Counts
+    included: Flags
+    key: int | None = None
+    carriers: Tasks | None = None
+
+    def __len__(self) -> int:
+        return len(self.order)
 
     @cached_property
     def sizes(self) -> Counts:
         """[G] how many of each profile's tasks are here."""
         return frozen(np.diff(self.starts))
 
-    def __len__(self) -> int:
-        return len(self.order)
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some of a pool's tasks, ready to be chosen from.
-
-    references: [G, M] the pool's.
-    members: the tasks, grouped by profile.
-    included: [N] whether each task of the pool is one of them; None where all are.
-    key: the same for the same tags, 0 for the whole pool; None for listed tasks.
-    carriers: ascending, the tasks with the part's tags and of the pool's subset, retired ones included; None for the
-        whole pool.
-    """
-
-    references: Floats
-    members: Members
-    included: NDArray[np.bool_] | None
-    key: int | None = None
-    carriers: Tasks | None = None
-
-    def __len__(self) -> int:
-        return len(self.members)
-
     @property
     def carrier_count(self) -> int:
         """How many tasks carry the part's tags and are of its subset, retired ones included."""
-        if self.carriers is not None:
-            return len(self.carriers)
-        return len(self.members) if self.included is None else len(self.included)
+        return len(self.included if self.carriers is None else self.carriers)
 
     def keep(self, tasks: Tasks) -> Tasks:
         """Return those of the given tasks that are in this part, in their order."""
-        return tasks if self.included is None else tasks[self.included[tasks]]
+        return tasks.compress(self.included.take(tasks))
 
-    def holds(self, tasks: Tasks) -> NDArray[np.bool_]:
+    def holds(self, tasks: Tasks) -> Flags:
         """[n] whether each of the given tasks is in this part."""
-        return np.ones(len(tasks), bool) if self.included is None else self.included[tasks]
+        return self.included.take(tasks)
 
     @cached_property
     def easy_to_hard(self) -> Tasks:
         """All tasks by falling reference pass rates, the weakest model's first; equals by index; unknown last."""
         # Several profiles may have the same pass rates: order their tasks by index.
-        ranks = np.repeat(_row_ranks(-_comparable(self.references)), self.members.sizes)
-        tasks = self.members.order
-        return frozen(tasks[np.lexsort((tasks, ranks))])
+        ranks = np.repeat(_row_ranks(-_comparable(self.references)), self.sizes)
+        return frozen(self.order[np.lexsort((self.order, ranks))])
 
     @cached_property
     def shuffled(self) -> Callable[[int, int], Tasks]:
         """Give all tasks in a random order that two numbers fix: a seed and the pass."""
-        return lru_cache(maxsize=PASSES_KEPT)(partial(_shuffle, self.members.order))
+        return lru_cache(maxsize=PASSES_KEPT)(partial(_shuffle, self.order))
 
 
 @dataclass(frozen=True)
@@ -98,9 +81,7 @@ class Pool:
     """The tasks of one dataset at one version. Append-only: tasks and profiles keep their numbers.
 
     references: [G, M] pass rates of M reference models, weakest first; NaN where unknown.
-    profile_of: [N] the profile of each task.
-    tags: for each tag, the sorted tasks that carry it.
-    retired: sorted tasks that are no longer handed out.
+    profile_of: [N] the profile of each task; tags: for each, the sorted tasks that carry it; retired: sorted tasks.
     offset_tags: [T] the tags that tell profiles apart, besides the references.
     carried: [G] one number a profile; its bit t is set where the profile's tasks carry `offset_tags[t]`.
     subset: name and sorted tasks of the subset that is handed out: its other tasks are all retired; None: no subset.
@@ -125,15 +106,14 @@ class Pool:
     def of_tasks(
         cls, references: Floats, tags: Mapping[str, Tasks] | None = None, offset_tags: tuple[str, ...] = ()
     ) -> "Pool":
-        """Return the pool of these tasks, none of them retired.
+        """Return the pool of tasks with these pass rates, [N, M], none retired; with any NaN they are all unknown.
 
-        Args:
-            references: [N, M] pass rates of each task; with any NaN they are all unknown.
-            tags: for each tag, the sorted tasks that carry it.
-            offset_tags: those of the tags that tell profiles apart.
+        tags: for each, the sorted tasks that carry it; offset_tags: those of them that tell profiles apart.
         """
         tags = dict(tags or {})
-        carried = tag_bits([tags[tag] for tag in offset_tags], len(references))
+        carried = np.zeros(len(references), np.uint32)
+        for bit, tag in enumerate(offset_tags):
+            carried[tags[tag]] |= np.uint32(1 << bit)
         rows, carried, profile_of = number_profiles(references, carried)
         return cls(rows, profile_of, tags, offset_tags=offset_tags, carried=carried)
 
@@ -193,15 +173,10 @@ class Pool:
         probes = [_logits(predictions, is_unpredicted), is_unpredicted]
         return frozen(np.concatenate([np.ones((1, self.profiles)), logits, is_unknown, tags, *probes]))
 
-    @cached_property
-    def members(self) -> Members:
-        """All tasks, retired ones included, grouped by profile."""
-        return group_by_profile(None, self.profile_of, self.profiles)
-
     @property
     def is_grouped(self) -> bool:
         """Whether the part without tags is ready already; the first who asks for it waits for a look at each task."""
-        return "_whole" in vars(self) or ("members" in vars(self) and not len(self.retired))
+        return "_whole" in vars(self)
 
     @cached_property
     def watched_tags(self) -> "WatchedTags":
@@ -237,7 +212,7 @@ class Pool:
         # Of a fresh array of zeros only the pages that are written to exist, so this costs no look at the whole pool.
         included = np.zeros(len(self), bool)
         included[tasks] = True
-        return Part(self.references, group_by_profile(tasks, self.profile_of, self.profiles), frozen(included))
+        return _grouped(self, tasks, included)
 
     def only(self, name: str, tasks: Tasks) -> "Pool":
         """Return the pool with all tasks outside a subset retired. tasks: of the subset, sorted and distinct."""
@@ -246,9 +221,7 @@ class Pool:
 
     @cached_property
     def _whole(self) -> Part:
-        if len(self.retired):
-            return _build_part(self, (), None, ())
-        return Part(self.references, self.members, None, key=WHOLE)
+        return _build_part(self, (), None, ())
 
     @cached_property
     def _parts(self) -> Callable[[tuple[str, ...], str | None, tuple[str, ...]], Part]:
@@ -269,25 +242,20 @@ class WatchedTags:
         return np.unpackbits(bits, axis=0, count=len(self.names), bitorder="little").view(np.bool_)
 
 
-def group_by_profile(tasks: Tasks | None, profile_of: Tasks, profiles: int) -> Members:
-    """Group the given tasks, sorted and distinct, or all, by their profile. profile_of: [N]; profiles: G."""
-    own = profile_of if tasks is None else profile_of[tasks]
-    by_profile = np.argsort(own, kind="stable").astype(np.int32)
-    starts = np.zeros(profiles + 1, np.int64)
-    np.cumsum(np.bincount(own, minlength=profiles), out=starts[1:])
-    order = by_profile if tasks is None else tasks[by_profile]
-    return Members(order=frozen(order), starts=frozen(starts))
+def _grouped(pool: Pool, tasks: Tasks, included: Flags, key: int | None = None, carriers: Tasks | None = None) -> Part:
+    """Return a part of these tasks, sorted and distinct, which are the included ones."""
+    own = pool.profile_of[tasks]
+    starts = np.zeros(pool.profiles + 1, np.int64)
+    np.cumsum(np.bincount(own, minlength=pool.profiles), out=starts[1:])
+    order = tasks[np.argsort(own, kind="stable")]
+    return Part(pool.references, frozen(order), frozen(starts), frozen(included), key, carriers)
 
 
 def number_profiles(references: Floats, carried: Bits) -> tuple[Floats, Bits, Tasks]:
-    """Give tasks with equal pass rates and equal tags one number, by first appearance: appending renumbers nothing.
+    """Return [G, M] and [G] the distinct pairs of pass rates and tags, and [N] the number of each task's pair.
 
-    Args:
-        references: [N, M] pass rates; rows with any NaN count as equal, "unknown".
-        carried: [N] which tags each task carries, one bit a tag.
-
-    Returns:
-        [G, M] and [G] the distinct pairs, and [N] the number of each task's pair.
+    Numbers follow first appearance: appending renumbers nothing. references: [N, M]; rows with any NaN count as equal,
+    "unknown". carried: [N] which tags each task carries, one bit a tag.
     """
     # Adding 0.0 turns -0.0 into 0.0.
     rows = np.where(np.isnan(references).any(axis=1, keepdims=True), np.nan, references + 0.0)
@@ -351,9 +319,7 @@ def _build_part(pool: Pool, tags: tuple[str, ...], also: str | None, but: tuple[
     limits = [f"but {tag}" for tag in but] + ([] if pool.subset is None else [f"in {pool.subset[0]}"])
     key = WHOLE if is_whole else key_of(*tags, "" if also is None else f"also {also}", *limits) % 2**32
     included[pool.retired] = False
-    tasks = np.flatnonzero(included).astype(np.int32)
-    members = group_by_profile(tasks, pool.profile_of, pool.profiles)
-    return Part(pool.references, members, frozen(included), key, carriers)
+    return _grouped(pool, np.flatnonzero(included).astype(np.int32), included, key, carriers)
 
 
 def _shuffle(order: Tasks, seed: int, turn: int) -> Tasks:

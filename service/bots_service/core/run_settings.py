@@ -29,11 +29,7 @@ LARGEST_WEIGHT = 1e6
 
 
 class BeliefSettings(NamedTuple):
-    """What a kind of belief means for a run's settings.
-
-    default_strategy: how its runs choose tasks, unless the settings say.
-    own: the settings that this kind reads, and that mean nothing to a kind without them.
-    """
+    """What a kind of belief means for settings: how its runs choose tasks, unless told, and what only it reads."""
 
     default_strategy: StrategyName
     own: tuple[str, ...] = ()

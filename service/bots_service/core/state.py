@@ -43,19 +43,11 @@ from bots_service.core.walks import WHOLE, Walks
 
 @dataclass(frozen=True)
 class RunState:
-    """All that is known of a run after a prefix of its journal.
+    """All that is known of a run after a prefix of its journal, which ends with the entry `seq`.
 
-    epoch: how often the run was rewound.
-    seq: the last entry that is folded in.
-    step: how many steps closed in the present history.
-    belief: about every task of the dataset.
-    attempts: how often the closed steps tried each task.
-    walks: where the passes of the strategy `pass` stand.
-    open_step: evidence that waits for its step to close.
+    epoch: how often the run was rewound; step: how many steps closed in the present history.
+    attempts: how often the closed steps tried each task; aborts: how often selections of tasks brought nothing.
     mix: what the tags of the run's mix were owed and given, by the reports of the open step too.
-    guard: which rewards look wrong.
-    unfinished: groups of which rollouts are to come.
-    aborts: how often selections of tasks brought nothing.
     """
 
     epoch: int
@@ -142,13 +134,9 @@ def fresh_state(settings: RunSettings, pool: Pool) -> RunState:
 
 
 def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None = None) -> tuple[RunState, Receipt]:
-    """Return the state after one more entry, and what the entry did; the arguments stay as they were.
+    """Return the state after the next entry, and what that did; the arguments stay as they were.
 
-    Args:
-        state: the state after entry `entry.seq - 1`.
-        entry: the next entry.
-        pool: the tasks, at the entry's version or a later one.
-        base: for a rewind or a fork, the state from which it continues.
+    pool: at the entry's version or a later one; base: for a rewind or a fork, the state from which it continues.
 
     Raises:
         ValueError: the entry is not the next one, its base is missing, or the pool is older than the entry.

@@ -26,9 +26,7 @@ MOST_WALKS = 128  # of a run: one for each set of tags that its selections ask f
 class Walk:
     """How far one part of a pool is walked.
 
-    part: the part's key.
-    turn: the number of the pass, counted from 0.
-    place: where it continues in the order of that pass.
+    part: the part's key; turn: the number of the pass, counted from 0; place: where it continues in that pass's order.
     size: how many tasks the part had when the pass began, retired ones included.
     """
 
@@ -41,11 +39,6 @@ class Walk:
     def is_finished(self) -> bool:
         """Whether its pass has no place left."""
         return self.place >= places_of_pass(self.size)
-
-    @property
-    def reached(self) -> tuple[int, int]:
-        """Pass and place, so that the farther of two walks compares as the larger."""
-        return self.turn, self.place
 
     def beginning(self, size: int) -> "Walk":
         """Return where the next selection begins, in a part that has `size` tasks by now.
@@ -94,7 +87,7 @@ class Walks:
         walks = {walk.part: walk for walk in self.walks}
         for end in ends:
             if end.turn >= self.first_turn:
-                walks[end.part] = max(walks.pop(end.part, end), end, key=lambda walk: walk.reached)
+                walks[end.part] = max(walks.pop(end.part, end), end, key=lambda walk: (walk.turn, walk.place))
         return Walks(self.first_turn, tuple(walks.values())[-MOST_WALKS:], self.finished)
 
     def restarted(self) -> "Walks":

@@ -16,7 +16,7 @@ from bots_service.api.requests import JSON, TRAINING_LIMIT, Body, read_json, ser
 from bots_service.api.responses import filled, json_response
 from bots_service.api.routing import Route, RouteKind, Routes, caller_of, log_names
 from bots_service.core.checks import Name
-from bots_service.core.draw.selection import SelectRequest
+from bots_service.core.draw import SelectRequest
 from bots_service.errors import (
     BotsError,
     InvalidInputError,

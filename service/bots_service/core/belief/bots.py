@@ -100,8 +100,10 @@ class Capability:
             sums += momentum * self.sums
         if rule == "least_squares":
             value: float | None = least_squares(sums)
-        else:
-            value = smoothed(self.value, quotient(references, pass_rates), momentum)
+        else:  # the first c_hat as it is, then gamma c + (1 - gamma) c_hat; without one, c stays
+            value, found = self.value, quotient(references, pass_rates)
+            if found is not None:
+                value = found if value is None else momentum * value + (1.0 - momentum) * found
         return Capability(value, frozen(sums))
 
 
@@ -170,13 +172,6 @@ def quotient(references: Floats, pass_rates: Floats) -> float | None:
     return below + (reached - means[below]) / gap
 
 
-def smoothed(value: float | None, hint: float | None, momentum: float) -> float | None:
-    """Return the paper's c: the first c_hat as it is, then gamma c + (1 - gamma) c_hat; without a hint, c stays."""
-    if value is None or hint is None:
-        return hint if value is None else value
-    return momentum * value + (1.0 - momentum) * hint
-
-
 def _mean(values: Floats) -> float:
     return ordered_sum(values) / len(values)
 
@@ -185,9 +180,8 @@ def _mean(values: Floats) -> float:
 class Rows(TaskRows):
     """Evidence of some tasks.
 
-    counts: [2, R] evidence of success and of failure.
+    counts: [2, R] of success and of failure; last_step: [R] the number of the last step that brought any.
     steps: [R] bit j is set if the task was tried in the step that closed j steps before its last one.
-    last_step: [R] the number of the last step that brought evidence of the task.
     """
 
     counts: NDArray[np.float64]
@@ -270,13 +264,11 @@ class Tried(LayeredRows[Rows]):
     def with_counts(
         self, evidence: Evidence, unbooked: NDArray[np.float64], *, weight: float, lag: int, step: int
     ) -> "Tried":
-        """Return the evidence with more of one step.
+        """Return the evidence with more of one step, each task once, ascending.
 
-        Args:
-            evidence: each task once, ascending.
-            unbooked: [2, n] what was implied for these tasks at that step; taken off once a task and step.
-            weight: the share of that step's evidence which is not forgotten yet.
-            lag: 0 for the step that closes, which has the number `step`, 1 for the one before, up to 64.
+        unbooked: [2, n] what was implied for these tasks at that step; taken off once a task and step.
+        weight: the share of that step's evidence which is not forgotten yet.
+        lag: 0 for the step that closes, which has the number `step`, 1 for the one before, up to 64.
         """
         if len(evidence) == 0:
             return self
@@ -301,10 +293,8 @@ NO_TRIES = Tried(NO_ROWS, NO_ROWS, 1.0)
 class BotsBelief:
     """A Beta belief about every task of a pool.
 
-    prior: alpha_0 and beta_0.
-    implied: [2, G] A and B: decayed implied successes and failures of each profile.
+    prior: alpha_0 and beta_0; implied: [2, G] A and B: decayed implied successes and failures of each profile.
     tried: what rollouts showed of tasks tried in recent steps, less what was implied for them.
-    estimate: of c, where the model stands along the reference models.
     past: what the last closed steps booked, so that late evidence can enter with the weight that it has by now.
     """
 

@@ -100,26 +100,17 @@ class Betas:
 
 
 # The positive half of 15-point Gauss-Hermite quadrature for N(0, 1). Literals: computed ones differ in the last bits.
-HALF_NODES = (
-    0.79912906832455,
-    1.60671006902873,
-    2.43243682700976,
-    3.28908242439877,
-    4.19620771126902,
-    5.19009359130478,
-    6.36394788882984,
+HALF = (  # nodes and weights
+    (0.79912906832455, 0.23246229360973225),
+    (1.60671006902873, 0.08941779539984437),
+    (2.43243682700976, 0.01736577449213762),
+    (3.28908242439877, 0.00156735750354996),
+    (4.19620771126902, 5.642146405189e-05),
+    (5.19009359130478, 5.9754195979e-07),
+    (6.36394788882984, 8.5896499e-10),
 )
-HALF_WEIGHTS = (
-    0.23246229360973225,
-    0.08941779539984437,
-    0.01736577449213762,
-    0.00156735750354996,
-    5.642146405189e-05,
-    5.9754195979e-07,
-    8.5896499e-10,
-)
-NODES = frozen(np.array([*(-x for x in reversed(HALF_NODES)), 0.0, *HALF_NODES]))
-WEIGHTS = frozen(np.array([*reversed(HALF_WEIGHTS), 0.31825951825951815, *HALF_WEIGHTS]))
+NODES = frozen(np.array([*(-x for x, _ in reversed(HALF)), 0.0, *(x for x, _ in HALF)]))
+WEIGHTS = frozen(np.array([*(w for _, w in reversed(HALF)), 0.31825951825951815, *(w for _, w in HALF)]))
 FOCUS = 0.5  # selection draws with this share of the standard deviation; simulated, any from 0.15 to 0.7 does as well
 PROBIT = math.pi / 8  # sigmoid(x) is about Phi(x sqrt(pi / 8)): MacKay, Neural Computation 4, 1992
 TAIL = 1.6448536269514722  # the 95 % quantile of N(0, 1)

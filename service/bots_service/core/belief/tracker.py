@@ -78,24 +78,22 @@ class Variances:
         return Variances(*(frozen(each - each.max()) for each in summed_up))
 
 
-def first_variances() -> Variances:
-    """Return what is likely before any evidence."""
-    untried, residual, ability = (
+FIRST_VARIANCES = Variances(  # what is likely before any evidence
+    *(
         frozen(-0.5 * ((np.arange(float(len(grid))) - GRID_CENTRE) / GRID_SPREAD) ** 2)
         for grid in (UNTRIED_VARIANCES, RESIDUAL_DRIFTS, ABILITY_DRIFTS)
     )
-    return Variances(untried, residual, ability)
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """The effects that tasks share, N(mean, covariance).
+    """The effects that tasks share, N(mean, covariance), [d] and [d, d].
 
     They are, in order: the ability, a slope on each reference, the offset of unknown references, an offset of each tag,
     a slope on each column of predictions, the offset where each is unknown, and the ability's velocity.
 
-    mean: [d]; covariance: [d, d].
-    drift: [d] the variance that each effect gains a step, as a multiple of the ability's; the velocity has its own.
+    drift: [d] the variance that each gains a step, as a multiple of the ability's; the velocity has its own.
     """
 
     mean: Floats
@@ -157,27 +155,21 @@ class LaggedEvidence:
     age: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Absorbed:
-    """What a batch left: effects, the variances' weights, and N(residual, variance) of each task's residual, [n]."""
+def absorb(
+    effects: Effects, variances: Variances, batch: LaggedEvidence, undrifted: Effects | None = None
+) -> tuple[Effects, Variances, Floats, Floats]:
+    """Return effects, variances, and N(residual, variance) of each task, [n], after a batch.
 
-    effects: Effects
-    variances: Variances
-    residual: Floats
-    variance: Floats
-
-
-def absorb(effects: Effects, variances: Variances, batch: LaggedEvidence, undrifted: Effects | None = None) -> Absorbed:
-    """Return the belief after a batch: the exact Gaussian posterior, but that residuals stay independent of effects.
-
-    Late evidence observes an older theta: what may have moved since is noise, and the ability was lower by what the
-    velocity tells. effects: at the step that closes; undrifted: before the drift of this step, for its first batch,
-    which tells how fast they drift.
+    This is the exact Gaussian posterior, but that residuals stay independent of effects. Late evidence observes an
+    older theta: what may have moved since is noise, and the ability was lower by what the velocity tells.
+    undrifted: the effects before the drift of this step, for its first batch: that tells how fast they drift.
     """
     phi = np.concatenate([batch.features, np.full((1, len(batch.age)), -float(batch.lag))])
     squares = (phi[:, None] * phi).reshape(phi.shape[0] ** 2, phi.shape[1])
     _, kappa, q = variances.estimates
-    moved, noise = _moved(effects, phi, batch.lag, kappa, q)
+    # How far the effects may have moved the logits since evidence was due, and all that may have.
+    moved: Floats | float = batch.lag * q * summed(effects.drift[:, None] * (phi * phi)) if batch.lag else 0.0
+    noise = moved + batch.lag * kappa
     shared = summed(effects.covariance.reshape(-1, 1) * squares)
     mean = summed(effects.mean[:, None] * phi) + batch.residual
     excess, unsure = observed(mean, shared + batch.variance + noise, batch.successes, batch.failures)
@@ -190,20 +182,12 @@ def absorb(effects: Effects, variances: Variances, batch: LaggedEvidence, undrif
     score = summed_rows(phi * (excess / total))
     posterior, shift, ability = _updated(effects, information, score, undrifted)
     share = batch.variance / total
-    return Absorbed(
-        effects=Effects(frozen(effects.mean + shift), frozen(posterior), effects.drift),
-        variances=variances.plus(untried, residual, ability),
-        residual=batch.residual + share * (excess - summed(shift[:, None] * phi)),
-        variance=share * (blur + share * summed(posterior.reshape(-1, 1) * squares)),
+    return (
+        Effects(frozen(effects.mean + shift), frozen(posterior), effects.drift),
+        variances.plus(untried, residual, ability),
+        batch.residual + share * (excess - summed(shift[:, None] * phi)),
+        share * (blur + share * summed(posterior.reshape(-1, 1) * squares)),
     )
-
-
-def _moved(effects: Effects, phi: Floats, lag: int, kappa: float, q: float) -> tuple[Floats, Floats]:
-    """Return how far the effects may have moved the logits since evidence was due, and all that may have; [n]."""
-    if lag == 0:
-        return (nothing := np.zeros(phi.shape[1])), nothing
-    moved = lag * q * summed(effects.drift[:, None] * (phi * phi))
-    return moved, moved + lag * kappa
 
 
 def _likelihoods(batch: LaggedEvidence, unexplained: Floats, excess: Floats) -> tuple[Floats, Floats]:
@@ -225,7 +209,14 @@ def _updated(
     effects: Effects, information: Floats, score: Floats, undrifted: Effects | None
 ) -> tuple[Floats, Floats, Floats]:
     """Return the posterior covariance, the shift of the mean, and log likelihoods of the grid of q, [8]."""
-    precisions, pivots = inverse(_priors(effects, undrifted))
+    if undrifted is None:
+        priors = effects.covariance[:, :, None]
+    else:  # then as each drift of the grid would have it
+        priors = np.empty((*effects.covariance.shape, 1 + len(ABILITY_DRIFTS)))
+        priors[:, :, 0] = effects.covariance
+        priors[:, :, 1:] = undrifted.covariance[:, :, None]
+        diagonal(priors)[:, 1:] += effects.drift[:, None] * ABILITY_DRIFTS
+    precisions, pivots = inverse(priors)
     posteriors, pivots_after = inverse(precisions + information[:, :, None])
     shifts = summed(posteriors * score[:, None, None])
     posterior, shift = posteriors[:, :, 0], shifts[:, 0]
@@ -235,17 +226,6 @@ def _updated(
     determinants = summed(log(np.concatenate([pivots, pivots_after])))
     fits = 0.5 * (summed(shifts * score[:, None]) - determinants)
     return posterior, shift, fits[1:]
-
-
-def _priors(effects: Effects, undrifted: Effects | None) -> NDArray[np.float64]:
-    """[d, d, 1] the effects' covariance; for the first batch of a step [d, d, 9], then with each drift of the grid."""
-    if undrifted is None:
-        return effects.covariance[:, :, None]
-    priors = np.empty((*effects.covariance.shape, 1 + len(ABILITY_DRIFTS)))
-    priors[:, :, 0] = effects.covariance
-    priors[:, :, 1:] = undrifted.covariance[:, :, None]
-    diagonal(priors)[:, 1:] += effects.drift[:, None] * ABILITY_DRIFTS
-    return priors
 
 
 LEAST_GAIN = 1e-9
@@ -370,8 +350,6 @@ NO_RESIDUALS = Residuals(NO_TASKS, NO_NUMBERS, NO_NUMBERS, NO_TASKS)
 class TrackerBelief:
     """A Gaussian belief about every task's logit.
 
-    step: how many steps closed.
-    effects: what tasks share.
     variances: how fast things drift, and how much untried tasks differ.
     residuals: of tasks that were tried; their variances grow from then on, which is added when they are read.
     """
@@ -385,7 +363,7 @@ class TrackerBelief:
     def fresh(cls, settings: RunSettings, pool: Pool) -> "TrackerBelief":  # noqa: ARG003 - it has no settings
         """Return the belief before any evidence."""
         effects = first_effects(pool.models, len(pool.offset_tags), len(pool.prediction_names))
-        return cls(0, effects, first_variances(), LayeredRows(NO_RESIDUALS, NO_RESIDUALS))
+        return cls(0, effects, FIRST_VARIANCES, LayeredRows(NO_RESIDUALS, NO_RESIDUALS))
 
     @property
     def capability(self) -> None:
@@ -427,10 +405,9 @@ class TrackerBelief:
         rows = self.residuals.of(evidence.tasks)
         features = pool.features.take(pool.profile_of.take(evidence.tasks), axis=1)
         batch = LaggedEvidence(features, evidence.successes, evidence.failures, lag, *self._residual(rows))
-        found = absorb(self.effects, self.variances, batch, undrifted)
-        rows = Residuals(evidence.tasks, found.residual, found.variance, np.full(len(rows), self.step, np.int32))
-        residuals = self.residuals.with_rows(rows.frozen())
-        return TrackerBelief(self.step, found.effects, found.variances, residuals)
+        effects, variances, mean, variance = absorb(self.effects, self.variances, batch, undrifted)
+        rows = Residuals(evidence.tasks, mean, variance, np.full(len(rows), self.step, np.int32))
+        return TrackerBelief(self.step, effects, variances, self.residuals.with_rows(rows.frozen()))
 
     def _residual(self, rows: Residuals) -> tuple[Floats, Floats, Flags, Floats]:
         """Return the residuals' means and variances now, whether each task was tried, and how many steps ago; [n]."""
