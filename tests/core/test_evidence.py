@@ -20,7 +20,7 @@ from bots_service.core.evidence import (
     rewards_differ,
     sum_by_task,
 )
-from bots_service.core.receipt import BINS, calibration, mean_pass_rate, prediction_error, totals_of
+from bots_service.core.receipt import BINS, calibration, errors_of, mean_pass_rate, totals_of
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, advance, fresh_state
 from tests.core.journals import Story, evidence_of, pool_of, replay, report_of, stories
@@ -250,7 +250,7 @@ def test_the_sums_of_a_step_count_tasks_rollouts_and_successes(counts, data):
 def test_prediction_errors_are_means_over_rollouts(counts, data):
     means = data.draw(st.lists(st.floats(1e-6, 1 - 1e-6), min_size=len(counts), max_size=len(counts)))
     evidence = evidence_of(*((task, s, f) for task, (s, f) in enumerate(counts)))
-    brier, log_loss = prediction_error(np.array(means), evidence)
+    brier, log_loss = errors_of(np.array(means), evidence)
     rollouts = sum(s + f for s, f in counts)
     rows = [(s, f, p) for (s, f), p in zip(counts, means, strict=True)]
     assert brier == pytest.approx(sum(s * (1 - p) ** 2 + f * p**2 for s, f, p in rows) / rollouts)
@@ -258,7 +258,7 @@ def test_prediction_errors_are_means_over_rollouts(counts, data):
 
 
 def test_without_evidence_nothing_was_predicted():
-    assert prediction_error(np.empty(0), evidence_of()) == (None, None)
+    assert errors_of(np.empty(0), evidence_of()) == (None, None)
     assert calibration(np.empty(0), evidence_of()) is None
 
 

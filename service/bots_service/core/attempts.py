@@ -6,23 +6,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import (
-    NO_NUMBERS,
-    NO_TASKS,
-    Floats,
-    Table,
-    TaskRows,
-    Tasks,
-    are_many,
-    contained,
-    frozen,
-    is_first,
-    united,
-)
-from bots_service.core.evidence import Evidence
+from bots_service.core.arrays import Floats, Table, TaskRows, Tasks, are_many, contained, frozen, is_first, united
+from bots_service.core.evidence import NO_EVIDENCE, Evidence
 
 MOST_IN_A_ROW = 3  # aborts, before a task rests: a sandbox that fails by chance rarely does so three times
 REST_STEPS = 32  # then it is selected once more, where others are free
+_NOBODY = NO_EVIDENCE.tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +87,12 @@ class Attempts:
         ordered = np.concatenate((self.ordered, evidence.tasks))
         ordered.sort(kind="stable")  # which merges what is in order already
         grown = Attempts(self.settled, recent, frozen(ordered))
-        return Attempts(grown.whole, NO_VISITS, NO_TASKS) if are_many(recent, self.settled) else grown
+        return Attempts(grown.whole, NO_VISITS, _NOBODY) if are_many(recent, self.settled) else grown
 
 
-NO_ROWS = AttemptRows(NO_TASKS, NO_TASKS, NO_NUMBERS, NO_NUMBERS, NO_TASKS)
-NO_VISITS = Visits(NO_TASKS, NO_TASKS, frozen(np.empty((2, 0))))
-NO_ATTEMPTS = Attempts(NO_ROWS, NO_VISITS, NO_TASKS)
+NO_ROWS = AttemptRows(_NOBODY, _NOBODY, NO_EVIDENCE.successes, NO_EVIDENCE.failures, _NOBODY)
+NO_VISITS = Visits(_NOBODY, _NOBODY, frozen(np.empty((2, 0))))
+NO_ATTEMPTS = Attempts(NO_ROWS, NO_VISITS, _NOBODY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,4 +136,4 @@ class AbortRows(TaskRows):
         return self.tasks[(self.in_a_row >= MOST_IN_A_ROW) & (step < self.last_step + REST_STEPS)]
 
 
-NO_ABORTS = AbortRows(*[NO_TASKS] * 4)
+NO_ABORTS = AbortRows(*[_NOBODY] * 4)

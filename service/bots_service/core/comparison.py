@@ -10,7 +10,7 @@ from bots_service.core.belief import KINDS
 from bots_service.core.entries import Entry, Forget, Report, Rewind
 from bots_service.core.evidence import NO_EVIDENCE, ClosingStep, Evidence, sum_by_task
 from bots_service.core.pool import Pool
-from bots_service.core.receipt import prediction_error
+from bots_service.core.receipt import errors_of
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import advance, fresh_state, with_report
 
@@ -62,7 +62,7 @@ def compared(
         if len(step.whole):
             weight = ordered_sum(step.whole.successes + step.whole.failures)
             means = (one.distributions(pool, step.whole.tasks).mean for one in (own_belief, *rivals.values()))
-            errors += weight * np.array([prediction_error(mean, step.whole) for mean in means], np.float64)
+            errors += weight * np.array([errors_of(mean, step.whole) for mean in means], np.float64)
             steps, rollouts = steps + 1, rollouts + weight
         for name, belief in rivals.items():
             rivals[name] = belief.fold(pool, _counting(step, belief.longest_lag), others[name])

@@ -15,18 +15,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta, Struct
 
-from bots_service.core.arrays import (
-    NO_TASKS,
-    Counts,
-    Flags,
-    Floats,
-    Table,
-    Tasks,
-    contained,
-    first_places,
-    united,
-    without,
-)
+from bots_service.core.arrays import Counts, Flags, Floats, Table, Tasks, contained, first_places, united, without
 from bots_service.core.attempts import NO_ABORTS, AbortRows
 from bots_service.core.belief import Belief
 from bots_service.core.belief.distributions import Distributions
@@ -82,8 +71,8 @@ class NamedTasks:
         not eligible. They count for the run's mix.
     """
 
-    excluded: Tasks = field(default_factory=lambda: NO_TASKS)
-    first: Tasks = field(default_factory=lambda: NO_TASKS)
+    excluded: Tasks = field(default_factory=lambda: np.empty(0, np.int32))
+    first: Tasks = field(default_factory=lambda: np.empty(0, np.int32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +221,7 @@ def _fill(eligible: Eligible, count: int, later: tuple[Tasks, ...], context: Dra
     for tasks in (None, *later):
         wanted = min(count, len(eligible) if tasks is None else len(tasks))
         if wanted:
-            among = eligible if tasks is None else replace(eligible, part=pool.listed(tasks), excluded=NO_TASKS)
+            among = eligible if tasks is None else replace(eligible, part=pool.listed(tasks), excluded=tasks[:0])
             chosen.append(strategy(among, wanted, context))
             count -= wanted
     return chosen

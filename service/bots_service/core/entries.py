@@ -11,19 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import (
-    NO_NUMBERS,
-    NO_TASKS,
-    Flags,
-    Floats,
-    Table,
-    Tasks,
-    contained,
-    frozen,
-    is_first,
-    united,
-    without,
-)
+from bots_service.core.arrays import NO_TASKS, Flags, Floats, Table, Tasks, contained, frozen, is_first, united, without
 from bots_service.core.evidence import NO_COSTS, NO_EVIDENCE, SPREAD, Costs, Evidence, sum_by_task
 from bots_service.core.walks import Walk
 
@@ -48,7 +36,7 @@ class GroupParts(Table):
     highest: Floats
 
 
-NO_PARTS = GroupParts(NO_TASKS, *[NO_NUMBERS] * 6)
+NO_PARTS = GroupParts(NO_TASKS, *[NO_EVIDENCE.successes] * 6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +180,9 @@ class UnfinishedGroups:
         return parts.where(is_whole), parts.where(is_over), parts.where(~(is_whole | is_over))
 
 
-NOTHING_UNFINISHED = UnfinishedGroups(WaitingParts(*(*NO_PARTS, frozen(np.empty((3, 0), np.int64)), NO_NUMBERS)))
+NOTHING_UNFINISHED = UnfinishedGroups(
+    WaitingParts(*(*NO_PARTS, frozen(np.empty((3, 0), np.int64)), NO_EVIDENCE.successes))
+)
 
 
 def _as_reports(parts: WaitingParts, report: Report) -> list[Report]:

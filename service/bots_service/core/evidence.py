@@ -8,18 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bots_service.core.arrays import (
-    NO_NUMBERS,
-    NO_TASKS,
-    Counts,
-    Flags,
-    Floats,
-    Table,
-    Tasks,
-    first_places,
-    frozen,
-    is_first,
-)
+from bots_service.core.arrays import Counts, Flags, Floats, Table, Tasks, first_places, frozen, is_first
 
 # Rollouts of one task in one outcome, as counts or as rewards; far above any group size. It bounds how far one wrong
 # outcome can pull the mean that a learned `rollouts_per_task` is, and so what is implied for tasks never tried.
@@ -40,7 +29,8 @@ class Evidence(Table):
     effective: Flags
 
 
-NO_EVIDENCE = Evidence(NO_TASKS, NO_NUMBERS, NO_NUMBERS, frozen(np.empty(0, bool)))
+_NO_COUNTS = frozen(np.empty(0))
+NO_EVIDENCE = Evidence(frozen(np.empty(0, np.int32)), _NO_COUNTS, _NO_COUNTS, frozen(np.empty(0, bool)))
 
 
 def counts_of_rewards(rewards: list[float], reward_range: tuple[float, float]) -> tuple[float, float]:
@@ -196,7 +186,7 @@ class OpenStep:
             yield step, whole if len(steps) == 1 else sum_by_task(self.evidence.where(made_at == step))
 
 
-NOTHING_OPEN = OpenStep(DatedEvidence(*(*NO_EVIDENCE, NO_TASKS)))
+NOTHING_OPEN = OpenStep(DatedEvidence(*(*NO_EVIDENCE, NO_EVIDENCE.tasks)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,11 +59,6 @@ class Streak(VerifierAlarm):
     Steps without such groups are no part of a streak, and don't end it.
     """
 
-    @property
-    def is_alarm(self) -> bool:
-        """Whether somebody should look at it."""
-        return self.chance <= ALARM
-
     def with_step(self, chance: float, groups: int, step: int) -> Self:
         """Return the streak with one more step; it begins again where it raised no alarm at once."""
         if self.chance > ALARM and step - self.since_step >= AT_ONCE:
@@ -149,7 +144,7 @@ class VerifierGuard:
     @property
     def alarms(self) -> tuple[Streak, ...]:
         """The streaks that somebody should look at, that of the whole run first."""
-        return tuple(streak for streak in self.streaks if streak.is_alarm)
+        return tuple(streak for streak in self.streaks if streak.chance <= ALARM)
 
     def after_step(self, pool: Pool, seen: SeenGroups, *, step: int) -> "VerifierGuard":
         """Return the guard after a step."""

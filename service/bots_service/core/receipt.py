@@ -131,7 +131,7 @@ def mean_pass_rate(evidence: Evidence) -> float | None:
     return ordered_sum(rates) / len(evidence) if len(evidence) else None
 
 
-def prediction_error(means: Floats, evidence: Evidence) -> tuple[float | None, float | None]:
+def errors_of(means: Floats, evidence: Evidence) -> tuple[float | None, float | None]:
     """Return Brier score and log loss, means over rollouts, of predicted success probabilities, [B] in (0, 1]."""
     if len(evidence) == 0:
         return None, None

@@ -15,28 +15,12 @@ from bots_service.core.arrays import NO_TASKS, Table, Tasks, last_of
 from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, AbortRows, Attempts
 from bots_service.core.belief import KINDS, Belief
 from bots_service.core.belief.distributions import Distributions
-from bots_service.core.entries import (
-    NOTHING_UNFINISHED,
-    Entry,
-    Forget,
-    Report,
-    Rewind,
-    SettingsChange,
-    UnfinishedGroups,
-)
+from bots_service.core.entries import NOTHING_UNFINISHED, Entry, Forget, Fork, Report, SettingsChange, UnfinishedGroups
 from bots_service.core.evidence import NOTHING_OPEN, ClosingStep, Evidence, OpenStep
 from bots_service.core.guard import NO_ALARMS, SeenGroups, VerifierGuard
 from bots_service.core.mixing import MixAccount, after_report
 from bots_service.core.pool import Pool
-from bots_service.core.receipt import (
-    Receipt,
-    Totals,
-    calibration,
-    counts_by_tag,
-    mean_pass_rate,
-    prediction_error,
-    totals_of,
-)
+from bots_service.core.receipt import Receipt, Totals, calibration, counts_by_tag, errors_of, mean_pass_rate, totals_of
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, changed_settings
 from bots_service.core.walks import WHOLE, Walks
 
@@ -165,7 +149,7 @@ def _changed(state: RunState, entry: Entry, pool: Pool, base: RunState | None) -
         return replace(state, seq=entry.seq, belief=belief, aborts=state.aborts.without(body.tasks))
     if base is None:
         raise ValueError(f"entry {entry.seq} starts from another state, which is not given")
-    open_step = NOTHING_OPEN if isinstance(body, Rewind) else base.open_step
+    open_step = base.open_step if isinstance(body, Fork) else NOTHING_OPEN
     # No selection from before can bring the rest of a group.
     return replace(base, seq=entry.seq, epoch=entry.epoch, open_step=open_step, unfinished=NOTHING_UNFINISHED)
 
@@ -223,7 +207,7 @@ def with_report(
         guard=_guarded(before, own, np.sort(reported.tasks), step, believed, pool),
         **changes,
     )
-    brier, log_loss = prediction_error(believed.mean, whole)
+    brier, log_loss = errors_of(believed.mean, whole)
     facts |= {"brier": brier, "log_loss": log_loss, "calibration": calibration(believed.mean, whole)}
     facts["tags"] = counts_by_tag(pool, whole)
     return closed, _receipt(closed, sums, closed=True, **facts), step

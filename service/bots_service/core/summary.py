@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import ceil, pi, sqrt
 from typing import Literal, NamedTuple, TypeVar
 
@@ -528,7 +529,8 @@ class RunFindings:
 
 def findings_of(facts: RunFacts) -> RunFindings:
     """Return what the facts say against a run."""
-    weakness = _aborting(facts) or _narrow(facts) or _miscalibrated(facts) or _exhausted(facts)
+    narrow = None if facts.narrow is None else RunVerdict("narrow", *facts.narrow)
+    weakness = _aborting(facts) or narrow or _miscalibrated(facts) or _exhausted(facts)
     return RunFindings(_alarmed(facts), weakness, facts.hints)
 
 
@@ -620,10 +622,6 @@ def _aborting(facts: RunFacts) -> RunVerdict | None:
     return RunVerdict("aborting", reason, advice)
 
 
-def _narrow(facts: RunFacts) -> RunVerdict | None:
-    return None if facts.narrow is None else RunVerdict("narrow", *facts.narrow)
-
-
 def _miscalibrated(facts: RunFacts) -> RunVerdict | None:
     error, noise = calibration_error(facts.calibration, facts.group_size)
     if error is None or error < LARGE_ERROR or error < CLEAR * noise:
@@ -688,15 +686,13 @@ def _going(course: RunCourse, uniform: float | None, hint: str) -> RunVerdict:
         return RunVerdict("learning_slowly", reason, advice)
     compared = "" if uniform is None else f"; uniform sampling has {_percent(uniform)}"
     reason = f"{_percent(ratio)} of the tasks of the last {steps} steps were effective{compared}."
-    if steps == RECENT and uniform is not None and ratio < uniform - _slack(ratio, uniform, recent.reported):
-        advice = hint or "Compare beliefs, and use the one that predicts this run best."
-        return RunVerdict("learning_slowly", reason, advice)
+    if steps == RECENT and uniform is not None:
+        # How far below uniform sampling a ratio may be by chance, if both have so many tasks.
+        slack = CLEAR * sqrt((ratio * (1 - ratio) + uniform * (1 - uniform)) / recent.reported)
+        if ratio < uniform - slack:
+            advice = hint or "Compare beliefs, and use the one that predicts this run best."
+            return RunVerdict("learning_slowly", reason, advice)
     return RunVerdict("healthy", reason, todo)
-
-
-def _slack(ratio: float, uniform: float, reported: int) -> float:
-    """Return how far below uniform sampling a ratio may be by chance, if both have so many tasks."""
-    return CLEAR * sqrt((ratio * (1 - ratio) + uniform * (1 - uniform)) / reported)
 
 
 def _percent(share: float, digits: int = 1) -> str:
@@ -742,7 +738,10 @@ def tag_rows(pool: Pool, steps: Sequence[Receipt], earlier: Sequence[Receipt]) -
     available, reported = len(pool) - len(pool.retired), sum(step.reported for step in steps)
     rows = []
     for tag, tasks in listed_tags(pool):
-        own, before = (_summed(tag, some) for some in (steps, earlier))
+        own, before = (
+            reduce(TagCounts.plus, (step.tags.get(tag, NO_COUNTS) for step in some), NO_COUNTS)
+            for some in (steps, earlier)
+        )
         rows.append(
             TagRow(
                 tag=tag,
@@ -768,10 +767,3 @@ def listed_tags(pool: Pool) -> list[tuple[str, int]]:
     }
     found = sorted((-count, tag) for tag, count in tasks.items() if count)
     return [(tag, -count) for count, tag in found[:MOST_TAGS_LISTED]]
-
-
-def _summed(tag: str, steps: Sequence[Receipt]) -> TagCounts:
-    found = NO_COUNTS
-    for step in steps:
-        found = found.plus(step.tags.get(tag, NO_COUNTS))
-    return found

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from bots_service.core.arrays import NO_NUMBERS, NO_TASKS, Flags, Floats, LayeredRows, TaskRows, Tasks, frozen
 from bots_service.core.belief.distributions import NODES, WEIGHTS, LogitNormals
-from bots_service.core.evidence import ClosingStep, Evidence
+from bots_service.core.evidence import ClosingStep
 from bots_service.core.pool import Pool
 from bots_service.core.portable_math import exp, inverse, log, sigmoid, summed, summed_rows
 from bots_service.core.run_settings import RunSettings
@@ -392,22 +392,21 @@ class TrackerBelief:
         _, _, ability_drift = self.variances.estimates
         belief = replace(self, step=step.number, effects=undrifted.drifted(ability_drift))
         for place, (lag, evidence) in enumerate(step.batches):
+            rows = belief.residuals.of(evidence.tasks)
+            features = pool.features.take(pool.profile_of.take(evidence.tasks), axis=1)
+            batch = LaggedEvidence(features, evidence.successes, evidence.failures, lag, *belief._residual(rows))
             # One batch a step tells how fast the ability drifts.
-            belief = belief._after(pool, evidence, lag, None if place else undrifted)
+            effects, variances, mean, variance = absorb(
+                belief.effects, belief.variances, batch, None if place else undrifted
+            )
+            rows = Residuals(evidence.tasks, mean, variance, np.full(len(rows), step.number, np.int32))
+            residuals = belief.residuals.with_rows(rows.frozen())
+            belief = TrackerBelief(step.number, effects, variances, residuals)
         return belief
 
     def forgotten(self, tasks: Tasks) -> "TrackerBelief":
         """Return the belief without evidence of these tasks' own, sorted: they follow their profiles again."""
         return replace(self, residuals=self.residuals.without(tasks))
-
-    def _after(self, pool: Pool, evidence: Evidence, lag: int, undrifted: Effects | None) -> "TrackerBelief":
-        """Return the belief after one batch of the step that closes."""
-        rows = self.residuals.of(evidence.tasks)
-        features = pool.features.take(pool.profile_of.take(evidence.tasks), axis=1)
-        batch = LaggedEvidence(features, evidence.successes, evidence.failures, lag, *self._residual(rows))
-        effects, variances, mean, variance = absorb(self.effects, self.variances, batch, undrifted)
-        rows = Residuals(evidence.tasks, mean, variance, np.full(len(rows), self.step, np.int32))
-        return TrackerBelief(self.step, effects, variances, self.residuals.with_rows(rows.frozen()))
 
     def _residual(self, rows: Residuals) -> tuple[Floats, Floats, Flags, Floats]:
         """Return the residuals' means and variances now, whether each task was tried, and how many steps ago; [n]."""
