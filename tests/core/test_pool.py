@@ -15,8 +15,17 @@ from bots_service.core.arrays import contained, first_places, frozen, united, wi
 from bots_service.core.belief import KINDS
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
-from bots_service.core.pool import Pool, choose_offset_tags, number_profiles
-from bots_service.core.predictions import MOST_PROFILES, PARTS, UNKNOWN, Predictions, rounded, seen_with
+from bots_service.core.pool import (
+    MOST_PREDICTED,
+    PARTS,
+    UNKNOWN,
+    Pool,
+    Predictions,
+    choose_offset_tags,
+    number_profiles,
+    rounded,
+    seen_with,
+)
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
 from bots_service.core.task_ids import GrowingTaskIds
@@ -239,17 +248,17 @@ def test_features_tell_the_logit_of_a_prediction_and_whether_it_is_unknown():
 
 
 def test_predictions_are_rounded_more_coarsely_where_there_would_be_too_many_profiles():
-    size = 40 * MOST_PROFILES
+    size = 40 * MOST_PREDICTED
     many = Pool.of_tasks(np.round(np.random.default_rng(2).random((size, 1)) * 600) / 600)
     rates = np.random.default_rng(3).random(size)
     column = rounded("probe", rates, many, [])
-    assert column.parts == next(parts for parts in PARTS if 601 * (parts + 1) <= MOST_PROFILES)
-    assert seen_with(many, [column]).profiles <= MOST_PROFILES
+    assert column.parts == next(parts for parts in PARTS if 601 * (parts + 1) <= MOST_PREDICTED)
+    assert seen_with(many, [column]).profiles <= MOST_PREDICTED
 
 
 def test_the_coarsest_predictions_are_taken_whatever_the_number_of_profiles():
-    pool = Pool.of_tasks(np.arange(3 * MOST_PROFILES, dtype=float)[:, None] // 3 / MOST_PROFILES)
-    column = rounded("probe", np.tile([0.0, 0.5, 1.0], MOST_PROFILES), pool, [])
+    pool = Pool.of_tasks(np.arange(3 * MOST_PREDICTED, dtype=float)[:, None] // 3 / MOST_PREDICTED)
+    column = rounded("probe", np.tile([0.0, 0.5, 1.0], MOST_PREDICTED), pool, [])
     assert column.parts == PARTS[-1]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from bots_service.core.belief import KINDS
 from bots_service.core.belief.distributions import Distributions
-from bots_service.core.predictions import MOST_COLUMNS
+from bots_service.core.pool import MOST_COLUMNS
 from bots_service.dataset_builder import DatasetHeader
 from bots_service.errors import (
     BusyError,

@@ -80,10 +80,7 @@ def without(tasks: Tasks, others: Tasks) -> Tasks:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is known of some tasks; a subclass adds columns.
-
-    tasks: [n] indices. Each further column is [n] or [j, n].
-    """
+    """What is known of some tasks, by index; each column that a subclass adds is [n] or [j, n]."""
 
     tasks: Tasks
 
@@ -184,11 +181,7 @@ def are_many(recent: Table, settled: Table) -> bool:
 
 @dataclass(frozen=True)
 class LayeredRows(Generic[RowsT]):
-    """Rows in two tables, so that adding some copies few.
-
-    settled: rows up to when rows were last settled.
-    recent: rows that changed since; they count instead of the settled ones of the same tasks.
-    """
+    """Rows in two tables, so that adding some copies few: a recent one counts instead of a settled one of its task."""
 
     settled: RowsT
     recent: RowsT

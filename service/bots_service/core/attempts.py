@@ -41,10 +41,9 @@ class Visits(Table):
 
 @dataclass(frozen=True)
 class Attempts:
-    """How often closed steps reported each task.
+    """How often closed steps reported each task: rows up to when they were settled, and the visits since.
 
-    settled: rows of the steps up to when they were last settled.
-    recent: the visits of the steps since; ordered: their tasks, ascending.
+    ordered: the tasks of these visits, ascending.
     """
 
     settled: AttemptRows
@@ -108,10 +107,7 @@ class AbortRows(TaskRows):
     last_step: NDArray[np.int32]
 
     def after(self, aborted: Tasks, tried: Tasks, step: int) -> "AbortRows":
-        """Return the rows after a report.
-
-        aborted: tasks that brought nothing; tried: those with rollouts; step: how many steps had closed before.
-        """
+        """Return the rows after a report of these tasks without and with rollouts. step: how many had closed before."""
         if not len(aborted) and not len(self):
             return self
         rows = self

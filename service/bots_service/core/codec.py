@@ -56,11 +56,7 @@ def encode_state(state: RunState) -> bytes:
 
 
 def decode_state(blob: bytes) -> RunState:
-    """Return the state that was encoded.
-
-    Raises:
-        DamagedStateError: the bytes are not a whole state of a format that this version reads.
-    """
+    """Return the state that was encoded; DamagedStateError if the bytes are no whole one in a known format."""
     header, arrays = unpack(blob)
 
     def array_of(kind: Any, name: Any) -> NDArray[Any]:

@@ -180,7 +180,7 @@ def _quotas(
 ) -> Iterator[tuple[Part, int]]:
     """Yield the parts of the pool that fill a selection, each with its number of tasks: those of the run's mix first.
 
-    first: selected already, they count for the mix; unavailable: sorted, excluded or selected; leased: sorted.
+    first: they count for the mix; unavailable: sorted, excluded or selected already; leased: sorted.
     """
     mix, left = context.settings.mix, request.task_count - len(first)
     # A task counts for the first tag that it carries. Another replica may know tags that came with tasks just appended.
@@ -238,10 +238,7 @@ def _too_small(request: SelectRequest, *, tasks: int, unavailable: int) -> str:
 
 
 def enough_tasks(expected: Callable[[int], float], wanted: int, limit: int) -> int:
-    """Return the fewest tasks, at most `limit`, of which `wanted` groups are expected to be effective; else the limit.
-
-    expected: how many effective groups to expect of a selection of so many tasks.
-    """
+    """Return the fewest tasks, at most `limit`, of which `wanted` groups are expected to be effective, or the limit."""
     too_few, enough, tasks, tries = 0, limit, min(2 * wanted, limit), 0
     while enough - too_few > 1:
         found, tries = expected(tasks), tries + 1
@@ -311,10 +308,7 @@ def walk_pass(eligible: Eligible, count: int, context: DrawContext) -> DrawnTask
 def _rest_of_pass(
     eligible: Eligible, walk: Walk, wanted: int, chosen: Tasks, context: DrawContext
 ) -> tuple[Tasks, Walk]:
-    """Return up to `wanted` tasks from here to the end of the pass, and where the walk then stands.
-
-    chosen: tasks of this selection that an earlier pass gave.
-    """
+    """Return up to `wanted` tasks, but for chosen ones, up to the end of the pass, and where the walk then stands."""
     end = places_of_pass(walk.size)
     looks: list[Met] = []
     found, place = 0, walk.place
@@ -489,10 +483,7 @@ TINY = 1e-300  # distances below this count as 0: smaller ones may underflow
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Sampled success probabilities, [n], and their owners, [n].
-
-    An owner is a profile, or for a task drawn individually the number of profiles plus the task's index.
-    """
+    """Success probabilities, [n], and their owners, [n]: a profile, or G plus the place of a task drawn for itself."""
 
     values: Floats
     owners: Counts

@@ -65,10 +65,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
-    """A change of settings, from the next step on, as `settings_from` reads them.
-
-    Only what changes, so that two changes at once, on two replicas, don't undo each other.
-    """
+    """A change of settings from the next step on: only what changes, so that two at once don't undo each other."""
 
     values: dict[str, Any]
 
@@ -90,10 +87,7 @@ class Rewind:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """The run starts from another run's state after its entry `parent_seq`.
-
-    state: its bytes, so that the journal stands alone when the parent is deleted.
-    """
+    """The run starts from another's state after its entry `parent_seq`, kept here: the parent may be deleted."""
 
     parent: str
     parent_seq: int

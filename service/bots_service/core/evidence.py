@@ -34,11 +34,7 @@ NO_EVIDENCE = Evidence(frozen(np.empty(0, np.int32)), _NO_COUNTS, _NO_COUNTS, fr
 
 
 def counts_of_rewards(rewards: list[float], reward_range: tuple[float, float]) -> tuple[float, float]:
-    """Return successes and failures: a reward r, mapped linearly to [0, 1], adds r and 1 - r.
-
-    Raises:
-        ValueError: there is no reward, or one is not a number within the range; the message names it.
-    """
+    """Return sums of rewards, mapped linearly to [0, 1], and of what they lack; ValueError names one out of range."""
     low, high = reward_range
     if not rewards:
         raise ValueError("no rewards")
@@ -54,11 +50,7 @@ def counts_of_rewards(rewards: list[float], reward_range: tuple[float, float]) -
 
 
 def counts_of_trials(successes: float, trials: float) -> tuple[float, float]:
-    """Return successes and failures.
-
-    Raises:
-        ValueError: the counts can't be true; the message names them.
-    """
+    """Return successes and failures; ValueError, with the counts, where they can't be true."""
     if not 0 < trials <= MAX_TRIALS:
         raise ValueError(f"{trials} trials; a task can have more than 0 and at most {MAX_TRIALS} in one outcome")
     if not 0 <= successes <= trials:
@@ -69,10 +61,7 @@ def counts_of_trials(successes: float, trials: float) -> tuple[float, float]:
 def rewards_differ(rewards: list[float], reward_range: tuple[float, float]) -> bool:
     """Return whether a group of rollouts has a gradient: its rewards differ by more than SPREAD of the range's width.
 
-    Rewards may leave the range, whose width is only the scale of the spread.
-
-    Raises:
-        ValueError: a reward is not finite; the message names it.
+    They may leave the range, which only scales them. ValueError names one that is not finite.
     """
     for place, reward in enumerate(rewards):
         if not math.isfinite(reward):

@@ -68,11 +68,8 @@ class Streak(VerifierAlarm):
 
 @dataclass(frozen=True, slots=True)
 class SeenGroups:
-    """The groups of rollouts of a step, and what was known of their tasks before it.
+    """The groups of rollouts of a step, [n], and what was known of their tasks before it.
 
-    evidence: [n] each group once.
-    believed: [n] of the tasks.
-    attempts: what earlier steps reported.
     drawn: tasks that a pass drew from the whole pool, where an earlier step had begun it.
     in_first_pass: whether that was the run's first pass, so that it drew the tasks tried before at random, too.
     """

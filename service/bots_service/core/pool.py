@@ -4,9 +4,11 @@ A profile is a set of tasks with the same reference pass rates, the same offset 
 of them is tried, nothing tells them apart, so the fold and the draw look at each profile once.
 """
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,10 +120,7 @@ class Pool:
         return cls(rows, profile_of, tags, offset_tags=offset_tags, carried=carried)
 
     def with_predictions(self, names: tuple[str, ...], predictions: Floats) -> "Pool":
-        """Return these tasks, in profiles that differ by [N, C > 0] predicted pass rates too, NaN where unknown.
-
-        Few may be distinct, or there is a profile for each task.
-        """
+        """Return these tasks in profiles that differ by predictions too: [N, C > 0], few distinct, NaN if unknown."""
         firsts, profile_of = _numbered(np.column_stack([self.profile_of, _comparable(predictions)]))
         before = self.profile_of[firsts]
         return replace(
@@ -334,8 +333,7 @@ MOST_PROFILES = 2048  # a selection looks at each; or twice as many as without t
 def choose_offset_tags(tags: Mapping[str, Tasks], profile_of: Tasks) -> tuple[str, ...]:
     """Return the most frequent tags that tell tasks apart, as many as keep the profiles few; the most frequent first.
 
-    Of tags that the same tasks carry, the first by name stands for all. tags: with the sorted tasks that carry each;
-    profile_of: [N] by reference pass rates alone.
+    Of tags that the same tasks carry, the first by name stands for all. profile_of: [N], by pass rates alone.
     """
     groups, size = profile_of.astype(np.int64), int(profile_of.max(initial=-1)) + 1
     limit = max(MOST_PROFILES, 2 * size)
@@ -354,3 +352,82 @@ def choose_offset_tags(tags: Mapping[str, Tasks], profile_of: Tasks) -> tuple[st
             break
         chosen.append(tag)
     return tuple(chosen)
+
+
+# --- columns of predicted pass rates that anybody puts to a dataset: an embedding model, a probe, an earlier run -----
+
+# A belief looks at each profile, and predictions tell profiles apart. So they are rounded: to 16ths, as the pass rates
+# of 16 rollouts, or more coarsely where that would make too many profiles.
+MOST_COLUMNS = 4  # each adds two effects to the tracker, and splits profiles again
+PARTS = (16, 8, 4, 2)  # of one, to which predictions are rounded
+MOST_PREDICTED = 4096  # with predictions; or twice as many as without the new ones, where those are more
+UNKNOWN = 255
+
+
+class PredictionsKey(NamedTuple):
+    """Which predictions: their name, and the digest of their content."""
+
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """A column of predicted pass rates, rounded to whole numbers of `parts` of one.
+
+    levels: [n] of the first n tasks, `UNKNOWN` where there is no prediction; there is none of later tasks.
+    """
+
+    name: str
+    parts: int
+    levels: NDArray[np.uint8]
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of the content, without the name."""
+        content = hashlib.blake2b(str(self.parts).encode() + b"\0", digest_size=16)
+        content.update(self.levels.tobytes())
+        return content.hexdigest()
+
+    @property
+    def key(self) -> PredictionsKey:
+        """What a run remembers of them."""
+        return PredictionsKey(self.name, self.digest)
+
+    @cached_property
+    def known(self) -> int:
+        """How many tasks they are about."""
+        return int((self.levels != UNKNOWN).sum())
+
+    @property
+    def mean(self) -> float:
+        """Their mean, over the tasks that they are about."""
+        return float(self.levels[self.levels != UNKNOWN].mean()) / self.parts
+
+    def rates(self, size: int) -> Floats:
+        """[size] the predicted pass rates of all tasks, NaN where unknown."""
+        rates = np.full(size, np.nan)
+        is_known = np.flatnonzero(self.levels != UNKNOWN)
+        rates[is_known] = self.levels[is_known] / self.parts
+        return rates
+
+
+def seen_with(pool: Pool, columns: Sequence[Predictions]) -> Pool:
+    """Return the pool of a dataset as runs see it that know these predictions."""
+    if not columns:
+        return pool
+    rates = np.column_stack([column.rates(len(pool)) for column in columns])
+    return pool.with_predictions(tuple(column.name for column in columns), rates)
+
+
+def rounded(name: str, rates: Floats, pool: Pool, others: Sequence[Predictions]) -> Predictions:
+    """Return a predictor's rates, [N], NaN where unknown, as fine as the number of profiles with others allows."""
+    most = max(MOST_PREDICTED, 2 * seen_with(pool, others).profiles)
+    fine = (_rounded_to(parts, name, rates) for parts in PARTS[:-1])
+    few = (column for column in fine if seen_with(pool, [*others, column]).profiles <= most)
+    return next(few, None) or _rounded_to(PARTS[-1], name, rates)
+
+
+def _rounded_to(parts: int, name: str, rates: Floats) -> Predictions:
+    levels = np.where(np.isnan(rates), UNKNOWN, np.rint(rates * parts)).astype(np.uint8)
+    return Predictions(name, parts, frozen(levels))

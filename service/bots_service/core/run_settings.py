@@ -5,7 +5,6 @@ New runs get the tracker and `pass` (docs/decisions/0046); belief "bots" has the
 
 import math
 from collections.abc import Mapping
-from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -101,11 +100,7 @@ FIXED = ("belief", "prior")  # a state is built on them
 
 
 def changed_settings(values: dict[str, Any], base: RunSettings) -> RunSettings:
-    """Return a run's settings after a change.
-
-    Raises:
-        InvalidSettingsError: as `settings_from`, or a value differs on which the run's state is built.
-    """
+    """Return a run's settings after a change; InvalidSettingsError where the run's state is built on what differs."""
     settings = settings_from(values, base)
     changed = [name for name in FIXED if getattr(settings, name) != getattr(base, name)]
     if changed:
@@ -117,11 +112,7 @@ def changed_settings(values: dict[str, Any], base: RunSettings) -> RunSettings:
 
 
 def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> RunSettings:
-    """Return the base settings, or the defaults, with some values replaced; numbers and pairs are as JSON gives them.
-
-    Raises:
-        InvalidSettingsError: a name is unknown or a value is out of range; carries every flaw.
-    """
+    """Return the base settings, or the defaults, with values from JSON; InvalidSettingsError carries every flaw."""
     settings, flaws = structs.asdict(base or RunSettings()), list[Flaw]()
     for name, value in values.items():
         try:
@@ -135,18 +126,16 @@ def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> Ru
     return RunSettings(**settings)
 
 
-@cache
-def _types() -> dict[str, Any]:
-    return get_type_hints(RunSettings, include_extras=True)
+_TYPES = get_type_hints(RunSettings, include_extras=True)
 
 
 def _read(name: str, value: Any) -> Any:
     """Return the value of a setting; raise ValueError, with what is wrong, where it can't have this one."""
-    if name not in _types():
-        raise ValueError(f"unknown setting; known: {', '.join(sorted(_types()))}")
+    if name not in _TYPES:
+        raise ValueError(f"unknown setting; known: {', '.join(sorted(_TYPES))}")
     if name == "mix":
         return _read_mix(value)
-    kind = _types()[name]
+    kind = _TYPES[name]
     names = tuple(BELIEFS) if name == "belief" else get_args(kind) if get_origin(kind) is Literal else ()
     if names and value not in names:
         raise ValueError(not_a_choice(value, names))
@@ -189,9 +178,7 @@ def _described(kind: Any) -> str:
 def settings_asked(values: dict[str, Any], base: RunSettings | None = None) -> RunSettings:
     """Return what somebody asks for now: the settings of a new run, or those after a change of the base.
 
-    Raises:
-        InvalidSettingsError: as `settings_from` or `changed_settings`; or the run's kind of belief would ignore a value
-            that differs from the base's.
+    InvalidSettingsError also where the run's kind of belief would ignore a value that differs from the base's.
     """
     settings, before = settings_from(values, base), base or RunSettings()
     changed = [name for name in values if getattr(settings, name) != getattr(before, name)]

@@ -4,10 +4,9 @@ A run's state is a pure function of a prefix of its journal. Replay is a loop ov
 fold the same entries get the same bytes; so whatever the fold reads stands here.
 """
 
-from collections.abc import Hashable
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cache, cached_property
-from typing import Any, get_type_hints
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -87,28 +86,10 @@ class RunState:
 
 def parts_of(value: Any) -> list[Any]:
     """Return all tables and arrays within a value of dataclasses, in the order of their fields."""
-    found, waiting = [], [value]
-    while waiting:
-        part = waiting.pop()
-        names = _names(type(part))  # type: ignore[arg-type]  # a class is hashable
-        if names is None or isinstance(part, Table):
-            found.append(part)
-        waiting += [getattr(part, name) for name in names or ()]
-    return found
-
-
-@cache
-def _names(kind: Hashable) -> tuple[str, ...] | None:
-    """Return the fields of a kind of value that may hold arrays, the last one first; None for an array."""
-    if kind is np.ndarray:
-        return None
-    if not is_dataclass(kind):
-        return ()
-    hints = get_type_hints(kind)
-    return tuple(field.name for field in reversed(fields(kind)) if hints[field.name] not in _PLAIN)
-
-
-_PLAIN = (int, float, bool, str, float | None, int | None)
+    if isinstance(value, np.ndarray):
+        return [value]
+    inner = [part for name in getattr(value, "__dataclass_fields__", ()) for part in parts_of(getattr(value, name))]
+    return [value, *inner] if isinstance(value, Table) else inner
 
 
 def fresh_state(settings: RunSettings, pool: Pool) -> RunState:
@@ -237,10 +218,7 @@ def _parted(open_step: OpenStep, size: int | None, *, close: bool | None) -> tup
 
 
 def _walks_after(walks: Walks, report: Report, *, in_parts: bool) -> Walks:
-    """Return the walks after a report; one of tasks that were not selected here says nothing of them.
-
-    If it brought parts of groups (`in_parts`), it moves nothing until a group is whole.
-    """
+    """Return the walks after a report; without a whole group, or a selection here, it says nothing of them."""
     if in_parts and not len(report.evidence) and not len(report.aborted):
         return walks
     return walks.restarted() if report.made_at is None and len(report.evidence) else walks.moved(report.walks)

@@ -103,8 +103,7 @@ def advice(state: RunState, pool: Pool) -> tuple[str, ...]:
 def _without_references(state: RunState, pool: Pool) -> str | None:
     """Warn where what a report shows of a task is forgotten before the task can come up again.
 
-    Then only reference pass rates could tell tasks apart. Evidence lasts about 1 / lambda steps, and going round a pool
-    takes as many steps as it has batches. What is left then is next to nothing.
+    Then only pass rates tell tasks apart: evidence lasts about 1 / lambda steps, and a pass has as many as batches.
     """
     settings, forgotten = state.settings, state.belief.forgotten_share(state.settings)
     if pool.has_references or settings.strategy != "thompson" or forgotten == 0.0:
@@ -326,10 +325,7 @@ def wanted_steps(origin: int, step: int) -> list[int]:
 
 
 def course_of(origin: int, step: int, ends: Mapping[int, Sums]) -> RunCourse:
-    """Return the course of a run that has closed `step` steps, `origin` of them before a fork.
-
-    ends: the sums over all steps up to each of `wanted_steps`, and up to `origin`.
-    """
+    """Return the course of a run that closed `step` steps. ends: sums up to each of `wanted_steps` and `origin`."""
     last, recent = ends[step], ends[step].less(ends[max(origin, step - RECENT)])
     stride = stride_of(step - origin)
     grid = list(range(origin, step + 1, stride))
@@ -380,11 +376,7 @@ class Gain:
 
 
 def measured_gain(baseline: str, steps: int, *, own: Sums, uniform: Sums, recent: Sums) -> Gain:
-    """Return the gain over the run `baseline`, which samples uniformly.
-
-    own, uniform: sums of the run and of the baseline over the steps that both have closed, so many; recent: of the
-    baseline over the last 50 of them.
-    """
+    """Return the gain over `baseline`, which samples uniformly, in the steps that both closed; recent: its last 50."""
     return _gain("measured", baseline, steps, own, uniform.effective_task_ratio, recent.effective_task_ratio)
 
 
@@ -437,10 +429,7 @@ class RunFacts:
 
 
 def facts_of(state: RunState, pool: Pool, calibration: Calibration, expected: Outlook | None) -> RunFacts:
-    """Return what follows from a run's state.
-
-    calibration: of its last steps; expected: of tasks chosen uniformly, before the last step at the earliest.
-    """
+    """Return what follows from a run's state, its last steps' calibration, and what uniform sampling is to find."""
     spread, todo = coverage(state, pool), narrow_advice(state.settings)
     return RunFacts(
         alarms=state.guard.alarms,
@@ -461,10 +450,7 @@ OVERDUE_GAPS, OVERDUE_S = 20, 3600.0  # after that no trainer waits for the next
 
 
 def is_overdue(since_s: float | None, usual_gap_s: float) -> bool:
-    """Return whether a run's next step should have closed by now, and somebody may still wait for it.
-
-    since_s: seconds since its last step closed; None before the first.
-    """
+    """Return whether a run's next step should have closed by now, and somebody may still wait for it."""
     if since_s is None:
         return False
     return max(RUNNING_GAPS * usual_gap_s, RUNNING_S) < since_s < max(OVERDUE_GAPS * usual_gap_s, OVERDUE_S)
@@ -562,10 +548,7 @@ AT_ONCE_KINDS = ("reports_refused", "verifier_suspect", "stalled")  # rollouts a
 
 
 def needs_attention(verdict: RunVerdict, since_s: float | None) -> bool:
-    """Return whether somebody should look at a run.
-
-    since_s: how long ago it last closed a step, or had a report refused; None if it never did.
-    """
+    """Return whether somebody should look at a run that last closed a step, or had a report refused, so long ago."""
     return verdict.kind not in ("healthy", "starting") and since_s is not None and since_s <= ATTENTION_S
 
 

@@ -11,11 +11,7 @@ SEARCHED = 65_536  # ids looked through at once: a search needs little memory, w
 
 
 class TaskIds(Sequence[str]):
-    """Ids by task index, and task indices by id.
-
-    Looks an id up by its hash in a sorted array; ids with equal hashes are compared themselves. Hashes are those
-    of this process and never leave it.
-    """
+    """Ids by task index, and task indices by id, by hashes of this process, which never leave it, in a sorted array."""
 
     def __init__(self, text: bytes, ends: NDArray[np.int64], hashes: NDArray[np.int64]) -> None:
         """Take UTF-8 ids that stand one after the other. ends: [N] where each ends; `GrowingTaskIds` makes them."""

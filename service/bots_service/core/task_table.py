@@ -52,18 +52,14 @@ SORTS = ("index", "mean", "distance", "effective", "variance", *TRIED)
 
 @dataclass(frozen=True, slots=True)
 class TaskTable:
-    """The belief about n tasks, and how often they were tried.
+    """The belief about n tasks, and how often they were tried, each [n].
 
-    tasks: [n] indices.
-    alpha, beta: [n] of the Beta distributions of the success probabilities; None where they are no Betas.
-    mean: [n] expected success probability; low, high: [n] its 5 % and 95 % quantiles.
-    effective: [n] how likely some of a group of rollouts succeed and some fail.
-    variance: [n] E[p (1 - p)], the expected variance of one rollout.
-    attempts: [n] rollouts that were reported; successes: [n] how many of them succeeded.
-    visits: [n] how many steps reported any.
-    last_step: [n] the last step that reported any, 0 where none did.
-    aborts: [n] how often a selection of the task brought nothing.
-    segment: [n] places in SEGMENTS.
+    alpha, beta: of the Beta distributions of the success probabilities; None where they are no Betas.
+    mean: expected success probability; low, high: its 5 % and 95 % quantiles.
+    effective: how likely some of a group of rollouts succeed and some fail.
+    variance: E[p (1 - p)], the expected variance of one rollout.
+    attempts: rollouts that were reported; visits: how many steps reported any; last_step: the last of them, or 0.
+    aborts: how often a selection of the task brought nothing; segment: places in SEGMENTS.
     """
 
     tasks: Tasks

@@ -41,10 +41,7 @@ class Walk:
         return self.place >= places_of_pass(self.size)
 
     def beginning(self, size: int) -> "Walk":
-        """Return where the next selection begins, in a part that has `size` tasks by now.
-
-        Tasks that were appended join with the next pass, which begins once this one has no place left.
-        """
+        """Return where the next selection begins in a part of `size` tasks; appended ones join with the next pass."""
         if self.place > 0 and not self.is_finished and self.size <= size:
             return self
         return Walk(self.part, self.turn + (self.place > 0), 0, size)

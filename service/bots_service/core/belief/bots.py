@@ -21,8 +21,7 @@ BLOCK = 1 << 14  # rows read at a time: intermediate values then stay in the pro
 def implied_rates(references: Floats, capability: float) -> Floats:
     """Return q, the implied success probability of each row: clip(w + c (r - w), 0, 1), [G]; NaN where r is unknown.
 
-    references: [G, M] pass rates, weakest model first; capability: c, the position along them; beyond [0, M - 1] it
-    extrapolates.
+    references: [G, M] pass rates, weakest model first; c: the position along them, also beyond [0, M - 1].
     """
     models = references.shape[1]
     if models == 0:
@@ -239,10 +238,7 @@ ONE = np.uint64(1)
 
 @dataclass(frozen=True)
 class Tried(LayeredRows[Rows]):
-    """Evidence of tasks that were tried in recent steps, less what was implied for them.
-
-    scale: what the counts of all rows are to be multiplied with, above 0.
-    """
+    """Evidence of tasks tried in recent steps, less what was implied for them; all counts are to be scaled, by > 0."""
 
     scale: float
 

@@ -189,10 +189,7 @@ class LogitNormals:
         return FOCUS * np.sqrt(self.variance)
 
     def _expected(self, value: Callable[[Floats], Floats]) -> Floats:
-        """[n] E[value(p)], by quadrature, one node after the other.
-
-        Products of matrices may give equal distributions different last bits: a sorted list would change its order.
-        """
+        # One node after the other: products of matrices may give equal distributions different last bits.
         found = np.zeros(len(self))
         for start in range(0, len(self), BLOCK):
             block = slice(start, start + BLOCK)

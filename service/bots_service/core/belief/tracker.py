@@ -191,9 +191,9 @@ def absorb(
 
 
 def _likelihoods(batch: LaggedEvidence, unexplained: Floats, excess: Floats) -> tuple[Floats, Floats]:
-    """Return the log likelihoods of the grids of tau^2 (untried tasks tell of it) and of kappa (tried ones), each [9].
+    """[9] log likelihoods of the grid of tau^2, by untried tasks, and [9] of that of kappa, by the others.
 
-    unexplained: [n] the variance of the excess, [n], observed less expected, without what the grid's variance adds.
+    unexplained: [n] the variance of the excess, observed less expected, [n], without what the grid's variance adds.
     """
     variance = np.where(batch.tried, RESIDUAL_DRIFTS[:, None] * (batch.age + batch.lag), UNTRIED_VARIANCES[:, None])
     variance += unexplained
@@ -333,10 +333,7 @@ FOLD_NUMBERS = 20_000  # a fold of 32 tasks takes as long as one that touches so
 
 @dataclass(frozen=True, slots=True)
 class Residuals(TaskRows):
-    """How tasks that were tried differ from what their profiles say: N(mean, variance) of the logit, each [R].
-
-    last_step: [R] the number of the last step that brought evidence of the task, as of which this stands.
-    """
+    """How tried tasks differ from what their profiles say: N(mean, variance) of the logit at their last step, [R]."""
 
     mean: Floats
     variance: Floats
@@ -350,7 +347,6 @@ NO_RESIDUALS = Residuals(NO_TASKS, NO_NUMBERS, NO_NUMBERS, NO_TASKS)
 class TrackerBelief:
     """A Gaussian belief about every task's logit.
 
-    variances: how fast things drift, and how much untried tasks differ.
     residuals: of tasks that were tried; their variances grow from then on, which is added when they are read.
     """
 

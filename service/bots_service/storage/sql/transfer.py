@@ -7,7 +7,7 @@ from sqlalchemy import Connection, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from bots_service.core.entries import Entry
-from bots_service.core.predictions import PredictionsKey
+from bots_service.core.pool import PredictionsKey
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import BINS, RunFindings, UniformEstimate
