@@ -40,8 +40,7 @@ def compared(
 ) -> BeliefComparison:
     """Return the errors of the run's own belief, and of others by name, on the outcomes that the run counted.
 
-    The run says which step a report belongs to, what of it counts, and when a step closes. entries: the whole journal;
-    own: the settings before it; pool: at the last entry's version or a later one.
+    entries: the whole journal; own: the settings before it; pool: at the last entry's version or a later one.
     """
     state = fresh_state(own, pool)
     rivals = {name: KINDS[settings.belief].fresh(settings, pool) for name, settings in others.items()}

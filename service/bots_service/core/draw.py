@@ -114,8 +114,7 @@ class DrawnTasks:
     tasks: [n] distinct unless they are repeatable; the `first` tasks, then those of each tag of the mix, nearest first
         if the strategy knows distances.
     draws: [n] the sampled success probability of each task; NaN if nothing was sampled.
-    walks: how far the selection walked through passes, one for each part of the pool.
-    reused: number of tasks that are already leased.
+    walks: how far each part of the pool was walked; reused: how many tasks are already leased.
     """
 
     tasks: Tasks
@@ -134,17 +133,16 @@ def select_tasks(
     leased: Tasks,
     repeatable: bool = False,
 ) -> DrawnTasks:
-    """Return exactly `request.count` tasks, distinct unless they are repeatable and too few.
+    """Return exactly `request.count` tasks, distinct unless they are repeatable and too few; else PoolTooSmallError.
 
-    Leased tasks are excluded unless too few others are eligible; then the strategy also selects among them. The same
-    holds for tasks that rest after aborts, which come before leased ones. The tags of the run's mix are filled in
-    order; each ignores those after it. leased: in any order.
-
-    Raises:
-        PoolTooSmallError: fewer tasks than requested are available, including leased ones.
-        ValueError: a tag is unknown.
+    Leased tasks, in any order, are excluded unless too few others are eligible; then the strategy also selects among
+    them. The same holds for tasks that rest after aborts, which come before leased ones. The tags of the run's mix are
+    filled in order; each ignores those after it.
     """
-    in_flight, first = united(leased), _first_tasks(pool, request, named)
+    in_flight, first = united(leased), named.first
+    if len(first):
+        may_be = pool.part(request.tags).holds(first) & ~contained(first, (named.excluded,))
+        first = first[may_be][: request.task_count]
     chosen, reused = [undrawn(first)], int(np.count_nonzero(contained(first, (in_flight,))))
     unavailable = united(named.excluded, first)
     for part, count in list(_quotas(pool, request, context, first=first, unavailable=unavailable, leased=in_flight)):
@@ -166,13 +164,6 @@ def select_tasks(
     tasks = np.concatenate([one.tasks for one in chosen])
     walks = tuple(walk for one in chosen for walk in one.walks)
     return DrawnTasks(tasks, np.concatenate([one.draws for one in chosen]), walks, reused)
-
-
-def _first_tasks(pool: Pool, request: SelectRequest, named: NamedTasks) -> Tasks:
-    if not len(named.first):
-        return named.first
-    may_be = named.first[pool.part(request.tags).holds(named.first) & ~contained(named.first, (named.excluded,))]
-    return may_be[: request.task_count]
 
 
 def _quotas(

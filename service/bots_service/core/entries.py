@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import NO_TASKS, Flags, Floats, Table, Tasks, contained, frozen, is_first, united, without
+from bots_service.core.arrays import NO_TASKS, Floats, Table, Tasks, contained, frozen, is_first, united, without
 from bots_service.core.evidence import NO_COSTS, NO_EVIDENCE, SPREAD, Costs, Evidence, sum_by_task
 from bots_service.core.walks import Walk
 
@@ -169,7 +169,9 @@ class UnfinishedGroups:
         size = np.empty(len(firsts))
         size[group] = parts.group_size  # of equal places the last one stays: the trainer's last word
         whole, over = np.bincount(group, parts.rollouts) >= size, parts.until[firsts] <= now
-        over |= _surplus(firsts, np.bincount(group[~(whole | over)[group]], minlength=len(firsts)))
+        oldest, waiting = firsts.argsort(), np.bincount(group[~(whole | over)[group]], minlength=len(firsts))
+        younger = waiting[oldest][::-1].cumsum()[::-1]  # parts of a group and all younger ones
+        over[oldest] |= younger > MOST_PARTS
         is_whole, is_over = whole[group], (over & ~whole)[group]
         return parts.where(is_whole), parts.where(is_over), parts.where(~(is_whole | is_over))
 
@@ -199,15 +201,6 @@ def _endings(evidence: Evidence, aborted: Tasks) -> GroupParts:
     lowest, highest = np.where(differ, 0.0, rate), np.where(differ, 1.0, rate)
     tasks, size = np.concatenate([evidence.tasks, aborted]), np.full(len(rollouts), ENDS)
     return GroupParts(tasks.astype(np.int32), size, rollouts, successes, failures, lowest, highest)
-
-
-def _surplus(firsts: NDArray[np.intp], parts: NDArray[np.intp]) -> Flags:
-    """[G] which groups, the oldest first, are too many to wait. firsts: [G] their first places; parts: [G] how many."""
-    oldest = np.argsort(firsts, kind="stable")
-    younger = parts[oldest][::-1].cumsum()[::-1]  # of a group and all younger ones
-    surplus = np.zeros(len(firsts), bool)
-    surplus[oldest] = younger > MOST_PARTS
-    return surplus
 
 
 def _counted(parts: GroupParts) -> tuple[Evidence, Tasks]:

@@ -71,10 +71,9 @@ def rewards_differ(rewards: list[float], reward_range: tuple[float, float]) -> b
 
 
 def sum_by_task(evidence: Evidence) -> Evidence:
-    """Return the evidence with each task once, ascending, in new arrays.
+    """Return the evidence with each task once, ascending, in new arrays; sums are exact, so that order leaves no trace.
 
-    Counts are added by exactly rounded sums, so that the order in which they came leaves no trace. A task is effective
-    if one of its parts is, or if the success rates of its parts differ.
+    A task is effective if one of its parts is, or if the success rates of its parts differ.
     """
     by_task = evidence.tasks.argsort(kind="stable")
     tasks, effective = evidence.tasks.take(by_task), evidence.effective.take(by_task)
@@ -150,10 +149,6 @@ class OpenStep:
         """Return the open step with what one more report cost."""
         return self if costs == NO_COSTS else replace(self, costs=Costs(*map(add, self.costs, costs)))
 
-    def whole(self) -> Evidence:
-        """Return all that waits, each task once."""
-        return sum_by_task(self.evidence)
-
     def first(self, count: int) -> tuple["OpenStep", "OpenStep"]:
         """Return the groups of the tasks that came first, so many of them, and those after them."""
         begins = first_places(self.evidence.tasks)
@@ -168,7 +163,7 @@ class OpenStep:
         return replace(self, evidence=replace(self.evidence, made_at=made_at)) if len(made_at) else self
 
     def by_step(self, whole: Evidence) -> Iterator[tuple[int, Evidence]]:
-        """Yield, oldest first, each step of selection with its evidence, each task once. whole: what `whole()` gave."""
+        """Yield, oldest first, each step of selection with its evidence, each task once. whole: all of it."""
         made_at = self.evidence.made_at
         steps = sorted(set(made_at.tolist()))
         for step in steps:

@@ -54,10 +54,7 @@ class VerifierAlarm:
 
 @dataclass(frozen=True, slots=True)
 class Streak(VerifierAlarm):
-    """Steps in which all groups of a tag, or of the whole run, had one outcome: an alarm once that is unlikely.
-
-    Steps without such groups are no part of a streak, and don't end it.
-    """
+    """Steps in which all groups of a tag, or of the whole run, had one outcome; steps without groups don't end it."""
 
     def with_step(self, chance: float, groups: int, step: int) -> Self:
         """Return the streak with one more step; it begins again where it raised no alarm at once."""
@@ -88,10 +85,9 @@ class SeenGroups:
     def chances(self, places: Flags, outcome: Outcome, *, with_drawn: bool = False) -> tuple[Floats, Tasks]:
         """Return how likely groups at some places have an outcome, [n], 1 at all others and where nobody can know.
 
-        A group counts where an earlier step showed its task otherwise. Of a task that was never tried nobody knows
-        whether it is like others. Using `with_drawn` it counts where a pass drew it from the whole pool at random: for
-        all groups of a step together, and for no part of them. Also return in which step each task was last tried, [n],
-        0 where it never was.
+        A group counts where an earlier step showed its task otherwise; using `with_drawn`, for all groups of a step
+        together, also where a pass drew a task that was never tried from the whole pool at random. Also return in which
+        step each task was last tried, [n], 0 where it never was.
         """
         rows, found = self.attempts.of(self.evidence.tasks), np.ones(len(places))
         counts = rows.successes > 0.0 if outcome == "failed" else rows.successes < rows.rollouts

@@ -111,9 +111,8 @@ MOST_TURNS = 256
 
 @dataclass(slots=True)
 class Turn:
-    """One tag while the tasks of a selection are dealt out.
+    """One tag while tasks are dealt out; owed: its share so far, less those given, in flight or chosen.
 
-    owed: tasks that its share comes to so far, less those given, in flight or chosen: its difference.
     free: how many tasks of it can still be selected; chosen: how many this selection takes.
     """
 

@@ -33,8 +33,7 @@ class Part:
     references: [G, M] the pool's; order: [n], ascending within a profile; starts: [G + 1].
     included: [N] whether each task of the pool is one of them.
     key: the same for the same tags, 0 for the whole pool; None for listed tasks.
-    carriers: ascending, the tasks with the part's tags and of the pool's subset, retired ones included; None for the
-        whole pool, and listed tasks.
+    carriers: the tasks with the part's tags and of the pool's subset, also retired ones, sorted; None: all, or listed.
     """
 
     references: Floats
@@ -75,7 +74,8 @@ class Part:
     @cached_property
     def shuffled(self) -> Callable[[int, int], Tasks]:
         """Give all tasks in a random order that two numbers fix: a seed and the pass."""
-        return lru_cache(maxsize=PASSES_KEPT)(partial(_shuffle, self.order))
+        order = self.order  # not the part itself: a cycle would keep it in memory for long
+        return lru_cache(PASSES_KEPT)(lambda seed, turn: frozen(np.random.default_rng([seed, turn]).permutation(order)))
 
 
 @dataclass(frozen=True)
@@ -181,8 +181,7 @@ class Pool:
     def watched_tags(self) -> "WatchedTags":
         """The tags that the verifier guard watches: the offset tags, then those that tasks carried first.
 
-        A fold may be repeated when tasks were appended meanwhile. So frequent tags would be no choice: by then others
-        may be more frequent.
+        Not frequent ones: when tasks were appended before a fold is repeated, others may be more frequent.
         """
         carried_by_some = [tag for tag, tasks in self.tags.items() if len(tasks)]
         first = sorted(carried_by_some, key=lambda tag: (tag not in self.offset_tags, int(self.tags[tag][0]), tag))
@@ -195,10 +194,7 @@ class Pool:
     def part(self, tags: tuple[str, ...] = (), also: str | None = None, but: tuple[str, ...] = ()) -> Part:
         """Return the tasks, not retired, that carry any of the tags (none: all), the tag `also`, and none of `but`.
 
-        Kept for the next call: grouping a million tasks again for each selection would be too slow.
-
-        Raises:
-            ValueError: no task carries one of the tags.
+        Kept for the next call: grouping a million tasks again would be too slow. ValueError: no task carries a tag.
         """
         if unknown := sorted({*tags, *([] if also is None else [also])} - self.tags.keys()):
             raise ValueError(f"no task is tagged {unknown}")
@@ -319,10 +315,6 @@ def _build_part(pool: Pool, tags: tuple[str, ...], also: str | None, but: tuple[
     key = WHOLE if is_whole else key_of(*tags, "" if also is None else f"also {also}", *limits) % 2**32
     included[pool.retired] = False
     return _grouped(pool, np.flatnonzero(included).astype(np.int32), included, key, carriers)
-
-
-def _shuffle(order: Tasks, seed: int, turn: int) -> Tasks:
-    return frozen(np.random.default_rng([seed, turn]).permutation(order))
 
 
 MOST_OFFSET_TAGS = 16  # each makes the tracker's state and its fold larger

@@ -15,7 +15,7 @@ from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, AbortRows, Attemp
 from bots_service.core.belief import KINDS, Belief
 from bots_service.core.belief.distributions import Distributions
 from bots_service.core.entries import NOTHING_UNFINISHED, Entry, Forget, Fork, Report, SettingsChange, UnfinishedGroups
-from bots_service.core.evidence import NOTHING_OPEN, ClosingStep, Evidence, OpenStep
+from bots_service.core.evidence import NOTHING_OPEN, ClosingStep, Evidence, OpenStep, sum_by_task
 from bots_service.core.guard import NO_ALARMS, SeenGroups, VerifierGuard
 from bots_service.core.mixing import MixAccount, after_report
 from bots_service.core.pool import Pool
@@ -102,10 +102,7 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
     """Return the state after the next entry, and what that did; the arguments stay as they were.
 
     pool: at the entry's version or a later one; base: for a rewind or a fork, the state from which it continues.
-
-    Raises:
-        ValueError: the entry is not the next one, its base is missing, or the pool is older than the entry.
-        InvalidSettingsError: the state does not allow the change of settings.
+    ValueError: the entry is not the next one, its base is missing, or the pool is older than the entry.
     """
     if entry.seq != state.seq + 1:
         raise ValueError(f"entry {entry.seq} can't follow entry {state.seq}")
@@ -151,7 +148,7 @@ def with_report(
     waits = in_parts and not len(reported) and report.close is None  # what waits closes no step
     closes, rest = _parted(open_step, settings.tasks_per_step, close=False if waits else report.close)
     ends = open_step if closes is None else closes
-    whole = ends.whole()
+    whole = sum_by_task(ends.evidence)
     sums = totals_of(whole, ends, before.attempts.never_tried(whole.tasks))
     belief = before.belief.extended(pool, entry.profiles)
     changes: dict[str, Any] = {
@@ -207,8 +204,8 @@ def _holding(state: RunState, open_step: OpenStep, report: Report) -> OpenStep:
 def _parted(open_step: OpenStep, size: int | None, *, close: bool | None) -> tuple[OpenStep | None, OpenStep]:
     """Return what of the open step closes now, None if nothing does, and what stays open.
 
-    A step closes if that is asked for, by default with its first report, or when it has `size` groups; those that came
-    after them begin the next one. An entry closes one step, even where a report brings several times as many.
+    A step closes if that is asked for, by default with its first report, or when it has `size` groups or a multiple:
+    those that came after them begin the next one.
     """
     if close or (size is None and close is None and len(open_step.evidence)):
         return open_step, NOTHING_OPEN

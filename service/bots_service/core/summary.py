@@ -15,7 +15,7 @@ from bots_service.core.guard import VerifierAlarm
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import NO_COUNTS, Calibration, Receipt, TagCounts
 from bots_service.core.rounding import half_up
-from bots_service.core.run_settings import RunSettings
+from bots_service.core.run_settings import BELIEFS, RunSettings
 from bots_service.core.state import RunState
 
 # --- what is expected of it, and how its visits spread over its pool: what the effective task ratio hides ------------
@@ -105,7 +105,7 @@ def _without_references(state: RunState, pool: Pool) -> str | None:
 
     Then only pass rates tell tasks apart: evidence lasts about 1 / lambda steps, and a pass has as many as batches.
     """
-    settings, forgotten = state.settings, state.belief.forgotten_share(state.settings)
+    settings, forgotten = state.settings, _forgotten(state.settings)
     if pool.has_references or settings.strategy != "thompson" or forgotten == 0.0:
         return None
     enough = (len(pool) - len(pool.retired)) * forgotten
@@ -120,10 +120,14 @@ def _without_references(state: RunState, pool: Pool) -> str | None:
     )
 
 
+def _forgotten(settings: RunSettings) -> float:
+    return settings.forgetting if "forgetting" in BELIEFS[settings.belief].own else 0.0
+
+
 def _returning(state: RunState) -> str | None:
     """Warn where the same few tasks stay nearest to the target, because what is known of them is never forgotten."""
     settings = state.settings
-    if settings.strategy != "thompson" or state.belief.forgotten_share(settings) > 0.0:
+    if settings.strategy != "thompson" or _forgotten(settings) > 0.0:
         return None
     return (
         "The belief of this run forgets nothing, so 'thompson' returns to the same few tasks near the"
@@ -617,10 +621,9 @@ def _miscalibrated(facts: RunFacts) -> RunVerdict | None:
 
 
 def calibration_error(sums: Calibration, group_size: float) -> tuple[float | None, float]:
-    """Return by how much predictions were off, as a mean over rollouts, and what chance alone gives.
+    """Return by how much predictions were off, as a mean over rollouts, and what chance alone gives, at most.
 
-    The second is an upper bound: it takes the rollouts of a group for equal, so that each group counts once.
-    group_size: mean rollouts of a group.
+    For that it takes the rollouts of a group for equal, so that each group counts once.
     """
     rollouts = sum(sums.rollouts)
     if not rollouts:

@@ -53,10 +53,9 @@ class TaskIds(Sequence[str]):
         return frozen(np.array(found, np.int32))
 
     def containing(self, text: str) -> Tasks:
-        """Return the tasks whose id contains this text of at least one character, sorted; ASCII letters of any case.
+        """Return, sorted, the tasks whose id contains this text of at least one character; ASCII letters of any case.
 
-        Takes as long as there are bytes, and longer the more often the text begins to be found: among a million ids of
-        nothing but zeros, zeros are found a hundred times slower than among ordinary ones.
+        Takes as long as there are bytes, and up to a hundred times longer where the text often begins to be found.
         """
         # In UTF-8 a character's bytes stand nowhere but where the character does, and lower() changes ASCII alone.
         part = np.frombuffer(text.encode().lower(), np.uint8)

@@ -90,8 +90,7 @@ class Walks:
     def restarted(self) -> "Walks":
         """Return walks that begin with a pass that none of these has reached.
 
-        After evidence whose selection is unknown nobody can say how far it walked. Where each walk stays in its place,
-        the next selection would find the same tasks again.
+        After evidence whose selection is unknown nobody can say how far it walked: going on might find the same tasks.
         """
         if not self.walks:
             return Walks(self.first_turn + 1, finished=self.finished)
@@ -132,11 +131,10 @@ def places_of_pass(size: int) -> int:
 
 
 def items_at(places: Counts, size: int, key: int) -> Counts:
-    """Return what stands at these places, [n] in [0, places_of_pass(size)), of a random order of `size` items.
+    """Return what stands at these places, [n] in [0, places_of_pass(size)), of a random order; from `size` on no items.
 
     A generalised Feistel cipher on a rectangle (Black and Rogaway, CT-RSA 2002): each round shifts the rows by a hash
-    of the column, or the columns by a hash of the row. Each number of that range stands at one place; those from `size`
-    on are no items.
+    of the column, or the columns by a hash of the row.
     """
     sides = [np.uint64(side) for side in rectangle(size)]
     halves = list(np.divmod(places.astype(np.uint64), sides[1]))

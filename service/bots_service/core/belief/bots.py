@@ -160,8 +160,8 @@ def quotient(references: Floats, pass_rates: Floats) -> float | None:
     Of more than two references, w and r are the neighbours between whose means mean(y) lies; None where they agree.
     references: [B, M >= 2], all known; pass_rates: [B] y.
     """
-    means = [_mean(column) for column in references.T]
-    reached = _mean(pass_rates)
+    means = [ordered_sum(column) / len(column) for column in references.T]
+    reached = ordered_sum(pass_rates) / len(pass_rates)
     # The running maximum orders the means for the search; the quotient keeps the means themselves.
     rising = list(accumulate(means, max))
     below = min(max(bisect_right(rising, reached) - 1, 0), len(means) - 2)
@@ -169,10 +169,6 @@ def quotient(references: Floats, pass_rates: Floats) -> float | None:
     if abs(gap) < LEAST_GAP:
         return None
     return below + (reached - means[below]) / gap
-
-
-def _mean(values: Floats) -> float:
-    return ordered_sum(values) / len(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,10 +315,6 @@ class BotsBelief:
     def estimates(self, pool: Pool) -> dict[str, float]:  # noqa: ARG002 - other kinds need it
         """Return the capability, once there is one."""
         return {} if self.capability is None else {"capability": self.capability}
-
-    def forgotten_share(self, settings: RunSettings) -> float:
-        """Return which share of a task's evidence each step drops, in [0, 1]."""
-        return settings.forgetting
 
     @property
     def own_tasks(self) -> Tasks:

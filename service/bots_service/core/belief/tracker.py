@@ -52,9 +52,8 @@ GRID_CENTRE, GRID_SPREAD = 4.0, 2.0  # places: what is likely before any evidenc
 class Variances:
     """Log weights of the grids of three variances, the largest of each grid 0.
 
-    untried: [9] of the variance of untried tasks' residuals (tau^2).
-    residual: [9] of the variance that a tried task's residual gains a step (kappa).
-    ability: [8] of the variance that the ability gains a step (q).
+    untried: [9] of untried tasks' residuals (tau^2); residual: [9] of what tried tasks' ones gain a step (kappa);
+    ability: [8] of what the ability gains a step (q).
     """
 
     untried: Floats
@@ -71,11 +70,6 @@ class Variances:
             math.fsum(weighted[begin:end]) / math.fsum(weights[begin:end]) for begin, end in pairwise(ends)
         )
         return tau2, kappa, q
-
-    def plus(self, untried: Floats, residual: Floats, ability: Floats) -> "Variances":
-        """Return the weights after evidence with these log likelihoods."""
-        summed_up = (self.untried + untried, self.residual + residual, self.ability + ability)
-        return Variances(*(frozen(each - each.max()) for each in summed_up))
 
 
 FIRST_VARIANCES = Variances(  # what is likely before any evidence
@@ -182,9 +176,10 @@ def absorb(
     score = summed_rows(phi * (excess / total))
     posterior, shift, ability = _updated(effects, information, score, undrifted)
     share = batch.variance / total
+    log_weights = variances.untried + untried, variances.residual + residual, variances.ability + ability
     return (
         Effects(frozen(effects.mean + shift), frozen(posterior), effects.drift),
-        variances.plus(untried, residual, ability),
+        Variances(*(frozen(weights - weights.max()) for weights in log_weights)),
         batch.residual + share * (excess - summed(shift[:, None] * phi)),
         share * (blur + share * summed(posterior.reshape(-1, 1) * squares)),
     )
@@ -369,10 +364,6 @@ class TrackerBelief:
     def longest_lag(self) -> int:
         """As many steps as closed: no evidence of this run comes too late, for it observes what was then."""
         return self.step
-
-    def forgotten_share(self, settings: RunSettings) -> float:  # noqa: ARG002 - other kinds need it
-        """Return 0: evidence is not dropped, it becomes less certain."""
-        return 0.0
 
     def fits(self, pool: Pool) -> bool:  # noqa: ARG002 - other kinds need it
         """Return True: the belief keeps nothing of profiles."""
