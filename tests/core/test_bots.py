@@ -175,28 +175,6 @@ def test_evidence_up_to_64_steps_late_counts_and_older_evidence_does_not(lag, fo
     assert state.totals.expired == 2 - late
 
 
-@pytest.mark.no_cover
-@pytest.mark.parametrize("forgetting", [0.1, 0.5, 1.0])
-def test_evidence_is_dropped_only_once_it_faded_and_none_of_its_step_can_come_late_and_soon_after(forgetting):
-    pool, chosen = pool_of((0.25, 0.75), (0.25, 0.75)), run_settings(forgetting=forgetting)
-    state, dense = fresh_state(chosen, pool), DenseRun(pool, chosen)
-    left, useless_for = np.zeros(2), 0
-    for number in range(350):
-        body = report_of((0, 2.0, 2.0), (1, 1.0, 3.0)) if number == 0 else report_of((0, 2.0, 2.0))
-        entry = Entry(number + 1, 0, pool.profiles, body)
-        dense.take(entry)
-        state, _ = advance(state, entry, pool)
-        left = (1 - forgetting) * left if number else bots_belief(state).tried.counts_of(np.array([1], np.int32))[:, 0]
-        useless_for += number >= 64 and np.abs(left).max() < 1e-9
-        if useless_for in (0, 65):
-            assert (1 in state.belief.own_tasks) == (useless_for == 0)
-        if number % 10 == 0:
-            assert_same_beliefs(state, dense)
-    assert useless_for > 65
-    assert state.belief.own_tasks.tolist() == [0]
-    assert not state.belief.own_tasks.flags.writeable
-
-
 def test_an_implied_observation_stands_for_as_many_rollouts_as_tasks_had_so_far_unless_the_settings_say_how_many():
     pool = pool_of((0.0, 1.0), (0.0, 0.5))
     bodies: list[Body] = [

@@ -81,8 +81,8 @@ class Attempts:
         if len(evidence) == 0:
             return self
         counts = np.array([evidence.successes + evidence.failures, evidence.successes])
-        visits = Visits(evidence.tasks, np.full(len(evidence), step, np.int32), counts).frozen()
-        recent = Visits.joined([self.recent, visits])
+        newer = (evidence.tasks, np.full(len(evidence), step, np.int32), counts)
+        recent = Visits(*(np.concatenate(pair, axis=-1) for pair in zip(self.recent, newer, strict=True))).frozen()
         ordered = np.concatenate((self.ordered, evidence.tasks))
         ordered.sort(kind="stable")  # which merges what is in order already
         grown = Attempts(self.settled, recent, frozen(ordered))
