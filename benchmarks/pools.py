@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks
-from bots_service.core.belief.protocol import Belief
-from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
+from bots_service.core.belief import Belief
+from bots_service.core.draw import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks, frozen
-from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
+from bots_service.core.draw import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.entries import Entry, Report
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import settings_from

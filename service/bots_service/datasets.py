@@ -12,7 +12,7 @@ import numpy as np
 import structlog
 
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained, last_of, united
-from bots_service.core.predictions import MOST_COLUMNS, PredictionsKey, rounded, seen_with
+from bots_service.core.pool import MOST_COLUMNS, PredictionsKey, rounded, seen_with
 from bots_service.core.state import RunState
 from bots_service.dataset_builder import SHOWN_FLAWS, DatasetBuilder, DatasetHeader, opened
 from bots_service.errors import (

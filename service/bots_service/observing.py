@@ -8,7 +8,7 @@ from time import monotonic
 import structlog
 
 from bots_service.background import repeating
-from bots_service.core.outlook import coverage
+from bots_service.core.summary import coverage
 from bots_service.errors import BotsError, UnknownDatasetError, UnknownRunError
 from bots_service.metrics import RunAtWork, RunsAtWork
 from bots_service.runs import Runs

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.checks import Name, TaskId
-from bots_service.core.entries import Report
+from bots_service.core.entries import NO_PARTS, GroupParts, Report
 from bots_service.core.evidence import (
     MAX_TRIALS,
     MOST_SPENT,
@@ -18,7 +18,6 @@ from bots_service.core.evidence import (
     counts_of_trials,
     rewards_differ,
 )
-from bots_service.core.groups import NO_PARTS, GroupParts
 from bots_service.core.state import RunState
 from bots_service.core.walks import Walk
 from bots_service.datasets import OpenRun

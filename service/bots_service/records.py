@@ -8,11 +8,10 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from msgspec import Struct
 
 from bots_service.core.arrays import Floats, Tasks, united
-from bots_service.core.outlook import UniformEstimate
-from bots_service.core.pool import Pool
-from bots_service.core.predictions import PredictionsKey
+from bots_service.core.pool import Pool, PredictionsKey
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
+from bots_service.core.summary import UniformEstimate
 from bots_service.core.task_ids import TaskIds
 
 Result = TypeVar("Result")

@@ -28,17 +28,26 @@ from bots_service.access import ANYBODY, Caller
 from bots_service.background import repeating
 from bots_service.core.arrays import Floats, Tasks, frozen, united
 from bots_service.core.codec import encode_state
-from bots_service.core.draw.selection import SelectRequest
+from bots_service.core.draw import SelectRequest
 from bots_service.core.entries import Body, Entry, Forget, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import NOTHING_OPEN
 from bots_service.core.guard import VerifierAlarm
 from bots_service.core.mixing import MixShare, mix_shares
-from bots_service.core.outlook import Coverage, UniformEstimate, advice, coverage, estimate_after, is_due, outlook_of
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Totals
 from bots_service.core.run_settings import RunSettings, SomeSettings, settings_asked
 from bots_service.core.state import RunState, advance, fresh_state
-from bots_service.core.summary import facts_of, findings_of
+from bots_service.core.summary import (
+    Coverage,
+    UniformEstimate,
+    advice,
+    coverage,
+    estimate_after,
+    facts_of,
+    findings_of,
+    is_due,
+    outlook_of,
+)
 from bots_service.datasets import Datasets, KeyOfUpload, OpenRun
 from bots_service.errors import (
     BotsError,
@@ -1093,7 +1102,7 @@ class Runs:
             state = await self.state_at(opened, step)
             pool = (await self.datasets.matching(opened, state)).dataset.pool
             rates, tasks = np.full(len(pool), np.nan), state.belief.own_tasks
-            rates[tasks] = (await asyncio.to_thread(state.belief.distributions, pool, tasks)).mean
+            rates[tasks] = await asyncio.to_thread(lambda: state.belief.distributions(pool, tasks).mean)
             return rates
 
         rates = await self.using(dataset, run, means)

@@ -9,17 +9,18 @@ import numpy as np
 from msgspec.structs import replace
 
 from bots_service.core.arrays import Tasks, united
-from bots_service.core.draw.selection import (
+from bots_service.core.draw import (
     GUESSES,
     LARGEST_COUNT,
+    LEAST_CHANCE,
     MOST_TIMES,
+    DrawContext,
     DrawnTasks,
     NamedTasks,
     SelectRequest,
     enough_tasks,
     select_tasks,
 )
-from bots_service.core.draw.strategies import LEAST_CHANCE, DrawContext
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
 from bots_service.core.walks import Walk, walk_numbers

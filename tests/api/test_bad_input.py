@@ -8,7 +8,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from bots_service.core.belief.kinds import KINDS
+from bots_service.core.belief import KINDS
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 from bots_service.keys import Scope
 from tests.api.conftest import serving

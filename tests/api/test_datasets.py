@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bots_service.core.belief.kinds import KINDS
+from bots_service.core.belief import KINDS
 from tests.api.conftest import serving
 from tests.api.pools import MODELS, RUN, make_dataset, report, require_problem, select, tasks
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from bots_service.core.arrays import frozen
-from bots_service.core.entries import Body, Entry, Forget, Report, SettingsChange
+from bots_service.core.entries import Body, Entry, Forget, GroupParts, Report, SettingsChange
 from bots_service.core.evidence import MAX_TRIALS, NO_EVIDENCE, Evidence
-from bots_service.core.groups import GroupParts
 from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import FIXED, RunSettings, settings_from

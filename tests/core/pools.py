@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, ks_2samp
 
 from bots_service.core.belief.bots import BotsBelief
-from bots_service.core.belief.distributions import Betas, LogitNormals
-from bots_service.core.belief.protocol import Distributions
-from bots_service.core.draw.selection import SelectRequest
-from bots_service.core.draw.strategies import DrawContext
+from bots_service.core.belief.distributions import Betas, Distributions, LogitNormals
+from bots_service.core.draw import DrawContext, SelectRequest
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, StrategyName
 from bots_service.core.state import RunState
@@ -42,14 +40,19 @@ class ArrayBelief:
         places = pool.profile_of[asked].astype(np.int64)
         for place, task in enumerate(self.own_tasks):
             places[asked == task] = len(self.shared) + place
-        return self.shared.joined(self.own).at(places)
+        return joined(self.shared, self.own).at(places)
 
 
 def beta_parameters(believed: Distributions) -> tuple[np.ndarray, np.ndarray]:
     """Alpha and beta of what are known to be Beta distributions."""
-    found = believed.as_beta()
-    assert found is not None
-    return found
+    assert isinstance(believed, Betas)
+    return believed.alpha, believed.beta
+
+
+def joined(one, other):
+    """These distributions, followed by others of their kind."""
+    names = ("alpha", "beta") if isinstance(one, Betas) else ("location", "variance")
+    return replace(one, **{name: np.concatenate([getattr(one, name), getattr(other, name)]) for name in names})
 
 
 def betas(alpha, beta, prior=(1.0, 1.0)):

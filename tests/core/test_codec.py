@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bots_service.core.belief.kinds import KINDS
+from bots_service.core.belief import KINDS
 from bots_service.core.codec import FORMAT, decode_state, encode_state, pack, unpack
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState

@@ -1,5 +1,7 @@
 """What distributions say of their success probabilities, against integrals over their densities."""
 
+import functools
+import math
 from functools import partial
 
 import numpy as np
@@ -7,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
-from scipy.stats import beta, norm
+from scipy.stats import beta, kstest, norm
 
-from bots_service.core.belief.distributions import LogitNormals
-from bots_service.core.belief.protocol import Distributions
-from tests.core.pools import betas
+from bots_service.core.belief.distributions import FOCUS, LogitNormals
+from bots_service.core.portable_math import exp, inverse, log, sigmoid, summed, summed_rows
+from tests.core.pools import LEVEL, betas, normals
 
 SIZES = st.floats(1e-3, 1e6)
 
@@ -70,7 +72,117 @@ def test_equal_distributions_say_the_same_wherever_they_stand(size):
             assert len(set(values.tolist())) == 1
 
 
-def test_only_betas_have_parameters():
-    assert betas([2.0], [3.0]).as_beta() == (2.0, 3.0)
-    normals: Distributions = LogitNormals(np.zeros(1), np.ones(1))
-    assert normals.as_beta() is None
+# --- logit-normal distributions against dense quadrature, and as one and the same distribution in all tha ------------
+
+GRID = normals(*(column.ravel() for column in np.meshgrid([-6.0, -2.0, 0.0, 0.7, 3.0], [1e-3, 0.25, 1.0, 4.0, 16.0])))
+LEVELS = (np.arange(20_000) + 0.5) / 20_000
+
+
+def shares() -> np.ndarray:
+    """[20,000, n] equally likely success probabilities of each."""
+    return expit(GRID.location + np.sqrt(GRID.variance) * norm.ppf(LEVELS)[:, None])
+
+
+def test_the_mean_is_that_of_dense_quadrature_to_two_hundredths():
+    np.testing.assert_allclose(GRID.mean, shares().mean(axis=0), atol=0.02)
+
+
+def test_the_interval_holds_nine_tenths():
+    low, high = GRID.interval()
+    np.testing.assert_allclose(((shares() > low) & (shares() < high)).mean(axis=0), 0.9, atol=1e-3)
+
+
+NORMAL = st.builds(normals, st.lists(st.floats(-8, 8), min_size=1, max_size=1), st.just([0.3]) | st.just([40.0]))
+
+
+@given(NORMAL, st.floats(0.01, 0.99))
+def test_a_quantile_is_where_so_much_lies_below(one: LogitNormals, level: float):
+    (value,) = one.quantile(np.array([level]))
+    if 1e-12 < value < 1 - 1e-9:  # nearer to 1 doubles are too coarse
+        assert one.below(value)[0] == pytest.approx(level, abs=1e-6)
+
+
+@given(NORMAL, st.floats(0.05, 0.95))
+def test_the_density_is_how_fast_the_share_below_grows(one: LogitNormals, value: float):
+    step = 1e-6
+    grown = (one.below(value + step)[0] - one.below(value - step)[0]) / (2 * step)
+    assert np.exp(one.log_density(value)[0]) == pytest.approx(grown, rel=1e-3, abs=1e-6)
+
+
+def test_nothing_lies_at_the_ends():
+    assert np.isneginf(GRID.log_density(0.0)).all()
+    assert np.isneginf(GRID.log_density(1.0)).all()
+    assert GRID.below(0.0).tolist() == [0.0] * len(GRID)
+    assert GRID.below(1.0).tolist() == [1.0] * len(GRID)
+
+
+@pytest.mark.parametrize(("location", "variance"), [(-1.0, 0.5), (0.0, 9.0), (3.0, 0.01)])
+def test_draws_come_from_the_narrower_distribution(location: float, variance: float):
+    many = normals([location] * 20_000, [variance] * 20_000)
+    drawn = many.sample(np.random.default_rng(7))
+    logits = np.log(drawn) - np.log1p(-drawn)
+    assert kstest(logits, norm(location, FOCUS * np.sqrt(variance)).cdf).pvalue > LEVEL
+    one = normals([location], [variance])
+    assert kstest([one.below(value)[0] for value in drawn.tolist()], "uniform").pvalue > LEVEL
+
+
+def test_the_mirror_image_is_of_failing():
+    mirrored = GRID.mirrored()
+    np.testing.assert_allclose(mirrored.mean, 1 - GRID.mean, atol=1e-12)
+    np.testing.assert_allclose(mirrored.below(0.3), 1 - GRID.below(0.7), atol=1e-12)
+
+
+def test_places_and_masks_take():
+    some, mask = np.array([3, 0]), np.zeros(len(GRID), bool)
+    mask[[0, 3]] = True
+    assert GRID.at(some).location.tolist() == GRID.location[some].tolist()
+    assert GRID.at(mask).variance.tolist() == GRID.variance[mask].tolist()
+
+
+# --- the portable arithmetic is right; that it gives the same bits everywhere is tested with whole folds -------------
+
+MANY = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    "x", [MANY.normal(0, 50, 50_000), MANY.normal(0, 1e-8, 1000), MANY.uniform(-700, 700, 50_000), np.array([0.0])]
+)
+def test_exp_is_right_to_1e_15_relative(x):
+    np.testing.assert_allclose(exp(x), np.exp(x), rtol=1e-15, atol=0)
+    np.testing.assert_allclose(sigmoid(x), 1 / (1 + np.exp(-x)), rtol=2e-15, atol=0)
+
+
+@pytest.mark.parametrize("x", [-1e300, -701.0, 701.0, 1e300])
+def test_beyond_700_exp_stays_a_number(x):
+    assert exp(np.array([x]))[0] == pytest.approx(math.exp(math.copysign(700, x)), rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    "x", [np.exp(MANY.normal(0, 20, 50_000)), MANY.uniform(0.5, 2, 50_000), np.array([1.0, 2.2250738585072014e-308])]
+)
+def test_log_is_right_to_1e_15_of_the_larger_of_it_and_1(x):
+    error = np.abs(log(x) - np.log(x))
+    assert (error <= 1e-15 * np.maximum(np.abs(np.log(x)), 1.0)).all()
+
+
+@given(st.integers(1, 20), st.integers(1, 9), st.integers(0, 2**32 - 1))
+def test_inverses_and_determinants_are_those_of_linear_algebra(size: int, count: int, seed: int):
+    root = np.random.default_rng(seed).normal(size=(count, size, size))
+    matrices = root @ root.transpose(0, 2, 1) + 0.1 * np.eye(size)
+    inverses, pivots = inverse(np.moveaxis(matrices, 0, -1))
+    inverses, log_determinants = np.moveaxis(inverses, -1, 0), np.log(pivots).sum(axis=0)
+    np.testing.assert_allclose(inverses @ matrices, np.broadcast_to(np.eye(size), matrices.shape), atol=1e-10)
+    np.testing.assert_array_equal(inverses, inverses.transpose(0, 2, 1))
+    np.testing.assert_allclose(log_determinants, np.linalg.slogdet(matrices)[1], atol=1e-10)
+
+
+@pytest.mark.parametrize("columns", [1, 32, 500])
+def test_sums_are_added_one_after_the_other_however_many(columns: int):
+    numbers = np.random.default_rng(3).normal(size=(15, columns))
+    wanted = [functools.reduce(float.__add__, column) for column in numbers.T.tolist()]
+    assert summed(numbers).tolist() == wanted
+    assert summed_rows(numbers.T).tolist() == wanted
+
+
+def test_nothing_summed_is_zero():
+    assert summed(np.empty((0, 3))).tolist() == [0.0] * 3

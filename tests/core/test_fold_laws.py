@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from bots_service.core.belief.kinds import KINDS
-from bots_service.core.belief.protocol import Distributions
+from bots_service.core.belief import KINDS
+from bots_service.core.belief.distributions import Distributions
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, SettingsChange
+from bots_service.core.entries import NOTHING_UNFINISHED, Body, Entry, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import MAX_TRIALS, NOTHING_OPEN
-from bots_service.core.groups import NOTHING_UNFINISHED
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
 from tests.core.journals import (

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from scipy.stats import chisquare
 
-from bots_service.core.draw.eligible import Eligible
-from bots_service.core.draw.selection import NamedTasks, select_tasks
-from bots_service.core.draw.strategies import DrawContext, walk_pass
+from bots_service.core.draw import DrawContext, Eligible, NamedTasks, select_tasks, walk_pass
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.walks import Walk, Walks
@@ -77,7 +75,7 @@ def test_a_pass_is_what_its_plain_form_says(data):
     about = data.draw(pools())
     of = data.draw(beliefs(about) | normal_beliefs(about))
     excluded = np.unique(data.draw(some_tasks(about)))
-    allowed = set(about.part().members.order.tolist()) - set(excluded.tolist())
+    allowed = set(about.part().order.tolist()) - set(excluded.tolist())
     if not allowed:
         return
     count, seed = data.draw(st.integers(1, len(allowed))), data.draw(st.integers(0, 9))

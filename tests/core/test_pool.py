@@ -1,13 +1,35 @@
 """Profiles: their numbering against a dict, and that appending renumbers nothing."""
 
+import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.pool import Pool, group_by_profile, number_profiles
+from bots_service.core import pool as rule
+from bots_service.core import task_ids
+from bots_service.core.arrays import contained, first_places, frozen, united, without
+from bots_service.core.belief import KINDS
+from bots_service.core.entries import Entry, Report
+from bots_service.core.evidence import Evidence
+from bots_service.core.pool import (
+    MOST_PREDICTED,
+    PARTS,
+    UNKNOWN,
+    Pool,
+    Predictions,
+    choose_offset_tags,
+    number_profiles,
+    rounded,
+    seen_with,
+)
+from bots_service.core.run_settings import RunSettings, settings_from
+from bots_service.core.state import advance, fresh_state
+from bots_service.core.task_ids import GrowingTaskIds
+from tests.core.pools import tasks
 
 rates = st.sampled_from([0.0, -0.0, 1.0, 0.5, 1 / 3, math.nan]) | st.floats(0, 1)
 
@@ -86,18 +108,382 @@ def test_a_pool_knows_the_first_profile_of_the_same_pass_rates(table):
 @given(tables(), st.data())
 def test_tasks_are_grouped_by_profile_in_ascending_order(rows, data):
     about = Pool.of_tasks(rows)
-    references, profile_of = about.references, about.profile_of
     chosen = sorted(data.draw(st.sets(st.sampled_from(range(len(rows)))) if len(rows) else st.just(set())))
-    members = group_by_profile(np.array(chosen, np.int32), profile_of, len(references))
-    for profile in range(len(references)):
-        group = members.order[members.starts[profile] : members.starts[profile + 1]].tolist()
-        assert group == [task for task in chosen if profile_of[task] == profile]
-        assert members.sizes[profile] == len(group)
-    assert len(members) == len(chosen)
+    part = about.listed(np.array(chosen, np.int32))
+    for profile in range(about.profiles):
+        group = part.order[part.starts[profile] : part.starts[profile + 1]].tolist()
+        assert group == [task for task in chosen if about.profile_of[task] == profile]
+        assert part.sizes[profile] == len(group)
+    assert len(part) == len(chosen)
 
 
 def test_a_pool_groups_all_of_its_tasks_once():
     pool = Pool.of_tasks(np.array([[0.5], [0.25], [0.5]]))
-    assert (len(pool), pool.profiles, pool.members.order.tolist()) == (3, 2, [0, 2, 1])
-    assert pool.members is pool.members
+    assert (len(pool), pool.profiles, pool.part().order.tolist()) == (3, 2, [0, 2, 1])
+    assert pool.part() is pool.part()
     assert pool.retired.tolist() == []
+
+
+# --- which tags tell profiles apart, against the rule written slowly; and which tasks they change --------------------
+
+TASKS = 24
+FEWEST, MOST, PROFILES = 3, 4, 8  # instead of 30, 16 and 2048
+names = st.integers(0, 9).map(lambda number: f"tag-{number}")
+
+
+@pytest.fixture
+def small_limits(monkeypatch):
+    for name, value in {"FEWEST_TASKS": FEWEST, "MOST_OFFSET_TAGS": MOST, "MOST_PROFILES": PROFILES}.items():
+        monkeypatch.setattr(rule, name, value)
+
+
+def carriers(tags_of):
+    """Return the tasks of each tag, as a pool holds them."""
+    return {tag: tasks(*(task for task, own in enumerate(tags_of) if tag in own)) for tag in set().union(*tags_of)}
+
+
+def chosen_slowly(tags_of, profile_of):
+    of_tag = {tag: {task for task, own in enumerate(tags_of) if tag in own} for tag in set().union(*tags_of)}
+    by_frequency = sorted(of_tag, key=lambda tag: (-len(of_tag[tag]), tag))
+    distinct = [
+        tag for place, tag in enumerate(by_frequency) if of_tag[tag] not in map(of_tag.get, by_frequency[:place])
+    ]
+    wanted = [tag for tag in distinct if FEWEST <= len(of_tag[tag]) < len(tags_of)][:MOST]
+    allowed = max(PROFILES, 2 * len(set(profile_of)))
+    both = list(zip(profile_of, tags_of, strict=True))
+    while len({(profile, *(tag in own for tag in wanted)) for profile, own in both}) > allowed:
+        wanted.pop()
+    return tuple(wanted)
+
+
+@given(
+    st.lists(st.sets(names, max_size=6), min_size=1, max_size=TASKS),
+    st.lists(st.integers(0, 5), min_size=TASKS, max_size=TASKS),
+)
+@pytest.mark.usefixtures("small_limits")
+def test_the_most_frequent_tags_are_chosen_as_the_rule_says(tags_of, groups):
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(groups[: len(tags_of)]))}
+    profile_of = tasks(*(numbers[group] for group in groups[: len(tags_of)]))
+    assert choose_offset_tags(carriers(tags_of), profile_of) == chosen_slowly(tags_of, profile_of.tolist())
+
+
+def test_a_tag_needs_thirty_tasks_and_one_task_without_it():
+    of_tag = {f"of {size}": tasks(*range(size)) for size in (29, 30, 99, 100)}
+    assert choose_offset_tags(of_tag, np.zeros(100, np.int32)) == ("of 99", "of 30")
+
+
+def test_of_tags_that_the_same_tasks_carry_the_first_by_name_is_chosen():
+    of_tag = {tag: tasks(*range(first, first + 40)) for tag, first in (("b", 0), ("a", 0), ("c", 1))}
+    assert choose_offset_tags(of_tag, np.zeros(99, np.int32)) == ("a", "c")
+
+
+def test_sixteen_tags_are_chosen_at_most():
+    of_tag = {f"{tag:02}": tasks(*range(tag, tag + 30)) for tag in range(20)}
+    assert choose_offset_tags(of_tag, np.zeros(60, np.int32)) == tuple(f"{tag:02}" for tag in range(16))
+
+
+@pytest.mark.parametrize(("profiles", "chosen"), [(1024, 1), (1025, 1), (2048, 1), (512, 2), (513, 1)])
+def test_tags_may_double_the_profiles_or_make_2048_of_them(profiles, chosen):
+    # Each profile has a task of each of the four kinds, so that each of two tags doubles the profiles.
+    profile_of = np.repeat(np.arange(profiles, dtype=np.int32), 4)
+    kind = np.arange(len(profile_of)) % 4
+    of_tag = {"a": np.flatnonzero(kind < 2).astype(np.int32), "b": np.flatnonzero(kind % 2).astype(np.int32)}
+    assert choose_offset_tags(of_tag, profile_of) == ("a", "b")[:chosen]
+
+
+def test_of_no_tasks_and_no_tags_none_is_chosen():
+    assert choose_offset_tags({}, np.zeros(100, np.int32)) == ()
+    assert choose_offset_tags({}, np.empty(0, np.int32)) == ()
+
+
+# --- predictions: rounded, part of a pool's profiles, and trusted by the tracker as far as evidence tells ------------
+
+SIZE = 400
+RNG = np.random.default_rng(5)
+TRUTH = RNG.random(SIZE)
+REFERENCES = np.round(RNG.random((SIZE, 1)) * 16) / 16
+TAGS = {"even": np.arange(0, SIZE, 2, dtype=np.int32)}
+POOL = Pool.of_tasks(REFERENCES, TAGS, ("even",))
+
+
+def seen(rates: np.ndarray, pool: Pool = POOL) -> Pool:
+    return seen_with(pool, [rounded("probe", rates, pool, [])])
+
+
+def reported(rng: np.random.Generator, success: np.ndarray = TRUTH) -> Report:
+    tasks = np.sort(rng.choice(SIZE, 32, replace=False)).astype(np.int32)
+    solved = rng.binomial(16, success[tasks]).astype(float)
+    effective = (solved > 0) & (solved < 16)
+    return Report(Evidence(*map(frozen, (tasks, solved, 16.0 - solved, effective))), None, None)
+
+
+def estimates(pool: Pool, steps: int = 20) -> dict[str, float]:
+    state, rng = fresh_state(RunSettings(), pool), np.random.default_rng(1)
+    for seq in range(1, steps + 1):
+        state, _ = advance(state, Entry(seq, 0, pool.profiles, reported(rng)), pool)
+    return state.belief.estimates(pool)
+
+
+def test_each_task_keeps_its_rates_tags_and_prediction_in_its_profile():
+    rates = np.where(np.arange(SIZE) < 300, TRUTH, np.nan)
+    pool = seen(rates)
+    np.testing.assert_array_equal(pool.references[pool.profile_of], REFERENCES)
+    np.testing.assert_array_equal(pool.carried[pool.profile_of], np.arange(SIZE) % 2 == 0)
+    np.testing.assert_array_equal(pool.predictions[pool.profile_of, 0], np.rint(rates * 16) / 16)
+    rows = {(*REFERENCES[task], task % 2, np.nan_to_num(np.rint(rates[task] * 16), nan=-1)) for task in range(SIZE)}
+    assert pool.profiles == len(rows)
+
+
+def test_without_predictions_a_pool_stays_as_it_is():
+    assert seen_with(POOL, []) is POOL
+
+
+def test_features_tell_the_logit_of_a_prediction_and_whether_it_is_unknown():
+    pool = seen(np.where(np.arange(SIZE) < 300, TRUTH, np.nan))
+    slope, unknown = pool.features[-2:, pool.profile_of]
+    counted = (16 * np.rint(TRUTH * 16) / 16 + 0.5) / 17
+    np.testing.assert_allclose(slope[:300], np.log(counted / (1 - counted))[:300], atol=1e-12)
+    assert not slope[300:].any()
+    np.testing.assert_array_equal(unknown, np.arange(SIZE) >= 300)
+
+
+def test_predictions_are_rounded_more_coarsely_where_there_would_be_too_many_profiles():
+    size = 40 * MOST_PREDICTED
+    many = Pool.of_tasks(np.round(np.random.default_rng(2).random((size, 1)) * 600) / 600)
+    rates = np.random.default_rng(3).random(size)
+    column = rounded("probe", rates, many, [])
+    assert column.parts == next(parts for parts in PARTS if 601 * (parts + 1) <= MOST_PREDICTED)
+    assert seen_with(many, [column]).profiles <= MOST_PREDICTED
+
+
+def test_the_coarsest_predictions_are_taken_whatever_the_number_of_profiles():
+    pool = Pool.of_tasks(np.arange(3 * MOST_PREDICTED, dtype=float)[:, None] // 3 / MOST_PREDICTED)
+    column = rounded("probe", np.tile([0.0, 0.5, 1.0], MOST_PREDICTED), pool, [])
+    assert column.parts == PARTS[-1]
+
+
+def test_facts_of_predictions_count_only_known_ones():
+    column = Predictions("probe", 4, np.array([0, UNKNOWN, 4, 2], np.uint8))
+    assert (column.known, column.mean) == (3, 0.5)
+    np.testing.assert_array_equal(column.rates(5), [0.0, np.nan, 1.0, 0.5, np.nan])
+    assert column.digest != replace(column, parts=8).digest
+    assert column.digest == replace(column, name="other").digest
+    assert column.key == ("probe", column.digest)
+
+
+def test_the_tracker_trusts_good_predictions_and_no_others():
+    assert estimates(seen(TRUTH))["prediction_slope_probe"] > 0.7
+    assert estimates(seen(1 - TRUTH))["prediction_slope_probe"] < -0.7
+    assert abs(estimates(seen(np.random.default_rng(9).permutation(TRUTH)))["prediction_slope_probe"]) < 0.15
+
+
+def test_before_any_evidence_predictions_change_no_mean():
+    pool, own = seen(TRUTH), np.arange(SIZE, dtype=np.int32)
+    before, after = [fresh_state(RunSettings(), each).belief.distributions(each, own) for each in (POOL, pool)]
+    np.testing.assert_array_equal(before.mean > 0.5, after.mean > 0.5)
+    np.testing.assert_allclose(before.quantile(np.full(SIZE, 0.5)), after.quantile(np.full(SIZE, 0.5)), atol=1e-12)
+
+
+def test_bots_makes_no_use_of_predictions():
+    settings, tasks = RunSettings(belief="bots", strategy="thompson"), np.arange(SIZE, dtype=np.int32)
+    found = []
+    for pool in (POOL, seen(TRUTH)):
+        state, rng = fresh_state(settings, pool), np.random.default_rng(1)
+        for seq in range(1, 6):
+            state, _ = advance(state, Entry(seq, 0, pool.profiles, reported(rng)), pool)
+        found.append(state.belief.distributions(pool, tasks).mean)
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+# --- an appended task begins with what its references and its tags tell of it, as if it had been there al ------------
+
+RATES = np.array([[0.25, 0.75], [0.5, 0.5], [0.25, 0.75], [0.0, 1.0]])
+TAGGED = {"hard": tasks(1, 3)}
+# Of the appended tasks, the first is like task 0; the next two combine a row and a tag as none before; the last's rates
+# are new.
+MORE = np.array([[0.25, 0.75], [0.25, 0.75], [0.5, 0.5], [0.375, 0.875]])
+APPENDED, TAGGED_ALL = (4, 5, 6, 7), {"hard": tasks(1, 3, 5, 7)}
+BEFORE = Pool.of_tasks(RATES, TAGGED, ("hard",))
+AFTER = Pool.of_tasks(np.concatenate([RATES, MORE]), TAGGED_ALL, ("hard",))
+
+
+def reports(steps):
+    for step in range(steps):
+        solved = np.array([5.0, 1.0, 6.0, 2.0]) + step % 3 / 4
+        yield Report(Evidence(tasks(0, 1, 2, 3), solved, 8.0 - solved, np.ones(4, bool)), step, None)
+
+
+def believed(kind, *, appended_after, steps=20):
+    state = fresh_state(settings_from({"belief": kind}), BEFORE)
+    for seq, report in enumerate(reports(steps), 1):
+        pool = BEFORE if seq <= appended_after else AFTER
+        state, _ = advance(state, Entry(seq, 0, pool.profiles, report), AFTER)
+    found = state.belief.distributions(AFTER, tasks(*APPENDED))
+    return found.mean, found.effective(8.0), found.interval()[0]
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("after", [0, 7, 20])
+def test_an_appended_task_is_believed_as_if_it_had_been_there_all_along(kind, after):
+    assert BEFORE.profiles == 3
+    assert AFTER.profiles == 6  # three of the four are of new profiles
+    for now, always in zip(believed(kind, appended_after=after), believed(kind, appended_after=0), strict=True):
+        np.testing.assert_allclose(now, always, rtol=1e-12)
+
+
+def test_the_tracker_knows_an_appended_task_by_its_tag_and_its_references():
+    mean, _, _ = believed("tracker", appended_after=20)
+    assert mean[1] < mean[0]  # what was tagged hard was solved less often than its references tell
+    fresh = fresh_state(settings_from({}), AFTER).belief.distributions(AFTER, tasks(*APPENDED)).mean
+    assert (np.abs(mean - fresh) > 0.02).all()
+
+
+def test_bots_knows_an_appended_task_by_its_references_alone():
+    mean, _, _ = believed("bots", appended_after=20)
+    assert mean[0] == mean[1]
+
+
+# --- task ids packed: found by their hash, told apart by themselves --------------------------------------------------
+
+ids = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6), max_size=20)
+
+
+class Twin(str):
+    """An id whose hash is that of every other one."""
+
+    __slots__ = ()
+
+    def __hash__(self):
+        return 7
+
+
+def packed_of(ids):
+    growing = GrowingTaskIds()
+    growing.add(list(ids))
+    return growing.packed()
+
+
+@pytest.fixture(params=[str, Twin], ids=["as they hash", "all colliding"])
+def make(request):
+    return request.param
+
+
+def test_ids_are_kept_in_order_and_found_again(make):
+    @given(ids, ids)
+    def check(kept, others):
+        kept = list(dict.fromkeys(kept))
+        packed = packed_of(map(make, kept))
+        assert list(packed) == kept
+        wanted = {task_id: task for task, task_id in enumerate(kept)}
+        asked = [make(task_id) for task_id in [*others, *kept, *kept]]
+        assert packed.find(asked).tolist() == [wanted.get(str(task_id), -1) for task_id in asked]
+        assert packed.first_repeat() is None
+
+    check()
+
+
+def test_a_repeat_is_found_among_ids_with_the_same_hash(make):
+
+    @given(ids.filter(bool), st.data())
+    def check(kept, data):
+        kept = list(dict.fromkeys(kept))
+        repeated = data.draw(st.sampled_from(kept))
+        place = data.draw(st.integers(0, len(kept)))
+        with_repeat = [*kept[:place], repeated, *kept[place:]]
+        first = with_repeat.index(repeated)
+        assert packed_of(map(make, with_repeat)).first_repeat() == (first, with_repeat.index(repeated, first + 1))
+
+    check()
+
+
+def test_ids_that_come_in_pieces_are_those_that_come_at_once(make):
+
+    @given(st.lists(ids, max_size=6))
+    def check(pieces):
+        pieces = [[task_id for task_id in piece if task_id] for piece in pieces]
+        whole = list(dict.fromkeys(task_id for piece in pieces for task_id in piece))
+        growing, rest = GrowingTaskIds(), iter(whole)
+        for piece in pieces:
+            growing.add([make(task_id) for task_id in itertools.islice(rest, len(piece))])
+        growing.add([make(task_id) for task_id in rest])
+        assert list(growing.packed()) == whole
+        assert growing.packed().find([make(task_id) for task_id in whole]).tolist() == list(range(len(whole)))
+
+    check()
+
+
+@pytest.mark.parametrize("task", [-1, 2, 10**12])
+def test_an_index_outside_is_refused(task):
+    with pytest.raises(IndexError):
+        packed_of(["a", "b"])[task]
+
+
+def test_no_ids_are_fine():
+    empty = packed_of([])
+    assert (len(empty), list(empty), empty.first_repeat()) == (0, [], None)
+    assert empty.find(["a"]).tolist() == [-1]
+    assert empty.find([]).tolist() == []
+    assert not empty.find(["a"]).flags.writeable
+
+
+def test_taking_ids_equals_looking_each_up():
+    ids = ["a", "\u00e9t\u00e9", "", "task-17"]
+    packed = packed_of(ids)
+    order = np.array([3, 0, 2, 1, 3], np.int32)
+    assert packed.take(order) == [ids[task] for task in order]
+    assert packed.take(np.empty(0, np.int32)) == []
+
+
+def lowered(text: str) -> str:
+    """Return the text with ASCII letters, and no others, in lower case."""
+    return "".join(letter.lower() if letter.isascii() else letter for letter in text)
+
+
+@given(
+    st.lists(st.text("aAbB\u00e9\u00c9\u0130\x00", max_size=5), max_size=12),
+    st.text("aAb\u00e9\u00c9\x00", min_size=1, max_size=4),
+)
+def test_a_search_finds_the_ids_that_contain_the_text(kept, text):
+    found = packed_of(kept).containing(text)
+    assert found.tolist() == [task for task, task_id in enumerate(kept) if lowered(text) in lowered(task_id)]
+    assert found.dtype == np.int32
+    assert not found.flags.writeable
+
+
+def test_a_search_finds_every_id_however_many_there_are(monkeypatch):
+    monkeypatch.setattr(task_ids, "SEARCHED", 7)
+    kept = [f"math-{number}" for number in range(1000)]
+    for text in ("7", "MATH", "-99", "9math", "0" * 128):
+        wanted = [task for task, task_id in enumerate(kept) if text.lower() in task_id]
+        assert packed_of(kept).containing(text).tolist() == wanted
+
+
+# --- sorted arrays of tasks behave like sets -------------------------------------------------------------------------
+
+SETS = st.sets(st.integers(0, 30))
+LISTS = st.lists(st.integers(0, 30))
+
+
+@given(SETS, SETS)
+def test_sets_of_tasks_behave_like_sets(one, other):
+    first, second = tasks(*sorted(one)), tasks(*sorted(other))
+    assert without(first, second).tolist() == sorted(one - other)
+    assert contained(first, (second, tasks())).tolist() == [task in other for task in sorted(one)]
+
+
+@given(st.lists(LISTS))
+def test_tasks_in_any_order_are_united(several):
+    got = united(*(tasks(*one) for one in several))
+    assert got.dtype == tasks().dtype
+    assert got.tolist() == sorted(set().union(*several))
+
+
+def test_no_sets_together_have_no_tasks():
+    got = united()
+    assert (got.dtype, got.tolist()) == (tasks().dtype, [])
+
+
+@given(LISTS)
+def test_each_task_has_one_first_place(some):
+    places = first_places(tasks(*some)).tolist()
+    assert places == [place for place, task in enumerate(some) if task not in some[:place]]

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import betabinom
 
 from bots_client import Client, Outcome
-from bots_service.core.outlook import outlook
+from bots_service.core.summary import outlook
 from bots_service.demo.replay import REFERENCE_MODELS, ROLLOUTS, Recording, recorded_run
 from tests.core.pools import belief, pool
 from tests.serving import running_service

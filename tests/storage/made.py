@@ -10,10 +10,9 @@ from sqlalchemy import Connection, insert
 from bots_service.core.arrays import frozen
 from bots_service.core.entries import Body, Entry, Fork, Report, Rewind
 from bots_service.core.evidence import NO_COSTS, Costs, Evidence
-from bots_service.core.outlook import UniformEstimate
 from bots_service.core.receipt import BINS, Calibration, Receipt, TagCounts
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.summary import RunFindings, RunVerdict
+from bots_service.core.summary import RunFindings, RunVerdict, UniformEstimate
 from bots_service.records import DatasetFacts, DatasetRow, Head, IdempotencyKey, Parent, RunRow, TaskBlock
 from bots_service.storage.sql.journal import FoldedEntry, locked_head
 from bots_service.storage.sql.journal import append as append_folded

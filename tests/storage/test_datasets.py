@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bots_service.core.arrays import Tasks, frozen
-from bots_service.core.predictions import Predictions
+from bots_service.core.pool import Predictions
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import (
     BusyError,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from bots_service import errors
-from bots_service.core.belief.kinds import KINDS
-from bots_service.core.belief.protocol import Distributions
-from bots_service.core.predictions import MOST_COLUMNS
+from bots_service.core.belief import KINDS
+from bots_service.core.belief.distributions import Distributions
+from bots_service.core.pool import MOST_COLUMNS
 from bots_service.dataset_builder import DatasetHeader
 from bots_service.records import IdempotencyKey, PredictionBlock, Subset, TaskBlock
 from bots_service.runs import ForkFrom

@@ -12,8 +12,7 @@ from structlog.testing import capture_logs
 
 from bots_service import observing as module
 from bots_service.access import Caller
-from bots_service.core.outlook import coverage, outlook_of
-from bots_service.core.summary import RUNNING_S, Gain, Sums
+from bots_service.core.summary import RUNNING_S, Gain, Sums, coverage, outlook_of
 from bots_service.core.task_table import SORTS
 from bots_service.errors import UnknownRunError, UnknownTaskError
 from bots_service.insight import Overview, OverviewPage, OverviewQuery, RunSummary

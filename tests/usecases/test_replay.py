@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 
 from bots_service import errors
 from bots_service import replay as module
-from bots_service.core.belief.kinds import KINDS
+from bots_service.core.belief import KINDS
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Entry
 from bots_service.core.receipt import Receipt

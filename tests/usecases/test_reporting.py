@@ -429,7 +429,7 @@ async def test_without_a_selection_the_parts_of_a_task_are_one_group_after_the_o
 
 
 async def test_only_so_many_parts_wait(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bots_service.core.groups.MOST_PARTS", 5)
+    monkeypatch.setattr("bots_service.core.entries.MOST_PARTS", 5)
     for number in range(7):
         await world.report(part(f"t{number}", 1.0))
     state = await world.state()

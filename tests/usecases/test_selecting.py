@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom
 
-from bots_service.core.belief.kinds import KINDS
-from bots_service.core.draw.selection import SelectRequest
+from bots_service.core.belief import KINDS
+from bots_service.core.draw import SelectRequest
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName, settings_from
 from bots_service.dataset_builder import DatasetHeader
@@ -117,7 +117,6 @@ def test_only_an_ordinary_draw_over_few_numbers_holds_up_the_event_loop(facts: d
     pool = replace(pool, retired=np.arange(len(pool) - facts.get("retired", 0), len(pool), dtype=np.int32))
     if facts.get("grouped", True):
         pool.part()
-        _ = pool.members
     settings = settings_from({"strategy": facts.get("strategy", "pass"), "mix": facts.get("mix", {})})
     state = replay(pool, [report_of(*((task, 1.0, 1.0) for task in range(tried)))] if tried else [], settings)
     request = SelectRequest(POOL, facts.get("count", 5), tags=facts.get("tags", ()))

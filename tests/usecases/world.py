@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from prometheus_client import CollectorRegistry
 
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.draw.selection import SelectRequest
+from bots_service.core.draw import SelectRequest
 from bots_service.core.entries import Fork, Rewind
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state

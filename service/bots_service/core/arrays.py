@@ -25,6 +25,10 @@ def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
     return array
 
 
+NO_TASKS: Tasks = frozen(np.empty(0, np.int32))
+NO_NUMBERS: Floats = frozen(np.empty(0))
+
+
 def ordered_sum(values: Floats) -> float:
     """Return the sum, added one after the other: numpy's own order depends on the machine."""
     return float(np.add.accumulate(values)[-1]) if len(values) else 0.0
@@ -37,9 +41,7 @@ def as_places(chosen: Counts | Flags) -> Counts:
 
 def united(*sets: Tasks) -> Tasks:
     """Return the tasks that are in any of the arrays, sorted and distinct; the arrays may be in any order."""
-    if not sets:
-        return np.empty(0, np.int32)
-    tasks = np.sort(np.concatenate(sets), kind="stable")
+    tasks = np.sort(np.concatenate((NO_TASKS, *sets)), kind="stable")
     return tasks[is_first(tasks)]
 
 
@@ -76,25 +78,9 @@ def without(tasks: Tasks, others: Tasks) -> Tasks:
     return tasks[~contained(tasks, (np.sort(others),))] if len(others) else tasks
 
 
-def tag_bits(carriers: Sequence[Tasks], size: int) -> Bits:
-    """[N] one number a task; its bit t is set where the task is one of `carriers[t]`.
-
-    Args:
-        carriers: the tasks of each tag; at most 32.
-        size: how many tasks there are (N).
-    """
-    bits = np.zeros(size, np.uint32)
-    for bit, tasks in enumerate(carriers):
-        bits[tasks] |= np.uint32(1 << bit)
-    return bits
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is known of some tasks; a subclass adds columns.
-
-    tasks: [n] indices. Each further column is [n] or [j, n].
-    """
+    """What is known of some tasks, by index; each column that a subclass adds is [n] or [j, n]."""
 
     tasks: Tasks
 
@@ -157,10 +143,7 @@ class TaskRows(Table):
             np.copyto(other, own.take(places, axis=-1, mode="clip"), where=found)
 
     def _find(self, tasks: Tasks) -> tuple[NDArray[np.intp], Flags]:
-        """Return a place for each task, and whether the task stands there.
-
-        The place of a task that lies behind all rows is none of theirs: take with mode="clip".
-        """
+        """Return a place for each task, to be taken with mode="clip", and whether the task stands there."""
         places = self.tasks.searchsorted(tasks)
         return places, self.tasks.take(places, mode="clip") == tasks
 
@@ -181,7 +164,7 @@ class TaskRows(Table):
         return type(self)(frozen(tasks), *columns)
 
     def without(self, tasks: Tasks) -> Self:
-        """Return the rows less those of some tasks, which are sorted."""
+        """Return the rows less those of some sorted tasks."""
         return self.where(~contained(self.tasks, (tasks,)))
 
 
@@ -198,11 +181,7 @@ def are_many(recent: Table, settled: Table) -> bool:
 
 @dataclass(frozen=True)
 class LayeredRows(Generic[RowsT]):
-    """Rows in two tables, so that adding some copies few.
-
-    settled: rows up to when rows were last settled.
-    recent: rows that changed since; they count instead of the settled ones of the same tasks.
-    """
+    """Rows in two tables, so that adding some copies few: a recent one counts instead of a settled one of its task."""
 
     settled: RowsT
     recent: RowsT
@@ -234,7 +213,7 @@ class LayeredRows(Generic[RowsT]):
         return same
 
     def without(self, tasks: Tasks) -> Self:
-        """Return these rows less those of some tasks, which are sorted."""
+        """Return these rows less those of some sorted tasks."""
         return replace(self, settled=self.settled.without(tasks), recent=self.recent.without(tasks))
 
     def with_rows(self, rows: RowsT) -> Self:

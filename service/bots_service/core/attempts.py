@@ -7,20 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, Table, TaskRows, Tasks, are_many, contained, frozen, is_first, united
-from bots_service.core.evidence import Evidence
+from bots_service.core.evidence import NO_EVIDENCE, Evidence
 
 MOST_IN_A_ROW = 3  # aborts, before a task rests: a sandbox that fails by chance rarely does so three times
 REST_STEPS = 32  # then it is selected once more, where others are free
+_NOBODY = NO_EVIDENCE.tasks
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptRows(TaskRows):
     """What closed steps reported of tasks; only tasks that were reported have a row.
 
-    visits: [n] how many steps reported the task.
-    rollouts: [n] how many rollouts they reported.
-    successes: [n] how many of these succeeded; a fractional reward counts in part.
-    last_step: [n] the number of the last of these steps.
+    visits: [n] how many steps reported the task; last_step: [n] the number of the last of them.
+    rollouts: [n] in these steps; successes: [n] how many of them succeeded; a fractional reward counts in part.
     """
 
     visits: NDArray[np.int32]
@@ -31,11 +30,9 @@ class AttemptRows(TaskRows):
 
 @dataclass(frozen=True, slots=True)
 class Visits(Table):
-    """What single steps reported, in the order of the steps: to add a step, no earlier one is looked at.
+    """What single steps reported, in the order of the steps, then of tasks: to add one, no earlier one is looked at.
 
-    tasks: [n] ascending within a step; a later step may visit the same task.
-    step: [n] its number.
-    counts: [2, n] how many rollouts of the task the step reported, and how many of these succeeded.
+    step: [n] its number; counts: [2, n] how many rollouts of the task it reported, and how many of these succeeded.
     """
 
     step: NDArray[np.int32]
@@ -44,10 +41,9 @@ class Visits(Table):
 
 @dataclass(frozen=True)
 class Attempts:
-    """How often closed steps reported each task.
+    """How often closed steps reported each task: rows up to when they were settled, and the visits since.
 
-    settled: rows of the steps up to when they were last settled.
-    recent: the visits of the steps since; ordered: their tasks, ascending.
+    ordered: the tasks of these visits, ascending.
     """
 
     settled: AttemptRows
@@ -81,40 +77,28 @@ class Attempts:
         return len(tasks) - int(np.count_nonzero(contained(tasks, (self.settled.tasks, self.ordered))))
 
     def with_step(self, evidence: Evidence, step: int) -> "Attempts":
-        """Return the attempts after one more closed step.
-
-        Args:
-            evidence: all that the step closes with, each task once, ascending.
-            step: the step's number.
-        """
+        """Return the attempts after one more closed step, with all its evidence, each task once, ascending."""
         if len(evidence) == 0:
             return self
-        recent, visits = self.recent, np.empty(len(evidence), np.int32)
-        visits[:] = step
         counts = np.array([evidence.successes + evidence.failures, evidence.successes])
-        recent = Visits(
-            np.concatenate((recent.tasks, evidence.tasks)),
-            np.concatenate((recent.step, visits)),
-            np.concatenate((recent.counts, counts), axis=1),
-        ).frozen()
+        newer = (evidence.tasks, np.full(len(evidence), step, np.int32), counts)
+        recent = Visits(*(np.concatenate(pair, axis=-1) for pair in zip(self.recent, newer, strict=True))).frozen()
         ordered = np.concatenate((self.ordered, evidence.tasks))
         ordered.sort(kind="stable")  # which merges what is in order already
         grown = Attempts(self.settled, recent, frozen(ordered))
-        return Attempts(grown.whole, NO_VISITS, NO_TASKS) if are_many(recent, self.settled) else grown
+        return Attempts(grown.whole, NO_VISITS, _NOBODY) if are_many(recent, self.settled) else grown
 
 
-NO_TASKS: Tasks = frozen(np.empty(0, np.int32))
-NO_ROWS = AttemptRows(NO_TASKS, NO_TASKS, frozen(np.empty(0)), frozen(np.empty(0)), NO_TASKS)
-NO_VISITS = Visits(NO_TASKS, NO_TASKS, frozen(np.empty((2, 0))))
-NO_ATTEMPTS = Attempts(NO_ROWS, NO_VISITS, NO_TASKS)
+NO_ROWS = AttemptRows(_NOBODY, _NOBODY, NO_EVIDENCE.successes, NO_EVIDENCE.failures, _NOBODY)
+NO_VISITS = Visits(_NOBODY, _NOBODY, frozen(np.empty((2, 0))))
+NO_ATTEMPTS = Attempts(NO_ROWS, NO_VISITS, _NOBODY)
 
 
 @dataclass(frozen=True, slots=True)
 class AbortRows(TaskRows):
     """How often selections of tasks brought nothing; only tasks that were aborted have a row.
 
-    aborts: [n] how often, in the present history.
-    in_a_row: [n] how often since the task last had a rollout.
+    aborts: [n] in the present history; in_a_row: [n] since the task last had a rollout.
     last_step: [n] how many steps had closed at the last of them.
     """
 
@@ -123,13 +107,7 @@ class AbortRows(TaskRows):
     last_step: NDArray[np.int32]
 
     def after(self, aborted: Tasks, tried: Tasks, step: int) -> "AbortRows":
-        """Return the rows after a report.
-
-        Args:
-            aborted: tasks that brought nothing.
-            tried: tasks of which rollouts were reported.
-            step: how many steps had closed before.
-        """
+        """Return the rows after a report of these tasks without and with rollouts. step: how many had closed before."""
         if not len(aborted) and not len(self):
             return self
         rows = self
@@ -154,4 +132,4 @@ class AbortRows(TaskRows):
         return self.tasks[(self.in_a_row >= MOST_IN_A_ROW) & (step < self.last_step + REST_STEPS)]
 
 
-NO_ABORTS = AbortRows(*[NO_TASKS] * 4)
+NO_ABORTS = AbortRows(*[_NOBODY] * 4)

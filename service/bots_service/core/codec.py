@@ -2,13 +2,10 @@
 
     magic "BOTS" | format version u16 | header length u32 | header JSON | arrays, one after the other | CRC-32 u32
 
-The header holds a state as JSON, field by field; in place of each array it has the array's name. Under "arrays" it
-holds of each array the type in which it is given back, the type in which it is stored, and its shape. JSON writes
-floats so that they read back exactly.
-
-The second type is narrower where all numbers are whole and few bytes hold them, as most counts and steps are. All other
-arrays can be used where they lie: spaces end the header, and zeros each array, so that the next one begins at a
-multiple of 8 bytes.
+The header holds a state field by field, with names in place of arrays; and under "arrays", of each name, the type in
+which the array is given back, the type in which it is stored, and its shape. The second type is narrower where all
+numbers are whole and few bytes hold them, as most counts and steps are. All other arrays can be used where they lie:
+spaces end the header, and zeros each array, so that the next one begins at a multiple of 8 bytes.
 """
 
 import math
@@ -23,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Table, frozen
-from bots_service.core.belief.kinds import KINDS
+from bots_service.core.belief import KINDS
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import RunState, fresh_state, parts_of
@@ -56,11 +53,7 @@ def encode_state(state: RunState) -> bytes:
 
 
 def decode_state(blob: bytes) -> RunState:
-    """Return the state that was encoded.
-
-    Raises:
-        DamagedStateError: the bytes are not a whole state of a format that this version reads.
-    """
+    """Return the state that was encoded; DamagedStateError if the bytes are no whole one in a known format."""
     header, arrays = unpack(blob)
 
     def array_of(kind: Any, name: Any) -> NDArray[Any]:
@@ -123,10 +116,9 @@ def _narrowed(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def unpack(blob: bytes) -> tuple[dict[str, Any], Arrays]:
-    """Return the header and the arrays of a block; the arrays are read-only, and views of it unless it narrows them.
+    """Return the header and the arrays of a block, read-only, and views of it unless it narrows them.
 
-    Raises:
-        DamagedStateError: the bytes don't match their checksum, or the format is unknown.
+    DamagedStateError: the bytes don't match their checksum, or the format is unknown.
     """
     if len(blob) < _HEAD.size + _CRC.size:
         raise DamagedStateError(f"{len(blob)} bytes are too few for a state")

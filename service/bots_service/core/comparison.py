@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bots_service.core.arrays import ordered_sum
-from bots_service.core.belief.kinds import KINDS
-from bots_service.core.belief.protocol import ClosingStep
+from bots_service.core.belief import KINDS
 from bots_service.core.entries import Entry, Forget, Report, Rewind
-from bots_service.core.evidence import NO_EVIDENCE, Evidence, sum_by_task
+from bots_service.core.evidence import NO_EVIDENCE, ClosingStep, Evidence, sum_by_task
 from bots_service.core.pool import Pool
-from bots_service.core.receipt import prediction_error
+from bots_service.core.receipt import errors_of
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import advance, fresh_state, with_report
 
@@ -39,16 +38,9 @@ class BeliefComparison:
 def compared(
     entries: Sequence[Entry], own: RunSettings, others: Mapping[str, RunSettings], pool: Pool
 ) -> BeliefComparison:
-    """Return the errors of the run's own belief, and of others, on the outcomes that the run counted.
+    """Return the errors of the run's own belief, and of others by name, on the outcomes that the run counted.
 
-    The run says which step a report belongs to, what of it counts, and when a step closes; so all beliefs predict the
-    same outcomes.
-
-    Args:
-        entries: the whole journal, from entry 1.
-        own: the run's settings before it.
-        others: settings of other beliefs, by name.
-        pool: the tasks, at the last entry's version or a later one.
+    entries: the whole journal; own: the settings before it; pool: at the last entry's version or a later one.
     """
     state = fresh_state(own, pool)
     rivals = {name: KINDS[settings.belief].fresh(settings, pool) for name, settings in others.items()}
@@ -69,7 +61,7 @@ def compared(
         if len(step.whole):
             weight = ordered_sum(step.whole.successes + step.whole.failures)
             means = (one.distributions(pool, step.whole.tasks).mean for one in (own_belief, *rivals.values()))
-            errors += weight * np.array([prediction_error(mean, step.whole) for mean in means], np.float64)
+            errors += weight * np.array([errors_of(mean, step.whole) for mean in means], np.float64)
             steps, rollouts = steps + 1, rollouts + weight
         for name, belief in rivals.items():
             rivals[name] = belief.fold(pool, _counting(step, belief.longest_lag), others[name])

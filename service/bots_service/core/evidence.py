@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +18,8 @@ SPREAD = 1e-9  # of the reward range: smaller differences are rounding, and give
 
 @dataclass(frozen=True, slots=True)
 class Evidence(Table):
-    """What groups of rollouts showed, one group of one task in each place.
+    """What groups of rollouts showed, one group of one task in each place; a task may occur more than once.
 
-    tasks: [n] task indices; a task may occur more than once, its counts add up.
     successes, failures: [n] real counts >= 0, their sum > 0.
     effective: [n] whether the group has a gradient: its rewards differ.
     """
@@ -34,11 +34,7 @@ NO_EVIDENCE = Evidence(frozen(np.empty(0, np.int32)), _NO_COUNTS, _NO_COUNTS, fr
 
 
 def counts_of_rewards(rewards: list[float], reward_range: tuple[float, float]) -> tuple[float, float]:
-    """Return successes and failures: a reward r, mapped linearly to [0, 1], adds r and 1 - r.
-
-    Raises:
-        ValueError: there is no reward, or one is not a number within the range; the message names it.
-    """
+    """Return sums of rewards, mapped linearly to [0, 1], and of what they lack; ValueError names one out of range."""
     low, high = reward_range
     if not rewards:
         raise ValueError("no rewards")
@@ -54,11 +50,7 @@ def counts_of_rewards(rewards: list[float], reward_range: tuple[float, float]) -
 
 
 def counts_of_trials(successes: float, trials: float) -> tuple[float, float]:
-    """Return successes and failures.
-
-    Raises:
-        ValueError: the counts can't be true; the message names them.
-    """
+    """Return successes and failures; ValueError, with the counts, where they can't be true."""
     if not 0 < trials <= MAX_TRIALS:
         raise ValueError(f"{trials} trials; a task can have more than 0 and at most {MAX_TRIALS} in one outcome")
     if not 0 <= successes <= trials:
@@ -69,12 +61,7 @@ def counts_of_trials(successes: float, trials: float) -> tuple[float, float]:
 def rewards_differ(rewards: list[float], reward_range: tuple[float, float]) -> bool:
     """Return whether a group of rollouts has a gradient: its rewards differ by more than SPREAD of the range's width.
 
-    Args:
-        rewards: one for each rollout; they may leave the range, whose width is only the scale of the spread.
-        reward_range: the lowest and the highest possible reward.
-
-    Raises:
-        ValueError: a reward is not finite; the message names it.
+    They may leave the range, which only scales them. ValueError names one that is not finite.
     """
     for place, reward in enumerate(rewards):
         if not math.isfinite(reward):
@@ -84,10 +71,9 @@ def rewards_differ(rewards: list[float], reward_range: tuple[float, float]) -> b
 
 
 def sum_by_task(evidence: Evidence) -> Evidence:
-    """Return the evidence with each task once, in ascending order, in new arrays that nobody can write to.
+    """Return the evidence with each task once, ascending, in new arrays; sums are exact, so that order leaves no trace.
 
-    Counts are added by exactly rounded sums, so that the order in which they came leaves no trace. A task is effective
-    if one of its parts is, or if the success rates of its parts differ: together their rewards then do.
+    A task is effective if one of its parts is, or if the success rates of its parts differ.
     """
     by_task = evidence.tasks.argsort(kind="stable")
     tasks, effective = evidence.tasks.take(by_task), evidence.effective.take(by_task)
@@ -121,10 +107,6 @@ class Costs(NamedTuple):
     tokens: float = 0.0
     seconds: float = 0.0
 
-    def plus(self, other: "Costs") -> "Costs":
-        """Return the sums of both."""
-        return Costs(self.tokens + other.tokens, self.seconds + other.seconds)
-
 
 NO_COSTS = Costs()
 
@@ -138,11 +120,9 @@ class DatedEvidence(Evidence):
 
 @dataclass(frozen=True, slots=True)
 class OpenStep:
-    """Evidence that waits for its step to close.
+    """Evidence that waits for its step to close, in the order in which it came; tasks may repeat.
 
-    evidence: in the order in which it came; tasks may repeat.
-    late: how many of these groups came after their step had closed.
-    expired: how many came so late that they count for nothing.
+    late: how many of these groups came after their step had closed; expired: how many too late to count.
     costs: of the reports that came since the last step closed.
     """
 
@@ -167,18 +147,10 @@ class OpenStep:
 
     def with_costs(self, costs: Costs) -> "OpenStep":
         """Return the open step with what one more report cost."""
-        return self if costs == NO_COSTS else replace(self, costs=self.costs.plus(costs))
-
-    def whole(self) -> Evidence:
-        """Return all that waits, each task once."""
-        return sum_by_task(self.evidence)
+        return self if costs == NO_COSTS else replace(self, costs=Costs(*map(add, self.costs, costs)))
 
     def first(self, count: int) -> tuple["OpenStep", "OpenStep"]:
-        """Return the groups that came first, so many of them, and those after them.
-
-        Args:
-            count: how many; all, if there are fewer.
-        """
+        """Return the groups of the tasks that came first, so many of them, and those after them."""
         begins = first_places(self.evidence.tasks)
         if count >= len(begins):
             return self, NOTHING_OPEN
@@ -191,15 +163,28 @@ class OpenStep:
         return replace(self, evidence=replace(self.evidence, made_at=made_at)) if len(made_at) else self
 
     def by_step(self, whole: Evidence) -> Iterator[tuple[int, Evidence]]:
-        """Yield, oldest first, each step of selection with its evidence, each task once.
-
-        Args:
-            whole: what `whole()` returned.
-        """
+        """Yield, oldest first, each step of selection with its evidence, each task once. whole: all of it."""
         made_at = self.evidence.made_at
         steps = sorted(set(made_at.tolist()))
         for step in steps:
             yield step, whole if len(steps) == 1 else sum_by_task(self.evidence.where(made_at == step))
 
 
-NOTHING_OPEN = OpenStep(DatedEvidence(*(*NO_EVIDENCE, frozen(np.empty(0, np.int32)))))
+NOTHING_OPEN = OpenStep(DatedEvidence(*(*NO_EVIDENCE, NO_EVIDENCE.tasks)))
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingStep:
+    """The evidence of a step that closes.
+
+    number: of the step, 1 for the first.
+    batches: lag and evidence (each task once, ascending), the largest lag first. Lag 0 came on time; evidence of lag n
+        was selected n steps before, and should have come with the step that closed as the n-th last.
+    whole: all of it together, each task once, ascending.
+    rollouts: m, the rollouts of a task in this run; 0.0 if none were ever reported.
+    """
+
+    number: int
+    batches: tuple[tuple[int, Evidence], ...]
+    whole: Evidence
+    rollouts: float

@@ -15,7 +15,7 @@ import numpy as np
 
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained
 from bots_service.core.attempts import AttemptRows, Attempts
-from bots_service.core.belief.protocol import Distributions
+from bots_service.core.belief.distributions import Distributions
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
 
@@ -54,15 +54,7 @@ class VerifierAlarm:
 
 @dataclass(frozen=True, slots=True)
 class Streak(VerifierAlarm):
-    """Steps in which all groups of a tag, or of the whole run, had one outcome: an alarm once that is unlikely.
-
-    Steps without such groups are no part of a streak, and don't end it.
-    """
-
-    @property
-    def is_alarm(self) -> bool:
-        """Whether somebody should look at it."""
-        return self.chance <= ALARM
+    """Steps in which all groups of a tag, or of the whole run, had one outcome; steps without groups don't end it."""
 
     def with_step(self, chance: float, groups: int, step: int) -> Self:
         """Return the streak with one more step; it begins again where it raised no alarm at once."""
@@ -73,11 +65,8 @@ class Streak(VerifierAlarm):
 
 @dataclass(frozen=True, slots=True)
 class SeenGroups:
-    """The groups of rollouts of a step, and what was known of their tasks before it.
+    """The groups of rollouts of a step, [n], and what was known of their tasks before it.
 
-    evidence: [n] each group once.
-    believed: [n] of the tasks.
-    attempts: what earlier steps reported.
     drawn: tasks that a pass drew from the whole pool, where an earlier step had begun it.
     in_first_pass: whether that was the run's first pass, so that it drew the tasks tried before at random, too.
     """
@@ -94,19 +83,11 @@ class SeenGroups:
         return np.asarray(~self.evidence.effective & (others == 0.0), np.bool_)
 
     def chances(self, places: Flags, outcome: Outcome, *, with_drawn: bool = False) -> tuple[Floats, Tasks]:
-        """Return how likely the groups in some places have an outcome, [n], 1 in all others and where nobody can know.
+        """Return how likely groups at some places have an outcome, [n], 1 at all others and where nobody can know.
 
-        A group counts where an earlier step showed its task otherwise. Of a task that was never tried nobody knows
-        whether it is like others.
-
-        Args:
-            places: [n] groups with this outcome.
-            outcome: of all of them.
-            with_drawn: whether a task that was never tried counts, too, where a pass drew it from the whole pool at
-                random: for all groups of a step together, and for no part of them.
-
-        Returns:
-            These chances, and [n] in which step each task was last tried, 0 where it never was.
+        A group counts where an earlier step showed its task otherwise; using `with_drawn`, for all groups of a step
+        together, also where a pass drew a task that was never tried from the whole pool at random. Also return in which
+        step each task was last tried, [n], 0 where it never was.
         """
         rows, found = self.attempts.of(self.evidence.tasks), np.ones(len(places))
         counts = rows.successes > 0.0 if outcome == "failed" else rows.successes < rows.rollouts
@@ -123,19 +104,11 @@ class SeenGroups:
         return np.flatnonzero(chosen & is_first)
 
     def chances_of_drawn(self, places: Counts, outcome: Outcome, tried: AttemptRows, since: int) -> Floats:
-        """Return how likely groups of a tag that the first pass drew have an outcome, one after the other.
+        """Return how likely groups of a tag that the first pass drew have an outcome, [m], one after the other.
 
-        The pass walks in an order at random. So the tag's tasks that it met before the streak say how many have the
-        outcome by their nature; the belief counts where it finds that likelier.
-
-        Args:
-            places: [m] of these groups.
-            outcome: of all of them.
-            tried: the tag's tasks that were tried before.
-            since: the first step of the streak.
-
-        Returns:
-            [m], by the rule of succession.
+        The pass walks in an order at random. So the tag's tasks that it met before the streak (`tried`, before step
+        `since`) say by the rule of succession how many have the outcome by their nature; the belief counts where it
+        finds that likelier.
         """
         same = tried.successes == 0.0 if outcome == "failed" else tried.successes >= tried.rollouts
         others = np.count_nonzero(~same & (tried.last_step < since))
@@ -143,7 +116,7 @@ class SeenGroups:
         return _telling(np.maximum(numbers / (numbers + others + 1.0), self._alike(places, outcome)))
 
     def _alike(self, places: Counts, outcome: Outcome) -> Floats:
-        """Return how likely the belief finds it that groups have an outcome, [m]. places: [m] of these groups."""
+        """Return how likely the belief finds it that the groups at [m] places have an outcome."""
         sizes = np.rint((self.evidence.successes + self.evidence.failures).take(places))
         believed = self.believed.at(places)
         mirrored = believed if outcome == "failed" else believed.mirrored()
@@ -157,26 +130,17 @@ def _telling(chances: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class VerifierGuard:
-    """The streaks of a run.
-
-    streaks: those that continue, by tag, the whole run's first; of each at most one.
-    """
+    """The streaks of a run that continue, by tag, the whole run's first; of each at most one."""
 
     streaks: tuple[Streak, ...] = ()
 
     @property
     def alarms(self) -> tuple[Streak, ...]:
         """The streaks that somebody should look at, that of the whole run first."""
-        return tuple(streak for streak in self.streaks if streak.is_alarm)
+        return tuple(streak for streak in self.streaks if streak.chance <= ALARM)
 
     def after_step(self, pool: Pool, seen: SeenGroups, *, step: int) -> "VerifierGuard":
-        """Return the guard after a step.
-
-        Args:
-            pool: the tasks.
-            seen: the groups of the step.
-            step: its number.
-        """
+        """Return the guard after a step."""
         if not (self.streaks or pool.watched_tags.names) and seen.evidence.effective.any():  # as nearly always
             return self
         failed, succeeded = (seen.places(outcome) for outcome in OUTCOMES)
@@ -212,13 +176,7 @@ def _grown(
 ) -> Iterator[Streak]:
     """Yield the streaks of tags, all of whose groups had one outcome; a new one only where that tells something.
 
-    Args:
-        alike: those tags, None for the whole run, and [n] which groups they have.
-        outcome: of their groups.
-        ongoing: the streaks of this outcome so far.
-        pool: the tasks.
-        seen: the groups of the step.
-        step: its number.
+    alike: those tags, None for the whole run, and [n] which groups they have; ongoing: streaks of this outcome so far.
     """
     if not alike:
         return

@@ -8,14 +8,15 @@ Mathematics 32 (1980). While the shares stay and every tag has free tasks, each 
 differ from its share of all by less than 1 at any time, however many tags there are.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from bots_service.core.arrays import Tasks, contained
-from bots_service.core.mix import Mix, shares_of
 from bots_service.core.pool import Pool
+from bots_service.core.run_settings import Mix
 
 MOST_OWED = 256.0  # tasks; what a tag that had no free task for long makes up for, once it has some again
 NONE = -1  # the source of a task that carries no tag of the mix
@@ -23,10 +24,7 @@ NONE = -1  # the source of a task that carries no tag of the mix
 
 @dataclass(frozen=True, slots=True)
 class MixedTag:
-    """The account of one tag of the mix.
-
-    owed: tasks that its share came to; given: tasks of it that were reported.
-    """
+    """The account of one tag of the mix: tasks that its share came to, and tasks of it that were reported."""
 
     tag: str
     owed: float = 0.0
@@ -57,14 +55,14 @@ class MixShare:
     given: int
 
 
-def sources_of(pool: Pool, mix: Mix, tasks: Tasks) -> Tasks:
-    """Return [n] for each task the number of its tag in the mix: the first that it carries; NONE if it has none.
+def shares_of(mix: Mix) -> dict[str, float]:
+    """Return the share of the tasks that each tag is owed; they add up to 1."""
+    total = math.fsum(mix.values())
+    return {tag: weight / total for tag, weight in mix.items()}
 
-    Args:
-        pool: the tasks.
-        mix: tags in alphabetical order; tags that no task carries are passed over.
-        tasks: [n] any.
-    """
+
+def sources_of(pool: Pool, mix: Mix, tasks: Tasks) -> Tasks:
+    """[n] for each task the number of its tag in the mix: the first that it carries; NONE if it has none."""
     sources = np.full(len(tasks), NONE, np.int32)
     for number, tag in reversed(list(enumerate(mix))):
         if tag in pool.tags:
@@ -85,39 +83,26 @@ def account_of(mix: Mix, account: MixAccount) -> dict[str, MixedTag]:
 
 
 def mix_shares(mix: Mix, account: MixAccount) -> tuple[MixShare, ...]:
-    """Return each tag of the mix as it stands, by name; empty without a mix."""
+    """Return each tag of the mix as it stands, by name."""
     shares = shares_of(mix)
     return tuple(MixShare(tag, shares[tag], one.owed, one.given) for tag, one in account_of(mix, account).items())
 
 
 def after_report(mix: Mix, account: MixAccount, pool: Pool, tasks: Tasks) -> MixAccount:
-    """Return the account after a report.
-
-    Args:
-        mix: of the run.
-        account: before.
-        pool: the tasks; those appended since the report change nothing.
-        tasks: [n] those that were reported.
-    """
+    """Return the account after a report of these tasks."""
     if not mix or not len(tasks):
         return account if mix else ()
     shares, given = shares_of(mix), counts_by_tag(pool, mix, tasks)
     reported = sum(given.values())
-    return _bounded(
-        tuple(
-            MixedTag(tag, one.owed + shares[tag] * reported, one.given + given[tag])
-            for tag, one in account_of(mix, account).items()
-        )
+    after = tuple(
+        MixedTag(tag, one.owed + shares[tag] * reported, one.given + given[tag])
+        for tag, one in account_of(mix, account).items()
     )
-
-
-def _bounded(account: MixAccount) -> MixAccount:
-    """Return the account with all differences scaled down where the largest exceeds MOST_OWED, so that ratios stay."""
-    largest = max(abs(one.missing) for one in account)
+    largest = max(abs(one.missing) for one in after)
     if largest <= MOST_OWED:
-        return account
-    scale = MOST_OWED / largest
-    return tuple(MixedTag(one.tag, one.given + one.missing * scale, one.given) for one in account)
+        return after
+    scale = MOST_OWED / largest  # all differences are scaled down, so that their ratios stay
+    return tuple(MixedTag(one.tag, one.given + one.missing * scale, one.given) for one in after)
 
 
 # Selections of more tasks begin with what each tag is owed for certain; taking turns costs 1 us a task and tag.
@@ -126,13 +111,9 @@ MOST_TURNS = 256
 
 @dataclass(slots=True)
 class Turn:
-    """One tag while the tasks of a selection are dealt out.
+    """One tag while tasks are dealt out; owed: its share so far, less those given, in flight or chosen.
 
-    tag: its name.
-    share: its share of the tasks.
-    owed: tasks that its share comes to so far, less those given, in flight or chosen: its difference.
-    free: how many tasks of it can still be selected.
-    chosen: how many this selection takes.
+    free: how many tasks of it can still be selected; chosen: how many this selection takes.
     """
 
     tag: str
@@ -158,14 +139,8 @@ def deal(
 ) -> dict[str, int]:
     """Return how many tasks of each tag to select: `count` in all, fewer only if fewer are free.
 
-    A tag without free tasks leaves its turn to the others, which keep their ratios.
-
-    Args:
-        count: tasks to select.
-        shares: of each tag; they add up to 1.
-        owed: for each tag, tasks that it was owed and not given, of those reported.
-        in_flight: for each tag, its tasks that were selected and not yet reported.
-        free: for each tag, its tasks that can be selected.
+    A tag without free tasks leaves its turn to the others, which keep their ratios. shares add up to 1; owed: tasks
+    that a tag was owed and not given, of those reported; in_flight: selected and not yet reported.
     """
     flying = sum(in_flight.values())
     turns = [Turn(tag, share, owed[tag] + share * flying - in_flight[tag], free[tag]) for tag, share in shares.items()]

@@ -4,14 +4,16 @@ A profile is a set of tasks with the same reference pass rates, the same offset 
 of them is tried, nothing tells them apart, so the fold and the draw look at each profile once.
 """
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Bits, Counts, Flags, Floats, Tasks, frozen, tag_bits, united
+from bots_service.core.arrays import NO_TASKS, Bits, Counts, Flags, Floats, Tasks, frozen, united
 from bots_service.core.portable_math import log
 from bots_service.core.walks import WHOLE, key_of
 
@@ -20,79 +22,60 @@ from bots_service.core.walks import WHOLE, key_of
 # 1e7 and a mix of 32 tags about half a GB.
 PARTS_KEPT = 48
 REFERENCE_TRIALS = 16.0  # a pass rate counts as that of so many rollouts, with half a success and a failure more
-NO_TASKS: Tasks = frozen(np.empty(0, np.int32))
 MOST_WATCHED = 128  # tags; they take a byte a task for each 8
 PASSES_KEPT = 2  # a shuffle looks at the present pass and the next
 
 
 @dataclass(frozen=True)
-class Members:
-    """Some of a pool's tasks, grouped by profile.
+class Part:
+    """Some of a pool's tasks, ready to be chosen from: those of profile g are `order[starts[g]:starts[g + 1]]`.
 
-    order: [M] task indices; those of profile g are `order[starts[g]:starts[g + 1]]`, ascending.
-    starts: [G + 1] where each profile's tasks begin.
+    references: [G, M] the pool's; order: [n], ascending within a profile; starts: [G + 1].
+    included: [N] whether each task of the pool is one of them.
+    key: the same for the same tags, 0 for the whole pool; None for listed tasks.
+    carriers: the tasks with the part's tags and of the pool's subset, also retired ones, sorted; None: all, or listed.
     """
 
+    references: Floats
     order: Tasks
     starts: Counts
+    included: Flags
+    key: int | None = None
+    carriers: Tasks | None = None
+
+    def __len__(self) -> int:
+        return len(self.order)
 
     @cached_property
     def sizes(self) -> Counts:
         """[G] how many of each profile's tasks are here."""
         return frozen(np.diff(self.starts))
 
-    def __len__(self) -> int:
-        return len(self.order)
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some of a pool's tasks, ready to be chosen from.
-
-    references: [G, M] the pool's.
-    members: the tasks, grouped by profile.
-    included: [N] whether each task of the pool is one of them; None where all are.
-    key: the same for the same tags, 0 for the whole pool; None for listed tasks.
-    carriers: ascending, the tasks with the part's tags and of the pool's subset, retired ones included; None for the
-        whole pool.
-    """
-
-    references: Floats
-    members: Members
-    included: NDArray[np.bool_] | None
-    key: int | None = None
-    carriers: Tasks | None = None
-
-    def __len__(self) -> int:
-        return len(self.members)
-
     @property
     def carrier_count(self) -> int:
         """How many tasks carry the part's tags and are of its subset, retired ones included."""
-        if self.carriers is not None:
-            return len(self.carriers)
-        return len(self.members) if self.included is None else len(self.included)
+        return len(self.included if self.carriers is None else self.carriers)
 
     def keep(self, tasks: Tasks) -> Tasks:
         """Return those of the given tasks that are in this part, in their order."""
-        return tasks if self.included is None else tasks[self.included[tasks]]
+        return tasks.compress(self.included.take(tasks))
 
-    def holds(self, tasks: Tasks) -> NDArray[np.bool_]:
+    def holds(self, tasks: Tasks) -> Flags:
         """[n] whether each of the given tasks is in this part."""
-        return np.ones(len(tasks), bool) if self.included is None else self.included[tasks]
+        return self.included.take(tasks)
 
     @cached_property
     def easy_to_hard(self) -> Tasks:
         """All tasks by falling reference pass rates, the weakest model's first; equals by index; unknown last."""
         # Several profiles may have the same pass rates: order their tasks by index.
-        ranks = np.repeat(_row_ranks(-_comparable(self.references)), self.members.sizes)
-        tasks = self.members.order
-        return frozen(tasks[np.lexsort((tasks, ranks))])
+        ranks = np.repeat(_row_ranks(-_comparable(self.references)), self.sizes)
+        return frozen(self.order[np.lexsort((self.order, ranks))])
 
     @cached_property
     def shuffled(self) -> Callable[[int, int], Tasks]:
         """Give all tasks in a random order that two numbers fix: a seed and the pass."""
-        return lru_cache(maxsize=PASSES_KEPT)(partial(_shuffle, self.members.order))
+        order = self.order  # not the part itself: a cycle would keep it in memory for long
+        return lru_cache(PASSES_KEPT)(lambda seed, turn: frozen(np.random.default_rng([seed, turn]).permutation(order)))
 
 
 @dataclass(frozen=True)
@@ -100,9 +83,7 @@ class Pool:
     """The tasks of one dataset at one version. Append-only: tasks and profiles keep their numbers.
 
     references: [G, M] pass rates of M reference models, weakest first; NaN where unknown.
-    profile_of: [N] the profile of each task.
-    tags: for each tag, the sorted tasks that carry it.
-    retired: sorted tasks that are no longer handed out.
+    profile_of: [N] the profile of each task; tags: for each, the sorted tasks that carry it; retired: sorted tasks.
     offset_tags: [T] the tags that tell profiles apart, besides the references.
     carried: [G] one number a profile; its bit t is set where the profile's tasks carry `offset_tags[t]`.
     subset: name and sorted tasks of the subset that is handed out: its other tasks are all retired; None: no subset.
@@ -113,7 +94,7 @@ class Pool:
     references: Floats
     profile_of: Tasks
     tags: dict[str, Tasks] = field(default_factory=dict)
-    retired: Tasks = field(default_factory=lambda: frozen(np.empty(0, np.int32)))
+    retired: Tasks = field(default_factory=lambda: NO_TASKS)
     offset_tags: tuple[str, ...] = ()
     carried: Bits = field(default_factory=lambda: frozen(np.empty(0, np.uint32)))
     subset: tuple[str, Tasks] | None = None
@@ -127,27 +108,20 @@ class Pool:
     def of_tasks(
         cls, references: Floats, tags: Mapping[str, Tasks] | None = None, offset_tags: tuple[str, ...] = ()
     ) -> "Pool":
-        """Return the pool of these tasks, none of them retired.
+        """Return the pool of tasks with these pass rates, [N, M], none retired; with any NaN they are all unknown.
 
-        Args:
-            references: [N, M] pass rates of each task; with any NaN they are all unknown.
-            tags: for each tag, the sorted tasks that carry it.
-            offset_tags: those of the tags that tell profiles apart.
+        tags: for each, the sorted tasks that carry it; offset_tags: those of them that tell profiles apart.
         """
         tags = dict(tags or {})
-        carried = tag_bits([tags[tag] for tag in offset_tags], len(references))
+        carried = np.zeros(len(references), np.uint32)
+        for bit, tag in enumerate(offset_tags):
+            carried[tags[tag]] |= np.uint32(1 << bit)
         rows, carried, profile_of = number_profiles(references, carried)
         return cls(rows, profile_of, tags, offset_tags=offset_tags, carried=carried)
 
     def with_predictions(self, names: tuple[str, ...], predictions: Floats) -> "Pool":
-        """Return these tasks, in profiles that differ by predictions too.
-
-        Args:
-            names: [C] of the columns, C > 0.
-            predictions: [N, C] pass rates, NaN where unknown; few distinct ones, or there is a profile for each task.
-        """
-        ranks = _row_ranks(np.column_stack([self.profile_of, _comparable(predictions)]))
-        firsts, profile_of = _numbered(ranks)
+        """Return these tasks in profiles that differ by predictions too: [N, C > 0], few distinct, NaN if unknown."""
+        firsts, profile_of = _numbered(np.column_stack([self.profile_of, _comparable(predictions)]))
         before = self.profile_of[firsts]
         return replace(
             self,
@@ -188,7 +162,8 @@ class Pool:
         They are: 1, a logit of each pass rate, 1 where any is unknown, 1 for each tag, a logit of each prediction, 1
         where that is unknown. Logits of what is unknown are 0: of all pass rates, where any is; of a prediction alone.
         """
-        references, predictions = self.references.T, self._predicted
+        references = self.references.T
+        predictions = self.predictions.T if self.prediction_names else np.empty((0, self.profiles))
         is_unknown = np.logical_or.reduce(np.isnan(references), axis=0, keepdims=True)
         is_unpredicted = np.isnan(predictions)
         logits = _logits(references, is_unknown)
@@ -198,26 +173,15 @@ class Pool:
         return frozen(np.concatenate([np.ones((1, self.profiles)), logits, is_unknown, tags, *probes]))
 
     @property
-    def _predicted(self) -> Floats:
-        """[C, G] the predictions."""
-        return self.predictions.T if self.prediction_names else np.empty((0, self.profiles))
-
-    @cached_property
-    def members(self) -> Members:
-        """All tasks, retired ones included, grouped by profile."""
-        return group_by_profile(None, self.profile_of, self.profiles)
-
-    @property
     def is_grouped(self) -> bool:
         """Whether the part without tags is ready already; the first who asks for it waits for a look at each task."""
-        return "_whole" in vars(self) or ("members" in vars(self) and not len(self.retired))
+        return "_whole" in vars(self)
 
     @cached_property
     def watched_tags(self) -> "WatchedTags":
         """The tags that the verifier guard watches: the offset tags, then those that tasks carried first.
 
-        A fold may be repeated when tasks were appended meanwhile. So frequent tags would be no choice: by then others
-        may be more frequent.
+        Not frequent ones: when tasks were appended before a fold is repeated, others may be more frequent.
         """
         carried_by_some = [tag for tag, tasks in self.tags.items() if len(tasks)]
         first = sorted(carried_by_some, key=lambda tag: (tag not in self.offset_tags, int(self.tags[tag][0]), tag))
@@ -228,17 +192,9 @@ class Pool:
         return WatchedTags(names, frozen(carried))
 
     def part(self, tags: tuple[str, ...] = (), also: str | None = None, but: tuple[str, ...] = ()) -> Part:
-        """Return the tasks that are not retired and carry any of the tags (none: all) and the tag `also`, if given.
+        """Return the tasks, not retired, that carry any of the tags (none: all), the tag `also`, and none of `but`.
 
-        Args:
-            tags: any of these.
-            also: and this one.
-            but: and none of these.
-
-        Kept for the next call: grouping a million tasks again for each selection would be too slow.
-
-        Raises:
-            ValueError: no task carries one of the tags.
+        Kept for the next call: grouping a million tasks again would be too slow. ValueError: no task carries a tag.
         """
         if unknown := sorted({*tags, *([] if also is None else [also])} - self.tags.keys()):
             raise ValueError(f"no task is tagged {unknown}")
@@ -247,31 +203,20 @@ class Pool:
         return self._parts(tuple(sorted(set(tags))), also, but)
 
     def listed(self, tasks: Tasks) -> Part:
-        """Return the given tasks as a part, which is not kept.
-
-        Args:
-            tasks: sorted and distinct.
-        """
+        """Return the given tasks, sorted and distinct, as a part, which is not kept."""
         # Of a fresh array of zeros only the pages that are written to exist, so this costs no look at the whole pool.
         included = np.zeros(len(self), bool)
         included[tasks] = True
-        return Part(self.references, group_by_profile(tasks, self.profile_of, self.profiles), frozen(included))
+        return _grouped(self, tasks, included)
 
     def only(self, name: str, tasks: Tasks) -> "Pool":
-        """Return the pool with all tasks outside a subset retired.
-
-        Args:
-            name: of the subset: a pass through it is its own.
-            tasks: of the subset, sorted and distinct.
-        """
+        """Return the pool with all tasks outside a subset retired. tasks: of the subset, sorted and distinct."""
         others = np.delete(np.arange(len(self), dtype=np.int32), tasks)
         return replace(self, retired=frozen(united(self.retired, others)), subset=(name, tasks))
 
     @cached_property
     def _whole(self) -> Part:
-        if len(self.retired):
-            return _build_part(self, (), None, ())
-        return Part(self.references, self.members, None, key=WHOLE)
+        return _build_part(self, (), None, ())
 
     @cached_property
     def _parts(self) -> Callable[[tuple[str, ...], str | None, tuple[str, ...]], Part]:
@@ -281,11 +226,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class WatchedTags:
-    """Some of a pool's tags.
-
-    names: [T] of the tags.
-    carried: [T / 8, N] bits of each task: bit b of row k is set where it carries tag 8 k + b.
-    """
+    """Some of a pool's tags: [T] names, and [T / 8, N] bits of each task: bit b of row k says of tag 8 k + b."""
 
     names: tuple[str, ...]
     carried: NDArray[np.uint8]
@@ -296,42 +237,30 @@ class WatchedTags:
         return np.unpackbits(bits, axis=0, count=len(self.names), bitorder="little").view(np.bool_)
 
 
-def group_by_profile(tasks: Tasks | None, profile_of: Tasks, profiles: int) -> Members:
-    """Group the given tasks (None: all) by their profile.
-
-    Args:
-        tasks: [M] sorted, distinct task indices.
-        profile_of: [N] the profile of each task.
-        profiles: G.
-    """
-    own = profile_of if tasks is None else profile_of[tasks]
-    by_profile = np.argsort(own, kind="stable").astype(np.int32)
-    starts = np.zeros(profiles + 1, np.int64)
-    np.cumsum(np.bincount(own, minlength=profiles), out=starts[1:])
-    order = by_profile if tasks is None else tasks[by_profile]
-    return Members(order=frozen(order), starts=frozen(starts))
+def _grouped(pool: Pool, tasks: Tasks, included: Flags, key: int | None = None, carriers: Tasks | None = None) -> Part:
+    """Return a part of these tasks, sorted and distinct, which are the included ones."""
+    own = pool.profile_of[tasks]
+    starts = np.zeros(pool.profiles + 1, np.int64)
+    np.cumsum(np.bincount(own, minlength=pool.profiles), out=starts[1:])
+    order = tasks[np.argsort(own, kind="stable")]
+    return Part(pool.references, frozen(order), frozen(starts), frozen(included), key, carriers)
 
 
 def number_profiles(references: Floats, carried: Bits) -> tuple[Floats, Bits, Tasks]:
-    """Give tasks with equal pass rates and equal tags one number.
+    """Return [G, M] and [G] the distinct pairs of pass rates and tags, and [N] the number of each task's pair.
 
-    Numbers follow the order of first appearance, so that appending tasks renumbers nothing.
-
-    Args:
-        references: [N, M] pass rates; rows with any NaN count as equal, "unknown".
-        carried: [N] which tags each task carries, one bit a tag.
-
-    Returns:
-        [G, M] and [G] the distinct pairs, and [N] the number of each task's pair.
+    Numbers follow first appearance: appending renumbers nothing. references: [N, M]; rows with any NaN count as equal,
+    "unknown". carried: [N] which tags each task carries, one bit a tag.
     """
     # Adding 0.0 turns -0.0 into 0.0.
     rows = np.where(np.isnan(references).any(axis=1, keepdims=True), np.nan, references + 0.0)
-    firsts, numbers = _numbered(_row_ranks(np.column_stack([_comparable(rows), carried])))
+    firsts, numbers = _numbered(np.column_stack([_comparable(rows), carried]))
     return frozen(rows[firsts]), frozen(carried[firsts]), numbers
 
 
-def _numbered(ranks: Counts) -> tuple[Counts, Tasks]:
-    """Number ranks by their first rows: [R] the first row of each number, and [n] the number of each row."""
+def _numbered(table: Floats) -> tuple[Counts, Tasks]:
+    """Number distinct rows by first appearance: [R] the first row of each number, and [n] the number of each row."""
+    ranks = _row_ranks(table)
     firsts = _first_rows(ranks)
     numbers = np.empty(len(firsts), np.int32)
     numbers[np.argsort(firsts)] = np.arange(len(firsts), dtype=np.int32)
@@ -363,9 +292,8 @@ def _row_ranks(table: Floats) -> Counts:
 
 def _first_rows(ranks: Counts) -> Counts:
     """[R] the first row of each rank."""
-    rows = np.arange(len(ranks))
     firsts = np.empty(int(ranks.max(initial=-1)) + 1, np.int64)
-    firsts[ranks[::-1]] = rows[::-1]  # of several values for one place the last stays
+    firsts[ranks[::-1]] = np.arange(len(ranks))[::-1]  # of several values for one place the last stays
     return firsts
 
 
@@ -386,13 +314,7 @@ def _build_part(pool: Pool, tags: tuple[str, ...], also: str | None, but: tuple[
     limits = [f"but {tag}" for tag in but] + ([] if pool.subset is None else [f"in {pool.subset[0]}"])
     key = WHOLE if is_whole else key_of(*tags, "" if also is None else f"also {also}", *limits) % 2**32
     included[pool.retired] = False
-    tasks = np.flatnonzero(included).astype(np.int32)
-    members = group_by_profile(tasks, pool.profile_of, pool.profiles)
-    return Part(pool.references, members, frozen(included), key, carriers)
-
-
-def _shuffle(order: Tasks, seed: int, turn: int) -> Tasks:
-    return frozen(np.random.default_rng([seed, turn]).permutation(order))
+    return _grouped(pool, np.flatnonzero(included).astype(np.int32), included, key, carriers)
 
 
 MOST_OFFSET_TAGS = 16  # each makes the tracker's state and its fold larger
@@ -403,45 +325,101 @@ MOST_PROFILES = 2048  # a selection looks at each; or twice as many as without t
 def choose_offset_tags(tags: Mapping[str, Tasks], profile_of: Tasks) -> tuple[str, ...]:
     """Return the most frequent tags that tell tasks apart, as many as keep the profiles few; the most frequent first.
 
-    Of tags that the same tasks carry, the first by name stands for all.
-
-    Args:
-        tags: for each tag, the sorted tasks that carry it.
-        profile_of: [N] the profile of each task, by reference pass rates alone.
+    Of tags that the same tasks carry, the first by name stands for all. profile_of: [N], by pass rates alone.
     """
     groups, size = profile_of.astype(np.int64), int(profile_of.max(initial=-1)) + 1
     limit = max(MOST_PROFILES, 2 * size)
+    frequent = [tag for tag, tasks in tags.items() if FEWEST_TASKS <= len(tasks) < len(profile_of)]
     chosen: list[str] = []
-    for tag in _by_frequency(tags, len(profile_of)):
+    for tag in sorted(frequent, key=lambda tag: (-len(tags[tag]), tag)):
         if any(np.array_equal(tags[tag], tags[other]) for other in chosen):
             continue
-        groups, size = _split(groups, size, tags[tag])
+        halves = 2 * groups  # of each group, those without the tag, then those with it
+        halves[tags[tag]] += 1
+        is_there = np.zeros(2 * size, bool)
+        is_there[halves] = True
+        numbers = np.cumsum(is_there) - 1
+        groups, size = numbers[halves], int(numbers[-1]) + 1
         if size > limit or len(chosen) == MOST_OFFSET_TAGS:
             break
         chosen.append(tag)
     return tuple(chosen)
 
 
-def _by_frequency(tags: Mapping[str, Tasks], size: int) -> list[str]:
-    """Return the tags that enough tasks carry, and not all of them."""
-    frequent = [tag for tag, tasks in tags.items() if FEWEST_TASKS <= len(tasks) < size]
-    return sorted(frequent, key=lambda tag: (-len(tags[tag]), tag))
+# --- columns of predicted pass rates that anybody puts to a dataset: an embedding model, a probe, an earlier run -----
+
+# A belief looks at each profile, and predictions tell profiles apart. So they are rounded: to 16ths, as the pass rates
+# of 16 rollouts, or more coarsely where that would make too many profiles.
+MOST_COLUMNS = 4  # each adds two effects to the tracker, and splits profiles again
+PARTS = (16, 8, 4, 2)  # of one, to which predictions are rounded
+MOST_PREDICTED = 4096  # with predictions; or twice as many as without the new ones, where those are more
+UNKNOWN = 255
 
 
-def _split(groups: Counts, size: int, carriers: Tasks) -> tuple[Counts, int]:
-    """Split each group of tasks into those that carry a tag and those that don't.
+class PredictionsKey(NamedTuple):
+    """Which predictions: their name, and the digest of their content."""
 
-    Args:
-        groups: [N] the group of each task.
-        size: how many groups there are.
-        carriers: the tasks that carry the tag.
+    name: str
+    digest: str
 
-    Returns:
-        [N] the new groups, and how many there are.
+
+@dataclass(frozen=True)
+class Predictions:
+    """A column of predicted pass rates, rounded to whole numbers of `parts` of one.
+
+    levels: [n] of the first n tasks, `UNKNOWN` where there is no prediction; there is none of later tasks.
     """
-    halves = 2 * groups
-    halves[carriers] += 1
-    is_there = np.zeros(2 * size, bool)
-    is_there[halves] = True
-    numbers = np.cumsum(is_there) - 1
-    return numbers[halves], int(numbers[-1]) + 1
+
+    name: str
+    parts: int
+    levels: NDArray[np.uint8]
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of the content, without the name."""
+        content = hashlib.blake2b(str(self.parts).encode() + b"\0", digest_size=16)
+        content.update(self.levels.tobytes())
+        return content.hexdigest()
+
+    @property
+    def key(self) -> PredictionsKey:
+        """What a run remembers of them."""
+        return PredictionsKey(self.name, self.digest)
+
+    @cached_property
+    def known(self) -> int:
+        """How many tasks they are about."""
+        return int((self.levels != UNKNOWN).sum())
+
+    @property
+    def mean(self) -> float:
+        """Their mean, over the tasks that they are about."""
+        return float(self.levels[self.levels != UNKNOWN].mean()) / self.parts
+
+    def rates(self, size: int) -> Floats:
+        """[size] the predicted pass rates of all tasks, NaN where unknown."""
+        rates = np.full(size, np.nan)
+        is_known = np.flatnonzero(self.levels != UNKNOWN)
+        rates[is_known] = self.levels[is_known] / self.parts
+        return rates
+
+
+def seen_with(pool: Pool, columns: Sequence[Predictions]) -> Pool:
+    """Return the pool of a dataset as runs see it that know these predictions."""
+    if not columns:
+        return pool
+    rates = np.column_stack([column.rates(len(pool)) for column in columns])
+    return pool.with_predictions(tuple(column.name for column in columns), rates)
+
+
+def rounded(name: str, rates: Floats, pool: Pool, others: Sequence[Predictions]) -> Predictions:
+    """Return a predictor's rates, [N], NaN where unknown, as fine as the number of profiles with others allows."""
+    most = max(MOST_PREDICTED, 2 * seen_with(pool, others).profiles)
+    fine = (_rounded_to(parts, name, rates) for parts in PARTS[:-1])
+    few = (column for column in fine if seen_with(pool, [*others, column]).profiles <= most)
+    return next(few, None) or _rounded_to(PARTS[-1], name, rates)
+
+
+def _rounded_to(parts: int, name: str, rates: Floats) -> Predictions:
+    levels = np.where(np.isnan(rates), UNKNOWN, np.rint(rates * parts)).astype(np.uint8)
+    return Predictions(name, parts, frozen(levels))

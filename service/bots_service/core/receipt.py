@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from bots_service.core.arrays import Floats, ordered_sum
-from bots_service.core.evidence import NOTHING_OPEN, Evidence, OpenStep
+from bots_service.core.evidence import Evidence, OpenStep
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName
 
@@ -57,12 +57,7 @@ NO_COUNTS = TagCounts()
 
 
 def counts_by_tag(pool: Pool, evidence: Evidence) -> dict[str, TagCounts]:
-    """Return what a step showed of each of the pool's watched tags that its tasks carry.
-
-    Args:
-        pool: the tasks.
-        evidence: of the step, each task once.
-    """
+    """Return what a step's evidence, each task once, showed of each of the pool's watched tags that its tasks carry."""
     names = pool.watched_tags.names
     if not names or not len(evidence):
         return {}
@@ -136,13 +131,8 @@ def mean_pass_rate(evidence: Evidence) -> float | None:
     return ordered_sum(rates) / len(evidence) if len(evidence) else None
 
 
-def prediction_error(means: Floats, evidence: Evidence) -> tuple[float | None, float | None]:
-    """Return the Brier score and the log loss, each a mean over rollouts, of the predicted success probabilities.
-
-    Args:
-        means: [B] predictions, in (0, 1].
-        evidence: [B] observed outcomes.
-    """
+def errors_of(means: Floats, evidence: Evidence) -> tuple[float | None, float | None]:
+    """Return Brier score and log loss, means over rollouts, of predicted success probabilities, [B] in (0, 1]."""
     if len(evidence) == 0:
         return None, None
     solved, failed = evidence.successes, evidence.failures
@@ -155,12 +145,7 @@ def prediction_error(means: Floats, evidence: Evidence) -> tuple[float | None, f
 
 
 def calibration(means: Floats, evidence: Evidence) -> Calibration | None:
-    """Return predicted and observed success by bins; None if nothing was observed.
-
-    Args:
-        means: [B] predictions, in (0, 1].
-        evidence: [B] observed outcomes.
-    """
+    """Return predictions, [B] in (0, 1], and observed success by bins; None if nothing was observed."""
     if len(evidence) == 0:
         return None
     bins = np.minimum((means * BINS).astype(np.int64), BINS - 1)
@@ -199,14 +184,8 @@ class Totals:
         return Totals(*(getattr(self, name) + getattr(step, name) for name in Totals.__slots__))
 
 
-def totals_of(whole: Evidence, step: OpenStep = NOTHING_OPEN, new_tasks: int = 0) -> Totals:
-    """Return the sums over one step.
-
-    Args:
-        whole: its evidence, each task once.
-        step: the step.
-        new_tasks: how many of its tasks no step before had reported.
-    """
+def totals_of(whole: Evidence, step: OpenStep, new_tasks: int) -> Totals:
+    """Return the sums over one step. whole: its evidence, each task once; new_tasks: reported by no step before."""
     solved, failed = whole.successes, whole.failures
     reported, effective = len(whole), int(np.count_nonzero(whole.effective))
     all_solved = int(np.count_nonzero(~whole.effective & (solved >= failed)))

@@ -4,13 +4,13 @@ New runs get the tracker and `pass` (docs/decisions/0046); belief "bots" has the
 """
 
 import math
-from functools import cache
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from bots_service.core.mix import Mix, read_mix
+from bots_service.core.checks import Tag
 from bots_service.errors import Flaw, InvalidSettingsError, not_a_choice
 from bots_service.retention import LEASE_S, LONGEST_LEASE_S
 
@@ -20,15 +20,15 @@ Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 PriorCount = Annotated[float, Meta(ge=1e-3, le=1e6)]
 Reward = Annotated[float, Meta(ge=-1e9, le=1e9)]
 
+Mix = dict[Tag, float]  # the weight of each tag, in alphabetical order
+
 TYPICAL_ROLLOUTS = 16.0  # of a task, before any report says how many; as in the paper
+MOST_TAGS_MIXED = 32  # each is a part of the pool that selections keep ready
+LARGEST_WEIGHT = 1e6
 
 
 class BeliefSettings(NamedTuple):
-    """What a kind of belief means for a run's settings.
-
-    default_strategy: how its runs choose tasks, unless the settings say.
-    own: the settings that this kind reads, and that mean nothing to a kind without them.
-    """
+    """What a kind of belief means for settings: how its runs choose tasks, unless told, and what only it reads."""
 
     default_strategy: StrategyName
     own: tuple[str, ...] = ()
@@ -100,15 +100,7 @@ FIXED = ("belief", "prior")  # a state is built on them
 
 
 def changed_settings(values: dict[str, Any], base: RunSettings) -> RunSettings:
-    """Return a run's settings after a change.
-
-    Args:
-        values: what changes: setting names and values, as `settings_from` reads them.
-        base: the settings before.
-
-    Raises:
-        InvalidSettingsError: as `settings_from`, or a value differs on which the run's state is built.
-    """
+    """Return a run's settings after a change; InvalidSettingsError where the run's state is built on what differs."""
     settings = settings_from(values, base)
     changed = [name for name in FIXED if getattr(settings, name) != getattr(base, name)]
     if changed:
@@ -120,15 +112,7 @@ def changed_settings(values: dict[str, Any], base: RunSettings) -> RunSettings:
 
 
 def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> RunSettings:
-    """Return the base settings with some values replaced, once all are within their range.
-
-    Args:
-        values: setting names and values, numbers and pairs as JSON gives them.
-        base: what the other settings are; the defaults if None.
-
-    Raises:
-        InvalidSettingsError: a name is unknown or a value is out of range; carries every flaw.
-    """
+    """Return the base settings, or the defaults, with values from JSON; InvalidSettingsError carries every flaw."""
     settings, flaws = structs.asdict(base or RunSettings()), list[Flaw]()
     for name, value in values.items():
         try:
@@ -142,19 +126,16 @@ def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> Ru
     return RunSettings(**settings)
 
 
-@cache
-def _types() -> dict[str, Any]:
-    """Return what each setting can be."""
-    return get_type_hints(RunSettings, include_extras=True)
+_TYPES = get_type_hints(RunSettings, include_extras=True)
 
 
 def _read(name: str, value: Any) -> Any:
     """Return the value of a setting; raise ValueError, with what is wrong, where it can't have this one."""
-    if name not in _types():
-        raise ValueError(f"unknown setting; known: {', '.join(sorted(_types()))}")
+    if name not in _TYPES:
+        raise ValueError(f"unknown setting; known: {', '.join(sorted(_TYPES))}")
     if name == "mix":
-        return read_mix(value)
-    kind = _types()[name]
+        return _read_mix(value)
+    kind = _TYPES[name]
     names = tuple(BELIEFS) if name == "belief" else get_args(kind) if get_origin(kind) is Literal else ()
     if names and value not in names:
         raise ValueError(not_a_choice(value, names))
@@ -165,6 +146,24 @@ def _read(name: str, value: Any) -> Any:
     if name == "reward_range" and not (read[0] < read[1] and math.isfinite(1 / (read[1] - read[0]))):
         raise ValueError(f"{value!r} is not a lowest and a greater highest reward")
     return read
+
+
+def _read_mix(value: Any) -> Mix:
+    if not isinstance(value, Mapping):
+        raise ValueError(f'{value!r} is not an object of weights by tag, such as {{"math": 3, "code": 1}}')
+    if len(value) > MOST_TAGS_MIXED:
+        raise ValueError(f"{len(value)} tags; a mix has at most {MOST_TAGS_MIXED}")
+    mix = {str(tag): _read_weight(str(tag), weight) for tag, weight in sorted(value.items())}
+    if mix and not any(mix.values()):
+        raise ValueError("every weight is 0; give at least one tag a weight above 0")
+    return mix
+
+
+def _read_weight(tag: str, value: Any) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0.0 <= value <= LARGEST_WEIGHT:
+        raise ValueError(f"{tag!r}: {value!r} is not a weight, a number in [0, {LARGEST_WEIGHT:g}]")
+    return float(value)
 
 
 def _described(kind: Any) -> str:
@@ -179,9 +178,7 @@ def _described(kind: Any) -> str:
 def settings_asked(values: dict[str, Any], base: RunSettings | None = None) -> RunSettings:
     """Return what somebody asks for now: the settings of a new run, or those after a change of the base.
 
-    Raises:
-        InvalidSettingsError: as `settings_from` or `changed_settings`; or the run's kind of belief would ignore a value
-            that differs from the base's.
+    InvalidSettingsError also where the run's kind of belief would ignore a value that differs from the base's.
     """
     settings, before = settings_from(values, base), base or RunSettings()
     changed = [name for name in values if getattr(settings, name) != getattr(before, name)]

@@ -4,51 +4,33 @@ A run's state is a pure function of a prefix of its journal. Replay is a loop ov
 fold the same entries get the same bytes; so whatever the fold reads stands here.
 """
 
-from collections.abc import Hashable
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cache, cached_property
-from typing import Any, get_type_hints
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from bots_service.core.arrays import Table, Tasks, last_of
+from bots_service.core.arrays import NO_TASKS, Table, Tasks, last_of
 from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, AbortRows, Attempts
-from bots_service.core.belief.kinds import KINDS
-from bots_service.core.belief.protocol import Belief, ClosingStep, Distributions
-from bots_service.core.entries import Entry, Forget, Report, Rewind, SettingsChange
-from bots_service.core.evidence import NOTHING_OPEN, Evidence, OpenStep
-from bots_service.core.groups import NOTHING_UNFINISHED, UnfinishedGroups
+from bots_service.core.belief import KINDS, Belief
+from bots_service.core.belief.distributions import Distributions
+from bots_service.core.entries import NOTHING_UNFINISHED, Entry, Forget, Fork, Report, SettingsChange, UnfinishedGroups
+from bots_service.core.evidence import NOTHING_OPEN, ClosingStep, Evidence, OpenStep, sum_by_task
 from bots_service.core.guard import NO_ALARMS, SeenGroups, VerifierGuard
 from bots_service.core.mixing import MixAccount, after_report
-from bots_service.core.pool import NO_TASKS, Pool
-from bots_service.core.receipt import (
-    Receipt,
-    Totals,
-    calibration,
-    counts_by_tag,
-    mean_pass_rate,
-    prediction_error,
-    totals_of,
-)
+from bots_service.core.pool import Pool
+from bots_service.core.receipt import Receipt, Totals, calibration, counts_by_tag, errors_of, mean_pass_rate, totals_of
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, changed_settings
 from bots_service.core.walks import WHOLE, Walks
 
 
 @dataclass(frozen=True)
 class RunState:
-    """All that is known of a run after a prefix of its journal.
+    """All that is known of a run after a prefix of its journal, which ends with the entry `seq`.
 
-    epoch: how often the run was rewound.
-    seq: the last entry that is folded in.
-    step: how many steps closed in the present history.
-    belief: about every task of the dataset.
-    attempts: how often the closed steps tried each task.
-    walks: where the passes of the strategy `pass` stand.
-    open_step: evidence that waits for its step to close.
+    epoch: how often the run was rewound; step: how many steps closed in the present history.
+    attempts: how often the closed steps tried each task; aborts: how often selections of tasks brought nothing.
     mix: what the tags of the run's mix were owed and given, by the reports of the open step too.
-    guard: which rewards look wrong.
-    unfinished: groups of which rollouts are to come.
-    aborts: how often selections of tasks brought nothing.
     """
 
     epoch: int
@@ -104,28 +86,10 @@ class RunState:
 
 def parts_of(value: Any) -> list[Any]:
     """Return all tables and arrays within a value of dataclasses, in the order of their fields."""
-    found, waiting = [], [value]
-    while waiting:
-        part = waiting.pop()
-        names = _names(type(part))  # type: ignore[arg-type]  # a class is hashable
-        if names is None or isinstance(part, Table):
-            found.append(part)
-        waiting += [getattr(part, name) for name in names or ()]
-    return found
-
-
-@cache
-def _names(kind: Hashable) -> tuple[str, ...] | None:
-    """Return the fields of a kind of value that may hold arrays, the last one first; None for an array."""
-    if kind is np.ndarray:
-        return None
-    if not is_dataclass(kind):
-        return ()
-    hints = get_type_hints(kind)
-    return tuple(field.name for field in reversed(fields(kind)) if hints[field.name] not in _PLAIN)
-
-
-_PLAIN = (int, float, bool, str, float | None, int | None)
+    if isinstance(value, np.ndarray):
+        return [value]
+    inner = [part for name in getattr(value, "__dataclass_fields__", ()) for part in parts_of(getattr(value, name))]
+    return [value, *inner] if isinstance(value, Table) else inner
 
 
 def fresh_state(settings: RunSettings, pool: Pool) -> RunState:
@@ -135,17 +99,10 @@ def fresh_state(settings: RunSettings, pool: Pool) -> RunState:
 
 
 def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None = None) -> tuple[RunState, Receipt]:
-    """Return the state after one more entry, and what the entry did; the arguments stay as they were.
+    """Return the state after the next entry, and what that did; the arguments stay as they were.
 
-    Args:
-        state: the state after entry `entry.seq - 1`.
-        entry: the next entry.
-        pool: the tasks, at the entry's version or a later one.
-        base: for a rewind or a fork, the state from which it continues.
-
-    Raises:
-        ValueError: the entry is not the next one, its base is missing, or the pool is older than the entry.
-        InvalidSettingsError: the state does not allow the change of settings.
+    pool: at the entry's version or a later one; base: for a rewind or a fork, the state from which it continues.
+    ValueError: the entry is not the next one, its base is missing, or the pool is older than the entry.
     """
     if entry.seq != state.seq + 1:
         raise ValueError(f"entry {entry.seq} can't follow entry {state.seq}")
@@ -170,7 +127,7 @@ def _changed(state: RunState, entry: Entry, pool: Pool, base: RunState | None) -
         return replace(state, seq=entry.seq, belief=belief, aborts=state.aborts.without(body.tasks))
     if base is None:
         raise ValueError(f"entry {entry.seq} starts from another state, which is not given")
-    open_step = NOTHING_OPEN if isinstance(body, Rewind) else base.open_step
+    open_step = base.open_step if isinstance(body, Fork) else NOTHING_OPEN
     # No selection from before can bring the rest of a group.
     return replace(base, seq=entry.seq, epoch=entry.epoch, open_step=open_step, unfinished=NOTHING_UNFINISHED)
 
@@ -191,7 +148,7 @@ def with_report(
     waits = in_parts and not len(reported) and report.close is None  # what waits closes no step
     closes, rest = _parted(open_step, settings.tasks_per_step, close=False if waits else report.close)
     ends = open_step if closes is None else closes
-    whole = ends.whole()
+    whole = sum_by_task(ends.evidence)
     sums = totals_of(whole, ends, before.attempts.never_tried(whole.tasks))
     belief = before.belief.extended(pool, entry.profiles)
     changes: dict[str, Any] = {
@@ -228,14 +185,14 @@ def with_report(
         guard=_guarded(before, own, np.sort(reported.tasks), step, believed, pool),
         **changes,
     )
-    brier, log_loss = prediction_error(believed.mean, whole)
+    brier, log_loss = errors_of(believed.mean, whole)
     facts |= {"brier": brier, "log_loss": log_loss, "calibration": calibration(believed.mean, whole)}
     facts["tags"] = counts_by_tag(pool, whole)
     return closed, _receipt(closed, sums, closed=True, **facts), step
 
 
 def _holding(state: RunState, open_step: OpenStep, report: Report) -> OpenStep:
-    """Return the open step with a report's evidence. state: before the report."""
+    """Return the open step with a report's evidence."""
     made_at = state.step if report.made_at is None else min(report.made_at, state.step)
     lag = state.step - made_at
     is_late = 0 < lag <= state.belief.longest_lag
@@ -247,9 +204,8 @@ def _holding(state: RunState, open_step: OpenStep, report: Report) -> OpenStep:
 def _parted(open_step: OpenStep, size: int | None, *, close: bool | None) -> tuple[OpenStep | None, OpenStep]:
     """Return what of the open step closes now, None if nothing does, and what stays open.
 
-    A step closes if that is asked for, or by default with its first report. With `tasks_per_step` it closes when it has
-    so many groups, and those that came after them begin the next one. An entry closes one step: where one report brings
-    several times as many, they are all of it.
+    A step closes if that is asked for, by default with its first report, or when it has `size` groups or a multiple:
+    those that came after them begin the next one.
     """
     if close or (size is None and close is None and len(open_step.evidence)):
         return open_step, NOTHING_OPEN
@@ -259,13 +215,7 @@ def _parted(open_step: OpenStep, size: int | None, *, close: bool | None) -> tup
 
 
 def _walks_after(walks: Walks, report: Report, *, in_parts: bool) -> Walks:
-    """Return the walks after a report; one of tasks that were not selected here says nothing of them.
-
-    Args:
-        walks: before it.
-        report: its whole groups.
-        in_parts: whether it brought parts of groups; without a whole group it moves nothing until there is one.
-    """
+    """Return the walks after a report; without a whole group, or a selection here, it says nothing of them."""
     if in_parts and not len(report.evidence) and not len(report.aborted):
         return walks
     return walks.restarted() if report.made_at is None and len(report.evidence) else walks.moved(report.walks)
@@ -274,16 +224,7 @@ def _walks_after(walks: Walks, report: Report, *, in_parts: bool) -> Walks:
 def _guarded(
     before: RunState, report: Report, reported: Tasks, step: ClosingStep, believed: Distributions, pool: Pool
 ) -> VerifierGuard:
-    """Return the verifier guard after the step that a report closes.
-
-    Args:
-        before: the state before the report.
-        report: the report.
-        reported: all tasks of the report, sorted.
-        step: the step, whole.
-        believed: of its tasks, before it.
-        pool: the tasks.
-    """
+    """Return the verifier guard after the step that a report closes. reported: all its tasks, sorted."""
     is_going_on = any(walk.part == WHOLE and walk.place > 0 for walk in before.walks.walks)
     is_drawn = is_going_on and [walk.part for walk in report.walks] == [WHOLE]
     drawn = reported if is_drawn else NO_TASKS
@@ -292,14 +233,7 @@ def _guarded(
 
 
 def _receipt(state: RunState, sums: Totals, *, closed: bool = False, **more: Any) -> Receipt:
-    """Return what an entry did.
-
-    Args:
-        state: after the entry.
-        sums: of the step that it closed, otherwise of the open step.
-        closed: whether it closed one.
-        more: further fields of the receipt.
-    """
+    """Return what an entry did. sums: of the step that it closed, otherwise of the open step."""
     return Receipt(
         seq=state.seq,
         epoch=state.epoch,

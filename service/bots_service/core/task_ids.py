@@ -1,6 +1,6 @@
 """The ids of a dataset's tasks, packed: a million ids of about 12 characters take 31 MB (`TaskIds.nbytes`)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,31 +11,14 @@ SEARCHED = 65_536  # ids looked through at once: a search needs little memory, w
 
 
 class TaskIds(Sequence[str]):
-    """Ids by task index, and task indices by id.
-
-    Looks an id up by its hash in a sorted array; ids with equal hashes are compared themselves. Hashes are those
-    of this process and never leave it.
-    """
+    """Ids by task index, and task indices by id, by hashes of this process, which never leave it, in a sorted array."""
 
     def __init__(self, text: bytes, ends: NDArray[np.int64], hashes: NDArray[np.int64]) -> None:
-        """Take ids that stand one after the other; `GrowingTaskIds` makes them.
-
-        Args:
-            text: all ids, in UTF-8.
-            ends: [N] where each id ends in `text`.
-            hashes: [N] of the ids.
-        """
+        """Take UTF-8 ids that stand one after the other. ends: [N] where each ends; `GrowingTaskIds` makes them."""
         self._text = text
         self._ends = np.concatenate([np.zeros(1, np.int64), ends])
         self._by_hash = hashes.argsort(kind="stable").astype(np.int32)
         self._hashes = hashes[self._by_hash]
-
-    @classmethod
-    def of(cls, ids: Iterable[str]) -> "TaskIds":
-        """Pack some ids."""
-        growing = GrowingTaskIds()
-        growing.add(list(ids))
-        return growing.packed()
 
     def __len__(self) -> int:
         return len(self._ends) - 1
@@ -46,11 +29,7 @@ class TaskIds(Sequence[str]):
         return self._text[self._ends[task] : self._ends[task + 1]].decode()
 
     def take(self, tasks: Tasks) -> list[str]:
-        """Return the ids of some tasks; several times faster than one by one.
-
-        Args:
-            tasks: [n] task indices.
-        """
+        """Return the ids of some tasks; several times faster than one by one."""
         starts, ends = self._ends.take(tasks).tolist(), self._ends.take(tasks + 1).tolist()
         return [self._text[start:end].decode() for start, end in zip(starts, ends, strict=True)]
 
@@ -74,13 +53,9 @@ class TaskIds(Sequence[str]):
         return frozen(np.array(found, np.int32))
 
     def containing(self, text: str) -> Tasks:
-        """Return the tasks whose id contains this text, sorted; the case of ASCII letters does not matter.
+        """Return, sorted, the tasks whose id contains this text of at least one character; ASCII letters of any case.
 
-        Takes as long as there are bytes, and longer the more often the text begins to be found: among a million ids of
-        nothing but zeros, zeros are found a hundred times slower than among ordinary ones.
-
-        Args:
-            text: at least one character.
+        Takes as long as there are bytes, and up to a hundred times longer where the text often begins to be found.
         """
         # In UTF-8 a character's bytes stand nowhere but where the character does, and lower() changes ASCII alone.
         part = np.frombuffer(text.encode().lower(), np.uint8)

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, Tasks, contained
-from bots_service.core.belief.protocol import Belief, Distributions
+from bots_service.core.belief import Belief
+from bots_service.core.belief.distributions import Betas, Distributions
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
 
@@ -20,12 +21,7 @@ Segments = NDArray[np.int8]  # places in SEGMENTS
 
 
 def segments_of_tried(successes: Floats, mean: Floats) -> Segments:
-    """[n] the segment of each of some tasks that were tried and are not retired.
-
-    Args:
-        successes: [n] the sum over all rollouts of each.
-        mean: [n] its expected success probability.
-    """
+    """[n] the segment of tasks that were tried and are not retired, by all rollouts' successes and expected success."""
     of_solvable = np.where(mean >= SOLVED_MEAN, SOLVED, TEACHING)
     return np.where(successes > 0, of_solvable, STUCK).astype(np.int8)
 
@@ -56,18 +52,14 @@ SORTS = ("index", "mean", "distance", "effective", "variance", *TRIED)
 
 @dataclass(frozen=True, slots=True)
 class TaskTable:
-    """The belief about n tasks, and how often they were tried.
+    """The belief about n tasks, and how often they were tried, each [n].
 
-    tasks: [n] indices.
-    alpha, beta: [n] of the Beta distributions of the success probabilities; None where they are no Betas.
-    mean: [n] expected success probability; low, high: [n] its 5 % and 95 % quantiles.
-    effective: [n] how likely some of a group of rollouts succeed and some fail.
-    variance: [n] E[p (1 - p)], the expected variance of one rollout.
-    attempts: [n] rollouts that were reported; successes: [n] how many of them succeeded.
-    visits: [n] how many steps reported any.
-    last_step: [n] the last step that reported any, 0 where none did.
-    aborts: [n] how often a selection of the task brought nothing.
-    segment: [n] places in SEGMENTS.
+    alpha, beta: of the Beta distributions of the success probabilities; None where they are no Betas.
+    mean: expected success probability; low, high: its 5 % and 95 % quantiles.
+    effective: how likely some of a group of rollouts succeed and some fail.
+    variance: E[p (1 - p)], the expected variance of one rollout.
+    attempts: rollouts that were reported; visits: how many steps reported any; last_step: the last of them, or 0.
+    aborts: how often a selection of the task brought nothing; segment: places in SEGMENTS.
     """
 
     tasks: Tasks
@@ -89,8 +81,8 @@ class TaskTable:
 def task_table(state: RunState, pool: Pool, tasks: Tasks) -> TaskTable:
     """Return what is known of some tasks."""
     attempts, (believed, place) = state.attempts.of(tasks), _distinct(state.belief, pool, tasks)
-    parameters, (low, high) = believed.as_beta(), believed.interval()
-    alpha, beta = (None, None) if parameters is None else (column[place] for column in parameters)
+    alpha, beta = (believed.alpha[place], believed.beta[place]) if isinstance(believed, Betas) else (None, None)
+    low, high = believed.interval()
     mean = believed.mean[place]
     segment = segments_of_tried(attempts.successes, mean)
     segment[attempts.visits == 0] = UNTRIED

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isqrt
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,7 @@ MOST_WALKS = 128  # of a run: one for each set of tags that its selections ask f
 class Walk:
     """How far one part of a pool is walked.
 
-    part: the part's key.
-    turn: the number of the pass, counted from 0.
-    place: where it continues in the order of that pass.
+    part: the part's key; turn: the number of the pass, counted from 0; place: where it continues in that pass's order.
     size: how many tasks the part had when the pass began, retired ones included.
     """
 
@@ -41,16 +40,8 @@ class Walk:
         """Whether its pass has no place left."""
         return self.place >= places_of_pass(self.size)
 
-    @property
-    def reached(self) -> tuple[int, int]:
-        """Pass and place, so that the farther of two walks compares as the larger."""
-        return self.turn, self.place
-
     def beginning(self, size: int) -> "Walk":
-        """Return where the next selection begins, in a part that has `size` tasks by now.
-
-        Tasks that were appended join with the next pass, which begins once this one has no place left.
-        """
+        """Return where the next selection begins in a part of `size` tasks; appended ones join with the next pass."""
         if self.place > 0 and not self.is_finished and self.size <= size:
             return self
         return Walk(self.part, self.turn + (self.place > 0), 0, size)
@@ -72,22 +63,14 @@ class Walks:
     def done(self, size: int) -> tuple[int, float]:
         """Return how many passes reached their end, and the share of the present one, of the part that was walked last.
 
-        That is the whole pool, or a subset of it, unless the selections name tags.
-
-        Args:
-            size: how many tasks the pool has, retired ones included.
+        That is the whole pool, or a subset, unless selections name tags. size: of the pool, with retired tasks.
         """
         walk = self.walks[-1] if self.walks else Walk(WHOLE, self.first_turn, 0, size)
         walk = walk.beginning(size if walk.part == WHOLE else walk.size)
         return self.finished + walk.turn - self.first_turn, walk.place / places_of_pass(walk.size)
 
     def of(self, part: int, size: int) -> Walk:
-        """Return where the next selection from a part begins.
-
-        Args:
-            part: the part's key.
-            size: how many tasks it has, retired ones included.
-        """
+        """Return where the next selection begins from the part of this key, with `size` tasks, also retired ones."""
         for walk in self.walks:
             if walk.part == part:
                 return walk.beginning(size)
@@ -101,14 +84,13 @@ class Walks:
         walks = {walk.part: walk for walk in self.walks}
         for end in ends:
             if end.turn >= self.first_turn:
-                walks[end.part] = max(walks.pop(end.part, end), end, key=lambda walk: walk.reached)
+                walks[end.part] = max(walks.pop(end.part, end), end, key=lambda walk: (walk.turn, walk.place))
         return Walks(self.first_turn, tuple(walks.values())[-MOST_WALKS:], self.finished)
 
     def restarted(self) -> "Walks":
         """Return walks that begin with a pass that none of these has reached.
 
-        After evidence whose selection is unknown nobody can say how far it walked. Where each walk stays in its place,
-        the next selection would find the same tasks again.
+        After evidence whose selection is unknown nobody can say how far it walked: going on might find the same tasks.
         """
         if not self.walks:
             return Walks(self.first_turn + 1, finished=self.finished)
@@ -119,10 +101,7 @@ class Walks:
         )
 
 
-def walk_numbers(walk: Walk) -> tuple[int, int, int, int]:
-    """Return the numbers of a walk, in the order of its fields."""
-    return walk.part, walk.turn, walk.place, walk.size
-
+walk_numbers = attrgetter("part", "turn", "place", "size")
 
 ROUNDS = 12  # with 8, permutations of 5 items are visibly uneven
 # The finaliser of MurmurHash3 (Austin Appleby, public domain): each bit of the input changes about half of the output.
@@ -152,18 +131,10 @@ def places_of_pass(size: int) -> int:
 
 
 def items_at(places: Counts, size: int, key: int) -> Counts:
-    """Return what stands at these places of a random order.
+    """Return what stands at these places, [n] in [0, places_of_pass(size)), of a random order; from `size` on no items.
 
     A generalised Feistel cipher on a rectangle (Black and Rogaway, CT-RSA 2002): each round shifts the rows by a hash
     of the column, or the columns by a hash of the row.
-
-    Args:
-        places: [n] in [0, places_of_pass(size)).
-        size: how many items there are.
-        key: fixes the order.
-
-    Returns:
-        [n] numbers; each of [0, places_of_pass(size)) stands at one place. Those from `size` on are no items.
     """
     sides = [np.uint64(side) for side in rectangle(size)]
     halves = list(np.divmod(places.astype(np.uint64), sides[1]))
@@ -177,12 +148,7 @@ def items_at(places: Counts, size: int, key: int) -> Counts:
 
 def fractions(items: Counts | Tasks, key: int) -> Floats:
     """[n] a random number in [0, 1) for each item, a multiple of 2^-53 that item and key fix."""
-    return np.asarray((keys_of(items, key) >> np.uint64(11)) * 2.0**-53, np.float64)
-
-
-def keys_of(items: Counts | Tasks, key: int) -> Hashes:
-    """[n] a key of its own for each item, which item and key fix."""
-    return _hashes(np.asarray(items, np.uint64), np.uint64(key))
+    return np.asarray((_hashes(np.asarray(items, np.uint64), np.uint64(key)) >> np.uint64(11)) * 2.0**-53, np.float64)
 
 
 def _hashes(items: Hashes, keys: Hashes | np.uint64) -> Hashes:

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bots_service.core.arrays import Floats, Tasks, contained, frozen, without
-from bots_service.core.groups import NO_TASKS
+from bots_service.core.arrays import NO_TASKS, Floats, Tasks, contained, frozen, without
 from bots_service.core.state import RunState
 from bots_service.records import Head, IdempotencyKey, LeaseTtls, RunRow, Selection
 from bots_service.retention import SELECTIONS_S

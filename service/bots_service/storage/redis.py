@@ -21,9 +21,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, MovedError, NoPermissionError, RedisError, ResponseError
 
-from bots_service.core.arrays import Tasks, frozen, is_first, united, without
+from bots_service.core.arrays import NO_TASKS, Tasks, frozen, is_first, united, without
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.groups import NO_TASKS
 from bots_service.errors import DamagedStateError, StorageUnavailableError
 from bots_service.records import IdempotencyKey, LeaseTtls, RunRow, Selection
 from bots_service.retention import IDLE_RUNS_S, NONCES_S, PROBES_S, SELECTIONS_S

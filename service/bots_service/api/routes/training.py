@@ -25,7 +25,7 @@ from bots_service.api.requests import (
 )
 from bots_service.api.routing import Route, RouteKind, Routes, caller_of, log_names
 from bots_service.core.checks import Name
-from bots_service.core.draw.selection import SelectRequest
+from bots_service.core.draw import SelectRequest
 from bots_service.keys import Scope
 from bots_service.outcomes import ReportRequest
 from bots_service.records import OpenDataset, Selection

@@ -8,10 +8,9 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats, LayeredRows, TaskRows, Tasks, are_many, frozen, ordered_sum
+from bots_service.core.arrays import NO_TASKS, Floats, LayeredRows, TaskRows, Tasks, are_many, frozen, ordered_sum
 from bots_service.core.belief.distributions import Betas
-from bots_service.core.belief.protocol import Belief, ClosingStep
-from bots_service.core.evidence import NO_EVIDENCE, Evidence
+from bots_service.core.evidence import NO_EVIDENCE, ClosingStep, Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.portable_math import summed_rows
 from bots_service.core.run_settings import CapabilityRule, RunSettings
@@ -20,11 +19,9 @@ BLOCK = 1 << 14  # rows read at a time: intermediate values then stay in the pro
 
 
 def implied_rates(references: Floats, capability: float) -> Floats:
-    """Return q, the implied success probability of each row: clip(w + c * (r - w), 0, 1), [G].
+    """Return q, the implied success probability of each row: clip(w + c (r - w), 0, 1), [G]; NaN where r is unknown.
 
-    Args:
-        references: [G, M] pass rates, weakest model first; a row of NaN is unknown and gives NaN.
-        capability: c, the position along the references; outside [0, M - 1] it extrapolates.
+    references: [G, M] pass rates, weakest model first; c: the position along them, also beyond [0, M - 1].
     """
     models = references.shape[1]
     if models == 0:
@@ -43,10 +40,7 @@ def implied_rates(references: Floats, capability: float) -> Floats:
 def implied_counts(references: Floats, capability: float | None, booked: float) -> NDArray[np.float64]:
     """Return what one step implies for each row, [2, G]: rho m q successes and rho m (1 - q) failures.
 
-    Args:
-        references: [G, M] as for `implied_rates`; rows of unknown pass rates get zeros.
-        capability: c of that step; None where it had none, which implies nothing.
-        booked: rho m.
+    Rows of unknown pass rates, and all where c is None, get zeros. booked: rho m.
     """
     if capability is None or booked == 0.0:
         return np.zeros((2, len(references)))
@@ -62,12 +56,7 @@ def implied_counts(references: Floats, capability: float | None, booked: float) 
 def with_implied(
     counts: NDArray[np.float64], references: Floats, capability: float | None, booked: float, *, kept: float
 ) -> NDArray[np.float64]:
-    """Return implied counts one step later, [2, G]: the share `kept` of what they were, and what the step implies.
-
-    Args:
-        counts: [2, G] before the step.
-        references, capability, booked: of the step, as for `implied_counts`.
-    """
+    """Return implied counts one step later, [2, G]: the share `kept` of what they were, and what the step implies."""
     grown = np.empty_like(counts)
     for start in range(0, len(references), BLOCK):
         rows = slice(start, start + BLOCK)
@@ -87,10 +76,9 @@ class Capability:
     """An estimate of c.
 
     value: c; None before the first batch that has a task whose references are all known.
-    sums: [2, P] what least squares remembers of each of the P pairs of neighbouring references, weakest first:
-        S, the sum of d^2, and T, the sum of d (y - w), over the tasks of all batches, fading by the momentum at each;
-        w and r = w + d are a task's pass rates by the two references, y is what the model in training reached.
-        P is 0 before the first such batch.
+    sums: [2, P] S, the sum of d^2, and T, the sum of d (y - w), over all batches, fading by the momentum at each,
+        of each of the P pairs of neighbouring references w and r = w + d, weakest first. y is what the model in
+        training reached. P is 0 before the first such batch.
     """
 
     value: float | None
@@ -99,11 +87,9 @@ class Capability:
     def after(self, references: Floats, pass_rates: Floats, *, rule: CapabilityRule, momentum: float) -> "Capability":
         """Return the estimate after one more batch.
 
-        Args:
-            references: [B, M] pass rates of the reference models on the batch's tasks; rows with NaN say nothing.
-            pass_rates: [B] y, what the model in training reached on them.
-            rule: how c is found. Both rules keep the sums, so that a run can go from one to the other.
-            momentum: gamma, the share that a batch leaves of what was remembered.
+        references: [B, M] pass rates of the reference models on the batch's tasks; rows with NaN say nothing.
+        pass_rates: [B] y. momentum: gamma, the share that a batch leaves of what was remembered. Both rules keep the
+        sums, so that a run can go from one to the other.
         """
         references, pass_rates = _of_known(references, pass_rates)
         if len(references) == 0:
@@ -113,22 +99,21 @@ class Capability:
             sums += momentum * self.sums
         if rule == "least_squares":
             value: float | None = least_squares(sums)
-        else:
-            value = smoothed(self.value, quotient(references, pass_rates), momentum)
+        else:  # the first c_hat as it is, then gamma c + (1 - gamma) c_hat; without one, c stays
+            value, found = self.value, quotient(references, pass_rates)
+            if found is not None:
+                value = found if value is None else momentum * value + (1.0 - momentum) * found
         return Capability(value, frozen(sums))
 
 
 def _of_known(references: Floats, pass_rates: Floats) -> tuple[Floats, Floats]:
-    """Return the rows whose references are all known, [n, M >= 2], with their pass rates; none if there are no models.
-
-    One reference is the strong one; the weak one solves nothing.
-    """
+    """Return the rows whose references are all known, [n, M >= 2], with their pass rates; none without models."""
     if references.shape[1] == 0:
         return references[:0], pass_rates[:0]
     if np.count_nonzero(unknown := np.isnan(references)):
         known = ~unknown.any(axis=1)
         references, pass_rates = references[known], pass_rates[known]
-    if references.shape[1] == 1:
+    if references.shape[1] == 1:  # the strong one; the weak one solves nothing
         references = np.concatenate([np.zeros_like(references), references], axis=1)
     return references, pass_rates
 
@@ -137,7 +122,6 @@ NO_CAPABILITY = Capability(None, frozen(np.zeros((2, 0))))
 
 
 def _batch_sums(references: Floats, pass_rates: Floats) -> NDArray[np.float64]:
-    """Return S and T of one batch, [2, M - 1]."""
     rates = references.T
     parts = np.empty((2, len(rates) - 1, len(references)))  # of each task: d, then d * d, and y - w, then d * (y - w)
     gaps, excess = np.subtract(rates[1:], rates[:-1], out=parts[0]), np.subtract(pass_rates, rates[:-1], out=parts[1])
@@ -149,12 +133,9 @@ def _batch_sums(references: Floats, pass_rates: Floats) -> NDArray[np.float64]:
 def least_squares(sums: NDArray[np.float64]) -> float:
     """Return the c that minimises the sum of (y - q(c))^2, plus (c - (M - 1) / 2)^2.
 
-    q is linear between neighbouring references, so the sum is a parabola in each of the P segments, and S and T tell
-    its shape and how far it starts above the one before. The last term stands for no data: without it, c of batches on
-    which the references agree would be noise divided by nothing. With two references this is c = (T + 1/2) / (S + 1).
-
-    Args:
-        sums: [2, P] S and T of each segment, P >= 1.
+    q is linear between neighbouring references, so the sum is a parabola in each of the P >= 1 segments; S and T tell
+    its shape and how far it starts above the one before. Without the last term, which stands for no data, c of
+    references that agree would be noise divided by nothing. With two references this is c = (T + 1/2) / (S + 1).
     """
     segments = sums.shape[1]
     middle = segments / 2
@@ -174,20 +155,13 @@ def least_squares(sums: NDArray[np.float64]) -> float:
 
 
 def quotient(references: Floats, pass_rates: Floats) -> float | None:
-    """Return the paper's c_hat: where the batch's mean pass rate lies among the references' means on the same tasks.
+    """Return c_hat = (mean(y) - mean(w)) / (mean(r) - mean(w) + 1e-6), BOTS (arXiv:2510.26374).
 
-    c_hat = (mean(y) - mean(w)) / (mean(r) - mean(w) + 1e-6), BOTS (arXiv:2510.26374); of more than two references,
-    w and r are the neighbours between whose means mean(y) lies.
-
-    Args:
-        references: [B, M] pass rates of M >= 2 reference models on the batch's tasks, all known.
-        pass_rates: [B] y, what the model in training reached.
-
-    Returns:
-        None where the references agree on the batch.
+    Of more than two references, w and r are the neighbours between whose means mean(y) lies; None where they agree.
+    references: [B, M >= 2], all known; pass_rates: [B] y.
     """
-    means = [_mean(column) for column in references.T]
-    reached = _mean(pass_rates)
+    means = [ordered_sum(column) / len(column) for column in references.T]
+    reached = ordered_sum(pass_rates) / len(pass_rates)
     # The running maximum orders the means for the search; the quotient keeps the means themselves.
     rising = list(accumulate(means, max))
     below = min(max(bisect_right(rising, reached) - 1, 0), len(means) - 2)
@@ -197,24 +171,12 @@ def quotient(references: Floats, pass_rates: Floats) -> float | None:
     return below + (reached - means[below]) / gap
 
 
-def smoothed(value: float | None, hint: float | None, momentum: float) -> float | None:
-    """Return the paper's c: the first c_hat as it is, then gamma c + (1 - gamma) c_hat; without a hint, c stays."""
-    if value is None or hint is None:
-        return hint if value is None else value
-    return momentum * value + (1.0 - momentum) * hint
-
-
-def _mean(values: Floats) -> float:
-    return ordered_sum(values) / len(values)
-
-
 @dataclass(frozen=True, slots=True)
 class Rows(TaskRows):
     """Evidence of some tasks.
 
-    counts: [2, R] evidence of success and of failure.
+    counts: [2, R] of success and of failure; last_step: [R] the number of the last step that brought any.
     steps: [R] bit j is set if the task was tried in the step that closed j steps before its last one.
-    last_step: [R] the number of the last step that brought evidence of the task.
     """
 
     counts: NDArray[np.float64]
@@ -222,8 +184,7 @@ class Rows(TaskRows):
     last_step: NDArray[np.int32]
 
 
-_NOTHING = frozen(np.empty(0, np.int32))
-NO_ROWS = Rows(_NOTHING, frozen(np.empty((2, 0))), frozen(np.empty(0, np.uint64)), _NOTHING)
+NO_ROWS = Rows(NO_TASKS, frozen(np.empty((2, 0))), frozen(np.empty(0, np.uint64)), NO_TASKS)
 
 REMEMBERED = 64  # steps; evidence later than that counts for nothing, and the answer says so
 
@@ -247,10 +208,7 @@ class Past:
         return Past(frozen(np.concatenate([self.steps[:, -REMEMBERED + 1 :], newest], axis=1)))
 
     def at(self, lag: int) -> tuple[float | None, float, float]:
-        """Return c and rho m of the step that closed `lag` steps ago, and the share kept of it until now.
-
-        Lag 1 is the newest closed step; nothing of it is forgotten yet.
-        """
+        """Return c and rho m of the step that closed `lag` steps ago, 1 for the newest, and the share kept of it."""
         capability, booked, _ = self.steps[:, -lag].tolist()
         kept_since = 1.0
         for kept in self.steps[2, len(self) - lag + 1 :].tolist():
@@ -258,11 +216,7 @@ class Past:
         return (None if np.isnan(capability) else capability), booked, kept_since
 
     def implied(self, references: Floats) -> NDArray[np.float64]:
-        """Return [2, G] the implied counts that these steps leave in profiles that were not there yet.
-
-        Args:
-            references: [G, M] pass rates of the new profiles.
-        """
+        """Return [2, G] the implied counts that these steps leave in new profiles with these pass rates, [G, M]."""
         counts = np.zeros((2, len(references)))
         for capability, booked, kept in self.steps.T.tolist():
             known = None if np.isnan(capability) else capability
@@ -280,18 +234,12 @@ ONE = np.uint64(1)
 
 @dataclass(frozen=True)
 class Tried(LayeredRows[Rows]):
-    """Evidence of tasks that were tried in recent steps, less what was implied for them.
-
-    scale: what the counts of all rows are to be multiplied with, above 0.
-    """
+    """Evidence of tasks tried in recent steps, less what was implied for them; all counts are to be scaled, by > 0."""
 
     scale: float
 
     def counts_of(self, tasks: Tasks) -> NDArray[np.float64]:
-        """Return a and b, [2, n], of these tasks: decayed successes and failures, each less the implied ones.
-
-        They may be negative; they are 0 for tasks that were not tried in recent steps.
-        """
+        """Return decayed successes and failures, less the implied ones, [2, n]; 0 for tasks not tried recently."""
         return self.scale * self.of(tasks).counts
 
     def aged(self, kept: float, *, step: int) -> "Tried":
@@ -308,14 +256,11 @@ class Tried(LayeredRows[Rows]):
     def with_counts(
         self, evidence: Evidence, unbooked: NDArray[np.float64], *, weight: float, lag: int, step: int
     ) -> "Tried":
-        """Return the evidence with more of one step.
+        """Return the evidence with more of one step, each task once, ascending.
 
-        Args:
-            evidence: each task once, ascending.
-            unbooked: [2, n] what was implied for these tasks at that step; taken off once a task and step.
-            weight: the share of that step's evidence which is not forgotten yet.
-            lag: 0 for the step that closes, 1 for the one before, up to 64.
-            step: the number of the step that closes, which becomes the last one of these tasks.
+        unbooked: [2, n] what was implied for these tasks at that step; taken off once a task and step.
+        weight: the share of that step's evidence which is not forgotten yet.
+        lag: 0 for the step that closes, which has the number `step`, 1 for the one before, up to 64.
         """
         if len(evidence) == 0:
             return self
@@ -337,13 +282,11 @@ NO_TRIES = Tried(NO_ROWS, NO_ROWS, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class BotsBelief(Belief):
+class BotsBelief:
     """A Beta belief about every task of a pool.
 
-    prior: alpha_0 and beta_0.
-    implied: [2, G] A and B: decayed implied successes and failures of each profile.
+    prior: alpha_0 and beta_0; implied: [2, G] A and B: decayed implied successes and failures of each profile.
     tried: what rollouts showed of tasks tried in recent steps, less what was implied for them.
-    estimate: of c, where the model stands along the reference models.
     past: what the last closed steps booked, so that late evidence can enter with the weight that it has by now.
     """
 
@@ -361,21 +304,17 @@ class BotsBelief(Belief):
 
     @property
     def capability(self) -> float | None:
-        """c; None before the first estimate."""
+        """c, where the model stands along the references; None before the first estimate."""
         return self.estimate.value
 
     @property
     def longest_lag(self) -> int:
-        """How many steps late evidence may come: as many as are remembered."""
+        """How many steps late evidence may come and still count."""
         return len(self.past)
 
     def estimates(self, pool: Pool) -> dict[str, float]:  # noqa: ARG002 - other kinds need it
         """Return the capability, once there is one."""
         return {} if self.capability is None else {"capability": self.capability}
-
-    def forgotten_share(self, settings: RunSettings) -> float:
-        """Return lambda."""
-        return settings.forgetting
 
     @property
     def own_tasks(self) -> Tasks:
@@ -383,7 +322,7 @@ class BotsBelief(Belief):
         return self.tried.whole.tasks
 
     def profile_distributions(self, pool: Pool) -> Betas:
-        """[G] of tasks without evidence of their own."""
+        """[G] of each profile's tasks that have no evidence of their own."""
         implied = self.extended(pool, pool.profiles).implied
         return Betas(self.prior[0] + implied[0], self.prior[1] + implied[1], self.prior)
 
@@ -397,7 +336,6 @@ class BotsBelief(Belief):
         return self._with(pool, tasks, self.tried.counts_of(tasks))
 
     def _with(self, pool: Pool, tasks: Tasks, own: NDArray[np.float64]) -> Betas:
-        """[n] of tasks with this evidence of their own, [2, n]."""
         excess = self.extended(pool, pool.profiles).implied.take(pool.profile_of.take(tasks), axis=1)
         excess += own
         # In exact arithmetic neither sum can fall below zero: what was taken off had been booked. Rounding can.
@@ -405,10 +343,10 @@ class BotsBelief(Belief):
         return Betas(self.prior[0] + excess[0], self.prior[1] + excess[1], self.prior)
 
     def extended(self, pool: Pool, profiles: int) -> "BotsBelief":
-        """Return the belief with room for profiles that were appended since.
+        """Return the belief with room for so many profiles.
 
-        A new profile starts with what the remembered steps would have implied for it, as if it had been there; or
-        with what one that differs only by its tags has, for here tags say nothing.
+        A new one starts with what the remembered steps would have implied for it; or with what one that differs only by
+        its tags has, for here tags say nothing.
         """
         have = self.implied.shape[1]
         if profiles <= have:
@@ -422,74 +360,46 @@ class BotsBelief(Belief):
         return replace(self, implied=frozen(np.concatenate([self.implied, added], axis=1)))
 
     def fold(self, pool: Pool, step: ClosingStep, settings: RunSettings) -> "BotsBelief":
-        """Return the belief after one closed step.
+        """Return the belief after one closed step; every profile of the pool has room in this belief.
 
-        Late evidence is put where it would stand by now; then the step closes with the evidence that was on time. c is
-        estimated from the evidence on time, and from the late evidence only where nothing came on time: a pipelined
-        trainer, whose every report is one step late, has no other.
+        Late evidence is put where it would stand by now, c the same all the same: a_k' = a_k + w (s_k - rho m q_k(c of
+        that step)), w = (1 - lambda)^lag. c is estimated from late evidence only where nothing came on time: a
+        pipelined trainer, whose every report is one step late, has no other.
         """
-        belief, on_time = self, NO_EVIDENCE
+        tried, on_time = self.tried, NO_EVIDENCE
         for lag, evidence in step.batches:
             if lag == 0:
                 on_time = evidence
-            else:
-                belief = belief._with_late(pool, evidence, lag=lag, step=step.number)
-        return belief._closed(pool, on_time, step, settings)
-
-    def _with_late(self, pool: Pool, late: Evidence, *, lag: int, step: int) -> "BotsBelief":
-        """Return the belief as if this evidence had been there `lag` steps ago, and c the same all the same.
-
-        a_k' = a_k + w (s_k - rho m q_k(c of that step)), w = (1 - lambda)^lag counting up to the last closed step.
-
-        Args:
-            pool: the tasks.
-            late: each task once, ascending.
-            lag: how many steps closed since the evidence was due, 1 to `longest_lag`.
-            step: the number of the step that is about to close.
-        """
-        capability, booked, kept_since = self.past.at(lag)
-        unbooked = implied_counts(_references(pool, late.tasks), capability, booked)
-        tried = self.tried.with_counts(late, unbooked, weight=kept_since, lag=lag, step=step)
-        return replace(self, tried=tried)
-
-    def _closed(self, pool: Pool, on_time: Evidence, step: ClosingStep, settings: RunSettings) -> "BotsBelief":
-        """Return the belief after a step whose late evidence is in already."""
+                continue
+            capability, booked, kept_since = self.past.at(lag)
+            unbooked = implied_counts(_references(pool, evidence.tasks), capability, booked)
+            tried = tried.with_counts(evidence, unbooked, weight=kept_since, lag=lag, step=step.number)
         own, taught = _references(pool, on_time.tasks), on_time if len(on_time) else step.whole
-        estimate = self._estimated(own if len(on_time) else _references(pool, taught.tasks), taught, settings)
-        kept = 1.0 - settings.forgetting
-        booked = settings.implicit_weight * step.rollouts
-        have = self.implied.shape[1]
+        estimate = self.estimate.after(
+            own if len(on_time) else _references(pool, taught.tasks),
+            taught.successes / (taught.successes + taught.failures),
+            rule=settings.capability,
+            momentum=settings.capability_momentum,
+        )
+        kept, booked, have = 1.0 - settings.forgetting, settings.implicit_weight * step.rollouts, self.implied.shape[1]
         if have == pool.profiles <= BLOCK:  # so few are computed once, and those of the step's tasks are among them
             counts = implied_counts(pool.references, estimate.value, booked)
             implied, unbooked = self.implied * kept + counts, counts.take(pool.profile_of.take(on_time.tasks), axis=1)
         else:
             implied = with_implied(self.implied, pool.references[:have], estimate.value, booked, kept=kept)
             unbooked = implied_counts(own, estimate.value, booked)
-        aged = self.tried.aged(kept, step=step.number)
-        return BotsBelief(
-            prior=self.prior,
-            implied=frozen(implied),
-            tried=aged.with_counts(on_time, unbooked, weight=1.0, lag=0, step=step.number),
-            estimate=estimate,
-            past=self.past.then(estimate.value, booked, kept),
-        )
-
-    def _estimated(self, references: Floats, evidence: Evidence, settings: RunSettings) -> Capability:
-        """Return the estimate of c after a step that brought this evidence, of tasks with these references, [n, M]."""
-        return self.estimate.after(
-            references,
-            evidence.successes / (evidence.successes + evidence.failures),
-            rule=settings.capability,
-            momentum=settings.capability_momentum,
-        )
+        tried = tried.aged(kept, step=step.number)
+        tried = tried.with_counts(on_time, unbooked, weight=1.0, lag=0, step=step.number)
+        past = self.past.then(estimate.value, booked, kept)
+        return BotsBelief(self.prior, frozen(implied), tried, estimate, past)
 
     def forgotten(self, tasks: Tasks) -> "BotsBelief":
-        """Return the belief without the counts of these tasks' own."""
+        """Return the belief without evidence of these tasks' own, sorted: they follow their profiles again."""
         return replace(self, tried=self.tried.without(tasks))
 
     @property
     def fold_numbers(self) -> int:
-        """About how many numbers a fold touches."""
+        """About how many numbers a fold touches: tells whether it is quick enough for the event loop."""
         return self.implied.size + 4 * (len(self.tried.settled) + len(self.tried.recent))
 
     def fits(self, pool: Pool) -> bool:
@@ -498,5 +408,4 @@ class BotsBelief(Belief):
 
 
 def _references(pool: Pool, tasks: Tasks) -> Floats:
-    """Return the reference pass rates of these tasks, [n, M]."""
     return pool.references.take(pool.profile_of.take(tasks), axis=0)

@@ -9,9 +9,8 @@ slopes on references and predictions, offsets, the ability's velocity), one Gaus
 
 Rollouts enter as one Gaussian observation of theta_k, the one that leads to the mean and the variance of the exact
 posterior (moment matching, as in expectation propagation: Minka, UAI 2001). Three variances are no settings: they are
-means over grids, weighted by the likelihood of all evidence so far.
-
-Everything is elementwise and in a fixed order, so that every machine gets the same bits.
+means over grids, weighted by the likelihood of all evidence so far. Everything is elementwise and in a fixed order, so
+that every machine gets the same bits; docs/tracker.md has the equations.
 """
 
 import math
@@ -22,10 +21,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Flags, Floats, LayeredRows, TaskRows, Tasks, frozen
+from bots_service.core.arrays import NO_NUMBERS, NO_TASKS, Flags, Floats, LayeredRows, TaskRows, Tasks, frozen
 from bots_service.core.belief.distributions import NODES, WEIGHTS, LogitNormals
-from bots_service.core.belief.protocol import Belief, ClosingStep
-from bots_service.core.evidence import Evidence
+from bots_service.core.evidence import ClosingStep
 from bots_service.core.pool import Pool
 from bots_service.core.portable_math import exp, inverse, log, sigmoid, summed, summed_rows
 from bots_service.core.run_settings import RunSettings
@@ -54,9 +52,8 @@ GRID_CENTRE, GRID_SPREAD = 4.0, 2.0  # places: what is likely before any evidenc
 class Variances:
     """Log weights of the grids of three variances, the largest of each grid 0.
 
-    untried: [9] of the variance of untried tasks' residuals (tau^2).
-    residual: [9] of the variance that a tried task's residual gains a step (kappa).
-    ability: [8] of the variance that the ability gains a step (q).
+    untried: [9] of untried tasks' residuals (tau^2); residual: [9] of what tried tasks' ones gain a step (kappa);
+    ability: [8] of what the ability gains a step (q).
     """
 
     untried: Floats
@@ -74,30 +71,23 @@ class Variances:
         )
         return tau2, kappa, q
 
-    def plus(self, untried: Floats, residual: Floats, ability: Floats) -> "Variances":
-        """Return the weights after evidence with these log likelihoods."""
-        summed_up = (self.untried + untried, self.residual + residual, self.ability + ability)
-        return Variances(*(frozen(each - each.max()) for each in summed_up))
 
-
-def first_variances() -> Variances:
-    """Return what is likely before any evidence."""
-    untried, residual, ability = (
+FIRST_VARIANCES = Variances(  # what is likely before any evidence
+    *(
         frozen(-0.5 * ((np.arange(float(len(grid))) - GRID_CENTRE) / GRID_SPREAD) ** 2)
         for grid in (UNTRIED_VARIANCES, RESIDUAL_DRIFTS, ABILITY_DRIFTS)
     )
-    return Variances(untried, residual, ability)
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """The effects that tasks share, N(mean, covariance).
+    """The effects that tasks share, N(mean, covariance), [d] and [d, d].
 
     They are, in order: the ability, a slope on each reference, the offset of unknown references, an offset of each tag,
     a slope on each column of predictions, the offset where each is unknown, and the ability's velocity.
 
-    mean: [d]; covariance: [d, d].
-    drift: [d] the variance that each effect gains a step, as a multiple of the ability's; the velocity has its own.
+    drift: [d] the variance that each gains a step, as a multiple of the ability's; the velocity has its own.
     """
 
     mean: Floats
@@ -130,7 +120,7 @@ def diagonal(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def first_effects(models: int, tags: int, predictions: int = 0) -> Effects:
-    """Return the effects before any evidence: references tell how hard tasks are, and predictions tell nothing yet."""
+    """Return the effects before any evidence: references tell how hard tasks are, predictions nothing yet."""
     counts, part = (1, models, 1, tags, predictions, predictions, 1), 1 / max(models, 1)
     mean = np.repeat((0.0, part, *[0.0] * 5), counts)
     rest = (UNKNOWN_VARIANCE, TAG_VARIANCE, PREDICTION_VARIANCE, UNKNOWN_VARIANCE, VELOCITY_VARIANCE)
@@ -143,9 +133,8 @@ def first_effects(models: int, tags: int, predictions: int = 0) -> Effects:
 class LaggedEvidence:
     """Evidence about n distinct tasks at one lag, and what was believed of their residuals.
 
-    features: [d - 1, n] of the tasks' profiles.
+    features: [d - 1, n] of the tasks' profiles; lag: how many steps ago the tasks were selected.
     successes, failures: [n] real counts, their sum > 0.
-    lag: how many steps ago the tasks were selected.
     residual, variance: [n] N(residual, variance) of each task; 0 and tau^2 for those never tried.
     tried: [n] whether there was evidence of the task before; age: [n] steps since, 0 for the others.
     """
@@ -160,32 +149,21 @@ class LaggedEvidence:
     age: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Absorbed:
-    """What a batch left: effects, the variances' weights, and N(residual, variance) of each task's residual, [n]."""
+def absorb(
+    effects: Effects, variances: Variances, batch: LaggedEvidence, undrifted: Effects | None = None
+) -> tuple[Effects, Variances, Floats, Floats]:
+    """Return effects, variances, and N(residual, variance) of each task, [n], after a batch.
 
-    effects: Effects
-    variances: Variances
-    residual: Floats
-    variance: Floats
-
-
-def absorb(effects: Effects, variances: Variances, batch: LaggedEvidence, undrifted: Effects | None = None) -> Absorbed:
-    """Return the belief after a batch: the exact Gaussian posterior, but that residuals stay independent of effects.
-
-    Late evidence observes an older theta: what may have moved since is noise, and the ability was lower by what the
-    velocity tells.
-
-    Args:
-        effects: at the step that closes.
-        variances: before the batch.
-        batch: the evidence.
-        undrifted: the effects before the drift of this step, for its first batch: that tells how fast they drift.
+    This is the exact Gaussian posterior, but that residuals stay independent of effects. Late evidence observes an
+    older theta: what may have moved since is noise, and the ability was lower by what the velocity tells.
+    undrifted: the effects before the drift of this step, for its first batch: that tells how fast they drift.
     """
     phi = np.concatenate([batch.features, np.full((1, len(batch.age)), -float(batch.lag))])
     squares = (phi[:, None] * phi).reshape(phi.shape[0] ** 2, phi.shape[1])
     _, kappa, q = variances.estimates
-    moved, noise = _moved(effects, phi, batch.lag, kappa, q)
+    # How far the effects may have moved the logits since evidence was due, and all that may have.
+    moved: Floats | float = batch.lag * q * summed(effects.drift[:, None] * (phi * phi)) if batch.lag else 0.0
+    noise = moved + batch.lag * kappa
     shared = summed(effects.covariance.reshape(-1, 1) * squares)
     mean = summed(effects.mean[:, None] * phi) + batch.residual
     excess, unsure = observed(mean, shared + batch.variance + noise, batch.successes, batch.failures)
@@ -198,28 +176,19 @@ def absorb(effects: Effects, variances: Variances, batch: LaggedEvidence, undrif
     score = summed_rows(phi * (excess / total))
     posterior, shift, ability = _updated(effects, information, score, undrifted)
     share = batch.variance / total
-    return Absorbed(
-        effects=Effects(frozen(effects.mean + shift), frozen(posterior), effects.drift),
-        variances=variances.plus(untried, residual, ability),
-        residual=batch.residual + share * (excess - summed(shift[:, None] * phi)),
-        variance=share * (blur + share * summed(posterior.reshape(-1, 1) * squares)),
+    log_weights = variances.untried + untried, variances.residual + residual, variances.ability + ability
+    return (
+        Effects(frozen(effects.mean + shift), frozen(posterior), effects.drift),
+        Variances(*(frozen(weights - weights.max()) for weights in log_weights)),
+        batch.residual + share * (excess - summed(shift[:, None] * phi)),
+        share * (blur + share * summed(posterior.reshape(-1, 1) * squares)),
     )
 
 
-def _moved(effects: Effects, phi: Floats, lag: int, kappa: float, q: float) -> tuple[Floats, Floats]:
-    """Return how far the effects may have moved the logits since evidence was due, and all that may have; [n]."""
-    if lag == 0:
-        return (nothing := np.zeros(phi.shape[1])), nothing
-    moved = lag * q * summed(effects.drift[:, None] * (phi * phi))
-    return moved, moved + lag * kappa
-
-
 def _likelihoods(batch: LaggedEvidence, unexplained: Floats, excess: Floats) -> tuple[Floats, Floats]:
-    """Return the log likelihoods of the grids of tau^2 (untried tasks tell of it) and of kappa (tried ones), each [9].
+    """[9] log likelihoods of the grid of tau^2, by untried tasks, and [9] of that of kappa, by the others.
 
-    Args:
-        unexplained: [n] the variance of the excess without what the grid's variance adds.
-        excess: [n] observed less expected.
+    unexplained: [n] the variance of the excess, observed less expected, [n], without what the grid's variance adds.
     """
     variance = np.where(batch.tried, RESIDUAL_DRIFTS[:, None] * (batch.age + batch.lag), UNTRIED_VARIANCES[:, None])
     variance += unexplained
@@ -235,7 +204,14 @@ def _updated(
     effects: Effects, information: Floats, score: Floats, undrifted: Effects | None
 ) -> tuple[Floats, Floats, Floats]:
     """Return the posterior covariance, the shift of the mean, and log likelihoods of the grid of q, [8]."""
-    precisions, pivots = inverse(_priors(effects, undrifted))
+    if undrifted is None:
+        priors = effects.covariance[:, :, None]
+    else:  # then as each drift of the grid would have it
+        priors = np.empty((*effects.covariance.shape, 1 + len(ABILITY_DRIFTS)))
+        priors[:, :, 0] = effects.covariance
+        priors[:, :, 1:] = undrifted.covariance[:, :, None]
+        diagonal(priors)[:, 1:] += effects.drift[:, None] * ABILITY_DRIFTS
+    precisions, pivots = inverse(priors)
     posteriors, pivots_after = inverse(precisions + information[:, :, None])
     shifts = summed(posteriors * score[:, None, None])
     posterior, shift = posteriors[:, :, 0], shifts[:, 0]
@@ -247,29 +223,14 @@ def _updated(
     return posterior, shift, fits[1:]
 
 
-def _priors(effects: Effects, undrifted: Effects | None) -> NDArray[np.float64]:
-    """Return the effects' covariance, then for the first batch of a step as each drift of the grid would have it.
-
-    [d, d, 1] or [d, d, 9].
-    """
-    if undrifted is None:
-        return effects.covariance[:, :, None]
-    priors = np.empty((*effects.covariance.shape, 1 + len(ABILITY_DRIFTS)))
-    priors[:, :, 0] = effects.covariance
-    priors[:, :, 1:] = undrifted.covariance[:, :, None]
-    diagonal(priors)[:, 1:] += effects.drift[:, None] * ABILITY_DRIFTS
-    return priors
-
-
 LEAST_GAIN = 1e-9
 
 
 def observed(mean: Floats, variance: Floats, successes: Floats, failures: Floats) -> tuple[Floats, Floats]:
     """Return the Gaussian observations z of theta ~ N(mean, variance) that lead to the posterior's means and variances.
 
-    [n] z less what was expected, and [n] the variance of z.
-
-    The likelihood is log-concave, so the posterior is never wider than the prior, except by rounding.
+    [n] z less what was expected, and [n] the variance of z. The likelihood is log-concave, so the posterior is never
+    wider than the prior, except by rounding.
     """
     posterior_mean, posterior_variance = moments(mean, variance, successes, failures)
     precision = 1 / variance
@@ -348,10 +309,7 @@ def _held_mode(
 def _ascent(
     at: Floats, mean: Floats, precision: Floats, successes: Floats, failures: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the logarithm's slope at these logits, Halley's step towards the mode, and the curvature after it.
-
-    Of the shape of the density Newton's method uses the slope's slope; this uses the slope of that, too.
-    """
+    """Return the logarithm's slope at these logits, Halley's step towards the mode, and the curvature after it."""
     trials = successes + failures
     p = sigmoid(at)
     expected = trials * p
@@ -370,28 +328,20 @@ FOLD_NUMBERS = 20_000  # a fold of 32 tasks takes as long as one that touches so
 
 @dataclass(frozen=True, slots=True)
 class Residuals(TaskRows):
-    """How tasks that were tried differ from what their profiles say: N(mean, variance) of the logit, as of `last_step`.
-
-    mean, variance: [R].
-    last_step: [R] the number of the last step that brought evidence of the task.
-    """
+    """How tried tasks differ from what their profiles say: N(mean, variance) of the logit at their last step, [R]."""
 
     mean: Floats
     variance: Floats
     last_step: NDArray[np.int32]
 
 
-_NOTHING, _NO_NUMBER = frozen(np.empty(0, np.int32)), frozen(np.empty(0))
-NO_RESIDUALS = Residuals(_NOTHING, _NO_NUMBER, _NO_NUMBER, _NOTHING)
+NO_RESIDUALS = Residuals(NO_TASKS, NO_NUMBERS, NO_NUMBERS, NO_TASKS)
 
 
 @dataclass(frozen=True)
-class TrackerBelief(Belief):
-    """A Gaussian belief about every task's logit; docs/tracker.md has the equations, `tracker_filter` the filter.
+class TrackerBelief:
+    """A Gaussian belief about every task's logit.
 
-    step: how many steps closed.
-    effects: what tasks share.
-    variances: how fast things drift, and how much untried tasks differ.
     residuals: of tasks that were tried; their variances grow from then on, which is added when they are read.
     """
 
@@ -403,19 +353,25 @@ class TrackerBelief(Belief):
     @classmethod
     def fresh(cls, settings: RunSettings, pool: Pool) -> "TrackerBelief":  # noqa: ARG003 - it has no settings
         """Return the belief before any evidence."""
-        return cls(
-            0,
-            first_effects(pool.models, len(pool.offset_tags), len(pool.prediction_names)),
-            first_variances(),
-            LayeredRows(NO_RESIDUALS, NO_RESIDUALS),
-        )
+        effects = first_effects(pool.models, len(pool.offset_tags), len(pool.prediction_names))
+        return cls(0, effects, FIRST_VARIANCES, LayeredRows(NO_RESIDUALS, NO_RESIDUALS))
 
-    # --- what changes it ---------------------------------------------------------------------------------------------
+    @property
+    def capability(self) -> None:
+        """None: this kind estimates no place along the references."""
 
     @property
     def longest_lag(self) -> int:
         """As many steps as closed: no evidence of this run comes too late, for it observes what was then."""
         return self.step
+
+    def fits(self, pool: Pool) -> bool:  # noqa: ARG002 - other kinds need it
+        """Return True: the belief keeps nothing of profiles."""
+        return True
+
+    def extended(self, pool: Pool, profiles: int) -> "TrackerBelief":  # noqa: ARG002 - other kinds need it
+        """Return the belief, which has room for any profiles."""
+        return self
 
     def fold(self, pool: Pool, step: ClosingStep, settings: RunSettings) -> "TrackerBelief":  # noqa: ARG002
         """Return the belief after one closed step."""
@@ -423,44 +379,40 @@ class TrackerBelief(Belief):
         _, _, ability_drift = self.variances.estimates
         belief = replace(self, step=step.number, effects=undrifted.drifted(ability_drift))
         for place, (lag, evidence) in enumerate(step.batches):
+            rows = belief.residuals.of(evidence.tasks)
+            features = pool.features.take(pool.profile_of.take(evidence.tasks), axis=1)
+            batch = LaggedEvidence(features, evidence.successes, evidence.failures, lag, *belief._residual(rows))
             # One batch a step tells how fast the ability drifts.
-            belief = belief._after(pool, evidence, lag, None if place else undrifted)
+            effects, variances, mean, variance = absorb(
+                belief.effects, belief.variances, batch, None if place else undrifted
+            )
+            rows = Residuals(evidence.tasks, mean, variance, np.full(len(rows), step.number, np.int32))
+            residuals = belief.residuals.with_rows(rows.frozen())
+            belief = TrackerBelief(step.number, effects, variances, residuals)
         return belief
 
     def forgotten(self, tasks: Tasks) -> "TrackerBelief":
-        """Return the belief without the residuals of these tasks."""
+        """Return the belief without evidence of these tasks' own, sorted: they follow their profiles again."""
         return replace(self, residuals=self.residuals.without(tasks))
 
-    def _after(self, pool: Pool, evidence: Evidence, lag: int, undrifted: Effects | None) -> "TrackerBelief":
-        """Return the belief after one batch of the step that closes."""
-        rows = self.residuals.of(evidence.tasks)
-        features = pool.features.take(pool.profile_of.take(evidence.tasks), axis=1)
-        batch = LaggedEvidence(features, evidence.successes, evidence.failures, lag, *self._residual(rows))
-        found = absorb(self.effects, self.variances, batch, undrifted)
-        rows = Residuals(evidence.tasks, found.residual, found.variance, np.full(len(rows), self.step, np.int32))
-        residuals = self.residuals.with_rows(rows.frozen())
-        return TrackerBelief(self.step, found.effects, found.variances, residuals)
-
-    def _residual(self, rows: Residuals) -> tuple[Floats, Floats, NDArray[np.bool_], Floats]:
+    def _residual(self, rows: Residuals) -> tuple[Floats, Floats, Flags, Floats]:
         """Return the residuals' means and variances now, whether each task was tried, and how many steps ago; [n]."""
         tau2, kappa, _ = self.variances.estimates
         tried = rows.variance > 0.0  # 0 in the rows of tasks of which nothing is known
         age = np.where(tried, self.step - rows.last_step, 0.0)
         return rows.mean, np.where(tried, rows.variance + kappa * age, tau2), tried, age
 
-    # --- what it says of tasks ---------------------------------------------------------------------------------------
-
     @property
     def own_tasks(self) -> Tasks:
-        """Sorted tasks that were tried."""
+        """Sorted tasks with evidence of their own; all others follow their profile."""
         return self.residuals.whole.tasks
 
     def own_distributions(self, pool: Pool) -> LogitNormals:
-        """[T] of the tasks that were tried."""
+        """[T] of the tasks with evidence of their own."""
         return self._of_rows(pool, self.residuals.whole)
 
     def profile_distributions(self, pool: Pool) -> LogitNormals:
-        """[G] of tasks that were never tried."""
+        """[G] of each profile's tasks that have no evidence of their own."""
         shared = self._shared(pool.features)
         return LogitNormals(shared.location, shared.variance + self.variances.estimates[0])
 
@@ -488,8 +440,6 @@ class TrackerBelief(Belief):
             variance[start : start + BLOCK] = summed(summed(covariance * block[:, None]) * block)
         return LogitNormals(location, variance)
 
-    # --- what it says of itself --------------------------------------------------------------------------------------
-
     def estimates(self, pool: Pool) -> dict[str, float]:
         """Return the means of the effects, in logits (the velocity: a step), and the three learned variances."""
         slopes = (f"slope_{place}" for place in range(1, pool.models + 1))
@@ -505,5 +455,5 @@ class TrackerBelief(Belief):
 
     @property
     def fold_numbers(self) -> int:
-        """About how many numbers a fold touches."""
+        """About how many numbers a fold touches: tells whether it is quick enough for the event loop."""
         return FOLD_NUMBERS + 4 * len(self.residuals.recent)

@@ -9,10 +9,9 @@ from itertools import starmap
 import numpy as np
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
-from bots_service.core.arrays import Tasks, frozen, last_of
+from bots_service.core.arrays import NO_TASKS, Tasks, frozen, last_of
 from bots_service.core.codec import pack, unpack
-from bots_service.core.groups import NO_TASKS
-from bots_service.core.predictions import Predictions, PredictionsKey
+from bots_service.core.pool import Predictions, PredictionsKey
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import (
     BusyError,

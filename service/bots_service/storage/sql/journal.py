@@ -22,9 +22,8 @@ from sqlalchemy import (
 )
 
 from bots_service.core.entries import Entry, Rewind
-from bots_service.core.outlook import UniformEstimate
 from bots_service.core.receipt import Calibration, Receipt, added
-from bots_service.core.summary import RunFindings
+from bots_service.core.summary import RunFindings, UniformEstimate
 from bots_service.errors import KeyReusedError, UnknownRunError
 from bots_service.records import Head, IdempotencyKey, RunRow
 from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, CursorResult, delete, func, insert, select, update
 
-from bots_service.core.predictions import PredictionsKey
+from bots_service.core.pool import PredictionsKey
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, LimitReachedError, RunHasHistoryError, UnknownRunError
 from bots_service.records import Capacity, IdempotencyKey, Parent, RunPut, RunRow

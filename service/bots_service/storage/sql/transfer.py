@@ -7,11 +7,10 @@ from sqlalchemy import Connection, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from bots_service.core.entries import Entry
-from bots_service.core.outlook import BINS, UniformEstimate
-from bots_service.core.predictions import PredictionsKey
+from bots_service.core.pool import PredictionsKey
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.summary import RunFindings
+from bots_service.core.summary import BINS, RunFindings, UniformEstimate
 from bots_service.errors import BusyError, DamagedStateError, RunHasHistoryError
 from bots_service.records import DatasetRow, EntryKind, IdempotencyKey, RunRow
 from bots_service.storage.sql.answers import keeping_result

@@ -1,1 +1,0 @@
-"""Selections: which tasks to train on next."""
