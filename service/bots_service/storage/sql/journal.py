@@ -10,6 +10,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Insert,
+    LargeBinary,
     and_,
     bindparam,
     delete,
@@ -18,6 +19,7 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    type_coerce,
     update,
 )
 
@@ -29,7 +31,17 @@ from bots_service.records import Head, IdempotencyKey, RunRow
 from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body
 from bots_service.storage.sql.database import UNANSWERED, SqlRow
 from bots_service.storage.sql.store import Store, insert_missing, reading, writing
-from bots_service.storage.sql.tables import EPOCH, HEAD, IS_STEP, datasets, journal, of_last_entry, runs, snapshots
+from bots_service.storage.sql.tables import (
+    EPOCH,
+    HEAD,
+    IS_STEP,
+    calibration_in,
+    datasets,
+    journal,
+    of_last_entry,
+    runs,
+    snapshots,
+)
 
 MOST_SEQS = 1000  # of snapshots that are dropped, in one statement
 
@@ -67,6 +79,7 @@ _BETWEEN = (
 )
 _BY_KEY = RECEIPTS.add_columns(journal.c.fingerprint).where(_OF_RUN, journal.c.key == bindparam("key"))
 _APPEND = insert(journal).execution_options(**UNANSWERED)
+_CALIBRATION = type_coerce(journal.c.calibration, LargeBinary)  # to be added up at once
 _last = journal.alias("last")
 _previous_key = bindparam("previous_key", type_=journal.c.key.type)
 _NEXT = (
@@ -124,10 +137,14 @@ def locked_head(connection: Connection, run: RunRow, keys: Sequence[str] = ()) -
 
 def calibration_of(connection: Connection, run_id: int, after_step: int, folded: Sequence[FoldedEntry]) -> Calibration:
     """Return predicted and observed success of the closed steps behind one, those that are about to be stored too."""
-    closed = (journal.c.run_id == run_id, text(IS_STEP), journal.c.step > after_step)
-    stored = connection.scalars(select(journal.c.calibration).where(*closed))
-    known = [*stored, *(one.receipt.calibration for one in folded)]
-    return added([one for one in known if one is not None])
+    closed = (
+        journal.c.run_id == run_id,
+        text(IS_STEP),
+        journal.c.step > after_step,
+        journal.c.calibration.is_not(None),
+    )
+    stored = calibration_in(b"".join(connection.scalars(select(_CALIBRATION).where(*closed))))
+    return added([stored, *(one.receipt.calibration for one in folded if one.receipt.calibration is not None)])
 
 
 def estimate_at(connection: Connection, run_id: int, seq: int) -> UniformEstimate:

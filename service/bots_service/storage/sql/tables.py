@@ -84,10 +84,14 @@ _settings = _AsText(
     lambda line: settings_from(msgspec.json.decode(line)),
 )
 _tasks = _AsBytes(lambda tasks: pack({}, {"tasks": tasks}), lambda blob: unpack(blob)[1]["tasks"])
-_calibration = _AsBytes(
-    lambda shown: np.array(shown, "<f8").tobytes(),
-    lambda blob: Calibration(*map(tuple, np.frombuffer(blob, "<f8").reshape(3, BINS).tolist())),
-)
+
+
+def calibration_in(blobs: bytes) -> Calibration:
+    """Return the sums of the calibrations whose bytes stand one behind the other."""
+    return Calibration(*map(tuple, np.frombuffer(blobs, "<f8").reshape(-1, 3, BINS).sum(axis=0).tolist()))
+
+
+_calibration = _AsBytes(lambda shown: np.array(shown, "<f8").tobytes(), calibration_in)
 _shares = _AsBytes(
     lambda shares: np.array(shares, "<f4").tobytes(), lambda blob: tuple(np.frombuffer(blob, "<f4").tolist())
 )
