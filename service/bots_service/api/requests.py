@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import msgspec
 from fastapi import Path, Query
-from msgspec import Meta, Struct, inspect
+from msgspec import UNSET, Meta, Struct, inspect
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
@@ -223,8 +223,8 @@ def filled(kind: type[Made], *sources: object, **values: Any) -> Made:
     """Return a body: each of its fields is the value of that name, or else the attribute of that name of a source."""
     for name in set(kind.__struct_fields__) - values.keys():
         for source in sources:
-            if hasattr(source, name):
-                values[name] = getattr(source, name)
+            if (value := getattr(source, name, UNSET)) is not UNSET:
+                values[name] = value
                 break
     return kind(**values)
 
