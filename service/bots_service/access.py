@@ -20,7 +20,7 @@ from bots_service.errors import Flaw, ForbiddenError, InvalidInputError, Unauthe
 from bots_service.keys import EVERY_DATASET, KeyRow, Scope, reaches
 from bots_service.records import IdempotencyKey
 from bots_service.retention import LONGEST_KEY_S
-from bots_service.storage.sql.keys import SqlKeys
+from bots_service.storage.sql.stores import SqlKeys
 
 log = structlog.get_logger(__name__)
 

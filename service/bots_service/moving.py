@@ -28,8 +28,7 @@ from bots_service.records import DatasetFacts, DatasetRow, Parent, RunRow
 from bots_service.replay import fold
 from bots_service.runs import Runs
 from bots_service.storage.live import BEGIN
-from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body
-from bots_service.storage.sql.journal import entry_of
+from bots_service.storage.sql.journal import KINDS, decode_body, encode_body, entry_of
 from bots_service.storage.sql.transfer import Moved, SavedEntry
 
 PAGE = 1000  # entries stored at a time

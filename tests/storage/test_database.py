@@ -16,9 +16,8 @@ from sqlalchemy import Connection, text
 from bots_service.errors import DamagedStateError, DatasetExistsError, StorageUnavailableError
 from bots_service.storage.postgres import PostgresDatabase
 from bots_service.storage.sql import health as health_module
-from bots_service.storage.sql.health import WRITE_EVERY_S, SqlHealth
 from bots_service.storage.sql.journal import locked_head
-from bots_service.storage.sql.stores import SqlStores
+from bots_service.storage.sql.stores import WRITE_EVERY_S, SqlHealth, SqlStores
 from bots_service.storage.sqlite import SqliteDatabase
 from tests.servers import wait_until
 from tests.storage import made

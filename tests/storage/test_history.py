@@ -15,8 +15,8 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import Sums, course_of, wanted_steps
 from bots_service.errors import DamagedStateError, UnknownRunError
 from bots_service.records import EntryKind, RunRow, StoredReceipt, VisitsPage
-from bots_service.storage.sql.codecs import encode_body
 from bots_service.storage.sql.history import BODY_CHARACTERS, CHUNK, ENTRIES, RUNS_AT_ONCE, RunHead
+from bots_service.storage.sql.journal import encode_body
 from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.tables import journal
 from tests.core.journals import report_of

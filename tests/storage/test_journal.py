@@ -9,8 +9,7 @@ from bots_service.core.entries import Body, Entry, Report, Rewind, SettingsChang
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BotsError, KeyReusedError, UnknownRunError
 from bots_service.records import Head, IdempotencyKey, RunRow
-from bots_service.storage.sql.codecs import encode_body
-from bots_service.storage.sql.journal import receipt_under
+from bots_service.storage.sql.journal import encode_body, receipt_under
 from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.transfer import MOST_BYTES, MOST_ROWS, last_within
 from tests.storage import made

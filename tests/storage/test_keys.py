@@ -13,7 +13,7 @@ from bots_service.errors import (
 )
 from bots_service.keys import KeyRow, Scope
 from bots_service.records import Answer
-from bots_service.storage.sql import keys as module
+from bots_service.storage.sql import stores as module
 from bots_service.storage.sql.stores import SqlStores
 from tests.storage.made import once
 

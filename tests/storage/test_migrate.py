@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import NullPool, create_engine, insert, inspect, text
 
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
+from bots_service.storage.sql.database import is_postgresql, keys_exist, sql_url
 from bots_service.storage.sql.migrate import MIGRATOR_LOCK, current, head, require_tables, upgrade
 from bots_service.storage.sql.tables import api_keys, metadata
-from bots_service.storage.sql.url import is_postgresql, keys_exist, sql_url
 from tests.ports import free_port
 from tests.servers import PostgresServer
 

@@ -11,8 +11,7 @@ from sqlalchemy import Connection, Engine, event, insert, select, text
 from bots_service.core.entries import Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
 from bots_service.records import RunRow
-from bots_service.storage.sql.codecs import encode_body
-from bots_service.storage.sql.journal import receipt_under
+from bots_service.storage.sql.journal import encode_body, receipt_under
 from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.tables import (
     IS_MARK,

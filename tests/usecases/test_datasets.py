@@ -10,7 +10,7 @@ import pytest
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Distributions
 from bots_service.core.predictions import MOST_COLUMNS
-from bots_service.dataset_builder import DatasetHeader
+from bots_service.datasets import DatasetHeader
 from bots_service.errors import (
     BusyError,
     DatasetExistsError,

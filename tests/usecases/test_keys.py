@@ -15,7 +15,7 @@ from bots_service.errors import (
     UnknownApiKeyError,
 )
 from bots_service.keys import KeyRow, Scope
-from bots_service.storage.sql.keys import SqlKeys
+from bots_service.storage.sql.stores import SqlKeys
 from tests.usecases.world import World, until
 
 ADMIN = KeyRequest("root", frozenset({Scope.ADMIN}), ("*",))

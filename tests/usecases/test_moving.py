@@ -107,7 +107,7 @@ async def test_a_fork_brings_the_journals_of_those_that_it_continues(
 async def test_an_export_needs_the_whole_journal(world: World, folder: Folder):
     await reports(world, 23)
     await world.runs.put(POOL, "child", {}, ForkFrom("default"), None)
-    await pruner(world)()
+    await pruner(world).remove_old()
     for name in ("default", "child"):
         with pytest.raises(JournalIncompleteError, match="pruned up to entry 15; save the whole database"):
             await exported(world, name)

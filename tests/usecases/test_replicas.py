@@ -9,8 +9,7 @@ from structlog.testing import capture_logs
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import encode_state
 from bots_service.core.draw.selection import SelectRequest
-from bots_service.dataset_builder import DatasetHeader
-from bots_service.datasets import OpenRun
+from bots_service.datasets import DatasetHeader, OpenRun
 from bots_service.errors import (
     DamagedStateError,
     InvalidOutcomesError,

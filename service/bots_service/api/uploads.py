@@ -34,7 +34,7 @@ from bots_service.api.task_formats.text import (
     read_ndjson,
     split_lines,
 )
-from bots_service.dataset_builder import DatasetHeader
+from bots_service.datasets import DatasetHeader
 from bots_service.errors import Flaw, InvalidTasksError
 from bots_service.records import PredictionBlock, TaskBlock
 

@@ -19,8 +19,7 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import DBAPIError
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.storage.sql.database import UNANSWERED, Job, Result, storage_errors
-from bots_service.storage.sql.url import ENCODING, sql_url
+from bots_service.storage.sql.database import ENCODING, UNANSWERED, Job, Result, sql_url, storage_errors
 
 
 class Lifeline:

@@ -17,8 +17,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DBAPIError
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.storage.sql.database import OUR_FAULT, Job, Result, storage_errors
-from bots_service.storage.sql.url import sql_url
+from bots_service.storage.sql.database import OUR_FAULT, Job, Result, sql_url, storage_errors
 
 MOST_JOBS = 256  # in one transaction; more would make the first wait long for the last
 READERS = 4  # reads hold the interpreter's lock most of the time: more threads than that would only wait for it

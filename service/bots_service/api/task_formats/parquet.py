@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from bots_service.api.requests import MIB
 from bots_service.api.task_formats.text import BLOCK_TASKS, SHOWN_FLAWS, tidy, wrong_length
 from bots_service.core.arrays import Floats
-from bots_service.dataset_builder import MAX_TAGS
+from bots_service.datasets import MAX_TAGS
 from bots_service.errors import Flaw, InvalidTasksError, LimitReachedError, MalformedBodyError
 from bots_service.records import TaskBlock
 

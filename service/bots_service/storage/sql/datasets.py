@@ -4,9 +4,10 @@ import asyncio
 import time
 import zlib
 from collections.abc import AsyncIterator, Sequence
-from itertools import starmap
+from itertools import pairwise, starmap
 
 import numpy as np
+import pyarrow as pa
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
 from bots_service.core.arrays import Tasks, frozen, last_of
@@ -34,11 +35,9 @@ from bots_service.records import (
     Subset,
     TaskBlock,
 )
-from bots_service.storage.sql.answers import keeping_result
-from bots_service.storage.sql.codecs import decode_block, encode_block
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, locked_runs, new_id, replace_empty_run
-from bots_service.storage.sql.store import Store, insert_missing, reading, writing
+from bots_service.storage.sql.store import Store, insert_missing, keeping_result, reading, writing
 from bots_service.storage.sql.tables import datasets, of_last_entry, predictions, runs, subsets, task_blocks
 
 MOST_SUBSETS = 1000  # of a dataset: a job has one, and each change of its training data makes another
@@ -388,3 +387,45 @@ def _tasks_in(content: bytes) -> Tasks:
     except zlib.error as error:  # it has a checksum
         raise DamagedStateError(f"a subset can't be read: {error}") from error
     return frozen(np.flatnonzero(np.unpackbits(bits)).astype(np.int32))
+
+
+def encode_block(block: TaskBlock) -> bytes:
+    """Return columns `id`, `reference_0`, `reference_1`, ... and `tags` as an Arrow stream."""
+    columns = {"id": pa.array(block.ids, pa.string())}
+    for model in range(block.references.shape[1]):
+        columns[f"reference_{model}"] = pa.array(np.ascontiguousarray(block.references[:, model], np.float64))
+    columns["tags"] = pa.array(block.tags, pa.list_(pa.string()))
+    batch = pa.record_batch(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(batch)
+    body: bytes = sink.getvalue().to_pybytes()
+    return body
+
+
+def decode_block(body: bytes, expected_checksum: int) -> TaskBlock:
+    """Return the block that was encoded.
+
+    Raises:
+        DamagedStateError: the bytes don't match their checksum.
+    """
+    if zlib.crc32(body) != expected_checksum:
+        raise DamagedStateError("a block of tasks does not match its checksum: the bytes were altered or truncated")
+    with pa.ipc.open_stream(body) as reader:
+        batch = reader.read_next_batch()
+    models = batch.num_columns - 2
+    references = np.empty((batch.num_rows, models))
+    for model in range(models):
+        references[:, model] = batch.column(f"reference_{model}").to_numpy(zero_copy_only=False)
+    return TaskBlock(batch.column("id").to_pylist(), references, _tags(batch.column("tags")))
+
+
+def _tags(column: pa.ListArray) -> list[tuple[str, ...]]:
+    """Return each task's tags; tasks with the same tags share one tuple."""
+    words, ends = column.values.to_pylist(), column.offsets.to_pylist()
+    seen: dict[tuple[str, ...], tuple[str, ...]] = {}
+    tags = []
+    for start, end in pairwise(ends):
+        own = tuple(words[start:end])
+        tags.append(seen.setdefault(own, own))
+    return tags

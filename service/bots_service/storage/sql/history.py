@@ -37,9 +37,8 @@ from bots_service.records import (
     TaskVisit,
     VisitsPage,
 )
-from bots_service.storage.sql.codecs import KINDS, decode_body
 from bots_service.storage.sql.database import SqlRow
-from bots_service.storage.sql.journal import RECEIPTS, receipt_of
+from bots_service.storage.sql.journal import KINDS, RECEIPTS, decode_body, receipt_of
 from bots_service.storage.sql.runs import run_of
 from bots_service.storage.sql.store import Store, reading
 from bots_service.storage.sql.tables import EPOCH, HEAD, IS_MARK, IS_STEP, RUNS, datasets, journal, runs

@@ -1,10 +1,14 @@
 """Journals in SQL: each entry with what folding it did, in one row; and states that were stored on the way."""
 
 from collections.abc import Sequence
+from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
-from msgspec import structs
+import msgspec
+import numpy as np
+from msgspec import Raw, structs
+from numpy.typing import NDArray
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -21,13 +25,14 @@ from sqlalchemy import (
     update,
 )
 
-from bots_service.core.entries import Entry, Rewind
+from bots_service.core.arrays import Table, frozen
+from bots_service.core.entries import Body, Entry, Forget, Fork, Report, Rewind, SettingsChange
 from bots_service.core.outlook import UniformEstimate
 from bots_service.core.receipt import Calibration, Receipt, added
+from bots_service.core.run_settings import settings_from
 from bots_service.core.summary import RunFindings
-from bots_service.errors import KeyReusedError, UnknownRunError
-from bots_service.records import Head, IdempotencyKey, RunRow
-from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body
+from bots_service.errors import DamagedStateError, InvalidSettingsError, KeyReusedError, UnknownRunError
+from bots_service.records import EntryKind, Head, IdempotencyKey, RunRow
 from bots_service.storage.sql.database import UNANSWERED, SqlRow
 from bots_service.storage.sql.store import Store, insert_missing, reading, writing
 from bots_service.storage.sql.tables import EPOCH, HEAD, IS_STEP, datasets, journal, of_last_entry, runs, snapshots
@@ -90,6 +95,80 @@ _NEXT = (
 def _append_next(product: str) -> Insert:
     names = [column.name for column in journal.columns]
     return insert_missing(product, journal).from_select(names, _NEXT).execution_options(preserve_rowcount=True)
+
+
+KINDS: dict[type[Body], EntryKind] = {
+    Report: "report",
+    SettingsChange: "settings",
+    Forget: "forget",
+    Rewind: "rewind",
+    Fork: "fork",
+}
+# What may stand in an array of each kind: the numbers of JSON, not what numpy would make numbers of.
+_NUMBERS: dict[str, set[type]] = {"i": {int}, "f": {int, float}, "b": {bool}}
+
+
+def _list_of(array: NDArray[Any]) -> list[Any]:
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError("a number is not finite")  # JSON would turn it into null
+    listed: list[Any] = array.tolist()
+    return listed
+
+
+@cache
+def _number_of(kind: Any) -> np.dtype[Any]:
+    """Return the type of an array's numbers, given the array's."""
+    (number,) = get_args(get_args(kind)[1])
+    return np.dtype(number)  # type: ignore[no-any-return]  # no type says what it is
+
+
+def _array_of(kind: Any, values: list[Any]) -> NDArray[Any]:
+    number = _number_of(kind)
+    if not _NUMBERS[number.kind].issuperset(map(type, values)):
+        raise ValueError(f"not all of these are of type {number}")
+    return frozen(np.array(values, number))
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_list_of)
+_SIZED = (np.ndarray, Table)  # empty by default
+_decoders = {name: msgspec.json.Decoder(kind, dec_hook=_array_of) for kind, name in KINDS.items()}
+_defaults = {
+    kind: [(field.name, field.default if field.default_factory is MISSING else ()) for field in fields(kind)]
+    for kind in KINDS
+}
+
+
+def encode_body(body: Body) -> str:
+    """Return the body as JSON, field by field, without those that are at their default.
+
+    Raises:
+        ValueError: a count is not finite.
+    """
+    values = {}
+    for name, default in _defaults[type(body)]:
+        value = getattr(body, name)
+        if default is MISSING or (len(value) if isinstance(value, _SIZED) else value != default):
+            values[name] = value
+    return _encoder.encode(values).decode()
+
+
+def decode_body(kind: EntryKind, text: str | Raw) -> Body:
+    """Return the body that was encoded.
+
+    Raises:
+        DamagedStateError: the text is no body of this kind that this version reads.
+    """
+    try:
+        body: Body = _decoders[kind].decode(text)
+        if isinstance(body, SettingsChange):
+            settings_from(body.values)  # refuses what no version wrote
+            values = body.values.items()
+            return SettingsChange({name: tuple(value) if isinstance(value, list) else value for name, value in values})
+        if isinstance(body, Report) and any(len({*map(len, table)}) > 1 for table in (body.evidence, body.parts)):
+            raise DamagedStateError("a journal entry can't be read: its columns differ in length")
+    except (msgspec.MsgspecError, InvalidSettingsError, OverflowError, UnicodeError) as error:
+        raise DamagedStateError(f"a journal entry can't be read: {error}") from error
+    return body
 
 
 class FoldedEntry(NamedTuple):

@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, text
 
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
-from bots_service.storage.sql.url import connected, is_missing, is_pooled, sql_url
+from bots_service.storage.sql.database import connected, is_missing, is_pooled, sql_url
 
 NUMBER_LENGTH = 4  # of a revision; its file's name begins with it
 VERSION_TABLE = "alembic_version"

@@ -11,10 +11,9 @@ from bots_service.core.predictions import PredictionsKey
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, LimitReachedError, RunHasHistoryError, UnknownRunError
 from bots_service.records import Capacity, IdempotencyKey, Parent, RunPut, RunRow
-from bots_service.storage.sql.answers import keep_result, keeping_result, require_unanswered
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import FoldedEntry, append
-from bots_service.storage.sql.store import Store, reading, writing
+from bots_service.storage.sql.store import Store, keep_result, keeping_result, reading, require_unanswered, writing
 from bots_service.storage.sql.tables import HEAD, RUNS, datasets, predictions, runs, snapshots
 
 PAGE = 1000

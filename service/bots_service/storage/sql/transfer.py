@@ -14,7 +14,6 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import RunFindings
 from bots_service.errors import BusyError, DamagedStateError, RunHasHistoryError
 from bots_service.records import DatasetRow, EntryKind, IdempotencyKey, RunRow
-from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.datasets import require_version, stage_gone
 from bots_service.storage.sql.journal import FoldedEntry, append
 from bots_service.storage.sql.runs import (
@@ -25,7 +24,7 @@ from bots_service.storage.sql.runs import (
     require_room_for_run,
     run_of,
 )
-from bots_service.storage.sql.store import Store, reading, writing
+from bots_service.storage.sql.store import Store, keeping_result, reading, writing
 from bots_service.storage.sql.tables import RUNS, datasets, journal, runs
 
 # A value that another database can't store is refused before it gets there.
