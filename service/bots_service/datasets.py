@@ -53,12 +53,7 @@ SHOWN_FLAWS = 20  # enough to see the pattern
 
 
 def check_block(block: TaskBlock, *, models: int, first: int) -> None:
-    """Check consecutive tasks.
-
-    Args:
-        block: the tasks.
-        models: number of the dataset's reference models.
-        first: index of the block's first task in the dataset, for messages.
+    """Check consecutive tasks. first: index of the block's first task in the dataset, for messages.
 
     Raises:
         InvalidTasksError: an id, a pass rate or a tag is invalid; contains the first errors.
@@ -171,9 +166,8 @@ class DatasetBuilder:
     def build(self, earlier: DatasetFacts | None = None) -> Built:
         """Return the dataset's facts, ids and pool.
 
-        Args:
-            earlier: facts of an earlier version of the dataset, whose order of reference models, offset tags and
-                predictions are kept; None for a new dataset: it has no predictions, and the others are chosen.
+        earlier: facts of an earlier version of the dataset, whose order of reference models, offset tags and
+            predictions are kept; None for a new dataset: it has no predictions, and the others are chosen.
 
         Raises:
             InvalidTasksError: there are no tasks, an id is repeated, or no task has one of the offset tags.
@@ -204,11 +198,7 @@ class DatasetBuilder:
 
 
 def weakest_first(references: Floats) -> tuple[int, ...]:
-    """Return the order of the reference models: as given for two, by mean pass rate for more.
-
-    Args:
-        references: [N, M] pass rates, NaN where unknown.
-    """
+    """Return the order of the reference models by [N, M] pass rates: as given for two, by the mean for more."""
     models = references.shape[1]
     known = references[~np.isnan(references).any(axis=1)]
     if models <= 2 or len(known) == 0:
@@ -250,15 +240,7 @@ class Datasets:
     """
 
     def __init__(self, store: SqlDatasets, runs: SqlRuns, live: Live, at_work: RunsAtWork, *, max_bytes: int) -> None:
-        """Create an empty cache.
-
-        Args:
-            store: the datasets in SQL.
-            runs: the runs in SQL.
-            live: is told of changes, for other replicas.
-            at_work: the runs with metrics, removed with a dataset.
-            max_bytes: memory limit of open datasets; the one used last always stays.
-        """
+        """Create an empty cache. max_bytes: memory limit of open datasets; the one used last always stays."""
         self.store, self._runs, self._live, self._at_work = store, runs, live, at_work
         self._max_bytes = max_bytes
         self._open: OrderedDict[str, OpenDataset] = OrderedDict()
@@ -418,15 +400,8 @@ class Datasets:
     ) -> CreateDatasetResult:
         """Create a dataset from a stream of blocks; nothing is visible until all of it was good.
 
-        Args:
-            name: its name.
-            header: what was said before the tasks.
-            blocks: the tasks.
-            idempotency_key: keeps the result.
-            within: patterns of names that the caller's key reaches.
-
-        Returns:
-            The dataset, and whether it is new: where one of the name has the same content, that is returned.
+        Where one of the name has the same content, that is returned.
+        within: patterns of names that the caller's key reaches.
 
         Raises:
             InvalidTasksError: a task can't be true.
@@ -528,13 +503,9 @@ class Datasets:
     async def set_predictions(
         self, dataset: OpenDataset, name: str, rates: Floats | None, idempotency_key: KeyOfUpload
     ) -> DatasetRow:
-        """Set predictions, in place of those of the same name.
+        """Set predictions of a fresh dataset, in place of those of the same name.
 
-        Args:
-            dataset: fresh.
-            name: of the predictor.
-            rates: [N] predicted pass rates, NaN where unknown; None removes them.
-            idempotency_key: keeps the result.
+        rates: [N] predicted pass rates, NaN where unknown; None removes them.
 
         Raises:
             InvalidTasksError: no task has a prediction.
@@ -578,10 +549,7 @@ class Datasets:
     async def keep_subset(self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload) -> Subset:
         """Keep a subset under a name that follows from its tasks; it is not kept if the dataset lacks some of them.
 
-        Args:
-            name: the dataset's.
-            blocks: the tasks, of which only the ids count; a repeated one counts once.
-            idempotency_key: keeps the result.
+        Only the ids of the blocks count, and a repeated one counts once.
 
         Raises:
             InvalidTasksError: there is no task.

@@ -27,7 +27,6 @@ from bots_service.selections import LONGEST_ID, read_id
 
 MAX_OUTCOMES = 65_536
 
-
 Spent = Annotated[float, Meta(ge=0, le=MOST_SPENT)]
 LARGEST_STEP = 2**31 - 1  # as steps are stored
 Age = Annotated[int, Meta(ge=0, le=LARGEST_STEP)]
@@ -91,12 +90,7 @@ class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
 def read_report(request: ReportRequest, run: OpenRun, tasks: Tasks, state: RunState, now: float) -> Report:
     """Return the journal entry of a report, once it is possible in the run's newest state.
 
-    Args:
-        request: the report.
-        run: its run.
-        tasks: of its outcomes, as `find_tasks` returns them.
-        state: the run's newest.
-        now: seconds since 1970, UTC.
+    tasks: of its outcomes, as `find_tasks` returns them; now: seconds since 1970, UTC.
 
     Raises:
         InvalidOutcomesError: an outcome or the age can't be true.
@@ -128,17 +122,8 @@ def read_report(request: ReportRequest, run: OpenRun, tasks: Tasks, state: RunSt
                 " of its own"
             )
         made_at = state.step - request.age
-    return Report(
-        evidence,
-        made_at,
-        request.close_step,
-        walks,
-        read_costs(request.outcomes),
-        aborted,
-        parts,
-        selection,
-        now,
-    )
+    costs = Costs(*(math.fsum(getattr(one, of) or 0.0 for one in request.outcomes) for of in ("tokens", "seconds")))
+    return Report(evidence, made_at, request.close_step, walks, costs, aborted, parts, selection, now)
 
 
 def _invalid_age(what: str) -> InvalidOutcomesError:
@@ -218,13 +203,6 @@ def _part(outcome: Outcome, size: int, reward_range: tuple[float, float]) -> tup
     if rollouts > size:
         raise ValueError(f"{rollouts:g} rollouts of a group of {size}")
     return (rollouts, successes, failures, lowest, highest)
-
-
-def read_costs(outcomes: list[Outcome]) -> Costs:
-    """Return what all outcomes cost, those that were aborted too."""
-    return Costs(
-        math.fsum([one.tokens or 0.0 for one in outcomes]), math.fsum([one.seconds or 0.0 for one in outcomes])
-    )
 
 
 def _shown(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, float, bool] | None:

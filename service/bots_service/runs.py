@@ -323,17 +323,7 @@ class Runs:
         cache_bytes: int,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Know no run yet.
-
-        Args:
-            store: the truth.
-            datasets: the tasks.
-            live: heads, leases and selections by key.
-            replay: states from the journal.
-            metrics: counts folds, draws and runs.
-            cache_bytes: memory limit of states.
-            clock: seconds since 1970, UTC.
-        """
+        """Know no run yet. cache_bytes: memory limit of states; clock: seconds since 1970, UTC."""
         self.store, self.datasets, self.live, self.replay = store, datasets, live, replay
         self.metrics, self.states, self._clock = metrics, StateCache(cache_bytes), clock
         self._rows: OrderedDict[tuple[int, str], RunRow] = OrderedDict()
@@ -449,11 +439,8 @@ class Runs:
             return read_report(request, run, find_tasks(run, request.outcomes), state, now)
 
         try:
-            done = await self.using(
-                request.dataset,
-                request.run,
-                lambda run: self._append(run, make, key, outcomes=len(request.outcomes)),
-            )
+            record = partial(self._append, make=make, key=key, outcomes=len(request.outcomes))
+            done = await self.using(request.dataset, request.run, record)
         except StaleEpochError:
             self.metrics.fenced(request.dataset, request.run)
             raise
@@ -516,8 +503,10 @@ class Runs:
     async def _rewind(self, run: OpenRun, step: int, key: IdempotencyKey | None) -> ChangeRunResult:
         attempts = 0
         while True:
-            if key is not None and await self._receipt_under(run.row, key) is not None:
-                return ChangeRunResult(await self.describe_open(run), duplicate=True)
+            if key is not None:
+                under = partial(receipt_under, run=run.row, key=key)
+                if await self.store.database.read(under) is not None:
+                    return ChangeRunResult(await self.describe_open(run), duplicate=True)
             state = await self.state_of(run)
             seq = await self._closing(run, step, state)
             base = await self.replay.state_at(run, seq)
@@ -543,22 +532,12 @@ class Runs:
         return ChangeRunResult(await self.describe_open(run), done.duplicate)
 
     async def _append(
-        self,
-        run: OpenRun,
-        make: Make,
-        key: IdempotencyKey | None,
-        *,
-        base: RunState | None = None,
-        outcomes: int = 0,
+        self, run: OpenRun, make: Make, key: IdempotencyKey | None, *, base: RunState | None = None, outcomes: int = 0
     ) -> Committed:
         """Append an entry; what was begun is done to the end even if the caller stops waiting.
 
-        Args:
-            run: the run.
-            make: returns the entry's body.
-            key: the request's; the entry that was appended under it before is the result.
-            base: the state that a rewind goes back to.
-            outcomes: how many the entry reports.
+        key: the request's; the entry that was appended under it before is the result.
+        base: the state that a rewind goes back to; outcomes: how many the entry reports.
         """
         work = self._work_of(run.row)
         change = _Change(make, key, base, outcomes, asyncio.get_running_loop().create_future())
@@ -654,13 +633,7 @@ class Runs:
     ) -> None:
         """Tell the live store and the callers what was committed.
 
-        Args:
-            run: the run.
-            before, state: before and after it.
-            batch: the changes.
-            outcomes: of each change its receipt and whether it is a duplicate, or why it was refused.
-            folded: what was stored.
-            now: when.
+        before, state: before and after it; outcomes: as `_fold` returns them; folded: what was stored.
         """
         degraded = not self.live.is_exact and not self.live.is_shared
         if folded:
@@ -735,14 +708,7 @@ class Runs:
         """Return an entry with what it says of uniform sampling and against the run, where it is time to look.
 
         A defect here costs what people would see, and no report.
-
-        Args:
-            connection: of the transaction.
-            run: as it stands.
-            uniform: after the entry before.
-            before, after: the states around the entry.
-            entry: the entry.
-            earlier: of the same transaction, not stored yet.
+        uniform: after the entry before; earlier: entries of the same transaction, not stored yet.
         """
         pool, body, findings = run.dataset.pool, entry.entry.body, None
         try:
@@ -772,9 +738,6 @@ class Runs:
                     raise KeyReusedError(f"idempotency key {key.key!r} was already used with a different request")
                 return one.receipt
         return receipt_under(connection, run, key) if key.key in known else None
-
-    async def _receipt_under(self, run: RunRow, key: IdempotencyKey) -> Receipt | None:
-        return await self.store.database.read(lambda connection: receipt_under(connection, run, key))
 
     # --- states ------------------------------------------------------------------------------------------------------
 
@@ -923,23 +886,12 @@ class Runs:
     # --- create, describe, delete ------------------------------------------------------------------------------------
 
     async def put(
-        self,
-        dataset: str,
-        name: str,
-        values: dict[str, Any],
-        origin: ForkFrom | None,
-        key: IdempotencyKey | None,
+        self, dataset: str, name: str, values: dict[str, Any], origin: ForkFrom | None, key: IdempotencyKey | None
     ) -> PutRunResult:
         """Create a run, on its own or as a fork; or replace the settings of one whose journal is empty.
 
         A run sees the dataset's newest predictions; a fork sees those of the run that it continues.
-
-        Args:
-            dataset: its dataset's name.
-            name: its own.
-            values: settings that differ from the defaults, or from those of the run that it forks.
-            origin: the run that it forks; None for an empty journal.
-            key: keeps the result.
+        values: settings that differ from the defaults, or from those of the run that it forks.
 
         Raises:
             UnknownStepError: the parent has no such step.
@@ -1075,12 +1027,7 @@ class Runs:
     ) -> DatasetRow:
         """Set as predictions of the dataset what a run believes of the tasks that it has evidence of.
 
-        Args:
-            dataset: the run's.
-            run: its name.
-            name: of the predictions.
-            step: after which it believes so; None: the last one.
-            idempotency_key: keeps the result.
+        step: after which it believes so; None: the last one.
 
         Raises:
             UnknownStepError: the run has no such step.
@@ -1125,11 +1072,7 @@ class Runs:
 
 
 class _Begun(NamedTuple):
-    """What a run begins with.
-
-    dataset: as it sees it.
-    start: the run that it continues, and the entry that leads to the state; None for an empty journal.
-    """
+    """What a run begins with. start: as in `SqlRuns.put`, the run that it continues; None for an empty journal."""
 
     state: RunState
     dataset: OpenDataset

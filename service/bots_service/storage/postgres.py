@@ -142,13 +142,10 @@ registry.register("postgresql.pipelined", __name__, PipelinedDialect.__name__)
 
 
 def postgres_engine(address: str, *, pool_size: int, timeout_s: float, opened: Callable[[Lifeline], None]) -> Engine:
-    """Return an engine with a pool.
+    """Return an engine with a pool of at most so many connections.
 
-    Args:
-        address: `postgresql://` and so on; what it says of waiting counts more than `timeout_s`.
-        pool_size: how many connections there are at most.
-        timeout_s: longest wait for an answer, for a lock, and for the next statement of a transaction.
-        opened: called with each new connection before its first use, in the thread that opened it.
+    timeout_s: longest wait for an answer, a lock, and a transaction's next statement; the address may set others.
+    opened: called with each new connection before its first use, in the thread that opened it.
     """
     url = sql_url(address)
     engine = create_engine(
@@ -250,10 +247,7 @@ class PostgresDatabase:
     def __init__(self, url: str, *, pool_size: int, timeout_s: float) -> None:
         """Open no connection yet: they are opened as they are needed.
 
-        Args:
-            url: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.
-            pool_size: connections, and threads, at most.
-            timeout_s: longest life of a job, from when it is put in line.
+        pool_size: connections, and threads, at most; timeout_s: longest life of a job, from when it is put in line.
         """
         self._pool_size, self._timeout_s = pool_size, timeout_s
         self._of_thread = local()

@@ -65,11 +65,7 @@ class RedisServer:
     """
 
     def __init__(self, url: str, *, timeout_s: float) -> None:
-        """Create it; nothing is sent yet.
-
-        Args:
-            url: redis:// or rediss://.
-            timeout_s: longest wait for one answer.
+        """Create it; nothing is sent yet. timeout_s: longest wait for one answer.
 
         Raises:
             StorageUnavailableError: the URL is not a Redis URL, or names a file that is not there.

@@ -41,10 +41,7 @@ class SqliteDatabase:
     """
 
     def __init__(self, url: str) -> None:
-        """Lock the file and start the threads.
-
-        Args:
-            url: `sqlite:///` and the path of a file; its folder is made.
+        """Lock the file, whose folder is made, and start the threads.
 
         Raises:
             StorageUnavailableError: it names no file, another process has it, or its folder can't be written.

@@ -29,15 +29,11 @@ class Database(Protocol):
         """Put the job in line at once, and return what it will return, once that is committed to stable storage.
 
         A caller that no longer waits changes nothing.
-
-        Args:
-            job: what to do.
-            alone: it is one statement, which does the same if it is sent twice, so that it needs no second trip.
+        alone: the job is one statement, which does the same if it is sent twice, so that it needs no second trip.
 
         Raises:
             StorageUnavailableError: (from the future, too) nothing was acknowledged.
         """
-        ...
 
     def read(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Return what the job will return; it sees everything committed before this call, and one state throughout.
@@ -45,11 +41,9 @@ class Database(Protocol):
         Raises:
             StorageUnavailableError: (from the future, too) the database did not answer.
         """
-        ...
 
     async def close(self) -> None:
         """End what is in line, then let the database go; what comes later is refused."""
-        ...
 
 
 @contextmanager
@@ -66,8 +60,7 @@ def storage_errors() -> Iterator[None]:
 def sql_url(address: str) -> URL:
     """Return the address with the driver that this service uses; `postgres://` is what some hosts call it.
 
-    Args:
-        address: `postgresql://` may name several hosts, as libpq reads them: `postgresql://USER@HOST1:PORT,HOST2/NAME`.
+    It may name several hosts, as libpq reads them: `postgresql://USER@HOST1:PORT,HOST2/NAME`.
 
     Raises:
         StorageUnavailableError: it is no address, or of a product that this service does not know, or of no file.

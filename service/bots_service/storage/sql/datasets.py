@@ -117,12 +117,7 @@ class SqlDatasets(Store):
 
         Where a dataset of the name has the same content, that one is returned; the stage stays.
 
-        Args:
-            name: of the dataset.
-            stage: the stage.
-            facts: of the dataset.
-            idempotency_key: keeps the result.
-            within: patterns of names that the caller's key reaches.
+        within: patterns of names that the caller's key reaches.
 
         Raises:
             DatasetExistsError: the name is taken by other content.
@@ -195,14 +190,7 @@ class SqlDatasets(Store):
     ) -> tuple[DatasetRow, list[RunRow]]:
         """Set the predictions that new runs see, and give them to the runs whose journal is empty.
 
-        Args:
-            row: of the dataset.
-            facts: from now on.
-            column: predictions that were not there, None if some are removed.
-            idempotency_key: keeps the dataset's row.
-
-        Returns:
-            The dataset, and the runs with an empty journal as they were before they saw it too.
+        Return the dataset, and these runs as they were before. column: new predictions; None if some are removed.
         """
         content = None if column is None else await asyncio.to_thread(_content_of, column)
         empty: list[RunRow] = []

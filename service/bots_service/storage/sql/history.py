@@ -297,11 +297,7 @@ class SqlHistory(Store):
     ) -> list[JournalEntry]:
         """Return what is known of entries before `before` (None: of all), hidden ones too, newest first.
 
-        Args:
-            run: the run.
-            before: a seq.
-            limit: how many entries at most.
-            kinds: of entries; empty for all.
+        kinds: of entries; empty for all.
 
         Raises:
             DamagedStateError: a body can't be read.

@@ -304,11 +304,8 @@ class SqlJournal(Store):
 
         An entry is not stored where the run has not the one right before it, or has its seq or its idempotency key.
 
-        Args:
-            run: the run.
-            folded: the entries, each with a key; none may be the first of a run, or a rewind.
-            previous: key of the entry before the first of them.
-            now: when they are appended.
+        folded: each has a key; none may be the first of a run, or a rewind.
+        previous: key of the entry before the first of them.
         """
         keys = [None if key is None else key.key for key in (previous, *(one.key for one in folded))]
         rows = [{**_row(run.id, one, now), "previous_key": key} for one, key in zip(folded, keys, strict=False)]
