@@ -347,14 +347,12 @@ class Datasets:
         return newest if state.fits(newest.dataset.pool) else await self.current(run)
 
     async def _builder(self, row: DatasetRow) -> DatasetBuilder:
-        """Return a builder that contains the dataset's tasks."""
         builder = DatasetBuilder(DatasetHeader(row.facts.reference_models, row.facts.description, row.facts.repeatable))
         async for block in self.store.blocks(row.id):
             await asyncio.to_thread(builder.add, block)
         return builder
 
     def _keep(self, dataset: OpenDataset) -> None:
-        """Add a dataset to the cache, replacing an older version."""
         self._changed.add(dataset.row.name)
         self._open[dataset.row.name] = dataset
         self._open.move_to_end(dataset.row.name)
@@ -414,7 +412,7 @@ class Datasets:
                 await asyncio.to_thread(builder.add, block)
                 await self.store.add_block(stage, block)
             facts, ids, pool = await asyncio.to_thread(builder.build)
-            result = await self.store.create(name, stage, facts, idempotency_key(), within=within)
+            result = await self.store.create(idempotency_key(), name, stage, facts, within=within)
             if result.created:
                 self._keep(opened(result.row, ids, pool, np.empty(0, np.int32)))
                 async for run in self._runs.all(result.row.id):
@@ -446,7 +444,7 @@ class Datasets:
             if builder.size == dataset.row.facts.size:
                 raise InvalidTasksError("there is no task to append")
             facts, ids, pool = await asyncio.to_thread(builder.build, dataset.row.facts)
-            written = self.store.append(dataset.row, stage, facts, idempotency_key())
+            written = self.store.append(idempotency_key(), dataset.row, stage, facts)
             retired = dataset.pool.retired
             return await self._finished(dataset, written, lambda result: opened(result.row, ids, pool, retired))
 
@@ -479,7 +477,7 @@ class Datasets:
         if flaws:
             raise InvalidTasksError(f"dataset {name!r} has no such tasks", tuple(flaws[:SHOWN_FLAWS]))
         retired = change(dataset.pool.retired, tasks).astype(np.int32)
-        written = self.store.set_retired(dataset.row, retired, idempotency_key)
+        written = self.store.set_retired(idempotency_key, dataset.row, retired)
         return await self._finished(dataset, written, lambda row: opened(row, dataset.ids, dataset.pool, retired))
 
     async def put_predictions(
@@ -528,7 +526,7 @@ class Datasets:
         facts, key = replace(dataset.row.facts, predictions=now), idempotency_key()
 
         async def write() -> DatasetRow:
-            row, empty = await self.store.put_predictions(dataset.row, facts, column, key)
+            row, empty = await self.store.put_predictions(key, dataset.row, facts, column)
             for run in empty:  # what processes hold of these runs was made without the predictions
                 await self._live.delete(run)
             return row
@@ -561,7 +559,7 @@ class Datasets:
         subset, tasks = await asyncio.to_thread(_described, dataset, np.concatenate(found))
         if subset.missing:
             return subset
-        return await self.store.keep_subset(dataset.row, subset, tasks, idempotency_key())
+        return await self.store.keep_subset(idempotency_key(), dataset.row, subset, tasks)
 
     async def delete(self, name: str, idempotency_key: IdempotencyKey | None) -> None:
         """Delete a dataset with its runs, journals and snapshots."""
@@ -569,7 +567,7 @@ class Datasets:
 
     async def _delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None) -> None:
         runs = [run async for run in self._runs.all(row.id)]
-        await self.store.delete(row, idempotency_key)
+        await self.store.delete(idempotency_key, row)
         self.invalidate(row.name)
         self._at_work.forget(row.name)
         for run in runs:

@@ -286,7 +286,7 @@ class MoveRuns:
     async def _finish(
         self, dataset: DatasetRow, name: str, stage: int, row: RunRow, idempotency_key: KeyOfUpload
     ) -> Moved:
-        moved = await self.runs.store.transfers.finish(dataset, name, stage, row, idempotency_key())
+        moved = await self.runs.store.transfers.finish(idempotency_key(), dataset, name, stage, row)
         if moved.replaced is not None:
             self.runs.invalidate(moved.replaced.dataset_id, name)
             await self.runs.live.delete(moved.replaced)

@@ -109,7 +109,6 @@ class Prune:
         return repeating(self._once, every_s=every_s, failure_event="not_pruned", jitter=0.5)
 
     async def _once(self) -> None:
-        """Prune, and log what went of which runs."""
         try:
             for run in await self.remove_old():
                 log.info("pruned", dataset=run.dataset, run=run.run, entries=run.entries, seq=run.seq)
@@ -120,7 +119,6 @@ class Prune:
 
 
 async def _all(drop_some: Callable[[], Awaitable[int]]) -> int:
-    """Drop some until nothing is left to drop, and return how many."""
     total = 0
     while dropped := await drop_some():
         total += dropped

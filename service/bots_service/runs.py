@@ -47,7 +47,6 @@ from bots_service.errors import (
     InvalidInputError,
     InvalidSettingsError,
     InvalidTasksError,
-    KeyReusedError,
     RunHasHistoryError,
     StaleEpochError,
     StorageUnavailableError,
@@ -310,7 +309,11 @@ class ChangeRunResult(NamedTuple):
 
 
 class Runs:
-    """All that can be done with runs. Names that are not known raise UnknownDatasetError or UnknownRunError."""
+    """All that can be done with runs.
+
+    Names that are not known raise UnknownDatasetError or UnknownRunError; an idempotency key that came with another
+    request before, KeyReusedError.
+    """
 
     def __init__(
         self,
@@ -342,7 +345,6 @@ class Runs:
         Raises:
             InvalidSelectionError: a tag or a task is unknown, or the count is not clear.
             PoolTooSmallError: the pool has fewer such tasks.
-            KeyReusedError: the key came with another request before.
         """
         selection, dataset, again = await self.using(
             request.dataset, request.run, lambda run: self._select(run, request, once)
@@ -415,8 +417,7 @@ class Runs:
         return await self.datasets.matching(run, known), known, look
 
     async def _again(self, run: OpenRun, previous: Previous, once: IdempotencyKey) -> tuple[Selection, OpenDataset]:
-        if previous.fingerprint != once.fingerprint:
-            raise KeyReusedError(f"idempotency key {once.key!r} was already used with a different request")
+        once.require_same(previous.fingerprint)
         selection = previous.selection
         if selection.tasks.max(initial=-1) >= len(run.dataset.ids):  # of tasks that another replica appended
             run = await self.datasets.current(run)
@@ -431,7 +432,6 @@ class Runs:
             InvalidOutcomesError: an outcome or the age can't be true.
             InvalidSelectionError: the selection was not made by this run.
             StaleEpochError: the selection was made before the run was rewound.
-            KeyReusedError: the key came with another report before.
         """
         now = self._clock()
 
@@ -457,7 +457,6 @@ class Runs:
         Raises:
             InvalidSettingsError: a setting is out of range, the mix names a tag that no task carries, or belief or
                 prior would change.
-            KeyReusedError: the key came with another request before.
         """
 
         def make(opened: OpenRun, state: RunState) -> SettingsChange:
@@ -475,7 +474,6 @@ class Runs:
 
         Raises:
             InvalidTasksError: the dataset has no such task.
-            KeyReusedError: the key came with another request before.
         """
 
         def make(opened: OpenRun, _: RunState) -> Forget:
@@ -495,7 +493,6 @@ class Runs:
 
         Raises:
             UnknownStepError: the present history has no such step.
-            KeyReusedError: the key came with another request before.
             BusyError: other replicas rewound or pruned the run meanwhile, again and again.
         """
         return await self.using(dataset, run, lambda opened: self._rewind(opened, step, key))
@@ -603,7 +600,6 @@ class Runs:
         return made
 
     async def _commit(self, run: OpenRun, batch: list[_Change]) -> None:
-        """Make changes in one transaction, and settle them."""
         for _ in range(ATTEMPTS):
             before = self.states.get(run.row) or await self.state_of(run)
             run = await self.datasets.matching(run, before)
@@ -734,8 +730,7 @@ class Runs:
             return None
         for one in folded:
             if one.key is not None and one.key.key == key.key:
-                if one.key.fingerprint != key.fingerprint:
-                    raise KeyReusedError(f"idempotency key {key.key!r} was already used with a different request")
+                key.require_same(one.key.fingerprint)
                 return one.receipt
         return receipt_under(connection, run, key) if key.key in known else None
 
@@ -775,7 +770,6 @@ class Runs:
         return newest if step is None else await self.replay.state_at(run, await self._closing(run, step, newest))
 
     async def _closing(self, run: OpenRun, step: int, newest: RunState) -> int:
-        """Return the seq of the entry that closed `step` in the run's present history."""
         seq = await self.store.history.closing(run.row, step)
         if seq is None:
             message = f"run {run.row.name!r} has no step {step} in its current history; it is at step {newest.step}"
@@ -897,7 +891,6 @@ class Runs:
             UnknownStepError: the parent has no such step.
             InvalidSettingsError: a setting is out of range, or can't be with this origin.
             RunHasHistoryError: the run's journal is not empty, and its settings are others.
-            KeyReusedError: the key came with another request before.
         """
         opened = await self.datasets.fresh(dataset)
         begun = await self._begun(opened, origin, values)
@@ -1062,7 +1055,7 @@ class Runs:
         await asyncio.shield(self._delete(opened, key))
 
     async def _delete(self, run: OpenRun, key: IdempotencyKey | None) -> None:
-        await self.store.runs.delete(run.row, key)
+        await self.store.runs.delete(key, run.row)
         self.invalidate(run.row.dataset_id, run.row.name)
         self.states.drop(run.row)
         self.metrics.runs.forget(run.dataset.row.name, run.row.name)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 
 from bots_service.errors import DamagedStateError, DatasetExistsError, StorageUnavailableError
 from bots_service.storage.postgres import PostgresDatabase
-from bots_service.storage.sql import health as health_module
+from bots_service.storage.sql import stores as stores_module
 from bots_service.storage.sql.journal import locked_head
 from bots_service.storage.sql.stores import WRITE_EVERY_S, SqlHealth, SqlStores
 from bots_service.storage.sqlite import SqliteDatabase
@@ -111,7 +111,7 @@ async def damage(stores: SqlStores, table: str, column: str) -> None:
 
 async def test_damaged_tasks_are_noticed(stores: SqlStores):
     row = await made.dataset(stores)
-    await stores.datasets.set_retired(row, np.array([1], np.int32))
+    await stores.datasets.set_retired(None, row, np.array([1], np.int32))
     await damage(stores, "task_blocks", "body")
     await damage(stores, "datasets", "retired_tasks")
     with pytest.raises(DamagedStateError):
@@ -157,7 +157,7 @@ async def test_a_row_is_written_now_and_then_and_at_each_look_once_that_failed(
     sqlite_stores: SqlStores, monkeypatch: pytest.MonkeyPatch
 ):
     database, looks = sqlite_stores.database, iter((0.0, 0.5, WRITE_EVERY_S, *[3 * WRITE_EVERY_S] * 2))
-    monkeypatch.setattr(health_module, "monotonic", lambda: next(looks))
+    monkeypatch.setattr(stores_module, "monotonic", lambda: next(looks))
     health = SqlHealth(database)
 
     async def last() -> float:

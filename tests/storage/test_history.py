@@ -196,7 +196,7 @@ async def test_an_empty_journal_and_a_run_that_is_gone_have_no_history(stores: S
     assert await history.visits(run, 7, None, 10) == await history.visits(run, 7, 2**53, 10) == nothing
     await made.append(stores, run)
     assert (await history.closing(run, 2**53), await history.steps(run, 2**53, 10)) == (None, [])
-    await stores.runs.delete(run)
+    await stores.runs.delete(None, run)
     assert (await history.steps(run, 0, 10), await history.closing(run, 1)) == ([], None)
     assert (await history.entries(run, None, 10), await history.visits(run, 7, None, 10)) == ([], nothing)
 
@@ -311,7 +311,7 @@ async def test_a_run_that_is_gone_or_has_other_settings_has_no_refused_reports(s
     await stores.runs.note_refused_report(run, "why")
     replaced, _ = await stores.runs.put(run.dataset_id, run.name, RunSettings(seed=99))
     assert (await head_of(stores, replaced)).refused is None
-    await stores.runs.delete(replaced)
+    await stores.runs.delete(None, replaced)
     for gone in (run, replaced):
         with pytest.raises(UnknownRunError):
             await stores.runs.note_refused_report(gone, "why")
@@ -335,6 +335,6 @@ async def test_more_runs_than_are_read_at_once_are_read_whole_without_those_that
     heads = [await head_of(stores, one) for one in (run, other)]
     gone = [heads[0]._replace(run_id=10**9 + number) for number in range(RUNS_AT_ONCE)]
     assert (await stores.history.known([heads[0], *gone, heads[1]])).keys() == {run.id, other.id}
-    await stores.runs.delete(run)
+    await stores.runs.delete(None, run)
     assert (await stores.history.known(heads)).keys() == {other.id}
     assert await stores.history.known([]) == {}

@@ -62,7 +62,7 @@ async def test_reports_are_appended_where_the_journal_still_ends_and_under_new_k
     expected = made.folded_entry(entries[5])
     assert await stores.journal.receipt(run, 6) == expected.receipt
     assert (await stores.journal.head(run)).uniform == expected.uniform._replace(distribution=None)
-    await stores.runs.delete(run)
+    await stores.runs.delete(None, run)
     assert await stored(7, "f", epoch=1) == 0
 
 
@@ -88,7 +88,7 @@ async def test_entries_come_from_one_seq_to_another(stores: SqlStores):
 async def test_heads_say_where_runs_stand_and_when_an_entry_came_is_known(stores: SqlStores):
     dataset = await made.dataset(stores)
     run, gone = await made.run(stores, dataset), await made.run(stores, dataset)
-    await stores.runs.delete(gone)
+    await stores.runs.delete(None, gone)
     for body in (None, None, Rewind(1, 1)):
         await made.append(stores, run, body)
     head = Head(run.uid, 3, 1, 0, dataset.version, made.uniform(3)._replace(distribution=None))
@@ -116,7 +116,7 @@ async def test_a_receipt_is_found_by_the_key_of_its_request_in_its_run_alone(sto
 async def test_a_deleted_or_replaced_run_takes_no_entry_under_its_old_row(stores: SqlStores):
     replaced, gone = await made.run(stores), await made.run(stores)
     await stores.runs.put(replaced.dataset_id, replaced.name, RunSettings(target=0.2))
-    await stores.runs.delete(gone)
+    await stores.runs.delete(None, gone)
     for run in (replaced, gone):
         with pytest.raises(UnknownRunError):
             await made.append(stores, run)
@@ -132,7 +132,7 @@ async def test_deleting_a_dataset_under_appends_hurts_nobody_else(stores: SqlSto
         with nullcontext() if run.dataset_id == keeps.id else suppress(BotsError):
             await made.append(stores, run)
 
-    await asyncio.gather(*map(append, runs * 20), stores.datasets.delete(goes))
+    await asyncio.gather(*map(append, runs * 20), stores.datasets.delete(None, goes))
     assert [(await stores.journal.head(run)).seq for run in runs[1::2]] == [20, 20]
 
 
@@ -169,6 +169,6 @@ async def test_snapshots_go_when_dropped_and_a_run_that_is_gone_takes_none(store
         await stores.snapshots.save(run, seq, b"state")
     await stores.snapshots.drop(run, [2, 3, 99])
     assert (await stores.snapshots.seqs(run), await stores.snapshots.seqs(run, 5)) == ([1, 4, 5, 6, 7], [5, 6, 7])
-    await stores.runs.delete(run)
+    await stores.runs.delete(None, run)
     with pytest.raises(UnknownRunError):
         await stores.snapshots.save(run, 1, b"state")

@@ -54,8 +54,8 @@ async def test_a_deleted_default_run_is_there_again_empty_under_another_uid(stor
     row = await made.dataset(stores)
     old = await stores.runs.get(row.id, "default")
     await made.append(stores, old)
-    await stores.runs.delete(old)
-    await stores.runs.delete(old)
+    await stores.runs.delete(None, old)
+    await stores.runs.delete(None, old)
     new = await stores.runs.get(row.id, "default")
     assert (new.head, new.settings) == (0, RunSettings())
     assert new.uid != old.uid
@@ -98,5 +98,5 @@ async def test_a_write_whose_key_is_known_changes_nothing(stores: SqlStores):
 async def test_a_refused_write_keeps_no_answer(stores: SqlStores):
     row = await made.dataset(stores)
     with pytest.raises(DatasetExistsError):
-        await stores.datasets.create(row.name, await stores.datasets.stage(), made.facts(0), made.once("k"))
+        await stores.datasets.create(made.once("k"), row.name, await stores.datasets.stage(), made.facts(0))
     assert await stores.answers.find("PUT /it", "k", CreateDatasetResult) is None

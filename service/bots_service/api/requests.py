@@ -27,7 +27,6 @@ from bots_service.errors import (
     ConflictError,
     Flaw,
     InvalidInputError,
-    KeyReusedError,
     MalformedBodyError,
     NotFoundError,
     PayloadTooLargeError,
@@ -265,8 +264,8 @@ class Body:
             async for _ in self.chunks():
                 pass
         key = self.idempotency_key()
-        if key is not None and key.fingerprint != first.fingerprint:
-            raise KeyReusedError(f"idempotency key {key.key!r} was already used with a different request")
+        if key is not None:
+            key.require_same(first.fingerprint)
         return first
 
     def _too_large(self) -> PayloadTooLargeError:

@@ -214,7 +214,6 @@ class Live:
             self._forget(*place)
 
     def _forget(self, uid: str, key: str) -> None:
-        """Forget the selection under a key, if there is one."""
         forgotten, _ = self._kept.pop((uid, key), (None, 0.0))
         if forgotten is not None:
             self._bytes -= _nbytes(forgotten.selection)

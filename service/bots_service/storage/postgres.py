@@ -179,7 +179,6 @@ def _prepared(connection: PipelinedConnection, limits: dict[str, int]) -> bool:
 
 
 def _settings(limits: dict[str, int], until_commit: str) -> str:
-    """Return an expression that sets the limits."""
     return " || ".join(f"set_config('{name}', '{value}', {until_commit})" for name, value in limits.items()) or "NULL"
 
 
@@ -289,7 +288,6 @@ class PostgresDatabase:
         return answer
 
     def _settle(self, done: Future[Any], answer: asyncio.Future[Any], timeout: asyncio.TimerHandle) -> None:
-        """Hand on what a job came to."""
         self._jobs -= 1
         timeout.cancel()
         if answer.done():

@@ -139,7 +139,6 @@ class SqliteDatabase:
 
 
 def _settle(answers: list[asyncio.Future[Any]], outcomes: list[Any]) -> None:
-    """Hand on what jobs came to."""
     for answer, outcome in zip(answers, outcomes, strict=True):
         if answer.done():  # its caller stopped waiting
             continue
@@ -204,7 +203,6 @@ registry.register("sqlite.beginning", __name__, BeginningDialect.__name__)
 
 
 def _engine(url: str, connections: int, pragmas: tuple[str, ...], begin: str) -> Engine:
-    """Return an engine whose transactions begin with a statement."""
     # Threads take turns at a connection.
     options = {"connect_args": {"check_same_thread": False}, "poolclass": QueuePool, "pool_reset_on_return": None}
     engine = create_engine(

@@ -83,7 +83,6 @@ _PAGE = select(
 
 
 def _told(body: Body) -> dict[str, Any]:
-    """Return what a page tells of a body."""
     if isinstance(body, Report):
         seen, parts = body.evidence, body.parts
         rollouts = float(seen.successes.sum() + seen.failures.sum())
@@ -115,7 +114,6 @@ _REPORTS = (
 
 
 def _visit(row: SqlRow, task: int) -> TaskVisit | None:
-    """Return what a report said of the task, None if nothing."""
     body = decode_body(KINDS[Report], row.body)
     assert isinstance(body, Report)  # noqa: S101 - for the type checker
     seen, parts = body.evidence.where(body.evidence.tasks == task), body.parts.where(body.parts.tasks == task)

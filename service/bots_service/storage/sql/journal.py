@@ -31,7 +31,7 @@ from bots_service.core.outlook import UniformEstimate
 from bots_service.core.receipt import Calibration, Receipt, added
 from bots_service.core.run_settings import settings_from
 from bots_service.core.summary import RunFindings
-from bots_service.errors import DamagedStateError, InvalidSettingsError, KeyReusedError, UnknownRunError
+from bots_service.errors import DamagedStateError, InvalidSettingsError, UnknownRunError
 from bots_service.records import EntryKind, Head, IdempotencyKey, RunRow
 from bots_service.storage.sql.database import UNANSWERED, SqlRow
 from bots_service.storage.sql.store import Store, insert_missing, reading, writing
@@ -117,7 +117,6 @@ def _list_of(array: NDArray[Any]) -> list[Any]:
 
 @cache
 def _number_of(kind: Any) -> np.dtype[Any]:
-    """Return the type of an array's numbers, given the array's."""
     (number,) = get_args(get_args(kind)[1])
     return np.dtype(number)  # type: ignore[no-any-return]  # no type says what it is
 
@@ -240,8 +239,7 @@ def receipt_under(connection: Connection, run: RunRow, key: IdempotencyKey) -> R
     row = connection.execute(_BY_KEY, {"run": run.id, "key": key.key}).one_or_none()
     if row is None:
         return None
-    if row.fingerprint != key.fingerprint:
-        raise KeyReusedError(f"idempotency key {key.key!r} was already used with a different request")
+    key.require_same(row.fingerprint)
     return receipt_of(Receipt, row)
 
 

@@ -13,7 +13,7 @@ from bots_service.errors import BusyError, LimitReachedError, RunHasHistoryError
 from bots_service.records import Capacity, IdempotencyKey, Parent, RunPut, RunRow
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import FoldedEntry, append
-from bots_service.storage.sql.store import Store, keep_result, keeping_result, reading, require_unanswered, writing
+from bots_service.storage.sql.store import Store, keep_result, reading, require_unanswered, writing, writing_once
 from bots_service.storage.sql.tables import HEAD, RUNS, datasets, predictions, runs, snapshots
 
 PAGE = 1000
@@ -145,7 +145,7 @@ class SqlRuns(Store):
             require_unanswered(connection, idempotency_key)
             row, put = self._put(connection, dataset_id, name, settings, fork, predictions)
             if put is not RunPut.UNCHANGED:
-                keep_result(connection, idempotency_key, result_of(row, put), time.time())
+                keep_result(connection, idempotency_key, result_of(row, put))
             return row, put
 
         return await self.database.write(job)
@@ -191,13 +191,10 @@ class SqlRuns(Store):
         if not connection.execute(noted.values(refused_at=time.time(), refused_reason=reason)).rowcount:
             raise UnknownRunError(f"run {row.name!r} was deleted or replaced")
 
-    async def delete(self, row: RunRow, idempotency_key: IdempotencyKey | None = None) -> None:
+    @writing_once
+    def delete(self, connection: Connection, row: RunRow) -> None:
         """Delete the run with its journal and snapshots; a `default` run is created again, empty."""
-
-        def job(connection: Connection) -> None:
-            known = current_predictions(connection, row.dataset_id)
-            gone = connection.execute(delete(runs).where(_is(row))).rowcount
-            if gone and row.name == DEFAULT_RUN:
-                insert_run(connection, row.dataset_id, DEFAULT_RUN, RunSettings(), known)
-
-        await self.database.write(keeping_result(job, idempotency_key))
+        known = current_predictions(connection, row.dataset_id)
+        gone = connection.execute(delete(runs).where(_is(row))).rowcount
+        if gone and row.name == DEFAULT_RUN:
+            insert_run(connection, row.dataset_id, DEFAULT_RUN, RunSettings(), known)

@@ -10,21 +10,16 @@ import msgspec
 from sqlalchemy import Connection, Insert, Table, insert, select
 from sqlalchemy.dialects import sqlite
 
-from bots_service.errors import BusyError, DamagedStateError, KeyReusedError
+from bots_service.errors import BusyError, DamagedStateError
 from bots_service.records import Answer, Capacity, IdempotencyKey
-from bots_service.storage.sql.database import Database, Job, Result, SqlRow
+from bots_service.storage.sql.database import Database, Result, SqlRow
 from bots_service.storage.sql.tables import answers
 
 Arguments = ParamSpec("Arguments")
 
 
 class Store:
-    """Some of what is kept in a database.
-
-    A write under an idempotency key keeps what it returns as the key's first answer, in its own transaction. It raises
-    KeyReusedError where the key came with another request before, and BusyError where the same request was answered
-    meanwhile: the answer can be found then.
-    """
+    """Some of what is kept in a database."""
 
     def __init__(self, database: Database, capacity: Capacity | None = None) -> None:
         """Keep it in a database. capacity: how much is kept at most."""
@@ -84,7 +79,7 @@ class SqlAnswers(Store):
         """Keep the result of a committed write before anybody gets it; return the one that is kept."""
         if idempotency_key is None:
             return result
-        connection.execute(insert_missing(connection.dialect.name, answers), _row(idempotency_key, result, time.time()))
+        connection.execute(insert_missing(connection.dialect.name, answers), _row(idempotency_key, result))
         row = _standing(connection, idempotency_key)
         return result if row is None else _result_of(row, type(result))
 
@@ -100,33 +95,37 @@ def require_unanswered(connection: Connection, idempotency_key: IdempotencyKey |
         raise BusyError("the same request was answered at the same time; repeat it to get the response")
 
 
-def keep_result(connection: Connection, idempotency_key: IdempotencyKey | None, result: object, now: float) -> None:
+def keep_result(connection: Connection, idempotency_key: IdempotencyKey | None, result: object) -> None:
     """Keep a write's result under its key, in the write's transaction; without a key, nothing."""
     if idempotency_key is not None:
-        connection.execute(insert(answers), _row(idempotency_key, result, now))
+        connection.execute(insert(answers), _row(idempotency_key, result))
 
 
-def keeping_result(job: Job[Value], idempotency_key: IdempotencyKey | None) -> Job[Value]:
-    """Return the job so that it also keeps its result, and is refused as `require_unanswered` says."""
+def writing_once(job: Jobs[Own, Arguments, Result]) -> Call[Own, Concatenate[IdempotencyKey | None, Arguments], Result]:
+    """Make a store's job a call that is one transaction and keeps its result under an idempotency key, given first.
 
-    def keeping(connection: Connection) -> Value:
-        require_unanswered(connection, idempotency_key)
-        value = job(connection)
-        keep_result(connection, idempotency_key, value, time.time())
-        return value
+    It is refused as `require_unanswered` says.
+    """
 
-    return keeping
+    @wraps(job)
+    async def write(
+        store: Own, key: IdempotencyKey | None, /, *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Result:
+        def once(connection: Connection) -> Result:
+            require_unanswered(connection, key)
+            result = job(store, connection, *arguments, **named)
+            keep_result(connection, key, result)
+            return result
+
+        return await store.database.write(once)
+
+    return write
 
 
 def _standing(connection: Connection, idempotency_key: IdempotencyKey) -> SqlRow | None:
-    """Return what is kept under the key already.
-
-    Raises:
-        KeyReusedError: the key came with another request before.
-    """
     row = _found(connection, idempotency_key.scope, idempotency_key.key)
-    if row is not None and row.fingerprint != idempotency_key.fingerprint:
-        raise KeyReusedError(f"idempotency key {idempotency_key.key!r} was already used with a different request")
+    if row is not None:
+        idempotency_key.require_same(row.fingerprint)
     return row
 
 
@@ -135,9 +134,9 @@ def _found(connection: Connection, scope: str, key: str) -> SqlRow | None:
     return connection.execute(kept).one_or_none()
 
 
-def _row(idempotency_key: IdempotencyKey, result: object, now: float) -> dict[str, Any]:
+def _row(idempotency_key: IdempotencyKey, result: object) -> dict[str, Any]:
     text = msgspec.json.encode(result).decode()
-    return {**asdict(idempotency_key), "result": text, "created_at": now}
+    return {**asdict(idempotency_key), "result": text, "created_at": time.time()}
 
 
 def _result_of(row: SqlRow, kind: type[Value]) -> Value:

@@ -1,6 +1,6 @@
 """All that is kept in one database; and what needs no file of its own: API keys, a look at its health, retention."""
 
-import time
+from time import monotonic, time
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, exists, func, insert, select, text, tuple_, update
 
@@ -13,7 +13,7 @@ from bots_service.errors import (
     UnknownApiKeyError,
 )
 from bots_service.keys import KeyRow
-from bots_service.records import Capacity, IdempotencyKey, RunRow
+from bots_service.records import Capacity, RunRow
 from bots_service.retention import ANSWERS_S, STAGES_S
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sql.datasets import SqlDatasets
@@ -21,7 +21,7 @@ from bots_service.storage.sql.history import SqlHistory
 from bots_service.storage.sql.journal import KINDS, SqlJournal, SqlSnapshots, decode_body
 from bots_service.storage.sql.migrate import head, is_new_enough, revision_of
 from bots_service.storage.sql.runs import SqlRuns
-from bots_service.storage.sql.store import SqlAnswers, Store, insert_missing, keeping_result, reading, writing
+from bots_service.storage.sql.store import SqlAnswers, Store, insert_missing, reading, writing, writing_once
 from bots_service.storage.sql.tables import (
     IS_MARK,
     answers,
@@ -53,31 +53,23 @@ class SqlKeys(Store):
         page = select(api_keys).where(api_keys.c.id > key_id).order_by(api_keys.c.id).limit(limit)
         return [KeyRow(**row) for row in connection.execute(page).mappings()]
 
-    async def add(self, row: KeyRow, *, first: bool, idempotency_key: IdempotencyKey | None = None) -> KeyRow:
-        """Add a key, in one transaction with what it depends on."""
+    @writing_once
+    def add(self, connection: Connection, row: KeyRow, *, first: bool) -> KeyRow:
+        """Add a key; `first`, if there never was one."""
+        if first and _any_exists(connection):
+            raise UnauthenticatedError("this service requires an API key now; send Authorization: Bearer KEY")
+        if len(_in_use(connection)) >= MOST_KEYS:
+            raise LimitReachedError(f"{MOST_KEYS} keys exist, which is the maximum; revoke some")
+        connection.execute(insert(api_keys), {name: getattr(row, name) for name in KeyRow.__slots__})
+        return row
 
-        def job(connection: Connection) -> KeyRow:
-            if first and _any_exists(connection):
-                raise UnauthenticatedError("this service requires an API key now; send Authorization: Bearer KEY")
-            if len(_in_use(connection)) >= MOST_KEYS:
-                raise LimitReachedError(f"{MOST_KEYS} keys exist, which is the maximum; revoke some")
-            connection.execute(insert(api_keys), {name: getattr(row, name) for name in KeyRow.__slots__})
-            return row
-
-        return await self.database.write(keeping_result(job, idempotency_key))
-
-    async def revoke(self, key_id: str, idempotency_key: IdempotencyKey | None = None) -> None:
+    @writing_once
+    def revoke(self, connection: Connection, key_id: str) -> None:
         """Revoke a key; one that is revoked already stays so."""
         this = api_keys.c.id == key_id
-
-        def job(connection: Connection) -> None:
-            if connection.scalar(select(api_keys.c.id).where(this)) is None:
-                raise UnknownApiKeyError(f"no key {key_id!r}")
-            connection.execute(
-                update(api_keys).where(this, api_keys.c.revoked_at.is_(None)), {"revoked_at": time.time()}
-            )
-
-        await self.database.write(keeping_result(job, idempotency_key))
+        if connection.scalar(select(api_keys.c.id).where(this)) is None:
+            raise UnknownApiKeyError(f"no key {key_id!r}")
+        connection.execute(update(api_keys).where(this, api_keys.c.revoked_at.is_(None)), {"revoked_at": time()})
 
 
 def _in_use(connection: Connection) -> list[KeyRow]:
@@ -119,7 +111,7 @@ class SqlHealth(Store):
         Raises:
             StorageUnavailableError: it takes none.
         """
-        now = time.monotonic()
+        now = monotonic()
         if self._written is not None and now - self._written < WRITE_EVERY_S:
             await self.database.write(lambda connection: connection.scalar(select(runs.c.id).limit(1)))
         else:
@@ -129,7 +121,7 @@ class SqlHealth(Store):
 
 
 def _touch(connection: Connection) -> None:
-    row = {"id": 1, "written_at": time.time()}
+    row = {"id": 1, "written_at": time()}
     connection.execute(insert_missing(connection.dialect.name, write_probe), row)
     connection.execute(update(write_probe).where(write_probe.c.id == row["id"]), {"written_at": row["written_at"]})
 
