@@ -32,7 +32,6 @@ ANIMATION_SIZE = (1200, 760)
 
 
 def main() -> None:
-    """Replay the run at a service of its own, and take all pictures."""
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = open_chromium(playwright)
@@ -77,7 +76,6 @@ def opened(visit: Visit, view: str) -> None:
 
 
 def photograph(visit: Visit) -> Image.Image:
-    """Return how the window looks now."""
     return Image.open(BytesIO(visit.page.screenshot())).convert("RGB")
 
 

@@ -28,7 +28,6 @@ HEAT = "Predicted success rate of all tasks over time"
 
 
 def history(url: str, run: str, dataset: str = DATASET) -> list[dict]:
-    """Return the closed steps of a run."""
     answer = httpx.get(f"{url}/datasets/{dataset}/runs/{run}/history", params={"limit": 1000})
     return answer.raise_for_status().json()["history"]
 
@@ -95,7 +94,6 @@ def compact(number: str) -> str:
 
 
 def tile(page: Page, name: str) -> Locator:
-    """Return a tile of a run's page by its name."""
     return page.locator(".tiles > div").filter(has=page.get_by_text(name, exact=True))
 
 

@@ -44,15 +44,7 @@ class Reader:
     def __init__(
         self, page: str, folder: Path, environment: Mapping[str, str], *, url: str = SHOWN_URL, block_s: float = 180
     ) -> None:
-        """Sit down before a page; nothing runs yet.
-
-        Args:
-            page: its name, for messages.
-            folder: where the reader's shell begins.
-            environment: all variables of that shell.
-            url: where the service is, or will be once the page has started it.
-            block_s: the longest that a block may take.
-        """
+        """Sit down before a page; nothing runs yet."""
         self._page, self._folder, self._environment, self._url = page, folder, dict(environment), url
         self._block_s = block_s
         self._notes = Path(tempfile.mkdtemp(prefix="reader-"))
@@ -60,7 +52,6 @@ class Reader:
         self._others: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
-        """Return the reader."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -78,11 +69,7 @@ class Reader:
         shutil.rmtree(self._notes)
 
     def do(self, block: Block) -> str:
-        """Do what a block asks for, and return what it printed.
-
-        Raises:
-            ExampleError: it failed, took too long, or printed something else than the page says.
-        """
+        """Do what a block asks for, and return what it printed."""
         code = block.code.replace(SHOWN_URL, self._url)
         if block.saved_as is not None:
             (self._folder / block.saved_as).write_text(code, "utf-8")
@@ -145,7 +132,6 @@ class Reader:
         raise ExampleError(f"{self._place(block)}: failed\n{code}\n{said[-4000:]}")
 
     def _session(self, language: str, errors: Path) -> "subprocess.Popen[str]":
-        """Start the page's one shell, or the one Python that this shell would start."""
         if language == "bash":
             command = ["bash", "-euo", "pipefail"]
             environment = self._environment

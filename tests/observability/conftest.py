@@ -32,7 +32,6 @@ def services(
 
 @pytest.fixture(scope="session")
 def load(services: list[ServiceProcess]) -> Load:
-    """What the services are given to do."""
     return Load(services)
 
 

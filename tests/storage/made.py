@@ -87,7 +87,6 @@ def append_to(
     closed: bool = True,
     key: IdempotencyKey | None = None,
 ) -> Receipt:
-    """Append an entry behind a head that this transaction holds."""
     entry = Entry(head.seq + 1, head.epoch + isinstance(body, Rewind), 3, body or report())
     folded = folded_entry(entry, step=step, closed=closed, key=key)
     append_folded(connection, run.id, [folded], time.time())
@@ -97,7 +96,6 @@ def append_to(
 def folded_entry(
     entry: Entry, *, step: int | None = None, closed: bool = True, key: IdempotencyKey | None = None
 ) -> FoldedEntry:
-    """Return an entry as it is stored."""
     seq = entry.seq
     told = receipt(seq, seq if step is None else step, closed=closed, epoch=entry.epoch)
     return FoldedEntry(entry, told, key, uniform(seq), findings(seq))

@@ -47,14 +47,12 @@ class Model:
 
     @property
     def first(self) -> tuple[int, int]:
-        """Step and seq with which the run begins."""
         return (0, 0) if self.moments[0].step == 0 else (self.moments[0].step, 1)
 
     def closing(self, step: int) -> int | None:
         return dict([self.first, *self.present.closed]).get(step)
 
     def add(self, onto: Moment, *, closes: bool = False) -> int:
-        """Add an entry to a history, and return its seq."""
         seq, step = len(self.moments), onto.step + closes
         closed = (*onto.closed, (step, seq)) if closes else onto.closed
         self.moments.append(Moment((*onto.entries, seq), closed, step))
@@ -62,7 +60,6 @@ class Model:
 
 
 async def act(stores: SqlStores, run: RunRow, model: Model, kind: str, number: int) -> None:
-    """Append an entry, in the store and in the model."""
     here = model.present
     body: Body = made.report(number)
     if kind == "rewind":
@@ -78,7 +75,6 @@ async def act(stores: SqlStores, run: RunRow, model: Model, kind: str, number: i
 
 
 async def compare(stores: SqlStores, run: RunRow, model: Model) -> None:
-    """Compare all that is told of a run with what the model has."""
     first, present, last = model.first[0], model.present, len(model.moments) - 1
     for step in range(first - 1, present.step + 3):
         assert await stores.history.closing(run, step) == model.closing(step)

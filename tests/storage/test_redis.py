@@ -4,6 +4,7 @@ import asyncio
 import random
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,7 +39,7 @@ from tests.storage.live import (
     state_at,
     tasks_under,
 )
-from tests.system.lossy_proxy import LossyProxy
+from tests.system.faults.faulty_proxy import Fault, FaultyProxy
 from tests.usecases.world import POOL, World, outcome
 
 GIVE_UP_S = 60.0
@@ -266,7 +267,6 @@ async def hasty(server: RedisServer) -> AsyncIterator[Caller]:
 
 
 async def back(caller: Caller) -> None:
-    """Return once the replica works with Redis again."""
     await asyncio.to_thread(wait_until, lambda: not caller.is_away)
 
 
@@ -390,11 +390,11 @@ async def test_a_call_whose_answer_is_lost_is_done_once(server: RedisServer, see
         rest = 8
         return True
 
-    with LossyProxy(server.port, loses=loses) as proxy, server.client() as client:
+    with closing(FaultyProxy(server.port, cuts=loses)) as proxy, server.client() as client:
         async with replica(f"redis://127.0.0.1:{proxy.port}/0", Clock(client)) as caller:
             assert await history(caller, seed) == await history(in_memory(), seed)
             assert not caller.is_away
-        assert proxy.lost > 10
+        assert proxy.met[Fault.CUT.value] > 10
 
 
 async def test_cancelled_calls_leave_no_answer_to_others(server: RedisServer):

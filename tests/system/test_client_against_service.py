@@ -38,7 +38,6 @@ def client(service):
 
 @pytest.fixture
 def pool(client, request):
-    """Make a dataset of its own for the test."""
     name = request.node.name[:128]
     client.create_dataset(name, POOL, reference_models=["weak", "strong"], description="of a test")
     return name

@@ -48,7 +48,6 @@ def answers_on(connection: socket.socket, count: int) -> list[tuple[int, dict[st
 
 
 def is_cut(connection: socket.socket) -> bool:
-    """Wait for the connection's end."""
     try:
         while connection.recv(KIB):
             pass
@@ -58,7 +57,6 @@ def is_cut(connection: socket.socket) -> bool:
 
 
 def headers(count: int, length: int) -> bytes:
-    """Return so many headers of so many bytes each."""
     return b"".join(b"%s\r\n" % (b"a%d: " % number).ljust(length - 2, b"b") for number in range(count))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.versions.deployment import Cost
-from tests.versions.tls import Authority, authority
+from tests.versions.servers import Authority, authority
 
 Note = Callable[[str, Cost], None]
 COSTS = pytest.StashKey[dict[str, Cost]]()
@@ -20,7 +20,6 @@ def note(pytestconfig: pytest.Config) -> Note:
 
 @pytest.fixture(scope="session")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """An authority of our own, with a certificate for the servers."""
     return authority(tmp_path_factory.mktemp("authority"))
 
 
