@@ -24,6 +24,14 @@ NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 START_S = 120.0  # a loaded machine imports numpy, scipy and pyarrow for the first time
 
 
+def answers(url: str) -> bool:
+    """Say whether somebody answers there, and well."""
+    try:
+        return httpx.get(url, timeout=5, verify=NO_AUTHORITIES).is_success
+    except httpx.TransportError:
+        return False
+
+
 class ServiceProcess:
     """A service on one port, across restarts; on a database file of its own unless `database_url` names another."""
 
@@ -70,14 +78,10 @@ class ServiceProcess:
 
     def await_ready(self) -> None:
         give_up = time.monotonic() + START_S
-        with httpx.Client(timeout=5, verify=NO_AUTHORITIES) as http:
-            while time.monotonic() < give_up and self.process.poll() is None:
-                try:
-                    if http.get(f"{self.url}/readyz").is_success:
-                        return
-                except httpx.TransportError:
-                    pass
-                time.sleep(0.05)
+        while time.monotonic() < give_up and self.process.poll() is None:
+            if answers(f"{self.url}/readyz"):
+                return
+            time.sleep(0.05)
         pytest.fail(f"the service did not start (exit code {self.process.poll()}):\n{self.log.read_text()[-4000:]}")
 
     @property

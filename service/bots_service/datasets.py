@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -465,17 +465,12 @@ class Datasets:
         return await self._change_retired(np.setdiff1d, name, ids, idempotency_key)
 
     async def _change_retired(
-        self,
-        change: Callable[[Tasks, Tasks], Tasks],
-        name: str,
-        ids: list[str],
-        idempotency_key: IdempotencyKey | None,
+        self, change: Callable[[Tasks, Tasks], Tasks], name: str, ids: list[str], idempotency_key: IdempotencyKey | None
     ) -> DatasetRow:
         dataset = await self.fresh(name)
         tasks = dataset.ids.find(ids)
-        flaws = [Flaw(("ids", place), f"no task {ids[place][:80]!r}") for place in np.flatnonzero(tasks < 0).tolist()]
-        if flaws:
-            raise InvalidTasksError(f"dataset {name!r} has no such tasks", tuple(flaws[:SHOWN_FLAWS]))
+        if flaws := unknown_tasks(ids, tasks, "ids"):
+            raise InvalidTasksError(f"dataset {name!r} has no such tasks", flaws)
         retired = change(dataset.pool.retired, tasks).astype(np.int32)
         written = self.store.set_retired(idempotency_key, dataset.row, retired)
         return await self._finished(dataset, written, lambda row: opened(row, dataset.ids, dataset.pool, retired))
@@ -593,6 +588,12 @@ class Datasets:
             return result
 
         return await asyncio.shield(finish())
+
+
+def unknown_tasks(ids: Sequence[str], found: Tasks, *where: str, within: tuple[str, ...] = ()) -> tuple[Flaw, ...]:
+    """Return the first flaws of ids, listed at `where`, that name no task: those where -1 was found."""
+    missing = np.flatnonzero(found < 0)[:SHOWN_FLAWS].tolist()
+    return tuple(Flaw((*where, place, *within), f"no task {ids[place][:80]!r}") for place in missing)
 
 
 def _enter(block: PredictionBlock, first: int, dataset: OpenDataset, rates: Floats, said: Flags) -> None:

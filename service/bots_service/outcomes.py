@@ -21,7 +21,7 @@ from bots_service.core.evidence import (
 from bots_service.core.groups import NO_PARTS, GroupParts
 from bots_service.core.state import RunState
 from bots_service.core.walks import Walk
-from bots_service.datasets import OpenRun
+from bots_service.datasets import SHOWN_FLAWS, OpenRun, unknown_tasks
 from bots_service.errors import Flaw, InvalidOutcomesError, StaleEpochError
 from bots_service.selections import LONGEST_ID, read_id
 
@@ -136,13 +136,10 @@ def find_tasks(run: OpenRun, outcomes: list[Outcome]) -> Tasks:
     Raises:
         InvalidOutcomesError: a task is unknown.
     """
-    tasks = run.dataset.ids.find([outcome.task for outcome in outcomes])
-    if (tasks < 0).any():
-        flaws = tuple(
-            Flaw(("body", "outcomes", place, "task"), f"no task {outcomes[place].task[:80]!r}")
-            for place in np.flatnonzero(tasks < 0).tolist()
-        )
-        raise InvalidOutcomesError(f"dataset {run.dataset.row.name!r} has no such tasks", flaws[:20])
+    ids = [outcome.task for outcome in outcomes]
+    tasks = run.dataset.ids.find(ids)
+    if flaws := unknown_tasks(ids, tasks, "body", "outcomes", within=("task",)):
+        raise InvalidOutcomesError(f"dataset {run.dataset.row.name!r} has no such tasks", flaws)
     return tasks
 
 
@@ -171,7 +168,7 @@ def read_outcomes(
         except ValueError as error:
             flaws.append(Flaw(("body", "outcomes", place), f"task {outcome.task!r}: {error}"))
     if flaws:
-        raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:20]))
+        raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:SHOWN_FLAWS]))
     successes, failures, effective = np.array(groups, np.float64).reshape(-1, 3).T.copy()
     evidence = Evidence(frozen(tasks[kept]), frozen(successes), frozen(failures), frozen(effective.astype(bool)))
     return evidence, frozen(np.setdiff1d(tasks[aborted], evidence.tasks)), _table_of(parts)

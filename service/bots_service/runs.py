@@ -39,7 +39,7 @@ from bots_service.core.receipt import Receipt, Totals
 from bots_service.core.run_settings import RunSettings, SomeSettings, settings_asked
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.core.summary import facts_of, findings_of
-from bots_service.datasets import Datasets, KeyOfUpload, OpenRun
+from bots_service.datasets import Datasets, KeyOfUpload, OpenRun, unknown_tasks
 from bots_service.errors import (
     BotsError,
     BusyError,
@@ -478,12 +478,8 @@ class Runs:
 
         def make(opened: OpenRun, _: RunState) -> Forget:
             found = opened.dataset.ids.find(tasks)
-            flaws = [
-                Flaw(("body", "tasks", place), f"no task {tasks[place][:80]!r}")
-                for place in np.flatnonzero(found < 0).tolist()
-            ]
-            if flaws:
-                raise InvalidTasksError(f"dataset {dataset!r} has no such tasks", tuple(flaws[:20]))
+            if flaws := unknown_tasks(tasks, found, "body", "tasks"):
+                raise InvalidTasksError(f"dataset {dataset!r} has no such tasks", flaws)
             return Forget(frozen(np.unique(found)))
 
         return await self.using(dataset, run, lambda opened: self._changed(opened, make, key))

@@ -13,10 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-import httpx
-
 from tests.docs.blocks import Block
-from tests.serving import NO_AUTHORITIES
+from tests.serving import answers
 
 ENDS_S = 60.0
 READY_S = 900.0  # `make serve` in a fresh clone installs first
@@ -97,11 +95,8 @@ class Reader:
         assert block.ready_at is not None
         address, give_up = block.ready_at.replace(SHOWN_URL, self._url), time.monotonic() + READY_S
         while time.monotonic() < give_up and other.poll() is None:
-            try:
-                if httpx.get(address, timeout=5, verify=NO_AUTHORITIES).is_success:
-                    return
-            except httpx.TransportError:
-                pass
+            if answers(address):
+                return
             time.sleep(0.2)
         raise ExampleError(f"{self._place(block)}: {address} does not answer\n{log.read_text('utf-8')[-4000:]}")
 

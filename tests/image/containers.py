@@ -116,10 +116,7 @@ SERVERS = "localhost/debian-servers"
 IMAGE = "localhost/bots:local"
 WHEELS = FOLDER / "wheels"
 # The packages of each image; Debian's Python stands in for that of the Dockerfile's base.
-PACKAGES = {
-    "base": ("ca-certificates", "python3", "python3-venv"),
-    "servers": ("postgresql", "redis-server"),
-}
+PACKAGES = {"base": ("ca-certificates", "python3", "python3-venv"), "servers": ("postgresql", "redis-server")}
 # Debian's Python is older than 3.11.3, where asyncio has it, so redis wants it.
 OLD_PYTHONS_NEED = ["async-timeout>=4.0.3"]
 

@@ -11,13 +11,7 @@ import pytest
 from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.predictions import Predictions
 from bots_service.core.run_settings import RunSettings
-from bots_service.errors import (
-    BusyError,
-    DatasetExistsError,
-    LimitReachedError,
-    UnknownDatasetError,
-    UnknownRunError,
-)
+from bots_service.errors import BusyError, DatasetExistsError, LimitReachedError, UnknownDatasetError, UnknownRunError
 from bots_service.records import Capacity, CreateDatasetResult, DatasetRow, PredictionsFacts, RunPut, Subset, TaskBlock
 from bots_service.storage.sql.datasets import MOST_SUBSETS, SqlDatasets
 from bots_service.storage.sql.runs import SqlRuns

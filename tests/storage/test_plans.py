@@ -13,14 +13,7 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.records import RunRow
 from bots_service.storage.sql.journal import encode_body, receipt_under
 from bots_service.storage.sql.stores import SqlStores
-from bots_service.storage.sql.tables import (
-    IS_MARK,
-    answers,
-    datasets,
-    journal,
-    runs,
-    snapshots,
-)
+from bots_service.storage.sql.tables import IS_MARK, answers, datasets, journal, runs, snapshots
 from tests.storage import made
 
 DATASETS, WITH_RUNS, RUNS_OF_EACH = 1500, 35, 40

@@ -8,27 +8,11 @@ import pytest
 
 from bots_service.demo.recording import recorded_run as read_recording
 from studies.environment import batch_of, binomial
-from studies.learners import (
-    LEARNERS,
-    Learner,
-    SharedAbility,
-)
-from studies.public_pools import (
-    LADDER,
-    MODEL_CASES,
-    POOLS,
-    REFERENCE_CASES,
-    reasoning_gym,
-    recorded_run,
-)
+from studies.learners import LEARNERS, Learner, SharedAbility
+from studies.public_pools import LADDER, MODEL_CASES, POOLS, REFERENCE_CASES, reasoning_gym, recorded_run
 from studies.reference_pools import NONE, case_names, reference_case
 from studies.references import paid_after, saved_steps
-from studies.rewards import (
-    FLIPPED,
-    FORMAT_BONUS,
-    REWARDS_OF,
-    WELL_FORMED,
-)
+from studies.rewards import FLIPPED, FORMAT_BONUS, REWARDS_OF, WELL_FORMED
 
 
 @pytest.fixture(scope="module", params=list(POOLS))

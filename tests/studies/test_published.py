@@ -82,11 +82,7 @@ def posterior_moments(prior_mean: float, prior_variance: float, shown: float, no
 
 @pytest.mark.parametrize(
     ("solved", "shown", "noise"),
-    [
-        (4, np.arcsin(np.sqrt(4.375 / 16.75)), 1 / 66),
-        (0, 0, 1 / 32),
-        (16, np.pi / 2, 1 / 32),
-    ],
+    [(4, np.arcsin(np.sqrt(4.375 / 16.75)), 1 / 66), (0, 0, 1 / 32), (16, np.pi / 2, 1 / 32)],
 )
 def test_kalman_filter_is_the_posterior_of_a_gaussian(solved: int, shown: float, noise: float):
     method = KalmanFilter(2, seed=0, drift=0.01)

@@ -8,14 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bots_client
-from bots_client import (
-    Client,
-    ConflictError,
-    NotFoundError,
-    Outcome,
-    StaleEpochError,
-    Task,
-)
+from bots_client import Client, ConflictError, NotFoundError, Outcome, StaleEpochError, Task
 from tests.serving import running_service
 
 POOL = [

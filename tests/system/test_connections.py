@@ -9,11 +9,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.servers import wait_until
-from tests.serving import ServiceProcess, running_service
+from tests.serving import ServiceProcess, answers, running_service
 
 KIB = 1024
 SOON_S = 30.0
@@ -118,13 +117,6 @@ def test_what_is_not_http_1_1_is_a_problem(connection: socket.socket, sent: byte
     assert is_cut(connection)
 
 
-def answers(service: ServiceProcess) -> bool:
-    try:
-        return httpx.get(f"{service.url}/livez").status_code == OK
-    except httpx.TransportError:
-        return False
-
-
 def test_idle_connections_make_room_for_others(tmp_path: Path):
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     service = ServiceProcess(tmp_path)
@@ -138,7 +130,7 @@ def test_idle_connections_make_room_for_others(tmp_path: Path):
         with ExitStack() as stack:
             for _ in range(600):
                 stack.enter_context(socket.create_connection(("127.0.0.1", service.port)))
-            wait_until(lambda: answers(service))
+            wait_until(lambda: answers(f"{service.url}/livez"))
     finally:
         service.stop()
 

@@ -27,16 +27,7 @@ from bots_service.core.groups import NO_TASKS
 from bots_service.errors import DamagedStateError, StorageUnavailableError
 from bots_service.records import IdempotencyKey, LeaseTtls, RunRow, Selection
 from bots_service.retention import IDLE_RUNS_S, NONCES_S, PROBES_S, SELECTIONS_S
-from bots_service.storage.live import (
-    ORDINALS,
-    KeptState,
-    Live,
-    Look,
-    Previous,
-    Version,
-    newly_leased,
-    version_of,
-)
+from bots_service.storage.live import ORDINALS, KeptState, Live, Look, Previous, Version, newly_leased, version_of
 
 log = structlog.get_logger(__name__)
 
@@ -287,13 +278,7 @@ class RedisLive(Live):
         return bool(status == b"leased")
 
     async def moved(
-        self,
-        run: RunRow,
-        head: Version,
-        *,
-        done: Tasks = NO_TASKS,
-        kept: KeptState | None = None,
-        begins: bool = False,
+        self, run: RunRow, head: Version, *, done: Tasks = NO_TASKS, kept: KeptState | None = None, begins: bool = False
     ) -> bool:
         """Tell where a run stands now, and end leases. Return whether all replicas can see it."""
         await super().moved(run, head, done=done)

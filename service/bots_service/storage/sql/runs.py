@@ -29,11 +29,7 @@ def new_uid() -> str:
 
 
 def insert_run(
-    connection: Connection,
-    dataset_id: int,
-    name: str,
-    settings: RunSettings,
-    known: tuple[PredictionsKey, ...] = (),
+    connection: Connection, dataset_id: int, name: str, settings: RunSettings, known: tuple[PredictionsKey, ...] = ()
 ) -> int:
     """Insert a run with an empty journal, which knows these predictions, and return its id."""
     values = {"uid": new_uid(), "dataset_id": dataset_id, "name": name, "settings": settings, "predictions": known}
