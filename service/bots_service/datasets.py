@@ -236,7 +236,8 @@ class Datasets:
     """A cache of open datasets by name, of which the least recently used are evicted; and all that changes datasets.
 
     What a change writes is done to the end even if its caller stops waiting. Each call raises UnknownDatasetError where
-    there is no dataset of the name, and each change BusyError where another request changed the dataset meanwhile.
+    there is no dataset of the name, UnknownRunError where a run was deleted or replaced, and each change BusyError
+    where another request changed the dataset meanwhile.
     """
 
     def __init__(self, store: SqlDatasets, runs: SqlRuns, live: Live, at_work: RunsAtWork, *, max_bytes: int) -> None:
@@ -279,11 +280,7 @@ class Datasets:
         return self._open.get(name)
 
     async def seen_with(self, dataset: OpenDataset, predictions: tuple[PredictionsKey, ...]) -> OpenDataset:
-        """Return a dataset as runs see it that know these predictions; kept with the dataset for the next call.
-
-        Raises:
-            UnknownRunError: these predictions are not there any more, so no such run is.
-        """
+        """Return a dataset as runs see it that know these predictions; kept with the dataset for the next call."""
         if not predictions:
             return dataset
         async with self._viewing:
@@ -319,29 +316,17 @@ class Datasets:
         dataset.subsets[subset] = pool
 
     async def of(self, dataset: OpenDataset, row: RunRow) -> OpenRun:
-        """Return a run with the dataset as it sees it.
-
-        Raises:
-            UnknownRunError: it was deleted or replaced.
-        """
+        """Return a run with the dataset as it sees it."""
         if dataset.row.id != row.dataset_id:
             raise UnknownRunError(f"run {row.name!r} was deleted or replaced")
         return OpenRun(await self.seen_with(dataset, row.predictions), row)
 
     async def current(self, run: OpenRun) -> OpenRun:
-        """Return the run with its dataset in its current version.
-
-        Raises:
-            UnknownRunError: it was deleted.
-        """
+        """Return the run with its dataset in its current version."""
         return await self.of(await self.fresh(run.dataset.row.name), run.row)
 
     async def matching(self, run: OpenRun, state: RunState) -> OpenRun:
-        """Return the run with the newest open version of its dataset, which has all tasks that the state knows.
-
-        Raises:
-            UnknownRunError: the dataset was deleted.
-        """
+        """Return the run with the newest open version of its dataset, which has all tasks that the state knows."""
         newest = await self.of(await self.open(run.dataset.row.name), run.row)
         # Otherwise reports refer to tasks that another replica appended.
         return newest if state.fits(newest.dataset.pool) else await self.current(run)

@@ -311,8 +311,9 @@ class ChangeRunResult(NamedTuple):
 class Runs:
     """All that can be done with runs.
 
-    Names that are not known raise UnknownDatasetError or UnknownRunError; an idempotency key that came with another
-    request before, KeyReusedError.
+    Names that are not known, and a run that was deleted or replaced meanwhile, raise UnknownDatasetError or
+    UnknownRunError; an idempotency key that came with another request before, KeyReusedError; and BusyError comes
+    where others change the same again and again.
     """
 
     def __init__(
@@ -489,7 +490,6 @@ class Runs:
 
         Raises:
             UnknownStepError: the present history has no such step.
-            BusyError: other replicas rewound or pruned the run meanwhile, again and again.
         """
         return await self.using(dataset, run, lambda opened: self._rewind(opened, step, key))
 
@@ -653,7 +653,6 @@ class Runs:
             stored.
 
         Raises:
-            UnknownRunError: the run was deleted or replaced.
             _OutdatedError: the dataset is not the newest, or the state is too old.
         """
         row, pool = run.row, run.dataset.pool
@@ -736,7 +735,6 @@ class Runs:
         """Return the newest state of a run.
 
         Raises:
-            UnknownRunError: it was deleted or replaced.
             StorageUnavailableError: SQL did not answer.
         """
         known = self.states.get(run.row)
@@ -1022,7 +1020,6 @@ class Runs:
             UnknownStepError: the run has no such step.
             InvalidTasksError: the run has no evidence of any task.
             LimitReachedError: the dataset has as many predictions as it may.
-            BusyError: another request changed the dataset meanwhile.
         """
 
         async def means(opened: OpenRun) -> Floats:

@@ -160,11 +160,7 @@ class SqlDatasets(Store):
 
     @reading
     def retired(self, connection: Connection, dataset_id: int) -> Tasks:
-        """Return the retired tasks, sorted.
-
-        Raises:
-            DamagedStateError: the bytes don't match their checksum.
-        """
+        """Return the retired tasks, sorted."""
         tasks: Tasks | None = connection.scalar(select(datasets.c.retired_tasks).where(datasets.c.id == dataset_id))
         return NO_TASKS if tasks is None else tasks
 
@@ -248,11 +244,7 @@ class SqlDatasets(Store):
 
     @reading
     def subset(self, connection: Connection, dataset_id: int, name: str) -> Tasks | None:
-        """Return a subset's tasks, sorted; None if there is no such subset.
-
-        Raises:
-            DamagedStateError: the bytes can't be read.
-        """
+        """Return a subset's tasks, sorted; None if there is no such subset."""
         this = (subsets.c.dataset_id == dataset_id) & (subsets.c.name == name)
         content = connection.scalar(select(subsets.c.tasks).where(this))
         return None if content is None else _tasks_in(content)
@@ -267,7 +259,6 @@ class SqlDatasets(Store):
 
         Raises:
             UnknownDatasetError: the dataset was deleted meanwhile.
-            DamagedStateError: a block does not match its checksum.
         """
         position = 0
         while (block := await self._block(dataset_id, position)) is not None:
@@ -324,11 +315,7 @@ def _content_of(column: Predictions) -> bytes:
 
 
 def _predictions_in(name: str, content: bytes) -> Predictions:
-    """Return the predictions that are in the bytes.
-
-    Raises:
-        DamagedStateError: they don't match their checksum, or are no predictions.
-    """
+    """Return the predictions that are in the bytes."""
     header, arrays = unpack(content)
     try:
         return Predictions(name, int(header["parts"]), frozen(arrays["levels"].astype(np.uint8)))
@@ -373,11 +360,7 @@ def encode_block(block: TaskBlock) -> bytes:
 
 
 def decode_block(body: bytes, expected_checksum: int) -> TaskBlock:
-    """Return the block that was encoded.
-
-    Raises:
-        DamagedStateError: the bytes don't match their checksum.
-    """
+    """Return the block that was encoded."""
     if zlib.crc32(body) != expected_checksum:
         raise DamagedStateError("a block of tasks does not match its checksum: the bytes were altered or truncated")
     with pa.ipc.open_stream(body) as reader:

@@ -296,9 +296,6 @@ class SqlHistory(Store):
         """Return what is known of entries before `before` (None: of all), hidden ones too, newest first.
 
         kinds: of entries; empty for all.
-
-        Raises:
-            DamagedStateError: a body can't be read.
         """
         page = _PAGE.where(journal.c.run_id == run.id)
         if before is not None:
@@ -323,11 +320,7 @@ class SqlHistory(Store):
 
     @reading
     def visits(self, connection: Connection, run: RunRow, task: int, before: int | None, limit: int) -> VisitsPage:
-        """Return at most `limit` reports of a task before `before` (None: of all), hidden ones too, newest first.
-
-        Raises:
-            DamagedStateError: a body can't be read.
-        """
+        """Return at most `limit` reports of a task before `before` (None: of all), hidden ones too, newest first."""
         head = connection.execute(select(HEAD, runs.c.pruned).where(runs.c.id == run.id)).one_or_none()
         if head is None:
             return VisitsPage([], None, 0)

@@ -216,11 +216,7 @@ def estimate_at(connection: Connection, run_id: int, seq: int) -> UniformEstimat
 
 
 def entries_between(connection: Connection, run_id: int, after: int, up_to: int, limit: int) -> list[Entry]:
-    """Return entries after + 1, after + 2, ... up to `up_to` in order, at most `limit`.
-
-    Raises:
-        DamagedStateError: an entry can't be read.
-    """
+    """Return entries after + 1, after + 2, ... up to `up_to` in order, at most `limit`."""
     rows = connection.execute(_BETWEEN, {"run": run_id, "after": after, "up_to": up_to, "most": limit})
     return list(map(entry_of, rows))
 
@@ -329,11 +325,7 @@ class SqlJournal(Store):
 
     @reading
     def between(self, connection: Connection, run: RunRow, after: int, up_to: int, limit: int = 1000) -> list[Entry]:
-        """Return entries after + 1, after + 2, ... up to `up_to` in order, at most `limit`.
-
-        Raises:
-            DamagedStateError: an entry can't be read.
-        """
+        """Return entries after + 1, after + 2, ... up to `up_to` in order, at most `limit`."""
         return entries_between(connection, run.id, after, up_to, limit)
 
     @reading

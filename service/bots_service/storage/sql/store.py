@@ -19,7 +19,7 @@ Arguments = ParamSpec("Arguments")
 
 
 class Store:
-    """Some of what is kept in a database."""
+    """Some of what is kept in a database. What can't be read, or was altered, raises DamagedStateError."""
 
     def __init__(self, database: Database, capacity: Capacity | None = None) -> None:
         """Keep it in a database. capacity: how much is kept at most."""
