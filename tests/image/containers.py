@@ -16,12 +16,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from tests.deploy.files import ROOT, compose, dockerfile, environment_example, seconds
 from tests.image import trainers
 from tests.servers import wait_until
-from tests.serving import NO_AUTHORITIES
+from tests.serving import answers
 
 FOLDER = ROOT / "build/image"
 TOOLS = ("buildah", "debootstrap", "iptables", "podman", "runc")
@@ -280,13 +278,9 @@ class Container:
         return f"http://{network['IPAddress']}:8000"
 
     def wait_until_ready(self) -> None:
-
         def is_ready() -> bool:
             assert inspect(self.name)["State"]["Running"], self.log()
-            try:
-                return httpx.get(f"{self.url}/readyz", timeout=5, verify=NO_AUTHORITIES).is_success
-            except httpx.TransportError:
-                return False
+            return answers(f"{self.url}/readyz")
 
         wait_until(is_ready, START_S)
 

@@ -99,7 +99,6 @@ async def test_closing_does_what_waits_and_refuses_what_comes_later(stores: SqlS
 
 
 async def damage(stores: SqlStores, table: str, column: str) -> None:
-
     def job(connection: Connection) -> None:
         body = connection.scalar(text(f"SELECT {column} FROM {table}"))  # noqa: S608 - names from this file
         changed = body[:-1] + bytes([body[-1] ^ 1])

@@ -18,7 +18,7 @@ from redis.exceptions import MovedError, ResponseError
 from bots_service.core.arrays import frozen
 from bots_service.core.codec import encode_state
 from bots_service.errors import DamagedStateError, StorageUnavailableError
-from bots_service.runs import KEEP_EVERY, ForkFrom
+from bots_service.runs import ForkFrom
 from bots_service.settings import Settings
 from bots_service.storage import redis as redis_store
 from bots_service.storage.live import KeptState, Look, Previous
@@ -139,39 +139,6 @@ async def test_one_that_is_damaged_or_of_another_server_is_none(one: Caller, cli
     await one.moved(5, kept=KeptState(state_at(5), 1.0))
     client.hset(HEADER, "server", "0" * 40)
     assert await one.live.state(one.run) is None
-
-
-async def test_one_whose_entry_is_not_that_of_the_journal_is_not_used(
-    redis_server: RedisServer, client: redis.Redis, tmp_path: Path
-):
-    """After a database was restored to an earlier time, another entry has the seq."""
-    del client  # Redis is empty
-    settings = Settings(data_dir=migrated_file(tmp_path).parent, snapshot_every=1000)
-    database = SqliteDatabase(settings.sql_url)
-
-    async def reads_of_a_new_replica() -> int:
-        """Return the entry after which it began to fold."""
-        async with replica(redis_server.url) as fresh:
-            world, begins = World.over(tmp_path, settings, database, fresh.live), list[int]()
-            between = world.use.store.journal.between
-
-            async def noted(run, after, *limits):
-                begins.append(after)
-                return await between(run, after, *limits)
-
-            world.use.store.journal.between = noted  # type: ignore[method-assign]
-            await world.assert_is_a_replay()
-            return begins[0]
-
-    async with replica(redis_server.url) as first:
-        world = World.over(tmp_path, settings, database, first.live)
-        await world.import_pool()
-        for number in range(KEEP_EVERY + 3):
-            await world.report(outcome(f"t{number}"))
-    assert await reads_of_a_new_replica() == KEEP_EVERY
-    world.sql("UPDATE journal SET created_at = created_at + 1 WHERE seq = ?", KEEP_EVERY)
-    assert await reads_of_a_new_replica() == 0
-    await database.close()
 
 
 async def test_selections_are_degraded_until_leases_that_were_lost_would_have_ended(
