@@ -165,22 +165,12 @@ def source_of(script: str) -> str:
     return "\n".join((folder / f"{part}.lua").read_text() for part in ("common", script))
 
 
-def require_files(url: str) -> None:
-    """Check that the files are there which a URL names.
-
-    Raises:
-        StorageUnavailableError: one is not.
-    """
-    options = dict(parse_qsl(urlsplit(url).query))
-    for option in FILES:
-        if option in options and not Path(options[option]).is_file():
-            raise StorageUnavailableError(f"{option} in BOTS_REDIS_URL names no file: {options[option]}")
-
-
 def _client_of(url: str, timeout_s: float) -> Redis:
     """Return a client that never retries by itself: it would count writes twice."""
     try:
-        require_files(url)
+        for option, value in parse_qsl(urlsplit(url).query):
+            if option in FILES and not Path(value).is_file():
+                raise StorageUnavailableError(f"{option} in BOTS_REDIS_URL names no file: {value}")
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=CONNECTIONS,
