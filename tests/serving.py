@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.forked import ForkedProcess
-from tests.ports import free_port
+from tests.ports import free_port, release
 
 API_KEY = re.compile(rb"bots_[0-9a-f]{16}_[0-9a-f]{64}")
 NOWHERE = "http://127.0.0.1:1"  # refuses at once, and no other test's server can take the port
@@ -114,3 +114,4 @@ def running_service(folder: Path, **settings: str) -> Iterator[ServiceProcess]:
     finally:
         if service.process.poll() is None:
             service.stop()
+        release(service.port)

@@ -433,30 +433,21 @@ class Datasets:
             retired = dataset.pool.retired
             return await self._finished(dataset, written, lambda result: opened(result.row, ids, pool, retired))
 
-    async def retire(self, name: str, ids: list[str], idempotency_key: IdempotencyKey | None) -> DatasetRow:
-        """Retire tasks: they are no longer handed out, and what is known of them stays. Retiring one again is fine.
-
-        Raises:
-            InvalidTasksError: an id is unknown.
-        """
-        return await self._change_retired(np.union1d, name, ids, idempotency_key)
-
-    async def restore(self, name: str, ids: list[str], idempotency_key: IdempotencyKey | None) -> DatasetRow:
-        """Take a retirement back; restoring a task that is not retired is fine.
-
-        Raises:
-            InvalidTasksError: an id is unknown.
-        """
-        return await self._change_retired(np.setdiff1d, name, ids, idempotency_key)
-
-    async def _change_retired(
-        self, change: Callable[[Tasks, Tasks], Tasks], name: str, ids: list[str], idempotency_key: IdempotencyKey | None
+    async def retire(
+        self, name: str, ids: list[str], idempotency_key: IdempotencyKey | None, *, restore: bool = False
     ) -> DatasetRow:
+        """Retire tasks: they are no longer handed out, and what is known of them stays; or take that back.
+
+        What is so already stays so.
+
+        Raises:
+            InvalidTasksError: an id is unknown.
+        """
         dataset = await self.fresh(name)
         tasks = dataset.ids.find(ids)
         if flaws := unknown_tasks(ids, tasks, "ids"):
             raise InvalidTasksError(f"dataset {name!r} has no such tasks", flaws)
-        retired = change(dataset.pool.retired, tasks).astype(np.int32)
+        retired = (np.setdiff1d if restore else np.union1d)(dataset.pool.retired, tasks).astype(np.int32)
         written = self.store.set_retired(idempotency_key, dataset.row, retired)
         return await self._finished(dataset, written, lambda row: opened(row, dataset.ids, dataset.pool, retired))
 

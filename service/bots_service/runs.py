@@ -942,7 +942,7 @@ class Runs:
             name,
             begun.state.settings,
             fork=begun.start,
-            predictions=begun.predictions,
+            known=begun.predictions,
             idempotency_key=key,
             result_of=result_of,
         )

@@ -200,12 +200,12 @@ async def test_a_new_run_must_know_the_newest_and_a_fork_such_as_are_there(store
     row = await put(stores, await made.dataset(stores), column(3))
     with pytest.raises(BusyError, match="predictions"):
         await stores.runs.put(row.id, "late", RunSettings())
-    run, _ = await stores.runs.put(row.id, "late", RunSettings(), predictions=row.facts.prediction_keys)
+    run, _ = await stores.runs.put(row.id, "late", RunSettings(), known=row.facts.prediction_keys)
     assert run.predictions == row.facts.prediction_keys
     origin = made.fork()
     assert (await stores.runs.put(row.id, "fork", RunSettings(), fork=origin))[0].predictions == ()
     with pytest.raises(BusyError, match="predictions"):
-        await stores.runs.put(row.id, "gone", RunSettings(), fork=origin, predictions=(column(9).key,))
+        await stores.runs.put(row.id, "gone", RunSettings(), fork=origin, known=(column(9).key,))
 
 
 async def make(stores: SqlStores, name: str, within: tuple[str, ...] = ALL) -> DatasetRow:

@@ -17,7 +17,7 @@ from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.core.walks import Walk
 from tests.core.plain_pass import plain_pass
-from tests.servers import RedisServer
+from tests.servers import PostgresServer, RedisServer
 from tests.serving import ServiceProcess
 from tests.sizes import size
 
@@ -43,19 +43,24 @@ class Replica:
 
 @pytest.fixture(scope="module")
 def services(
-    tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str, redis_server: RedisServer
+    tmp_path_factory: pytest.TempPathFactory,
+    postgres: PostgresServer,
+    migrated_postgres: str,
+    redis_server: RedisServer,
 ) -> Iterator[list[ServiceProcess]]:
     """Two services that started with one empty database and Redis."""
     with redis_server.client() as client:
         client.flushall()
     folder = tmp_path_factory.mktemp("replicas")
-    settings = {"database_url": module_postgres_url, "redis_url": redis_server.url, "redis_timeout_s": "10"}
+    url = postgres.new_database(like=migrated_postgres)
+    settings = {"database_url": url, "redis_url": redis_server.url, "redis_timeout_s": "10"}
     both = [ServiceProcess(folder / name, admin_key=ADMIN_KEY, **settings) for name in ("a", "b")]
     with ThreadPoolExecutor() as pool:
         list(pool.map(ServiceProcess.start, both))
     yield both
     for service in both:
         service.stop()
+    postgres.drop_database(url)
 
 
 WIPES = 20

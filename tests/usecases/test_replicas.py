@@ -171,7 +171,7 @@ async def test_tasks_retired_and_restored_here_are_so_there(replicas: Both):
     assert set((await there.select(5)).tasks.tolist()) <= set(range(35, 40))
     with pytest.raises(PoolTooSmallError):
         await there.select(6)
-    await here.use.datasets.restore(POOL, ["t4", "t30"], None)
+    await here.use.datasets.retire(POOL, ["t4", "t30"], None, restore=True)
     assert set((await there.select(7)).tasks.tolist()) == {4, 30, *range(35, 40)}
 
 

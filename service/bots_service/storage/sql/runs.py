@@ -120,41 +120,28 @@ class SqlRuns(Store):
                 yield row
             page = await self.after(dataset_id, page[-1].name, PAGE)
 
-    async def put(
-        self,
-        dataset_id: int,
-        name: str,
-        settings: RunSettings,
-        *,
-        fork: Start | None = None,
-        predictions: tuple[PredictionsKey, ...] = (),
-        idempotency_key: IdempotencyKey | None = None,
-        result_of: Callable[[RunRow, RunPut], object] = lambda row, put: (row, put),
-    ) -> tuple[RunRow, RunPut]:
-        """Create the run, or replace the settings of one whose journal is empty, in one transaction.
-
-        Raises:
-            BusyError: its predictions are gone; or it is no fork, and others were put since.
-        """
-
-        def job(connection: Connection) -> tuple[RunRow, RunPut]:
-            require_unanswered(connection, idempotency_key)
-            row, put = self._put(connection, dataset_id, name, settings, fork, predictions)
-            if put is not RunPut.UNCHANGED:
-                keep_result(connection, idempotency_key, result_of(row, put))
-            return row, put
-
-        return await self.database.write(job)
-
-    def _put(
+    @writing
+    def put(
         self,
         connection: Connection,
         dataset_id: int,
         name: str,
         settings: RunSettings,
-        fork: Start | None,
-        known: tuple[PredictionsKey, ...],
+        *,
+        fork: Start | None = None,
+        known: tuple[PredictionsKey, ...] = (),
+        idempotency_key: IdempotencyKey | None = None,
+        result_of: Callable[[RunRow, RunPut], object] = lambda row, put: (row, put),
     ) -> tuple[RunRow, RunPut]:
+        """Create the run, or replace the settings of one whose journal is empty.
+
+        known: the predictions that it knows.
+        result_of: returns what is kept under the key, unless the run stays as it is.
+
+        Raises:
+            BusyError: its predictions are gone; or it is no fork, and others were put since.
+        """
+        require_unanswered(connection, idempotency_key)
         newest = current_predictions(connection, dataset_id)
         there = connection.scalars(select(predictions.c.digest).where(predictions.c.dataset_id == dataset_id))
         if {key.digest for key in known} - set(there) or (fork is None and known != newest):
@@ -177,8 +164,12 @@ class SqlRuns(Store):
             parent, first = fork
             append(connection, run_id, [first], time.time())
             connection.execute(update(runs).where(runs.c.id == run_id), {"parent": parent})
-        put = RunPut.CREATED if standing is None else RunPut.REPLACED
-        return run_of(connection.execute(RUNS.where(this)).one()), put
+        row, put = (
+            run_of(connection.execute(RUNS.where(this)).one()),
+            RunPut.CREATED if standing is None else RunPut.REPLACED,
+        )
+        keep_result(connection, idempotency_key, result_of(row, put))
+        return row, put
 
     @writing
     def note_refused_report(self, connection: Connection, row: RunRow, reason: str) -> None:
