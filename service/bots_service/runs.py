@@ -312,8 +312,8 @@ class Runs:
     """All that can be done with runs.
 
     Names that are not known, and a run that was deleted or replaced meanwhile, raise UnknownDatasetError or
-    UnknownRunError; an idempotency key that came with another request before, KeyReusedError; and BusyError comes
-    where others change the same again and again.
+    UnknownRunError; a step that the present history has not, or that was pruned, UnknownStepError; an idempotency key
+    that came with another request before, KeyReusedError; BusyError comes where others change the same again and again.
     """
 
     def __init__(
@@ -486,11 +486,7 @@ class Runs:
         return await self.using(dataset, run, lambda opened: self._changed(opened, make, key))
 
     async def rewind(self, dataset: str, run: str, step: int, key: IdempotencyKey | None) -> ChangeRunResult:
-        """Go back to an earlier step. History stays; the epoch rises, so evidence from before is refused.
-
-        Raises:
-            UnknownStepError: the present history has no such step.
-        """
+        """Go back to an earlier step. History stays; the epoch rises, so evidence from before is refused."""
         return await self.using(dataset, run, lambda opened: self._rewind(opened, step, key))
 
     async def _rewind(self, run: OpenRun, step: int, key: IdempotencyKey | None) -> ChangeRunResult:
@@ -732,11 +728,7 @@ class Runs:
     # --- states ------------------------------------------------------------------------------------------------------
 
     async def state_of(self, run: OpenRun) -> RunState:
-        """Return the newest state of a run.
-
-        Raises:
-            StorageUnavailableError: SQL did not answer.
-        """
+        """Return the newest state of a run."""
         known = self.states.get(run.row)
         if known is not None and self.live.is_exact:
             return known
@@ -755,11 +747,7 @@ class Runs:
             return known, True
 
     async def state_at(self, run: OpenRun, step: int | None) -> RunState:
-        """Return the state right after `step` closed, in the run's present history; None: the newest state.
-
-        Raises:
-            UnknownStepError: the present history has no such step, or what leads to it was pruned.
-        """
+        """Return the state right after `step` closed, in the run's present history; None: the newest state."""
         newest = await self.state_of(run)
         return newest if step is None else await self.replay.state_at(run, await self._closing(run, step, newest))
 
@@ -882,7 +870,6 @@ class Runs:
         values: settings that differ from the defaults, or from those of the run that it forks.
 
         Raises:
-            UnknownStepError: the parent has no such step.
             InvalidSettingsError: a setting is out of range, or can't be with this origin.
             RunHasHistoryError: the run's journal is not empty, and its settings are others.
         """
@@ -1017,7 +1004,6 @@ class Runs:
         step: after which it believes so; None: the last one.
 
         Raises:
-            UnknownStepError: the run has no such step.
             InvalidTasksError: the run has no evidence of any task.
             LimitReachedError: the dataset has as many predictions as it may.
         """

@@ -97,13 +97,15 @@ def is_new_enough(revision: str | None) -> bool:
 
 
 def require_tables(url: str) -> None:
-    """Return if the service can work on the database's tables.
+    """Raise OutdatedTablesError if the database's tables are too old, StorageUnavailableError if it doesn't answer."""
+    require_new_enough(current(url))
 
-    Raises:
-        OutdatedTablesError: they are too old, or missing.
-        StorageUnavailableError: the database did not answer.
+
+def require_new_enough(revision: str | None) -> None:
+    """Raise OutdatedTablesError if the service can't work on tables of a revision: they are too old, or missing.
+
+    Newer ones are no reason: during a rolling update the old versions continue.
     """
-    revision = current(url)
     if not is_new_enough(revision):
         raise OutdatedTablesError(
             f"the database's tables are at revision {revision or 'none'}, this version needs {head()}: "

@@ -8,7 +8,6 @@ from bots_service.core.entries import Rewind
 from bots_service.errors import (
     BusyError,
     LimitReachedError,
-    OutdatedTablesError,
     UnauthenticatedError,
     UnknownApiKeyError,
 )
@@ -19,7 +18,7 @@ from bots_service.storage.sql.database import Database
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.storage.sql.history import SqlHistory
 from bots_service.storage.sql.journal import KINDS, SqlJournal, SqlSnapshots, decode_body
-from bots_service.storage.sql.migrate import head, is_new_enough, revision_of
+from bots_service.storage.sql.migrate import require_new_enough, revision_of
 from bots_service.storage.sql.runs import SqlRuns
 from bots_service.storage.sql.store import SqlAnswers, Store, insert_missing, reading, writing, writing_once
 from bots_service.storage.sql.tables import (
@@ -90,26 +89,14 @@ class SqlHealth(Store):
     _written: float | None = None
 
     async def check(self) -> None:
-        """Return if the database can be read.
-
-        Raises:
-            OutdatedTablesError: its tables are older than this version of the service needs. Newer ones are no reason:
-                during a rolling update the old versions continue.
-            StorageUnavailableError: it can't be read.
-        """
-        revision = await self.database.read(revision_of)
-        if not is_new_enough(revision):
-            said = f"the tables are at revision {revision or 'none'}, not {head()}; run `bots migrate`"
-            raise OutdatedTablesError(said)
+        """Raise StorageUnavailableError if the database can't be read, OutdatedTablesError if its tables are older."""
+        require_new_enough(await self.database.read(revision_of))
 
     async def check_writes(self) -> None:
-        """Return if the database takes writes.
+        """Raise StorageUnavailableError if the database takes no writes.
 
         It begins a transaction that may write at each look, and really writes now and then; once that failed, at each
         look.
-
-        Raises:
-            StorageUnavailableError: it takes none.
         """
         now = monotonic()
         if self._written is not None and now - self._written < WRITE_EVERY_S:
