@@ -29,7 +29,6 @@ class Server:
     """A server process, across restarts. Subclasses say how it starts and when it answers."""
 
     def __init__(self) -> None:
-        """Prepare a server; nothing runs yet. Its data and its log lie in a folder of its own, until `close`."""
         self.folder = Path(tempfile.mkdtemp(prefix="bots-server-"))
         self.folder.chmod(0o755)
         self.port = free_port()
@@ -142,7 +141,6 @@ class PostgresServer(Server):
     """A PostgreSQL with its own data, and as many databases as are asked for."""
 
     def __init__(self, **settings: str) -> None:
-        """Make the data folder."""
         super().__init__()
         self.data = self.folder / "data"
         self.binaries = postgres_binaries(self.folder)

@@ -36,7 +36,6 @@ class ServiceProcess:
     """A service on one port, across restarts; on a database file of its own unless `database_url` names another."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
-        """Prepare a service; nothing runs yet."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.port = free_port()
@@ -106,7 +105,6 @@ class ServiceProcess:
 
 @contextmanager
 def running_service(folder: Path, **settings: str) -> Iterator[ServiceProcess]:
-    """Start a service with its database in the folder; stop it at the end."""
     service = ServiceProcess(folder, **settings)
     service.start()
     try:

@@ -141,7 +141,6 @@ def visiting(
 
 
 def watch(visit: Visit) -> None:
-    """Note whatever goes wrong on a page."""
     home = urlsplit(visit.url).netloc
 
     def said(kind: str, text: str) -> None:

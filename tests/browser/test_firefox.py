@@ -28,7 +28,6 @@ class Firefox:
     """A window of Firefox. wrong: what its console got of errors and warnings since it was last opened."""
 
     def __init__(self, connection: ClientConnection) -> None:
-        """Begin a session over this connection."""
         self._connection = connection
         self._numbers = itertools.count()
         self.wrong: list[str] = []

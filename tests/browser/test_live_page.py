@@ -33,7 +33,6 @@ def history(url: str, run: str, dataset: str = DATASET) -> list[dict]:
 
 
 def recent_ratio(steps: list[dict]) -> float:
-    """Return the effective task ratio over the last steps."""
     recent = steps[-RECENT:]
     return sum(step["effective"] for step in recent) / sum(step["reported"] for step in recent)
 

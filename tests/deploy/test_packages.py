@@ -22,7 +22,6 @@ from tests.serving import running_service
 
 
 def build(folder: Path) -> None:
-    """Put both packages into a folder, as `make dist` does."""
     for source in (ROOT, ROOT / "client"):
         # The default of `build`: the sdist first, then the wheel from it, so that what the sdist lacks is missed.
         command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(source)]
@@ -77,7 +76,6 @@ def members(built: Path, pattern: str) -> set[str]:
 
 
 def in_repository(*folders: str) -> set[str]:
-    """Return the files that git has, or would take."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *folders]
     files = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
     return {file for file in files if file and (ROOT / file).is_file()}

@@ -42,7 +42,6 @@ class Reader:
     def __init__(
         self, page: str, folder: Path, environment: Mapping[str, str], *, url: str = SHOWN_URL, block_s: float = 180
     ) -> None:
-        """Sit down before a page; nothing runs yet."""
         self._page, self._folder, self._environment, self._url = page, folder, dict(environment), url
         self._block_s = block_s
         self._notes = Path(tempfile.mkdtemp(prefix="reader-"))

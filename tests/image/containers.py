@@ -120,7 +120,6 @@ OLD_PYTHONS_NEED = ["async-timeout>=4.0.3"]
 
 
 def base_image() -> str:
-    """Return the name of the image that the Dockerfile begins with, as engines write it out."""
     (name,) = {each["value"].split()[0] for each in dockerfile() if each["instruction"] == "FROM"}
     return f"docker.io/library/{name}"
 
@@ -140,7 +139,6 @@ def import_bases() -> None:
 
 
 def unpack(part: str) -> None:
-    """Put a Debian with the packages of a part into a folder."""
     tree = FOLDER / part
     shutil.rmtree(tree, ignore_errors=True)
     packages = f"--include={','.join(PACKAGES[part])}"
@@ -169,7 +167,6 @@ def requirements() -> list[str]:
 
 
 def fetch_wheels() -> None:
-    """Put all wheels that the build installs into a folder, by this environment's pip."""
     version = base_image().partition(":")[2].removesuffix("-slim")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "download", "--dest", str(WHEELS)]
     kind = ["--only-binary=:all:", f"--python-version={version}", "--constraint", str(ROOT / "constraints.txt")]
@@ -244,7 +241,6 @@ class Container:
     """A container under a name, which may be started again from another image."""
 
     def __init__(self, name: str, image: str, *options: str, command: tuple[str, ...] = ()) -> None:
-        """Prepare it; nothing runs yet."""
         self.name = f"{PREFIX}-{name}"
         self.image = image
         self.options = options
@@ -316,7 +312,6 @@ def network() -> Iterator[str]:
 
 @contextmanager
 def volume(name: str) -> Iterator[str]:
-    """Make a volume, and remove it in the end; yield its name."""
     full = f"{PREFIX}-{name}"
     podman("volume", "create", full)
     try:
@@ -327,7 +322,6 @@ def volume(name: str) -> Iterator[str]:
 
 @contextmanager
 def started(container: Container) -> Iterator[Container]:
-    """Start a container, and remove it in the end."""
     try:
         container.start()
         yield container
@@ -339,7 +333,6 @@ class Deployment:
     """What docker-compose.yml describes, without nginx: servers, the migration, two replicas."""
 
     def __init__(self, network_name: str, stack: ExitStack) -> None:
-        """Start all of it; `stack` removes it."""
         self.image = IMAGE
         self._inside = f"--network={network_name}"
         self._stack = stack

@@ -17,7 +17,6 @@ class Load:
     """Two services at work on one pool; what becomes of a task, its number says."""
 
     def __init__(self, services: list[ServiceProcess]) -> None:
-        """Make the dataset and the runs."""
         self._services = services
         self._last: dict[str, tuple[Any, str]] = {}  # run -> its last report, and its key
         self._keys = map("key-{}".format, itertools.count())

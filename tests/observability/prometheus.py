@@ -53,7 +53,6 @@ class Prometheus:
 
 @contextmanager
 def running_prometheus(folder: Path, ports: Sequence[int]) -> Iterator[Prometheus]:
-    """Start it with what we ship, for services on these ports of this machine."""
     config = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": f"{EVERY_S}s", "evaluation_interval": f"{EVERY_S}s"}
     (job,) = config["scrape_configs"]

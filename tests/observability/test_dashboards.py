@@ -26,7 +26,6 @@ def panels(board: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def queries() -> list[tuple[str, str]]:
-    """Return every query: where it stands, and what it asks."""
     return [
         (f"{name}, {panel['title']}, {target['refId']}", target["expr"])
         for name, board in DASHBOARDS.items()

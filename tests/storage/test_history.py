@@ -96,7 +96,6 @@ async def compare(stores: SqlStores, run: RunRow, model: Model) -> None:
 
 
 def points_of(steps: list[StoredReceipt], first: int, width: int) -> list[dict[str, Any]]:
-    """Return what each `width` steps add up to, with the fields of a Point."""
     places: dict[int, list[StoredReceipt]] = {}
     for kept in steps:
         places.setdefault((kept.step - 1 - first) // width, []).append(kept)

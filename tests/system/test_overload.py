@@ -243,7 +243,6 @@ PAGE = (f"{RUN}?sort=-effective&limit=1000", "*/*")
 
 
 def asked(port: int, path: str, accept: str) -> socket.socket:
-    """Return a connection on which an answer was asked for."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect(("127.0.0.1", port))

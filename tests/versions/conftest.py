@@ -13,7 +13,6 @@ COSTS = pytest.StashKey[dict[str, Cost]]()
 
 @pytest.fixture
 def note(pytestconfig: pytest.Config) -> Note:
-    """Keep what a failure cost, for the table."""
     costs = pytestconfig.stash.setdefault(COSTS, {})
     return costs.__setitem__
 

@@ -62,7 +62,6 @@ class Deployment:
 def deployed(
     folder: Path, *, database_url: str, redis_url: str, look_at: str | None = None, **settings: str
 ) -> Iterator[Deployment]:
-    """Give two services at work."""
     settings = {"database_timeout_s": "2", "log_level": "warning", "snapshot_every": "40", **settings}
     first, second = (
         ServiceProcess(folder / name, database_url=database_url, redis_url=redis_url, **settings) for name in "ab"

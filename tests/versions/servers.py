@@ -33,7 +33,6 @@ server_login_retry = 1
 
 class PgBouncer(Server):
     def __init__(self, postgres: PostgresServer, *, mode: str = "transaction", size: int = 4) -> None:
-        """Prepare it."""
         super().__init__()
         self._postgres = postgres
         self._settings = self.folder / "pgbouncer.ini"
@@ -56,7 +55,6 @@ class PostgresStandby(PostgresServer):
     """A standby, made of its primary's data."""
 
     def __init__(self, primary: PostgresServer, **settings: str) -> None:
-        """Copy the primary's data; it must run."""
         self._primary = primary
         super().__init__(**settings)
 
@@ -79,8 +77,6 @@ class PostgresStandby(PostgresServer):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A primary and its standby, with a database."""
-
     primary: PostgresServer
     standby: PostgresStandby
     database: str
@@ -161,7 +157,6 @@ class TlsPostgres(PostgresServer):
     """A PostgreSQL that lets nobody in without TLS."""
 
     def __init__(self, files: Authority) -> None:
-        """Make its data, and its copies of the files: it wants a key that others can't read."""
         super().__init__(ssl="on", ssl_cert_file="server.pem", ssl_key_file="server.key")
         self._files = files
         for file in (files.certificate, files.key):
@@ -181,7 +176,6 @@ class TlsRedis(RedisServer):
     """A Redis that lets nobody in without TLS and a certificate of the authority."""
 
     def __init__(self, files: Authority) -> None:
-        """Prepare it."""
         super().__init__()
         self._files = files
 

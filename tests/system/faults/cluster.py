@@ -21,7 +21,6 @@ class Cluster:
     """The servers, the way to each service, and the proxies."""
 
     def __init__(self, folder: Path, *, seed: int, **settings: str) -> None:
-        """Start PostgreSQL and Redis, and prepare the services."""
         self.postgres, self.redis = PostgresServer(), RedisServer()
         self.postgres.start()
         self.redis.start()
@@ -77,7 +76,6 @@ class Cluster:
 
 @contextmanager
 def cluster(folder: Path, *, seed: int, **settings: str) -> Iterator[Cluster]:
-    """Give a cluster at work; end it afterwards."""
     with ExitStack() as stack:
         made = Cluster(folder, seed=seed, **settings)
         stack.callback(made.close)
