@@ -81,13 +81,13 @@ class SqliteDatabase:
         """Finish what is in line, then give the file back."""
         if not self._closed:
             self._closed = True
-            if self._next:
-                self._hand_over()
+            self._hand_over()
             await asyncio.to_thread(self._finish)
 
     def _hand_over(self) -> None:
-        self._waiting.put(self._next)
-        self._next = []
+        if self._next:  # else they were handed over to be done before the file is closed
+            self._waiting.put(self._next)
+            self._next = []
 
     def _finish(self) -> None:
         self._waiting.put(None)
