@@ -116,14 +116,6 @@ def postgres_url(postgres: PostgresServer, migrated_postgres: str) -> Iterator[s
     postgres.drop_database(url)
 
 
-@pytest.fixture(scope="module")
-def module_postgres_url(postgres: PostgresServer, migrated_postgres: str) -> Iterator[str]:
-    """The URL of a fresh database with its tables, for the tests of one file."""
-    url = postgres.new_database(like=migrated_postgres)
-    yield url
-    postgres.drop_database(url)
-
-
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
     """A Redis for all tests that don't kill it. Tests share it, so each names its own keys, or empties it first."""

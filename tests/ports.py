@@ -17,11 +17,7 @@ _held: dict[int, int] = {}  # port -> the descriptor of its lock
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, nor may soon; it is taken until `release`, or until this process ends.
-
-    Raises:
-        RuntimeError: there is none.
-    """
+    """Return a port that nobody listens on, nor may soon; it is taken until `release`, or until this process ends."""
     for port in random.sample(PORTS, 100):
         if reserve(port):
             return port
@@ -46,5 +42,4 @@ def reserve(port: int) -> bool:
 
 
 def release(port: int) -> None:
-    """Let others have a port that `free_port` or `reserve` took."""
     os.close(_held.pop(port))

@@ -16,7 +16,6 @@ DEBIAN = Path(os.environ["TEST_DEBIAN"]).absolute() if "TEST_DEBIAN" in os.envir
 
 
 def environment() -> dict[str, str]:
-    """Return the servers' environment: Debian's find their libraries next to themselves, wherever they are."""
     if DEBIAN is None:
         return dict(os.environ)
     libraries = ":".join(map(str, DEBIAN.glob("usr/lib/*-linux-gnu")))
@@ -24,11 +23,6 @@ def environment() -> dict[str, str]:
 
 
 def debian_program(path: str) -> str:
-    """Return the path of a program of Debian's, which a path in its packages names.
-
-    Raises:
-        RuntimeError: TEST_DEBIAN names no folder that has it.
-    """
     if DEBIAN is None or not (DEBIAN / path).exists():
         raise RuntimeError(f"no {path} in the folder TEST_DEBIAN: run `make test-versions`")
     return str(DEBIAN / path)
@@ -84,6 +78,5 @@ def _copied(parts: list[Path], root: Path, folder: Path) -> Path:
 
 
 def _package(name: str) -> Path | None:
-    """Return the folder of an installed package without importing it: these warn, and start what they find."""
     found = find_spec(name)
     return None if found is None or not found.submodule_search_locations else Path(found.submodule_search_locations[0])

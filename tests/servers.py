@@ -29,7 +29,6 @@ class Server:
     """A server process, across restarts. Subclasses say how it starts and when it answers."""
 
     def __init__(self) -> None:
-        """Prepare a server; nothing runs yet. Its data and its log lie in a folder of its own, until `close`."""
         self.folder = Path(tempfile.mkdtemp(prefix="bots-server-"))
         self.folder.chmod(0o755)
         self.port = free_port()
@@ -38,21 +37,14 @@ class Server:
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """The process that was started last."""
         assert self._process is not None
         return self._process
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it and return once it answers.
-
-        Raises:
-            RuntimeError: it ended, or did not answer in time.
-        """
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 self.command(),
@@ -91,22 +83,18 @@ class Server:
                 process.resume()
 
     def close(self) -> None:
-        """Kill it if it runs, and remove its folder."""
         if self.is_running:
             self.kill()
         shutil.rmtree(self.folder)
         release(self.port)
 
     def command(self) -> list[str]:
-        """Return the command line."""
         raise NotImplementedError
 
     def identity(self) -> dict[str, Any]:
-        """Return the user to run as, as keyword arguments of Popen."""
         return {}
 
     def answers(self) -> bool:
-        """Say whether it answers."""
         raise NotImplementedError
 
     def _family(self) -> list[psutil.Process]:
@@ -132,20 +120,16 @@ class RedisServer(Server):
 
     @property
     def url(self) -> str:
-        """Its URL."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def client(self) -> redis.Redis:
-        """Return a client for looking inside."""
         return redis.Redis.from_url(self.url, socket_timeout=5)
 
     def command(self) -> list[str]:
-        """Return the command line."""
         options = ["--port", self.port, "--bind", "127.0.0.1", "--dir", self.folder, "--appendonly", "yes"]
         return [redis_executable(), *map(str, options), "--save", ""]
 
     def answers(self) -> bool:
-        """Say whether it answers, and has read its file."""
         try:
             with redis.Redis.from_url(self.url, socket_timeout=1) as client:
                 return bool(client.ping())
@@ -157,11 +141,6 @@ class PostgresServer(Server):
     """A PostgreSQL with its own data, and as many databases as are asked for."""
 
     def __init__(self, **settings: str) -> None:
-        """Make the data folder.
-
-        Args:
-            settings: of PostgreSQL; those not named keep their default, so that commits are on the disk.
-        """
         super().__init__()
         self.data = self.folder / "data"
         self.binaries = postgres_binaries(self.folder)
@@ -175,12 +154,10 @@ class PostgresServer(Server):
             raise RuntimeError(f"its data could not be made:\n{made.stderr.decode()}")
 
     def making(self) -> list[str]:
-        """Return the command line that makes its data."""
         options = ["--username", "bots", "--auth", "trust", "--no-sync", "--encoding", "UTF8", "--locale", "C"]
         return [str(self.binaries / "initdb"), "--pgdata", str(self.data), *options]
 
     def url(self, database: str = "postgres") -> str:
-        """Return the URL of a database."""
         return f"postgresql://bots@127.0.0.1:{self.port}/{database}"
 
     def new_database(self, *, like: str | None = None) -> str:
@@ -193,22 +170,18 @@ class PostgresServer(Server):
         return self.url(name)
 
     def drop_database(self, url: str) -> None:
-        """Drop a database, even while clients are connected to it."""
         name = url.rpartition("/")[2]
         self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     def command(self) -> list[str]:
-        """Return the command line."""
         settings = {"listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": "", **self._settings}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         return [str(self.binaries / "postgres"), "-D", str(self.data), *options]
 
     def identity(self) -> dict[str, Any]:
-        """Return nobody where the tests run as root."""
         return nobody()
 
     def answers(self) -> bool:
-        """Say whether it answers."""
         return can_connect(self.url())
 
     def _execute(self, statement: sql.Composed) -> None:
@@ -222,7 +195,6 @@ def nobody() -> dict[str, Any]:
 
 
 def can_connect(url: str) -> bool:
-    """Say whether a PostgreSQL answers at a URL."""
     try:
         with psycopg.connect(url, connect_timeout=2) as connection:
             connection.execute("SELECT 1")
@@ -236,7 +208,6 @@ AnyServer = TypeVar("AnyServer", bound=Server)
 
 @contextmanager
 def running(server: AnyServer) -> Iterator[AnyServer]:
-    """Start a server; kill it at the end, and remove its data."""
     try:
         server.start()
         yield server
@@ -245,11 +216,7 @@ def running(server: AnyServer) -> Iterator[AnyServer]:
 
 
 def wait_until(is_so: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Return once it is so.
-
-    Raises:
-        AssertionError: it did not become so in time.
-    """
+    """Return once it is so."""
     give_up = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < give_up

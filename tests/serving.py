@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import httpx
 import pytest
 
 from tests.forked import ForkedProcess
+from tests.ports import free_port, release
 
 API_KEY = re.compile(rb"bots_[0-9a-f]{16}_[0-9a-f]{64}")
 NOWHERE = "http://127.0.0.1:1"  # refuses at once, and no other test's server can take the port
@@ -24,23 +24,18 @@ NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 START_S = 120.0  # a loaded machine imports numpy, scipy and pyarrow for the first time
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def answers(url: str) -> bool:
+    """Say whether somebody answers there, and well."""
+    try:
+        return httpx.get(url, timeout=5, verify=NO_AUTHORITIES).is_success
+    except httpx.TransportError:
+        return False
 
 
 class ServiceProcess:
     """A service on one port, across restarts; on a database file of its own unless `database_url` names another."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
-        """Prepare a service; nothing runs yet.
-
-        Args:
-            folder: where its database and its log lie.
-            settings: environment variables, without their prefix BOTS_.
-        """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.port = free_port()
@@ -53,13 +48,11 @@ class ServiceProcess:
 
     @property
     def process(self) -> subprocess.Popen[bytes] | ForkedProcess:
-        """The running process."""
         assert self._process is not None
         return self._process
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def launch(self) -> None:
@@ -76,7 +69,6 @@ class ServiceProcess:
         self._process = ForkedProcess(self._arguments, self.folder, self._environment, streams)
 
     def start(self) -> None:
-        """Start it and return once it answers."""
         if self._has_workers:
             self.launch()
         else:
@@ -84,16 +76,11 @@ class ServiceProcess:
         self.await_ready()
 
     def await_ready(self) -> None:
-        """Return once it answers."""
         give_up = time.monotonic() + START_S
-        with httpx.Client(timeout=5, verify=NO_AUTHORITIES) as http:
-            while time.monotonic() < give_up and self.process.poll() is None:
-                try:
-                    if http.get(f"{self.url}/readyz").is_success:
-                        return
-                except httpx.TransportError:
-                    pass
-                time.sleep(0.05)
+        while time.monotonic() < give_up and self.process.poll() is None:
+            if answers(f"{self.url}/readyz"):
+                return
+            time.sleep(0.05)
         pytest.fail(f"the service did not start (exit code {self.process.poll()}):\n{self.log.read_text()[-4000:]}")
 
     @property
@@ -106,7 +93,6 @@ class ServiceProcess:
         self.process.wait()
 
     def stop(self) -> int:
-        """Ask it to end, and return its exit code."""
         self.process.terminate()
         try:
             code = self.process.wait(timeout=30)
@@ -119,7 +105,6 @@ class ServiceProcess:
 
 @contextmanager
 def running_service(folder: Path, **settings: str) -> Iterator[ServiceProcess]:
-    """Start a service with its database in the folder; stop it at the end."""
     service = ServiceProcess(folder, **settings)
     service.start()
     try:
@@ -127,3 +112,4 @@ def running_service(folder: Path, **settings: str) -> Iterator[ServiceProcess]:
     finally:
         if service.process.poll() is None:
             service.stop()
+        release(service.port)

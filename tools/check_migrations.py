@@ -14,9 +14,9 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import NullPool, create_engine
 
+from bots_service.storage.sql.database import sql_url
 from bots_service.storage.sql.migrate import head, revisions_folder, upgrade
 from bots_service.storage.sql.tables import metadata
-from bots_service.storage.sql.url import sql_url
 from tests.servers import PostgresServer, running
 
 

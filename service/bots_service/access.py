@@ -20,7 +20,7 @@ from bots_service.errors import Flaw, ForbiddenError, InvalidInputError, Unauthe
 from bots_service.keys import EVERY_DATASET, KeyRow, Scope, reaches
 from bots_service.records import IdempotencyKey
 from bots_service.retention import LONGEST_KEY_S
-from bots_service.storage.sql.keys import SqlKeys
+from bots_service.storage.sql.stores import SqlKeys
 
 log = structlog.get_logger(__name__)
 
@@ -192,12 +192,12 @@ class Access:
             created_at=now,
             expires_at=None if wish.expires_in_seconds is None else now + wish.expires_in_seconds,
         )
-        await self._know(self._keys.add(row, first=by_anybody, idempotency_key=idempotency_key), key_id, row)
+        await self._know(self._keys.add(idempotency_key, row, first=by_anybody), key_id, row)
         return row, key
 
     async def revoke(self, key_id: str, idempotency_key: IdempotencyKey | None) -> None:
         """Revoke a key, here at once and elsewhere within seconds. Raises UnknownApiKeyError: it never existed."""
-        await self._know(self._keys.revoke(key_id, idempotency_key), key_id, None)
+        await self._know(self._keys.revoke(idempotency_key, key_id), key_id, None)
 
     async def _know(self, written: Awaitable[object], key_id: str, row: KeyRow | None) -> None:
         """Let a write be done, and answer by it from now on, even if the caller stops waiting. row: None if revoked."""

@@ -1,9 +1,9 @@
-"""Datasets: imported, changed, deleted; and open in memory, ready to select from."""
+"""Datasets: built from blocks of tasks and checked, changed, deleted; and open in memory, ready to select from."""
 
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -11,10 +11,10 @@ from typing import TypeVar
 import numpy as np
 import structlog
 
-from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained, last_of, united
-from bots_service.core.pool import MOST_COLUMNS, PredictionsKey, rounded, seen_with
+from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained, frozen, last_of, united
+from bots_service.core.pool import MOST_COLUMNS, Pool, PredictionsKey, choose_offset_tags, rounded, seen_with
 from bots_service.core.state import RunState
-from bots_service.dataset_builder import SHOWN_FLAWS, DatasetBuilder, DatasetHeader, opened
+from bots_service.core.task_ids import GrowingTaskIds, TaskIds
 from bots_service.errors import (
     BusyError,
     Flaw,
@@ -31,6 +31,7 @@ from bots_service.metrics import RunsAtWork
 from bots_service.records import (
     AppendTasksResult,
     CreateDatasetResult,
+    DatasetFacts,
     DatasetRow,
     IdempotencyKey,
     OpenDataset,
@@ -43,6 +44,171 @@ from bots_service.records import (
 from bots_service.storage.live import BEGIN, Live
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.storage.sql.runs import SqlRuns
+
+MAX_ID = 256
+MAX_TAG = 64
+MAX_TAGS = 32
+SHOWN_FLAWS = 20  # enough to see the pattern
+
+
+def check_block(block: TaskBlock, *, models: int, first: int) -> None:
+    """Check consecutive tasks. first: index of the block's first task in the dataset, for messages.
+
+    Raises:
+        InvalidTasksError: an id, a pass rate or a tag is invalid; contains the first errors.
+    """
+    flaws = [*_text_flaws(block, first), *_reference_flaws(block, models, first)]
+    if flaws:
+        raise InvalidTasksError("invalid tasks", tuple(flaws[:SHOWN_FLAWS]))
+
+
+def _text_flaws(block: TaskBlock, first: int) -> Iterator[Flaw]:
+    for task, (task_id, tags) in enumerate(zip(block.ids, block.tags, strict=True), start=first):
+        if not 0 < len(task_id) <= MAX_ID or not task_id.isprintable():
+            yield Flaw(("tasks", task, "id"), f"{task_id[:40]!r} is not an id: 1 to {MAX_ID} printable characters")
+        if len(tags) > MAX_TAGS:
+            yield Flaw(("tasks", task, "tags"), f"{len(tags)} tags; at most {MAX_TAGS} are allowed")
+        for tag in tags:
+            if not 0 < len(tag) <= MAX_TAG or not tag.isprintable():
+                said = f"{tag[:40]!r} is not a tag: 1 to {MAX_TAG} printable characters"
+                yield Flaw(("tasks", task, "tags"), said)
+
+
+def _reference_flaws(block: TaskBlock, models: int, first: int) -> list[Flaw]:
+    rates = block.references
+    if rates.shape != (len(block), models):
+        return [Flaw(("tasks", first, "reference_pass_rates"), f"{rates.shape[1]} pass rates for {models} models")]
+    impossible = ~(np.isnan(rates) | ((rates >= 0) & (rates <= 1)))
+    return [
+        Flaw(("tasks", first + task, "reference_pass_rates", model), f"{rates[task, model]} is not in [0, 1]")
+        for task, model in np.argwhere(impossible)[:SHOWN_FLAWS].tolist()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetHeader:
+    """A dataset's fields other than its tasks. repeatable: whether its tasks are handed out without leases."""
+
+    reference_models: tuple[str, ...] = ()
+    description: str = ""
+    repeatable: bool = False
+
+
+Built = tuple[DatasetFacts, TaskIds, Pool]
+
+
+class DatasetBuilder:
+    """Collects blocks of tasks, and checks them; memory stays close to the packed size."""
+
+    def __init__(self, header: DatasetHeader) -> None:
+        self.header = header
+        self.size = 0
+        self._ids = GrowingTaskIds()
+        self._checked = 0  # of how many ids it is known that they differ
+        self._references: list[Floats] = []
+        self._tags: dict[str, list[Tasks]] = {}
+        # Three streams, so that the digest does not depend on where blocks end.
+        self._ids_hash, self._references_hash, self._tags_hash = (hashlib.blake2b(digest_size=16) for _ in range(3))
+
+    def add(self, block: TaskBlock) -> None:
+        """Add the next tasks.
+
+        Raises:
+            InvalidTasksError: a task is invalid, or an id is repeated; repeats may also be found only by `ids`.
+        """
+        check_block(block, models=len(self.header.reference_models), first=self.size)
+        self._ids.add(block.ids)
+        self._references.append(block.references)
+        self._add_tags(block.tags)
+        self._ids_hash.update(("\0".join(block.ids) + "\0").encode() if block.ids else b"")
+        # Formats differ in the sign of zero and the bits of NaN.
+        rates = np.where(np.isnan(block.references), np.nan, block.references) + 0.0
+        self._references_hash.update(np.ascontiguousarray(rates, "<f8").tobytes())
+        self._tags_hash.update("".join("\1".join(tags) + "\0" for tags in block.tags).encode())
+        self.size += len(block)
+        if self.size >= 2 * self._checked:  # so all checks together sort no more than twice as much as the last one
+            self.ids()
+            self._checked = self.size
+
+    def _add_tags(self, tags_of_tasks: list[tuple[str, ...]]) -> None:
+        carriers: dict[str, list[int]] = {}
+        for task, tags in enumerate(tags_of_tasks, start=self.size):
+            for tag in tags:
+                carriers.setdefault(tag, []).append(task)
+        for tag, tasks in carriers.items():
+            self._tags.setdefault(tag, []).append(np.array(tasks, np.int32))
+
+    def ids(self) -> TaskIds:
+        """Return the packed ids.
+
+        Raises:
+            InvalidTasksError: two tasks have the same id.
+        """
+        ids = self._ids.packed()
+        if repeat := ids.first_repeat():
+            flaw = Flaw(("tasks", repeat[1], "id"), f"{ids[repeat[1]]!r} is the id of task {repeat[0]} already")
+            raise InvalidTasksError("task ids must differ", (flaw,))
+        return ids
+
+    def digest(self) -> str:
+        """Return the digest of the content; it does not depend on the upload's format."""
+        whole = hashlib.blake2b(digest_size=16)
+        parts = [self.header.description, str(len(self.header.reference_models)), *self.header.reference_models]
+        for text in parts:
+            whole.update(text.encode() + b"\0")
+        if self.header.repeatable:
+            whole.update(b"repeatable\0")
+        for stream in (self._ids_hash, self._references_hash, self._tags_hash):
+            whole.update(stream.digest())
+        return whole.hexdigest()
+
+    def build(self, earlier: DatasetFacts | None = None) -> Built:
+        """Return the dataset's facts, ids and pool.
+
+        earlier: facts of an earlier version of the dataset, whose order of reference models, offset tags and
+            predictions are kept; None for a new dataset: it has no predictions, and the others are chosen.
+
+        Raises:
+            InvalidTasksError: there are no tasks, an id is repeated, or no task has one of the offset tags.
+        """
+        if self.size == 0:
+            raise InvalidTasksError("a dataset needs at least one task")
+        ids = self.ids()
+        references = np.concatenate(self._references)
+        order = weakest_first(references) if earlier is None else earlier.reference_order
+        tags = {tag: frozen(np.concatenate(parts)) for tag, parts in sorted(self._tags.items())}
+        pool = Pool.of_tasks(references[:, list(order)], tags)
+        offset_tags = choose_offset_tags(tags, pool.profile_of) if earlier is None else earlier.offset_tags
+        if offset_tags:
+            pool = Pool.of_tasks(references[:, list(order)], tags, offset_tags)
+        facts = DatasetFacts(
+            description=self.header.description,
+            reference_models=self.header.reference_models,
+            reference_order=order,
+            size=self.size,
+            profiles=pool.profiles,
+            offset_tags=offset_tags,
+            tags={tag: len(tasks) for tag, tasks in tags.items()},
+            digest=self.digest(),
+            repeatable=self.header.repeatable,
+            predictions=() if earlier is None else earlier.predictions,
+        )
+        return facts, ids, pool
+
+
+def weakest_first(references: Floats) -> tuple[int, ...]:
+    """Return the order of the reference models by [N, M] pass rates: as given for two, by the mean for more."""
+    models = references.shape[1]
+    known = references[~np.isnan(references).any(axis=1)]
+    if models <= 2 or len(known) == 0:
+        return tuple(range(models))
+    return tuple(int(place) for place in np.argsort(known.mean(axis=0), kind="stable"))
+
+
+def opened(row: DatasetRow, ids: TaskIds, pool: Pool, retired: Tasks) -> OpenDataset:
+    """Return an open dataset, ready for selections."""
+    return OpenDataset(row, ids, replace(pool, retired=frozen(retired)))
+
 
 log = structlog.get_logger(__name__)
 
@@ -69,19 +235,12 @@ class Datasets:
     """A cache of open datasets by name, of which the least recently used are evicted; and all that changes datasets.
 
     What a change writes is done to the end even if its caller stops waiting. Each call raises UnknownDatasetError where
-    there is no dataset of the name, and each change BusyError where another request changed the dataset meanwhile.
+    there is no dataset of the name, UnknownRunError where a run was deleted or replaced, and each change BusyError
+    where another request changed the dataset meanwhile.
     """
 
     def __init__(self, store: SqlDatasets, runs: SqlRuns, live: Live, at_work: RunsAtWork, *, max_bytes: int) -> None:
-        """Create an empty cache.
-
-        Args:
-            store: the datasets in SQL.
-            runs: the runs in SQL.
-            live: is told of changes, for other replicas.
-            at_work: the runs with metrics, removed with a dataset.
-            max_bytes: memory limit of open datasets; the one used last always stays.
-        """
+        """Create an empty cache. max_bytes: memory limit of open datasets; the one used last always stays."""
         self.store, self._runs, self._live, self._at_work = store, runs, live, at_work
         self._max_bytes = max_bytes
         self._open: OrderedDict[str, OpenDataset] = OrderedDict()
@@ -120,11 +279,7 @@ class Datasets:
         return self._open.get(name)
 
     async def seen_with(self, dataset: OpenDataset, predictions: tuple[PredictionsKey, ...]) -> OpenDataset:
-        """Return a dataset as runs see it that know these predictions; kept with the dataset for the next call.
-
-        Raises:
-            UnknownRunError: these predictions are not there any more, so no such run is.
-        """
+        """Return a dataset as runs see it that know these predictions; kept with the dataset for the next call."""
         if not predictions:
             return dataset
         async with self._viewing:
@@ -160,42 +315,28 @@ class Datasets:
         dataset.subsets[subset] = pool
 
     async def of(self, dataset: OpenDataset, row: RunRow) -> OpenRun:
-        """Return a run with the dataset as it sees it.
-
-        Raises:
-            UnknownRunError: it was deleted or replaced.
-        """
+        """Return a run with the dataset as it sees it."""
         if dataset.row.id != row.dataset_id:
             raise UnknownRunError(f"run {row.name!r} was deleted or replaced")
         return OpenRun(await self.seen_with(dataset, row.predictions), row)
 
     async def current(self, run: OpenRun) -> OpenRun:
-        """Return the run with its dataset in its current version.
-
-        Raises:
-            UnknownRunError: it was deleted.
-        """
+        """Return the run with its dataset in its current version."""
         return await self.of(await self.fresh(run.dataset.row.name), run.row)
 
     async def matching(self, run: OpenRun, state: RunState) -> OpenRun:
-        """Return the run with the newest open version of its dataset, which has all tasks that the state knows.
-
-        Raises:
-            UnknownRunError: the dataset was deleted.
-        """
+        """Return the run with the newest open version of its dataset, which has all tasks that the state knows."""
         newest = await self.of(await self.open(run.dataset.row.name), run.row)
         # Otherwise reports refer to tasks that another replica appended.
         return newest if state.fits(newest.dataset.pool) else await self.current(run)
 
     async def _builder(self, row: DatasetRow) -> DatasetBuilder:
-        """Return a builder that contains the dataset's tasks."""
         builder = DatasetBuilder(DatasetHeader(row.facts.reference_models, row.facts.description, row.facts.repeatable))
         async for block in self.store.blocks(row.id):
             await asyncio.to_thread(builder.add, block)
         return builder
 
     def _keep(self, dataset: OpenDataset) -> None:
-        """Add a dataset to the cache, replacing an older version."""
         self._changed.add(dataset.row.name)
         self._open[dataset.row.name] = dataset
         self._open.move_to_end(dataset.row.name)
@@ -241,15 +382,8 @@ class Datasets:
     ) -> CreateDatasetResult:
         """Create a dataset from a stream of blocks; nothing is visible until all of it was good.
 
-        Args:
-            name: its name.
-            header: what was said before the tasks.
-            blocks: the tasks.
-            idempotency_key: keeps the result.
-            within: patterns of names that the caller's key reaches.
-
-        Returns:
-            The dataset, and whether it is new: where one of the name has the same content, that is returned.
+        Where one of the name has the same content, that is returned.
+        within: patterns of names that the caller's key reaches.
 
         Raises:
             InvalidTasksError: a task can't be true.
@@ -262,7 +396,7 @@ class Datasets:
                 await asyncio.to_thread(builder.add, block)
                 await self.store.add_block(stage, block)
             facts, ids, pool = await asyncio.to_thread(builder.build)
-            result = await self.store.create(name, stage, facts, idempotency_key(), within=within)
+            result = await self.store.create(idempotency_key(), name, stage, facts, within=within)
             if result.created:
                 self._keep(opened(result.row, ids, pool, np.empty(0, np.int32)))
                 async for run in self._runs.all(result.row.id):
@@ -294,40 +428,26 @@ class Datasets:
             if builder.size == dataset.row.facts.size:
                 raise InvalidTasksError("there is no task to append")
             facts, ids, pool = await asyncio.to_thread(builder.build, dataset.row.facts)
-            written = self.store.append(dataset.row, stage, facts, idempotency_key())
+            written = self.store.append(idempotency_key(), dataset.row, stage, facts)
             retired = dataset.pool.retired
             return await self._finished(dataset, written, lambda result: opened(result.row, ids, pool, retired))
 
-    async def retire(self, name: str, ids: list[str], idempotency_key: IdempotencyKey | None) -> DatasetRow:
-        """Retire tasks: they are no longer handed out, and what is known of them stays. Retiring one again is fine.
-
-        Raises:
-            InvalidTasksError: an id is unknown.
-        """
-        return await self._change_retired(np.union1d, name, ids, idempotency_key)
-
-    async def restore(self, name: str, ids: list[str], idempotency_key: IdempotencyKey | None) -> DatasetRow:
-        """Take a retirement back; restoring a task that is not retired is fine.
-
-        Raises:
-            InvalidTasksError: an id is unknown.
-        """
-        return await self._change_retired(np.setdiff1d, name, ids, idempotency_key)
-
-    async def _change_retired(
-        self,
-        change: Callable[[Tasks, Tasks], Tasks],
-        name: str,
-        ids: list[str],
-        idempotency_key: IdempotencyKey | None,
+    async def retire(
+        self, name: str, ids: list[str], idempotency_key: IdempotencyKey | None, *, restore: bool = False
     ) -> DatasetRow:
+        """Retire tasks: they are no longer handed out, and what is known of them stays; or take that back.
+
+        What is so already stays so.
+
+        Raises:
+            InvalidTasksError: an id is unknown.
+        """
         dataset = await self.fresh(name)
         tasks = dataset.ids.find(ids)
-        flaws = [Flaw(("ids", place), f"no task {ids[place][:80]!r}") for place in np.flatnonzero(tasks < 0).tolist()]
-        if flaws:
-            raise InvalidTasksError(f"dataset {name!r} has no such tasks", tuple(flaws[:SHOWN_FLAWS]))
-        retired = change(dataset.pool.retired, tasks).astype(np.int32)
-        written = self.store.set_retired(dataset.row, retired, idempotency_key)
+        if flaws := unknown_tasks(ids, tasks, "ids"):
+            raise InvalidTasksError(f"dataset {name!r} has no such tasks", flaws)
+        retired = (np.setdiff1d if restore else np.union1d)(dataset.pool.retired, tasks).astype(np.int32)
+        written = self.store.set_retired(idempotency_key, dataset.row, retired)
         return await self._finished(dataset, written, lambda row: opened(row, dataset.ids, dataset.pool, retired))
 
     async def put_predictions(
@@ -351,13 +471,9 @@ class Datasets:
     async def set_predictions(
         self, dataset: OpenDataset, name: str, rates: Floats | None, idempotency_key: KeyOfUpload
     ) -> DatasetRow:
-        """Set predictions, in place of those of the same name.
+        """Set predictions of a fresh dataset, in place of those of the same name.
 
-        Args:
-            dataset: fresh.
-            name: of the predictor.
-            rates: [N] predicted pass rates, NaN where unknown; None removes them.
-            idempotency_key: keeps the result.
+        rates: [N] predicted pass rates, NaN where unknown; None removes them.
 
         Raises:
             InvalidTasksError: no task has a prediction.
@@ -380,7 +496,7 @@ class Datasets:
         facts, key = replace(dataset.row.facts, predictions=now), idempotency_key()
 
         async def write() -> DatasetRow:
-            row, empty = await self.store.put_predictions(dataset.row, facts, column, key)
+            row, empty = await self.store.put_predictions(key, dataset.row, facts, column)
             for run in empty:  # what processes hold of these runs was made without the predictions
                 await self._live.delete(run)
             return row
@@ -401,10 +517,7 @@ class Datasets:
     async def keep_subset(self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload) -> Subset:
         """Keep a subset under a name that follows from its tasks; it is not kept if the dataset lacks some of them.
 
-        Args:
-            name: the dataset's.
-            blocks: the tasks, of which only the ids count; a repeated one counts once.
-            idempotency_key: keeps the result.
+        Only the ids of the blocks count, and a repeated one counts once.
 
         Raises:
             InvalidTasksError: there is no task.
@@ -416,7 +529,7 @@ class Datasets:
         subset, tasks = await asyncio.to_thread(_described, dataset, np.concatenate(found))
         if subset.missing:
             return subset
-        return await self.store.keep_subset(dataset.row, subset, tasks, idempotency_key())
+        return await self.store.keep_subset(idempotency_key(), dataset.row, subset, tasks)
 
     async def delete(self, name: str, idempotency_key: IdempotencyKey | None) -> None:
         """Delete a dataset with its runs, journals and snapshots."""
@@ -424,7 +537,7 @@ class Datasets:
 
     async def _delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None) -> None:
         runs = [run async for run in self._runs.all(row.id)]
-        await self.store.delete(row, idempotency_key)
+        await self.store.delete(idempotency_key, row)
         self.invalidate(row.name)
         self._at_work.forget(row.name)
         for run in runs:
@@ -450,6 +563,12 @@ class Datasets:
             return result
 
         return await asyncio.shield(finish())
+
+
+def unknown_tasks(ids: Sequence[str], found: Tasks, *where: str, within: tuple[str, ...] = ()) -> tuple[Flaw, ...]:
+    """Return the first flaws of ids, listed at `where`, that name no task: those where -1 was found."""
+    missing = np.flatnonzero(found < 0)[:SHOWN_FLAWS].tolist()
+    return tuple(Flaw((*where, place, *within), f"no task {ids[place][:80]!r}") for place in missing)
 
 
 def _enter(block: PredictionBlock, first: int, dataset: OpenDataset, rates: Floats, said: Flags) -> None:

@@ -16,8 +16,8 @@ from bots_service.errors import StorageUnavailableError
 from bots_service.serving.starting import is_guarded, is_loopback
 from bots_service.settings import Settings, unknown_variables
 from bots_service.storage.redis import MIN_VERSION, RedisServer
+from bots_service.storage.sql.database import connected, is_missing, is_pooled, sql_url
 from bots_service.storage.sql.migrate import MIGRATE_DIRECTLY, head, is_new_enough, revision_of
-from bots_service.storage.sql.url import connected, is_missing, is_pooled, sql_url
 
 GIB = 2**30
 

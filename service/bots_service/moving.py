@@ -20,8 +20,7 @@ from bots_service.records import DatasetFacts, DatasetRow, Parent, RunRow
 from bots_service.replay import fold
 from bots_service.runs import Runs
 from bots_service.storage.live import BEGIN
-from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body
-from bots_service.storage.sql.journal import entry_of
+from bots_service.storage.sql.journal import KINDS, decode_body, encode_body, entry_of
 from bots_service.storage.sql.transfer import Moved, SavedEntry
 
 PAGE = 1000  # entries stored at a time
@@ -253,7 +252,7 @@ class MoveRuns:
     async def _finish(
         self, dataset: DatasetRow, name: str, stage: int, row: RunRow, idempotency_key: KeyOfUpload
     ) -> Moved:
-        moved = await self.runs.store.transfers.finish(dataset, name, stage, row, idempotency_key())
+        moved = await self.runs.store.transfers.finish(idempotency_key(), dataset, name, stage, row)
         if moved.replaced is not None:
             self.runs.invalidate(moved.replaced.dataset_id, name)
             await self.runs.live.delete(moved.replaced)

@@ -20,12 +20,11 @@ from bots_service.core.evidence import (
 )
 from bots_service.core.state import RunState
 from bots_service.core.walks import Walk
-from bots_service.datasets import OpenRun
+from bots_service.datasets import SHOWN_FLAWS, OpenRun, unknown_tasks
 from bots_service.errors import Flaw, InvalidOutcomesError, StaleEpochError
 from bots_service.selections import LONGEST_ID, read_id
 
 MAX_OUTCOMES = 65_536
-
 
 Spent = Annotated[float, Meta(ge=0, le=MOST_SPENT)]
 LARGEST_STEP = 2**31 - 1  # as steps are stored
@@ -90,12 +89,7 @@ class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
 def read_report(request: ReportRequest, run: OpenRun, tasks: Tasks, state: RunState, now: float) -> Report:
     """Return the journal entry of a report, once it is possible in the run's newest state.
 
-    Args:
-        request: the report.
-        run: its run.
-        tasks: of its outcomes, as `find_tasks` returns them.
-        state: the run's newest.
-        now: seconds since 1970, UTC.
+    tasks: of its outcomes, as `find_tasks` returns them; now: seconds since 1970, UTC.
 
     Raises:
         InvalidOutcomesError: an outcome or the age can't be true.
@@ -127,17 +121,8 @@ def read_report(request: ReportRequest, run: OpenRun, tasks: Tasks, state: RunSt
                 " of its own"
             )
         made_at = state.step - request.age
-    return Report(
-        evidence,
-        made_at,
-        request.close_step,
-        walks,
-        read_costs(request.outcomes),
-        aborted,
-        parts,
-        selection,
-        now,
-    )
+    costs = Costs(*(math.fsum(getattr(one, of) or 0.0 for one in request.outcomes) for of in ("tokens", "seconds")))
+    return Report(evidence, made_at, request.close_step, walks, costs, aborted, parts, selection, now)
 
 
 def _invalid_age(what: str) -> InvalidOutcomesError:
@@ -150,13 +135,10 @@ def find_tasks(run: OpenRun, outcomes: list[Outcome]) -> Tasks:
     Raises:
         InvalidOutcomesError: a task is unknown.
     """
-    tasks = run.dataset.ids.find([outcome.task for outcome in outcomes])
-    if (tasks < 0).any():
-        flaws = tuple(
-            Flaw(("body", "outcomes", place, "task"), f"no task {outcomes[place].task[:80]!r}")
-            for place in np.flatnonzero(tasks < 0).tolist()
-        )
-        raise InvalidOutcomesError(f"dataset {run.dataset.row.name!r} has no such tasks", flaws[:20])
+    ids = [outcome.task for outcome in outcomes]
+    tasks = run.dataset.ids.find(ids)
+    if flaws := unknown_tasks(ids, tasks, "body", "outcomes", within=("task",)):
+        raise InvalidOutcomesError(f"dataset {run.dataset.row.name!r} has no such tasks", flaws)
     return tasks
 
 
@@ -185,7 +167,7 @@ def read_outcomes(
         except ValueError as error:
             flaws.append(Flaw(("body", "outcomes", place), f"task {outcome.task!r}: {error}"))
     if flaws:
-        raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:20]))
+        raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:SHOWN_FLAWS]))
     successes, failures, effective = np.array(groups, np.float64).reshape(-1, 3).T.copy()
     evidence = Evidence(frozen(tasks[kept]), frozen(successes), frozen(failures), frozen(effective.astype(bool)))
     return evidence, frozen(np.setdiff1d(tasks[aborted], evidence.tasks)), _table_of(parts)
@@ -217,13 +199,6 @@ def _part(outcome: Outcome, size: int, reward_range: tuple[float, float]) -> tup
     if rollouts > size:
         raise ValueError(f"{rollouts:g} rollouts of a group of {size}")
     return (rollouts, successes, failures, lowest, highest)
-
-
-def read_costs(outcomes: list[Outcome]) -> Costs:
-    """Return what all outcomes cost, those that were aborted too."""
-    return Costs(
-        math.fsum([one.tokens or 0.0 for one in outcomes]), math.fsum([one.seconds or 0.0 for one in outcomes])
-    )
 
 
 def _shown(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, float, bool] | None:

@@ -17,7 +17,6 @@ from bots_service.storage.sql.stores import SqlStores
 
 log = structlog.get_logger(__name__)
 
-
 PAGE = 1000
 
 
@@ -47,12 +46,10 @@ class Prune:
     keep_days: float | None
     clock: Callable[[], float] = time.time
 
-    async def __call__(self, *, keep_days: float | None = None, dry_run: bool = False) -> list[PrunedRun]:
-        """Delete everything that is due; return what was deleted of which runs.
+    async def remove_old(self, *, keep_days: float | None = None, dry_run: bool = False) -> list[PrunedRun]:
+        """Delete everything that is due, and return of which runs; with `dry_run`, what would be deleted.
 
-        Args:
-            keep_days: instead of the configured age.
-            dry_run: delete nothing, only return what would be deleted.
+        keep_days: instead of the configured age.
 
         Raises:
             BusyError: another replica is pruning.
@@ -112,9 +109,8 @@ class Prune:
         return repeating(self._once, every_s=every_s, failure_event="not_pruned", jitter=0.5)
 
     async def _once(self) -> None:
-        """Prune, and log what went of which runs."""
         try:
-            for run in await self():
+            for run in await self.remove_old():
                 log.info("pruned", dataset=run.dataset, run=run.run, entries=run.entries, seq=run.seq)
         except BusyError:
             log.debug("pruned_by_another_replica")
@@ -123,7 +119,6 @@ class Prune:
 
 
 async def _all(drop_some: Callable[[], Awaitable[int]]) -> int:
-    """Drop some until nothing is left to drop, and return how many."""
     total = 0
     while dropped := await drop_some():
         total += dropped

@@ -13,6 +13,7 @@ from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import UniformEstimate
 from bots_service.core.task_ids import TaskIds
+from bots_service.errors import KeyReusedError
 
 Result = TypeVar("Result")
 
@@ -223,6 +224,11 @@ class IdempotencyKey:
     key: str
     fingerprint: str
     scope: str = ""
+
+    def require_same(self, fingerprint: str | None) -> None:
+        """Raise KeyReusedError if the key came with another request before, one of this fingerprint."""
+        if fingerprint != self.fingerprint:
+            raise KeyReusedError(f"idempotency key {self.key!r} was already used with a different request")
 
 
 @dataclass(frozen=True, slots=True)

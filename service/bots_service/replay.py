@@ -136,7 +136,6 @@ class Replay:
         return pool
 
     async def _base(self, run: OpenRun, entry: Entry) -> RunState | None:
-        """Return the state that a rewind or a fork restores; None for other entries."""
         if isinstance(entry.body, Fork):
             return await asyncio.to_thread(decode_state, entry.body.state)
         return await self.state_at(run, entry.body.to_seq) if isinstance(entry.body, Rewind) else None

@@ -48,7 +48,7 @@ from bots_service.core.summary import (
     is_due,
     outlook_of,
 )
-from bots_service.datasets import Datasets, KeyOfUpload, OpenRun
+from bots_service.datasets import Datasets, KeyOfUpload, OpenRun, unknown_tasks
 from bots_service.errors import (
     BotsError,
     BusyError,
@@ -56,7 +56,6 @@ from bots_service.errors import (
     InvalidInputError,
     InvalidSettingsError,
     InvalidTasksError,
-    KeyReusedError,
     RunHasHistoryError,
     StaleEpochError,
     StorageUnavailableError,
@@ -319,7 +318,12 @@ class ChangeRunResult(NamedTuple):
 
 
 class Runs:
-    """All that can be done with runs. Names that are not known raise UnknownDatasetError or UnknownRunError."""
+    """All that can be done with runs.
+
+    Names that are not known, and a run that was deleted or replaced meanwhile, raise UnknownDatasetError or
+    UnknownRunError; a step that the present history has not, or that was pruned, UnknownStepError; an idempotency key
+    that came with another request before, KeyReusedError; BusyError comes where others change the same again and again.
+    """
 
     def __init__(
         self,
@@ -332,17 +336,7 @@ class Runs:
         cache_bytes: int,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Know no run yet.
-
-        Args:
-            store: the truth.
-            datasets: the tasks.
-            live: heads, leases and selections by key.
-            replay: states from the journal.
-            metrics: counts folds, draws and runs.
-            cache_bytes: memory limit of states.
-            clock: seconds since 1970, UTC.
-        """
+        """Know no run yet. cache_bytes: memory limit of states; clock: seconds since 1970, UTC."""
         self.store, self.datasets, self.live, self.replay = store, datasets, live, replay
         self.metrics, self.states, self._clock = metrics, StateCache(cache_bytes), clock
         self._rows: OrderedDict[tuple[int, str], RunRow] = OrderedDict()
@@ -361,7 +355,6 @@ class Runs:
         Raises:
             InvalidSelectionError: a tag or a task is unknown, or the count is not clear.
             PoolTooSmallError: the pool has fewer such tasks.
-            KeyReusedError: the key came with another request before.
         """
         selection, dataset, again = await self.using(
             request.dataset, request.run, lambda run: self._select(run, request, once)
@@ -434,8 +427,7 @@ class Runs:
         return await self.datasets.matching(run, known), known, look
 
     async def _again(self, run: OpenRun, previous: Previous, once: IdempotencyKey) -> tuple[Selection, OpenDataset]:
-        if previous.fingerprint != once.fingerprint:
-            raise KeyReusedError(f"idempotency key {once.key!r} was already used with a different request")
+        once.require_same(previous.fingerprint)
         selection = previous.selection
         if selection.tasks.max(initial=-1) >= len(run.dataset.ids):  # of tasks that another replica appended
             run = await self.datasets.current(run)
@@ -450,7 +442,6 @@ class Runs:
             InvalidOutcomesError: an outcome or the age can't be true.
             InvalidSelectionError: the selection was not made by this run.
             StaleEpochError: the selection was made before the run was rewound.
-            KeyReusedError: the key came with another report before.
         """
         now = self._clock()
 
@@ -458,11 +449,8 @@ class Runs:
             return read_report(request, run, find_tasks(run, request.outcomes), state, now)
 
         try:
-            done = await self.using(
-                request.dataset,
-                request.run,
-                lambda run: self._append(run, make, key, outcomes=len(request.outcomes)),
-            )
+            record = partial(self._append, make=make, key=key, outcomes=len(request.outcomes))
+            done = await self.using(request.dataset, request.run, record)
         except StaleEpochError:
             self.metrics.fenced(request.dataset, request.run)
             raise
@@ -479,7 +467,6 @@ class Runs:
         Raises:
             InvalidSettingsError: a setting is out of range, the mix names a tag that no task carries, or belief or
                 prior would change.
-            KeyReusedError: the key came with another request before.
         """
 
         def make(opened: OpenRun, state: RunState) -> SettingsChange:
@@ -497,36 +484,27 @@ class Runs:
 
         Raises:
             InvalidTasksError: the dataset has no such task.
-            KeyReusedError: the key came with another request before.
         """
 
         def make(opened: OpenRun, _: RunState) -> Forget:
             found = opened.dataset.ids.find(tasks)
-            flaws = [
-                Flaw(("body", "tasks", place), f"no task {tasks[place][:80]!r}")
-                for place in np.flatnonzero(found < 0).tolist()
-            ]
-            if flaws:
-                raise InvalidTasksError(f"dataset {dataset!r} has no such tasks", tuple(flaws[:20]))
+            if flaws := unknown_tasks(tasks, found, "body", "tasks"):
+                raise InvalidTasksError(f"dataset {dataset!r} has no such tasks", flaws)
             return Forget(frozen(np.unique(found)))
 
         return await self.using(dataset, run, lambda opened: self._changed(opened, make, key))
 
     async def rewind(self, dataset: str, run: str, step: int, key: IdempotencyKey | None) -> ChangeRunResult:
-        """Go back to an earlier step. History stays; the epoch rises, so evidence from before is refused.
-
-        Raises:
-            UnknownStepError: the present history has no such step.
-            KeyReusedError: the key came with another request before.
-            BusyError: other replicas rewound or pruned the run meanwhile, again and again.
-        """
+        """Go back to an earlier step. History stays; the epoch rises, so evidence from before is refused."""
         return await self.using(dataset, run, lambda opened: self._rewind(opened, step, key))
 
     async def _rewind(self, run: OpenRun, step: int, key: IdempotencyKey | None) -> ChangeRunResult:
         attempts = 0
         while True:
-            if key is not None and await self._receipt_under(run.row, key) is not None:
-                return ChangeRunResult(await self.describe_open(run), duplicate=True)
+            if key is not None:
+                under = partial(receipt_under, run=run.row, key=key)
+                if await self.store.database.read(under) is not None:
+                    return ChangeRunResult(await self.describe_open(run), duplicate=True)
             state = await self.state_of(run)
             seq = await self._closing(run, step, state)
             base = await self.replay.state_at(run, seq)
@@ -552,22 +530,12 @@ class Runs:
         return ChangeRunResult(await self.describe_open(run), done.duplicate)
 
     async def _append(
-        self,
-        run: OpenRun,
-        make: Make,
-        key: IdempotencyKey | None,
-        *,
-        base: RunState | None = None,
-        outcomes: int = 0,
+        self, run: OpenRun, make: Make, key: IdempotencyKey | None, *, base: RunState | None = None, outcomes: int = 0
     ) -> Committed:
         """Append an entry; what was begun is done to the end even if the caller stops waiting.
 
-        Args:
-            run: the run.
-            make: returns the entry's body.
-            key: the request's; the entry that was appended under it before is the result.
-            base: the state that a rewind goes back to.
-            outcomes: how many the entry reports.
+        key: the request's; the entry that was appended under it before is the result.
+        base: the state that a rewind goes back to; outcomes: how many the entry reports.
         """
         work = self._work_of(run.row)
         change = _Change(make, key, base, outcomes, asyncio.get_running_loop().create_future())
@@ -633,7 +601,6 @@ class Runs:
         return made
 
     async def _commit(self, run: OpenRun, batch: list[_Change]) -> None:
-        """Make changes in one transaction, and settle them."""
         for _ in range(ATTEMPTS):
             before = self.states.get(run.row) or await self.state_of(run)
             run = await self.datasets.matching(run, before)
@@ -663,13 +630,7 @@ class Runs:
     ) -> None:
         """Tell the live store and the callers what was committed.
 
-        Args:
-            run: the run.
-            before, state: before and after it.
-            batch: the changes.
-            outcomes: of each change its receipt and whether it is a duplicate, or why it was refused.
-            folded: what was stored.
-            now: when.
+        before, state: before and after it; outcomes: as `_fold` returns them; folded: what was stored.
         """
         degraded = not self.live.is_exact and not self.live.is_shared
         if folded:
@@ -697,7 +658,6 @@ class Runs:
             stored.
 
         Raises:
-            UnknownRunError: the run was deleted or replaced.
             _OutdatedError: the dataset is not the newest, or the state is too old.
         """
         row, pool = run.row, run.dataset.pool
@@ -744,14 +704,7 @@ class Runs:
         """Return an entry with what it says of uniform sampling and against the run, where it is time to look.
 
         A defect here costs what people would see, and no report.
-
-        Args:
-            connection: of the transaction.
-            run: as it stands.
-            uniform: after the entry before.
-            before, after: the states around the entry.
-            entry: the entry.
-            earlier: of the same transaction, not stored yet.
+        uniform: after the entry before; earlier: entries of the same transaction, not stored yet.
         """
         pool, body, findings = run.dataset.pool, entry.entry.body, None
         try:
@@ -777,23 +730,14 @@ class Runs:
             return None
         for one in folded:
             if one.key is not None and one.key.key == key.key:
-                if one.key.fingerprint != key.fingerprint:
-                    raise KeyReusedError(f"idempotency key {key.key!r} was already used with a different request")
+                key.require_same(one.key.fingerprint)
                 return one.receipt
         return receipt_under(connection, run, key) if key.key in known else None
-
-    async def _receipt_under(self, run: RunRow, key: IdempotencyKey) -> Receipt | None:
-        return await self.store.database.read(lambda connection: receipt_under(connection, run, key))
 
     # --- states ------------------------------------------------------------------------------------------------------
 
     async def state_of(self, run: OpenRun) -> RunState:
-        """Return the newest state of a run.
-
-        Raises:
-            UnknownRunError: it was deleted or replaced.
-            StorageUnavailableError: SQL did not answer.
-        """
+        """Return the newest state of a run."""
         known = self.states.get(run.row)
         if known is not None and self.live.is_exact:
             return known
@@ -812,16 +756,11 @@ class Runs:
             return known, True
 
     async def state_at(self, run: OpenRun, step: int | None) -> RunState:
-        """Return the state right after `step` closed, in the run's present history; None: the newest state.
-
-        Raises:
-            UnknownStepError: the present history has no such step, or what leads to it was pruned.
-        """
+        """Return the state right after `step` closed, in the run's present history; None: the newest state."""
         newest = await self.state_of(run)
         return newest if step is None else await self.replay.state_at(run, await self._closing(run, step, newest))
 
     async def _closing(self, run: OpenRun, step: int, newest: RunState) -> int:
-        """Return the seq of the entry that closed `step` in the run's present history."""
         seq = await self.store.history.closing(run.row, step)
         if seq is None:
             message = f"run {run.row.name!r} has no step {step} in its current history; it is at step {newest.step}"
@@ -932,29 +871,16 @@ class Runs:
     # --- create, describe, delete ------------------------------------------------------------------------------------
 
     async def put(
-        self,
-        dataset: str,
-        name: str,
-        values: dict[str, Any],
-        origin: ForkFrom | None,
-        key: IdempotencyKey | None,
+        self, dataset: str, name: str, values: dict[str, Any], origin: ForkFrom | None, key: IdempotencyKey | None
     ) -> PutRunResult:
         """Create a run, on its own or as a fork; or replace the settings of one whose journal is empty.
 
         A run sees the dataset's newest predictions; a fork sees those of the run that it continues.
-
-        Args:
-            dataset: its dataset's name.
-            name: its own.
-            values: settings that differ from the defaults, or from those of the run that it forks.
-            origin: the run that it forks; None for an empty journal.
-            key: keeps the result.
+        values: settings that differ from the defaults, or from those of the run that it forks.
 
         Raises:
-            UnknownStepError: the parent has no such step.
             InvalidSettingsError: a setting is out of range, or can't be with this origin.
             RunHasHistoryError: the run's journal is not empty, and its settings are others.
-            KeyReusedError: the key came with another request before.
         """
         opened = await self.datasets.fresh(dataset)
         begun = await self._begun(opened, origin, values)
@@ -1012,7 +938,7 @@ class Runs:
             name,
             begun.state.settings,
             fork=begun.start,
-            predictions=begun.predictions,
+            known=begun.predictions,
             idempotency_key=key,
             result_of=result_of,
         )
@@ -1084,18 +1010,11 @@ class Runs:
     ) -> DatasetRow:
         """Set as predictions of the dataset what a run believes of the tasks that it has evidence of.
 
-        Args:
-            dataset: the run's.
-            run: its name.
-            name: of the predictions.
-            step: after which it believes so; None: the last one.
-            idempotency_key: keeps the result.
+        step: after which it believes so; None: the last one.
 
         Raises:
-            UnknownStepError: the run has no such step.
             InvalidTasksError: the run has no evidence of any task.
             LimitReachedError: the dataset has as many predictions as it may.
-            BusyError: another request changed the dataset meanwhile.
         """
 
         async def means(opened: OpenRun) -> Floats:
@@ -1124,7 +1043,7 @@ class Runs:
         await asyncio.shield(self._delete(opened, key))
 
     async def _delete(self, run: OpenRun, key: IdempotencyKey | None) -> None:
-        await self.store.runs.delete(run.row, key)
+        await self.store.runs.delete(key, run.row)
         self.invalidate(run.row.dataset_id, run.row.name)
         self.states.drop(run.row)
         self.metrics.runs.forget(run.dataset.row.name, run.row.name)
@@ -1134,11 +1053,7 @@ class Runs:
 
 
 class _Begun(NamedTuple):
-    """What a run begins with.
-
-    dataset: as it sees it.
-    start: the run that it continues, and the entry that leads to the state; None for an empty journal.
-    """
+    """What a run begins with. start: as in `SqlRuns.put`, the run that it continues; None for an empty journal."""
 
     state: RunState
     dataset: OpenDataset

@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.storage.sql.url import sql_url
+from bots_service.storage.sql.database import sql_url
 
 PREFIX = "BOTS_"
 GIB = 2**30

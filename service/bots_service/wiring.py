@@ -16,10 +16,9 @@ from bots_service.records import Capacity
 from bots_service.services import Services
 from bots_service.settings import Settings
 from bots_service.storage.live import Live
-from bots_service.storage.sql.database import Database
+from bots_service.storage.sql.database import Database, is_postgresql
 from bots_service.storage.sql.migrate import head, require_tables, upgrade
 from bots_service.storage.sql.stores import SqlStores
-from bots_service.storage.sql.url import is_postgresql
 from bots_service.storage.sqlite import SqliteDatabase
 
 log = structlog.get_logger(__name__)

@@ -31,11 +31,7 @@ NO_PAGES_OF_ITS_OWN = "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup
 
 
 def open_chromium(playwright: Playwright) -> Browser:
-    """Start the Chromium that is installed here.
-
-    Raises:
-        RuntimeError: there is none.
-    """
+    """Start the Chromium that is installed here."""
     path = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if path is None:
         raise RuntimeError(
@@ -60,22 +56,18 @@ class Visit:
     rules: tuple[str, ...] = ()
 
     def open(self, view: str = "") -> Page:
-        """Open a view of the page and wait until the service has answered it."""
         self.page.goto(f"{self.url}/#/{view}")
         self.page.wait_for_selector("#live[data-state=live]")
         return self.page
 
     def drawn(self) -> Page:
-        """Wait until every chart of the view is drawn."""
         self.page.wait_for_function(f"() => document.querySelector('{DRAWN}') && !document.querySelector('{WAITING}')")
         return self.page
 
     def chart(self, title: str) -> Locator:
-        """Return a chart by its title."""
         return self.page.locator("figure", has=self.page.get_by_role("heading", name=title, exact=True))
 
     def data(self, title: str) -> dict[str, list[Any]]:
-        """Return what a chart shows, as its button CSV saves it: columns by their names, x first; None where empty."""
         button = self.chart(title).get_by_role("button", name="CSV")
         expect(button).to_be_enabled()
         with self.page.expect_download() as saved:
@@ -101,7 +93,6 @@ class Visit:
         ]
 
     def keep(self, name: str) -> None:
-        """Keep how the page looks as build output."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
@@ -150,7 +141,6 @@ def visiting(
 
 
 def watch(visit: Visit) -> None:
-    """Note whatever goes wrong on a page."""
     home = urlsplit(visit.url).netloc
 
     def said(kind: str, text: str) -> None:

@@ -20,7 +20,6 @@ expect.set_options(timeout=SOON_MS)
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """A headless Chromium."""
     with sync_playwright() as playwright:
         opened = open_chromium(playwright)
         yield opened

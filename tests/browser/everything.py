@@ -16,7 +16,6 @@ SETTINGS: dict[str, GivenSettings] = {
 
 
 def train_on_everything(url: str) -> None:
-    """Create the dataset at a service, and train both runs on it."""
     chance = random.Random(0)
     hardness = {f"{tag}-{number}": chance.gauss(1.0, 2.5) for tag in TAGS for number in range(TASKS // len(TAGS))}
     with Client(url) as client:

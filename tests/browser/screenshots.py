@@ -32,7 +32,6 @@ ANIMATION_SIZE = (1200, 760)
 
 
 def main() -> None:
-    """Replay the run at a service of its own, and take all pictures."""
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = open_chromium(playwright)
@@ -43,7 +42,6 @@ def main() -> None:
 
 
 def animate(browser: Browser, service: ServiceProcess) -> None:
-    """Replay the run, and keep how the comparison of its runs grows as an animated picture."""
     print(f"Replaying {STEPS} steps at {service.url}")
     frames: list[Image.Image] = []
     with replaying(service.url, STEPS) as done, visiting(browser, service.url, size=ANIMATION_SIZE) as visit:
@@ -60,7 +58,6 @@ def animate(browser: Browser, service: ServiceProcess) -> None:
 
 
 def wait_for_runs(service: ServiceProcess, done: Event) -> None:
-    """Return once all runs of the replay have closed a step."""
     while not done.wait(0.1):
         runs = httpx.get(f"{service.url}/overview").raise_for_status().json()["runs"]
         if sum(run["step"] > 0 for run in runs) == len(RUNS):  # the dataset's run `default` is not used
@@ -68,7 +65,6 @@ def wait_for_runs(service: ServiceProcess, done: Event) -> None:
 
 
 def opened(visit: Visit, view: str) -> None:
-    """Open a view, and wait until it is complete, with its charts if it has any."""
     page = visit.open(view)
     page.locator("main h1").wait_for()
     page.wait_for_load_state("networkidle")
@@ -77,12 +73,10 @@ def opened(visit: Visit, view: str) -> None:
 
 
 def photograph(visit: Visit) -> Image.Image:
-    """Return how the window looks now."""
     return Image.open(BytesIO(visit.page.screenshot())).convert("RGB")
 
 
 def photograph_readme(browser: Browser, service: ServiceProcess) -> None:
-    """Take the README's pictures: a run with the default belief and strategy."""
     for scheme in SCHEMES:
         with visiting(browser, service.url, size=README_SIZE, scheme=scheme) as visit:
             opened(visit, RUN)

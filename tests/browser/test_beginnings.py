@@ -20,7 +20,6 @@ OPERATOR = "the-operators-own-key"
 
 @pytest.fixture(scope="module")
 def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """A service with a dataset."""
     with running_service(tmp_path_factory.mktemp("named")) as service:
         httpx.put(f"{service.url}/datasets/guru", json={"tasks": [{"id": "t1"}]}).raise_for_status()
         yield service

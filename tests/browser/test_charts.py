@@ -23,7 +23,6 @@ def visit(browser: Browser, trained: ServiceProcess) -> Iterator[Visit]:
 
 @pytest.fixture(scope="module")
 def run(browser: Browser, trained: ServiceProcess) -> Iterator[Visit]:
-    """A visit of a run, its charts drawn."""
     with visiting(browser, trained.url) as opened:
         opened.open(RUN)
         opened.drawn()

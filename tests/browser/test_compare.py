@@ -45,18 +45,15 @@ def table(page: Page) -> Locator:
 
 
 def cells(visit: Visit, run: str) -> dict[str, str]:
-    """Return a row of the table, by the names of its columns."""
     (row,) = [row for row in visit.rows(TABLE) if row["Run"].strip() == run]
     return row
 
 
 def compared(page: Page) -> list[str]:
-    """Return the runs that are chosen in the table."""
     return [box.get_attribute("value") or "" for box in table(page).get_by_role("checkbox", checked=True).all()]
 
 
 def summaries(service: ServiceProcess, dataset: str = DATASET) -> dict[str, dict]:
-    """Return what the API says of a dataset's runs."""
     answer = httpx.get(f"{service.url}/overview", params={"dataset": dataset, "limit": 100}).raise_for_status()
     return {run["run"]: run for run in answer.json()["runs"]}
 

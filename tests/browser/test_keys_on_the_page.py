@@ -16,7 +16,6 @@ TASKS = 9
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """A guarded service with a run of some steps."""
     with running_service(tmp_path_factory.mktemp("guarded"), admin_key=OPERATOR) as started:
         with as_operator(started) as http:
             http.put(

@@ -28,13 +28,11 @@ HEAT = "Predicted success rate of all tasks over time"
 
 
 def history(url: str, run: str, dataset: str = DATASET) -> list[dict]:
-    """Return the closed steps of a run."""
     answer = httpx.get(f"{url}/datasets/{dataset}/runs/{run}/history", params={"limit": 1000})
     return answer.raise_for_status().json()["history"]
 
 
 def recent_ratio(steps: list[dict]) -> float:
-    """Return the effective task ratio over the last steps."""
     recent = steps[-RECENT:]
     return sum(step["effective"] for step in recent) / sum(step["reported"] for step in recent)
 
@@ -95,7 +93,6 @@ def compact(number: str) -> str:
 
 
 def tile(page: Page, name: str) -> Locator:
-    """Return a tile of a run's page by its name."""
     return page.locator(".tiles > div").filter(has=page.get_by_text(name, exact=True))
 
 

@@ -14,7 +14,6 @@ from tests.serving import ServiceProcess, running_service
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[ServiceProcess]:
-    """A service of the test's own, with a run of two steps."""
     with running_service(tmp_path) as started:
         with httpx.Client(base_url=started.url) as http:
             http.put("/datasets/own", json={"tasks": [{"id": "t1"}, {"id": "t2"}]}).raise_for_status()

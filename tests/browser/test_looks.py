@@ -21,7 +21,6 @@ SIZES = {"desk": DESK, "phone": PHONE}
 
 
 def seen(visit: Visit, view: str) -> None:
-    """Open a view and wait until it is drawn."""
     page = visit.open(view)
     page.locator(".card").first.wait_for()
     if page.locator("figure").count():

@@ -22,7 +22,6 @@ def effective_of(run: int) -> int:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """A service with all of these runs."""
     with running_service(tmp_path_factory.mktemp("many")) as started:
         with httpx.Client(base_url=started.url, timeout=60) as http:
             for dataset in (f"pool-{place}" for place in range(DATASETS)):
@@ -46,19 +45,16 @@ def visit(browser: Browser, service: ServiceProcess) -> Iterator[Visit]:
 
 
 def shown(page: Page) -> list[tuple[str, str]]:
-    """Return the rows: dataset and run."""
     rows = [row.split("\n") for row in page.locator("tbody th").all_inner_texts()]
     return [(dataset, run) for run, dataset in rows]
 
 
 def told(service: ServiceProcess, **query: str | int) -> list[tuple[str, str]]:
-    """Return the same rows, as the API has them."""
     answer = httpx.get(f"{service.url}/overview", params={"limit": PAGE, **query}, timeout=300).raise_for_status()
     return [(run["dataset"], run["run"]) for run in answer.json()["runs"]]
 
 
 def expect_where(page: Page, text: str) -> None:
-    """Wait until the table says which runs it shows."""
     expect(page.get_by_role("status").get_by_text(text, exact=True)).to_be_visible()
 
 

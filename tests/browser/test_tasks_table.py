@@ -22,7 +22,6 @@ IMPORTED_S = 240.0
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """A service with a million tasks, of which every thousandth is hard, and one step of training."""
     folder = tmp_path_factory.mktemp("large")
     with running_service(folder) as started:
         upload(started.url, pool(folder / "pool.parquet"))
@@ -32,7 +31,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
 
 
 def pool(path: Path) -> Path:
-    """Write the tasks: pass rates rise along them."""
     numbers = range(TASKS)
     columns = {
         "id": pa.array([f"task-{number}" for number in numbers]),
@@ -65,7 +63,6 @@ def visit(browser: Browser, service: ServiceProcess) -> Iterator[Visit]:
 
 
 def where(page: Page, text: str) -> None:
-    """Wait until the table says where it stands."""
     page.get_by_text(text, exact=True).wait_for()
 
 

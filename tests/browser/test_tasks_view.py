@@ -22,7 +22,6 @@ STUCK, TEACHING, UNTRIED = ["t0", "t1"], ["t2", "t3", ODD], [f"t{number}" for nu
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """A service with a run in which two tasks are stuck, three teach, and the others are untried."""
     with running_service(tmp_path_factory.mktemp("tasks")) as started:
         with httpx.Client(base_url=started.url, timeout=30) as http:
             names = [*STUCK, *TEACHING, *UNTRIED]
@@ -50,7 +49,6 @@ def ids(page: Page) -> list[str]:
 
 
 def lists(page: Page, names: list[str]) -> None:
-    """Wait until the table lists these tasks."""
     expect(page.locator("tbody th")).to_have_text(names)
 
 

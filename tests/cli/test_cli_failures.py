@@ -9,7 +9,7 @@ from bots_client import FieldError, InvalidRequestError, ServiceError, Task
 from bots_service.cli.app import app
 from bots_service.cli.output import client_message, exit_code_of
 from tests.cli.running import CommandLine, Done
-from tests.serving import free_port
+from tests.ports import free_port
 
 
 @pytest.fixture

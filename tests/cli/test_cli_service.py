@@ -10,7 +10,8 @@ from bots_client import Client, Version
 from bots_service import __version__
 from bots_service.cli.service import version_finding
 from tests.cli.running import BOTS, CommandLine
-from tests.serving import free_port, running_service
+from tests.ports import free_port
+from tests.serving import running_service
 
 SOON_S = 60.0
 

@@ -23,20 +23,17 @@ UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": GIB, "Ki": 2**10, "Mi": 2**20, "Gi"
 
 
 def size(text: str) -> int:
-    """Return the bytes that "4g" or "64Mi" means."""
     found = re.fullmatch(r"(\d+)([A-Za-z]*)", text)
     assert found, text
     return int(found[1]) * UNITS[found[2]]
 
 
 def seconds(text: str) -> float:
-    """Return the seconds that "45s" or "2m" means."""
     return float(text[:-1]) * {"s": 1, "m": 60}[text[-1]]
 
 
 @cache
 def dockerfile() -> list[dict[str, Any]]:
-    """Return the Dockerfile's instructions: "instruction" and "value"."""
     content = (ROOT / "Dockerfile").read_text("utf-8")
     read = DockerfileParser(fileobj=io.BytesIO(content.encode()))
     return [each for each in read.structure if each["instruction"] != "COMMENT"]
@@ -44,7 +41,6 @@ def dockerfile() -> list[dict[str, Any]]:
 
 @cache
 def compose() -> dict[str, Any]:
-    """Return docker-compose.yml, its anchors filled in."""
     return yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 
 
@@ -57,7 +53,6 @@ def environment_example() -> dict[str, str]:
 
 @cache
 def resources() -> dict[str, dict[str, Any]]:
-    """Return the kustomization's resources, by their kind."""
     named = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text("utf-8"))["resources"]
     read = [document for name in named for document in yaml.safe_load_all((KUBERNETES / name).read_text("utf-8"))]
     assert len({each["kind"] for each in read}) == len(read)
@@ -66,14 +61,12 @@ def resources() -> dict[str, dict[str, Any]]:
 
 @cache
 def nginx() -> list[dict[str, Any]]:
-    """Return nginx's directives, each with "args" and perhaps a "block" of more."""
     read = crossplane.parse(str(NGINX), strict=True)
     assert read["status"] == "ok", read["errors"]
     return read["config"][0]["parsed"]
 
 
 def directives(block: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    """Return the directives of a name, however deep they stand."""
     found = [each for each in block if each["directive"] == name]
     return found + [deeper for each in block for deeper in directives(each.get("block", []), name)]
 

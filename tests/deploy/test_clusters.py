@@ -45,7 +45,6 @@ def trainer(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment of a job: a node's disk, and a folder that outlives it."""
     for folder in ("node", "kept"):
         (tmp_path / folder).mkdir()
     with bots_program(tmp_path / "programs") as programs:
@@ -59,7 +58,6 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def job(trainer: Path, environment: dict[str, str], *arguments: object) -> subprocess.Popen[str]:
-    """Start a job that trains with these arguments."""
     command = ["bash", str(SCRIPT), sys.executable, str(trainer), *map(str, arguments)]
     return subprocess.Popen(command, env=environment, cwd=trainer.parent, stdout=subprocess.PIPE, text=True)
 

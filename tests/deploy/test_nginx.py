@@ -17,8 +17,8 @@ from bots_service.api.requests import TRAINING_LIMIT
 from bots_service.serving.server import KEEP_ALIVE_S
 from bots_service.settings import Settings
 from tests.deploy.files import NGINX, directives, nginx, seconds, size
+from tests.ports import free_port
 from tests.servers import wait_until
-from tests.serving import free_port
 
 
 def only(block, name):

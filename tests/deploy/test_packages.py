@@ -22,7 +22,6 @@ from tests.serving import running_service
 
 
 def build(folder: Path) -> None:
-    """Put both packages into a folder, as `make dist` does."""
     for source in (ROOT, ROOT / "client"):
         # The default of `build`: the sdist first, then the wheel from it, so that what the sdist lacks is missed.
         command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(source)]
@@ -52,7 +51,6 @@ def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: list[str | Path], folder: Path, **variables: str) -> str:
-    """Return what a command of the environment says, run in a folder outside the checkout."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("BOTS_", "PYTHON"))}
     done = subprocess.run(command, cwd=folder, env=kept | variables, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -69,7 +67,6 @@ def test_an_installed_service_migrates_its_database(installed: Path, tmp_path: P
 
 
 def members(built: Path, pattern: str) -> set[str]:
-    """Return the files in a package, without the folder that an sdist puts all in."""
     (package,) = built.glob(pattern)
     if package.suffix == ".whl":
         with ZipFile(package) as wheel:
@@ -79,7 +76,6 @@ def members(built: Path, pattern: str) -> set[str]:
 
 
 def in_repository(*folders: str) -> set[str]:
-    """Return the files that git has, or would take."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *folders]
     files = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
     return {file for file in files if file and (ROOT / file).is_file()}
@@ -138,7 +134,6 @@ print(*sorted(one.metadata["Name"].lower() for one in distributions()))
 
 
 def found_pythons(version: str) -> Iterator[str]:
-    """Yield the Pythons of a version that run on this machine."""
     installed = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     for command in (f"python{version}", *map(str, installed)):
         if (

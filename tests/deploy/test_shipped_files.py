@@ -30,7 +30,8 @@ from tests.deploy.files import (
     settings_from,
     size,
 )
-from tests.serving import free_port, running_service
+from tests.ports import free_port
+from tests.serving import running_service
 
 
 def values(instruction):
@@ -38,18 +39,15 @@ def values(instruction):
 
 
 def environment():
-    """The variables that the image sets."""
     return dict(pair.split("=", 1) for pair in shlex.split(" ".join(values("ENV"))))
 
 
 def copied():
-    """The sources that are copied from the checkout."""
     taken = [shlex.split(value) for value in values("COPY")]
     return [source for words in taken if not words[0].startswith("--from") for source in words[:-1]]
 
 
 def healthcheck():
-    """The command that tells whether the container is well."""
     (value,) = values("HEALTHCHECK")
     return json.loads(value.partition("CMD ")[2])
 
@@ -101,12 +99,10 @@ def service(name):
 
 
 def settings_of(name):
-    """The settings that a service gets, as text."""
     return {**environment(), **environment_example(), **service(name)["environment"]}
 
 
 def schema_faults(schema: str, *paths: Path) -> str:
-    """Return what is wrong with files by a schema that check_jsonschema has."""
     command = [sys.executable, "-m", "check_jsonschema", "--quiet", "--builtin-schema", schema, *map(str, paths)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr

@@ -64,10 +64,6 @@ class Block:
 def blocks_of(page: str, name: str) -> list[Block]:
     """Return every fenced block of a page, in order.
 
-    Args:
-        page: Markdown.
-        name: the page's name, for the messages.
-
     Raises:
         PageError: a fence is never closed, a comment concerns nothing, or a language is one of REFUSED.
     """

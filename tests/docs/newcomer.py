@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.docs.blocks import blocks_of
 from tests.docs.reader import Reader
-from tests.serving import free_port
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/tutorial.md")
@@ -66,11 +66,6 @@ def copy(environment: Path = Path(sys.prefix)) -> Iterator[Path]:
 
 
 def read(page: str, checkout: Path) -> int:
-    """Run the blocks of one page, in a home of its own; return how many there were.
-
-    Raises:
-        ExampleError: one of them failed, or printed something else than the page says.
-    """
     port = free_port()
     blocks = [block for block in blocks_of((checkout / page).read_text("utf-8"), page) if block.runs]
     with tempfile.TemporaryDirectory(prefix="home-") as home:
@@ -86,7 +81,6 @@ def read(page: str, checkout: Path) -> int:
 
 
 def main() -> None:
-    """Read all pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--environment", type=Path, help="a folder; without one, make builds a new environment")
     asked = parser.parse_args()

@@ -13,10 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-import httpx
-
 from tests.docs.blocks import Block
-from tests.serving import NO_AUTHORITIES
+from tests.serving import answers
 
 ENDS_S = 60.0
 READY_S = 900.0  # `make serve` in a fresh clone installs first
@@ -44,15 +42,6 @@ class Reader:
     def __init__(
         self, page: str, folder: Path, environment: Mapping[str, str], *, url: str = SHOWN_URL, block_s: float = 180
     ) -> None:
-        """Sit down before a page; nothing runs yet.
-
-        Args:
-            page: its name, for messages.
-            folder: where the reader's shell begins.
-            environment: all variables of that shell.
-            url: where the service is, or will be once the page has started it.
-            block_s: the longest that a block may take.
-        """
         self._page, self._folder, self._environment, self._url = page, folder, dict(environment), url
         self._block_s = block_s
         self._notes = Path(tempfile.mkdtemp(prefix="reader-"))
@@ -60,7 +49,6 @@ class Reader:
         self._others: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
-        """Return the reader."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -78,11 +66,7 @@ class Reader:
         shutil.rmtree(self._notes)
 
     def do(self, block: Block) -> str:
-        """Do what a block asks for, and return what it printed.
-
-        Raises:
-            ExampleError: it failed, took too long, or printed something else than the page says.
-        """
+        """Do what a block asks for, and return what it printed."""
         code = block.code.replace(SHOWN_URL, self._url)
         if block.saved_as is not None:
             (self._folder / block.saved_as).write_text(code, "utf-8")
@@ -110,11 +94,8 @@ class Reader:
         assert block.ready_at is not None
         address, give_up = block.ready_at.replace(SHOWN_URL, self._url), time.monotonic() + READY_S
         while time.monotonic() < give_up and other.poll() is None:
-            try:
-                if httpx.get(address, timeout=5, verify=NO_AUTHORITIES).is_success:
-                    return
-            except httpx.TransportError:
-                pass
+            if answers(address):
+                return
             time.sleep(0.2)
         raise ExampleError(f"{self._place(block)}: {address} does not answer\n{log.read_text('utf-8')[-4000:]}")
 
@@ -145,7 +126,6 @@ class Reader:
         raise ExampleError(f"{self._place(block)}: failed\n{code}\n{said[-4000:]}")
 
     def _session(self, language: str, errors: Path) -> "subprocess.Popen[str]":
-        """Start the page's one shell, or the one Python that this shell would start."""
         if language == "bash":
             command = ["bash", "-euo", "pipefail"]
             environment = self._environment

@@ -33,7 +33,6 @@ def anchors_of(page: Path) -> set[str]:
 
 
 def broken(page: Path) -> list[str]:
-    """Return the links of a page that lead nowhere."""
     wrong = []
     for link in LINK.findall(prose_of(page)):
         file, _, anchor = link.partition("#")

@@ -45,7 +45,6 @@ def test_the_figures_of_the_alternatives_are_those_of_the_study():
 
 
 def counted() -> set[str]:
-    """Return the names of all metrics, as Prometheus knows them; histograms without their endings."""
     metrics = Metrics()
     metrics.watch(bool, dict)
     metrics.requests.watch_line(int)

@@ -18,7 +18,6 @@ LINKED = re.compile(r'<link\b[^>]*\brel="?(?:canonical|next|prev)\b[^>]*>')  # t
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the site, built as `make docs` does."""
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],

@@ -6,8 +6,16 @@ from contextlib import ExitStack
 import pytest
 
 from tests.image import containers
-from tests.image.engine import EngineError, podman, why_not
-from tests.image.parts import IMAGE, base_image, build_image, fetch_wheels, import_bases
+from tests.image.containers import (
+    IMAGE,
+    EngineError,
+    base_image,
+    build_image,
+    fetch_wheels,
+    import_bases,
+    podman,
+    why_not,
+)
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +34,6 @@ def engine() -> None:
 
 @pytest.fixture(scope="session")
 def image(engine: None) -> str:
-    """The name of the Dockerfile's image, built."""
     fetch_wheels()
     build_image()
     return IMAGE
@@ -34,7 +41,6 @@ def image(engine: None) -> str:
 
 @pytest.fixture(scope="session")
 def network(engine: None) -> Iterator[str]:
-    """The network of all containers."""
     with containers.network() as name:
         yield name
 

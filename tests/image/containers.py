@@ -1,24 +1,191 @@
-"""Containers of the tests: one at a time, and those of docker-compose.yml together on one network."""
+"""Containers without a daemon, by buildah and podman: images made here, and the services of docker-compose.yml."""
 
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
+import sys
 import time
+import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import httpx
-
-from tests.deploy.files import compose, environment_example, seconds
+from tests.deploy.files import ROOT, compose, dockerfile, environment_example, seconds
 from tests.image import trainers
-from tests.image.engine import EngineError, inspect, podman, run
-from tests.image.parts import IMAGE, SERVERS
 from tests.servers import wait_until
-from tests.serving import NO_AUTHORITIES
+from tests.serving import answers
+
+FOLDER = ROOT / "build/image"
+TOOLS = ("buildah", "debootstrap", "iptables", "podman", "runc")
+COMMAND_S = 120.0
+BUILD_S = 1800.0
+
+
+class EngineError(Exception):
+    """A command of the engine failed; the message is what it said."""
+
+
+def why_not() -> str | None:
+    """Return what keeps this machine from running containers as these tests do; None if nothing is known to."""
+    if os.geteuid() != 0:
+        return "these containers are started by root"
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    return f"{', '.join(missing)} missing: `make test-image` installs them on Debian" if missing else None
+
+
+@cache
+def environment() -> dict[str, str]:
+    """Return the variables that lead buildah and podman to settings of these tests.
+
+    Docker's usual limits are higher than a machine may allow that is a container itself; these are enough here.
+    """
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    storage = FOLDER / "storage.conf"
+    storage.write_text(
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{FOLDER}/store"\nrunroot = "{FOLDER}/run"\n', "utf-8"
+    )
+    # runc: it also runs where the kernel has only the older control groups.
+    engine = FOLDER / "containers.conf"
+    engine.write_text(
+        '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=2048:2048"]\n'
+        f'[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\ntmp_dir = "{FOLDER}/tmp"\n'
+        f'[network]\nnetwork_backend = "netavark"\nnetwork_config_dir = "{FOLDER}/networks"\n',
+        "utf-8",
+    )
+    return {**os.environ, "CONTAINERS_STORAGE_CONF": str(storage), "CONTAINERS_CONF": str(engine)}
+
+
+def run(*command: str | Path, timeout_s: float = COMMAND_S, errors: int = subprocess.PIPE) -> str:
+    """Return what a command says on standard output, without space around it.
+
+    Raises:
+        EngineError: it failed.
+    """
+    done = subprocess.run(
+        command,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        check=False,
+        timeout=timeout_s,
+    )
+    if done.returncode != 0:
+        said = f"{done.stdout[-2000:]}{(done.stderr or '')[-4000:]}"
+        raise EngineError(f"{' '.join(map(str, command))}: {done.returncode}\n{said}")
+    return done.stdout.strip()
+
+
+def podman(*words: str, timeout_s: float = COMMAND_S) -> str:
+    return run("podman", *words, timeout_s=timeout_s)
+
+
+def inspect(name: str) -> dict[str, Any]:
+    (found,) = json.loads(podman("inspect", name))
+    return found
+
+
+def has_image(name: str) -> bool:
+    try:
+        podman("image", "exists", name)
+    except EngineError:
+        return False
+    return True
+
+
+def build(folder: Path, tag: str, *more: str) -> None:
+    """Build the image of a folder's Dockerfile, from what is there alone.
+
+    Its format is Docker's, as the health check needs it. Steps that did not change are taken from the last build.
+    """
+    fixed = ("bud", "--isolation", "chroot", "--pull-never", "--layers", "--format", "docker")
+    run("buildah", *fixed, *more, "--tag", tag, str(folder), timeout_s=BUILD_S)
+
+
+SUITE = "bookworm"
+SERVERS = "localhost/debian-servers"
+IMAGE = "localhost/bots:local"
+WHEELS = FOLDER / "wheels"
+# The packages of each image; Debian's Python stands in for that of the Dockerfile's base.
+PACKAGES = {"base": ("ca-certificates", "python3", "python3-venv"), "servers": ("postgresql", "redis-server")}
+# Debian's Python is older than 3.11.3, where asyncio has it, so redis wants it.
+OLD_PYTHONS_NEED = ["async-timeout>=4.0.3"]
+
+
+def base_image() -> str:
+    (name,) = {each["value"].split()[0] for each in dockerfile() if each["instruction"] == "FROM"}
+    return f"docker.io/library/{name}"
+
+
+def import_bases() -> None:
+    """Make the images of Debian's packages, unless they are there."""
+    wanted = {"base": base_image(), "servers": SERVERS}
+    missing = {part: name for part, name in wanted.items() if not has_image(name)}
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(unpack, missing))
+    for part, name in missing.items():
+        tree = FOLDER / part
+        run("tar", "--create", "--file", f"{tree}.tar", "--directory", str(tree), ".", timeout_s=BUILD_S)
+        podman("import", f"{tree}.tar", name, timeout_s=BUILD_S)
+        tree.with_suffix(".tar").unlink()
+        shutil.rmtree(tree)
+
+
+def unpack(part: str) -> None:
+    tree = FOLDER / part
+    shutil.rmtree(tree, ignore_errors=True)
+    packages = f"--include={','.join(PACKAGES[part])}"
+    run("debootstrap", "--variant=minbase", packages, SUITE, tree, *mirror(), timeout_s=BUILD_S)
+    for leftover in (tree / "var/cache/apt/archives").glob("*.deb"):
+        leftover.unlink()
+    if part == "base":
+        (tree / "usr/bin/python").symlink_to("python3")  # Debian has no `python`; images of Python do
+
+
+def mirror() -> list[str]:
+    """Return where this machine's apt gets Debian from; nothing if it doesn't say, for debootstrap's default."""
+    told = run("apt-get", "indextargets", "--format", "$(SITE) $(CODENAME) $(COMPONENT)", "Created-By: Packages")
+    return [line.split()[0] for line in told.splitlines() if line.split()[1:] == [SUITE, "main"]][:1]
+
+
+def requirements() -> list[str]:
+    """Return what building and running our packages needs, other than themselves."""
+    service, client = (
+        tomllib.loads((folder / "pyproject.toml").read_text("utf-8")) for folder in (ROOT, ROOT / "client")
+    )
+    project = service["project"]
+    wanted = [*service["build-system"]["requires"], *project["dependencies"]]
+    wanted += [*client["project"]["dependencies"], *OLD_PYTHONS_NEED]
+    return [each for each in wanted if not each.startswith("bots-client")]
+
+
+def fetch_wheels() -> None:
+    version = base_image().partition(":")[2].removesuffix("-slim")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "download", "--dest", str(WHEELS)]
+    kind = ["--only-binary=:all:", f"--python-version={version}", "--constraint", str(ROOT / "constraints.txt")]
+    subprocess.run([*pip, *kind, *requirements()], check=True, capture_output=True, timeout=BUILD_S)
+
+
+def build_image() -> None:
+    settings = FOLDER / "pip.conf"
+    settings.write_text("[global]\nno-index = true\nfind-links = /wheels-of-the-index\n", "utf-8")
+    mounted = {WHEELS: "/wheels-of-the-index", settings: "/etc/pip.conf"}
+    volumes = [word for source, target in mounted.items() for word in ("--volume", f"{source}:{target}:ro")]
+    build(ROOT, IMAGE, *volumes)
+
+
+def build_next(folder: Path) -> str:
+    (folder / "Dockerfile").write_text(f"FROM {IMAGE}\nLABEL of=upgrade\n", "utf-8")
+    build(folder, "localhost/bots:next")
+    return "localhost/bots:next"
+
 
 PREFIX = f"bots-test-{os.getpid()}"
 START_S = 120.0
@@ -47,12 +214,10 @@ exec postgres -D "$data" -c listen_addresses='*' -c unix_socket_directories=/tmp
 
 
 def filled_in(text: str) -> str:
-    """Return a text of the compose file with its variables filled in."""
     return VARIABLE.sub(lambda found: VALUES.get(found[1]) or found[2] or "", text).replace("$$", "$")
 
 
 def service(name: str) -> dict[str, Any]:
-    """Return a service of docker-compose.yml."""
     return compose()["services"][name]
 
 
@@ -76,28 +241,20 @@ class Container:
     """A container under a name, which may be started again from another image."""
 
     def __init__(self, name: str, image: str, *options: str, command: tuple[str, ...] = ()) -> None:
-        """Prepare it; nothing runs yet."""
         self.name = f"{PREFIX}-{name}"
         self.image = image
         self.options = options
         self.command = command
 
     def start(self) -> None:
-        """Start it, from its image."""
         # Health checks are asked for by the tests: podman leaves their timing to systemd, which may be missing.
         fixed = ("--detach", "--name", self.name, "--health-interval=disable")
         podman("run", *fixed, *self.options, self.image, *self.command)
 
     def execute(self, *command: str) -> str:
-        """Return what a command in it says.
-
-        Raises:
-            EngineError: it failed.
-        """
         return podman("exec", self.name, *command)
 
     def does(self, *command: str) -> bool:
-        """Say whether a command in it succeeds."""
         try:
             self.execute(*command)
         except EngineError:
@@ -105,7 +262,6 @@ class Container:
         return True
 
     def is_well(self) -> bool:
-        """Say what the image's health check says."""
         try:
             podman("healthcheck", "run", self.name)
         except EngineError:
@@ -114,24 +270,17 @@ class Container:
 
     @property
     def url(self) -> str:
-        """The address of its service, from outside."""
         (network,) = inspect(self.name)["NetworkSettings"]["Networks"].values()
         return f"http://{network['IPAddress']}:8000"
 
     def wait_until_ready(self) -> None:
-        """Return once its service is ready."""
-
         def is_ready() -> bool:
             assert inspect(self.name)["State"]["Running"], self.log()
-            try:
-                return httpx.get(f"{self.url}/readyz", timeout=5, verify=NO_AUTHORITIES).is_success
-            except httpx.TransportError:
-                return False
+            return answers(f"{self.url}/readyz")
 
         wait_until(is_ready, START_S)
 
     def stop(self) -> int:
-        """End it as the engine does, by its signal first, and return its exit code."""
         began = time.monotonic()
         podman("stop", self.name)
         print(f"{self.name} stopped within {time.monotonic() - began:.1f} s")
@@ -143,21 +292,17 @@ class Container:
         podman("wait", self.name)
 
     def finish(self) -> int:
-        """Wait for its end, and return its exit code."""
         return int(podman("wait", self.name))
 
     def log(self) -> str:
-        """Return what it wrote."""
         return run("podman", "logs", self.name, errors=subprocess.STDOUT)
 
     def remove(self) -> None:
-        """Remove it with its unnamed volumes, whatever it does."""
         podman("rm", "--force", "--ignore", "--time=0", "--volumes", self.name)
 
 
 @contextmanager
 def network() -> Iterator[str]:
-    """Make a network without a way out, as docker-compose.yml's `inside`; yield its name."""
     podman("network", "create", "--internal", PREFIX)
     try:
         yield PREFIX
@@ -167,7 +312,6 @@ def network() -> Iterator[str]:
 
 @contextmanager
 def volume(name: str) -> Iterator[str]:
-    """Make a volume, and remove it in the end; yield its name."""
     full = f"{PREFIX}-{name}"
     podman("volume", "create", full)
     try:
@@ -178,7 +322,6 @@ def volume(name: str) -> Iterator[str]:
 
 @contextmanager
 def started(container: Container) -> Iterator[Container]:
-    """Start a container, and remove it in the end."""
     try:
         container.start()
         yield container
@@ -190,7 +333,6 @@ class Deployment:
     """What docker-compose.yml describes, without nginx: servers, the migration, two replicas."""
 
     def __init__(self, network_name: str, stack: ExitStack) -> None:
-        """Start all of it; `stack` removes it."""
         self.image = IMAGE
         self._inside = f"--network={network_name}"
         self._stack = stack
@@ -218,14 +360,12 @@ class Deployment:
         return self._stack.enter_context(started(container))
 
     def wait_for_servers(self) -> None:
-        """Return once the compose file's health checks of both servers succeed."""
         for name, container in (("postgres", self.postgres), ("redis", self.redis)):
             kind, *check = service(name)["healthcheck"]["test"]
             words = ("sh", "-c", filled_in(check[0])) if kind == "CMD-SHELL" else tuple(check)
             wait_until(partial(container.does, *words), START_S)
 
     def migrate(self) -> None:
-        """Run the job that brings the tables to the newest revision."""
         job = Container("migrate", self.image, *options_of("migrate"), self._inside, command=("migrate",))
         with started(job):
             assert job.finish() == 0, job.log()

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from bots_client import Client, Outcome, Task
-from tests.image.containers import VALUES, Container, Deployment, started
-from tests.image.engine import inspect, podman
-from tests.image.parts import build_next
+from tests.image.containers import VALUES, Container, Deployment, build_next, inspect, podman, started
 from tests.image.trainers import RUNS
 from tests.servers import wait_until
 
@@ -41,7 +39,6 @@ def trainers_at_work(deployment: Deployment, dataset: str) -> Iterator[Container
 
 
 def wait_for_more(deployment: Deployment, dataset: str) -> None:
-    """Return once every run has made some more steps."""
     with client(deployment.replicas[0]) as bots:
         before = {run: bots.run(dataset, run).step for run in RUNS}
         wait_until(lambda: all(bots.run(dataset, run).step >= before[run] + REPORTED_MEANWHILE for run in RUNS), 60)

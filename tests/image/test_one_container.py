@@ -7,15 +7,13 @@ import pytest
 
 from bots_client import Client, Outcome, Task
 from tests.deploy.files import ROOT
-from tests.image.containers import Container, started, volume
-from tests.image.engine import EngineError, inspect
+from tests.image.containers import Container, EngineError, inspect, started, volume
 
 CAPABILITIES_OF_NOBODY = "CapEff:\t0000000000000000"
 
 
 @pytest.fixture(scope="module")
 def data() -> Iterator[str]:
-    """A new volume."""
     with volume("data") as name:
         yield name
 
@@ -29,7 +27,6 @@ def prepared(image: str, network: str, data: str) -> Container:
 
 @pytest.fixture(scope="module")
 def alone(image: str, network: str, data: str) -> Iterator[Container]:
-    """A container that is ready; its root file system is read-only, and it has no rights."""
     with started(prepared(image, network, data)) as container:
         container.wait_until_ready()
         yield container

@@ -16,7 +16,6 @@ CALL_S = 60.0  # longer than any server here takes to come back
 
 
 def train(url: str, dataset: str, run: str, acknowledged: list[int], failed: list[str], ended: threading.Event) -> None:
-    """Train one run; a call that fails after all its retries is noted, and training goes on."""
     with Client(url, deadline_s=CALL_S) as bots:
         while not ended.is_set():
             try:
@@ -30,7 +29,6 @@ def train(url: str, dataset: str, run: str, acknowledged: list[int], failed: lis
 
 
 def main() -> None:
-    """Train all runs, each in a thread."""
     url, dataset = sys.argv[1:]
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())

@@ -17,7 +17,6 @@ REPORTS = 60
 def services(
     tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer, redis_server: RedisServer
 ) -> Iterator[list[ServiceProcess]]:
-    """Two services; nothing was asked of them yet."""
     redis_server.client().flushall()
     url = postgres.new_database()
     settings = {"database_url": url, "redis_url": redis_server.url}
@@ -32,7 +31,6 @@ def services(
 
 @pytest.fixture(scope="session")
 def load(services: list[ServiceProcess]) -> Load:
-    """What the services are given to do."""
     return Load(services)
 
 

@@ -17,7 +17,6 @@ class Load:
     """Two services at work on one pool; what becomes of a task, its number says."""
 
     def __init__(self, services: list[ServiceProcess]) -> None:
-        """Make the dataset and the runs."""
         self._services = services
         self._last: dict[str, tuple[Any, str]] = {}  # run -> its last report, and its key
         self._keys = map("key-{}".format, itertools.count())
@@ -30,7 +29,6 @@ class Load:
             self.ask("PUT", 0, f"/datasets/pool/runs/{run}", settings)
 
     def train(self, reports: int) -> None:
-        """Select from one service and report to the other, again and again."""
         for number in range(reports):
             here = number % 2
             run = RUNS[number % 3 == 0]
@@ -55,11 +53,9 @@ class Load:
                 assert self.ask("POST", place, "/report", body, key=key)["duplicate"], run
 
     def select(self, place: int, run: str) -> Any:
-        """Return a selection of four tasks."""
         return self.ask("POST", place, "/select", {"dataset": "pool", "run": run, "count": 4})
 
     def report(self, place: int, run: str, selection: Any, *, key: str | None = None, status: int = 200) -> Any:
-        """Report on all tasks of a selection."""
         outcomes = [
             {
                 "task": task["id"],
@@ -80,7 +76,6 @@ class Load:
     def ask(
         self, method: str, place: int, path: str, body: Any, *, key: str | None = None, status: int | None = None
     ) -> Any:
-        """Return the answer of a service."""
         headers = {} if key is None else {"Idempotency-Key": key}
         url = f"{self._services[place].url}{path}"
         answer = httpx.request(method, url, json=body, headers=headers, timeout=SOON_S)

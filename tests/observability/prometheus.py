@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 import yaml
 
-from tests.serving import NO_AUTHORITIES, free_port
+from tests.ports import free_port
+from tests.serving import NO_AUTHORITIES, answers
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy" / "prometheus"
@@ -23,11 +24,6 @@ EVERY_S = 1
 
 
 def tool(name: str) -> str:
-    """Return where a program of Prometheus is.
-
-    Raises:
-        RuntimeError: it is not installed.
-    """
     path = shutil.which(name, path=f"{UNPACKED}:{os.environ['PATH']}")
     if path is None:
         raise RuntimeError(f"there is no {name} here: `make test-observability` gets it")
@@ -35,11 +31,6 @@ def tool(name: str) -> str:
 
 
 def promtool(*arguments: str, told: bytes = b"", folder: Path = DEPLOY) -> str:
-    """Return what promtool says.
-
-    Raises:
-        AssertionError: it finds fault.
-    """
     done = subprocess.run([tool("promtool"), *arguments], input=told, cwd=folder, capture_output=True, check=False)
     said = (done.stdout + done.stderr).decode()
     assert done.returncode == 0, said
@@ -48,30 +39,20 @@ def promtool(*arguments: str, told: bytes = b"", folder: Path = DEPLOY) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prometheus:
-    """It answers at this address."""
-
     url: str
 
     def api(self, path: str, **query: str) -> Any:
-        """Return the data of an answer of its API."""
         answer = httpx.get(f"{self.url}/api/v1/{path}", params=query, timeout=SOON_S, verify=NO_AUTHORITIES).json()
         assert answer["status"] == "success", answer
         return answer["data"]
 
     def query(self, expression: str) -> dict[tuple[tuple[str, str], ...], float]:
-        """Return the values of an expression now, by labels."""
         found = self.api("query", query=expression)["result"]
         return {tuple(sorted(one["metric"].items())): float(one["value"][1]) for one in found}
 
 
 @contextmanager
 def running_prometheus(folder: Path, ports: Sequence[int]) -> Iterator[Prometheus]:
-    """Start it with what we ship, for services on these ports of this machine.
-
-    Args:
-        folder: for its files.
-        ports: where the services listen.
-    """
     config = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": f"{EVERY_S}s", "evaluation_interval": f"{EVERY_S}s"}
     (job,) = config["scrape_configs"]
@@ -92,17 +73,9 @@ def running_prometheus(folder: Path, ports: Sequence[int]) -> Iterator[Prometheu
 
 
 def wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    """Wait until Prometheus answers.
-
-    Raises:
-        RuntimeError: it ended, or takes too long; the message has the end of its log.
-    """
     give_up = time.monotonic() + SOON_S
     while process.poll() is None and time.monotonic() < give_up:
-        try:
-            if httpx.get(f"{url}/-/ready", timeout=1, verify=NO_AUTHORITIES).status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
+        if answers(f"{url}/-/ready"):
+            return
         time.sleep(0.1)
     raise RuntimeError(f"{log.stem} was not ready: {log.read_text()[-2000:]}")

@@ -1,15 +1,50 @@
 """Grafana's dashboards, without Grafana: their form, and whether a real Prometheus knows all that they ask."""
 
+import json
 import math
+import re
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from tests.observability.dashboards import METRIC, queries, questions
 from tests.observability.load import ASTRAY, RUNS
 from tests.observability.prometheus import SOON_S, Prometheus
 from tests.serving import ServiceProcess
 from tools.dashboards.training import CAME, TIMES
+
+ROOT = Path(__file__).parents[2]
+DASHBOARDS = {
+    path.stem: json.loads(path.read_text("utf-8")) for path in sorted(ROOT.glob("deploy/grafana/dashboards/*.json"))
+}
+METRIC = re.compile(r"\b(?:bots|process)_[a-z_]+")
+
+
+def panels(board: dict[str, Any]) -> list[dict[str, Any]]:
+    return [panel for panel in board["panels"] if panel["type"] != "row"]
+
+
+def queries() -> list[tuple[str, str]]:
+    return [
+        (f"{name}, {panel['title']}, {target['refId']}", target["expr"])
+        for name, board in DASHBOARDS.items()
+        for panel in panels(board)
+        for target in panel["targets"]
+    ]
+
+
+def questions() -> list[tuple[str, str, str]]:
+    """Return of every variable that Prometheus is asked for: its name, the series that have it, and their label."""
+    found = []
+    for board in DASHBOARDS.values():
+        for each in board["templating"]["list"]:
+            if each["type"] == "query":
+                match = re.fullmatch(r"label_values\((.+), (\w+)\)", each["query"]["query"])
+                assert match, each
+                found.append((each["name"], match[1], match[2]))
+    return found
+
 
 ALL_RUNS = (*RUNS, ASTRAY)
 LONG_ENOUGH = "2m"  # for all that the services did
@@ -50,7 +85,6 @@ def test_the_gain_is_measured_by_the_run_that_chooses_uniformly_which_has_none_i
 
 
 def filled_in(expression: str) -> str:
-    """Return a query as Grafana sends it."""
     for name, value in CHOSEN.items():
         expression = expression.replace(name, value)
     assert "$" not in expression

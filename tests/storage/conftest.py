@@ -32,5 +32,4 @@ async def postgres_stores(postgres_url: str) -> AsyncIterator[SqlStores]:
 
 @pytest.fixture(params=["sqlite_stores", "postgres_stores"], ids=["sqlite", "postgresql"])
 def stores(request: pytest.FixtureRequest) -> SqlStores:
-    """The stores on each product, one after the other."""
     return request.getfixturevalue(request.param)

@@ -134,12 +134,10 @@ async def replica(url: str, clock: Clock | None = None, *, timeout_s: float = PA
 
 
 def tasks_under(previous: Previous | bool | None) -> list[int] | None:
-    """Return the tasks of a selection that was made before."""
     return previous.selection.tasks.tolist() if isinstance(previous, Previous) else None
 
 
 async def history(caller: Caller, seed: int, *, steps: int = 150) -> list[object]:
-    """Return what a random sequence of calls found, the same for every store."""
     rng, seen, seq = np.random.default_rng(seed), list[object](), 0
     await caller.moved(seq)
     for _ in range(steps):

@@ -36,7 +36,7 @@ def facts(size: int) -> DatasetFacts:
 async def dataset(stores: SqlStores, *, size: int = 10) -> DatasetRow:
     stage = await stores.datasets.stage()
     await stores.datasets.add_block(stage, block(0, size))
-    return (await stores.datasets.create(next(names), stage, facts(size))).row
+    return (await stores.datasets.create(None, next(names), stage, facts(size))).row
 
 
 async def run(stores: SqlStores, of: DatasetRow | None = None) -> RunRow:
@@ -86,7 +86,6 @@ def append_to(
     closed: bool = True,
     key: IdempotencyKey | None = None,
 ) -> Receipt:
-    """Append an entry behind a head that this transaction holds."""
     entry = Entry(head.seq + 1, head.epoch + isinstance(body, Rewind), 3, body or report())
     folded = folded_entry(entry, step=step, closed=closed, key=key)
     append_folded(connection, run.id, [folded], time.time())
@@ -96,7 +95,6 @@ def append_to(
 def folded_entry(
     entry: Entry, *, step: int | None = None, closed: bool = True, key: IdempotencyKey | None = None
 ) -> FoldedEntry:
-    """Return an entry as it is stored."""
     seq = entry.seq
     told = receipt(seq, seq if step is None else step, closed=closed, epoch=entry.epoch)
     return FoldedEntry(entry, told, key, uniform(seq), findings(seq))

@@ -15,10 +15,9 @@ from sqlalchemy import Connection, text
 
 from bots_service.errors import DamagedStateError, DatasetExistsError, StorageUnavailableError
 from bots_service.storage.postgres import PostgresDatabase
-from bots_service.storage.sql import health as health_module
-from bots_service.storage.sql.health import WRITE_EVERY_S, SqlHealth
+from bots_service.storage.sql import stores as stores_module
 from bots_service.storage.sql.journal import locked_head
-from bots_service.storage.sql.stores import SqlStores
+from bots_service.storage.sql.stores import WRITE_EVERY_S, SqlHealth, SqlStores
 from bots_service.storage.sqlite import SqliteDatabase
 from tests.servers import wait_until
 from tests.storage import made
@@ -100,8 +99,6 @@ async def test_closing_does_what_waits_and_refuses_what_comes_later(stores: SqlS
 
 
 async def damage(stores: SqlStores, table: str, column: str) -> None:
-    """Change the last byte of a column, as a failing disk might."""
-
     def job(connection: Connection) -> None:
         body = connection.scalar(text(f"SELECT {column} FROM {table}"))  # noqa: S608 - names from this file
         changed = body[:-1] + bytes([body[-1] ^ 1])
@@ -112,7 +109,7 @@ async def damage(stores: SqlStores, table: str, column: str) -> None:
 
 async def test_damaged_tasks_are_noticed(stores: SqlStores):
     row = await made.dataset(stores)
-    await stores.datasets.set_retired(row, np.array([1], np.int32))
+    await stores.datasets.set_retired(None, row, np.array([1], np.int32))
     await damage(stores, "task_blocks", "body")
     await damage(stores, "datasets", "retired_tasks")
     with pytest.raises(DamagedStateError):
@@ -158,7 +155,7 @@ async def test_a_row_is_written_now_and_then_and_at_each_look_once_that_failed(
     sqlite_stores: SqlStores, monkeypatch: pytest.MonkeyPatch
 ):
     database, looks = sqlite_stores.database, iter((0.0, 0.5, WRITE_EVERY_S, *[3 * WRITE_EVERY_S] * 2))
-    monkeypatch.setattr(health_module, "monotonic", lambda: next(looks))
+    monkeypatch.setattr(stores_module, "monotonic", lambda: next(looks))
     health = SqlHealth(database)
 
     async def last() -> float:

@@ -11,13 +11,7 @@ import pytest
 from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.pool import Predictions
 from bots_service.core.run_settings import RunSettings
-from bots_service.errors import (
-    BusyError,
-    DatasetExistsError,
-    LimitReachedError,
-    UnknownDatasetError,
-    UnknownRunError,
-)
+from bots_service.errors import BusyError, DatasetExistsError, LimitReachedError, UnknownDatasetError, UnknownRunError
 from bots_service.records import Capacity, CreateDatasetResult, DatasetRow, PredictionsFacts, RunPut, Subset, TaskBlock
 from bots_service.storage.sql.datasets import MOST_SUBSETS, SqlDatasets
 from bots_service.storage.sql.runs import SqlRuns
@@ -38,7 +32,7 @@ async def test_a_dataset_reads_back_as_it_was_put(stores: SqlStores):
     blocks = [made.block(0, 7), made.block(7, 1), made.block(8, 5)]
     for block in blocks:
         await stores.datasets.add_block(stage, block)
-    row, created = await stores.datasets.create("guru", stage, made.facts(13))
+    row, created = await stores.datasets.create(None, "guru", stage, made.facts(13))
     assert created
     assert row == await stores.datasets.get("guru")
     assert (await stores.runs.get(row.id, "default")).settings == RunSettings()
@@ -64,7 +58,7 @@ async def test_of_callers_that_create_one_dataset_at_once_one_does_and_those_wit
     stores: SqlStores,
 ):
     stages = [await stores.datasets.stage() for _ in range(9)]
-    creates = (stores.datasets.create("guru", stage, made.facts(stage % 2)) for stage in stages)
+    creates = (stores.datasets.create(None, "guru", stage, made.facts(stage % 2)) for stage in stages)
     results = await asyncio.gather(*creates, return_exceptions=True)
     row = await stores.datasets.get("guru")
     same = [result for result in results if isinstance(result, CreateDatasetResult)]
@@ -78,34 +72,34 @@ async def test_appended_blocks_follow_the_old_ones_and_raise_the_version(stores:
     stage = await stores.datasets.stage()
     for start in (4, 6):
         await stores.datasets.add_block(stage, made.block(start, 2))
-    grown, added = await stores.datasets.append(row, stage, made.facts(8))
+    grown, added = await stores.datasets.append(None, row, stage, made.facts(8))
     assert added == 4
     assert grown == replace(row, version=row.version + 1, facts=made.facts(8))
     ids = [task for block in await tasks_of(stores, row.id) for task in block.ids]
     assert ids == [f"task-{task}" for task in range(8)]
     with pytest.raises(BusyError):
-        await stores.datasets.append(row, await stores.datasets.stage(), made.facts(9))
+        await stores.datasets.append(None, row, await stores.datasets.stage(), made.facts(9))
 
 
 async def test_a_stage_that_is_gone_becomes_nothing(stores: SqlStores):
     row, stage = await made.dataset(stores), await stores.datasets.stage()
     await stores.datasets.drop_stage(stage)
     with pytest.raises(BusyError):
-        await stores.datasets.create("guru", stage, made.facts(0))
+        await stores.datasets.create(None, "guru", stage, made.facts(0))
     with pytest.raises(BusyError):
-        await stores.datasets.append(row, stage, made.facts(20))
+        await stores.datasets.append(None, row, stage, made.facts(20))
     assert await stores.datasets.get(row.name) == row
 
 
 async def test_the_retired_tasks_are_those_that_were_set_last(stores: SqlStores):
     row = await made.dataset(stores)
     assert len(await stores.datasets.retired(row.id)) == 0
-    once = await stores.datasets.set_retired(row, some(2, 7))
+    once = await stores.datasets.set_retired(None, row, some(2, 7))
     assert (once.retired, once.live, once.version) == (2, 8, row.version + 1)
     assert (await stores.datasets.retired(row.id)).tolist() == [2, 7]
     with pytest.raises(BusyError):
-        await stores.datasets.set_retired(row, some(3))
-    none_left = await stores.datasets.set_retired(once, some())
+        await stores.datasets.set_retired(None, row, some(3))
+    none_left = await stores.datasets.set_retired(None, once, some())
     assert (none_left.retired, len(await stores.datasets.retired(row.id))) == (0, 0)
 
 
@@ -113,7 +107,7 @@ async def test_deleting_a_dataset_deletes_all_that_hangs_on_it(stores: SqlStores
     row = await made.dataset(stores)
     run = await made.run(stores, row)
     await made.append(stores, run)
-    await stores.datasets.delete(row)
+    await stores.datasets.delete(None, row)
     with pytest.raises(UnknownDatasetError):
         await stores.datasets.get(row.name)
     with pytest.raises(UnknownDatasetError):
@@ -125,7 +119,7 @@ async def test_deleting_a_dataset_deletes_all_that_hangs_on_it(stores: SqlStores
 
 async def keep(stores: SqlStores, row: DatasetRow, name: str, tasks: Tasks) -> Subset:
     subset = Subset(name, len(tasks), 0, 0, ())
-    return await stores.datasets.keep_subset(row, subset, tasks)
+    return await stores.datasets.keep_subset(None, row, subset, tasks)
 
 
 def some(*tasks: int) -> Tasks:
@@ -146,7 +140,7 @@ async def test_a_dataset_without_a_subset_of_that_name_or_that_is_gone_has_none(
     row, other = await made.dataset(stores), await made.dataset(stores)
     await keep(stores, other, "some", some(1))
     assert await stores.datasets.subset(row.id, "some") is None
-    await stores.datasets.delete(other)
+    await stores.datasets.delete(None, other)
     assert await stores.datasets.subset(other.id, "some") is None
     with pytest.raises(UnknownDatasetError):
         await keep(stores, other, "some", some(1))
@@ -171,7 +165,7 @@ def column(level: int) -> Predictions:
 async def put(stores: SqlStores, row: DatasetRow, *columns: Predictions) -> DatasetRow:
     said = tuple(PredictionsFacts(each.name, each.digest, each.parts, each.known, each.mean) for each in columns)
     facts = replace(row.facts, predictions=said)
-    return (await stores.datasets.put_predictions(row, facts, columns[-1] if columns else None))[0]
+    return (await stores.datasets.put_predictions(None, row, facts, columns[-1] if columns else None))[0]
 
 
 async def test_predictions_are_read_as_they_were_put_and_runs_without_a_journal_know_them(stores: SqlStores):
@@ -206,17 +200,17 @@ async def test_a_new_run_must_know_the_newest_and_a_fork_such_as_are_there(store
     row = await put(stores, await made.dataset(stores), column(3))
     with pytest.raises(BusyError, match="predictions"):
         await stores.runs.put(row.id, "late", RunSettings())
-    run, _ = await stores.runs.put(row.id, "late", RunSettings(), predictions=row.facts.prediction_keys)
+    run, _ = await stores.runs.put(row.id, "late", RunSettings(), known=row.facts.prediction_keys)
     assert run.predictions == row.facts.prediction_keys
     origin = made.fork()
     assert (await stores.runs.put(row.id, "fork", RunSettings(), fork=origin))[0].predictions == ()
     with pytest.raises(BusyError, match="predictions"):
-        await stores.runs.put(row.id, "gone", RunSettings(), fork=origin, predictions=(column(9).key,))
+        await stores.runs.put(row.id, "gone", RunSettings(), fork=origin, known=(column(9).key,))
 
 
 async def make(stores: SqlStores, name: str, within: tuple[str, ...] = ALL) -> DatasetRow:
     datasets = SqlDatasets(stores.database, SMALL)
-    return (await datasets.create(name, await datasets.stage(), made.facts(0), within=within)).row
+    return (await datasets.create(None, name, await datasets.stage(), made.facts(0), within=within)).row
 
 
 async def made_of(attempts: Iterable[Awaitable[Any]]) -> int:
@@ -233,10 +227,10 @@ async def test_a_dataset_has_at_most_so_many_tasks(stores: SqlStores):
     await datasets.add_block(stage, made.block(0, 10))
     with pytest.raises(LimitReachedError, match=r"too many tasks: 11, and a dataset can have 10 \(BOTS_MAX_TASKS\)"):
         await datasets.add_block(stage, made.block(10, 1))
-    row, _ = await datasets.create("full", stage, made.facts(10))
+    row, _ = await datasets.create(None, "full", stage, made.facts(10))
 
     with pytest.raises(LimitReachedError, match="BOTS_MAX_TASKS"):
-        await datasets.append(row, await datasets.stage(), made.facts(11))
+        await datasets.append(None, row, await datasets.stage(), made.facts(11))
     assert await datasets.get("full") == row
 
 
@@ -244,7 +238,7 @@ async def test_there_are_at_most_so_many_datasets_also_of_callers_at_the_same_ti
     assert await made_of(make(stores, f"d{number}") for number in range(6)) == SMALL.datasets
     with pytest.raises(LimitReachedError, match=r"there are 3 already \(BOTS_MAX_DATASETS\)"):
         await make(stores, "more")
-    await stores.datasets.delete((await stores.datasets.after("", 1))[0])
+    await stores.datasets.delete(None, (await stores.datasets.after("", 1))[0])
     await make(stores, "more")
 
 
@@ -264,7 +258,7 @@ async def test_a_dataset_has_at_most_so_many_runs_also_of_callers_at_the_same_ti
     full = await runs.after(row.id, "", 10)
 
     changed, put = await runs.put(row.id, full[0].name, RunSettings(target=0.3))  # no new run
-    await runs.delete(full[1])
+    await runs.delete(None, full[1])
     await runs.put(row.id, "more", RunSettings())
 
     assert (changed.settings.target, put) == (0.3, RunPut.REPLACED)
@@ -275,7 +269,7 @@ async def test_imports_make_no_more_runs_than_there_is_room_for(stores: SqlStore
 
     async def imported(name: str) -> Moved:
         stage = await stores.datasets.stage()
-        return await transfers.finish(row, name, stage, await transfers.add_run(stage, RunSettings(), ()), None)
+        return await transfers.finish(None, row, name, stage, await transfers.add_run(stage, RunSettings(), ()))
 
     assert await made_of(imported(f"r{number}") for number in range(5)) == SMALL.runs - len(["default"])
     assert (await imported("default")).replaced is not None  # in place of the empty one

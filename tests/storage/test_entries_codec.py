@@ -14,7 +14,7 @@ from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Costs, Evidence
 from bots_service.errors import DamagedStateError
 from bots_service.records import EntryKind
-from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body
+from bots_service.storage.sql.journal import KINDS, decode_body, encode_body
 
 
 def report_of(tasks: list[int], successes: list[float], failures: list[float], effective: list[bool]) -> Report:

@@ -15,8 +15,8 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import Sums, course_of, wanted_steps
 from bots_service.errors import DamagedStateError, UnknownRunError
 from bots_service.records import EntryKind, RunRow, StoredReceipt, VisitsPage
-from bots_service.storage.sql.codecs import encode_body
 from bots_service.storage.sql.history import BODY_CHARACTERS, CHUNK, ENTRIES, RUNS_AT_ONCE, RunHead
+from bots_service.storage.sql.journal import encode_body
 from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.tables import journal
 from tests.core.journals import report_of
@@ -47,14 +47,12 @@ class Model:
 
     @property
     def first(self) -> tuple[int, int]:
-        """Step and seq with which the run begins."""
         return (0, 0) if self.moments[0].step == 0 else (self.moments[0].step, 1)
 
     def closing(self, step: int) -> int | None:
         return dict([self.first, *self.present.closed]).get(step)
 
     def add(self, onto: Moment, *, closes: bool = False) -> int:
-        """Add an entry to a history, and return its seq."""
         seq, step = len(self.moments), onto.step + closes
         closed = (*onto.closed, (step, seq)) if closes else onto.closed
         self.moments.append(Moment((*onto.entries, seq), closed, step))
@@ -62,7 +60,6 @@ class Model:
 
 
 async def act(stores: SqlStores, run: RunRow, model: Model, kind: str, number: int) -> None:
-    """Append an entry, in the store and in the model."""
     here = model.present
     body: Body = made.report(number)
     if kind == "rewind":
@@ -78,7 +75,6 @@ async def act(stores: SqlStores, run: RunRow, model: Model, kind: str, number: i
 
 
 async def compare(stores: SqlStores, run: RunRow, model: Model) -> None:
-    """Compare all that is told of a run with what the model has."""
     first, present, last = model.first[0], model.present, len(model.moments) - 1
     for step in range(first - 1, present.step + 3):
         assert await stores.history.closing(run, step) == model.closing(step)
@@ -100,7 +96,6 @@ async def compare(stores: SqlStores, run: RunRow, model: Model) -> None:
 
 
 def points_of(steps: list[StoredReceipt], first: int, width: int) -> list[dict[str, Any]]:
-    """Return what each `width` steps add up to, with the fields of a Point."""
     places: dict[int, list[StoredReceipt]] = {}
     for kept in steps:
         places.setdefault((kept.step - 1 - first) // width, []).append(kept)
@@ -196,7 +191,7 @@ async def test_an_empty_journal_and_a_run_that_is_gone_have_no_history(stores: S
     assert await history.visits(run, 7, None, 10) == await history.visits(run, 7, 2**53, 10) == nothing
     await made.append(stores, run)
     assert (await history.closing(run, 2**53), await history.steps(run, 2**53, 10)) == (None, [])
-    await stores.runs.delete(run)
+    await stores.runs.delete(None, run)
     assert (await history.steps(run, 0, 10), await history.closing(run, 1)) == ([], None)
     assert (await history.entries(run, None, 10), await history.visits(run, 7, None, 10)) == ([], nothing)
 
@@ -311,7 +306,7 @@ async def test_a_run_that_is_gone_or_has_other_settings_has_no_refused_reports(s
     await stores.runs.note_refused_report(run, "why")
     replaced, _ = await stores.runs.put(run.dataset_id, run.name, RunSettings(seed=99))
     assert (await head_of(stores, replaced)).refused is None
-    await stores.runs.delete(replaced)
+    await stores.runs.delete(None, replaced)
     for gone in (run, replaced):
         with pytest.raises(UnknownRunError):
             await stores.runs.note_refused_report(gone, "why")
@@ -335,6 +330,6 @@ async def test_more_runs_than_are_read_at_once_are_read_whole_without_those_that
     heads = [await head_of(stores, one) for one in (run, other)]
     gone = [heads[0]._replace(run_id=10**9 + number) for number in range(RUNS_AT_ONCE)]
     assert (await stores.history.known([heads[0], *gone, heads[1]])).keys() == {run.id, other.id}
-    await stores.runs.delete(run)
+    await stores.runs.delete(None, run)
     assert (await stores.history.known(heads)).keys() == {other.id}
     assert await stores.history.known([]) == {}

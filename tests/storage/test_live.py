@@ -25,7 +25,6 @@ async def live(request: pytest.FixtureRequest) -> AsyncIterator[Caller]:
 
 @pytest.fixture
 async def caller(live: Caller) -> Caller:
-    """One that has told that the run is new, and that it has an entry."""
     await live.moved(0, begins=True)
     await live.moved(1)
     return live

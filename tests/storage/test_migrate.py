@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import NullPool, create_engine, insert, inspect, text
 
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
+from bots_service.storage.sql.database import is_postgresql, keys_exist, sql_url
 from bots_service.storage.sql.migrate import MIGRATOR_LOCK, current, head, require_tables, upgrade
 from bots_service.storage.sql.tables import api_keys, metadata
-from bots_service.storage.sql.url import is_postgresql, keys_exist, sql_url
 from tests.ports import free_port
 from tests.servers import PostgresServer
 
@@ -22,7 +22,6 @@ NEWER = f"{int(head()) + 1:04}"
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of an empty database."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'with 100% space.db'}"
         return
@@ -113,7 +112,6 @@ def test_a_database_of_another_encoding_is_refused_by_name(postgres: PostgresSer
 
 @contextmanager
 def made_in(server: PostgresServer, encoding: str) -> Iterator[str]:
-    """Give the URL of a database of that encoding."""
     name = f"made_in_{encoding.lower()}"
     with psycopg.connect(server.url(), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0")

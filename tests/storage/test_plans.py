@@ -11,17 +11,9 @@ from sqlalchemy import Connection, Engine, event, insert, select, text
 from bots_service.core.entries import Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
 from bots_service.records import RunRow
-from bots_service.storage.sql.codecs import encode_body
-from bots_service.storage.sql.journal import receipt_under
+from bots_service.storage.sql.journal import encode_body, receipt_under
 from bots_service.storage.sql.stores import SqlStores
-from bots_service.storage.sql.tables import (
-    IS_MARK,
-    answers,
-    datasets,
-    journal,
-    runs,
-    snapshots,
-)
+from bots_service.storage.sql.tables import IS_MARK, answers, datasets, journal, runs, snapshots
 from tests.storage import made
 
 DATASETS, WITH_RUNS, RUNS_OF_EACH = 1500, 35, 40
@@ -49,7 +41,6 @@ def watched() -> Iterator[dict[str, Any]]:
 
 
 def fill(connection: Connection) -> None:
-    """Insert many runs, and for some of them a journal, receipts and snapshots."""
     first = {"version": 1, "retired": 0, "created_at": 0.0, "facts": made.facts(10)}
     connection.execute(insert(datasets), [{"name": f"pool-{number}", **first} for number in range(DATASETS)])
     own = {"settings": RunSettings(), "head": ENTRIES, "epoch": 0, "created_at": 0.0}
@@ -81,7 +72,6 @@ def fill(connection: Connection) -> None:
 
 
 async def ask_everything(stores: SqlStores, run: RunRow) -> None:
-    """Call what a select or a report calls, and what pages through a run."""
     journal, history, snapshots = stores.journal, stores.history, stores.snapshots
     await stores.datasets.get("pool-7")
     await stores.datasets.after("pool-7", 10)
@@ -112,7 +102,6 @@ async def ask_everything(stores: SqlStores, run: RunRow) -> None:
 
 
 def plan(connection: Connection, statement: str, values: Any) -> list[str]:
-    """Return the lines of the product's plan for a statement."""
     if connection.dialect.name == "sqlite":
         return [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)]
     return list(connection.exec_driver_sql(f"EXPLAIN {statement}", values).scalars())

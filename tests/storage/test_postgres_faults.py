@@ -36,7 +36,6 @@ def shared() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="module")
 def template(shared: PostgresServer) -> str:
-    """A database with its tables, to be copied."""
     url = shared.new_database()
     upgrade(url)
     return url

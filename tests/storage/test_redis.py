@@ -4,6 +4,7 @@ import asyncio
 import random
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from redis.exceptions import MovedError, ResponseError
 from bots_service.core.arrays import frozen
 from bots_service.core.codec import encode_state
 from bots_service.errors import DamagedStateError, StorageUnavailableError
-from bots_service.runs import KEEP_EVERY, ForkFrom
+from bots_service.runs import ForkFrom
 from bots_service.settings import Settings
 from bots_service.storage import redis as redis_store
 from bots_service.storage.live import KeptState, Look, Previous
@@ -38,7 +39,7 @@ from tests.storage.live import (
     state_at,
     tasks_under,
 )
-from tests.system.lossy_proxy import LossyProxy
+from tests.system.faults.faulty_proxy import Fault, FaultyProxy
 from tests.usecases.world import POOL, World, outcome
 
 GIVE_UP_S = 60.0
@@ -140,39 +141,6 @@ async def test_one_that_is_damaged_or_of_another_server_is_none(one: Caller, cli
     assert await one.live.state(one.run) is None
 
 
-async def test_one_whose_entry_is_not_that_of_the_journal_is_not_used(
-    redis_server: RedisServer, client: redis.Redis, tmp_path: Path
-):
-    """After a database was restored to an earlier time, another entry has the seq."""
-    del client  # Redis is empty
-    settings = Settings(data_dir=migrated_file(tmp_path).parent, snapshot_every=1000)
-    database = SqliteDatabase(settings.sql_url)
-
-    async def reads_of_a_new_replica() -> int:
-        """Return the entry after which it began to fold."""
-        async with replica(redis_server.url) as fresh:
-            world, begins = World.over(tmp_path, settings, database, fresh.live), list[int]()
-            between = world.use.store.journal.between
-
-            async def noted(run, after, *limits):
-                begins.append(after)
-                return await between(run, after, *limits)
-
-            world.use.store.journal.between = noted  # type: ignore[method-assign]
-            await world.assert_is_a_replay()
-            return begins[0]
-
-    async with replica(redis_server.url) as first:
-        world = World.over(tmp_path, settings, database, first.live)
-        await world.import_pool()
-        for number in range(KEEP_EVERY + 3):
-            await world.report(outcome(f"t{number}"))
-    assert await reads_of_a_new_replica() == KEEP_EVERY
-    world.sql("UPDATE journal SET created_at = created_at + 1 WHERE seq = ?", KEEP_EVERY)
-    assert await reads_of_a_new_replica() == 0
-    await database.close()
-
-
 async def test_selections_are_degraded_until_leases_that_were_lost_would_have_ended(
     one: Caller, other: Caller, client: redis.Redis
 ):
@@ -266,7 +234,6 @@ async def hasty(server: RedisServer) -> AsyncIterator[Caller]:
 
 
 async def back(caller: Caller) -> None:
-    """Return once the replica works with Redis again."""
     await asyncio.to_thread(wait_until, lambda: not caller.is_away)
 
 
@@ -390,11 +357,11 @@ async def test_a_call_whose_answer_is_lost_is_done_once(server: RedisServer, see
         rest = 8
         return True
 
-    with LossyProxy(server.port, loses=loses) as proxy, server.client() as client:
+    with closing(FaultyProxy(server.port, cuts=loses)) as proxy, server.client() as client:
         async with replica(f"redis://127.0.0.1:{proxy.port}/0", Clock(client)) as caller:
             assert await history(caller, seed) == await history(in_memory(), seed)
             assert not caller.is_away
-        assert proxy.lost > 10
+        assert proxy.met[Fault.CUT.value] > 10
 
 
 async def test_cancelled_calls_leave_no_answer_to_others(server: RedisServer):

@@ -1,13 +1,54 @@
+"""A run of a study selects what a run over HTTP selects; published methods do what their papers say."""
+
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from bots_client import Client, Outcome, Task
 from bots_service.core.arrays import Floats
-from studies.environment import batch_of
+from studies.environment import batch_of, binomial
 from studies.learners import SharedAbility
 from studies.method import Served
+from studies.public_pools import recorded_run
 from studies.published import DenseBOTS, KalmanFilter, MoPPS, PassOracle
+from tests.serving import running_service
+
+COUNT, ROLLOUTS, STEPS = 16, 8, 12
+RUNS: dict[str, dict[str, Any]] = {
+    "bots": {"belief": "bots", "seed": 3},
+    "pass": {"belief": "tracker", "seed": 4},
+    "tracker": {"belief": "tracker", "strategy": "thompson", "seed": 5},
+    "uniform": {"belief": "bots", "strategy": "uniform"},
+    "shuffle": {"belief": "bots", "strategy": "shuffle"},
+}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    pool = recorded_run()
+    with running_service(tmp_path_factory.mktemp("service")) as service, Client(service.url) as connected:
+        tasks = [Task(str(task), rates) for task, rates in enumerate(pool.references.tolist())]
+        connected.create_dataset("pool", tasks, pool.reference_models)
+        yield connected
+
+
+@pytest.mark.parametrize("run", list(RUNS))
+def test_a_served_run_selects_and_predicts_what_the_service_does(client, run):
+    pool, rng = recorded_run(), np.random.default_rng(1)
+    client.create_run("pool", run, **RUNS[run])
+    served = Served(pool.references, **RUNS[run])
+    for success in pool.success[:STEPS]:
+        selection, tasks = client.select("pool", COUNT, run=run), served.select(COUNT)
+        assert [int(task) for task in selection.ids] == tasks.tolist()
+        assert [task.mean for task in selection.tasks] == pytest.approx(served.means()[tasks], abs=1e-12)
+        tasks = np.sort(tasks)
+        batch = batch_of(tasks, *binomial(success[tasks], ROLLOUTS, rng))
+        served.report(batch)
+        outcomes = map(Outcome.counts, map(str, tasks), batch.successes.tolist(), [ROLLOUTS] * COUNT)
+        client.report("pool", outcomes, run=run, selection=selection)
 
 
 def batch(tasks: list[int], successes: list[float], rollouts: float = 16.0):
@@ -41,11 +82,7 @@ def posterior_moments(prior_mean: float, prior_variance: float, shown: float, no
 
 @pytest.mark.parametrize(
     ("solved", "shown", "noise"),
-    [
-        (4, np.arcsin(np.sqrt(4.375 / 16.75)), 1 / 66),
-        (0, 0, 1 / 32),
-        (16, np.pi / 2, 1 / 32),
-    ],
+    [(4, np.arcsin(np.sqrt(4.375 / 16.75)), 1 / 66), (0, 0, 1 / 32), (16, np.pi / 2, 1 / 32)],
 )
 def test_kalman_filter_is_the_posterior_of_a_gaussian(solved: int, shown: float, noise: float):
     method = KalmanFilter(2, seed=0, drift=0.01)

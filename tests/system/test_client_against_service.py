@@ -1,21 +1,12 @@
 """Every call of the client against the real service."""
 
 import io
-import json
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import bots_client
-from bots_client import (
-    Client,
-    ConflictError,
-    NotFoundError,
-    Outcome,
-    StaleEpochError,
-    Task,
-)
+from bots_client import Client, ConflictError, NotFoundError, Outcome, StaleEpochError, Task
 from tests.serving import running_service
 
 POOL = [
@@ -38,7 +29,6 @@ def client(service):
 
 @pytest.fixture
 def pool(client, request):
-    """Make a dataset of its own for the test."""
     name = request.node.name[:128]
     client.create_dataset(name, POOL, reference_models=["weak", "strong"], description="of a test")
     return name
@@ -86,21 +76,6 @@ def test_runs_are_trained_read_forked_changed_rewound_and_stored(client, pool):
         client.report(pool, outcomes_of(old), selection=old)
     client.delete_run(pool, "other")
     assert [run.run for run in client.runs(pool)] == ["default"]
-
-
-def test_pools_are_uploaded_from_ndjson_and_parquet_alike(client, tmp_path):
-    rows = [
-        {"id": task.id, "reference_pass_rates": list(task.reference_pass_rates), "tags": list(task.tags)}
-        for task in POOL
-    ]
-    (tmp_path / "pool.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "pool.parquet")
-    digests = set()
-    for kind in ("ndjson", "parquet"):
-        made = client.create_dataset(kind, tmp_path / f"pool.{kind}", reference_models=["weak", "strong"])
-        digests.add(made.digest)
-        assert made.tasks == len(POOL)
-    assert len(digests) == 1
 
 
 def test_the_service_tells_what_it_is(client):

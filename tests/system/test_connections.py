@@ -9,11 +9,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.servers import wait_until
-from tests.serving import ServiceProcess, running_service
+from tests.serving import ServiceProcess, answers, running_service
 
 KIB = 1024
 SOON_S = 30.0
@@ -48,7 +47,6 @@ def answers_on(connection: socket.socket, count: int) -> list[tuple[int, dict[st
 
 
 def is_cut(connection: socket.socket) -> bool:
-    """Wait for the connection's end."""
     try:
         while connection.recv(KIB):
             pass
@@ -58,7 +56,6 @@ def is_cut(connection: socket.socket) -> bool:
 
 
 def headers(count: int, length: int) -> bytes:
-    """Return so many headers of so many bytes each."""
     return b"".join(b"%s\r\n" % (b"a%d: " % number).ljust(length - 2, b"b") for number in range(count))
 
 
@@ -120,13 +117,6 @@ def test_what_is_not_http_1_1_is_a_problem(connection: socket.socket, sent: byte
     assert is_cut(connection)
 
 
-def answers(service: ServiceProcess) -> bool:
-    try:
-        return httpx.get(f"{service.url}/livez").status_code == OK
-    except httpx.TransportError:
-        return False
-
-
 def test_idle_connections_make_room_for_others(tmp_path: Path):
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     service = ServiceProcess(tmp_path)
@@ -140,7 +130,7 @@ def test_idle_connections_make_room_for_others(tmp_path: Path):
         with ExitStack() as stack:
             for _ in range(600):
                 stack.enter_context(socket.create_connection(("127.0.0.1", service.port)))
-            wait_until(lambda: answers(service))
+            wait_until(lambda: answers(f"{service.url}/livez"))
     finally:
         service.stop()
 

@@ -52,7 +52,6 @@ def report(http: httpx.Client) -> int:
 
 
 def readiness(http: httpx.Client) -> tuple[int, str, bool, bool]:
-    """Return status, word, and whether SQL can be read and written."""
     answer = http.get("/readyz")
     checks = answer.json()["checks"]
     return answer.status_code, answer.json()["status"], checks["sql"] == "ok", checks["sql_writes"] == "ok"

@@ -53,7 +53,6 @@ def test_a_million_tasks_load_select_and_report_below_one_and_a_half_gibibytes(t
 
 
 def write_bomb(path, rows: int) -> None:
-    """Write so many equal ids: some 100 kB, whatever the number."""
     ids = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array(["x"]))
     pq.write_table(pa.table({"id": ids}), path, row_group_size=2**25, write_statistics=False)
 

@@ -1,12 +1,13 @@
 """How often a report waits for PostgreSQL and for Redis, counted on the wire."""
 
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 from bots_client import Client, Outcome, Task
 from tests.servers import PostgresServer, RedisServer
 from tests.serving import running_service
-from tests.system.lossy_proxy import LossyProxy
+from tests.system.faults.faulty_proxy import FaultyProxy
 
 COUNT, STEPS = 32, 16  # at some of them the service looks at the run, in a transaction, which takes up to three
 READY_FOR_QUERY = b"Z\x00\x00\x00\x05"  # what PostgreSQL says when it waits for us: at the end of each round trip
@@ -26,8 +27,8 @@ def test_a_report_waits_once_for_postgresql_and_once_for_redis(
         return False
 
     with (
-        LossyProxy(postgres.port, loses=seen_sql) as to_sql,
-        LossyProxy(redis_server.port, loses=seen_redis) as to_redis,
+        closing(FaultyProxy(postgres.port, cuts=seen_sql)) as to_sql,
+        closing(FaultyProxy(redis_server.port, cuts=seen_redis)) as to_redis,
         running_service(
             tmp_path,
             database_url=postgres_url.replace(str(postgres.port), str(to_sql.port)),

@@ -59,7 +59,6 @@ def seq(service: ServiceProcess) -> int:
 
 
 def counted(service: ServiceProcess, name: str) -> dict[str, float]:
-    """Return what each worker counted of one thing, asked on one new connection."""
     text = httpx.get(f"{service.url}/metrics", timeout=SOON_S).raise_for_status().text
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     return {sample.labels["worker"]: sample.value for sample in samples if sample.name == name}

@@ -11,7 +11,7 @@ from bots_service import errors
 from bots_service.core.belief import KINDS
 from bots_service.core.belief.distributions import Distributions
 from bots_service.core.pool import MOST_COLUMNS
-from bots_service.dataset_builder import DatasetHeader
+from bots_service.datasets import DatasetHeader
 from bots_service.records import IdempotencyKey, PredictionBlock, Subset, TaskBlock
 from bots_service.runs import ForkFrom
 from tests.usecases.world import HEADER, POOL, TASKS, World, block, flaws_of, meanwhile, never, outage, outcome, stream
@@ -297,13 +297,13 @@ async def test_retired_tasks_are_not_selected_until_they_are_restored_with_what_
         with pytest.raises(errors.PoolTooSmallError):
             await one.select(38)
         assert not {0, 3, 5} & set((await one.select(37)).tasks.tolist())
-    row = await datasets.restore(POOL, ["t5", "t3", "t3", "t1"], None)
+    row = await datasets.retire(POOL, ["t5", "t3", "t3", "t1"], None, restore=True)
     assert (row.live, row.retired, row.version) == (39, 1, 4)
     for one in (world.beside(), world.beside()):
         assert set((await one.select(39)).tasks.tolist()) == set(range(40)) - {0}
         assert (await one.state()).attempts.of(np.array([3], np.int32)).visits.tolist() == [1]
-    for change in (datasets.retire, datasets.restore):
-        assert await flaws_of(change(POOL, ["t0", "x"], None)) == [("ids", 1)]
+    for restore in (False, True):
+        assert await flaws_of(datasets.retire(POOL, ["t0", "x"], None, restore=restore)) == [("ids", 1)]
     assert (await world.opened()).dataset.pool.retired.tolist() == [0]
 
 
@@ -560,7 +560,7 @@ async def test_retired_tasks_of_a_subset_are_counted_and_not_selected(world: Wor
     assert (subset.tasks, subset.retired, subset.others) == (3, 1, 37)
     assert sorted((await world.select(2, subset=subset.name)).tasks.tolist()) == [1, 3]
     await world.rewind(0)
-    await world.use.datasets.restore(POOL, ["t2"], None)
+    await world.use.datasets.retire(POOL, ["t2"], None, restore=True)
     assert sorted((await world.select(3, subset=subset.name)).tasks.tolist()) == [1, 2, 3]
     await world.use.datasets.retire(POOL, ["t1", "t2", "t3"], None)
     for _ in range(2):  # the second time the subset is ready

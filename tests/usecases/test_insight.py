@@ -179,7 +179,7 @@ async def test_of_a_pruned_journal_the_kept_reports_are_told_and_where_they_begi
     await reports(world, 40)
     await world.report(outcome("t1"))
     assert [one.seq for one in (await history(world, "t1")).visits] == [41, 2]
-    pruned = (await pruner(world)())[0].seq
+    pruned = (await pruner(world).remove_old())[0].seq
     page = await history(world, "t1")
     assert ([one.seq for one in page.visits], page.next, page.pruned) == ([41], None, pruned)
 

@@ -115,7 +115,7 @@ CHANGES: dict[str, Call] = {
     "import": lambda world, n: world.use.datasets.create(f"new-{n}", HEADER, stream(block(0, 3), block(3, 3)), never),
     "append": lambda world, n: world.use.datasets.append(f"pool-{n}", stream(block(4, 2), block(6, 2)), never),
     "retire": lambda world, n: world.use.datasets.retire(POOL, [f"t{n}"], None),
-    "restore": lambda world, n: world.use.datasets.restore(POOL, [f"t{39 - n % 10}"], None),
+    "restore": lambda world, n: world.use.datasets.retire(POOL, [f"t{39 - n % 10}"], None, restore=True),
     "put": lambda world, n: world.runs.put(POOL, f"fresh-{n}", {"seed": n}, None, None),
     "fork": lambda world, n: world.runs.put(POOL, f"fork-{n}", {"seed": n}, ForkFrom("default", 2), None),
     "patch": lambda world, n: world.runs.change_settings(POOL, "default", {"seed": n}, None),

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from bots_service import errors
 from bots_service.access import ANYBODY, OPERATOR, REFRESH_S, Access, Caller, KeyRequest, digest_of
 from bots_service.keys import KeyRow, Scope
-from bots_service.storage.sql.keys import SqlKeys
+from bots_service.storage.sql.stores import SqlKeys
 from tests.usecases.world import World, until
 
 ADMIN = KeyRequest("root", frozenset({Scope.ADMIN}), ("*",))

@@ -10,8 +10,7 @@ from bots_service import errors
 from bots_service.core.belief import KINDS
 from bots_service.core.codec import encode_state
 from bots_service.core.draw import SelectRequest
-from bots_service.dataset_builder import DatasetHeader
-from bots_service.datasets import OpenRun
+from bots_service.datasets import DatasetHeader, OpenRun
 from bots_service.outcomes import ReportRequest
 from bots_service.records import Head, IdempotencyKey
 from bots_service.runs import KEEP_EVERY
@@ -156,7 +155,7 @@ async def test_tasks_retired_and_restored_here_are_so_there(replicas: Both):
     assert set((await there.select(5)).tasks.tolist()) <= set(range(35, 40))
     with pytest.raises(errors.PoolTooSmallError):
         await there.select(6)
-    await here.use.datasets.restore(POOL, ["t4", "t30"], None)
+    await here.use.datasets.retire(POOL, ["t4", "t30"], None, restore=True)
     assert set((await there.select(7)).tasks.tolist()) == {4, 30, *range(35, 40)}
 
 

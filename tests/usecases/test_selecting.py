@@ -13,7 +13,7 @@ from bots_service.core.belief import KINDS
 from bots_service.core.draw import SelectRequest
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName, settings_from
-from bots_service.dataset_builder import DatasetHeader
+from bots_service.datasets import DatasetHeader
 from bots_service.errors import InvalidSelectionError, KeyReusedError, PoolTooSmallError, UnknownRunError
 from bots_service.insight import IDS_PER_LEASE, Insight, Lease
 from bots_service.outcomes import Outcome

@@ -20,8 +20,7 @@ from bots_service.core.draw import SelectRequest
 from bots_service.core.entries import Fork, Rewind
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
-from bots_service.dataset_builder import DatasetHeader
-from bots_service.datasets import OpenRun
+from bots_service.datasets import DatasetHeader, OpenRun
 from bots_service.errors import InvalidInputError, StorageUnavailableError
 from bots_service.metrics import Metrics
 from bots_service.observing import ObserveRuns

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.versions.deployment import Cost
-from tests.versions.tls import Authority, authority
+from tests.versions.servers import Authority, authority
 
 Note = Callable[[str, Cost], None]
 COSTS = pytest.StashKey[dict[str, Cost]]()
@@ -13,14 +13,12 @@ COSTS = pytest.StashKey[dict[str, Cost]]()
 
 @pytest.fixture
 def note(pytestconfig: pytest.Config) -> Note:
-    """Keep what a failure cost, for the table."""
     costs = pytestconfig.stash.setdefault(COSTS, {})
     return costs.__setitem__
 
 
 @pytest.fixture(scope="session")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """An authority of our own, with a certificate for the servers."""
     return authority(tmp_path_factory.mktemp("authority"))
 
 

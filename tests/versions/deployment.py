@@ -14,8 +14,7 @@ from bots_client import BotsClientError, Client, Outcome, Retries, Task
 from tests.servers import wait_until
 from tests.serving import ServiceProcess
 from tests.sizes import size
-from tests.system.faults.oracle import TRIALS, Account, create_pool
-from tests.system.faults.settled import load
+from tests.system.faults.oracle import TRIALS, Account, create_pool, load
 
 REPORTS = size(160, 2_000)  # at least, over the whole test
 MORE = size(40, 400)  # reports are acknowledged before a failure, and again after it
@@ -47,16 +46,13 @@ class Deployment:
 
     @property
     def urls(self) -> list[str]:
-        """The services' addresses."""
         return [service.url for service in self.services]
 
     def start(self) -> None:
-        """Start both and return once they are ready."""
         with ThreadPoolExecutor() as pool:
             list(pool.map(ServiceProcess.start, self.services))
 
     def stop(self) -> None:
-        """Stop both."""
         for service in self.services:
             if service.is_running:
                 service.stop()
@@ -66,15 +62,6 @@ class Deployment:
 def deployed(
     folder: Path, *, database_url: str, redis_url: str, look_at: str | None = None, **settings: str
 ) -> Iterator[Deployment]:
-    """Give two services at work.
-
-    Args:
-        folder: for their logs.
-        database_url: the services'.
-        redis_url: the services'.
-        look_at: by which tests look into the database, where that is not the services' URL.
-        settings: of the services.
-    """
     settings = {"database_timeout_s": "2", "log_level": "warning", "snapshot_every": "40", **settings}
     first, second = (
         ServiceProcess(folder / name, database_url=database_url, redis_url=redis_url, **settings) for name in "ab"
@@ -90,13 +77,7 @@ def deployed(
 def under_load(
     made: Deployment, fail: Callable[[], None], mend: Callable[[], None] | None = None
 ) -> tuple[Account, Cost]:
-    """Let trainers work while something fails; return what they were told, and what the failure cost.
-
-    Args:
-        made: what they work with.
-        fail: brings the failure, and returns at once.
-        mend: ends it, once the services have recovered from it.
-    """
+    """Let trainers work while something fails; return what they were told, and what the failure cost."""
     account, enough = Account(), threading.Event()
     create_pools(made.urls[0])
     with load(made.urls, 1, account, reports=REPORTS, enough=enough) as reporters:
@@ -113,27 +94,23 @@ def under_load(
 
 
 def create_pools(url: str) -> None:
-    """Create the trainers' dataset, and one to try whether a service is whole."""
     create_pool(url)
     with Client(url) as client:
         client.create_dataset("probe", [Task(f"t{number}") for number in range(4)])
 
 
 def wait_for_more(account: Account) -> None:
-    """Return once some more reports were acknowledged, or something went wrong."""
     wanted = len(account.sent) + MORE
     wait_until(lambda: len(account.sent) >= wanted or bool(account.failures), GIVE_UP_S)
 
 
 def seconds_to_recover(made: Deployment) -> float:
-    """Return how long it takes from now until each service is whole."""
     began = time.monotonic()
     wait_until(lambda: all(is_whole(url) for url in made.urls), GIVE_UP_S)
     return time.monotonic() - began
 
 
 def is_whole(url: str) -> bool:
-    """Say whether a service selects and reports, and shares what it reported."""
     with Client(url, deadline_s=5, retries=ONCE) as client:
         try:
             client.select("probe", 1)

@@ -8,13 +8,12 @@ from bots_service.storage.postgres import PostgresDatabase
 from bots_service.storage.sql.migrate import upgrade
 from bots_service.storage.sql.stores import SqlStores
 from tests.servers import PostgresServer, running
-from tests.storage import test_datasets, test_history, test_journal, test_keys, test_runs
+from tests.storage import test_datasets, test_history, test_stores
 from tests.storage.live import Clock, history, in_memory, replica
-from tests.versions.pgbouncer import PgBouncer
-from tests.versions.tls import Authority, TlsPostgres, TlsRedis
+from tests.versions.servers import Authority, PgBouncer, TlsPostgres, TlsRedis
 
 # Run here with the stores below.
-for module in (test_datasets, test_history, test_journal, test_keys, test_runs):
+for module in (test_datasets, test_history, test_stores):
     globals().update({name: test for name, test in vars(module).items() if name.startswith("test_")})
 
 CALLERS = 6  # connections of the service's; more than PgBouncer has to the server

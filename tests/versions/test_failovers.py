@@ -9,8 +9,7 @@ import pytest
 from bots_service.doctor import Finding, Grade, examine
 from bots_service.settings import Settings
 from tests.servers import RedisServer, wait_until
-from tests.system.faults.oracle import Account
-from tests.system.faults.settled import REPORTERS, assert_settled, load
+from tests.system.faults.oracle import REPORTERS, Account, assert_settled, load
 from tests.versions.conftest import Note
 from tests.versions.deployment import (
     cost_of,
@@ -21,7 +20,7 @@ from tests.versions.deployment import (
     under_load,
     wait_for_more,
 )
-from tests.versions.postgres_pairs import pair
+from tests.versions.servers import pair
 
 
 @pytest.mark.parametrize("standby", ["in step", "cut off before"])

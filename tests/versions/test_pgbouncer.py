@@ -13,10 +13,10 @@ from bots_service.settings import Settings
 from bots_service.storage.postgres import PostgresDatabase
 from bots_service.storage.sql.migrate import head, upgrade
 from tests.servers import PostgresServer, RedisServer, running
-from tests.system.faults.settled import assert_settled
+from tests.system.faults.oracle import assert_settled
 from tests.versions.conftest import Note
 from tests.versions.deployment import deployed, under_load
-from tests.versions.pgbouncer import PgBouncer
+from tests.versions.servers import PgBouncer
 
 TIMEOUT_S = 8.5
 LIMITS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
@@ -30,7 +30,6 @@ def pooler(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterator
 
 @pytest.fixture
 def pooled_url(pooler: PgBouncer, postgres_url: str) -> str:
-    """The URL of a fresh database with its tables, by way of the pooler."""
     return pooler.through(postgres_url)
 
 

@@ -12,10 +12,10 @@ from bots_service.storage.redis import RedisServer
 from bots_service.storage.sql.migrate import current, upgrade
 from tests.servers import running
 from tests.storage.live import PATIENT_S
-from tests.system.faults.settled import assert_settled
+from tests.system.faults.oracle import assert_settled
 from tests.versions.conftest import Note
 from tests.versions.deployment import deployed, under_load
-from tests.versions.tls import Authority, TlsPostgres, TlsRedis
+from tests.versions.servers import Authority, TlsPostgres, TlsRedis
 
 
 @pytest.fixture(scope="module")

@@ -360,8 +360,8 @@ class Body:
             async for _ in self.chunks():
                 pass
         key = self.idempotency_key()
-        if key is not None and key.fingerprint != first.fingerprint:
-            raise errors.KeyReusedError(f"idempotency key {key.key!r} was already used with a different request")
+        if key is not None:
+            key.require_same(first.fingerprint)
         return first
 
     def _too_large(self) -> errors.PayloadTooLargeError:

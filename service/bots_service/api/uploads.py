@@ -35,7 +35,7 @@ from bots_service.api.requests import (
     state_of,
 )
 from bots_service.core.arrays import Floats
-from bots_service.dataset_builder import MAX_TAGS, DatasetHeader
+from bots_service.datasets import MAX_TAGS, DatasetHeader
 from bots_service.errors import Flaw, InvalidTasksError, LimitReachedError, MalformedBodyError, PayloadTooLargeError
 from bots_service.records import DatasetFacts, PredictionBlock, TaskBlock
 

@@ -363,7 +363,7 @@ async def _comparison_of(journal: bytes, tasks: bytes) -> "BeliefComparison":
     from bots_service.api.uploads import read_ndjson
     from bots_service.core.comparison import compared
     from bots_service.core.run_settings import RunSettings, settings_from
-    from bots_service.dataset_builder import DatasetBuilder, DatasetHeader
+    from bots_service.datasets import DatasetBuilder, DatasetHeader
     from bots_service.moving import read_entry, read_header
     from bots_service.records import DatasetFacts
     from bots_service.storage.sql.journal import entry_of

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from bots_service.errors import BotsError
 from bots_service.settings import Settings, unknown_variables
-from bots_service.storage.sql.url import is_postgresql, keys_exist, sql_url
+from bots_service.storage.sql.database import is_postgresql, keys_exist, sql_url
 
 BACKLOG = 2048
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h

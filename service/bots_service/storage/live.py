@@ -114,11 +114,8 @@ class Live:
     async def look(self, run: RunRow, version: Version, key: str | None, *, lease_s: float) -> Look:  # noqa: ARG002
         """Return what a selection is drawn with.
 
-        Args:
-            run: the run.
-            version: of the state that this process would draw from, if the store knows no newer one.
-            key: the request's idempotency key.
-            lease_s: how long leases last.
+        version: of the state that this process would draw from, if the store knows no newer one.
+        key: the request's idempotency key; lease_s: how long leases last.
         """
         in_flight, previous = self._in_flight(run), self._previous(run, key, version[0])
         of, count = in_flight.counted
@@ -133,13 +130,6 @@ class Live:
         """Lease a selection's tasks, all or none, and keep it under the request's key.
 
         Where it has tasks again that `look` lists as leased, one that was leased since is still refused.
-
-        Args:
-            run: the run.
-            selection: what was drawn.
-            look: what it was drawn with.
-            once: the request's key.
-            lease_s: how long the leases last.
 
         Returns:
             True; False if the run has moved on or a task was leased meanwhile: look and draw again; or the selection
@@ -170,12 +160,10 @@ class Live:
     ) -> bool:
         """Tell where a run stands now, and end leases. Return whether all replicas can see it.
 
-        Args:
-            run: the run.
-            head: version of its newest state; an older one changes nothing.
-            done: tasks whose leases end.
-            kept: for replicas that have no state; it need not be the newest.
-            begins: the run is new. If the store knows nothing of any other run, its leases were lost.
+        head: version of its newest state; an older one changes nothing.
+        done: tasks whose leases end.
+        kept: for replicas that have no state; it need not be the newest.
+        begins: the run is new. If the store knows nothing of any other run, its leases were lost.
         """
         in_flight = self._in_flight(run)
         in_flight.keep(~contained(in_flight.tasks, (np.unique(done),)))
@@ -225,7 +213,6 @@ class Live:
             self._forget(*place)
 
     def _forget(self, uid: str, key: str) -> None:
-        """Forget the selection under a key, if there is one."""
         forgotten, _ = self._kept.pop((uid, key), (None, 0.0))
         if forgotten is not None:
             self._bytes -= _nbytes(forgotten.selection)

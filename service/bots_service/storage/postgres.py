@@ -13,14 +13,13 @@ from threading import Lock, local
 from typing import Any, cast
 
 import psycopg
-from sqlalchemy import URL, Engine, QueuePool, Transaction, create_engine
+from sqlalchemy import URL, QueuePool, Transaction, create_engine
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import DBAPIError
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.storage.sql.database import UNANSWERED, Job, Result, storage_errors
-from bots_service.storage.sql.url import ENCODING, sql_url
+from bots_service.storage.sql.database import ENCODING, UNANSWERED, Job, Result, sql_url, storage_errors
 
 
 class Lifeline:
@@ -142,30 +141,6 @@ class PipelinedDialect(PGDialect_psycopg):
 registry.register("postgresql.pipelined", __name__, PipelinedDialect.__name__)
 
 
-def postgres_engine(address: str, *, pool_size: int, timeout_s: float, opened: Callable[[Lifeline], None]) -> Engine:
-    """Return an engine with a pool.
-
-    Args:
-        address: `postgresql://` and so on; what it says of waiting counts more than `timeout_s`.
-        pool_size: how many connections there are at most.
-        timeout_s: longest wait for an answer, for a lock, and for the next statement of a transaction.
-        opened: called with each new connection before its first use, in the thread that opened it.
-    """
-    url = sql_url(address)
-    engine = create_engine(
-        url.set(drivername="postgresql+pipelined"),
-        poolclass=QueuePool,
-        pool_size=pool_size,
-        max_overflow=0,
-        pool_reset_on_return=None,  # each transaction has ended; asking again would be one more trip
-        use_native_hstore=False,  # would ask the server for a type that no table has
-        connect_args=_arguments(url, timeout_s),
-    )
-    dialect = cast("PipelinedDialect", engine.dialect)
-    dialect.opened, dialect.limits = opened, _limits(url, timeout_s)
-    return engine
-
-
 def _prepared(connection: PipelinedConnection, limits: dict[str, int]) -> bool:
     """Set the limits of what the server waits for; return whether a pooler is in between.
 
@@ -183,7 +158,6 @@ def _prepared(connection: PipelinedConnection, limits: dict[str, int]) -> bool:
 
 
 def _settings(limits: dict[str, int], until_commit: str) -> str:
-    """Return an expression that sets the limits."""
     return " || ".join(f"set_config('{name}', '{value}', {until_commit})" for name, value in limits.items()) or "NULL"
 
 
@@ -251,16 +225,26 @@ class PostgresDatabase:
     def __init__(self, url: str, *, pool_size: int, timeout_s: float) -> None:
         """Open no connection yet: they are opened as they are needed.
 
-        Args:
-            url: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.
-            pool_size: connections, and threads, at most.
-            timeout_s: longest life of a job, from when it is put in line.
+        pool_size: connections, and threads, at most.
+        timeout_s: longest life of a job, from when it is put in line; also of each wait of the server, unless the
+            address says another.
         """
         self._pool_size, self._timeout_s = pool_size, timeout_s
         self._of_thread = local()
         self._jobs = 0  # in line, or under way
         self._running: set[_Running] = set()
-        self._engine = postgres_engine(url, pool_size=pool_size, timeout_s=timeout_s, opened=self._opened)
+        address = sql_url(url)
+        self._engine = create_engine(
+            address.set(drivername="postgresql+pipelined"),
+            poolclass=QueuePool,
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_reset_on_return=None,  # each transaction has ended; asking again would be one more trip
+            use_native_hstore=False,  # would ask the server for a type that no table has
+            connect_args=_arguments(address, timeout_s),
+        )
+        dialect = cast("PipelinedDialect", self._engine.dialect)
+        dialect.opened, dialect.limits = self._opened, _limits(address, timeout_s)
         self._threads = ThreadPoolExecutor(pool_size, thread_name_prefix="bots-sql")
         self._closed = False
 
@@ -296,7 +280,6 @@ class PostgresDatabase:
         return answer
 
     def _settle(self, done: Future[Any], answer: asyncio.Future[Any], timeout: asyncio.TimerHandle) -> None:
-        """Hand on what a job came to."""
         self._jobs -= 1
         timeout.cancel()
         if answer.done():

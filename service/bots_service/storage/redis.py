@@ -26,16 +26,7 @@ from bots_service.core.codec import decode_state, encode_state
 from bots_service.errors import DamagedStateError, StorageUnavailableError
 from bots_service.records import IdempotencyKey, LeaseTtls, RunRow, Selection
 from bots_service.retention import IDLE_RUNS_S, NONCES_S, PROBES_S, SELECTIONS_S
-from bots_service.storage.live import (
-    ORDINALS,
-    KeptState,
-    Live,
-    Look,
-    Previous,
-    Version,
-    newly_leased,
-    version_of,
-)
+from bots_service.storage.live import ORDINALS, KeptState, Live, Look, Previous, Version, newly_leased, version_of
 
 log = structlog.get_logger(__name__)
 
@@ -64,11 +55,7 @@ class RedisServer:
     """
 
     def __init__(self, url: str, *, timeout_s: float) -> None:
-        """Create it; nothing is sent yet.
-
-        Args:
-            url: redis:// or rediss://.
-            timeout_s: longest wait for one answer.
+        """Create it; nothing is sent yet. timeout_s: longest wait for one answer.
 
         Raises:
             StorageUnavailableError: the URL is not a Redis URL, or names a file that is not there.
@@ -177,22 +164,12 @@ def source_of(script: str) -> str:
     return "\n".join((folder / f"{part}.lua").read_text() for part in ("common", script))
 
 
-def require_files(url: str) -> None:
-    """Check that the files are there which a URL names.
-
-    Raises:
-        StorageUnavailableError: one is not.
-    """
-    options = dict(parse_qsl(urlsplit(url).query))
-    for option in FILES:
-        if option in options and not Path(options[option]).is_file():
-            raise StorageUnavailableError(f"{option} in BOTS_REDIS_URL names no file: {options[option]}")
-
-
 def _client_of(url: str, timeout_s: float) -> Redis:
     """Return a client that never retries by itself: it would count writes twice."""
     try:
-        require_files(url)
+        for option, value in parse_qsl(urlsplit(url).query):
+            if option in FILES and not Path(value).is_file():
+                raise StorageUnavailableError(f"{option} in BOTS_REDIS_URL names no file: {value}")
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=CONNECTIONS,
@@ -290,13 +267,7 @@ class RedisLive(Live):
         return bool(status == b"leased")
 
     async def moved(
-        self,
-        run: RunRow,
-        head: Version,
-        *,
-        done: Tasks = NO_TASKS,
-        kept: KeptState | None = None,
-        begins: bool = False,
+        self, run: RunRow, head: Version, *, done: Tasks = NO_TASKS, kept: KeptState | None = None, begins: bool = False
     ) -> bool:
         """Tell where a run stands now, and end leases. Return whether all replicas can see it."""
         await super().moved(run, head, done=done)

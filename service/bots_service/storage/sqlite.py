@@ -17,8 +17,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DBAPIError
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.storage.sql.database import OUR_FAULT, Job, Result, storage_errors
-from bots_service.storage.sql.url import sql_url
+from bots_service.storage.sql.database import OUR_FAULT, Job, Result, sql_url, storage_errors
 
 MOST_JOBS = 256  # in one transaction; more would make the first wait long for the last
 READERS = 4  # reads hold the interpreter's lock most of the time: more threads than that would only wait for it
@@ -42,10 +41,7 @@ class SqliteDatabase:
     """
 
     def __init__(self, url: str) -> None:
-        """Lock the file and start the threads.
-
-        Args:
-            url: `sqlite:///` and the path of a file; its folder is made.
+        """Lock the file, whose folder is made, and start the threads.
 
         Raises:
             StorageUnavailableError: it names no file, another process has it, or its folder can't be written.
@@ -85,13 +81,13 @@ class SqliteDatabase:
         """Finish what is in line, then give the file back."""
         if not self._closed:
             self._closed = True
-            if self._next:
-                self._hand_over()
+            self._hand_over()
             await asyncio.to_thread(self._finish)
 
     def _hand_over(self) -> None:
-        self._waiting.put(self._next)
-        self._next = []
+        if self._next:  # else they were handed over to be done before the file is closed
+            self._waiting.put(self._next)
+            self._next = []
 
     def _finish(self) -> None:
         self._waiting.put(None)
@@ -143,7 +139,6 @@ class SqliteDatabase:
 
 
 def _settle(answers: list[asyncio.Future[Any]], outcomes: list[Any]) -> None:
-    """Hand on what jobs came to."""
     for answer, outcome in zip(answers, outcomes, strict=True):
         if answer.done():  # its caller stopped waiting
             continue
@@ -208,7 +203,6 @@ registry.register("sqlite.beginning", __name__, BeginningDialect.__name__)
 
 
 def _engine(url: str, connections: int, pragmas: tuple[str, ...], begin: str) -> Engine:
-    """Return an engine whose transactions begin with a statement."""
     # Threads take turns at a connection.
     options = {"connect_args": {"check_same_thread": False}, "poolclass": QueuePool, "pool_reset_on_return": None}
     engine = create_engine(

@@ -21,13 +21,6 @@ class Cluster:
     """The servers, the way to each service, and the proxies."""
 
     def __init__(self, folder: Path, *, seed: int, **settings: str) -> None:
-        """Start PostgreSQL and Redis, and prepare the services.
-
-        Args:
-            folder: for the services' logs.
-            seed: of the network's faults.
-            settings: of the services.
-        """
         self.postgres, self.redis = PostgresServer(), RedisServer()
         self.postgres.start()
         self.redis.start()
@@ -54,16 +47,13 @@ class Cluster:
 
     @property
     def direct(self) -> list[str]:
-        """The services' own addresses."""
         return [service.url for service in self.services]
 
     def start(self) -> None:
-        """Start both services at the same time and return once they are ready."""
         with ThreadPoolExecutor() as pool:
             list(pool.map(start, self.services))
 
     def disturb(self, share: float) -> None:
-        """Let this share of all pieces of requests and replies meet a fault."""
         for proxy in self.proxies:
             proxy.share = share
 
@@ -77,7 +67,6 @@ class Cluster:
                 server.kill()
 
     def close(self) -> None:
-        """End everything, and leave nothing behind."""
         self.kill()
         for proxy in self.proxies:
             proxy.close()
@@ -87,7 +76,6 @@ class Cluster:
 
 @contextmanager
 def cluster(folder: Path, *, seed: int, **settings: str) -> Iterator[Cluster]:
-    """Give a cluster at work; end it afterwards."""
     with ExitStack() as stack:
         made = Cluster(folder, seed=seed, **settings)
         stack.callback(made.close)
@@ -96,7 +84,6 @@ def cluster(folder: Path, *, seed: int, **settings: str) -> Iterator[Cluster]:
 
 
 def start(service: ServiceProcess) -> None:
-    """Start a service, again where it ended because what it needs was away."""
     for _ in range(STARTS - 1):
         try:
             service.start()
@@ -151,7 +138,6 @@ class Chaos:
         self._starting = [self._starters.submit(start, service)]
 
     def _started(self) -> None:
-        """Return once both services are up."""
         for starting in self._starting:
             starting.result()
 

@@ -5,7 +5,7 @@ import contextlib
 import random
 import threading
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any
 
@@ -30,16 +30,15 @@ LOOK_S = 0.05
 class FaultyProxy:
     """Passes connections on to a port. `share` of all pieces meet a fault; it may be changed at any time."""
 
-    def __init__(self, to_port: int, *, seed: int, share: float = 0.0) -> None:
+    def __init__(self, to_port: int, *, seed: int = 0, cuts: Callable[[bytes], bool] = lambda _: False) -> None:
         """Listen at once.
 
-        Args:
-            to_port: where connections go to.
-            seed: of the choices, one row of them for each connection.
-            share: of pieces, in [0, 1].
+        seed: of the choices, one row of them for each connection.
+        cuts: says of each piece of an answer whether its connection is cut in its place.
         """
-        self.share = share
+        self.share = 0.0
         self.met: Counter[str] = Counter()
+        self._cuts = cuts
         self._to_port = to_port
         self._seed = seed
         self._connections = 0
@@ -51,7 +50,6 @@ class FaultyProxy:
         self.port: int = self._server.sockets[0].getsockname()[1]
 
     def close(self) -> None:
-        """Cut all connections and stop listening."""
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -85,16 +83,27 @@ class FaultyProxy:
         with contextlib.suppress(OSError, asyncio.CancelledError):  # the server is down, or the test is over
             server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._to_port)
             writers.append(server_writer)
-            directions = (self._copy(reader, server_writer, rng), self._copy(server_reader, writer, rng))
+            directions = (
+                self._copy(reader, server_writer, rng, lambda _: False),
+                self._copy(server_reader, writer, rng, self._cuts),
+            )
             await asyncio.wait({self._started(one) for one in directions}, return_when=asyncio.FIRST_COMPLETED)
         for side in writers:
             side.transport.abort()
 
-    async def _copy(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, rng: random.Random) -> None:
+    async def _copy(
+        self,
+        source: asyncio.StreamReader,
+        target: asyncio.StreamWriter,
+        rng: random.Random,
+        cuts: Callable[[bytes], bool],
+    ) -> None:
         """Pass pieces on until one side ends the connection, or a fault does."""
         with contextlib.suppress(OSError):  # either side is gone
             while piece := await source.read(CHUNK):
                 fault = rng.choice(FAULTS) if rng.random() < self.share else Fault.PASS
+                if cuts(piece):
+                    fault = Fault.CUT
                 self.met[fault.value] += 1
                 if fault is Fault.CUT:
                     return

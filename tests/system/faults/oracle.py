@@ -3,9 +3,15 @@
 import random
 import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
+import httpx
 import numpy as np
+import psycopg
+import pytest
 
 from bots_client import Client, Outcome, Retries, Selection, ServiceError, Task, UnreachableError
 from bots_service.core.entries import Entry, Report
@@ -14,6 +20,8 @@ from bots_service.core.pool import Pool
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.core.walks import Walk
+from tests.servers import wait_until
+from tests.serving import running_service
 
 TASKS = 200
 TRIALS = 16
@@ -144,7 +152,6 @@ class Reporter:
         return Sent(f"{self.number}-{turn}", tasks, successes, made_at, close, walks), selection
 
     def select(self, client: Client) -> Selection | None:
-        """Return a selection; None where nobody answers, as then a trainer goes on with tasks of its own."""
         floor = self.account.floor
         try:
             selection = client.select("pool", 8)
@@ -176,3 +183,51 @@ class Reporter:
                 self.account.floor = max(self.account.floor, 0 if receipt.degraded else receipt.seq)
             return
         assert self.account.over.is_set(), f"report {sent.key} was not acknowledged in {GIVE_UP_S} s"
+
+
+REPORTERS = 8
+SETTLED_S = 120.0
+
+
+@contextmanager
+def load(
+    urls: list[str], seed: int, account: Account, *, reports: int, enough: threading.Event
+) -> Iterator[list[threading.Thread]]:
+    """Start the reporters; end them with the test, also where it failed: their errors would fail a later test."""
+    reporters = [Reporter(number, urls, account, seed) for number in range(REPORTERS)]
+    threads = [threading.Thread(target=one.work, args=(reports // REPORTERS, enough)) for one in reporters]
+    for thread in threads:
+        thread.start()
+    try:
+        yield threads
+    finally:
+        account.over.set()
+        for thread in threads:
+            thread.join()
+
+
+def means(url: str) -> dict[str, float]:
+    answer = httpx.get(f"{url}/datasets/pool/runs/default/tasks", params={"limit": 1000}, timeout=60)
+    return {task["id"]: task["mean"] for task in answer.raise_for_status().json()["tasks"]}
+
+
+def assert_settled(urls: list[str], database_url: str, account: Account, folder: Path) -> RunState:
+    """All services, and one that knows nothing but the journal, hold exactly what the reports come to: return that."""
+    assert account.failures == [], account.failures
+    assert sorted(one.seq for one in account.sent) == list(range(1, len(account.sent) + 1))
+    state, pool = account.replayed()
+    believed = state.belief.distributions(pool, np.arange(TASKS, dtype=np.int32)).mean.tolist()
+    # The state's bytes are compared by some tests; a matrix product may round differently where it has other columns.
+    wanted = pytest.approx({str(task): believed[task] for task in range(TASKS)}, rel=1e-12)
+    for url in urls:
+        with Client(url, deadline_s=60) as client:
+            wait_until(lambda client=client: client.run("pool").seq == state.seq, SETTLED_S)  # type: ignore[misc]
+            run = client.run("pool")
+        assert (run.step, run.epoch, run.capability) == (state.step, 0, state.belief.capability)
+        assert asdict(run.totals) == asdict(state.totals)
+        assert means(url) == wanted
+    with psycopg.connect(database_url) as connection:
+        connection.execute("DELETE FROM snapshots")
+    with running_service(folder / "cold", database_url=database_url) as cold:
+        assert means(cold.url) == wanted
+    return state

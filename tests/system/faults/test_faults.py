@@ -9,8 +9,7 @@ from pathlib import Path
 from tests.servers import wait_until
 from tests.sizes import size
 from tests.system.faults.cluster import Chaos, Cluster, cluster
-from tests.system.faults.oracle import Account, create_pool
-from tests.system.faults.settled import assert_settled, load
+from tests.system.faults.oracle import Account, assert_settled, create_pool, load
 
 REPORTS = size(50, 10_000)
 ROUNDS = size(2, 20)  # of kills and wipes, at the least

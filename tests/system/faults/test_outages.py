@@ -27,7 +27,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def pool(made: Cluster, request: pytest.FixtureRequest) -> str:
-    """A dataset of its own, known to both services."""
     name = request.node.name.replace("[", "-").strip("]")[:100]
     for url in made.direct:
         with Client(url, deadline_s=PATIENT_S) as client:
@@ -44,7 +43,6 @@ def report(client: Client, pool: str, selection: Selection | None = None, key: s
 
 
 def readiness(made: Cluster) -> list[tuple[int, str]]:
-    """Return what both services say of themselves, which waits for nobody."""
     began = time.monotonic()
     answers = [httpx.get(f"{url}/readyz", timeout=PATIENT_S) for url in made.direct]
     assert time.monotonic() - began < PATIENT_S / 2
@@ -52,7 +50,6 @@ def readiness(made: Cluster) -> list[tuple[int, str]]:
 
 
 def is_whole(client: Client, pool: str) -> bool:
-    """Say whether a select and a report go through, and others see what they do, by a service that nobody touched."""
     try:
         client.select(pool, 2)
         return not report(client, pool).degraded and not client.run(pool).degraded

@@ -40,7 +40,6 @@ def step(client: Client, run: str) -> int:
 
 
 def keep_busy(url: str, number: int, seqs: dict[str, int], until: threading.Event) -> None:
-    """Work on some of the runs until everything ends."""
     rng = random.Random(number)
     mine = names()[number::4]
     with Client(url, deadline_s=300) as client:

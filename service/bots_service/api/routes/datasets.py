@@ -281,7 +281,7 @@ async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
 )
 async def restore_tasks(request: Request, dataset: DatasetName) -> Response:
     """Restore retired tasks: they can be selected again, with what is known of them."""
-    return await _changed_retired(request, dataset, services_of(request).datasets.restore)
+    return await _changed_retired(request, dataset, partial(services_of(request).datasets.retire, restore=True))
 
 
 async def _changed_retired(

@@ -270,7 +270,7 @@ class PruneResponse(Struct, frozen=True):
 async def prune(request: Request) -> Response:
     """Remove old journal entries that a snapshot covers, as the service does every hour."""
     _, asked = await read_json(request, PruneRequest)
-    pruned = await services_of(request).prune(keep_days=asked.keep_journal_days, dry_run=asked.dry_run)
+    pruned = await services_of(request).prune.remove_old(keep_days=asked.keep_journal_days, dry_run=asked.dry_run)
     return json_response(PruneResponse(asked.dry_run, pruned))
 
 

@@ -4,9 +4,10 @@ import asyncio
 import time
 import zlib
 from collections.abc import AsyncIterator, Sequence
-from itertools import starmap
+from itertools import pairwise, starmap
 
 import numpy as np
+import pyarrow as pa
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
 from bots_service.core.arrays import NO_TASKS, Tasks, frozen, last_of
@@ -33,11 +34,9 @@ from bots_service.records import (
     Subset,
     TaskBlock,
 )
-from bots_service.storage.sql.answers import keeping_result
-from bots_service.storage.sql.codecs import decode_block, encode_block
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, locked_runs, new_id, replace_empty_run
-from bots_service.storage.sql.store import Store, insert_missing, reading, writing
+from bots_service.storage.sql.store import Store, insert_missing, reading, writing, writing_once
 from bots_service.storage.sql.tables import datasets, of_last_entry, predictions, runs, subsets, task_blocks
 
 MOST_SUBSETS = 1000  # of a dataset: a job has one, and each change of its training data makes another
@@ -104,12 +103,13 @@ class SqlDatasets(Store):
         """Drop the stage and its blocks; one that is gone already, or became a dataset, is fine."""
         connection.execute(delete(datasets).where(datasets.c.name.is_(None), datasets.c.id == stage))
 
-    async def create(
+    @writing_once
+    def create(
         self,
+        connection: Connection,
         name: str,
         stage: int,
         facts: DatasetFacts,
-        idempotency_key: IdempotencyKey | None = None,
         *,
         within: tuple[str, ...] = (EVERY_DATASET,),
     ) -> CreateDatasetResult:
@@ -117,109 +117,82 @@ class SqlDatasets(Store):
 
         Where a dataset of the name has the same content, that one is returned; the stage stays.
 
-        Args:
-            name: of the dataset.
-            stage: the stage.
-            facts: of the dataset.
-            idempotency_key: keeps the result.
-            within: patterns of names that the caller's key reaches.
+        within: patterns of names that the caller's key reaches.
 
         Raises:
             DatasetExistsError: the name is taken by other content.
             LimitReachedError: the service has as many datasets as it may, or the key does.
         """
+        standing = connection.execute(_ROWS.where(datasets.c.name == name)).one_or_none()
+        if standing is not None:
+            row = DatasetRow(*standing)
+            if row.facts.digest != facts.digest:
+                raise DatasetExistsError(
+                    f"dataset {name!r} exists with other content; delete it or choose another name"
+                )
+            return CreateDatasetResult(row, created=False)
+        _require_room_for_dataset(connection, self.capacity, within)
+        named = update(datasets).where(datasets.c.id == stage, datasets.c.name.is_(None))
+        values = {"name": name, "version": 1, "facts": facts, "created_at": time.time()}
+        if connection.execute(named, values).rowcount == 0:
+            raise stage_gone()
+        insert_run(connection, stage, DEFAULT_RUN, RunSettings())
+        return CreateDatasetResult(_row(connection, stage), created=True)
 
-        def job(connection: Connection) -> CreateDatasetResult:
-            standing = connection.execute(_ROWS.where(datasets.c.name == name)).one_or_none()
-            if standing is not None:
-                row = DatasetRow(*standing)
-                if row.facts.digest != facts.digest:
-                    raise DatasetExistsError(
-                        f"dataset {name!r} exists with other content; delete it or choose another name"
-                    )
-                return CreateDatasetResult(row, created=False)
-            _require_room_for_dataset(connection, self.capacity, within)
-            named = update(datasets).where(datasets.c.id == stage, datasets.c.name.is_(None))
-            values = {"name": name, "version": 1, "facts": facts, "created_at": time.time()}
-            if connection.execute(named, values).rowcount == 0:
-                raise stage_gone()
-            insert_run(connection, stage, DEFAULT_RUN, RunSettings())
-            return CreateDatasetResult(_row(connection, stage), created=True)
-
-        return await self.database.write(keeping_result(job, idempotency_key))
-
-    async def append(
-        self, row: DatasetRow, stage: int, facts: DatasetFacts, idempotency_key: IdempotencyKey | None = None
-    ) -> AppendTasksResult:
+    @writing_once
+    def append(self, connection: Connection, row: DatasetRow, stage: int, facts: DatasetFacts) -> AppendTasksResult:
         """Move the staged blocks to the end of the dataset and set its facts, in one transaction."""
+        _require_room_for_tasks(facts.size, self.capacity)
+        changed = _changed(connection, row, facts=facts)
+        end = _end(connection, row.id)
+        moved = update(task_blocks).where(task_blocks.c.dataset_id == stage).values(dataset_id=row.id)
+        places = {"position": task_blocks.c.position + end.blocks, "first": task_blocks.c.first + end.tasks}
+        connection.execute(moved.values(places))
+        if connection.execute(delete(datasets).where(datasets.c.id == stage)).rowcount == 0:
+            raise stage_gone()
+        return AppendTasksResult(changed, facts.size - row.facts.size)
 
-        def job(connection: Connection) -> AppendTasksResult:
-            _require_room_for_tasks(facts.size, self.capacity)
-            changed = _changed(connection, row, facts=facts)
-            end = _end(connection, row.id)
-            moved = update(task_blocks).where(task_blocks.c.dataset_id == stage).values(dataset_id=row.id)
-            places = {"position": task_blocks.c.position + end.blocks, "first": task_blocks.c.first + end.tasks}
-            connection.execute(moved.values(places))
-            if connection.execute(delete(datasets).where(datasets.c.id == stage)).rowcount == 0:
-                raise stage_gone()
-            return AppendTasksResult(changed, facts.size - row.facts.size)
-
-        return await self.database.write(keeping_result(job, idempotency_key))
-
-    async def set_retired(
-        self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None
-    ) -> DatasetRow:
+    @writing_once
+    def set_retired(self, connection: Connection, row: DatasetRow, tasks: Tasks) -> DatasetRow:
         """Set which tasks are retired. tasks: sorted."""
-
-        def job(connection: Connection) -> DatasetRow:
-            return _changed(connection, row, retired=len(tasks), retired_tasks=tasks)
-
-        return await self.database.write(keeping_result(job, idempotency_key))
+        return _changed(connection, row, retired=len(tasks), retired_tasks=tasks)
 
     @reading
     def retired(self, connection: Connection, dataset_id: int) -> Tasks:
-        """Return the retired tasks, sorted.
-
-        Raises:
-            DamagedStateError: the bytes don't match their checksum.
-        """
+        """Return the retired tasks, sorted."""
         tasks: Tasks | None = connection.scalar(select(datasets.c.retired_tasks).where(datasets.c.id == dataset_id))
         return NO_TASKS if tasks is None else tasks
 
     async def put_predictions(
-        self,
-        row: DatasetRow,
-        facts: DatasetFacts,
-        column: Predictions | None,
-        idempotency_key: IdempotencyKey | None = None,
+        self, key: IdempotencyKey | None, row: DatasetRow, facts: DatasetFacts, column: Predictions | None
     ) -> tuple[DatasetRow, list[RunRow]]:
         """Set the predictions that new runs see, and give them to the runs whose journal is empty.
 
-        Args:
-            row: of the dataset.
-            facts: from now on.
-            column: predictions that were not there, None if some are removed.
-            idempotency_key: keeps the dataset's row.
-
-        Returns:
-            The dataset, and the runs with an empty journal as they were before they saw it too.
+        Return the dataset, and these runs as they were before. column: new predictions; None if some are removed.
         """
-        content = None if column is None else await asyncio.to_thread(_content_of, column)
         empty: list[RunRow] = []
+        content = None if column is None else (column.digest, await asyncio.to_thread(_content_of, column))
+        return await self._put_predictions(key, row, facts, content, empty), empty
+
+    @writing_once
+    def _put_predictions(
+        self,
+        connection: Connection,
+        row: DatasetRow,
+        facts: DatasetFacts,
+        column: tuple[str, bytes] | None,
+        empty: list[RunRow],
+    ) -> DatasetRow:
+        changed = _changed(connection, row, facts=facts)
+        if column is not None:
+            kept = {"dataset_id": row.id, "digest": column[0], "content": column[1]}
+            connection.execute(insert_missing(connection.dialect.name, predictions), kept)
         of_empty = (runs.c.dataset_id == row.id) & of_last_entry("seq").is_(None)
-
-        def job(connection: Connection) -> DatasetRow:
-            changed = _changed(connection, row, facts=facts)
-            if column is not None:
-                kept = {"dataset_id": row.id, "digest": column.digest, "content": content}
-                connection.execute(insert_missing(connection.dialect.name, predictions), kept)
-            empty[:] = [run for run in locked_runs(connection, of_empty) if not run.head]
-            for run in empty:
-                replace_empty_run(connection, run.id, {"predictions": facts.prediction_keys})
-            _drop_unused_predictions(connection, row.id, facts.prediction_keys)
-            return changed
-
-        return await self.database.write(keeping_result(job, idempotency_key)), empty
+        empty[:] = [run for run in locked_runs(connection, of_empty) if not run.head]
+        for run in empty:
+            replace_empty_run(connection, run.id, {"predictions": facts.prediction_keys})
+        _drop_unused_predictions(connection, row.id, facts.prediction_keys)
+        return changed
 
     async def predictions(self, dataset_id: int, keys: Sequence[PredictionsKey]) -> list[Predictions]:
         """Return predictions that new runs see or that a run knows, in the order of the keys.
@@ -243,9 +216,7 @@ class SqlDatasets(Store):
             found.append((name, content))
         return found
 
-    async def keep_subset(
-        self, row: DatasetRow, subset: Subset, tasks: Tasks, idempotency_key: IdempotencyKey | None = None
-    ) -> Subset:
+    async def keep_subset(self, key: IdempotencyKey | None, row: DatasetRow, subset: Subset, tasks: Tasks) -> Subset:
         """Keep a subset under its name; one that is kept already counts as kept now.
 
         Of all those of the dataset the MOST_SUBSETS that were kept last stay.
@@ -253,48 +224,40 @@ class SqlDatasets(Store):
         Raises:
             UnknownDatasetError: the dataset was deleted.
         """
-        content, of_dataset = await asyncio.to_thread(_bits_of, tasks), subsets.c.dataset_id == row.id
+        return await self._keep_subset(key, row, subset, await asyncio.to_thread(_bits_of, tasks))
+
+    @writing_once
+    def _keep_subset(self, connection: Connection, row: DatasetRow, subset: Subset, content: bytes) -> Subset:
         standing = select(datasets.c.id).where(datasets.c.id == row.id).with_for_update(key_share=True, read=True)
+        if connection.scalar(standing) is None:
+            raise UnknownDatasetError("the dataset was deleted meanwhile")
+        kept = {"dataset_id": row.id, "name": subset.name, "tasks": content, "kept_at": time.time()}
+        connection.execute(insert_missing(connection.dialect.name, subsets), kept)
+        of_dataset = subsets.c.dataset_id == row.id
+        this = update(subsets).where(of_dataset, subsets.c.name == subset.name)
+        connection.execute(this, {"kept_at": kept["kept_at"]})
         by_age = select(subsets.c.name).where(of_dataset).order_by(subsets.c.kept_at.desc(), subsets.c.name)
-
-        def job(connection: Connection) -> Subset:
-            if connection.scalar(standing) is None:
-                raise UnknownDatasetError("the dataset was deleted meanwhile")
-            kept = {"dataset_id": row.id, "name": subset.name, "tasks": content, "kept_at": time.time()}
-            connection.execute(insert_missing(connection.dialect.name, subsets), kept)
-            this = update(subsets).where(of_dataset, subsets.c.name == subset.name)
-            connection.execute(this, {"kept_at": kept["kept_at"]})
-            if old := list(connection.scalars(by_age))[MOST_SUBSETS:]:
-                connection.execute(delete(subsets).where(of_dataset, subsets.c.name.in_(old)))
-            return subset
-
-        return await self.database.write(keeping_result(job, idempotency_key))
+        if old := list(connection.scalars(by_age))[MOST_SUBSETS:]:
+            connection.execute(delete(subsets).where(of_dataset, subsets.c.name.in_(old)))
+        return subset
 
     @reading
     def subset(self, connection: Connection, dataset_id: int, name: str) -> Tasks | None:
-        """Return a subset's tasks, sorted; None if there is no such subset.
-
-        Raises:
-            DamagedStateError: the bytes can't be read.
-        """
+        """Return a subset's tasks, sorted; None if there is no such subset."""
         this = (subsets.c.dataset_id == dataset_id) & (subsets.c.name == name)
         content = connection.scalar(select(subsets.c.tasks).where(this))
         return None if content is None else _tasks_in(content)
 
-    async def delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None = None) -> None:
+    @writing_once
+    def delete(self, connection: Connection, row: DatasetRow) -> None:
         """Delete the dataset with its runs, journals and snapshots."""
-
-        def job(connection: Connection) -> None:
-            connection.execute(delete(datasets).where(datasets.c.id == row.id))
-
-        await self.database.write(keeping_result(job, idempotency_key))
+        connection.execute(delete(datasets).where(datasets.c.id == row.id))
 
     async def blocks(self, dataset_id: int) -> AsyncIterator[TaskBlock]:
         """Yield the dataset's blocks in order, one in memory at a time.
 
         Raises:
             UnknownDatasetError: the dataset was deleted meanwhile.
-            DamagedStateError: a block does not match its checksum.
         """
         position = 0
         while (block := await self._block(dataset_id, position)) is not None:
@@ -317,7 +280,6 @@ def _row(connection: Connection, dataset_id: int) -> DatasetRow:
 
 
 def _end(connection: Connection, dataset_id: int) -> SqlRow:
-    """Return how many blocks and tasks a dataset has."""
     return connection.execute(_ENDS.where(task_blocks.c.dataset_id == dataset_id)).one()
 
 
@@ -348,16 +310,11 @@ def _require_room_for_dataset(connection: Connection, capacity: Capacity, within
 
 
 def _content_of(column: Predictions) -> bytes:
-    """Return predictions without their name, as checksummed bytes."""
     return pack({"parts": column.parts}, {"levels": column.levels.astype(np.int32)})
 
 
 def _predictions_in(name: str, content: bytes) -> Predictions:
-    """Return the predictions that are in the bytes.
-
-    Raises:
-        DamagedStateError: they don't match their checksum, or are no predictions.
-    """
+    """Return the predictions that are in the bytes."""
     header, arrays = unpack(content)
     try:
         return Predictions(name, int(header["parts"]), frozen(arrays["levels"].astype(np.uint8)))
@@ -366,7 +323,6 @@ def _predictions_in(name: str, content: bytes) -> Predictions:
 
 
 def _drop_unused_predictions(connection: Connection, dataset_id: int, newest: tuple[PredictionsKey, ...]) -> None:
-    """Delete the predictions that neither new runs see nor any run knows."""
     known = connection.scalars(select(runs.c.predictions).where(runs.c.dataset_id == dataset_id).distinct())
     used = {key.digest for keys in (newest, *known) for key in keys}
     unused = delete(predictions).where(predictions.c.dataset_id == dataset_id, predictions.c.digest.not_in(used))
@@ -381,9 +337,46 @@ def _bits_of(tasks: Tasks) -> bytes:
 
 
 def _tasks_in(content: bytes) -> Tasks:
-    """Return the tasks in these bytes, sorted."""
     try:
         bits = np.frombuffer(zlib.decompress(content), np.uint8)
     except zlib.error as error:  # it has a checksum
         raise DamagedStateError(f"a subset can't be read: {error}") from error
     return frozen(np.flatnonzero(np.unpackbits(bits)).astype(np.int32))
+
+
+def encode_block(block: TaskBlock) -> bytes:
+    """Return columns `id`, `reference_0`, `reference_1`, ... and `tags` as an Arrow stream."""
+    columns = {"id": pa.array(block.ids, pa.string())}
+    for model in range(block.references.shape[1]):
+        columns[f"reference_{model}"] = pa.array(np.ascontiguousarray(block.references[:, model], np.float64))
+    columns["tags"] = pa.array(block.tags, pa.list_(pa.string()))
+    batch = pa.record_batch(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(batch)
+    body: bytes = sink.getvalue().to_pybytes()
+    return body
+
+
+def decode_block(body: bytes, expected_checksum: int) -> TaskBlock:
+    """Return the block that was encoded."""
+    if zlib.crc32(body) != expected_checksum:
+        raise DamagedStateError("a block of tasks does not match its checksum: the bytes were altered or truncated")
+    with pa.ipc.open_stream(body) as reader:
+        batch = reader.read_next_batch()
+    models = batch.num_columns - 2
+    references = np.empty((batch.num_rows, models))
+    for model in range(models):
+        references[:, model] = batch.column(f"reference_{model}").to_numpy(zero_copy_only=False)
+    return TaskBlock(batch.column("id").to_pylist(), references, _tags(batch.column("tags")))
+
+
+def _tags(column: pa.ListArray) -> list[tuple[str, ...]]:
+    """Return each task's tags; tasks with the same tags share one tuple."""
+    words, ends = column.values.to_pylist(), column.offsets.to_pylist()
+    seen: dict[tuple[str, ...], tuple[str, ...]] = {}
+    tags = []
+    for start, end in pairwise(ends):
+        own = tuple(words[start:end])
+        tags.append(seen.setdefault(own, own))
+    return tags

@@ -37,9 +37,8 @@ from bots_service.records import (
     TaskVisit,
     VisitsPage,
 )
-from bots_service.storage.sql.codecs import KINDS, decode_body
 from bots_service.storage.sql.database import SqlRow
-from bots_service.storage.sql.journal import RECEIPTS, receipt_of
+from bots_service.storage.sql.journal import KINDS, RECEIPTS, decode_body, receipt_of
 from bots_service.storage.sql.runs import run_of
 from bots_service.storage.sql.store import Store, reading
 from bots_service.storage.sql.tables import EPOCH, HEAD, IS_MARK, IS_STEP, RUNS, datasets, journal, runs
@@ -84,7 +83,6 @@ _PAGE = select(
 
 
 def _told(body: Body) -> dict[str, Any]:
-    """Return what a page tells of a body."""
     if isinstance(body, Report):
         seen, parts = body.evidence, body.parts
         rollouts = float(seen.successes.sum() + seen.failures.sum())
@@ -116,7 +114,6 @@ _REPORTS = (
 
 
 def _visit(row: SqlRow, task: int) -> TaskVisit | None:
-    """Return what a report said of the task, None if nothing."""
     body = decode_body(KINDS[Report], row.body)
     assert isinstance(body, Report)  # noqa: S101 - for the type checker
     seen, parts = body.evidence.where(body.evidence.tasks == task), body.parts.where(body.parts.tasks == task)
@@ -298,14 +295,7 @@ class SqlHistory(Store):
     ) -> list[JournalEntry]:
         """Return what is known of entries before `before` (None: of all), hidden ones too, newest first.
 
-        Args:
-            run: the run.
-            before: a seq.
-            limit: how many entries at most.
-            kinds: of entries; empty for all.
-
-        Raises:
-            DamagedStateError: a body can't be read.
+        kinds: of entries; empty for all.
         """
         page = _PAGE.where(journal.c.run_id == run.id)
         if before is not None:
@@ -330,11 +320,7 @@ class SqlHistory(Store):
 
     @reading
     def visits(self, connection: Connection, run: RunRow, task: int, before: int | None, limit: int) -> VisitsPage:
-        """Return at most `limit` reports of a task before `before` (None: of all), hidden ones too, newest first.
-
-        Raises:
-            DamagedStateError: a body can't be read.
-        """
+        """Return at most `limit` reports of a task before `before` (None: of all), hidden ones too, newest first."""
         head = connection.execute(select(HEAD, runs.c.pruned).where(runs.c.id == run.id)).one_or_none()
         if head is None:
             return VisitsPage([], None, 0)

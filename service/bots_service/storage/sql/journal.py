@@ -1,10 +1,14 @@
 """Journals in SQL: each entry with what folding it did, in one row; and states that were stored on the way."""
 
 from collections.abc import Sequence
+from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
-from msgspec import structs
+import msgspec
+import numpy as np
+from msgspec import Raw, structs
+from numpy.typing import NDArray
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -23,12 +27,13 @@ from sqlalchemy import (
     update,
 )
 
-from bots_service.core.entries import Entry, Rewind
+from bots_service.core.arrays import Table, frozen
+from bots_service.core.entries import Body, Entry, Forget, Fork, Report, Rewind, SettingsChange
 from bots_service.core.receipt import Calibration, Receipt, added
+from bots_service.core.run_settings import settings_from
 from bots_service.core.summary import RunFindings, UniformEstimate
-from bots_service.errors import KeyReusedError, UnknownRunError
-from bots_service.records import Head, IdempotencyKey, RunRow
-from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body
+from bots_service.errors import DamagedStateError, InvalidSettingsError, UnknownRunError
+from bots_service.records import EntryKind, Head, IdempotencyKey, RunRow
 from bots_service.storage.sql.database import UNANSWERED, SqlRow
 from bots_service.storage.sql.store import Store, insert_missing, reading, writing
 from bots_service.storage.sql.tables import (
@@ -104,6 +109,79 @@ def _append_next(product: str) -> Insert:
     return insert_missing(product, journal).from_select(names, _NEXT).execution_options(preserve_rowcount=True)
 
 
+KINDS: dict[type[Body], EntryKind] = {
+    Report: "report",
+    SettingsChange: "settings",
+    Forget: "forget",
+    Rewind: "rewind",
+    Fork: "fork",
+}
+# What may stand in an array of each kind: the numbers of JSON, not what numpy would make numbers of.
+_NUMBERS: dict[str, set[type]] = {"i": {int}, "f": {int, float}, "b": {bool}}
+
+
+def _list_of(array: NDArray[Any]) -> list[Any]:
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError("a number is not finite")  # JSON would turn it into null
+    listed: list[Any] = array.tolist()
+    return listed
+
+
+@cache
+def _number_of(kind: Any) -> np.dtype[Any]:
+    (number,) = get_args(get_args(kind)[1])
+    return np.dtype(number)  # type: ignore[no-any-return]  # no type says what it is
+
+
+def _array_of(kind: Any, values: list[Any]) -> NDArray[Any]:
+    number = _number_of(kind)
+    if not _NUMBERS[number.kind].issuperset(map(type, values)):
+        raise ValueError(f"not all of these are of type {number}")
+    return frozen(np.array(values, number))
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_list_of)
+_SIZED = (np.ndarray, Table)  # empty by default
+_decoders = {name: msgspec.json.Decoder(kind, dec_hook=_array_of) for kind, name in KINDS.items()}
+_defaults = {
+    kind: [(field.name, field.default if field.default_factory is MISSING else ()) for field in fields(kind)]
+    for kind in KINDS
+}
+
+
+def encode_body(body: Body) -> str:
+    """Return the body as JSON, field by field, without those that are at their default.
+
+    Raises:
+        ValueError: a count is not finite.
+    """
+    values = {}
+    for name, default in _defaults[type(body)]:
+        value = getattr(body, name)
+        if default is MISSING or (len(value) if isinstance(value, _SIZED) else value != default):
+            values[name] = value
+    return _encoder.encode(values).decode()
+
+
+def decode_body(kind: EntryKind, text: str | Raw) -> Body:
+    """Return the body that was encoded.
+
+    Raises:
+        DamagedStateError: the text is no body of this kind that this version reads.
+    """
+    try:
+        body: Body = _decoders[kind].decode(text)
+        if isinstance(body, SettingsChange):
+            settings_from(body.values)  # refuses what no version wrote
+            values = body.values.items()
+            return SettingsChange({name: tuple(value) if isinstance(value, list) else value for name, value in values})
+        if isinstance(body, Report) and any(len({*map(len, table)}) > 1 for table in (body.evidence, body.parts)):
+            raise DamagedStateError("a journal entry can't be read: its columns differ in length")
+    except (msgspec.MsgspecError, InvalidSettingsError, OverflowError, UnicodeError) as error:
+        raise DamagedStateError(f"a journal entry can't be read: {error}") from error
+    return body
+
+
 class FoldedEntry(NamedTuple):
     """An entry and what folding it did, to be stored.
 
@@ -154,11 +232,7 @@ def estimate_at(connection: Connection, run_id: int, seq: int) -> UniformEstimat
 
 
 def entries_between(connection: Connection, run_id: int, after: int, up_to: int, limit: int) -> list[Entry]:
-    """Return entries after + 1, after + 2, ... up to `up_to` in order, at most `limit`.
-
-    Raises:
-        DamagedStateError: an entry can't be read.
-    """
+    """Return entries after + 1, after + 2, ... up to `up_to` in order, at most `limit`."""
     rows = connection.execute(_BETWEEN, {"run": run_id, "after": after, "up_to": up_to, "most": limit})
     return list(map(entry_of, rows))
 
@@ -177,8 +251,7 @@ def receipt_under(connection: Connection, run: RunRow, key: IdempotencyKey) -> R
     row = connection.execute(_BY_KEY, {"run": run.id, "key": key.key}).one_or_none()
     if row is None:
         return None
-    if row.fingerprint != key.fingerprint:
-        raise KeyReusedError(f"idempotency key {key.key!r} was already used with a different request")
+    key.require_same(row.fingerprint)
     return receipt_of(Receipt, row)
 
 
@@ -241,11 +314,8 @@ class SqlJournal(Store):
 
         An entry is not stored where the run has not the one right before it, or has its seq or its idempotency key.
 
-        Args:
-            run: the run.
-            folded: the entries, each with a key; none may be the first of a run, or a rewind.
-            previous: key of the entry before the first of them.
-            now: when they are appended.
+        folded: each has a key; none may be the first of a run, or a rewind.
+        previous: key of the entry before the first of them.
         """
         keys = [None if key is None else key.key for key in (previous, *(one.key for one in folded))]
         rows = [{**_row(run.id, one, now), "previous_key": key} for one, key in zip(folded, keys, strict=False)]
@@ -271,11 +341,7 @@ class SqlJournal(Store):
 
     @reading
     def between(self, connection: Connection, run: RunRow, after: int, up_to: int, limit: int = 1000) -> list[Entry]:
-        """Return entries after + 1, after + 2, ... up to `up_to` in order, at most `limit`.
-
-        Raises:
-            DamagedStateError: an entry can't be read.
-        """
+        """Return entries after + 1, after + 2, ... up to `up_to` in order, at most `limit`."""
         return entries_between(connection, run.id, after, up_to, limit)
 
     @reading

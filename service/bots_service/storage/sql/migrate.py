@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, text
 
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
-from bots_service.storage.sql.url import connected, is_missing, is_pooled, sql_url
+from bots_service.storage.sql.database import connected, is_missing, is_pooled, sql_url
 
 NUMBER_LENGTH = 4  # of a revision; its file's name begins with it
 VERSION_TABLE = "alembic_version"
@@ -97,13 +97,15 @@ def is_new_enough(revision: str | None) -> bool:
 
 
 def require_tables(url: str) -> None:
-    """Return if the service can work on the database's tables.
+    """Raise OutdatedTablesError if the database's tables are too old, StorageUnavailableError if it doesn't answer."""
+    require_new_enough(current(url))
 
-    Raises:
-        OutdatedTablesError: they are too old, or missing.
-        StorageUnavailableError: the database did not answer.
+
+def require_new_enough(revision: str | None) -> None:
+    """Raise OutdatedTablesError if the service can't work on tables of a revision: they are too old, or missing.
+
+    Newer ones are no reason: during a rolling update the old versions continue.
     """
-    revision = current(url)
     if not is_new_enough(revision):
         raise OutdatedTablesError(
             f"the database's tables are at revision {revision or 'none'}, this version needs {head()}: "

@@ -11,10 +11,9 @@ from bots_service.core.pool import PredictionsKey
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, LimitReachedError, RunHasHistoryError, UnknownRunError
 from bots_service.records import Capacity, IdempotencyKey, Parent, RunPut, RunRow
-from bots_service.storage.sql.answers import keep_result, keeping_result, require_unanswered
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import FoldedEntry, append
-from bots_service.storage.sql.store import Store, reading, writing
+from bots_service.storage.sql.store import Store, keep_result, reading, require_unanswered, writing, writing_once
 from bots_service.storage.sql.tables import HEAD, RUNS, datasets, predictions, runs, snapshots
 
 PAGE = 1000
@@ -30,11 +29,7 @@ def new_uid() -> str:
 
 
 def insert_run(
-    connection: Connection,
-    dataset_id: int,
-    name: str,
-    settings: RunSettings,
-    known: tuple[PredictionsKey, ...] = (),
+    connection: Connection, dataset_id: int, name: str, settings: RunSettings, known: tuple[PredictionsKey, ...] = ()
 ) -> int:
     """Insert a run with an empty journal, which knows these predictions, and return its id."""
     values = {"uid": new_uid(), "dataset_id": dataset_id, "name": name, "settings": settings, "predictions": known}
@@ -125,41 +120,28 @@ class SqlRuns(Store):
                 yield row
             page = await self.after(dataset_id, page[-1].name, PAGE)
 
-    async def put(
-        self,
-        dataset_id: int,
-        name: str,
-        settings: RunSettings,
-        *,
-        fork: Start | None = None,
-        predictions: tuple[PredictionsKey, ...] = (),
-        idempotency_key: IdempotencyKey | None = None,
-        result_of: Callable[[RunRow, RunPut], object] = lambda row, put: (row, put),
-    ) -> tuple[RunRow, RunPut]:
-        """Create the run, or replace the settings of one whose journal is empty, in one transaction.
-
-        Raises:
-            BusyError: its predictions are gone; or it is no fork, and others were put since.
-        """
-
-        def job(connection: Connection) -> tuple[RunRow, RunPut]:
-            require_unanswered(connection, idempotency_key)
-            row, put = self._put(connection, dataset_id, name, settings, fork, predictions)
-            if put is not RunPut.UNCHANGED:
-                keep_result(connection, idempotency_key, result_of(row, put), time.time())
-            return row, put
-
-        return await self.database.write(job)
-
-    def _put(
+    @writing
+    def put(
         self,
         connection: Connection,
         dataset_id: int,
         name: str,
         settings: RunSettings,
-        fork: Start | None,
-        known: tuple[PredictionsKey, ...],
+        *,
+        fork: Start | None = None,
+        known: tuple[PredictionsKey, ...] = (),
+        idempotency_key: IdempotencyKey | None = None,
+        result_of: Callable[[RunRow, RunPut], object] = lambda row, put: (row, put),
     ) -> tuple[RunRow, RunPut]:
+        """Create the run, or replace the settings of one whose journal is empty.
+
+        known: the predictions that it knows.
+        result_of: returns what is kept under the key, unless the run stays as it is.
+
+        Raises:
+            BusyError: its predictions are gone; or it is no fork, and others were put since.
+        """
+        require_unanswered(connection, idempotency_key)
         newest = current_predictions(connection, dataset_id)
         there = connection.scalars(select(predictions.c.digest).where(predictions.c.dataset_id == dataset_id))
         if {key.digest for key in known} - set(there) or (fork is None and known != newest):
@@ -182,8 +164,12 @@ class SqlRuns(Store):
             parent, first = fork
             append(connection, run_id, [first], time.time())
             connection.execute(update(runs).where(runs.c.id == run_id), {"parent": parent})
-        put = RunPut.CREATED if standing is None else RunPut.REPLACED
-        return run_of(connection.execute(RUNS.where(this)).one()), put
+        row, put = (
+            run_of(connection.execute(RUNS.where(this)).one()),
+            RunPut.CREATED if standing is None else RunPut.REPLACED,
+        )
+        keep_result(connection, idempotency_key, result_of(row, put))
+        return row, put
 
     @writing
     def note_refused_report(self, connection: Connection, row: RunRow, reason: str) -> None:
@@ -192,13 +178,10 @@ class SqlRuns(Store):
         if not connection.execute(noted.values(refused_at=time.time(), refused_reason=reason)).rowcount:
             raise UnknownRunError(f"run {row.name!r} was deleted or replaced")
 
-    async def delete(self, row: RunRow, idempotency_key: IdempotencyKey | None = None) -> None:
+    @writing_once
+    def delete(self, connection: Connection, row: RunRow) -> None:
         """Delete the run with its journal and snapshots; a `default` run is created again, empty."""
-
-        def job(connection: Connection) -> None:
-            known = current_predictions(connection, row.dataset_id)
-            gone = connection.execute(delete(runs).where(_is(row))).rowcount
-            if gone and row.name == DEFAULT_RUN:
-                insert_run(connection, row.dataset_id, DEFAULT_RUN, RunSettings(), known)
-
-        await self.database.write(keeping_result(job, idempotency_key))
+        known = current_predictions(connection, row.dataset_id)
+        gone = connection.execute(delete(runs).where(_is(row))).rowcount
+        if gone and row.name == DEFAULT_RUN:
+            insert_run(connection, row.dataset_id, DEFAULT_RUN, RunSettings(), known)

@@ -1,25 +1,25 @@
-"""What each store of something is: calls, most of which are one job on the database."""
+"""What each store of something is: calls, most of which are one job on the database; and the answers to them."""
 
+import time
 from collections.abc import Callable, Coroutine
+from dataclasses import asdict
 from functools import cache, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, Insert, Table
+import msgspec
+from sqlalchemy import Connection, Insert, Table, insert, select
 from sqlalchemy.dialects import sqlite
 
-from bots_service.records import Capacity
-from bots_service.storage.sql.database import Database, Result
+from bots_service.errors import BusyError, DamagedStateError
+from bots_service.records import Answer, Capacity, IdempotencyKey
+from bots_service.storage.sql.database import Database, Result, SqlRow
+from bots_service.storage.sql.tables import answers
 
 Arguments = ParamSpec("Arguments")
 
 
 class Store:
-    """Some of what is kept in a database.
-
-    A write under an idempotency key keeps what it returns as the key's first answer, in its own transaction. It raises
-    KeyReusedError where the key came with another request before, and BusyError where the same request was answered
-    meanwhile: the answer can be found then.
-    """
+    """Some of what is kept in a database. What can't be read, or was altered, raises DamagedStateError."""
 
     def __init__(self, database: Database, capacity: Capacity | None = None) -> None:
         """Keep it in a database. capacity: how much is kept at most."""
@@ -60,3 +60,87 @@ def insert_missing(product: str, table: Table) -> Insert:
 
         return postgresql.insert(table).on_conflict_do_nothing()
     return sqlite.insert(table).on_conflict_do_nothing()
+
+
+Value = TypeVar("Value")
+
+
+class SqlAnswers(Store):
+    """The first answers of writes that carried an idempotency key, as JSON. They come back equal."""
+
+    @reading
+    def find(self, connection: Connection, scope: str, key: str, kind: type[Value]) -> Answer[Value] | None:
+        """Return what was answered under this key, None if it is new."""
+        row = _found(connection, scope, key)
+        return None if row is None else Answer(row.fingerprint, _result_of(row, kind))
+
+    @writing
+    def keep(self, connection: Connection, idempotency_key: IdempotencyKey | None, result: Value) -> Value:
+        """Keep the result of a committed write before anybody gets it; return the one that is kept."""
+        if idempotency_key is None:
+            return result
+        connection.execute(insert_missing(connection.dialect.name, answers), _row(idempotency_key, result))
+        row = _standing(connection, idempotency_key)
+        return result if row is None else _result_of(row, type(result))
+
+
+def require_unanswered(connection: Connection, idempotency_key: IdempotencyKey | None) -> None:
+    """Check that nothing is kept under the key yet.
+
+    Raises:
+        KeyReusedError: the key came with another request before.
+        BusyError: the same request was answered meanwhile; asking again finds the answer.
+    """
+    if idempotency_key is not None and _standing(connection, idempotency_key) is not None:
+        raise BusyError("the same request was answered at the same time; repeat it to get the response")
+
+
+def keep_result(connection: Connection, idempotency_key: IdempotencyKey | None, result: object) -> None:
+    """Keep a write's result under its key, in the write's transaction; without a key, nothing."""
+    if idempotency_key is not None:
+        connection.execute(insert(answers), _row(idempotency_key, result))
+
+
+def writing_once(job: Jobs[Own, Arguments, Result]) -> Call[Own, Concatenate[IdempotencyKey | None, Arguments], Result]:
+    """Make a store's job a call that is one transaction and keeps its result under an idempotency key, given first.
+
+    It is refused as `require_unanswered` says.
+    """
+
+    @wraps(job)
+    async def write(
+        store: Own, key: IdempotencyKey | None, /, *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Result:
+        def once(connection: Connection) -> Result:
+            require_unanswered(connection, key)
+            result = job(store, connection, *arguments, **named)
+            keep_result(connection, key, result)
+            return result
+
+        return await store.database.write(once)
+
+    return write
+
+
+def _standing(connection: Connection, idempotency_key: IdempotencyKey) -> SqlRow | None:
+    row = _found(connection, idempotency_key.scope, idempotency_key.key)
+    if row is not None:
+        idempotency_key.require_same(row.fingerprint)
+    return row
+
+
+def _found(connection: Connection, scope: str, key: str) -> SqlRow | None:
+    kept = select(answers.c.fingerprint, answers.c.result).where(answers.c.scope == scope, answers.c.key == key)
+    return connection.execute(kept).one_or_none()
+
+
+def _row(idempotency_key: IdempotencyKey, result: object) -> dict[str, Any]:
+    text = msgspec.json.encode(result).decode()
+    return {**asdict(idempotency_key), "result": text, "created_at": time.time()}
+
+
+def _result_of(row: SqlRow, kind: type[Value]) -> Value:
+    try:
+        return msgspec.json.decode(row.result, type=kind)
+    except msgspec.MsgspecError as error:
+        raise DamagedStateError(f"a kept answer can't be read: {error}") from error

@@ -1,16 +1,221 @@
-"""All that is kept in one database."""
+"""All that is kept in one database; and what needs no file of its own: API keys, a look at its health, retention."""
 
-from bots_service.records import Capacity
-from bots_service.storage.sql.answers import SqlAnswers
+from time import monotonic, time
+
+from sqlalchemy import ColumnElement, Connection, Table, delete, exists, func, insert, select, text, tuple_, update
+
+from bots_service.core.entries import Rewind
+from bots_service.errors import (
+    BusyError,
+    LimitReachedError,
+    UnauthenticatedError,
+    UnknownApiKeyError,
+)
+from bots_service.keys import KeyRow
+from bots_service.records import Capacity, RunRow
+from bots_service.retention import ANSWERS_S, STAGES_S
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sql.datasets import SqlDatasets
-from bots_service.storage.sql.health import SqlHealth
 from bots_service.storage.sql.history import SqlHistory
-from bots_service.storage.sql.journal import SqlJournal, SqlSnapshots
-from bots_service.storage.sql.keys import SqlKeys
-from bots_service.storage.sql.retention import SqlRetention
+from bots_service.storage.sql.journal import KINDS, SqlJournal, SqlSnapshots, decode_body
+from bots_service.storage.sql.migrate import require_new_enough, revision_of
 from bots_service.storage.sql.runs import SqlRuns
+from bots_service.storage.sql.store import SqlAnswers, Store, insert_missing, reading, writing, writing_once
+from bots_service.storage.sql.tables import (
+    IS_MARK,
+    answers,
+    api_keys,
+    datasets,
+    journal,
+    runs,
+    snapshots,
+    task_blocks,
+    write_probe,
+)
 from bots_service.storage.sql.transfer import SqlTransfers
+
+MOST_KEYS = 1000  # in use: each process holds them all, and reads them all again every 2 s
+
+
+class SqlKeys(Store):
+    """API keys; of each, only what can tell a right one from a wrong one."""
+
+    @reading
+    def in_use(self, connection: Connection) -> list[KeyRow] | None:
+        """Return all keys that were not revoked; None if there never was a key, revoked or not."""
+        rows = _in_use(connection)
+        return rows if rows or _any_exists(connection) else None
+
+    @reading
+    def after(self, connection: Connection, key_id: str, limit: int) -> list[KeyRow]:
+        """Return up to `limit` keys by id, revoked ones too, beginning behind `key_id` ("" for the first)."""
+        page = select(api_keys).where(api_keys.c.id > key_id).order_by(api_keys.c.id).limit(limit)
+        return [KeyRow(**row) for row in connection.execute(page).mappings()]
+
+    @writing_once
+    def add(self, connection: Connection, row: KeyRow, *, first: bool) -> KeyRow:
+        """Add a key; `first`, if there never was one."""
+        if first and _any_exists(connection):
+            raise UnauthenticatedError("this service requires an API key now; send Authorization: Bearer KEY")
+        if len(_in_use(connection)) >= MOST_KEYS:
+            raise LimitReachedError(f"{MOST_KEYS} keys exist, which is the maximum; revoke some")
+        connection.execute(insert(api_keys), {name: getattr(row, name) for name in KeyRow.__slots__})
+        return row
+
+    @writing_once
+    def revoke(self, connection: Connection, key_id: str) -> None:
+        """Revoke a key; one that is revoked already stays so."""
+        this = api_keys.c.id == key_id
+        if connection.scalar(select(api_keys.c.id).where(this)) is None:
+            raise UnknownApiKeyError(f"no key {key_id!r}")
+        connection.execute(update(api_keys).where(this, api_keys.c.revoked_at.is_(None)), {"revoked_at": time()})
+
+
+def _in_use(connection: Connection) -> list[KeyRow]:
+    rows = connection.execute(select(api_keys).where(api_keys.c.revoked_at.is_(None)))
+    return [KeyRow(**row) for row in rows.mappings()]
+
+
+def _any_exists(connection: Connection) -> bool:
+    return bool(connection.scalar(select(exists(select(api_keys.c.id)))))
+
+
+WRITE_EVERY_S = 5.0  # while it goes well: each write waits for the disk once, as a report does
+
+
+class SqlHealth(Store):
+    """Whether the database can be read, and whether it takes what is written."""
+
+    _written: float | None = None
+
+    async def check(self) -> None:
+        """Raise StorageUnavailableError if the database can't be read, OutdatedTablesError if its tables are older."""
+        require_new_enough(await self.database.read(revision_of))
+
+    async def check_writes(self) -> None:
+        """Raise StorageUnavailableError if the database takes no writes.
+
+        It begins a transaction that may write at each look, and really writes now and then; once that failed, at each
+        look.
+        """
+        now = monotonic()
+        if self._written is not None and now - self._written < WRITE_EVERY_S:
+            await self.database.write(lambda connection: connection.scalar(select(runs.c.id).limit(1)))
+        else:
+            self._written = None
+            await self.database.write(_touch)
+            self._written = now
+
+
+def _touch(connection: Connection) -> None:
+    row = {"id": 1, "written_at": time()}
+    connection.execute(insert_missing(connection.dialect.name, write_probe), row)
+    connection.execute(update(write_probe).where(write_probe.c.id == row["id"]), {"written_at": row["written_at"]})
+
+
+BATCH = 1000  # rows of one transaction: some 20 ms
+_LOCK = 0x7072756E  # of pruners, among PostgreSQL's advisory locks: "prun"
+
+
+class SqlRetention(Store):
+    """Deletes old data in small batches, so that other writes never wait long.
+
+    Each deletion raises BusyError while another replica's runs.
+    """
+
+    @reading
+    def truncation_points(self, connection: Connection, run: RunRow, before: float) -> list[int]:
+        """Return the seqs of snapshots up to which the journal can be truncated, newest first."""
+        old = (
+            select(snapshots.c.seq)
+            .join(journal, (journal.c.run_id == snapshots.c.run_id) & (journal.c.seq == snapshots.c.seq))
+            .join(runs, runs.c.id == snapshots.c.run_id)
+            .where(snapshots.c.run_id == run.id, snapshots.c.seq > runs.c.pruned, journal.c.created_at < before)
+            .order_by(snapshots.c.seq.desc())
+        )
+        found = list(connection.scalars(old))
+        rewinds = _rewinds(connection, run.id) if found else []
+        return [seq for seq in found if _is_free(seq, rewinds)]
+
+    @reading
+    def count_entries(self, connection: Connection, run: RunRow, seq: int) -> int:
+        """Return how many entries a truncation up to `seq` deletes."""
+        kept = (journal.c.run_id == run.id, journal.c.body.is_not(None), journal.c.seq <= seq)
+        return connection.scalar(select(func.count()).select_from(journal).where(*kept)) or 0
+
+    @writing
+    def truncate(self, connection: Connection, run: RunRow, seq: int) -> bool:
+        """Let the journal begin after the snapshot at `seq`, now the first; return whether that was possible."""
+        _keep_others_out(connection)
+        this = select(runs.c.uid, runs.c.pruned).where(runs.c.id == run.id).with_for_update(key_share=True)
+        row = connection.execute(this).one_or_none()
+        stored = select(snapshots.c.seq).where(snapshots.c.run_id == run.id, snapshots.c.seq == seq)
+        is_standing = row is not None and row.uid == run.uid and row.pruned < seq and connection.scalar(stored)
+        # Again, for a rewind may have come: none comes between now and the commit, as the run's row is locked.
+        if not is_standing or not _is_free(seq, _rewinds(connection, run.id)):
+            return False
+        connection.execute(update(runs).where(runs.c.id == run.id), {"pruned": seq})
+        connection.execute(delete(snapshots).where(snapshots.c.run_id == run.id, snapshots.c.seq < seq))
+        return True
+
+    @writing
+    def delete_entries(self, connection: Connection, run: RunRow) -> int:
+        """Delete the bodies of some entries before the beginning of the journal; return how many."""
+        _keep_others_out(connection)
+        kept = (journal.c.run_id == run.id, journal.c.body.is_not(None))
+        first, pruned = connection.execute(
+            select(func.min(journal.c.seq), func.min(runs.c.pruned))
+            .join(runs, runs.c.id == journal.c.run_id)
+            .where(*kept, journal.c.seq <= runs.c.pruned)
+        ).one()
+        if first is None:
+            return 0
+        some = journal.c.seq.between(first, min(first + BATCH - 1, pruned))
+        return connection.execute(update(journal).where(*kept, some), {"body": None}).rowcount
+
+    @writing
+    def delete_old(self, connection: Connection, now: float) -> int:
+        """Delete some answers, or some rows of uploads that died, and return how many. now: seconds since 1970, UTC.
+
+        Row by row, for the rows of a large dataset would take long to go with it.
+        """
+        _keep_others_out(connection)
+        is_stage = datasets.c.name.is_(None) & (datasets.c.created_at < now - STAGES_S)
+        stages = select(datasets.c.id).where(is_stage)
+        due = (
+            (answers, answers.c.created_at < now - ANSWERS_S),
+            (journal, journal.c.run_id.in_(select(runs.c.id).where(runs.c.dataset_id.in_(stages)))),
+            (task_blocks, task_blocks.c.dataset_id.in_(stages)),
+            (datasets, is_stage),
+        )
+        return next(filter(None, (_drop_some(connection, table, old) for table, old in due)), 0)
+
+
+def _drop_some(connection: Connection, table: Table, old: ColumnElement[bool]) -> int:
+    """Delete at most BATCH rows, and return how many went."""
+    key = table.primary_key.columns
+    return connection.execute(delete(table).where(tuple_(*key).in_(select(*key).where(old).limit(BATCH)))).rowcount
+
+
+def _rewinds(connection: Connection, run_id: int) -> list[tuple[int, int]]:
+    """Return the rewinds of a run's kept journal by seq: the seq of each, and the seq that it went back to."""
+    rewinds = (text(IS_MARK), journal.c.kind == KINDS[Rewind], journal.c.body.is_not(None))
+    found = select(journal.c.seq, journal.c.body).where(journal.c.run_id == run_id, *rewinds).order_by(journal.c.seq)
+    bodies = [(row.seq, decode_body(KINDS[Rewind], row.body)) for row in connection.execute(found)]
+    return [(seq, body.to_seq) for seq, body in bodies if isinstance(body, Rewind)]
+
+
+def _is_free(seq: int, rewinds: list[tuple[int, int]]) -> bool:
+    """Return whether no rewind after `seq` goes back before it, so that no later state needs these entries."""
+    return all(to_seq >= seq for at, to_seq in rewinds if at > seq)
+
+
+def _keep_others_out(connection: Connection) -> None:
+    """Raise BusyError while another replica prunes; SQLite has one writer anyway."""
+    if connection.dialect.name == "postgresql" and not connection.scalar(
+        text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": _LOCK}
+    ):
+        raise BusyError("another replica is pruning; try again")
 
 
 class SqlStores:

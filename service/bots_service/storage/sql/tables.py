@@ -241,21 +241,9 @@ RUNS = select(runs, HEAD, EPOCH)
 # Nearly all entries are reports; without this index, finding the others would read all of them. SQLite uses an index
 # for a statement with its very condition, and not where another one implies it.
 IS_MARK = "kind <> 'report'"
-Index(
-    "ix_journal_marks",
-    journal.c.run_id,
-    journal.c.seq,
-    sqlite_where=text(IS_MARK),
-    postgresql_where=text(IS_MARK),
-)
+Index("ix_journal_marks", journal.c.run_id, journal.c.seq, sqlite_where=text(IS_MARK), postgresql_where=text(IS_MARK))
 IS_STEP = "closed AND NOT hidden"  # closed a step of the present history
-Index(
-    "ix_journal_steps",
-    journal.c.run_id,
-    journal.c.step,
-    sqlite_where=text(IS_STEP),
-    postgresql_where=text(IS_STEP),
-)
+Index("ix_journal_steps", journal.c.run_id, journal.c.step, sqlite_where=text(IS_STEP), postgresql_where=text(IS_STEP))
 
 snapshots = Table(
     "snapshots",

@@ -13,7 +13,6 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import BINS, RunFindings, UniformEstimate
 from bots_service.errors import BusyError, DamagedStateError, RunHasHistoryError
 from bots_service.records import DatasetRow, EntryKind, IdempotencyKey, RunRow
-from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.datasets import require_version, stage_gone
 from bots_service.storage.sql.journal import FoldedEntry, append
 from bots_service.storage.sql.runs import (
@@ -24,7 +23,7 @@ from bots_service.storage.sql.runs import (
     require_room_for_run,
     run_of,
 )
-from bots_service.storage.sql.store import Store, reading, writing
+from bots_service.storage.sql.store import Store, reading, writing, writing_once
 from bots_service.storage.sql.tables import RUNS, datasets, journal, runs
 
 # A value that another database can't store is refused before it gets there.
@@ -118,26 +117,26 @@ class SqlTransfers(Store):
         append(connection, run.id, folded, 0.0)
 
     async def finish(
-        self, dataset: DatasetRow, name: str, stage: int, run: RunRow, idempotency_key: IdempotencyKey | None
+        self, key: IdempotencyKey | None, dataset: DatasetRow, name: str, stage: int, run: RunRow
     ) -> Moved:
         """Move the staged run into a dataset, in place of an empty one of that name, in one transaction."""
-
-        def job(connection: Connection) -> Moved:
-            current_predictions(connection, dataset.id)  # nobody changes them meanwhile
-            version = connection.scalar(select(datasets.c.version).where(datasets.c.id == dataset.id))
-            require_version(dataset, version == dataset.version)
-            replaced = _make_room(connection, dataset.id, name)
-            require_room_for_run(connection, dataset.id, self.capacity)
-            staged = update(runs).where(runs.c.id == run.id, runs.c.dataset_id == stage)
-            if connection.execute(staged, {"dataset_id": dataset.id, "name": name}).rowcount == 0:
-                raise stage_gone()
-            connection.execute(delete(datasets).where(datasets.c.id == stage, datasets.c.name.is_(None)))
-            return Moved(_run(connection, run.id), replaced)
-
         try:
-            return await self.database.write(keeping_result(job, idempotency_key))
+            return await self._finish(key, dataset, name, stage, run)
         except IntegrityError as error:
             raise BusyError("another request took the name at the same time; try again") from error
+
+    @writing_once
+    def _finish(self, connection: Connection, dataset: DatasetRow, name: str, stage: int, run: RunRow) -> Moved:
+        current_predictions(connection, dataset.id)  # nobody changes them meanwhile
+        version = connection.scalar(select(datasets.c.version).where(datasets.c.id == dataset.id))
+        require_version(dataset, version == dataset.version)
+        replaced = _make_room(connection, dataset.id, name)
+        require_room_for_run(connection, dataset.id, self.capacity)
+        staged = update(runs).where(runs.c.id == run.id, runs.c.dataset_id == stage)
+        if connection.execute(staged, {"dataset_id": dataset.id, "name": name}).rowcount == 0:
+            raise stage_gone()
+        connection.execute(delete(datasets).where(datasets.c.id == stage, datasets.c.name.is_(None)))
+        return Moved(_run(connection, run.id), replaced)
 
 
 def last_within(sizes: list[tuple[int, int]], last: int) -> int:

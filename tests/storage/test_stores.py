@@ -1,19 +1,177 @@
-"""Journals and snapshots as stores keep them."""
+"""Runs, answers, API keys, journals and snapshots as stores keep them."""
 
 import asyncio
+import time
 from contextlib import nullcontext, suppress
+from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
 from bots_service.core.entries import Body, Entry, Report, Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
-from bots_service.errors import BotsError, KeyReusedError, UnknownRunError
-from bots_service.records import Head, IdempotencyKey, RunRow
-from bots_service.storage.sql.codecs import encode_body
-from bots_service.storage.sql.journal import receipt_under
+from bots_service.errors import (
+    BotsError,
+    BusyError,
+    DamagedStateError,
+    DatasetExistsError,
+    KeyReusedError,
+    LimitReachedError,
+    UnauthenticatedError,
+    UnknownApiKeyError,
+    UnknownRunError,
+)
+from bots_service.keys import KeyRow, Scope
+from bots_service.records import Answer, CreateDatasetResult, DatasetRow, Head, IdempotencyKey, RunPut, RunRow
+from bots_service.storage.sql import stores as module
+from bots_service.storage.sql.journal import encode_body, receipt_under
 from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.transfer import MOST_BYTES, MOST_ROWS, last_within
 from tests.storage import made
+from tests.storage.made import once
+
+
+class KeptPut(NamedTuple):
+    row: RunRow
+    put: RunPut
+
+
+async def test_a_run_reads_back_as_it_was_put(stores: SqlStores):
+    row = await made.dataset(stores)
+    settings = RunSettings(belief="bots", forgetting=0.1 + 0.2, prior=(0.5, 2.0), tasks_per_step=8, seed=2**63 - 1)
+    run, put = await stores.runs.put(row.id, "mine", settings)
+    assert put is RunPut.CREATED
+    assert run == await stores.runs.get(row.id, "mine")
+    assert (run.settings, run.head, run.epoch, run.parent) == (settings, 0, 0, None)
+
+
+async def test_of_several_that_create_one_run_one_does_and_all_get_it(stores: SqlStores):
+    row = await made.dataset(stores)
+    outcomes = await asyncio.gather(*(stores.runs.put(row.id, "mine", RunSettings()) for _ in range(4)))
+    assert len({run.uid for run, _ in outcomes}) == 1
+    assert sorted(put.value for _, put in outcomes) == ["created", *["unchanged"] * 3]
+
+
+async def test_a_fork_is_the_first_entry_of_its_run(stores: SqlStores):
+    row = await made.dataset(stores)
+    parent, first = made.fork()
+    run, _ = await stores.runs.put(row.id, "forked", RunSettings(), fork=(parent, first))
+    assert (run.head, run.parent) == (1, parent)
+    assert await stores.journal.between(run, 0, 9) == [first.entry]
+    assert await stores.journal.receipt(run, 1) == first.receipt
+
+
+async def test_a_deleted_default_run_is_there_again_empty_under_another_uid(stores: SqlStores):
+    row = await made.dataset(stores)
+    old = await stores.runs.get(row.id, "default")
+    await made.append(stores, old)
+    await stores.runs.delete(None, old)
+    await stores.runs.delete(None, old)
+    new = await stores.runs.get(row.id, "default")
+    assert (new.head, new.settings) == (0, RunSettings())
+    assert new.uid != old.uid
+
+
+async def test_what_a_write_came_to_is_kept_with_it(stores: SqlStores):
+    row = await made.dataset(stores)
+    assert await stores.answers.find("PUT /it", "k", KeptPut) is None
+    put = await stores.runs.put(row.id, "mine", RunSettings(), idempotency_key=made.once("k"), result_of=KeptPut)
+    answer = await stores.answers.find("PUT /it", "k", KeptPut)
+    assert answer == Answer("same", KeptPut(*put))
+    assert await stores.answers.find("PUT /other", "k", KeptPut) is None
+    unchanged = await stores.runs.put(row.id, "mine", RunSettings(), idempotency_key=made.once("again"))
+    assert unchanged == (put[0], RunPut.UNCHANGED)
+    assert await stores.answers.find("PUT /it", "again", KeptPut) is None
+
+
+async def test_of_results_kept_afterwards_the_first_stays(stores: SqlStores):
+    results = [KeptPut(await made.run(stores), put) for put in (RunPut.UNCHANGED, RunPut.CREATED)]
+    for result in results:
+        assert await stores.answers.keep(made.once("k"), result) == results[0]
+    assert await stores.answers.keep(made.once("k", scope="PUT /other"), results[1]) == results[1]
+    with pytest.raises(KeyReusedError):
+        await stores.answers.keep(made.once("k", fingerprint="other"), results[0])
+    with pytest.raises(DamagedStateError):
+        await stores.answers.find("PUT /it", "k", DatasetRow)
+
+
+async def test_a_write_whose_key_is_known_changes_nothing(stores: SqlStores):
+    row = await made.dataset(stores)
+    await stores.runs.put(row.id, "one", RunSettings(), idempotency_key=made.once("k"))
+    with pytest.raises(BusyError):
+        await stores.runs.put(row.id, "two", RunSettings(), idempotency_key=made.once("k"))
+    with pytest.raises(KeyReusedError):
+        await stores.runs.put(row.id, "two", RunSettings(), idempotency_key=made.once("k", fingerprint="other"))
+    with pytest.raises(UnknownRunError):
+        await stores.runs.get(row.id, "two")
+
+
+async def test_a_refused_write_keeps_no_answer(stores: SqlStores):
+    row = await made.dataset(stores)
+    with pytest.raises(DatasetExistsError):
+        await stores.datasets.create(made.once("k"), row.name, await stores.datasets.stage(), made.facts(0))
+    assert await stores.answers.find("PUT /it", "k", CreateDatasetResult) is None
+
+
+NOW = 1_800_000_000.25
+
+
+def key(number: int = 0) -> KeyRow:
+    """A key with everything that a key can have."""
+    return KeyRow(
+        id=f"{number:016x}",
+        name=f"trainer {number} ü",
+        digest=bytes([number]) * 32,
+        scopes=frozenset({Scope.SELECT, Scope.REPORT}),
+        datasets=("guru*", "b.?"),
+        created_at=NOW + number,
+        expires_at=NOW + 60,
+    )
+
+
+async def test_keys_come_back_as_they_were_in_pages_by_id_and_only_so_many_are_in_use(
+    stores: SqlStores, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "MOST_KEYS", 3)
+    keys = stores.keys
+    plain = replace(key(1), scopes=frozenset({Scope.ADMIN}), datasets=("*",), expires_at=None)
+    assert await keys.in_use() is None
+    assert await keys.add(None, key(2), first=True) == key(2)
+    for other in (key(0), plain):
+        await keys.add(None, other, first=False)
+    assert await keys.after("", 2) == [key(0), plain]
+    assert await keys.after(plain.id, 2) == [key(2)]
+    assert sorted(await keys.in_use() or [], key=lambda row: row.id) == [key(0), plain, key(2)]
+    with pytest.raises(LimitReachedError, match="3 keys exist"):
+        await keys.add(None, key(3), first=False)
+    await keys.revoke(None, plain.id)
+    await keys.add(None, key(3), first=False)
+    assert sorted(row.id for row in await keys.in_use() or []) == [key(0).id, key(2).id, key(3).id]
+
+
+async def test_a_revoked_key_is_listed_and_not_in_use_and_counts_as_having_existed(stores: SqlStores):
+    keys = stores.keys
+    with pytest.raises(UnknownApiKeyError, match="no key"):
+        await keys.revoke(None, key(0).id)
+    await keys.add(None, key(0), first=True)
+    await keys.revoke(None, key(0).id)
+    revoked = await keys.after("", 10)
+    await keys.revoke(None, key(0).id)  # changes nothing
+    assert await keys.in_use() == []
+    assert await keys.after("", 10) == revoked == [replace(key(0), revoked_at=revoked[0].revoked_at)]
+    assert revoked[0].revoked_at == pytest.approx(time.time(), abs=60)
+    with pytest.raises(UnauthenticatedError):
+        await keys.add(None, key(1), first=True)
+
+
+async def test_the_answer_to_a_change_of_keys_is_kept_with_it(stores: SqlStores):
+    keys = stores.keys
+    await keys.add(once("k"), key(0), first=True)
+    with pytest.raises(BusyError):
+        await keys.add(once("k"), key(1), first=False)
+    assert await keys.after("", 10) == [key(0)]
+    assert await stores.answers.find("PUT /it", "k", KeyRow) == Answer("same", key(0))
+
 
 ALL = 2**62
 
@@ -63,7 +221,7 @@ async def test_reports_are_appended_where_the_journal_still_ends_and_under_new_k
     expected = made.folded_entry(entries[5])
     assert await stores.journal.receipt(run, 6) == expected.receipt
     assert (await stores.journal.head(run)).uniform == expected.uniform._replace(distribution=None)
-    await stores.runs.delete(run)
+    await stores.runs.delete(None, run)
     assert await stored(7, "f", epoch=1) == 0
 
 
@@ -89,7 +247,7 @@ async def test_entries_come_from_one_seq_to_another(stores: SqlStores):
 async def test_heads_say_where_runs_stand_and_when_an_entry_came_is_known(stores: SqlStores):
     dataset = await made.dataset(stores)
     run, gone = await made.run(stores, dataset), await made.run(stores, dataset)
-    await stores.runs.delete(gone)
+    await stores.runs.delete(None, gone)
     for body in (None, None, Rewind(1, 1)):
         await made.append(stores, run, body)
     head = Head(run.uid, 3, 1, 0, dataset.version, made.uniform(3)._replace(distribution=None))
@@ -117,7 +275,7 @@ async def test_a_receipt_is_found_by_the_key_of_its_request_in_its_run_alone(sto
 async def test_a_deleted_or_replaced_run_takes_no_entry_under_its_old_row(stores: SqlStores):
     replaced, gone = await made.run(stores), await made.run(stores)
     await stores.runs.put(replaced.dataset_id, replaced.name, RunSettings(target=0.2))
-    await stores.runs.delete(gone)
+    await stores.runs.delete(None, gone)
     for run in (replaced, gone):
         with pytest.raises(UnknownRunError):
             await made.append(stores, run)
@@ -133,7 +291,7 @@ async def test_deleting_a_dataset_under_appends_hurts_nobody_else(stores: SqlSto
         with nullcontext() if run.dataset_id == keeps.id else suppress(BotsError):
             await made.append(stores, run)
 
-    await asyncio.gather(*map(append, runs * 20), stores.datasets.delete(goes))
+    await asyncio.gather(*map(append, runs * 20), stores.datasets.delete(None, goes))
     assert [(await stores.journal.head(run)).seq for run in runs[1::2]] == [20, 20]
 
 
@@ -170,6 +328,6 @@ async def test_snapshots_go_when_dropped_and_a_run_that_is_gone_takes_none(store
         await stores.snapshots.save(run, seq, b"state")
     await stores.snapshots.drop(run, [2, 3, 99])
     assert (await stores.snapshots.seqs(run), await stores.snapshots.seqs(run, 5)) == ([1, 4, 5, 6, 7], [5, 6, 7])
-    await stores.runs.delete(run)
+    await stores.runs.delete(None, run)
     with pytest.raises(UnknownRunError):
         await stores.snapshots.save(run, 1, b"state")
