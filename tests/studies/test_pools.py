@@ -6,22 +6,10 @@ import numpy as np
 import pytest
 
 from bots_service.demo.replay import recorded_run as read_recording
-from studies.public_pools import (
-    LADDER,
-    MODEL_CASES,
-    POOLS,
-    REFERENCE_CASES,
-    reasoning_gym,
-    recorded_run,
-)
+from studies.public_pools import LADDER, MODEL_CASES, POOLS, REFERENCE_CASES, reasoning_gym, recorded_run
 from studies.reference_pools import NONE, case_names, reference_case
 from studies.references import paid_after, saved_steps
-from studies.rewards import (
-    FLIPPED,
-    FORMAT_BONUS,
-    REWARDS_OF,
-    WELL_FORMED,
-)
+from studies.rewards import FLIPPED, FORMAT_BONUS, REWARDS_OF, WELL_FORMED
 
 
 @pytest.fixture(scope="module", params=list(POOLS))
@@ -101,7 +89,6 @@ def reported(kind: str):
 
 
 def means(values) -> list[float]:
-    """Return the mean for each number of right answers."""
     return np.asarray(values, float).reshape(3, -1).mean(axis=1).tolist()
 
 
