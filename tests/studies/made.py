@@ -3,7 +3,7 @@
 from functools import partial
 
 from studies.results import Result
-from studies.study import Cell, Study, StudyChart, StudyTable
+from studies.study import Cell, Study, StudyTable
 from studies.trial import Measures
 
 
@@ -40,15 +40,7 @@ MADE = Study(
     title="What is made up?",
     claim="All of it.",
     cells=(cell("one", "8", 0.2), cell("one", "16", 0.3), cell("two", "8", 0.4, None), cell("two", "4", 0.1)),
-    tables=(
-        StudyTable("all", ("pool", "size"), ("effective_task_ratio", "pool_log_loss"), baseline={"size": "8"}),
-        StudyTable("wide", ("pool",), ("effective_task_ratio",), across="size"),
-        StudyTable("two", ("size",), ("last_accuracy", "report_ms"), where={"pool": ("two",)}),
-    ),
-    charts=(
-        StudyChart("size", "By size", x="size", y="effective_task_ratio", lines=("pool",)),
-        StudyChart("course", "By step", x="step", y="accuracy", lines=("size",), panels="pool"),
-    ),
+    tables=(StudyTable("all", ("pool", "size"), ("effective_task_ratio", "pool_log_loss"), baseline={"size": "8"}),),
 )
 
 

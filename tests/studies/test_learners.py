@@ -1,12 +1,9 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from studies.environment import batch_of, binomial
 from studies.learners import LEARNERS, Learner, SharedAbility
 
-ROOT = Path(__file__).parents[2]
 SEED = 100  # of no study
 
 
