@@ -15,7 +15,7 @@ from bots_service.core.belief.bots import BLOCK, LEAST_GAP, NO_CAPABILITY, TINY,
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import MAX_TRIALS, Evidence
 from bots_service.core.pool import Pool
-from bots_service.core.run_settings import RunSettings, settings_from
+from bots_service.core.run_settings import CapabilityRule, RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
 from tests.core.journals import DenseRun, Story, bots_settings, pieces, pool_of, pools, replay, report_of, stories
 from tests.core.pools import beta_parameters, bots_belief, with_belief
@@ -192,6 +192,17 @@ def test_no_place_on_a_grid_fits_better(found, momentum):
     least = cost(found, place, momentum=momentum, models=models)
     for tried in np.linspace(-3, models + 2, 241):
         assert least <= cost(found, tried, momentum=momentum, models=models) + 1e-9
+
+
+def test_a_run_that_goes_over_to_least_squares_uses_what_it_saw_before():
+    rows, rates, found = references((0.25, 0.75), (0.0, 1.0)), np.array([0.5, 0.25]), []
+    rules: list[CapabilityRule] = ["paper", "least_squares"]
+    for before in rules:
+        estimate = NO_CAPABILITY
+        for rule in (before, before, rules[1]):
+            estimate = estimate.after(rows, rates, rule=rule, momentum=0.9)
+        found.append(estimate.value)
+    assert found[0] == found[1]
 
 
 def test_references_that_agree_on_a_batch_give_no_quotient():
