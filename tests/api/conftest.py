@@ -47,6 +47,5 @@ async def serving(folder: Path, **settings: float | str) -> AsyncIterator[Client
 
 @pytest.fixture
 async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """Return a client of an empty service."""
     async with serving(tmp_path) as client:
         yield client

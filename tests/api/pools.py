@@ -34,21 +34,18 @@ async def make_dataset(http: httpx.AsyncClient, count: int = 20, name: str = "gu
 
 
 async def select(http: httpx.AsyncClient, count: int, **wish: Any) -> dict[str, Any]:
-    """Select tasks of the run `default`."""
     answer = await http.post("/select", json={"dataset": "guru", "count": count, **wish})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 async def report(http: httpx.AsyncClient, *outcomes: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Report outcomes to the run `default`."""
     answer = await http.post("/report", json={"dataset": "guru", "outcomes": list(outcomes), **more})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 def solved(task: int, successes: float = 7, trials: float = 16) -> dict[str, Any]:
-    """Return an outcome with counts."""
     return {"task": f"task-{task}", "successes": successes, "trials": trials}
 
 
@@ -91,7 +88,6 @@ def bearer(key: str | None) -> dict[str, str]:
 async def new_key(
     http: httpx.AsyncClient, *scopes: str, datasets: tuple[str, ...] = ("*",), **more: Any
 ) -> dict[str, Any]:
-    """Make a key and return the answer."""
     wanted = {"name": "-".join(scopes), "scopes": scopes, "datasets": datasets, **more}
     answer = await http.post("/keys", json=wanted)
     assert answer.status_code == 201, answer.text

@@ -26,14 +26,12 @@ for_all = pytest_asyncio.fixture(scope="module", loop_scope="module")
 
 @for_all
 async def http(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
-    """Return a client of an empty service."""
     async with serving(tmp_path_factory.mktemp("empty")) as client:
         yield client
 
 
 @for_all
 async def busy(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
-    """Return a client of a service with one dataset whose run has some history."""
     async with serving(tmp_path_factory.mktemp("busy")) as client:
         await make_dataset(client)
         await report(client, solved(1), solved(2))
@@ -57,6 +55,7 @@ def outcome(**fields: Any) -> dict[str, Any]:
         ({"outcomes": [solved(1)] * 65_537}, "invalid-request"),
         ({"outcomes": [], "selection_id": "0-0-0-0-abcdef"}, "invalid-selection"),
         ({"outcomes": [], "run": "../x"}, "invalid-request"),
+        ({"outcomes": [], "dataset": "guru\n"}, "invalid-request"),
     ],
 )
 async def test_impossible_evidence_is_refused_and_changes_nothing(busy, body, name):
@@ -87,6 +86,7 @@ async def test_numbers_that_json_has_not_are_refused(busy, number):
         ({"count": 2, "want_effective": 2}, "invalid-selection"),
         ({"count": 1, "tags": ["x"] * 65}, "invalid-request"),
         ({"count": 1, "colour": "red"}, "invalid-request"),
+        ({"count": 1, "run": "default\n"}, "invalid-request"),
         ({"count": 20, "exclude": ["task-1"]}, "pool-too-small"),
     ],
 )

@@ -11,7 +11,6 @@ OF_RUN = {"dataset": "guru", "run": "default"}
 
 
 async def metrics(http: httpx.AsyncClient) -> dict[str, list[tuple[dict[str, str], float]]]:
-    """Return all samples by name."""
     answer = await http.get("/metrics")
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")

@@ -48,9 +48,6 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.005)
 
 
-# --- turns ------------------------------------------------------------------------------------------------------------
-
-
 async def test_who_finds_the_line_full_is_told_when_to_come_again_and_the_others_get_their_turn(tmp_path: Path):
     async with serving(tmp_path, max_concurrent=1, max_waiting=1) as http:
         await make_dataset(http)
@@ -69,9 +66,6 @@ async def test_who_finds_the_line_full_is_told_when_to_come_again_and_the_others
         assert (await select(http, 1))["seq"] == 2
 
 
-# --- time -------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_report_that_takes_too_long_is_answered_in_time_and_counts_once(tmp_path: Path):
     async with serving(tmp_path, request_timeout_s=0.3) as http:
         await make_dataset(http)
@@ -84,9 +78,6 @@ async def test_a_report_that_takes_too_long_is_answered_in_time_and_counts_once(
                 require_problem(again, 503, "deadline-passed")  # the database is busy with the first one
         assert again.json()["seq"] == 1
         assert (await http.get(RUN)).json()["seq"] == 1
-
-
-# --- bodies -----------------------------------------------------------------------------------------------------------
 
 
 async def trickle(pieces: int, pause_s: float) -> AsyncIterator[bytes]:

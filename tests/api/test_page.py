@@ -6,8 +6,6 @@ from importlib.resources import files
 import httpx
 import pytest
 
-from tests.api.pools import guarded
-
 FOLDER = "page"
 FILES = [file.name for file in files("bots_service.api.page").joinpath("files").iterdir() if file.name != "index.html"]
 
@@ -74,10 +72,3 @@ async def test_nothing_else_is_sent(http: httpx.AsyncClient, name: str):
     answer = await http.get(f"/{FOLDER}/{name}")
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
-
-
-async def test_the_page_needs_no_key_for_it_holds_nothing_but_itself(tmp_path):
-    async with guarded(tmp_path) as http:
-        for address in ("/", f"/{FOLDER}/main.js"):
-            assert (await http.get(address, headers={"Authorization": ""})).status_code == 200
-        assert (await http.get("/datasets", headers={"Authorization": ""})).status_code == 401

@@ -119,7 +119,6 @@ OPERATIONS = {operation["operationId"]: operation for path in DOCUMENT["paths"].
 
 
 def json_bodies() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each JSON body of a request and of an answer that is no problem, with its place."""
     for name, operation in OPERATIONS.items():
         contents = {"request": operation.get("requestBody", {}).get("content", {})}
         contents |= {status: answer.get("content", {}) for status, answer in operation["responses"].items()}
@@ -167,22 +166,6 @@ async def test_the_documentation_runs_its_own_scripts_only_and_in_no_frame(http)
     assert policy["script-src"] == "'self'"
     assert re.findall(r"<script[^>]*>(.*?)</script>", answer.text, re.DOTALL) == ["", ""]
     assert (policy["default-src"], policy["frame-ancestors"]) == ("'none'", "'none'")
-
-
-NAMES_WITH_A_LINE_FEED = {
-    "a run": ("POST", "/select", {"dataset": "guru", "run": "default\n", "count": 1}),
-    "a dataset": ("POST", "/report", {"dataset": "guru\n", "outcomes": [solved(1)]}),
-    "a parent": ("PUT", "/datasets/guru/runs/new", {"fork": {"run": "default\n"}}),
-    "a key": ("POST", "/keys", {"name": "one\n", "scopes": ["admin"], "datasets": ["*"]}),
-    "a key's dataset": ("POST", "/keys", {"name": "one", "scopes": ["admin"], "datasets": ["*", "a-one\n"]}),
-}
-
-
-@pytest.mark.parametrize("what", NAMES_WITH_A_LINE_FEED)
-async def test_a_name_with_a_line_feed_at_its_end_is_refused(http, what):
-    await make_dataset(http)
-    method, path, body = NAMES_WITH_A_LINE_FEED[what]
-    require_problem(await http.request(method, path, json=body), 422, "invalid-request")
 
 
 @pytest.mark.parametrize(

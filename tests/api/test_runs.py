@@ -46,6 +46,7 @@ async def test_put_creates_a_run_and_replaces_settings_only_while_it_is_empty(ht
         ({"strategy": "best"}, "invalid-request"),
         ({"forgetting": None}, "invalid-request"),
         ({"lambda": 0.5}, "invalid-request"),
+        ({"fork": {"run": "default\n"}}, "invalid-request"),
     ],
 )
 async def test_impossible_settings_are_refused_by_name_and_change_nothing(http, settings, name):

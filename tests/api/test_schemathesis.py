@@ -60,7 +60,6 @@ def variants() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """Return a running service."""
     with running_service(tmp_path_factory.mktemp("fuzzed"), max_upload_bytes="1000000", admin_key=OPERATOR) as running:
         yield running
 

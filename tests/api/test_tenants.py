@@ -1,6 +1,5 @@
 """Who may call what: every route, with every kind of key; and how keys are made, told once and revoked."""
 
-import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
@@ -121,27 +120,13 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def bad_key(http: httpx.AsyncClient, kind: str) -> str | None:
-    """Return a key of a kind that opens nothing."""
-    brief: dict[str, Any] = {"expires_in_seconds": 1e-6} if kind == "expired" else {}
-    made = await new_key(http, "admin", **brief)
-    key = str(made["key"])
-    if kind == "expired":
-        await asyncio.sleep(0.01)
-    if kind == "revoked":
-        assert (await http.delete(f"/keys/{made['id']}")).status_code == 204
-    wrong = f"{key[:-1]}{int(key[-1], 16) ^ 1:x}"
-    return {"none": None, "malformed": "mine", "wrong": wrong, "unknown": f"bots_{'0' * 16}_{'0' * 64}"}.get(kind, key)
-
-
 def test_the_table_names_every_route_and_the_application_has_no_other():
     assert {f"{method} {route.path}" for route in ROUTES for method in route.methods} == set(OPENED_BY)
     assert build_app(Settings.model_validate({})).routes == list(ROUTES)
 
 
-@pytest.mark.parametrize("kind", ["none", "malformed", "wrong", "unknown", "expired", "revoked"])
-async def test_without_a_good_key_every_route_but_probes_and_page_answers_401(http: httpx.AsyncClient, kind):
-    key = await bad_key(http, kind)
+@pytest.mark.parametrize("key", [None, f"bots_{'0' * 16}_{'0' * 64}"])
+async def test_without_a_good_key_every_route_but_probes_and_page_answers_401(http: httpx.AsyncClient, key):
     for route in OPENED_BY:
         answer = await call(http, route, "mine", key)
         if expected(route, set(), "", "mine") is None:
@@ -149,7 +134,7 @@ async def test_without_a_good_key_every_route_but_probes_and_page_answers_401(ht
         else:
             problem = require_problem(answer, 401, "unauthenticated")
             assert answer.headers["WWW-Authenticate"] == "Bearer"
-            assert key is None or kind == "malformed" or key not in str(problem)
+            assert key is None or key not in str(problem)
 
 
 @pytest.mark.parametrize("patterns", ["mine", "*"])
@@ -234,12 +219,11 @@ ROOT = {"name": "root", "scopes": ["admin"], "datasets": ["*"]}
 
 @pytest.fixture
 async def closed(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """A service under the operator's key."""
     async with guarded(tmp_path) as client:
         yield client
 
 
-async def test_a_new_key_is_told_once(closed: httpx.AsyncClient):
+async def test_a_new_key_is_told_once_and_a_revoked_one_is_refused_from_then_on(closed: httpx.AsyncClient):
     made = await new_key(closed, "select", "report", datasets=("guru*", "b"), expires_in_seconds=60)
 
     assert made["key"].startswith(f"bots_{made['id']}_")
@@ -249,6 +233,16 @@ async def test_a_new_key_is_told_once(closed: httpx.AsyncClient):
     listed = await closed.get("/keys")
     assert listed.json() == {"keys": [{name: made[name] for name in made if name != "key"}], "next_cursor": None}
     assert made["key"][-64:] not in listed.text
+
+    assert (await closed.get("/whoami", headers=bearer(made["key"]))).status_code == 200
+    answers = [await closed.delete(f"/keys/{made['id']}", headers={"Idempotency-Key": "gone"}) for _ in range(2)]
+
+    assert [answer.status_code for answer in answers] == [204, 204]
+    require_problem(await closed.get("/whoami", headers=bearer(made["key"])), 401, "unauthenticated")
+    (row,) = (await closed.get("/keys")).json()["keys"]
+    assert row["revoked_at"] >= row["created_at"]
+    require_problem(await closed.delete(f"/keys/{'0' * 16}"), 404, "unknown-api-key")
+    require_problem(await closed.delete("/keys/nonsense"), 422, "invalid-request")
 
 
 async def test_a_retry_makes_no_second_key_and_does_not_tell_the_first_again(closed: httpx.AsyncClient, tmp_path):
@@ -267,26 +261,14 @@ async def test_a_retry_makes_no_second_key_and_does_not_tell_the_first_again(clo
     assert first.json()["key"][-64:] not in kept
 
 
-async def test_a_revoked_key_is_refused_from_then_on(closed: httpx.AsyncClient):
-    made = await new_key(closed, "read")
-    assert (await closed.get("/datasets", headers=bearer(made["key"]))).status_code == 200
-
-    answers = [await closed.delete(f"/keys/{made['id']}", headers={"Idempotency-Key": "gone"}) for _ in range(2)]
-
-    assert [answer.status_code for answer in answers] == [204, 204]
-    require_problem(await closed.get("/datasets", headers=bearer(made["key"])), 401, "unauthenticated")
-    (row,) = (await closed.get("/keys")).json()["keys"]
-    assert row["revoked_at"] >= row["created_at"]
-    require_problem(await closed.delete(f"/keys/{'0' * 16}"), 404, "unknown-api-key")
-    require_problem(await closed.delete("/keys/nonsense"), 422, "invalid-request")
-
-
 @pytest.mark.parametrize(
     "change",
     [
         {"name": "tab\there"},
+        {"name": "one\n"},
         {"scopes": ["root"]},
         {"datasets": ["a b"]},
+        {"datasets": ["*", "a-one\n"]},
         {"datasets": ["[ab]*"]},
         {"datasets": ["*"] * 65},
         {"expires_in_seconds": 1e300},

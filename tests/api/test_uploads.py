@@ -63,13 +63,6 @@ async def test_three_formats_make_the_same_dataset_and_the_same_posteriors(http)
     assert posteriors[0] == posteriors[1] == posteriors[2]
 
 
-async def test_the_query_may_say_what_the_file_does_not(http):
-    rows = tasks(20)
-    first = await http.put("/datasets/a", params=QUERY, content=ndjson(rows), headers=NDJSON)
-    second = await http.put("/datasets/b", json={**HEADER, "tasks": rows})
-    assert first.json()["digest"] == second.json()["digest"]
-
-
 @pytest.mark.parametrize(
     ("table", "loc"),
     [

@@ -34,7 +34,6 @@ def open_until_the_end():
 
 @pytest.fixture
 def serve(open_until_the_end):
-    """Start a server that plays some acts."""
     return lambda *acts, **more: open_until_the_end.enter_context(ScriptedServer(*acts, **more))
 
 

@@ -294,23 +294,6 @@ def test_a_refused_connection_names_the_url_and_the_fix(serve, connect, waits, p
     assert len(waits) == patient.attempts - 1
 
 
-def test_a_service_that_comes_back_meanwhile_gets_the_call(serve, connect, waits, monkeypatch):
-    with ScriptedServer(answer()) as gone:
-        url, port = gone.url, gone.port
-    back: list[ScriptedServer] = []
-
-    def come_back(_):
-        if not back:
-            back.append(serve(answer(RECEIPT), port=port))
-
-    monkeypatch.setattr(waits, "sleep", come_back)
-
-    receipt = connect(url, retries=AT_ONCE).report("guru", OUTCOMES)
-
-    assert receipt.seq == RECEIPT["seq"]
-    assert len(back[0].received) == 1
-
-
 @pytest.mark.parametrize("arguments", [{"attempts": 0}, {"first_wait_s": -1}, {"longest_wait_s": float("inf")}])
 def test_retries_that_cannot_be_are_refused(arguments):
     with pytest.raises(ValueError, match=r"attempts|waits"):

@@ -45,8 +45,6 @@ def client(url, tmp_path):
 
 @pytest.fixture
 def connect_to_service(url, tmp_path, open_until_the_end):
-    """Make further clients."""
-
     def connect(**how):
         return open_until_the_end.enter_context(ResilientClient(url, spool=tmp_path, **how))
 
@@ -59,7 +57,6 @@ def selector(client, dataset):
 
 
 def state(client, dataset):
-    """What has arrived, once everything has."""
     assert flush()
     return client.direct.run(dataset)
 

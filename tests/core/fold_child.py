@@ -64,7 +64,6 @@ def digest_of_golden_journals() -> str:
 
 
 def digests() -> dict[str, str]:
-    """Return a digest of each journal's states."""
     golden = {"golden": digest_of_golden_journals()}
     return golden | {
         f"{kind}, {shape}": digest_of_journal(kind, shape) for kind in ("bots", "tracker") for shape in SHAPES

@@ -45,7 +45,6 @@ def pool_of(*rows: tuple[float, ...], carried: Sequence[int] = ()) -> Pool:
 
 
 def carried_by_tasks(pool: Pool) -> list[int]:
-    """Return for each task its tags as bits."""
     return pool.carried[pool.profile_of].tolist()
 
 

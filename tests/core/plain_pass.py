@@ -16,13 +16,7 @@ def plain_pass(
 ) -> tuple[list[int], Place]:
     """Return `count` of the eligible tasks of a whole pool, and where the walk then stands.
 
-    Args:
-        chance: P(effective) of a task.
-        eligible: tasks.
-        count: how many of them.
-        at: where the walk stands.
-        size: how many tasks a pass has that begins now.
-        seed: of the run.
+    chance: P(effective) of a task; at: where the walk stands; size: how many tasks a pass has that begins now.
     """
     (turn, place, length), chosen = at, list[int]()
 

@@ -50,7 +50,6 @@ def beta_parameters(believed: Distributions) -> tuple[np.ndarray, np.ndarray]:
 
 
 def joined(one, other):
-    """These distributions, followed by others of their kind."""
     names = ("alpha", "beta") if isinstance(one, Betas) else ("location", "variance")
     return replace(one, **{name: np.concatenate([getattr(one, name), getattr(other, name)]) for name in names})
 
@@ -74,7 +73,6 @@ def bots_belief(state: RunState) -> BotsBelief:
 
 
 def with_belief(state: RunState, **values: Any) -> RunState:
-    """The state with some parts of its belief replaced."""
     return replace(state, belief=replace(bots_belief(state), **values))
 
 
@@ -99,7 +97,6 @@ def pools(draw, max_size=60):
 
 @st.composite
 def beliefs(draw, about, prior=(1.0, 1.0)):
-    """A belief of Beta distributions about the pool."""
     evidence = st.floats(1e-3, 1e7) | st.sampled_from([1e-3, 1.0, 17.0, 1e7])
     own = draw(own_tasks_of(about))
     several = [st.lists(evidence, min_size=size, max_size=size) for size in (about.profiles, len(own))]
@@ -109,7 +106,6 @@ def beliefs(draw, about, prior=(1.0, 1.0)):
 
 @st.composite
 def normal_beliefs(draw, about):
-    """A belief of logit-normal distributions about the pool."""
     own = draw(own_tasks_of(about))
     sizes = (about.profiles, len(own))
     locations = [draw(st.lists(st.floats(-40, 40), min_size=size, max_size=size)) for size in sizes]
@@ -152,7 +148,6 @@ def context_of(rng=0, position=0, **settings):
 
 
 def candidates(about, tags=(), barred=()):
-    """The tasks that may be chosen, one by one."""
     return [
         task
         for task in range(len(about))

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from bots_service.core.arrays import FEW_ROWS, NO_TASKS, frozen
 from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, NO_VISITS, Attempts
 from bots_service.core.belief.bots import FADED, LEAST_SCALE, NO_TRIES, REMEMBERED, SETTLED_EVERY
-from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Report
 from bots_service.core.evidence import NO_EVIDENCE, Evidence
 from bots_service.core.run_settings import settings_from
@@ -36,20 +35,6 @@ def test_attempts_and_what_receipts_tell_of_new_tasks_are_those_of_the_closed_st
         assert receipt.new_tasks == (len(now - before) if isinstance(entry.body, Report) else 0)
         assert receipt.distinct_tasks == len(dense.attempts)
     assert counted(state) == {task: pytest.approx(one, rel=1e-12) for task, one in dense.attempts.items()}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_parts_of_a_step_are_one_visit_late_ones_count_when_they_come_and_open_ones_not_yet(kind: str):
-    bodies = [
-        report_of((0, 1.0, 3.0), (1, 4.0, 0.0)),
-        report_of((1, 0.5, 1.0), close=False),
-        report_of((1, 1.0, 1.0), (1, 2.0, 0.0), close=True),
-        report_of((0, 3.0, 1.0), made_at=0),
-        report_of((2, 1.0, 1.0), close=False),
-    ]
-    state = replay(POOL, bodies, settings_from({"belief": kind}))
-    assert counted(state) == {0: (2, 8.0, 4.0, 3), 1: (2, 9.5, 7.5, 2)}
-    assert counted(decode_state(encode_state(state))) == counted(state)
 
 
 def test_what_came_too_late_to_count_is_no_attempt():

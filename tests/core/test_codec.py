@@ -37,7 +37,6 @@ BLOB = encode_state(a_state("bots"))
 
 @pytest.fixture(params=sorted(KINDS), scope="module")
 def blob(request: pytest.FixtureRequest) -> bytes:
-    """The bytes of a state with a belief of each kind."""
     return encode_state(a_state(request.param))
 
 
@@ -96,7 +95,6 @@ def filled(kind: str, number: float, other: float) -> dict[str, np.ndarray]:
 
 
 def stored_types(blob: bytes) -> dict[str, str]:
-    """Return the types in which a block's header says that the arrays are stored."""
     length = struct.unpack_from("<I", blob, 6)[0]
     return {name: entry[1] for name, entry in json.loads(blob[10 : 10 + length])["arrays"].items()}
 

@@ -72,7 +72,7 @@ def test_equal_distributions_say_the_same_wherever_they_stand(size):
             assert len(set(values.tolist())) == 1
 
 
-# --- logit-normal distributions against dense quadrature, and as one and the same distribution in all tha ------------
+# --- logit-normal distributions against dense quadrature -------------------------------------------------------------
 
 GRID = normals(*(column.ravel() for column in np.meshgrid([-6.0, -2.0, 0.0, 0.7, 3.0], [1e-3, 0.25, 1.0, 4.0, 16.0])))
 LEVELS = (np.arange(20_000) + 0.5) / 20_000

@@ -78,12 +78,6 @@ def samples(draw, target, seed):
 
 
 def assert_draws_like_dense(scenario, seed):
-    """Compare many draws.
-
-    Args:
-        scenario: distributions of tasks alone, of profiles, these profiles' sizes, how many are wanted, the target.
-        seed: of all draws.
-    """
     alone, shared, sizes, count, target = scenario
     sizes = np.array(sizes)
     # Owners of one belief are exchangeable: where there are many, only their sums are often enough for a test.
@@ -104,8 +98,6 @@ def assert_draws_like_dense(scenario, seed):
     for mine, other in zip(ours[2:], theirs[2:], strict=True):
         assert_same_values(mine, other)
 
-
-# --- a selection keeps every promise of its request, and Thompson's is the dense draw --------------------------------
 
 NONE = tasks()
 POOL = pool(
@@ -230,9 +222,6 @@ def test_of_tasks_wanted_first_those_that_may_not_be_chosen_are_passed_over():
 
     assert got.tasks[:2].tolist() == [16, 30]
     assert selected(a_request(2), first=tasks(31, 5, 17)).tasks.tolist() == [31, 5]
-
-
-# --- repeatable tasks ------------------------------------------------------------------------------------------------
 
 
 @settings(deadline=None, max_examples=examples(50))

@@ -144,7 +144,6 @@ def added(one: Costs, other: Costs) -> Costs:
 
 @st.composite
 def costly_stories(draw: st.DrawFn) -> Story:
-    """Draw a journal whose reports say what they cost."""
     story = draw(stories(max_entries=8))
     entries = [
         replace(entry, body=costly(entry.body, draw(amounts), draw(amounts)))
@@ -188,31 +187,7 @@ def test_rollouts_that_were_aborted_or_came_too_late_still_cost(kind: str):
     assert spent(state) == Costs(570.0, 2.5)
 
 
-# --- the groups that an open step holds, parted where `tasks_per_step` closes it -------------------------------------
-
 TWENTY_TASKS = pool_of(*[(0.5, 0.5)] * 20)
-
-
-def closings(belief: str, *reports: list[int]) -> tuple[list[int], list[int]]:
-    """Return how many groups the steps had that these reports closed, and which wait at last."""
-    state, counts = fresh_state(settings_from({"belief": belief, "tasks_per_step": 4}), TWENTY_TASKS), []
-    for seq, tasks in enumerate(reports, start=1):
-        told = Report(evidence_of(*((task, 1.0, 3.0) for task in tasks)), 0, None)
-        body = replace(told, costs=Costs(float(len(tasks))))
-        state, receipt = advance(state, Entry(seq, 0, TWENTY_TASKS.profiles, body), TWENTY_TASKS)
-        if receipt.closed:
-            counts.append(receipt.reported)
-            assert receipt.rollouts == 4 * receipt.reported
-    assert state.totals.reported == sum(counts)
-    assert state.totals.tokens + state.open_step.costs.tokens == sum(map(len, reports))
-    return counts, state.open_step.evidence.tasks.tolist()
-
-
-@pytest.mark.parametrize("belief", ["tracker", "bots"])
-def test_a_step_has_exactly_the_groups_that_came_first_and_the_others_begin_the_next_one(belief: str):
-    assert closings(belief, [0, 1, 2], [3, 4, 5], [6], [7], [8]) == ([4, 4], [8])
-    assert closings(belief, [0, 1, 2, 3], [4]) == ([4], [4])
-    assert closings(belief, list(range(9)), [9, 10, 11]) == ([8, 4], [])  # one report, one step
 
 
 @pytest.mark.parametrize("belief", ["tracker", "bots"])

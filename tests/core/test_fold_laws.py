@@ -35,7 +35,6 @@ ALL = np.arange(len(POOL), dtype=np.int32)
 
 @pytest.fixture(params=sorted(KINDS))
 def chosen(request: pytest.FixtureRequest) -> RunSettings:
-    """The defaults of a run of each kind of belief."""
     return settings_from({"belief": request.param})
 
 
@@ -162,13 +161,6 @@ def test_rewinding_gives_the_state_that_stood_there_with_nothing_open(story: Sto
     assert (receipt.step, receipt.closed, receipt.reported) == (base.step, False, 0)
 
 
-def test_rewinding_drops_the_evidence_that_waited_then(chosen):
-    base = replay(POOL, [report_of((0, 1.0, 3.0)), report_of((1, 1.0, 1.0), close=False)], chosen)
-    newest = replay(POOL, [report_of(close=True)], base.settings, base)
-    state, _ = advance(newest, Entry(4, 1, POOL.profiles, Rewind(2, 1)), POOL, base=base)
-    assert (state.step, state.open_step.tasks, base.open_step.tasks) == (1, 0, 1)
-
-
 @given(stories())
 def test_a_fork_goes_on_as_its_parent_with_its_open_step(story: Story):
     newest, _ = story.replayed()
@@ -181,34 +173,6 @@ def test_a_fork_goes_on_as_its_parent_with_its_open_step(story: Story):
     assert encode_state(replace(replay(story.pool, [body], story.settings, child), seq=grown.seq)) == encode_state(
         grown
     )
-
-
-@pytest.mark.parametrize(
-    ("tasks_per_step", "close", "waiting", "closes"),
-    [
-        (None, None, 0, False),
-        (None, None, 1, True),
-        (None, False, 3, False),
-        (None, True, 0, True),
-        (3, None, 2, False),
-        (3, None, 3, True),
-        (3, False, 3, True),
-        (3, True, 1, True),
-    ],
-)
-def test_a_step_closes_by_default_when_asked_or_when_full(tasks_per_step, close, waiting, closes, chosen):
-    body = report_of(*((task, 1.0, 1.0) for task in range(waiting)), close=close)
-    state = fresh_state(structs.replace(chosen, tasks_per_step=tasks_per_step), POOL)
-    state, receipt = advance(state, Entry(1, 0, POOL.profiles, body), POOL)
-    assert (receipt.closed, state.step, receipt.reported) == (closes, int(closes), waiting)
-    assert state.totals.reported == (waiting if closes else 0)
-
-
-def test_one_task_many_times_does_not_fill_a_step(chosen):
-    state = replay(
-        POOL, [report_of((0, 1.0, 0.0), (0, 0.0, 1.0), (0, 1.0, 1.0))], structs.replace(chosen, tasks_per_step=2)
-    )
-    assert (state.step, state.open_step.tasks, len(state.open_step.evidence)) == (0, 1, 3)
 
 
 def test_only_tasks_tried_lately_stand_apart_and_all_others_follow_their_profile(chosen):

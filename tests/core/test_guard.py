@@ -47,7 +47,6 @@ def run(bodies: Sequence[Body], *, pool: Pool = POOL, **settings: Any) -> RunSta
 
 
 def of_tag(state: RunState) -> Streak:
-    """Return the one streak of the tag."""
     (found,) = [streak for streak in state.guard.streaks if streak.tag]
     return found
 
@@ -177,9 +176,6 @@ def test_a_report_without_outcomes_leaves_the_account_of_the_mix():
     assert replay(POOL, [report_of(close=True)], mixed.settings, mixed).mix == mixed.mix
 
 
-# --- the tags that it watches ---------------------------------------------------------------------------------------
-
-
 def test_offset_tags_are_watched_first_and_then_those_that_tasks_carried_first():
     tags = {f"tag {number:03}": np.array([200 - number], np.int32) for number in range(150)}
     tags["nobody's"] = np.empty(0, np.int32)
@@ -189,9 +185,6 @@ def test_offset_tags_are_watched_first_and_then_those_that_tasks_carried_first()
     carried = watched.carried_by(np.arange(201, dtype=np.int32))
     for row, tag in enumerate(watched.names):
         assert np.flatnonzero(carried[row]).tolist() == tags[tag].tolist()
-
-
-# --- its bytes -------------------------------------------------------------------------------------------------------
 
 
 def test_a_state_with_an_alarm_comes_back_bit_for_bit():

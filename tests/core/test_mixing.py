@@ -33,9 +33,6 @@ def mixed(mix, **settings):
     return settings_from({"mix": mix, **settings})
 
 
-# --- settings --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("mix", "word"),
     [

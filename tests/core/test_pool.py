@@ -74,17 +74,6 @@ def test_profiles_are_numbered_in_order_of_appearance(table):
     assert not any(array.flags.writeable for array in (references, carried, profile_of))
 
 
-@given(tagged_tables(), st.data())
-def test_appending_tasks_renumbers_nothing(table, data):
-    rows, carried = table
-    cut = data.draw(st.integers(0, len(rows)))
-    before, bits_before, before_of = number_profiles(rows[:cut], carried[:cut])
-    after, bits_after, after_of = number_profiles(rows, carried)
-    assert before.tobytes() == after[: len(before)].tobytes()
-    assert bits_before.tolist() == bits_after[: len(before)].tolist()
-    assert before_of.tolist() == after_of[:cut].tolist()
-
-
 @pytest.mark.parametrize("tasks", [0, 1, 7])
 def test_without_reference_models_only_tags_tell_profiles_apart(tasks):
     references, carried, profile_of = number_profiles(np.empty((tasks, 0)), np.arange(tasks, dtype=np.uint32) % 2)
@@ -138,7 +127,6 @@ def small_limits(monkeypatch):
 
 
 def carriers(tags_of):
-    """Return the tasks of each tag, as a pool holds them."""
     return {tag: tasks(*(task for task, own in enumerate(tags_of) if tag in own)) for tag in set().union(*tags_of)}
 
 
@@ -170,11 +158,6 @@ def test_the_most_frequent_tags_are_chosen_as_the_rule_says(tags_of, groups):
 def test_a_tag_needs_thirty_tasks_and_one_task_without_it():
     of_tag = {f"of {size}": tasks(*range(size)) for size in (29, 30, 99, 100)}
     assert choose_offset_tags(of_tag, np.zeros(100, np.int32)) == ("of 99", "of 30")
-
-
-def test_of_tags_that_the_same_tasks_carry_the_first_by_name_is_chosen():
-    of_tag = {tag: tasks(*range(first, first + 40)) for tag, first in (("b", 0), ("a", 0), ("c", 1))}
-    assert choose_offset_tags(of_tag, np.zeros(99, np.int32)) == ("a", "c")
 
 
 def test_sixteen_tags_are_chosen_at_most():
@@ -295,7 +278,7 @@ def test_bots_makes_no_use_of_predictions():
     np.testing.assert_array_equal(found[0], found[1])
 
 
-# --- an appended task begins with what its references and its tags tell of it, as if it had been there al ------------
+# --- an appended task begins with what its references and its tags tell of it, as if it had been there all along -----
 
 RATES = np.array([[0.25, 0.75], [0.5, 0.5], [0.25, 0.75], [0.0, 1.0]])
 TAGGED = {"hard": tasks(1, 3)}
@@ -363,53 +346,43 @@ def packed_of(ids):
     return growing.packed()
 
 
-@pytest.fixture(params=[str, Twin], ids=["as they hash", "all colliding"])
-def make(request):
-    return request.param
+as_they_hash_or_all_colliding = pytest.mark.parametrize("make", [str, Twin])
 
 
-def test_ids_are_kept_in_order_and_found_again(make):
-    @given(ids, ids)
-    def check(kept, others):
-        kept = list(dict.fromkeys(kept))
-        packed = packed_of(map(make, kept))
-        assert list(packed) == kept
-        wanted = {task_id: task for task, task_id in enumerate(kept)}
-        asked = [make(task_id) for task_id in [*others, *kept, *kept]]
-        assert packed.find(asked).tolist() == [wanted.get(str(task_id), -1) for task_id in asked]
-        assert packed.first_repeat() is None
-
-    check()
+@as_they_hash_or_all_colliding
+@given(kept=ids, others=ids)
+def test_ids_are_kept_in_order_and_found_again(make, kept, others):
+    kept = list(dict.fromkeys(kept))
+    packed = packed_of(map(make, kept))
+    assert list(packed) == kept
+    wanted = {task_id: task for task, task_id in enumerate(kept)}
+    asked = [make(task_id) for task_id in [*others, *kept, *kept]]
+    assert packed.find(asked).tolist() == [wanted.get(str(task_id), -1) for task_id in asked]
+    assert packed.first_repeat() is None
 
 
-def test_a_repeat_is_found_among_ids_with_the_same_hash(make):
-
-    @given(ids.filter(bool), st.data())
-    def check(kept, data):
-        kept = list(dict.fromkeys(kept))
-        repeated = data.draw(st.sampled_from(kept))
-        place = data.draw(st.integers(0, len(kept)))
-        with_repeat = [*kept[:place], repeated, *kept[place:]]
-        first = with_repeat.index(repeated)
-        assert packed_of(map(make, with_repeat)).first_repeat() == (first, with_repeat.index(repeated, first + 1))
-
-    check()
+@as_they_hash_or_all_colliding
+@given(kept=ids.filter(bool), data=st.data())
+def test_a_repeat_is_found_among_ids_with_the_same_hash(make, kept, data):
+    kept = list(dict.fromkeys(kept))
+    repeated = data.draw(st.sampled_from(kept))
+    place = data.draw(st.integers(0, len(kept)))
+    with_repeat = [*kept[:place], repeated, *kept[place:]]
+    first = with_repeat.index(repeated)
+    assert packed_of(map(make, with_repeat)).first_repeat() == (first, with_repeat.index(repeated, first + 1))
 
 
-def test_ids_that_come_in_pieces_are_those_that_come_at_once(make):
-
-    @given(st.lists(ids, max_size=6))
-    def check(pieces):
-        pieces = [[task_id for task_id in piece if task_id] for piece in pieces]
-        whole = list(dict.fromkeys(task_id for piece in pieces for task_id in piece))
-        growing, rest = GrowingTaskIds(), iter(whole)
-        for piece in pieces:
-            growing.add([make(task_id) for task_id in itertools.islice(rest, len(piece))])
-        growing.add([make(task_id) for task_id in rest])
-        assert list(growing.packed()) == whole
-        assert growing.packed().find([make(task_id) for task_id in whole]).tolist() == list(range(len(whole)))
-
-    check()
+@as_they_hash_or_all_colliding
+@given(pieces=st.lists(ids, max_size=6))
+def test_ids_that_come_in_pieces_are_those_that_come_at_once(make, pieces):
+    pieces = [[task_id for task_id in piece if task_id] for piece in pieces]
+    whole = list(dict.fromkeys(task_id for piece in pieces for task_id in piece))
+    growing, rest = GrowingTaskIds(), iter(whole)
+    for piece in pieces:
+        growing.add([make(task_id) for task_id in itertools.islice(rest, len(piece))])
+    growing.add([make(task_id) for task_id in rest])
+    assert list(growing.packed()) == whole
+    assert growing.packed().find([make(task_id) for task_id in whole]).tolist() == list(range(len(whole)))
 
 
 @pytest.mark.parametrize("task", [-1, 2, 10**12])
@@ -476,11 +449,6 @@ def test_tasks_in_any_order_are_united(several):
     got = united(*(tasks(*one) for one in several))
     assert got.dtype == tasks().dtype
     assert got.tolist() == sorted(set().union(*several))
-
-
-def test_no_sets_together_have_no_tasks():
-    got = united()
-    assert (got.dtype, got.tolist()) == (tasks().dtype, [])
 
 
 @given(LISTS)

@@ -95,15 +95,16 @@ def test_pairs_become_pairs_of_floats():
     assert {type(value) for value in (*settings.prior, *settings.reward_range)} == {float}
 
 
-@pytest.mark.parametrize("name", OF_BOTS)
 @pytest.mark.parametrize("given", [{}, {"belief": "tracker"}, {"strategy": "thompson"}])
-def test_a_setting_that_the_tracker_would_ignore_is_refused_with_what_to_do(name: str, given: dict[str, Any]):
+def test_settings_that_the_tracker_would_ignore_are_refused_at_once_with_what_to_do(given: dict[str, Any]):
     with pytest.raises(InvalidSettingsError) as refused:
-        settings_asked({**given, name: OF_BOTS[name]})
-    (flaw,) = refused.value.flaws
-    assert flaw.where == (name,)
-    assert flaw.what == f"the belief 'tracker' has no {name}; leave it out, or create a run with the belief 'bots'"
-    assert getattr(settings_asked({"belief": "bots", name: OF_BOTS[name]}), name) == OF_BOTS[name]
+        settings_asked({**given, **OF_BOTS})
+    todo = "leave it out, or create a run with the belief 'bots'"
+    assert [(flaw.where, flaw.what) for flaw in refused.value.flaws] == [
+        ((name,), f"the belief 'tracker' has no {name}; {todo}") for name in OF_BOTS
+    ]
+    bots = settings_asked({"belief": "bots", **OF_BOTS})
+    assert {name: getattr(bots, name) for name in OF_BOTS} == OF_BOTS
 
 
 @pytest.mark.parametrize("name", OF_BOTS)
@@ -116,12 +117,6 @@ def test_a_run_of_the_tracker_can_t_be_given_what_it_would_ignore_later(name: st
 
 def test_what_was_stored_once_can_be_read_whatever_belief_it_is_for():
     assert settings_from({"belief": "tracker", **OF_BOTS}).forgetting == OF_BOTS["forgetting"]
-
-
-def test_all_that_the_tracker_would_ignore_is_told_at_once():
-    with pytest.raises(InvalidSettingsError) as refused:
-        settings_asked(OF_BOTS)
-    assert [flaw.where for flaw in refused.value.flaws] == [(name,) for name in OF_BOTS]
 
 
 def test_the_settings_of_a_belief_are_settings():

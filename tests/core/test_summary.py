@@ -164,7 +164,6 @@ def pool_without_references(size: int) -> Pool:
 
 
 def visited(pool: Pool, steps: list[list[int]], **settings) -> RunState:
-    """The state after steps that reported these tasks."""
     return replay(pool, [report_of(*((task, 1.0, 1.0) for task in step)) for step in steps], settings_from(settings))
 
 
@@ -256,8 +255,6 @@ def test_one_of_the_bounds_is_enough():
     assert "of all visits" in few_at_first.reason
     assert "times each" not in few_at_first.reason
 
-
-# --- which ways of choosing are narrow --------------------------------------------------------------------------------
 
 SIZE, BATCH, ROLLOUTS, STEPS = 480, 16, 8, 120
 HOPELESS = 0.29  # of the tasks, as in the pilot
@@ -358,17 +355,11 @@ def test_a_belief_that_forgets_nothing_is_told_to_leave_what_is_nearest(belief):
         assert "'pass'" in text
 
 
-def test_a_belief_that_forgets_is_not_told_so():
-    assert advice(fresh_state(BOTS, REFERENCES), REFERENCES) == ()
-
-
 # --- the course of a run, compared with plain loops over its steps ---------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Step:
-    """A closed step, plainly."""
-
     reported: int
     effective: int
     time: float
@@ -601,9 +592,6 @@ def test_a_half_is_rounded_up_as_in_a_browser(halves, digits):
     assert shown == floor(Fraction(value) * 10**digits + Fraction(1, 2))
 
 
-# --- the verifier ----------------------------------------------------------------------------------------------------
-
-
 def test_an_alarm_comes_first_and_says_how_to_go_back():
     found = judged(replace(FACTS, alarms=(ALARM,)))
     assert found.kind == "verifier_suspect"
@@ -613,9 +601,6 @@ def test_an_alarm_comes_first_and_says_how_to_go_back():
     of_tag = judged(replace(FACTS, alarms=(replace(ALARM, tag="code", outcome="succeeded"),)))
     assert of_tag.reason.startswith("All rollouts of tasks with the tag 'code' succeeded since step 71")
     assert "Check the verifier of these tasks" in of_tag.advice
-
-
-# --- the others ------------------------------------------------------------------------------------------------------
 
 
 def test_a_stalled_run_says_for_how_long():

@@ -43,16 +43,6 @@ def test_a_row_is_what_the_belief_says_of_its_task_and_its_sorts_follow(story: S
         np.testing.assert_array_equal(ordered(f"-{sort}", state, pool, asked), -ordered(sort, state, pool, asked))
 
 
-@pytest.mark.parametrize("kind", ["bots", "tracker"])
-def test_tasks_that_share_a_distribution_have_equal_values_wherever_they_stand(kind: str):
-    pool = pool_of(*[(rate / 4, rate / 4 + 0.25) for rate in (1, 2, 3)] * 333)
-    state = replay(pool, [report_of((0, 3.0, 1.0), (500, 1.0, 1.0))], settings_from({"belief": kind}))
-    everyone = np.arange(len(pool), dtype=np.int32)
-    for sort in ("mean", "distance", "effective", "variance"):
-        values = np.delete(ordered(sort, state, pool, everyone), [0, 500])
-        assert len(set(values.tolist())) <= 3
-
-
 @pytest.mark.parametrize(
     ("setting", "reported", "expected"), [(None, [], 16), (8, [], 8), (None, [4, 8], 6), (8, [4], 8)]
 )

@@ -25,7 +25,6 @@ from bots_service.core.belief.tracker import (
     moments,
     observed,
 )
-from bots_service.core.entries import Body
 from bots_service.core.evidence import NO_EVIDENCE, ClosingStep, Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, settings_from
@@ -138,7 +137,7 @@ def test_what_is_said_of_a_task_has_the_same_bits_however_many_profiles_there_ar
     np.testing.assert_array_equal(small[5:], among_all)
 
 
-# --- what the tracker learns: how tasks differ, how fast they change, which way the model moves; and late ------------
+# --- what the tracker learns: how tasks differ, how fast they change, which way the model moves ----------------------
 
 POOL = pool_of(*[(0.25, 0.75)] * 40, (0.5, 0.5))
 TRIALS = 64.0
@@ -148,11 +147,6 @@ ALL = np.arange(len(POOL), dtype=np.int32)
 def tracker(state: RunState) -> TrackerBelief:
     assert isinstance(state.belief, TrackerBelief)
     return state.belief
-
-
-def variances_after(*bodies: Body) -> tuple[float, float, float]:
-    """tau^2, kappa and q."""
-    return tracker(replay(POOL, bodies, SETTINGS)).variances.estimates
 
 
 def told(state: RunState, *tasks: int) -> LogitNormals:
@@ -165,24 +159,6 @@ def solved(tasks: range, rates: list[float]) -> list[Piece]:
         (task, rates[turn % len(rates)] * TRIALS, TRIALS - rates[turn % len(rates)] * TRIALS)
         for turn, task in enumerate(tasks)
     ]
-
-
-def test_untried_tasks_may_differ_as_much_as_tried_ones_did():
-    alike = variances_after(report_of(*solved(range(40), [0.5])))
-    different = variances_after(report_of(*solved(range(40), [0.05, 0.95])))
-    assert alike[0] < variances_after()[0] < different[0]
-
-
-def test_tasks_change_as_fast_as_they_did():
-    steady = [report_of(*solved(range(20), [0.1, 0.9]))] * 6
-    jumping = [report_of(*solved(range(20), rates)) for rates in ([0.1, 0.9], [0.9, 0.1]) * 3]
-    assert variances_after(*steady)[1] < variances_after(*steady[:1])[1] < variances_after(*jumping)[1]
-
-
-def test_the_ability_changes_as_fast_as_it_did():
-    steady = [report_of(*solved(range(40), [0.5]))] * 6
-    jumping = [report_of(*solved(range(40), [rate])) for rate in (0.1, 0.9) * 3]
-    assert variances_after(*steady)[2] < variances_after()[2] < variances_after(*jumping)[2]
 
 
 def test_a_model_that_improves_is_expected_to_improve_while_nothing_is_reported():
@@ -377,7 +353,7 @@ def test_moments_are_those_around_the_mode_however_far_the_search_for_it(mean: f
     np.testing.assert_allclose(found, np.array(wanted).T, rtol=1e-6)
 
 
-# --- what each kind of belief estimates about the model in training, by name; and which settings that dep ------------
+# --- what each kind of belief estimates about the model in training, by name -----------------------------------------
 
 PAIR = pool_of((0.25, 0.75), (0.5, 0.875))
 REPORTS = [report_of((0, 3.0, 13.0)), report_of((1, 9.0, 7.0))]

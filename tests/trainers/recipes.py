@@ -42,15 +42,10 @@ def code_of(page: str) -> str:
 def recipe(
     page: str, bots: Client, folder: Path, *, trainer: Path | None = None, without: str = "", name: str = ""
 ) -> Iterator[ModuleType]:
-    """Save a page's code as a module beside its trainer, with a dataset of its own, and import it; then forget both.
+    """Save a page's code as a module in a folder, with a dataset of its own, and import it; then forget both.
 
-    Args:
-        page: its file's name.
-        bots: a client of the service that is to be behind it.
-        folder: where to save it.
-        trainer: the folder with the trainer's package.
-        without: the packages that something stands in for.
-        name: the module's; default: after the page.
+    trainer: the folder with the trainer's package; without: the packages that something stands in for; name: the
+    module's, by default after the page.
     """
     dataset = page.removesuffix(".md")
     bots.create_dataset(dataset, map(Task, task_ids()))
@@ -110,7 +105,6 @@ def evidence_of(bots: Client, dataset: str, ids: Sequence[str]) -> dict[str, tup
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """Return the code of a language in a page of docs/trainers."""
     text = (PAGES / page).read_text("utf-8")
     return [block.code for block in blocks_of(text, page) if block.language == language and block.not_run is None]
 
@@ -124,7 +118,6 @@ def run_blocks(page: str, url: str) -> dict[str, Any]:
 
 
 def write_lines(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    """Write rows as JSON, one a line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 

@@ -89,12 +89,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 @contextmanager
 def standing_in(*packages: str, for_: Path) -> Iterator[None]:
-    """Put a trainer's folder on the path, and stand-ins in the place of packages it imports; afterwards undo both.
-
-    Args:
-        packages: names of top-level modules; each is replaced even if it is installed.
-        for_: the folder that holds the trainer's package.
-    """
+    """Put a trainer's folder on the path, and stand-ins for top-level packages, installed or not; then undo both."""
     finder = _Finder(packages)
     before = dict(sys.modules)
     for name in before:
@@ -118,11 +113,8 @@ def standing_in(*packages: str, for_: Path) -> Iterator[None]:
 def adapter_on(name: str, *, path: str | None, protocol: Modules, stand_ins: Modules) -> Iterator[ModuleType]:
     """Yield one of our integrations on its trainer; afterwards nothing of either is left.
 
-    Args:
-        name: of the integration.
-        path: folder with the trainer's own modules; None: there is none.
-        protocol: modules, with their members, that stand for the whole trainer where there is no folder.
-        stand_ins: modules that the trainer's own want; each stands in only where it does not import.
+    path: folder with the trainer's own modules; without one, the modules of the protocol, with their members, stand for
+    the whole trainer. stand_ins: modules that the trainer's own want; each stands in only where it does not import.
     """
     before = dict(sys.modules)
     ours = f"bots_client.integrations.{name}"

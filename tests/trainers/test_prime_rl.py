@@ -31,8 +31,6 @@ class Task:
 
 
 class Sampler(Iterator[Task], ABC):
-    """Chooses tasks."""
-
     @abstractmethod
     def __next__(self) -> Task:
         """Choose one."""
@@ -61,8 +59,6 @@ class Curriculum:
 
 
 class TrainSource:
-    """Hosts a curriculum for each environment."""
-
     def __init__(self, train_envs: Sequence[Any]) -> None:
         self.curricula = {
             env.name: Curriculum(env.config.curriculum, env.tasks if env.num_tasks is None else list(env.tasks))

@@ -43,7 +43,6 @@ class Engine:
 
 
 def openrlhf_trainer(package: Any, rows: Path, engine: Engine) -> Any:
-    """Make the real PPOTrainer, whose updates and checkpoints are left out."""
     space = SimpleNamespace
     args = space(
         data=space(
@@ -131,7 +130,6 @@ class Generator:
 
 
 def skyrl_trainer(recipe_module: Any, rows: Path) -> Any:
-    """Make the recipe's trainer, in the real class's own constructor."""
     from skyrl.train.config import SkyRLTrainConfig
     from skyrl.train.dataset import PromptDataset
 

@@ -26,8 +26,6 @@ RUN = ("gsm8k", "verl-0.9")
 
 
 class NoWeights:
-    """A group of workers that trains nothing."""
-
     def save_checkpoint(self, *_what, **_how): ...
 
     def load_checkpoint(self, *_what, **_how): ...

@@ -18,7 +18,6 @@ from tests.usecases.world import HEADER, POOL, TASKS, World, block, flaws_of, me
 
 
 def cut(whole: TaskBlock, *ends: int) -> list[TaskBlock]:
-    """Return the tasks in several blocks."""
     starts = (0, *ends)
     stops = (*ends, len(whole))
     return [
@@ -175,9 +174,6 @@ async def test_three_reference_models_are_put_in_the_order_of_their_means(empty:
         assert pool_now.profile_of.tolist() == [0, 1, 2, 3, 0]
 
 
-# --- append ----------------------------------------------------------------------------------------------------------
-
-
 def moments(believed: Distributions) -> np.ndarray:
     """Two numbers of each task that tell its distribution, whichever kind it is of."""
     return np.array([believed.mean, believed.rollout_variance])
@@ -283,9 +279,6 @@ async def test_changes_at_once_give_one_change_and_refusals(world: World):
     assert (await datasets.append(POOL, stream(block(60, 1)), never)).row.version == 3
 
 
-# --- retire and restore ----------------------------------------------------------------------------------------------
-
-
 async def test_retired_tasks_are_not_selected_until_they_are_restored_with_what_is_known_of_them(world: World):
     datasets = world.use.datasets
     row = await datasets.retire(POOL, ["t3", "t5", "t3"], None)
@@ -305,9 +298,6 @@ async def test_retired_tasks_are_not_selected_until_they_are_restored_with_what_
     for restore in (False, True):
         assert await flaws_of(datasets.retire(POOL, ["t0", "x"], None, restore=restore)) == [("ids", 1)]
     assert (await world.opened()).dataset.pool.retired.tolist() == [0]
-
-
-# --- delete ----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_deleted_dataset_is_gone_and_its_name_is_free(world: World):

@@ -168,9 +168,6 @@ async def test_the_whole_pool_comes_in_pieces_of_one_state(world: World):
     assert seen == [left[:16], left[16:]]
 
 
-# --- the history of a task -------------------------------------------------------------------------------------------
-
-
 async def history(world: World, task: str, before: int | None = None, limit: int = 100) -> VisitsPage:
     return await world.use.insight.task_history(POOL, "default", task, before, limit)
 
@@ -491,7 +488,6 @@ async def test_it_shows_where_the_run_stands_and_how_it_chooses(watched: World):
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Later:
-    """The observer's clock."""
     clock = Later()
     monkeypatch.setattr(module, "monotonic", clock)
     return clock
@@ -550,16 +546,6 @@ async def test_a_run_that_comes_back_is_shown_whole_again(watched: World):
             assert (watched.shown(name) or 0.0) > 0, name
         watched.use.at_work.forget(POOL, "default")
         await watched.select(1)
-
-
-async def test_a_run_that_goes_while_another_is_looked_at_is_left_out(watched: World):
-    await watched.put_run("other")
-    for run in ("default", "other"):
-        await watched.report(outcome("t1"), run=run)
-    meanwhile(watched.use.live, "leases", lambda: watched.runs.delete(POOL, "other", None))
-    await watched.observe.once()
-    assert watched.shown("step") == 1
-    assert watched.registry.get_sample_value("bots_reports_total", {"dataset": POOL, "run": "other"}) is None
 
 
 @pytest.mark.parametrize("took_s", [0.0, 0.5, 30.0])

@@ -49,7 +49,6 @@ Folder = Callable[[str], Path]
 
 @pytest.fixture
 async def other(folder: Folder) -> AsyncIterator[World]:
-    """Another service with the same tasks."""
     world = World.open(folder("other"), snapshot_every=7)
     await world.import_pool()
     yield world
@@ -354,7 +353,7 @@ async def test_the_journal_lists_what_is_left(world: World):
     assert [logged.hidden for logged in listed] == [9 <= seq <= 12 for seq in left]
 
 
-async def test_what_was_pruned_is_refused_by_name(world: World):
+async def test_what_was_pruned_is_refused_by_name_and_its_reports_still_count_once(world: World):
     await reports(world, 23)
     await pruner(world).remove_old()
     said = "pruned: the journal of run 'default' begins at step 15"
@@ -363,7 +362,9 @@ async def test_what_was_pruned_is_refused_by_name(world: World):
             await world.rewind(step)
         with pytest.raises(errors.UnknownStepError, match=said):
             await world.runs.put(POOL, f"fork-{step}", {}, ForkFrom("default", step), None)
-    assert (await world.state()).seq == 23
+    for number in (0, 20):  # and a report counts once, although its entry is gone
+        await reports(world, 1, first=number)
+        assert (await world.state()).seq == 23
     await reports(world, 1, first=23)
 
 
@@ -378,14 +379,6 @@ async def test_the_step_at_which_the_journal_begins_can_be_gone_back_to(world: W
     assert evidence_bytes(await cold.state()) == then
     await reports(cold, 3, first=23)
     await cold.close()
-
-
-async def test_a_report_whose_entry_was_pruned_still_counts_once(world: World):
-    await reports(world, 23)
-    await pruner(world).remove_old()
-    for number in (0, 20):
-        await reports(world, 1, first=number)
-        assert (await world.state()).seq == 23
 
 
 async def test_what_a_kept_rewind_goes_back_to_is_kept(world: World):
@@ -486,9 +479,6 @@ async def test_old_answers_and_dead_uploads_go(world: World):
     assert entries(world) == [1, 2, 3]
 
 
-# --- in the background -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("error", [errors.BusyError("x"), errors.StorageUnavailableError("x"), RuntimeError("x")])
 async def test_it_happens_by_itself_and_a_turn_that_fails_is_followed_by_another(world: World, error: Exception):
     await reports(world, 23)
@@ -505,9 +495,6 @@ async def test_it_happens_by_itself_and_a_turn_that_fails_is_followed_by_another
         while turns < 4:  # noqa: ASYNC110 - there is no event; one more than needed, so that the third ended
             await asyncio.sleep(0.01)
     assert entries(world) == list(range(16, 24))
-
-
-# --- on PostgreSQL ---------------------------------------------------------------------------------------------------
 
 
 async def test_one_replica_at_a_time_prunes(on_postgres: World, postgres_url: str):

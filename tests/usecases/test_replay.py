@@ -279,19 +279,6 @@ async def test_a_chain_of_rewinds_folds_quickly_without_any_stored_state(world: 
     await again.close()
 
 
-async def test_a_report_from_before_a_rewind_is_refused_and_changes_nothing(world: World):
-    old = await world.select(4)
-    await world.report(outcome("t1"))
-    await world.rewind(1)
-    before = encode_state(await world.state())
-    with pytest.raises(errors.StaleEpochError):
-        await world.report(outcome("t1"), selection_id=old.id)
-    assert encode_state(await world.state()) == before
-    new = await world.select(4)
-    assert (new.epoch, new.step) == (1, 1)
-    assert (await world.report(outcome("t1"), selection_id=new.id)).step == 2
-
-
 async def test_a_rewind_under_one_key_happens_once(world: World):
     await reports(world, 3)
     once, other = IdempotencyKey("key", "rewind 1"), world.beside()

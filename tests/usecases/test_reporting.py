@@ -23,11 +23,6 @@ from tests.sizes import size
 from tests.usecases.world import POOL, TASKS, Clock, World, evidence_bytes, flaws_of, outage, outcome, outcomes_of
 
 REFUSED = [
-    Outcome("t1"),
-    Outcome("t1", successes=1, trials=2, rewards=[1.0]),
-    Outcome("t1", successes=1, rewards=[1.0]),
-    Outcome("t1", successes=1, trials=2, status="aborted"),
-    Outcome("t1", successes=1, trials=2, rewards=[1.0, math.nan]),
     outcome("t1", 17, 16),
     outcome("t1", 0, 4097),
     outcome("t40"),
@@ -120,22 +115,6 @@ async def test_aborted_tasks_count_for_nothing_but_aborts(world: World):
     assert evidence_bytes(replace(state, aborts=NO_ABORTS)) == evidence_bytes(await world.state("plain"))
 
 
-@pytest.mark.parametrize(("lag", "belief"), [(1, "bots"), (65, "bots"), (65, "tracker")])
-async def test_late_evidence_counts_as_late_and_bots_takes_none_that_is_too_old(world: World, lag: int, belief: str):
-    await world.put_run("default", belief=belief)
-    selection = await world.select(3)
-    for _ in range(lag):
-        await world.report(outcome("t1"))
-    receipt = await world.report(*outcomes_of(selection), selection_id=selection.id)
-    is_expired = lag > 64 and belief == "bots"
-    late, expired = 3 * (lag > 0 and not is_expired), 3 * is_expired
-    assert (receipt.late, receipt.expired, receipt.closed) == (late, expired, not is_expired)
-    closing = await world.report(close_step=True)
-    totals = (await world.state()).totals
-    assert (totals.late, totals.expired, totals.reported) == (late, expired, lag + 3 - expired)
-    assert closing.step == lag + 1 + (not is_expired)
-
-
 async def test_a_report_that_would_be_refused_by_now_gets_its_first_receipt(world: World):
     await world.put_run("wide", reward_range=[0, 10])
     told = ReportRequest(POOL, [Outcome("t1", rewards=[0, 10, 5])], "wide")
@@ -167,9 +146,6 @@ async def test_a_report_while_sql_is_away_is_refused_and_comes_later_under_its_k
     assert (await world.report(outcome("t1"), key="key")).seq == 1
 
 
-# --- evidence of some age --------------------------------------------------------------------------------------------
-
-
 async def test_evidence_of_an_age_counts_as_that_of_a_selection_so_many_steps_ago(world: World):
     await world.put_run("selected")
     selection = await world.select(1, "selected")
@@ -198,20 +174,9 @@ async def test_an_age_that_cannot_be_is_refused(world: World):
         assert what in error.value.flaws[0].what
 
 
-# --- what is counted -------------------------------------------------------------------------------------------------
-
-
 def reported(*worlds: World) -> float:
     """Return how many reported tasks were counted, in all processes together."""
     return sum(world.shown("reported_tasks_total") or 0.0 for world in worlds)
-
-
-async def test_tasks_count_when_their_step_closes(world: World):
-    await world.report(outcome("t0"), outcome("t1"), close_step=False)
-    assert reported(world) == 0
-    for _ in range(2):
-        await world.report(outcome("t2"), key="once")
-    assert reported(world) == 3
 
 
 async def test_what_replicas_report_at_once_counts_once(replicas: tuple[World, World]):
@@ -249,9 +214,6 @@ async def selected(world: World) -> tuple[str, str]:
     """A task, and the id of the selection that it is in flight with."""
     selection = await world.select(1)
     return task_ids(selection)[0], selection.id
-
-
-# --- any schedule ----------------------------------------------------------------------------------------------------
 
 
 @dataclass

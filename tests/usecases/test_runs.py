@@ -182,9 +182,6 @@ async def test_rows_of_many_runs_are_kept_within_bounds(world: World, monkeypatc
     assert asked == ["a"]  # which was asked for longest ago
 
 
-# --- history ---------------------------------------------------------------------------------------------------------
-
-
 # --- stored states ---------------------------------------------------------------------------------------------------
 
 
@@ -215,9 +212,6 @@ def test_thinned_snapshots_are_few_and_a_rewind_folds_about_as_many_entries_as_l
             assert folded <= behind + (NEWEST_SNAPSHOTS + 1) * every
 
 
-# --- forgetting tasks ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("belief", ["tracker", "bots"])
 async def test_a_forgotten_task_is_believed_as_one_that_was_never_tried_and_all_else_stays(world: World, belief: str):
     await world.put_run("run", belief=belief, reward_range=(0.0, 1.0))
@@ -243,9 +237,6 @@ async def test_a_forgotten_task_is_believed_as_one_that_was_never_tried_and_all_
     assert await flaws_of(unknown) == [("body", "tasks", 1)]
     await world.rewind(6, "run")
     assert (await world.state("run")).belief.distributions(pool, everyone).mean.tolist() == then.tolist()
-
-
-# --- refused reports -------------------------------------------------------------------------------------------------
 
 
 async def test_a_report_of_a_run_that_another_replica_replaced_is_counted_with_the_new_one(world: World):

@@ -14,9 +14,8 @@ from bots_service.core.draw import SelectRequest
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName, settings_from
 from bots_service.datasets import DatasetHeader
-from bots_service.errors import InvalidSelectionError, KeyReusedError, PoolTooSmallError, UnknownRunError
+from bots_service.errors import InvalidSelectionError, KeyReusedError, PoolTooSmallError
 from bots_service.insight import IDS_PER_LEASE, Insight, Lease
-from bots_service.outcomes import Outcome
 from bots_service.records import IdempotencyKey, RunRow, Selection, TaskBlock
 from bots_service.retention import LEASE_S
 from bots_service.selections import QUICK_NUMBERS, Origin, is_quick, read_id
@@ -134,15 +133,6 @@ async def test_selections_at_once_share_no_task_while_others_are_free(world: Wor
     assert await in_flight(world) == TASKS
 
 
-async def test_a_lease_ends_with_the_report_of_its_task_aborted_ones_too(world: World):
-    selection = await world.select(4)
-    first, second, third, _ = outcomes_of(selection)
-    await world.report(first, Outcome(second.task, status="aborted"), selection_id=selection.id)
-    assert await in_flight(world) == 2
-    await world.report(third, selection_id=selection.id)
-    assert await in_flight(world) == 1
-
-
 async def test_a_rewind_ends_the_leases_of_draws_before_it_and_not_of_those_after(world: World):
     await world.report(outcome("t1"))
     drawn, work = asyncio.Event(), world.runs._work_of(await world.row())
@@ -192,16 +182,6 @@ async def test_the_same_key_gives_the_same_selection_and_another_request_is_refu
 async def test_a_request_that_can_not_be_is_refused_and_leases_nothing(world: World, asked, places):
     assert await flaws_of(wish(world, **asked)) == places
     assert await in_flight(world) == 0
-
-
-async def test_more_tasks_than_there_are_is_refused(world: World):
-    wishes: list[tuple[int, dict[str, Any]]] = [(41, {}), (5, {"tags": ("rare",)}), (40, {"exclude": ("t1",)})]
-    for count, request in wishes:
-        with pytest.raises(PoolTooSmallError):
-            await world.select(count, **request)
-    assert len((await world.select(4, tags=("rare",))).tasks) == 4
-    with pytest.raises(UnknownRunError):
-        await world.select(4, "none")
 
 
 async def test_ids_of_other_runs_remade_runs_and_mangled_ids_are_refused(world: World):
@@ -305,9 +285,6 @@ async def test_repeatable_tasks_are_never_leased_and_count_as_usual(empty: World
     receipt = await empty.report(*(outcome(task, 4) for task in ("a", "a", "b")), selection_id=first.id)
     assert (receipt.reported, receipt.rollouts) == (2, 48.0)
     await empty.assert_is_a_replay()
-
-
-# --- tasks in flight -------------------------------------------------------------------------------------------------
 
 
 async def leased(world: World, limit: int = 100, run: str = "default") -> tuple[int, list[Lease]]:

@@ -124,15 +124,12 @@ async def flaws_of(call: Awaitable[object]) -> list[tuple[str | int, ...]]:
 
 
 async def reports(world: "World", count: int, *, first: int = 0, run: str = "default") -> None:
-    """Close so many steps."""
     for number in range(first, first + count):
         await world.report(outcome(f"t{number % TASKS}", number % 17), run=run, key=f"key-{number}")
 
 
 @dataclass
 class Clock:
-    """Seconds that a test puts forward."""
-
     now: float = 1000.0
 
     def __call__(self) -> float:
@@ -199,7 +196,6 @@ class World:
 
     @property
     def observe(self) -> ObserveRuns:
-        """What observes the runs."""
         return self.use.observe
 
     def shown(self, name: str, **labels: str) -> float | None:

@@ -64,7 +64,6 @@ def test_no_ids_are_said_at_once_and_not_when_the_service_goes_away(connect, ser
 
 
 def chosen_while_away(connect, **how):
-    """Return what the process of a job chooses."""
     bots = connect(NOWHERE, select_deadline_s=0.1, **how)
     return [bots.select("guru", 5, ids=IDS).ids for _ in range(3)]
 
@@ -289,7 +288,6 @@ ROOT = Path(__file__).parents[3]
 
 
 def trained(selector, seconds, until=lambda: False):
-    """Train for so long; return how long each step took."""
     took = []
     end = time.monotonic() + seconds
     while time.monotonic() < end and not until():

@@ -11,7 +11,6 @@ SOON_S = 100.0  # a service that starts took 28 s on a busy machine
 
 
 def wait_for(is_so):
-    """Wait until something is so."""
     give_up = time.monotonic() + SOON_S
     while not is_so() and time.monotonic() < give_up:
         time.sleep(0.02)
@@ -19,7 +18,6 @@ def wait_for(is_so):
 
 
 def outcomes_of(selection, successes=2):
-    """Return the same counts for each task of a selection."""
     return [Outcome.counts(task, successes, 4) for task in selection.ids]
 
 
@@ -30,7 +28,6 @@ def train_on(selector, tasks, rewards=(1, 0)):
 
 
 def train(selector, steps=1, count=4, rewards=(1, 0)):
-    """Do some steps; return the receipts."""
     return [train_on(selector, selector.next(count).ids, rewards) for _ in range(steps)]
 
 
