@@ -99,6 +99,7 @@ OUTCOME_NUMBERS = 100  # that reading and folding one outcome touch, about: it t
 SIZED_EVERY = 1024  # reported groups between two looks at a state's size; they take some 100 kB
 CHANGES_AT_ONCE = 64  # of a run in one transaction; more would make the first wait long for the last
 TAIL = 100  # entries of other replicas that are folded inside a transaction; with more they are folded before it
+ALONE = 4  # times that a process appends to a run in a row before it folds ahead, lest replicas fold in vain
 KEEP_EVERY = 32  # entries between two states that are kept for other replicas
 ATTEMPTS = 10  # at a change; each fails only if another replica changed the run or its dataset within milliseconds
 # A selection is drawn again for this long and this often where other replicas change the run. Then it is leased in this
@@ -116,10 +117,15 @@ def _groups(state: RunState) -> int:
 
 
 class OwnEntry(NamedTuple):
-    """What the next entry builds on. uniform: the estimate of uniform sampling; key: the entry's idempotency key."""
+    """The last entry of a run, which this process appended.
+
+    uniform: the estimate of uniform sampling after it; key: its idempotency key.
+    alone: how many times in a row this process appended without finding another's entry in between.
+    """
 
     uniform: UniformEstimate
     key: IdempotencyKey | None
+    alone: int
 
 
 class StateCache:
@@ -140,7 +146,7 @@ class StateCache:
         return known[0]
 
     def own(self, run: RunRow) -> OwnEntry | None:
-        """Return the last entry that leads to the newest state, if this process appended it and the one before."""
+        """Return the last entry that leads to the newest state, if this process appended it."""
         return self._states.get((run.id, run.uid), (None, 0, None))[2]
 
     def keep(self, run: RunRow, state: RunState, own: OwnEntry | None = None) -> None:
@@ -559,13 +565,13 @@ class Runs:
                     change.fail(error if len(batch) == 1 else copy(error))  # one raised twice tangles its traceback
 
     async def _append_next(self, run: OpenRun, batch: list[_Change]) -> int:
-        """Fold changes and append them, unless another process changed the run; return how many: the first so many.
+        """Fold changes and append them, unless other processes change the run; return how many: the first so many.
 
         Where this process alone changes a run, that is all of them but those that are refused, that were made before,
         that go back to another state, or after which the service looks at the run.
         """
         before, own = self.states.get(run.row), self.states.own(run.row)
-        if before is None or own is None:
+        if before is None or own is None or (own.alone < ALONE and not self.live.is_exact):
             return 0
         run, now = await self.datasets.matching(run, before), self._clock()
         is_quick = before.fold_numbers + OUTCOME_NUMBERS * sum(each.outcomes for each in batch) <= SMALL_STATE_NUMBERS
@@ -575,7 +581,7 @@ class Runs:
         stored = await self.store.journal.append_next(run.row, folded, own.key, now) if made else 0
         if stored:
             folded, state = folded[:stored], made[stored - 1][0]
-            self.states.keep(run.row, state, OwnEntry(folded[-1].uniform, folded[-1].key))
+            self.states.keep(run.row, state, OwnEntry(folded[-1].uniform, folded[-1].key, own.alone + 1))
             outcomes = [(one.receipt, False) for one in folded]
             await self._settle(run, before, state, batch[:stored], outcomes, folded, now)
         return stored
@@ -614,8 +620,11 @@ class Runs:
                 await self.state_of(run)
         else:
             raise BusyError(f"run {run.row.name!r} is changed by others all the time; try again")
-        is_own = bool(folded) and folded[0].entry.seq == before.seq + 1
-        self.states.keep(run.row, state, OwnEntry(folded[-1].uniform, folded[-1].key) if is_own else None)
+        last, own = self.states.own(run.row), None
+        if folded:
+            alone = 0 if last is None or folded[0].entry.seq > before.seq + 1 else last.alone + 1
+            own = OwnEntry(folded[-1].uniform, folded[-1].key, alone)
+        self.states.keep(run.row, state, own)
         await self._settle(run, before, state, batch, outcomes, folded, now)
 
     async def _settle(
