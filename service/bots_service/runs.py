@@ -95,7 +95,9 @@ Result = TypeVar("Result")
 
 KEPT_ROWS = 65_536  # about 30 MB
 STATE_BYTES = 4096  # of a state without its arrays, about
-OUTCOME_NUMBERS = 100  # that reading and folding one outcome touch, about: it takes some 10 us
+# Outcomes of changes that are folded together in the event loop: some 8 ms. In a thread they take far longer while
+# others want the interpreter's lock.
+QUICK_OUTCOMES = 2048
 SIZED_EVERY = 1024  # reported groups between two looks at a state's size; they take some 100 kB
 CHANGES_AT_ONCE = 64  # of a run in one transaction; more would make the first wait long for the last
 TAIL = 100  # entries of other replicas that are folded inside a transaction; with more they are folded before it
@@ -574,7 +576,8 @@ class Runs:
         if before is None or own is None or (own.alone < ALONE and not self.live.is_exact):
             return 0
         run, now = await self.datasets.matching(run, before), self._clock()
-        is_quick = before.fold_numbers + OUTCOME_NUMBERS * sum(each.outcomes for each in batch) <= SMALL_STATE_NUMBERS
+        outcomes = sum(each.outcomes for each in batch)
+        is_quick = outcomes <= QUICK_OUTCOMES and before.fold_numbers <= SMALL_STATE_NUMBERS
         fold = partial(self._folded_ahead, run, before, own.uniform, batch)
         made = fold() if is_quick else await asyncio.to_thread(fold)
         folded = [one for _, one in made]
@@ -582,8 +585,8 @@ class Runs:
         if stored:
             folded, state = folded[:stored], made[stored - 1][0]
             self.states.keep(run.row, state, OwnEntry(folded[-1].uniform, folded[-1].key, own.alone + 1))
-            outcomes = [(one.receipt, False) for one in folded]
-            await self._settle(run, before, state, batch[:stored], outcomes, folded, now)
+            receipts = [(one.receipt, False) for one in folded]
+            await self._settle(run, before, state, batch[:stored], receipts, folded, now)
         return stored
 
     def _folded_ahead(
