@@ -557,9 +557,9 @@ class Runs:
         while work.waiting:
             batch, work.waiting = work.waiting[:CHANGES_AT_ONCE], work.waiting[CHANGES_AT_ONCE:]
             try:
-                rest = batch[await self._append_next(run, batch) :]
-                if rest:
-                    await self._commit(run, rest)
+                batch = batch[await self._append_next(run, batch) :]  # those before are settled, whatever comes
+                if batch:
+                    await self._commit(run, batch)
             except Exception as error:
                 if self.live.is_exact:  # otherwise SQL is asked before a state is believed
                     self.states.drop(run.row)  # what was committed of it, if anything, is not known

@@ -174,6 +174,27 @@ async def test_a_connection_that_breaks_in_a_transaction_fails_all_of_it(world: 
     assert (await world.report(outcome("t1"), key="a")).seq == 1
 
 
+async def test_a_database_that_goes_between_two_reports_fails_the_second_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    await some_reports(world, 3)  # after the fourth, the service does not look at the run
+    write = world.database.write
+
+    def gone(job: Any, *, alone: bool = False) -> Any:  # what has no key is no single statement
+        if not alone:
+            raise errors.StorageUnavailableError("gone")
+        return write(job, alone=alone)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.database, "write", gone)
+        both = asyncio.gather(world.report(outcome("t2"), key="b"), world.report(outcome("t3")), return_exceptions=True)
+        first, second = await asyncio.wait_for(both, 10)
+    assert first.seq == 4
+    assert isinstance(second, errors.StorageUnavailableError)
+    assert (await world.report(outcome("t3"))).seq == 5
+    await world.assert_is_a_replay()
+
+
 async def test_two_processes_that_both_take_a_database_for_their_own_are_told_so(world: World):
     await world.state()
     await world.beside().rewind(0)
