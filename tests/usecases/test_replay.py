@@ -189,6 +189,7 @@ async def test_a_database_that_goes_between_two_reports_fails_the_second_alone(
         patched.setattr(world.database, "write", gone)
         both = asyncio.gather(world.report(outcome("t2"), key="b"), world.report(outcome("t3")), return_exceptions=True)
         first, second = await asyncio.wait_for(both, 10)
+    assert isinstance(first, Receipt)
     assert first.seq == 4
     assert isinstance(second, errors.StorageUnavailableError)
     assert (await world.report(outcome("t3"))).seq == 5

@@ -19,7 +19,7 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import DBAPIError
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.storage.sql.database import ENCODING, UNANSWERED, Job, Result, sql_url, storage_errors
+from bots_service.storage.sql.database import ENCODING, UNANSWERED, Job, Result, settle, sql_url, storage_errors
 
 
 class Lifeline:
@@ -282,18 +282,11 @@ class PostgresDatabase:
     def _settle(self, done: Future[Any], answer: asyncio.Future[Any], timeout: asyncio.TimerHandle) -> None:
         self._jobs -= 1
         timeout.cancel()
-        if answer.done():
-            return
-        if error := done.exception():
-            answer.set_exception(error)
-            answer.exception()  # its caller may have stopped waiting
-        else:
-            answer.set_result(done.result())
+        if not answer.done():  # else the job may have been cancelled, and came to nothing
+            settle(answer, done.exception() or done.result())
 
     def _give_up(self, running: _Running, done: Future[Any], answer: asyncio.Future[Any]) -> None:
-        if not answer.done():
-            answer.set_exception(StorageUnavailableError(f"the database did not answer in {self._timeout_s:g} s"))
-            answer.exception()
+        settle(answer, StorageUnavailableError(f"the database did not answer in {self._timeout_s:g} s"))
         running.end()
         done.cancel()  # nobody begins it any more
 

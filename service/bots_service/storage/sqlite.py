@@ -17,9 +17,9 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DBAPIError
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.storage.sql.database import OUR_FAULT, Job, Result, sql_url, storage_errors
+from bots_service.storage.sql.database import OUR_FAULT, Job, Result, settle, sql_url, storage_errors
 
-MOST_JOBS = 256  # in one transaction; more would make the first wait long for the last
+MOST_JOBS = 256  # about, in one transaction; more would make the first wait long for the last
 READERS = 4  # reads hold the interpreter's lock most of the time: more threads than that would only wait for it
 
 WRITER_PRAGMAS = (
@@ -108,8 +108,7 @@ class SqliteDatabase:
             return _transact(connection, job)
 
     def _work(self) -> None:
-        while (handed := self._waiting.get()) is not None:
-            batch = [*handed]
+        while (batch := self._waiting.get()) is not None:
             while len(batch) < MOST_JOBS and not self._waiting.empty():
                 if (handed := self._waiting.get()) is None:
                     self._waiting.put(None)
@@ -135,18 +134,12 @@ class SqliteDatabase:
             outcomes = [error]
         answers = [answer for _, answer in batch]
         with suppress(RuntimeError):  # the event loop ended meanwhile
-            answers[0].get_loop().call_soon_threadsafe(_settle, answers, outcomes)
+            answers[0].get_loop().call_soon_threadsafe(_settle_all, answers, outcomes)
 
 
-def _settle(answers: list[asyncio.Future[Any]], outcomes: list[Any]) -> None:
+def _settle_all(answers: list[asyncio.Future[Any]], outcomes: list[Any]) -> None:
     for answer, outcome in zip(answers, outcomes, strict=True):
-        if answer.done():  # its caller stopped waiting
-            continue
-        if isinstance(outcome, Exception):
-            answer.set_exception(outcome)
-            answer.exception()
-        else:
-            answer.set_result(outcome)
+        settle(answer, outcome)
 
 
 def _locked(database: Path) -> TextIO:

@@ -46,6 +46,17 @@ class Database(Protocol):
         """End what is in line, then let the database go; what comes later is refused."""
 
 
+def settle(answer: asyncio.Future[Any], outcome: object) -> None:
+    """Hand on what a job returned or raised, unless its caller stopped waiting."""
+    if answer.done():
+        return
+    if isinstance(outcome, BaseException):
+        answer.set_exception(outcome)
+        answer.exception()  # no warning if nobody ever awaits it
+    else:
+        answer.set_result(outcome)
+
+
 @contextmanager
 def storage_errors() -> Iterator[None]:
     """Turn what the driver says of a database in trouble into StorageUnavailableError; our own mistakes stay."""

@@ -305,7 +305,7 @@ def _head(row: SqlRow) -> Head:
 
 
 class SqlJournal(Store):
-    """Journals. All but reports are appended by `append`, in a transaction that does more."""
+    """Journals. What `append_next` does not store is stored by `append`, in a transaction that does more."""
 
     async def append_next(
         self, run: RunRow, folded: Sequence[FoldedEntry], previous: IdempotencyKey | None, now: float
