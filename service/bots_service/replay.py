@@ -91,8 +91,8 @@ class Replay:
         ):
             found.append(kept.state)
         nearest = max(found, key=version_of, default=None)
-        if nearest is not None and head.seq - nearest.seq <= self.snapshot_every:
-            return nearest
+        if nearest is not None and nearest.epoch == head.epoch and head.seq - nearest.seq <= self.snapshot_every:
+            return nearest  # after a rewind there is a snapshot, and folding a rewind takes long
         return max([*found, await self.stored(run, head.seq)], key=version_of)
 
     async def to(self, run: OpenRun, state: RunState, up_to: int) -> RunState:

@@ -8,8 +8,8 @@ and an entry that does not fold is never kept.
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from contextvars import Context
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -209,15 +209,28 @@ class _Change:
 class _Work:
     """What is under way with a run in this process.
 
-    selecting: lock around each draw, so that the second knows what the first took.
+    selecting: lock around each draw, so that the second knows what the first took; selects: how many draw or wait.
+    look: what the one before left to the next, so that those who wait together look once.
     folding: lock around the fold of other replicas' entries.
     waiting: changes for the next transaction; writer: commits them, one transaction after another.
     """
 
     selecting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    selects: int = 0
+    look: Look | None = None
     folding: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: list[_Change] = field(default_factory=list)
     writer: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def in_line(self) -> AsyncIterator[None]:
+        """Wait for the selects before."""
+        self.selects += 1
+        try:
+            async with self.selecting:
+                yield
+        finally:
+            self.selects -= 1
 
 
 class _OutdatedError(Exception):
@@ -376,9 +389,9 @@ class Runs:
     ) -> tuple[Selection, OpenDataset, bool]:
         work, attempts, pause_s, is_current = self._work_of(run.row), 0, 0.0, self.live.is_exact
         give_up = asyncio.get_running_loop().time() + PATIENCE_S
-        async with work.selecting:
+        async with work.in_line():
             while True:
-                run, state, look = await self._looked(run, None if once is None else once.key)
+                run, state, look = await self._looked(run, None if once is None else once.key, work)
                 if attempts >= LEAST_ATTEMPTS and asyncio.get_running_loop().time() > give_up:
                     # Two jobs may then train on one task; that costs less than a job that waits.
                     look = replace(look, local=True, degraded=True)
@@ -398,24 +411,29 @@ class Runs:
                 if isinstance(leased, Previous) and once is not None:
                     return (*await self._again(run, leased, once), True)
                 if leased is True:
+                    work.look = look.after(selection)
                     return selection, run.dataset, False
                 attempts += 1
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s + PAUSE_S, LONGEST_PAUSE_S)
 
-    async def _looked(self, run: OpenRun, key: str | None) -> tuple[OpenRun, RunState, Look]:
+    async def _looked(self, run: OpenRun, key: str | None, work: _Work) -> tuple[OpenRun, RunState, Look]:
         """Return the run with its newest dataset, its newest state, and what a selection from it is drawn with.
 
         An older belief is better than a job that waits: where SQL is away, the newest state in this process will do.
         """
 
-        def is_newest() -> bool:
+        def is_newest(look: Look) -> bool:
             return (look.head, look.dataset_version) == (version_of(known), run.dataset.row.version)
 
         known = self.states.get(run.row) or await self.state_of(run)
+        left, work.look = work.look, None
+        if left is not None and is_newest(left):
+            return await self.datasets.matching(run, known), known, left
+        lease_s = known.settings.lease_seconds
         for _ in range(LEAST_ATTEMPTS):
-            look = await self.live.look(run.row, version_of(known), key, lease_s=known.settings.lease_seconds)
-            if self.live.is_exact or is_newest():
+            look = await self.live.look(run.row, version_of(known), key, lease_s=lease_s, selects=work.selects)
+            if self.live.is_exact or is_newest(look):
                 break
             # The store knows other versions, or none: SQL decides.
             try:
@@ -424,7 +442,7 @@ class Runs:
             except StorageUnavailableError:
                 look = replace(look, local=True, degraded=True)
                 break
-            if look.local or is_newest():
+            if look.local or is_newest(look):
                 break
             if look.head is not None and look.head > version_of(known):
                 await self.live.delete(run.row)  # the database was restored to an earlier time
@@ -653,12 +671,15 @@ class Runs:
             degraded = not await self.live.moved(run.row, version_of(state), done=united(*done), kept=kept)
             if state.epoch != before.epoch:
                 await self.live.clear(run.row)
+                # Before the answer: other replicas go on from the snapshot, for folding a rewind takes long.
+                await self.replay.save_if_due(run.row, before, state)
         for change, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 change.fail(outcome)
             else:
                 change.done.set_result(Committed(*outcome, state, degraded))
-        await self.replay.save_if_due(run.row, before, state)
+        if state.epoch == before.epoch:
+            await self.replay.save_if_due(run.row, before, state)
 
     def _fold(
         self, run: OpenRun, state: RunState, batch: list[_Change], now: float, connection: Connection
@@ -791,7 +812,7 @@ class Runs:
                 if version_of(state) > (head.epoch, head.seq):
                     self.states.drop(run.row)
                     state = None
-            if state is None or head.seq - state.seq > KEEP_EVERY:
+            if state is None or head.seq - state.seq > KEEP_EVERY or state.epoch != head.epoch:
                 state = await self.replay.nearest(run, head, state, await self.live.state(run.row))
             if state.seq < head.seq:
                 try:

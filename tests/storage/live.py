@@ -87,8 +87,8 @@ class Caller:
         self.version = epoch, seq
         return await self.live.moved(self.run, self.version, done=np.array(done, np.int32), kept=kept, begins=begins)
 
-    async def look(self, key: str | None = None, *, lease_s: float = 1000) -> Look:
-        return await self.live.look(self.run, self.version, key, lease_s=lease_s)
+    async def look(self, key: str | None = None, *, lease_s: float = 1000, selects: int = 1) -> Look:
+        return await self.live.look(self.run, self.version, key, lease_s=lease_s, selects=selects)
 
     async def lease(
         self, look: Look, *tasks: int, lease_s: float = 1000, key: str | None = None, reuse: bool = False

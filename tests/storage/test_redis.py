@@ -192,6 +192,24 @@ async def test_draws_after_a_loss_are_counted_from_a_random_ordinal(one: Caller,
     assert (await one.look()).ordinal == 0  # nobody drew from it before
 
 
+async def test_a_look_for_several_selects_gives_each_an_ordinal_and_the_tasks_of_those_before(
+    one: Caller, other: Caller
+):
+    await one.moved(1)
+    other.version = one.version
+    first = await one.look(selects=3)
+    looks = [first]
+    for tasks in ((5, 2), (9,)):
+        assert await one.lease(looks[-1], *tasks)
+        left = looks[-1].after(selection_of(one.version, *tasks))
+        assert left is not None
+        looks.append(left)
+    assert [look.ordinal for look in looks] == [0, 1, 2]
+    assert [look.leased.tolist() for look in looks] == [[], [2, 5], [2, 5, 9]]
+    assert looks[-1].after(selection_of(one.version, 1)) is None
+    assert (await other.look()).ordinal == 3
+
+
 async def test_a_selection_that_can_not_be_read_counts_for_nothing(one: Caller, client: redis.Redis):
     look = await one.look("k")
     await one.select(1, key="k")

@@ -1,7 +1,9 @@
-"""How often a report waits for PostgreSQL and for Redis, counted on the wire."""
+"""How often requests wait for PostgreSQL and for Redis, counted on the wire."""
 
 from collections import Counter
-from contextlib import closing
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from bots_client import Client, Outcome, Task
@@ -13,10 +15,12 @@ COUNT, STEPS = 32, 16  # at some of them the service looks at the run, in a tran
 READY_FOR_QUERY = b"Z\x00\x00\x00\x05"  # what PostgreSQL says when it waits for us: at the end of each round trip
 
 
-def test_a_report_waits_once_for_postgresql_and_once_for_redis(
-    tmp_path: Path, postgres: PostgresServer, postgres_url: str, redis_server: RedisServer
-) -> None:
-    answers, waits = Counter[str](), list[Counter[str]]()
+@contextmanager
+def counted(
+    folder: Path, postgres: PostgresServer, postgres_url: str, redis_server: RedisServer
+) -> Iterator[tuple[Client, Counter[str]]]:
+    """Run a service; give a client and how often "sql" and "redis" answered so far."""
+    answers = Counter[str]()
 
     def seen_sql(piece: bytes) -> bool:
         answers["sql"] += piece.count(READY_FOR_QUERY)
@@ -30,13 +34,21 @@ def test_a_report_waits_once_for_postgresql_and_once_for_redis(
         closing(FaultyProxy(postgres.port, cuts=seen_sql)) as to_sql,
         closing(FaultyProxy(redis_server.port, cuts=seen_redis)) as to_redis,
         running_service(
-            tmp_path,
+            folder,
             database_url=postgres_url.replace(str(postgres.port), str(to_sql.port)),
             redis_url=redis_server.url.replace(str(redis_server.port), str(to_redis.port)),
         ) as service,
         Client(service.url) as client,
     ):
         client.create_dataset("pool", [Task(f"t{number}") for number in range(40 * COUNT)])
+        yield client, answers
+
+
+def test_a_report_waits_once_for_postgresql_and_once_for_redis(
+    tmp_path: Path, postgres: PostgresServer, postgres_url: str, redis_server: RedisServer
+) -> None:
+    waits = list[Counter[str]]()
+    with counted(tmp_path, postgres, postgres_url, redis_server) as (client, answers):
         for _ in range(STEPS):
             selection = client.select("pool", COUNT)
             before = Counter(answers)
@@ -45,3 +57,20 @@ def test_a_report_waits_once_for_postgresql_and_once_for_redis(
     # What runs in the background asks both now and then.
     assert min(each["sql"] for each in waits) == 1
     assert min(each["redis"] for each in waits) == 1
+
+
+def test_selects_that_wait_for_one_run_ask_redis_once_for_all_what_is_leased(
+    tmp_path: Path, postgres: PostgresServer, postgres_url: str, redis_server: RedisServer
+) -> None:
+    waits, tasks = list[int](), list[str]()
+    with (
+        counted(tmp_path, postgres, postgres_url, redis_server) as (client, answers),
+        ThreadPoolExecutor(COUNT) as threads,
+    ):
+        for _ in range(STEPS // 4):
+            before = answers["redis"]
+            for selection in threads.map(lambda _: client.select("pool", 4), range(COUNT)):
+                tasks += selection.ids
+            waits.append(answers["redis"] - before)
+    assert len(set(tasks)) == len(tasks)
+    assert min(waits) < 1.5 * COUNT  # each leases on its own

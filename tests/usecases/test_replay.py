@@ -12,7 +12,6 @@ from bots_service import errors
 from bots_service import replay as module
 from bots_service.core.belief import KINDS
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Entry
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
 from bots_service.records import IdempotencyKey, RunPut, RunRow
@@ -29,6 +28,7 @@ from tests.usecases.world import (
     new_profiles,
     outage,
     outcome,
+    reads_of,
     reports,
     stream,
 )
@@ -45,19 +45,6 @@ def flip(world: World, seqs: list[int]) -> None:
         middle = len(blob) // 2
         damaged = blob[:middle] + bytes([blob[middle] ^ 0x10]) + blob[middle + 1 :]
         world.sql("UPDATE snapshots SET blob = ? WHERE seq = ?", damaged, seq)
-
-
-def reads_of(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Return a list that gets the first and last seq of each part of a journal that is read."""
-    journal, reads = world.use.store.journal, list[tuple[int, int]]()
-    between = journal.between
-
-    async def watched(run: Any, after: int, up_to: int, limit: int = 1000) -> list[Entry]:
-        reads.append((after, up_to))
-        return await between(run, after, up_to, limit)
-
-    monkeypatch.setattr(journal, "between", watched)
-    return reads
 
 
 @pytest.mark.parametrize("damaged", [[], [15], [15, 10], [5, 10, 15]], ids=str)

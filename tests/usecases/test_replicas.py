@@ -28,6 +28,7 @@ from tests.usecases.world import (
     outage,
     outcome,
     outcomes_of,
+    reads_of,
     stream,
 )
 
@@ -60,6 +61,20 @@ async def test_what_was_reported_here_is_selected_from_there(replicas: Both, bel
         assert (receipt.step, receipt.late, receipt.expired) == (2 * step + 2, 0, 0)
     assert encode_state(await replicas[0].state()) == encode_state(await replicas[1].state())
     await replicas[0].assert_is_a_replay()
+
+
+async def test_a_replica_goes_on_from_a_rewind_without_folding_the_journal_again(
+    replicas: Both, monkeypatch: pytest.MonkeyPatch
+):
+    here, there = replicas
+    for solved in (1, 0):
+        await here.report(outcome("t1", solved))
+    await there.select(1)
+    await here.rewind(1)
+    reads = reads_of(there, monkeypatch)
+    assert (await there.select(1)).seq == 3
+    assert reads == []
+    assert encode_state(await there.state()) == encode_state(await here.state())
 
 
 async def test_a_run_deleted_or_replaced_here_is_the_new_one_there(replicas: Both):

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.draw import SelectRequest
-from bots_service.core.entries import Fork, Rewind
+from bots_service.core.entries import Entry, Fork, Rewind
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.datasets import DatasetHeader, OpenRun
@@ -354,3 +354,16 @@ def copied(world: World, folder: Path) -> World:
     for connection in (source, target):
         connection.close()
     return World.open(folder, snapshot_every=world.settings.snapshot_every)
+
+
+def reads_of(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Return a list that gets the first and last seq of each part of a journal that is read."""
+    journal, reads = world.use.store.journal, list[tuple[int, int]]()
+    between = journal.between
+
+    async def watched(run: Any, after: int, up_to: int, limit: int = 1000) -> list[Entry]:
+        reads.append((after, up_to))
+        return await between(run, after, up_to, limit)
+
+    monkeypatch.setattr(journal, "between", watched)
+    return reads

@@ -41,7 +41,10 @@ def as_places(chosen: Counts | Flags) -> Counts:
 
 def united(*sets: Tasks) -> Tasks:
     """Return the tasks that are in any of the arrays, sorted and distinct; the arrays may be in any order."""
-    tasks = np.sort(np.concatenate((NO_TASKS, *sets)), kind="stable")
+    full = [tasks for tasks in sets if len(tasks)]
+    if not full:
+        return NO_TASKS
+    tasks = np.sort(np.concatenate(full), kind="stable")
     return tasks[is_first(tasks)]
 
 

@@ -9,11 +9,11 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bots_service.core.arrays import NO_TASKS, Floats, Tasks, contained, frozen, without
+from bots_service.core.arrays import NO_TASKS, Floats, Tasks, contained, frozen, united, without
 from bots_service.core.state import RunState
 from bots_service.records import Head, IdempotencyKey, LeaseTtls, RunRow, Selection
 from bots_service.retention import SELECTIONS_S
@@ -47,6 +47,7 @@ class Look:
     degraded: others may work on the same tasks: the store is away, or lost leases that may not have ended yet.
     local: the tasks will be leased in this process's memory alone.
     previous: the selection that was made under the request's key before.
+    more: selections that may be drawn with what this one leaves; the ordinals after this are theirs.
     """
 
     head: Version | None
@@ -56,6 +57,14 @@ class Look:
     degraded: bool = False
     local: bool = False
     previous: Previous | None = None
+    more: int = 0
+
+    def after(self, selection: Selection) -> "Look | None":
+        """Return what the next selection may be drawn with once this one's tasks are leased; None: look again."""
+        if not self.more or self.local:
+            return None
+        leased = frozen(united(self.leased, selection.leased))
+        return replace(self, ordinal=self.ordinal + 1, leased=leased, more=self.more - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +120,19 @@ class Live:
         self._kept: OrderedDict[tuple[str, str], tuple[Previous, float]] = OrderedDict()  # and until when
         self._bytes = 0
 
-    async def look(self, run: RunRow, version: Version, key: str | None, *, lease_s: float) -> Look:  # noqa: ARG002
+    async def look(
+        self,
+        run: RunRow,
+        version: Version,
+        key: str | None,
+        *,
+        lease_s: float,  # noqa: ARG002
+        selects: int = 1,  # noqa: ARG002
+    ) -> Look:
         """Return what a selection is drawn with.
 
         version: of the state that this process would draw from, if the store knows no newer one.
-        key: the request's idempotency key; lease_s: how long leases last.
+        key: the request's idempotency key; lease_s: how long leases last; selects: how many wait, with this one.
         """
         in_flight, previous = self._in_flight(run), self._previous(run, key, version[0])
         of, count = in_flight.counted

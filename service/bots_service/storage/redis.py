@@ -213,19 +213,19 @@ class RedisLive(Live):
         super().__init__(is_exact=False, clock=clock)
         self._server = server
 
-    async def look(self, run: RunRow, version: Version, key: str | None, *, lease_s: float) -> Look:
+    async def look(self, run: RunRow, version: Version, key: str | None, *, lease_s: float, selects: int = 1) -> Look:
         """Return what a selection is drawn with."""
         mine = await super().look(run, version, key, lease_s=lease_s)
         if mine.previous is not None:
             return mine
         keys = [*_keys(run), _dataset(run.dataset_id)]
         try:
-            reply = await self._server.run("look", keys if key is None else [*keys, _selection(run, key)])
+            reply = await self._server.run("look", keys if key is None else [*keys, _selection(run, key)], selects)
         except RedisAwayError:
             return mine
         epoch, seq, ordinal, lost_ms, now_ms, leases, dataset_version, kept = reply
         is_lost = int(lost_ms) > 0 and int(now_ms) - int(lost_ms) < lease_s * 1000
-        leased = np.sort(np.array(leases, np.int32))
+        leased = np.sort(np.fromstring(leases, np.int32, sep=" "))
         return Look(
             head=None if epoch < 0 else (epoch, seq),
             dataset_version=None if dataset_version is None else int(dataset_version),
@@ -233,6 +233,7 @@ class RedisLive(Live):
             leased=frozen(united(leased, mine.leased) if len(mine.leased) else leased),
             degraded=is_lost,
             previous=None if kept is None or kept[0] != max(epoch, version[0]) else _previous_in(kept[1], run),
+            more=selects - 1,
         )
 
     async def lease(

@@ -3,5 +3,5 @@ redis.call('DEL', LEASES)
 if ARGS[1] then
   redis.call('DEL', RUN)
 else
-  redis.call('ZADD', LEASES, '+inf', -1)
+  redis.call('ZADD', LEASES, '+inf', KEPT)
 end

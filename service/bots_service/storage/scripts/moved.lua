@@ -10,7 +10,7 @@ if not run then
   redis.call(
     'HSET', RUN, 'server', server_id(), 'epoch', epoch, 'seq', seq, 'ordinal', ordinal, 'lost_ms', text(lost_ms)
   )
-  redis.call('ZADD', LEASES, '+inf', -1)
+  redis.call('ZADD', LEASES, '+inf', KEPT)
 elseif is_newer(epoch, seq, run.epoch, run.seq) then
   redis.call('HSET', RUN, 'epoch', epoch, 'seq', seq, 'ordinal', 0)
 end
