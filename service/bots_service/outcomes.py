@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import numpy as np
 from msgspec import Meta, Struct
 
-from bots_service.core.arrays import Tasks, frozen
+from bots_service.core.arrays import Tasks, frozen, united, without
 from bots_service.core.checks import Name, TaskId
 from bots_service.core.entries import NO_PARTS, GroupParts, Report
 from bots_service.core.evidence import (
@@ -170,7 +170,7 @@ def read_outcomes(
         raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:SHOWN_FLAWS]))
     successes, failures, effective = np.array(groups, np.float64).reshape(-1, 3).T.copy()
     evidence = Evidence(frozen(tasks[kept]), frozen(successes), frozen(failures), frozen(effective.astype(bool)))
-    return evidence, frozen(np.setdiff1d(tasks[aborted], evidence.tasks)), _table_of(parts)
+    return evidence, frozen(without(united(tasks[aborted]), evidence.tasks)), _table_of(parts)
 
 
 def _table_of(parts: list[tuple[float, ...]]) -> GroupParts:

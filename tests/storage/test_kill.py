@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from bots_service.settings import Settings
+from bots_service.storage.sql.database import connected
 from bots_service.wiring import sqlite_or_postgres
 from tests.sizes import size
 from tests.storage.appending_child import CALLERS, RUNS
@@ -21,6 +22,7 @@ KILLS = size(2, 20)  # each time Python starts anew
 FOUND = text(
     "SELECT runs.name, journal.seq, journal.key FROM journal JOIN runs ON runs.id = journal.run_id ORDER BY journal.seq"
 )
+OTHERS = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 Acks = set[tuple[str, int, str]]
 
 
@@ -34,6 +36,14 @@ def acknowledged(url: str, first: int, seconds: float) -> Acks:
         child.send_signal(signal.SIGKILL)
         lines += child.stdout.read().splitlines()
     return {(run, int(seq), key) for run, seq, key in map(str.split, lines)}
+
+
+def await_backends(url: str) -> None:
+    """Wait until PostgreSQL has ended what it was doing for a process that was killed."""
+    with connected(url) as connection:
+        while connection.scalar(OTHERS):
+            connection.rollback()  # it shows a transaction the same processes throughout
+            time.sleep(0.01)
 
 
 async def assert_each_is_there_once(world: World, acks: Acks) -> None:
@@ -61,6 +71,8 @@ async def test_every_acknowledged_report_survives_kills_and_counts_once(
     moments, first, acks = random.Random(11), 0, Acks()
     for _ in range(KILLS):
         acks |= acknowledged(url, first, moments.uniform(0.0, 0.3))
+        if product == "postgresql":
+            await_backends(url)
         world = World.over(tmp_path, settings, sqlite_or_postgres(settings))
         await assert_each_is_there_once(world, acks)
         await world.close()

@@ -21,6 +21,7 @@ def counted(
 ) -> Iterator[tuple[Client, Counter[str]]]:
     """Run a service; give a client and how often "sql" and "redis" answered so far."""
     answers = Counter[str]()
+    redis_server.client().flushall()
 
     def seen_sql(piece: bytes) -> bool:
         answers["sql"] += piece.count(READY_FOR_QUERY)

@@ -7,8 +7,8 @@ import asyncio
 import base64
 import hashlib
 import json
+import random
 import re
-import uuid
 from ast import literal_eval
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -242,7 +242,9 @@ def finish_headers(headers: MutableHeaders, request_id: str) -> None:
 def request_id_of(scope: Scope) -> str:
     """Return the request's own id if it is valid, otherwise a new one."""
     given = Headers(scope=scope).get("x-request-id", "")
-    return given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    if REQUEST_ID.fullmatch(given):
+        return given
+    return f"{random.getrandbits(128):032x}"  # no secret; os.urandom would let other threads go first
 
 
 # --- bodies ----------------------------------------------------------------------------------------------------------

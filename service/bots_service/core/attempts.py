@@ -117,7 +117,7 @@ class AbortRows(TaskRows):
             newer.in_a_row[:] += 1
             newer.last_step[:] = step
             rows = self.overlaid(newer.frozen())
-        again = np.isin(rows.tasks, tried) & (rows.in_a_row > 0)
+        again = contained(rows.tasks, (np.sort(tried),)) & (rows.in_a_row > 0)
         if not again.any():
             return rows
         return AbortRows(rows.tasks, rows.aborts, frozen(np.where(again, 0, rows.in_a_row)), rows.last_step)

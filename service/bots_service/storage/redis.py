@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-import secrets
+import random
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -245,7 +245,7 @@ class RedisLive(Live):
         blob = b"" if once is None else encode_selection(Previous(once.fingerprint, selection))
         if len(blob) > MOST_SELECTION_BYTES:
             once, blob = None, b""
-        nonce, tasks, new = secrets.token_hex(8), selection.leased, newly_leased(selection, look)
+        nonce, tasks, new = f"{random.getrandbits(64):x}", selection.leased, newly_leased(selection, look)
         kept_s = NONCES_S if once is None else SELECTIONS_S
         try:
             status, *bytes_ = await self._server.run(
@@ -276,7 +276,7 @@ class RedisLive(Live):
         if kept is not None and not self._server.is_away:
             epoch, seq = version_of(kept.state)
             blob = _AT.pack(kept.at) + await asyncio.to_thread(encode_state, kept.state)
-        begin = 0 if begins else 1 + secrets.randbelow(ORDINALS), int(IDLE_RUNS_S)
+        begin = 0 if begins else 1 + random.randrange(ORDINALS), int(IDLE_RUNS_S)  # noqa: S311 - no secret
         return await self._told("moved", _keys(run), *head, *begin, epoch, seq, done.tolist(), blob=blob)
 
     async def state(self, run: RunRow) -> KeptState | None:
