@@ -178,12 +178,12 @@ class Live:
         """Tell where a run stands now, and end leases. Return whether all replicas can see it.
 
         head: version of its newest state; an older one changes nothing.
-        done: tasks whose leases end, sorted.
+        done: tasks whose leases end.
         kept: for replicas that have no state; it need not be the newest.
         begins: the run is new. If the store knows nothing of any other run, its leases were lost.
         """
         in_flight = self._in_flight(run)
-        in_flight.keep(~contained(in_flight.tasks, (done,)))
+        in_flight.keep(~contained(in_flight.tasks, (np.sort(done),)))
         return self.is_exact
 
     async def state(self, run: RunRow) -> KeptState | None:  # noqa: ARG002
