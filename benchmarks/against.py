@@ -33,7 +33,7 @@ Load = Callable[[Bench], Awaitable[LoadRow]]
 
 @dataclass(frozen=True, slots=True)
 class AgainstGrid:
-    """What is measured. steps: reports of each run before; seconds: of a load."""
+    """What is measured. runs: of the loads on many; steps: reports of each run before; seconds: of a load."""
 
     tasks: int
     runs: int
@@ -109,16 +109,19 @@ def checkout(revision: str) -> Iterator[Path]:
 
 
 def loads(grid: AgainstGrid) -> Iterator[tuple[str, Load]]:
-    """Yield the loads, each with its belief: of one caller and of many, on one run and on many."""
+    """Yield the loads, each with its belief: of one caller and of many, on one run and on many others.
+
+    Others: the one has more reports by then where it is faster, and a larger state takes longer.
+    """
     for belief in BELIEFS:
-        runs = _runs(belief, grid)
-        for callers, some in ((1, runs[:1]), (grid.callers, runs[:1]), (grid.callers, runs)):
+        one, *many = _runs(belief, grid)
+        for callers, some in ((1, [one]), (grid.callers, [one]), (grid.callers, many)):
             yield belief, partial(Bench.selects, count=COUNT, runs=some, callers=callers)
             yield belief, partial(Bench.reports, count=COUNT, runs=some, callers=callers)
 
 
 def _runs(belief: str, grid: AgainstGrid) -> list[str]:
-    return [f"{belief}-{number}" for number in range(grid.runs)]
+    return [f"{belief}-{number}" for number in range(1 + grid.runs)]
 
 
 async def _side(stack: ExitStack, tree: Path, services: int, grid: AgainstGrid) -> _Side:
