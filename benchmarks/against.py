@@ -111,7 +111,7 @@ def checkout(revision: str) -> Iterator[Path]:
 def loads(grid: AgainstGrid) -> Iterator[tuple[str, Load]]:
     """Yield the loads, each with its belief: of one caller and of many, on one run and on many others.
 
-    Others: the one has more reports by then where it is faster, and a larger state takes longer.
+    The faster side reports more to the one run, so its state grows larger; the many have equal histories.
     """
     for belief in BELIEFS:
         one, *many = _runs(belief, grid)

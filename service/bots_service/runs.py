@@ -224,7 +224,7 @@ class _Work:
 
     @asynccontextmanager
     async def in_line(self) -> AsyncIterator[None]:
-        """Wait for the selects before."""
+        """Wait for the selects that came before."""
         self.selects += 1
         try:
             async with self.selecting:
@@ -430,9 +430,10 @@ class Runs:
         left, work.look = work.look, None
         if left is not None and is_newest(left):
             return await self.datasets.matching(run, known), known, left
-        lease_s = known.settings.lease_seconds
         for _ in range(LEAST_ATTEMPTS):
-            look = await self.live.look(run.row, version_of(known), key, lease_s=lease_s, selects=work.selects)
+            look = await self.live.look(
+                run.row, version_of(known), key, lease_s=known.settings.lease_seconds, selects=work.selects
+            )
             if self.live.is_exact or is_newest(look):
                 break
             # The store knows other versions, or none: SQL decides.

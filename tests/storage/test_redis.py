@@ -210,6 +210,15 @@ async def test_a_look_for_several_selects_gives_each_an_ordinal_and_the_tasks_of
     assert (await other.look()).ordinal == 3
 
 
+async def test_leases_that_are_evicted_between_a_look_and_its_lease_are_noticed(one: Caller, client: redis.Redis):
+    await one.moved(1, begins=True)
+    look = await one.look()
+    [leases] = client.scan_iter("bots:*:leases")
+    client.delete(leases)
+    assert await one.lease(look, 1) is False
+    assert (await one.look()).degraded
+
+
 async def test_a_selection_that_can_not_be_read_counts_for_nothing(one: Caller, client: redis.Redis):
     look = await one.look("k")
     await one.select(1, key="k")

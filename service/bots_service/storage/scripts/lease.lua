@@ -13,7 +13,8 @@ elseif kept[1] and tonumber(kept[2]) == EPOCH then
   return { 'previous', kept[3] }
 end
 local run, ms = header(), now_ms()
-if not run or run.epoch ~= EPOCH or run.seq ~= SEQ then
+-- Without a set the leases were evicted since the look, and a new one would hide that from the next look.
+if not run or run.epoch ~= EPOCH or run.seq ~= SEQ or redis.call('EXISTS', LEASES) == 0 then
   return { 'moved' }
 end
 redis.call('ZREMRANGEBYSCORE', LEASES, '-inf', text(ms))
