@@ -159,14 +159,16 @@ class OpenStep:
 
     def not_before(self, step: int) -> "OpenStep":
         """Return the open step with nothing selected before this step: what is older counts as selected then."""
+        if not len(self.evidence):
+            return self
         made_at = frozen(np.maximum(self.evidence.made_at, step))
-        return replace(self, evidence=replace(self.evidence, made_at=made_at)) if len(made_at) else self
+        return replace(self, evidence=replace(self.evidence, made_at=made_at))
 
     def by_step(self, whole: Evidence) -> Iterator[tuple[int, Evidence]]:
         """Yield, oldest first, each step of selection with its evidence, each task once. whole: all of it."""
         made_at = self.evidence.made_at
-        steps = sorted(set(made_at.tolist()))
-        for step in steps:
+        steps = made_at[is_first(made_at)].tolist()
+        for step in sorted(set(steps)):
             yield step, whole if len(steps) == 1 else sum_by_task(self.evidence.where(made_at == step))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import add, attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -181,7 +182,10 @@ class Totals:
 
     def plus(self, step: "Totals") -> "Totals":
         """Return the totals with one more closed step."""
-        return Totals(*(getattr(self, name) + getattr(step, name) for name in Totals.__slots__))
+        return Totals(*map(add, _SUMS(self), _SUMS(step)))
+
+
+_SUMS = attrgetter(*Totals.__slots__)
 
 
 def totals_of(whole: Evidence, step: OpenStep, new_tasks: int) -> Totals:

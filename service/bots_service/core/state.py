@@ -182,11 +182,12 @@ def with_report(
         attempts=before.attempts.with_step(whole, step.number),
         open_step=rest.not_before(step.number - belief.longest_lag),
         totals=totals,
-        guard=_guarded(before, own, np.sort(reported.tasks), step, believed, pool),
+        guard=_guarded(before, own, reported.tasks, step, believed, pool),
         **changes,
     )
-    brier, log_loss = errors_of(believed.mean, whole)
-    facts |= {"brier": brier, "log_loss": log_loss, "calibration": calibration(believed.mean, whole)}
+    means = believed.mean
+    brier, log_loss = errors_of(means, whole)
+    facts |= {"brier": brier, "log_loss": log_loss, "calibration": calibration(means, whole)}
     facts["tags"] = counts_by_tag(pool, whole)
     return closed, _receipt(closed, sums, closed=True, **facts), step
 
@@ -224,10 +225,10 @@ def _walks_after(walks: Walks, report: Report, *, in_parts: bool) -> Walks:
 def _guarded(
     before: RunState, report: Report, reported: Tasks, step: ClosingStep, believed: Distributions, pool: Pool
 ) -> VerifierGuard:
-    """Return the verifier guard after the step that a report closes. reported: all its tasks, sorted."""
+    """Return the verifier guard after the step that a report closes. reported: all its tasks."""
     is_going_on = any(walk.part == WHOLE and walk.place > 0 for walk in before.walks.walks)
     is_drawn = is_going_on and [walk.part for walk in report.walks] == [WHOLE]
-    drawn = reported if is_drawn else NO_TASKS
+    drawn = np.sort(reported) if is_drawn else NO_TASKS
     seen = SeenGroups(step.whole, believed, before.attempts, drawn, is_drawn and report.walks[0].turn == 0)
     return before.guard.after_step(pool, seen, step=step.number)
 
