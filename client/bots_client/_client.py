@@ -175,11 +175,6 @@ class Client(HttpClient):
         upload = upload_of(pass_rates, wires_of_pass_rates, media_type, on_progress)
         return self._upload("PUT", path("datasets", dataset, "predictions", name), Dataset, upload)
 
-    def predict_from_run(self, dataset: str, run: str, name: str, *, step: int | None = None) -> Dataset:
-        """Make predictions of what a run believes after a step (None: now), of the tasks that it has evidence of."""
-        content = {"name": name, **given(step=step)}
-        return self._write("POST", run_path(dataset, run, "predictions"), Dataset, content)
-
     def remove_predictions(self, dataset: str, name: str) -> Dataset:
         """Remove predictions: new runs no longer see them. Runs that know them keep them."""
         return self._write("DELETE", path("datasets", dataset, "predictions", name), Dataset)
@@ -345,7 +340,7 @@ class Client(HttpClient):
     ) -> Listing[JournalEntry]:
         """List the journal of a run, newest entry first, including entries undone by a rewind.
 
-        kinds: only entries of these kinds, of report, settings, forget, rewind and fork; empty: all.
+        kinds: only entries of these kinds, of report, settings, rewind and fork; empty: all.
         """
         chosen = [("kind", kind) for kind in checked_list(kinds, str, "kinds")]
         return self._list(JournalEntry, "entries", run_path(dataset, run, "journal"), limit, *chosen)
@@ -353,14 +348,6 @@ class Client(HttpClient):
     def leases(self, dataset: str, run: str = "default", *, limit: int = PAGE, ids: int = 5) -> Leases:
         """List the tasks in flight: at most 1000 leases, the first to expire, with up to 1000 ids of tasks each."""
         return self._get(Leases, run_path(dataset, run, "leases"), ("limit", limit), ("ids", ids))
-
-    def forget_tasks(self, dataset: str, tasks: Iterable[str], run: str = "default") -> Run:
-        """Forget what a run knows of some tasks alone, because a label or a verifier was mended: as if never tried.
-
-        What their rollouts say about other tasks stays.
-        """
-        content = {"tasks": checked_list(tasks, str, "tasks")}
-        return self._write("POST", run_path(dataset, run, "forget"), Run, content)
 
     def rewind(self, dataset: str, step: int, run: str = "default") -> Run:
         """Rewind a run to a step; reporting selections made before raises StaleEpochError."""

@@ -457,7 +457,7 @@ class TaskVisit:
 class JournalEntry:
     """One entry of a run's journal.
 
-    kind: report, settings, forget, rewind or fork.
+    kind: report, settings, rewind or fork.
     step: number of closed steps after it.
     tasks, effective, rollouts, closed: of a report; effective: the tasks whose group has a gradient; closed: whether it
         closed a step.

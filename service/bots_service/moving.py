@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from bots_service import errors
 from bots_service.core.arrays import Floats, Tasks
-from bots_service.core.entries import Body, Entry, Forget, Fork, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.run_settings import FIXED, settings_from
 from bots_service.core.state import RunState, fresh_state
@@ -298,8 +298,6 @@ def _is_possible_entry(entry: Entry, size: int) -> bool:
             and _is_within(np.inf, np.array(body.costs))
             and (body.made_at or 0) >= 0
         )
-    if isinstance(body, Forget):
-        return _is_known(size, body.tasks)
     return not isinstance(body, Fork) and not (isinstance(body, Rewind) and not 0 <= body.to_seq < entry.seq)
 
 

@@ -364,7 +364,7 @@ class RefusedReports:
     reason: str
 
 
-EntryKind = Literal["report", "settings", "forget", "rewind", "fork"]
+EntryKind = Literal["report", "settings", "rewind", "fork"]
 
 
 class JournalEntry(Struct, frozen=True, kw_only=True):
@@ -373,8 +373,8 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     seq: the number of the entry.
     epoch: the epoch that it was appended in.
     step: number of closed steps after it.
-    kind: report, settings, forget, rewind or fork.
-    tasks: how many outcomes a report has, or how many tasks were forgotten.
+    kind: report, settings, rewind or fork.
+    tasks: how many outcomes a report has.
     effective: how many of these groups have a gradient.
     rollouts: how many rollouts a report has.
     closed: whether a report closed a step.

@@ -26,10 +26,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from bots_service.access import ANYBODY, Caller
 from bots_service.background import repeating
-from bots_service.core.arrays import Floats, Tasks, frozen, united
+from bots_service.core.arrays import Tasks, united
 from bots_service.core.codec import encode_state
 from bots_service.core.draw import SelectRequest
-from bots_service.core.entries import Body, Entry, Forget, Fork, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import NOTHING_OPEN
 from bots_service.core.guard import VerifierAlarm
 from bots_service.core.mixing import MixShare, mix_shares
@@ -48,14 +48,13 @@ from bots_service.core.summary import (
     is_due,
     outlook_of,
 )
-from bots_service.datasets import Datasets, KeyOfUpload, OpenRun, unknown_tasks
+from bots_service.datasets import Datasets, OpenRun
 from bots_service.errors import (
     BotsError,
     BusyError,
     Flaw,
     InvalidInputError,
     InvalidSettingsError,
-    InvalidTasksError,
     RunHasHistoryError,
     StaleEpochError,
     StorageUnavailableError,
@@ -501,23 +500,6 @@ class Runs:
             if "mix" in values:
                 require_known_tags(settings, opened.dataset.pool)
             return SettingsChange(values)
-
-        return await self.using(dataset, run, lambda opened: self._changed(opened, make, key))
-
-    async def forget_tasks(
-        self, dataset: str, run: str, tasks: list[str], key: IdempotencyKey | None
-    ) -> ChangeRunResult:
-        """Forget what the run knows of some tasks alone, because they are other tasks now.
-
-        Raises:
-            InvalidTasksError: the dataset has no such task.
-        """
-
-        def make(opened: OpenRun, _: RunState) -> Forget:
-            found = opened.dataset.ids.find(tasks)
-            if flaws := unknown_tasks(tasks, found, "body", "tasks"):
-                raise InvalidTasksError(f"dataset {dataset!r} has no such tasks", flaws)
-            return Forget(frozen(np.unique(found)))
 
         return await self.using(dataset, run, lambda opened: self._changed(opened, make, key))
 
@@ -1038,30 +1020,6 @@ class Runs:
             return opened.dataset, leased
 
         return await self.using(dataset, run, read)
-
-    async def put_predictions(
-        self, dataset: str, run: str, name: str, step: int | None, idempotency_key: KeyOfUpload
-    ) -> DatasetRow:
-        """Set as predictions of the dataset what a run believes of the tasks that it has evidence of.
-
-        step: after which it believes so; None: the last one.
-
-        Raises:
-            InvalidTasksError: the run has no evidence of any task.
-            LimitReachedError: the dataset has as many predictions as it may.
-        """
-
-        async def means(opened: OpenRun) -> Floats:
-            state = await self.state_at(opened, step)
-            pool = (await self.datasets.matching(opened, state)).dataset.pool
-            rates, tasks = np.full(len(pool), np.nan), state.belief.own_tasks
-            rates[tasks] = await asyncio.to_thread(lambda: state.belief.distributions(pool, tasks).mean)
-            return rates
-
-        rates = await self.using(dataset, run, means)
-        fresh = await self.datasets.fresh(dataset)
-        rates = np.concatenate([rates, np.full(len(fresh.ids) - len(rates), np.nan)])  # tasks appended meanwhile
-        return await self.datasets.set_predictions(fresh, name, rates, idempotency_key)
 
     async def count_refused_report(self, dataset: str, run: str, error: InvalidInputError) -> None:
         """Count a refused report with its run: a trainer trains on after a refusal, and nobody reads its log."""

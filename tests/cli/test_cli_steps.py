@@ -127,18 +127,13 @@ def test_a_weight_that_can_not_be_read_is_refused_with_an_example(bots, pool, op
     assert "math=3" in bots("runs", "create", pool, "m", "--mix", option).assert_one_line(2)
 
 
-def test_predictions_of_a_file_and_of_a_run_are_put_shown_and_removed(bots, client, pool, tmp_path):
+def test_predictions_of_a_file_are_put_shown_and_removed(bots, pool, tmp_path):
     (tmp_path / "probe.csv").write_text("id,pass_rate,x\np1,0.25,\np2,0.5,\np3,,\n")
     said = bots.ok("datasets", "predict", pool, "probe", "probe.csv")
     assert said == f"new runs of {pool} see the predictions probe of 2 tasks\n"
     assert "name probe tasks 2 mean 0.3750" in bots.ok("datasets", "show", pool)
     assert bots("datasets", "show", pool, "--json").json["predictions"][0]["mean"] == 0.375
     assert "no longer see the predictions probe" in bots.ok("datasets", "unpredict", pool, "probe")
-    client.report(pool, [Outcome.counts("p1", 1, 2)])
-    said = bots.ok("runs", "as-predictions", pool)
-    assert said == f"new runs of {pool} see the predictions default of 1 task\n"
-    bots.ok("runs", "as-predictions", pool, "default", "--name", "first", "--step", "1")
-    assert [each.name for each in client.dataset(pool).predictions] == ["default", "first"]
 
 
 def test_tasks_are_appended_retired_and_restored(bots, pool, tmp_path):

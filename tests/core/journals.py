@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from bots_service.core.arrays import frozen
-from bots_service.core.entries import Body, Entry, Forget, GroupParts, Report, SettingsChange
+from bots_service.core.entries import Body, Entry, GroupParts, Report, SettingsChange
 from bots_service.core.evidence import MAX_TRIALS, NO_EVIDENCE, Evidence
 from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.receipt import Receipt
@@ -352,7 +352,7 @@ def _some_of(draw: st.DrawFn, values: dict[str, Any]) -> dict[str, Any]:
 def stories(
     draw, max_entries: int = 10, settings: st.SearchStrategy[RunSettings] = some_settings, *, in_full: bool = True
 ) -> Story:
-    """in_full: with all that the slow references know nothing of: groups in parts, aborts and forgotten tasks."""
+    """in_full: with all that the slow references know nothing of: groups in parts and aborts."""
     first, pool = draw(settings), draw(pools())
     dense, entries = DenseRun(pool, first), []
     tasks = draw(st.integers(1, len(pool)))
@@ -360,9 +360,7 @@ def stories(
         tasks = draw(st.sampled_from([tasks, tasks, len(pool)]))
         body: Body
         kind = draw(st.integers(0, 9))
-        if kind == 3 and in_full:
-            body = Forget(frozen(np.unique(draw(st.lists(st.integers(0, tasks - 1), min_size=1))).astype(np.int32)))
-        elif kind == 0:
+        if kind == 0:
             fixed = {name: getattr(first, name) for name in FIXED}
             others = settings.filter(lambda other: other.belief == first.belief)
             body = SettingsChange(_some_of(draw, {**structs.asdict(draw(others)), **fixed}))
@@ -376,7 +374,6 @@ def stories(
             if kind < 7 and in_full:
                 body = draw(in_parts(body, tasks, seq))
         entry = Entry(seq, 0, int(pool.profile_of[:tasks].max()) + 1, body)
-        if not isinstance(body, Forget):
-            dense.take(entry)
+        dense.take(entry)
         entries.append(entry)
     return Story(first, pool, entries)

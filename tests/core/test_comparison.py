@@ -4,13 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from msgspec import structs
 
 from bots_service.core.comparison import OWN, ComparedBelief, compared, present
-from bots_service.core.entries import Body, Entry, Forget, Rewind, SettingsChange
+from bots_service.core.entries import Body, Entry, Rewind, SettingsChange
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
@@ -93,14 +92,6 @@ def test_a_rewind_takes_every_belief_back():
     assert [entry.seq for entry in present(rewound)] == [1, 2, 5, 6, 7]
     assert compared(rewound, BOTS, OTHERS, POOL) == straight
     assert compared(entries_of(*kept, undone, *after), BOTS, OTHERS, POOL) != straight
-
-
-def test_forgotten_tasks_count_for_every_belief():
-    forget = Forget(np.array([1], np.int32))
-    entries = entries_of(report_of((0, 3.0, 5.0), (1, 2.0, 6.0)), forget, report_of((0, 5.0, 3.0), (1, 4.0, 4.0)))
-    found = compared(entries, TRACKER, OTHERS, POOL)
-    for one, belief in zip(found.beliefs[1:], OTHERS.values(), strict=True):
-        assert_scored(one, replayed_under(belief, Story(TRACKER, POOL, entries)))
 
 
 def test_of_a_journal_without_outcomes_nothing_is_said():

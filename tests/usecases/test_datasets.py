@@ -421,21 +421,6 @@ async def test_a_fork_keeps_what_its_run_knows(world: World):
     await world.assert_is_a_replay("fork")
 
 
-async def test_what_a_run_believes_of_tried_tasks_becomes_predictions(world: World):
-    await world.report(outcome("t0", 16.0), outcome("t1", 0.0))
-    await world.runs.put_predictions(POOL, "default", "first", None, never)
-    await world.put_run("next")
-    pool, state = (await world.opened("next")).dataset.pool, await world.state()
-    rates = pool.predictions[pool.profile_of, 0]
-    assert np.flatnonzero(~np.isnan(rates)).tolist() == [0, 1]
-    own = (await world.opened()).dataset.pool
-    means = state.belief.distributions(own, np.array([0, 1], np.int32)).mean
-    np.testing.assert_array_equal(rates[:2], np.rint(means * 16) / 16)
-    await world.put_run("untried")
-    with pytest.raises(errors.InvalidTasksError):
-        await world.runs.put_predictions(POOL, "untried", "nothing", None, never)
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

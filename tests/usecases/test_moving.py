@@ -84,7 +84,6 @@ async def test_every_kind_of_entry_moves(world: World, other: World):
     part = Outcome(ids[int(selection.tasks[0])], rewards=[1.0], group_size=4, tokens=7.0)
     await world.report(part, selection_id=selection.id)
     await world.report(Outcome("t1", status="aborted"), Outcome("t2", successes=1, trials=4, seconds=2.0))
-    await world.runs.forget_tasks(POOL, "default", ["t5"], None)
     await world.rewind(2)
     await world.report(outcome("t3"))
     await imported(other, await exported(world))
@@ -225,7 +224,7 @@ REFUSED: list[tuple[int, Change, str]] = [
     (2, lambda entry: entry.update(seq=7), "entry 2 is none"),
     (2, lambda entry: entry.update(epoch=1), "entry 2 is none"),
     (2, lambda entry: entry.update(kind="unknown"), "line 3 is no entry"),
-    (2, lambda entry: entry.update(kind="forget"), "does not fold"),
+    (2, lambda entry: entry.update(kind="settings"), "does not fold"),
     (2, lambda entry: entry["body"]["evidence"].update(tasks=[TASKS]), "entry 2 is none"),
     (2, lambda entry: entry["body"]["evidence"].update(tasks=[-1]), "entry 2 is none"),
     (2, lambda entry: entry["body"]["evidence"].update(successes=[]), "does not fold"),
@@ -234,7 +233,6 @@ REFUSED: list[tuple[int, Change, str]] = [
     (2, lambda entry: entry["body"].update(made_at=-1), "entry 2 is none"),
     (2, lambda entry: entry.update(profiles=10**6), "does not fold"),
     (3, lambda entry: entry["body"].update(to_seq=3), "entry 3 is none"),
-    (4, lambda entry: entry["body"].update(tasks=[TASKS]), "entry 4 is none"),
     (4, lambda entry: entry.update(kind="fork", body=FORK), "entry 4 is none"),
     (2, lambda entry: entry.update(key="key-0", fingerprint="f"), "does not fold"),
 ]
@@ -246,7 +244,7 @@ async def test_a_journal_that_does_not_fold_is_refused_whole(
 ):
     await reports(world, 2)
     await world.rewind(1)
-    await world.runs.forget_tasks(POOL, "default", ["t5"], None)
+    await world.report(outcome("t3"))
     lines = [msgspec.json.decode(line) for line in (await exported(world)).splitlines()]
     change(lines[place])
     with pytest.raises(errors.InvalidJournalError, match=said):

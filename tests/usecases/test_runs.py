@@ -11,7 +11,6 @@ from bots_service import errors
 from bots_service.access import Caller
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.keys import Scope
-from bots_service.outcomes import Outcome
 from bots_service.records import IdempotencyKey, RunPut, RunRow
 from bots_service.replay import superfluous
 from bots_service.retention import NEWEST_SNAPSHOTS
@@ -92,7 +91,6 @@ async def test_settings_change_from_the_next_step_on_and_are_journalled(world: W
 ONCE = IdempotencyKey("key", "fingerprint", "POST /it")
 CHANGES: dict[str, Callable[[World], Awaitable[ChangeRunResult]]] = {
     "settings": lambda world: world.runs.change_settings(POOL, "default", {"target": 0.25}, ONCE),
-    "forget": lambda world: world.runs.forget_tasks(POOL, "default", ["t1"], ONCE),
     "rewind": lambda world: world.runs.rewind(POOL, "default", 1, ONCE),
 }
 
@@ -210,33 +208,6 @@ def test_thinned_snapshots_are_few_and_a_rewind_folds_about_as_many_entries_as_l
         for before, after in pairwise(kept):
             folded, behind = after - 1 - before, head - (after - 1)
             assert folded <= behind + (NEWEST_SNAPSHOTS + 1) * every
-
-
-@pytest.mark.parametrize("belief", ["tracker", "bots"])
-async def test_a_forgotten_task_is_believed_as_one_that_was_never_tried_and_all_else_stays(world: World, belief: str):
-    await world.put_run("run", belief=belief, reward_range=(0.0, 1.0))
-    for step in range(6):
-        await world.report(*(outcome(f"t{task}", 0.0 if task == 3 else step % 16) for task in range(8)), run="run")
-    await world.report(Outcome("t3", status="aborted"), run="run")
-    before, opened = await world.state("run"), await world.opened("run")
-    told = await world.runs.forget_tasks(POOL, "run", ["t3"], None)
-    after, pool = await world.state("run"), opened.dataset.pool
-    everyone = np.arange(len(pool), dtype=np.int32)
-    now, then = (state.belief.distributions(pool, everyone).mean for state in (after, before))
-    profile = after.belief.profile_distributions(pool).mean[pool.profile_of[3]]
-    assert now[3] == profile > then[3]
-    assert np.delete(now, 3).tolist() == np.delete(then, 3).tolist()
-    assert 3 not in after.belief.own_tasks
-    assert (len(after.aborts), told.run.totals) == (0, (await world.describe("run")).totals)
-    assert after.attempts.of(np.array([3], np.int32)).visits.tolist() == [6]
-    await world.report(outcome("t3", 16.0), run="run")
-    await world.assert_is_a_replay("run")
-    entries = await world.use.insight.entries(POOL, "run", None, 10, ["forget"])
-    assert [(entry.kind, entry.tasks) for entry in entries] == [("forget", 1)]
-    unknown = world.runs.forget_tasks(POOL, "run", ["t3", "nobody"], None)
-    assert await flaws_of(unknown) == [("body", "tasks", 1)]
-    await world.rewind(6, "run")
-    assert (await world.state("run")).belief.distributions(pool, everyone).mean.tolist() == then.tolist()
 
 
 async def test_a_report_of_a_run_that_another_replica_replaced_is_counted_with_the_new_one(world: World):

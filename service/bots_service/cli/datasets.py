@@ -33,7 +33,6 @@ from bots_service.cli.output import (
 
 if TYPE_CHECKING:
     from bots_client import Client, Task, TaskColumns
-    from bots_client import Dataset as ClientDataset
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete datasets.")
 
@@ -166,13 +165,8 @@ def predict(client: "Client", dataset: Dataset, name: PredictionsName, file: Pre
     reader = reader_of([file], reference=["pass_rate"])
     with progress_line() as advance:
         found = client.put_predictions(dataset, name, **reader.upload_as_predictions(advance))
-    return found, predicted(found, name)
-
-
-def predicted(dataset: "ClientDataset", name: str) -> str:
-    """Say what was predicted."""
-    tasks = next(each.tasks for each in dataset.predictions if each.name == name)
-    return f"new runs of {dataset.name} see the predictions {name} of {counted(tasks, 'task')}"
+    tasks = next(each.tasks for each in found.predictions if each.name == name)
+    return found, f"new runs of {dataset} see the predictions {name} of {counted(tasks, 'task')}"
 
 
 @command(app)

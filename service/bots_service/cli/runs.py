@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bots_service.cli.connection import Dataset, RunName, Yes, command, parsed_by, run_names
-from bots_service.cli.datasets import predicted
 from bots_service.cli.output import (
     CommandError,
     Result,
@@ -164,19 +163,6 @@ def delete(client: "Client", dataset: Dataset, run: Deleted, yes: Yes = False) -
     confirm(f"Permanently delete run {run} of {dataset} at step {count(step)}?", yes=yes)
     client.delete_run(dataset, run)
     return {"dataset": dataset, "deleted": run}, f"run {run} of {dataset} is deleted"
-
-
-@command(app, "as-predictions")
-def as_predictions(
-    client: "Client",
-    dataset: Dataset,
-    run: Name = "default",
-    name: Annotated[str | None, typer.Option(help="Name of the predictions.", show_default="the run's name")] = None,
-    step: Annotated[int | None, typer.Option(help="Step after which the run believes so.", show_default="last")] = None,
-) -> Result:
-    """Make predictions of what a run believes of the tasks that it tried; new runs learn how far to trust them."""
-    found = client.predict_from_run(dataset, run, name or run, step=step)
-    return found, predicted(found, name or run)
 
 
 # --- training by hand, and what came of it ----------------------------------------------------------------------------

@@ -166,10 +166,6 @@ class TaskRows(Table):
         columns = [frozen(np.concatenate(pair, axis=-1).take(order, axis=-1)) for pair in pairs]
         return type(self)(frozen(tasks), *columns)
 
-    def without(self, tasks: Tasks) -> Self:
-        """Return the rows less those of some sorted tasks."""
-        return self.where(~contained(self.tasks, (tasks,)))
-
 
 RowsT = TypeVar("RowsT", bound=TaskRows)
 
@@ -214,10 +210,6 @@ class LayeredRows(Generic[RowsT]):
         """Return the same rows, knowing those that were asked for last."""
         vars(same)["_asked"] = vars(self).get("_asked")
         return same
-
-    def without(self, tasks: Tasks) -> Self:
-        """Return these rows less those of some sorted tasks."""
-        return replace(self, settled=self.settled.without(tasks), recent=self.recent.without(tasks))
 
     def with_rows(self, rows: RowsT) -> Self:
         """Return these rows with newer ones added, settled where the recent ones have become too many."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from bots_service.core.arrays import ordered_sum
 from bots_service.core.belief import KINDS
-from bots_service.core.entries import Entry, Forget, Report, Rewind
+from bots_service.core.entries import Entry, Report, Rewind
 from bots_service.core.evidence import NO_EVIDENCE, ClosingStep, Evidence, sum_by_task
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import errors_of
@@ -54,8 +54,6 @@ def compared(
             state, _, step = with_report(state, entry, entry.body, pool)
         else:
             state, _ = advance(state, entry, pool)
-        if isinstance(entry.body, Forget):
-            rivals = {name: belief.forgotten(entry.body.tasks) for name, belief in rivals.items()}
         if step is None:
             continue
         if len(step.whole):

@@ -71,13 +71,6 @@ class SettingsChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
-    """What was believed of some sorted tasks alone is dropped, because they are other tasks now: a label was mended."""
-
-    tasks: Tasks
-
-
-@dataclass(frozen=True, slots=True)
 class Rewind:
     """The run goes back to an earlier state: the one that stood after entry `to_seq`, when `to_step` had closed."""
 
@@ -94,7 +87,7 @@ class Fork:
     state: bytes
 
 
-Body = Report | SettingsChange | Forget | Rewind | Fork
+Body = Report | SettingsChange | Rewind | Fork
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from bots_service.core.arrays import NO_TASKS, Table, Tasks, last_of
 from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, AbortRows, Attempts
 from bots_service.core.belief import KINDS, Belief
 from bots_service.core.belief.distributions import Distributions
-from bots_service.core.entries import NOTHING_UNFINISHED, Entry, Forget, Fork, Report, SettingsChange, UnfinishedGroups
+from bots_service.core.entries import NOTHING_UNFINISHED, Entry, Fork, Report, SettingsChange, UnfinishedGroups
 from bots_service.core.evidence import NOTHING_OPEN, ClosingStep, Evidence, OpenStep, sum_by_task
 from bots_service.core.guard import NO_ALARMS, SeenGroups, VerifierGuard
 from bots_service.core.mixing import MixAccount, after_report
@@ -111,20 +111,17 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
     if isinstance(entry.body, Report):
         state, receipt, _ = with_report(state, entry, entry.body, pool)
         return state, receipt
-    state = _changed(state, entry, pool, base)
+    state = _changed(state, entry, base)
     return state, _receipt(state, Totals())
 
 
-def _changed(state: RunState, entry: Entry, pool: Pool, base: RunState | None) -> RunState:
+def _changed(state: RunState, entry: Entry, base: RunState | None) -> RunState:
     """Return the state after an entry that is no report."""
     body = entry.body
     if isinstance(body, SettingsChange):
         settings = changed_settings(body.values, state.settings)
         walks = state.walks if settings.seed == state.settings.seed else state.walks.restarted()
         return replace(state, seq=entry.seq, settings=settings, walks=walks)
-    if isinstance(body, Forget):
-        belief = state.belief.extended(pool, entry.profiles).forgotten(body.tasks)
-        return replace(state, seq=entry.seq, belief=belief, aborts=state.aborts.without(body.tasks))
     if base is None:
         raise ValueError(f"entry {entry.seq} starts from another state, which is not given")
     open_step = base.open_step if isinstance(body, Fork) else NOTHING_OPEN

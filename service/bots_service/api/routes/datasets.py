@@ -23,7 +23,6 @@ from bots_service.api.requests import (
     DatasetName,
     Limit,
     PredictionsName,
-    RunName,
     answered_once,
     filled,
     json_response,
@@ -340,17 +339,6 @@ async def make_subset(request: Request, dataset: DatasetName) -> Response:
     return await answered_once(body, Subset, act, respond)
 
 
-class RunPredictionsRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a run believes, as predictions.
-
-    name: of the predictions; any of this name are replaced.
-    step: after which the run believes so; null: after the last one.
-    """
-
-    name: Name
-    step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
-
-
 @Route(
     routes,
     "PUT /datasets/{dataset}/predictions/{name}",
@@ -387,26 +375,6 @@ async def drop_predictions(request: Request, dataset: DatasetName, name: Predict
     """Remove predictions: new runs no longer see them. Runs that know them keep them."""
     body = Body(request)
     act = partial(services_of(request).datasets.drop_predictions, dataset, name, body.idempotency_key())
-    return await answered_once(body, DatasetRow, act, _respond)
-
-
-@Route(
-    routes,
-    "POST /datasets/{dataset}/runs/{run}/predictions",
-    "Store the beliefs of a run as predictions",
-    Scope.ADMIN,
-    Dataset,
-    (errors.UnknownStepError, errors.InvalidTasksError, errors.LimitReachedError),
-    reads=RunPredictionsRequest,
-)
-async def put_predictions_of_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
-    """Put what a run believes of the tasks that it has evidence of as predictions of its dataset.
-
-    All other tasks have none.
-    """
-    body, wanted = await read_json(request, RunPredictionsRequest)
-    put = services_of(request).runs.put_predictions
-    act = partial(put, dataset, run, wanted.name, wanted.step, body.idempotency_key)
     return await answered_once(body, DatasetRow, act, _respond)
 
 

@@ -42,7 +42,7 @@ from bots_service.api.requests import (
 )
 from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
 from bots_service.api.uploads import split_lines
-from bots_service.core.checks import MAX_IDS, NAME, Name, TaskId
+from bots_service.core.checks import NAME, Name
 from bots_service.core.receipt import BINS
 from bots_service.core.run_settings import SomeSettings
 from bots_service.core.summary import RunStatus
@@ -86,15 +86,6 @@ class RewindRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     step: Annotated[int, Meta(ge=0, le=2**53)]
-
-
-class ForgetRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Tasks that are other tasks now, because a label or a verifier was mended.
-
-    tasks: their ids.
-    """
-
-    tasks: Annotated[list[TaskId], Meta(min_length=1, max_length=MAX_IDS)]
 
 
 class RunPage(Struct, frozen=True):
@@ -165,19 +156,6 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     """Return to the state right after a step closed. Outcomes of earlier selections are refused from then on."""
     body, wanted = await read_json(request, RewindRequest)
     result = await services_of(request).runs.rewind(dataset, run, wanted.step, body.idempotency_key())
-    return json_response(result.run, replayed=result.duplicate)
-
-
-@Route(
-    routes, f"POST {RUN}/forget", "Forget tasks", Scope.REPORT, Run, (errors.InvalidTasksError,), reads=ForgetRequest
-)
-async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> Response:
-    """Forget what the run knows of some tasks alone; written to the journal.
-
-    They then count as never tried. What their rollouts say about other tasks stays, as do all counts.
-    """
-    body, wanted = await read_json(request, ForgetRequest)
-    result = await services_of(request).runs.forget_tasks(dataset, run, wanted.tasks, body.idempotency_key())
     return json_response(result.run, replayed=result.duplicate)
 
 

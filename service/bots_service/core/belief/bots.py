@@ -393,10 +393,6 @@ class BotsBelief:
         past = self.past.then(estimate.value, booked, kept)
         return BotsBelief(self.prior, frozen(implied), tried, estimate, past)
 
-    def forgotten(self, tasks: Tasks) -> "BotsBelief":
-        """Return the belief without evidence of these tasks' own, sorted: they follow their profiles again."""
-        return replace(self, tried=self.tried.without(tasks))
-
     @property
     def fold_numbers(self) -> int:
         """About how many numbers a fold touches: tells whether it is quick enough for the event loop."""

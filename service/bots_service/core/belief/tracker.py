@@ -391,10 +391,6 @@ class TrackerBelief:
             belief = TrackerBelief(step.number, effects, variances, residuals)
         return belief
 
-    def forgotten(self, tasks: Tasks) -> "TrackerBelief":
-        """Return the belief without evidence of these tasks' own, sorted: they follow their profiles again."""
-        return replace(self, residuals=self.residuals.without(tasks))
-
     def _residual(self, rows: Residuals) -> tuple[Floats, Floats, Flags, Floats]:
         """Return the residuals' means and variances now, whether each task was tried, and how many steps ago; [n]."""
         tau2, kappa, _ = self.variances.estimates

@@ -23,7 +23,7 @@ from sqlalchemy import (
     text,
 )
 
-from bots_service.core.entries import Body, Forget, Fork, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import sum_by_task
 from bots_service.core.run_settings import StrategyName
 from bots_service.core.summary import NO_SUMS, Gain, RunCourse, RunFindings, Sums, course_of, wanted_steps
@@ -89,8 +89,6 @@ def _told(body: Body) -> dict[str, Any]:
         rollouts += float(parts.successes.sum() + parts.failures.sum())
         tasks = len(seen) + len(np.unique(parts.tasks))
         return {"tasks": tasks, "effective": int(seen.effective.sum()), "rollouts": rollouts}
-    if isinstance(body, Forget):
-        return {"tasks": len(body.tasks)}
     if isinstance(body, Rewind):
         return {"to_step": body.to_step}
     return {"changed": body.values} if isinstance(body, SettingsChange) else {}

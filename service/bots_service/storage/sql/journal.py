@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 from bots_service.core.arrays import Table, frozen
-from bots_service.core.entries import Body, Entry, Forget, Fork, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, SettingsChange
 from bots_service.core.receipt import Calibration, Receipt, added
 from bots_service.core.run_settings import settings_from
 from bots_service.core.summary import RunFindings, UniformEstimate
@@ -112,7 +112,6 @@ def _append_next(product: str) -> Insert:
 KINDS: dict[type[Body], EntryKind] = {
     Report: "report",
     SettingsChange: "settings",
-    Forget: "forget",
     Rewind: "rewind",
     Fork: "fork",
 }

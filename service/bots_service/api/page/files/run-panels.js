@@ -162,7 +162,6 @@ const WORDS = {
     `Settings changed: ${Object.entries(changed ?? {})
       .map(([name, value]) => `${plain(name)} ${written(value)}`)
       .join(", ")}`,
-  forget: ({ tasks }) => `${count(tasks)} ${tasks === 1 ? "task" : "tasks"} forgotten`,
   fork: () => "Start from another run",
 };
 
