@@ -208,9 +208,9 @@ def look_of(line: Locator) -> tuple[str | None, str | None]:
 
 def test_an_idle_tab_asks_once_a_refresh(visit: Visit):
     visit.drawn()  # until then the tab is not idle
-    asked: list[str] = []
-    visit.page.on("request", lambda request: asked.append(request.url))
+    answered: list[str] = []  # not what it asks: that may have begun before
+    visit.page.on("response", lambda response: answered.append(response.url))
     for turn in range(1, 3):
         with visit.page.expect_response(re.compile("/overview")):
             pass
-        assert len(asked) == turn
+        assert len(answered) == turn
