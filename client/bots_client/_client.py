@@ -69,7 +69,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Tasks = Iterable[Task] | Source
 
-ARROW_STREAM = "application/vnd.apache.arrow.stream"
 PAGE = 100  # items; the service's default, so that it never refuses it
 TASK_BYTES = 1024  # of a selected task; most have about 120, and an id has at most 256 characters
 UPLOAD_DEADLINE_S = 600.0  # a pool of a million tasks is some 100 MB, and the service checks every one
@@ -273,7 +272,7 @@ class Client(HttpClient):
         sort: str | None = None,
         limit: int | None = None,
     ) -> Listing[TaskBelief]:
-        """List the tasks with the run's predicted success rates, page by page; `tasks_arrow` is faster for large pools.
+        """List the tasks with the run's predicted success rates, page by page; `tasks_csv` is faster for large pools.
 
         Args:
             segment: untried, aborting, stuck, teaching, solved or retired, as in `TaskBelief`; None: all that are not
@@ -323,10 +322,6 @@ class Client(HttpClient):
         """
         chosen = _chosen(ids, tag=tag, search=search, segment=segment, sort=sort)
         return self._download(run_path(dataset, run, "tasks"), "text/csv", STREAM_DEADLINE_S, *chosen)
-
-    def tasks_arrow(self, dataset: str, run: str = "default") -> Generator[bytes, None, None]:
-        """Stream the belief about the whole pool in Arrow format, as chunks for `pyarrow.ipc.open_stream`."""
-        return self._download(run_path(dataset, run, "tasks"), ARROW_STREAM, STREAM_DEADLINE_S)
 
     def history(
         self, dataset: str, run: str = "default", *, after_step: int | None = None, limit: int | None = None

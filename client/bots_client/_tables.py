@@ -1,19 +1,17 @@
-"""Answers as tables: a pandas DataFrame or an Arrow table with a row for each item and a column for each field.
+"""Answers as tables: a pandas DataFrame with a row for each item and a column for each field.
 
 A field that is a dataclass gives a column for each of its own fields, such as `settings.target`. Columns have the same
-names and types if there are no rows. pandas and pyarrow are imported when they are needed; the client installs without.
+names and types if there are no rows. pandas is imported when it is needed; the client installs without.
 """
 
 import dataclasses
-import json
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from datetime import datetime
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
     import pandas
-    import pyarrow
 
 T = TypeVar("T")
 
@@ -32,7 +30,8 @@ class Table:
         try:
             import pandas
         except ImportError as error:
-            raise _not_installed("to_pandas", "pandas", "pandas") from error
+            what = "to_pandas() needs pandas, which is not installed: pip install pandas (the client's extra [pandas])"
+            raise ImportError(what, name="pandas") from error
         plain = {int: "int64", float: "float64", bool: "bool", str: "string"}
         nullable = {**plain, int: "Int64", bool: "boolean"}
         series = dict[str, Any]()
@@ -46,40 +45,12 @@ class Table:
                 series[name] = pandas.Series(values, dtype=dtypes.get(own, "object"))
         return pandas.DataFrame(series)
 
-    def to_arrow(self) -> "pyarrow.Table":
-        """Return the rows as an Arrow table; objects such as an entry's `changed`, and lists of them, are JSON text.
-
-        Raises ImportError: pyarrow is not installed.
-        """
-        try:
-            import pyarrow
-        except ImportError as error:
-            raise _not_installed("to_arrow", "pyarrow", "arrow") from error
-        types = {
-            int: pyarrow.int64(),
-            float: pyarrow.float64(),
-            bool: pyarrow.bool_(),
-            str: pyarrow.string(),
-            datetime: pyarrow.timestamp("us", tz="UTC"),
-        }
-        arrays, fields = [], []
-        kind, rows = self._kind_and_rows()
-        for name, own, is_optional in _columns(kind):
-            values = [_value_at(row, name) for row in rows]
-            if get_origin(own) is Mapping or any(dataclasses.is_dataclass(item) for item in get_args(own)):
-                values = [None if value is None else json.dumps(value, default=dataclasses.asdict) for value in values]
-                own = str  # noqa: PLW2901 - as JSON
-            arrow_type = types[own] if own in types else pyarrow.list_(types[get_args(own)[0]])
-            arrays.append(pyarrow.array(values, arrow_type))
-            fields.append(pyarrow.field(name, arrow_type, nullable=is_optional))
-        return pyarrow.table(arrays, schema=pyarrow.schema(fields))
-
     def _kind_and_rows(self) -> tuple[type, Sequence[Any]]:
         return get_args(get_type_hints(type(self))[self._rows])[0], getattr(self, self._rows)
 
 
 class Listing(Table, Iterator[T]):
-    """The items of a list, read a page at a time; `to_pandas` and `to_arrow` read those that are left."""
+    """The items of a list, read a page at a time; `to_pandas` reads those that are left."""
 
     def __init__(self, kind: type[T], items: Generator[T, None, None]) -> None:
         self._kind = kind
@@ -114,8 +85,3 @@ def _value_at(row: Any, column: str) -> Any:
     for name in column.split("."):
         row = None if row is None else getattr(row, name)
     return row
-
-
-def _not_installed(method: str, package: str, extra: str) -> ImportError:
-    what = f"{method}() needs {package}, which is not installed: pip install {package}"
-    return ImportError(f"{what} (the client's extra [{extra}])", name=package)

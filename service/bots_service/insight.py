@@ -523,7 +523,10 @@ class Insight:
     async def every_task(
         self, dataset: str, run: str, query: TaskQuery, *, piece: int
     ) -> tuple[OpenDataset, AsyncIterator[TaskTable]]:
-        """Return the dataset, and the tasks of all pages of the query, of one state, `piece` tasks at a time."""
+        """Return the dataset, and the tasks of all pages of the query, of one state, `piece` tasks at a time.
+
+        Where there are none, the one piece is empty.
+        """
         opened, state = await self._newest(dataset, run)
         pool = opened.dataset.pool
 
@@ -532,7 +535,7 @@ class Insight:
             return tasks[tables.ordered(query.sort, state, pool, tasks).argsort(kind="stable")]  # equals by index
 
         async def pieces(tasks: Tasks) -> AsyncIterator[TaskTable]:
-            for first in range(0, len(tasks), piece):
+            for first in range(0, max(len(tasks), 1), piece):
                 yield await asyncio.to_thread(tables.task_table, state, pool, tasks[first : first + piece])
 
         return opened.dataset, pieces(await asyncio.to_thread(in_order))

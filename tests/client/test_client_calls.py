@@ -100,7 +100,7 @@ CALLS = [
 ]  # fmt: skip
 
 
-STREAMED = {"tasks_arrow", "tasks_csv", "export_run", "download_tasks", "import_run"}
+STREAMED = {"tasks_csv", "export_run", "download_tasks", "import_run"}
 LISTS = {"datasets", "runs", "tasks", "task_history", "history", "journal", "keys"}
 
 

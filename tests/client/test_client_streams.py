@@ -168,26 +168,18 @@ def test_a_missing_file_is_told_before_anything_is_sent(connect, tmp_path):
         connect("http://127.0.0.1:1").create_dataset("guru", tmp_path / "none.parquet")
 
 
-def test_an_arrow_stream_is_handed_through(serve, connect):
-    server = serve(problem(503), drop, answer(b"ARROW" * 100_000))
-    chunks = connect(server, retries=AT_ONCE).tasks_arrow("guru", "r1")
-    assert b"".join(chunks) == b"ARROW" * 100_000
-    assert server.received[0].target == "/datasets/guru/runs/r1/tasks"
-    assert server.received[0].headers["accept"] == "application/vnd.apache.arrow.stream"
-
-
 def test_a_stream_that_breaks_off_is_not_begun_anew(serve, connect):
-    server = serve(cut_short(b"ARROW"), answer(b"ARROW"))
+    server = serve(cut_short(b"id,mean"), answer(b"id,mean"))
     with pytest.raises(UnreachableError, match="lost the connection"):
-        list(connect(server, retries=AT_ONCE).tasks_arrow("guru"))
+        list(connect(server, retries=AT_ONCE).tasks_csv("guru"))
     assert len(server.received) == 1
 
 
 def test_a_stream_that_never_begins_ends_at_its_deadline(serve, connect):
     with pytest.raises(DeadlineExceededError):
-        list(connect(serve(stay_silent), deadline_s=0.2).tasks_arrow("guru"))
+        list(connect(serve(stay_silent), deadline_s=0.2).tasks_csv("guru"))
 
 
 def test_a_refused_stream_is_an_error_like_any_other(serve, connect):
     with pytest.raises(ServiceError, match="500"):
-        list(connect(serve(problem(500))).tasks_arrow("guru"))
+        list(connect(serve(problem(500))).tasks_csv("guru"))

@@ -1,12 +1,10 @@
-"""Lists and charts as pandas and Arrow tables."""
+"""Lists and charts as pandas frames."""
 
-import json
 import sys
 from datetime import datetime, timezone
 from typing import Any
 
 import pandas
-import pyarrow
 import pytest
 
 from bots_client import (
@@ -22,7 +20,7 @@ from bots_client import (
     SelectedTask,
     Selection,
 )
-from tests.client.answers import BELIEF, HISTORY_STEP, JOURNAL_ENTRY, RUN, page
+from tests.client.answers import HISTORY_STEP, RUN, page
 from tests.client.scripted_server import answer
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)  # noqa: UP017 - the client runs on Python 3.10
@@ -41,39 +39,14 @@ def test_a_history_of_two_pages_is_one_frame(serve):
     assert (frame["rollouts"].sum(), frame["late"].dtype) == (128, "int64")
 
 
-def test_tasks_are_an_arrow_table(serve):
-    one, other = {"alpha": 2.5, "last_step": None, "tags": ["math"]}, {"last_step": 7, "tags": ["math"]}
-    with Client(serve(answer(page("tasks", BELIEF | one, BELIEF | other))).url) as bots:
-        table = bots.tasks("guru").to_arrow()
-    tried = ["attempts", "successes", "visits", "last_step", "aborts"]
-    believed = ["id", "alpha", "beta", "mean", "interval", "effective", "variance"]
-    assert table.column_names == [*believed, *tried, "segment", "tags"]
-    assert table["alpha"].to_pylist() == [2.5, None]
-    assert table["last_step"].to_pylist() == [None, 7]
-    assert table["tags"].to_pylist() == [["math"], ["math"]]
-    assert table["interval"].type == pyarrow.list_(pyarrow.float64())
-    assert not table.schema.field("mean").nullable
-
-
-def test_a_run_s_mix_is_a_list_of_objects_in_pandas_and_json_in_arrow(serve):
+def test_a_run_s_mix_is_a_list_of_objects(serve):
     share: dict[str, Any] = {"tag": "math", "share": 0.75, "owed": 7.5, "given": 8}
     with Client(
         serve(answer(page("runs", RUN | {"mix": [share], "forked_from": {"run": "other", "step": 3, "seq": 4}}))).url
     ) as bots:
-        frame, table = bots.runs("guru").to_pandas(), bots.runs("guru").to_arrow()
+        frame = bots.runs("guru").to_pandas()
     assert frame.loc[0, "mix"] == (MixShare(**share),)
     assert frame.loc[0, "forked_from.run"] == "other"
-    assert json.loads(table["mix"].to_pylist()[0]) == [share]
-    assert json.loads(table["settings.mix"].to_pylist()[0]) == {}
-
-
-def test_changed_settings_are_objects_in_pandas_and_json_in_arrow(serve):
-    rows = [JOURNAL_ENTRY | {"changed": {"seed": 7, "target": 0.25}}, JOURNAL_ENTRY]
-    with Client(serve(answer(page("entries", *rows))).url) as bots:
-        frame, table = bots.journal("guru").to_pandas(), bots.journal("guru").to_arrow()
-    assert frame["changed"][0]["target"] == 0.25
-    assert json.loads(table["changed"].to_pylist()[0])["seed"] == 7
-    assert table["changed"].to_pylist()[1] is None
 
 
 def test_charts_leases_and_selections_are_tables():
@@ -81,8 +54,7 @@ def test_charts_leases_and_selections_are_tables():
     leases = Leases(leased=2, leases=(Lease(expires_at=MOMENT, tasks=2, first=("a", "b")),))
     selection = Selection(selection_id="s", dataset="guru", run="r", tasks=(SelectedTask(id="a", mean=0.5),))
     assert list(curve.to_pandas()["last_step"]) == [4, 8]
-    assert curve.to_arrow()["brier"].to_pylist() == [0.2, None]
-    assert leases.to_arrow()["expires_at"].to_pylist() == [MOMENT]
+    assert list(leases.to_pandas()["expires_at"]) == [MOMENT]
     assert leases.to_pandas()["first"][0] == ("a", "b")
     assert selection.to_pandas().loc[0, "id"] == "a"
 
@@ -90,16 +62,12 @@ def test_charts_leases_and_selections_are_tables():
 @pytest.mark.parametrize("kind", [Run, JournalEntry, CurvePoint])
 def test_no_rows_give_the_same_columns_and_types(kind):
     nothing: Listing = Listing(kind, (row for row in list[Any]()))
-    frame, table = nothing.to_pandas(), nothing.to_arrow()
-    assert list(frame.columns) == table.column_names
+    frame = nothing.to_pandas()
     assert "datetime64" in str(frame[[name for name in frame if "time" in name or "_at" in name]].dtypes.iloc[0])
-    assert table.num_rows == len(frame) == 0
+    assert len(frame) == 0
 
 
-@pytest.mark.parametrize(
-    ("package", "method", "extra"), [("pandas", "to_pandas", "pandas"), ("pyarrow", "to_arrow", "arrow")]
-)
-def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch, package, method, extra):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=rf"{method}\(\) needs {package}.*pip install {package} .*\[{extra}\]"):
-        getattr(Curve(points=()), method)()
+def test_missing_pandas_is_named_with_the_extra_that_brings_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"to_pandas\(\) needs pandas.*pip install pandas .*\[pandas\]"):
+        Curve(points=()).to_pandas()

@@ -5,6 +5,7 @@ steps, so each problem's success probability is known well enough at every step.
 come from.
 """
 
+import io
 import os
 import re
 import signal
@@ -21,8 +22,8 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import csv
 
 from bots_client import Client, GivenSettings, Outcome, Retries, RunSummary, Task
 from bots_service.core.arrays import Floats
@@ -192,8 +193,8 @@ class Replay:
 
 def predictions(client: Client, dataset: str, run: str) -> Floats:
     """Return [N] the success rates that a run expects now, in the pool's order."""
-    with pa.ipc.open_stream(b"".join(client.tasks_arrow(dataset, run))) as stream:
-        return np.asarray(stream.read_all()["mean"])
+    table = csv.read_csv(io.BytesIO(b"".join(client.tasks_csv(dataset, run))))
+    return np.asarray(table["mean"])
 
 
 def log_loss(predicted: Floats, probabilities: Floats) -> float:

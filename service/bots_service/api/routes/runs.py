@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from fastapi import Depends, Header, Path, Query
 from msgspec import Meta, Struct
 from pyarrow import csv
@@ -482,7 +483,6 @@ async def read_task_history(
     return json_response(TaskHistoryPage(page.visits, page.pruned, write_cursor(page.next)))
 
 
-ARROW = "application/vnd.apache.arrow.stream"
 CSV = "text/csv"
 PIECE = 16_384  # tasks at a time: about 2 MB on the wire, and some tenths of a second of a thread's time
 Whole = Callable[[], Awaitable[tuple[OpenDataset, AsyncIterator[TaskTable]]]]
@@ -494,9 +494,9 @@ SCHEMA = pa.schema(
         *((name, pa.float64()) for name in _FLOATS),
         *((name, pa.int32()) for name in _INTEGERS),
         ("segment", pa.string()),
+        ("tags", pa.list_(pa.string())),
     ]
 )
-WITH_TAGS = SCHEMA.append(pa.field("tags", pa.string()))  # joined by semicolons
 
 Ids = Annotated[list[str], Query(max_length=1000, description="Only these tasks.")]
 OneTag = Annotated[str | None, Query(max_length=64, description="Only tasks that carry this tag.")]
@@ -526,7 +526,7 @@ Format = Annotated[
 ]
 Accept = Annotated[
     str,
-    Header(description=f"{CSV} is the same as format=csv. {ARROW} streams the whole pool, whatever the query says."),
+    Header(description=f"{CSV} is the same as format=csv."),
 ]
 
 
@@ -605,10 +605,7 @@ EXAMPLE_CSV = (
     Scope.READ,
     TasksResponse,
     (InvalidTasksError, OverloadedError),
-    answers_media={
-        CSV: {"schema": {"type": "string"}, "example": EXAMPLE_CSV},
-        ARROW: {"schema": {"type": "string", "format": "binary"}},
-    },
+    answers_media={CSV: {"schema": {"type": "string"}, "example": EXAMPLE_CSV}},
 )
 async def list_tasks(
     request: Request,
@@ -621,14 +618,9 @@ async def list_tasks(
     """Return the beliefs about tasks; retired ones only if the query asks for their segment."""
     read = services_of(request).insight
     if format == "csv" or CSV in accept:
-        pieces = _streamed(partial(read.every_task, dataset, run, query, piece=PIECE), WITH_TAGS, _csv_writer)
+        pieces = _as_csv(partial(read.every_task, dataset, run, query, piece=PIECE))
         headers = {"Content-Disposition": f'attachment; filename="{dataset}-{run}-tasks.csv"'}
         return Download(state_of(request.app).downloads, pieces, media_type=CSV, headers=headers)
-    if ARROW in accept:
-        pieces = _streamed(
-            partial(read.every_task, dataset, run, insight.TaskQuery(), piece=PIECE), SCHEMA, pa.ipc.new_stream
-        )
-        return Download(state_of(request.app).downloads, pieces, media_type=ARROW)
     page = await read.tasks(dataset, run, query)
     rows = await asyncio.to_thread(_tasks_of, page.dataset, page.table)
     following = page.next and write_cursor((query.sort, *page.next))
@@ -636,11 +628,8 @@ async def list_tasks(
 
 
 def _tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:
-    rows = _record_batch(dataset, table, SCHEMA).to_pylist()
-    return [
-        Task(interval=(row.pop("low"), row.pop("high")), tags=tags, **row)
-        for row, tags in zip(rows, _tags_of(dataset, table), strict=True)
-    ]
+    rows = _record_batch(dataset, table).to_pylist()
+    return [Task(interval=(row.pop("low"), row.pop("high")), **row) for row in rows]
 
 
 def _tags_of(dataset: OpenDataset, table: TaskTable) -> list[list[str]]:
@@ -653,36 +642,28 @@ def _tags_of(dataset: OpenDataset, table: TaskTable) -> list[list[str]]:
     return tags
 
 
-def _csv_writer(sink: io.BytesIO, schema: Any) -> csv.CSVWriter:  # RFC 4180, with a header
-    return csv.CSVWriter(sink, schema, write_options=csv.WriteOptions(eol="\r\n"))
-
-
-async def _streamed(whole: Whole, schema: Any, writer_of: Callable[[io.BytesIO, Any], Any]) -> AsyncGenerator[bytes]:
-    """Yield the tasks as a writer of record batches writes them; one piece at a time is in memory."""
+async def _as_csv(whole: Whole) -> AsyncGenerator[bytes]:
+    """Yield the tasks as CSV (RFC 4180) with a header, tags joined by semicolons; one piece at a time is in memory."""
     dataset, pieces = await whole()
-    sink = io.BytesIO()
-    with writer_of(sink, schema) as writer:
-        async for table in pieces:
-            await asyncio.to_thread(lambda piece: writer.write_batch(_record_batch(dataset, piece, schema)), table)
-            yield _taken(sink)
-    yield _taken(sink)
+
+    def lines(table: TaskTable, *, header: bool) -> bytes:
+        sink, batch = io.BytesIO(), _record_batch(dataset, table)
+        flat = batch.set_column(batch.num_columns - 1, "tags", pc.binary_join(batch["tags"], ";"))
+        csv.write_csv(flat, sink, csv.WriteOptions(include_header=header, eol="\r\n"))
+        return sink.getvalue()
+
+    yield await asyncio.to_thread(lines, await anext(pieces), header=True)
+    async for table in pieces:
+        yield await asyncio.to_thread(lines, table, header=False)
 
 
-def _taken(sink: io.BytesIO) -> bytes:
-    written = sink.getvalue()
-    sink.seek(0)
-    sink.truncate()
-    return written
-
-
-def _record_batch(dataset: OpenDataset, table: TaskTable, schema: Any) -> Any:
-    """Return the table with the columns of one of the schemas. `last_step` is null where no step reported the task."""
+def _record_batch(dataset: OpenDataset, table: TaskTable) -> Any:
+    """Return the table with the columns of SCHEMA. `last_step` is null where no step reported the task."""
     nothing = pa.nulls(len(table.tasks), pa.float64())
     columns = {name: getattr(table, name) for name in (*_FLOATS, *_INTEGERS)}
     columns = {name: nothing if column is None else column for name, column in columns.items()}
     columns["id"] = pa.array(dataset.ids.take(table.tasks), pa.string())
     columns["last_step"] = pa.array(table.last_step, pa.int32(), mask=table.last_step == 0)
     columns["segment"] = pa.array(SEGMENTS, pa.string()).take(pa.array(table.segment))
-    if schema is WITH_TAGS:
-        columns["tags"] = pa.array(map(";".join, _tags_of(dataset, table)), pa.string())
-    return pa.record_batch([columns[name] for name in schema.names], schema=schema)
+    columns["tags"] = pa.array(_tags_of(dataset, table), pa.list_(pa.string()))
+    return pa.record_batch([columns[name] for name in SCHEMA.names], schema=SCHEMA)
