@@ -143,7 +143,7 @@ class Client(HttpClient):
 
     def download_tasks(self, dataset: str) -> Generator[bytes, None, None]:
         """Stream all tasks of a dataset as NDJSON that `create_dataset` reads; retired ones too."""
-        return self._download(path("datasets", dataset, "tasks"), NDJSON, UPLOAD_DEADLINE_S)
+        return self._download(path("datasets", dataset, "tasks"), UPLOAD_DEADLINE_S)
 
     def make_subset(
         self, dataset: str, tasks: Tasks, *, media_type: str | None = None, on_progress: Progress | None = None
@@ -245,7 +245,7 @@ class Client(HttpClient):
 
         A ConflictError if old entries were pruned, or the run forked one that was deleted.
         """
-        return self._download(run_path(dataset, run, "export"), NDJSON, TRANSFER_DEADLINE_S)
+        return self._download(run_path(dataset, run, "export"), TRANSFER_DEADLINE_S)
 
     def import_run(
         self, source: Source, dataset: str, run: str = "default", *, on_progress: Progress | None = None
@@ -321,7 +321,7 @@ class Client(HttpClient):
         An ID that begins with "=", "+", "-" or "@" stays as it is: a spreadsheet may take it for a formula.
         """
         chosen = _chosen(ids, tag=tag, search=search, segment=segment, sort=sort)
-        return self._download(run_path(dataset, run, "tasks"), "text/csv", STREAM_DEADLINE_S, *chosen)
+        return self._download(run_path(dataset, run, "tasks"), STREAM_DEADLINE_S, ("format", "csv"), *chosen)
 
     def history(
         self, dataset: str, run: str = "default", *, after_step: int | None = None, limit: int | None = None
@@ -547,10 +547,8 @@ class Client(HttpClient):
         headers = {**key_header(None), "Content-Type": media_type}
         return self.send(Call(method, where, into(kind), params, body, headers, deadline_s))
 
-    def _download(
-        self, where: str, media_type: str, deadline_s: float, *params: tuple[str, str]
-    ) -> Generator[bytes, None, None]:
-        return self.stream(Call("GET", where, bytes, params, headers={"Accept": media_type}, deadline_s=deadline_s))
+    def _download(self, where: str, deadline_s: float, *params: tuple[str, str]) -> Generator[bytes, None, None]:
+        return self.stream(Call("GET", where, bytes, params, deadline_s=deadline_s))
 
     def _list(self, kind: type[T], name: str, where: str, limit: int | None, *params: tuple[str, Any]) -> Listing[T]:
         """Return the items, in a page's field `name`, of a list; each page is requested when it is needed."""

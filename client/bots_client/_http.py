@@ -361,7 +361,7 @@ class _Attempts(Generic[T]):
         self._made += 1
         call = self._call
         # Not compressed: a few bytes of gzip can become gigabytes, and the service compresses none of these answers.
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity", **call.headers}
+        headers = {"Accept-Encoding": "identity", **call.headers}
         if isinstance(call.body, Upload) and call.body.length is not None:
             headers["Content-Length"] = str(call.body.length)
         return {

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from fastapi import Depends, Header, Path, Query
+from fastapi import Depends, Path, Query
 from msgspec import Meta, Struct
 from pyarrow import csv
 from starlette.requests import Request
@@ -524,10 +524,6 @@ Format = Annotated[
     Literal["json", "csv"],
     Query(description="csv streams the tasks of all pages as a file, whatever limit and cursor say."),
 ]
-Accept = Annotated[
-    str,
-    Header(description=f"{CSV} is the same as format=csv."),
-]
 
 
 class Task(Struct, frozen=True, gc=False):
@@ -613,11 +609,10 @@ async def list_tasks(
     run: RunName,
     query: Annotated[insight.TaskQuery, Depends(task_query)],
     format: Format = "json",  # noqa: A002  # the parameter's name
-    accept: Accept = "",
 ) -> Response:
     """Return the beliefs about tasks; retired ones only if the query asks for their segment."""
     read = services_of(request).insight
-    if format == "csv" or CSV in accept:
+    if format == "csv":
         pieces = _as_csv(partial(read.every_task, dataset, run, query, piece=PIECE))
         headers = {"Content-Disposition": f'attachment; filename="{dataset}-{run}-tasks.csv"'}
         return Download(state_of(request.app).downloads, pieces, media_type=CSV, headers=headers)
