@@ -8,6 +8,7 @@ from itertools import pairwise, starmap
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
 from bots_service.core.arrays import NO_TASKS, Tasks, frozen, last_of
@@ -310,16 +311,12 @@ def _require_room_for_dataset(connection: Connection, capacity: Capacity, within
 
 
 def _content_of(column: Predictions) -> bytes:
-    return pack({"parts": column.parts}, {"levels": column.levels.astype(np.int32)})
+    return pack((column.parts, column.levels))
 
 
 def _predictions_in(name: str, content: bytes) -> Predictions:
     """Return the predictions that are in the bytes."""
-    header, arrays = unpack(content)
-    try:
-        return Predictions(name, int(header["parts"]), frozen(arrays["levels"].astype(np.uint8)))
-    except (LookupError, TypeError, ValueError) as error:
-        raise DamagedStateError(f"these are no predictions: {error!r}") from error
+    return Predictions(name, *unpack(content, tuple[int, NDArray[np.uint8]]))
 
 
 def _drop_unused_predictions(connection: Connection, dataset_id: int, newest: tuple[PredictionsKey, ...]) -> None:

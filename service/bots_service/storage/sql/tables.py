@@ -28,6 +28,7 @@ from sqlalchemy import (
     text,
 )
 
+from bots_service.core.arrays import Tasks
 from bots_service.core.codec import pack, unpack
 from bots_service.core.pool import PredictionsKey
 from bots_service.core.receipt import BINS, Calibration, TagCounts
@@ -83,7 +84,7 @@ _settings = _AsText(
     lambda settings: msgspec.json.encode(settings).decode(),  # defaults too: one may change, a run must not
     lambda line: settings_from(msgspec.json.decode(line)),
 )
-_tasks = _AsBytes(lambda tasks: pack({}, {"tasks": tasks}), lambda blob: unpack(blob)[1]["tasks"])
+_tasks = _AsBytes(pack, lambda blob: unpack(blob, Tasks))
 
 
 def calibration_in(blobs: bytes) -> Calibration:
