@@ -11,10 +11,10 @@ from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.belief import Belief
 from bots_service.core.draw import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.entries import Entry, Report
-from bots_service.core.evidence import Evidence
+from bots_service.core.evidence import ClosingStep, Evidence, sum_by_task
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.state import RunState, advance, fresh_state, with_report
+from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.selections import context_of
 
 References = Literal["k/16", "real"]
@@ -83,11 +83,8 @@ def entry_of(state: RunState, evidence: Evidence, grounds: Grounds) -> Entry:
 
 def fold_of(state: RunState, evidence: Evidence, grounds: Grounds) -> Callable[[], Belief]:
     """Return what folds one step into the belief alone: without receipt, attempts and costs."""
-    pool = grounds.pool
-    entry = entry_of(state, evidence, grounds)
-    assert isinstance(entry.body, Report)
-    _, _, step = with_report(state, entry, entry.body, pool)
-    assert step is not None
+    pool, whole = grounds.pool, sum_by_task(evidence)
+    step = ClosingStep(state.step + 1, ((0, whole),), whole, state.rollouts_per_task or 16.0)
     return partial(state.belief.extended(pool, pool.profiles).fold, pool, step, state.settings)
 
 

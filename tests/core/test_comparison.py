@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given, settings
 from msgspec import structs
 
-from bots_service.core.comparison import OWN, ComparedBelief, compared, present
+from bots_service.core.comparison import OWN, SCHEDULE, ComparedBelief, compared, present
 from bots_service.core.entries import Body, Entry, Rewind, SettingsChange
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
 from tests.core.journals import Story, pool_of, report_of, stories
 
-SCHEDULE = ("tasks_per_step", "rollouts_per_task")  # what a change of settings changes for every belief
 BOTS, TRACKER = settings_from({"belief": "bots"}), settings_from({"belief": "tracker"})
 OTHERS = {"tracker": TRACKER, "bots": BOTS}
 POOL = pool_of((0.25, 0.75), (0.5, 0.875), (0.25, 0.75), (math.nan, math.nan), carried=[0, 1, 1, 0])
@@ -59,24 +58,6 @@ def test_each_belief_predicts_what_a_replay_under_it_would_have_predicted(story:
     assert_scored(found.beliefs[0], receipts)
     for one, belief in zip(found.beliefs[1:], OTHERS.values(), strict=True):
         assert_scored(one, replayed_under(belief, story))
-
-
-@pytest.mark.parametrize("on_time", [(), ((1, 4.0, 4.0),)], ids=["late alone", "late and on time"])
-def test_evidence_that_comes_too_late_for_a_belief_does_not_change_it(on_time):
-    before = [report_of((step % 3, 5.0, 3.0)) for step in range(70)]
-    partial = [report_of(*on_time, made_at=70, close=False)] if on_time else []
-    late, after = report_of((3, 8.0, 0.0), made_at=1, close=True), report_of((3, 2.0, 6.0), (1, 4.0, 4.0))
-    first, second = (
-        compared(entries_of(*before, *partial, *last), TRACKER, OTHERS, POOL) for last in ((late,), (late, after))
-    )
-    rollouts = second.rollouts - first.rollouts
-    under_bots = replayed_under(BOTS, Story(TRACKER, POOL, entries_of(*before, *partial, late, after)))[-1]
-    before_last, of_all = first.beliefs[2].log_loss, second.beliefs[2].log_loss
-    assert before_last is not None
-    assert of_all is not None
-    last = of_all * second.rollouts - before_last * first.rollouts
-    assert last / rollouts == pytest.approx(under_bots.log_loss, rel=1e-9)
-    assert second.steps == 72  # the tracker counts evidence of any age: so does the step that the late report closed
 
 
 def test_a_rewind_takes_every_belief_back():

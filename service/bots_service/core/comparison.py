@@ -3,18 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
+from msgspec import structs
 
-from bots_service.core.arrays import ordered_sum
-from bots_service.core.belief import KINDS
-from bots_service.core.entries import Entry, Report, Rewind
-from bots_service.core.evidence import NO_EVIDENCE, ClosingStep, Evidence, sum_by_task
+from bots_service.core.entries import Entry, Rewind, SettingsChange
 from bots_service.core.pool import Pool
-from bots_service.core.receipt import errors_of
+from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.state import advance, fresh_state, with_report
+from bots_service.core.state import advance, fresh_state
 
 OWN = "this run"
+SCHEDULE = ("tasks_per_step", "rollouts_per_task", "lease_seconds")  # settings that are not the belief's
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +26,7 @@ class ComparedBelief:
 
 @dataclass(frozen=True, slots=True)
 class BeliefComparison:
-    """What beliefs would have predicted before each step. steps: those with outcomes; rollouts: in them."""
+    """What beliefs would have predicted before each step. steps: the run's with outcomes; rollouts: in them."""
 
     steps: int
     rollouts: float
@@ -38,38 +36,21 @@ class BeliefComparison:
 def compared(
     entries: Sequence[Entry], own: RunSettings, others: Mapping[str, RunSettings], pool: Pool
 ) -> BeliefComparison:
-    """Return the errors of the run's own belief, and of others by name, on the outcomes that the run counted.
+    """Return the errors of the run's own belief, and of others by name, as if the run had had them from the beginning.
 
     entries: the whole journal; own: the settings before it; pool: at the last entry's version or a later one.
     """
-    state = fresh_state(own, pool)
-    rivals = {name: KINDS[settings.belief].fresh(settings, pool) for name, settings in others.items()}
-    errors, steps, rollouts = np.zeros((1 + len(others), 2)), 0, 0.0
-    for entry in present(entries):
-        rivals = {name: belief.extended(pool, entry.profiles) for name, belief in rivals.items()}
-        own_belief, step = state.belief.extended(pool, entry.profiles), None
-        if isinstance(entry.body, Rewind):  # what it went back to is where the fold stands
-            state, _ = advance(replace(state, seq=entry.seq - 1), entry, pool, base=state)
-        elif isinstance(entry.body, Report):
-            state, _, step = with_report(state, entry, entry.body, pool)
-        else:
-            state, _ = advance(state, entry, pool)
-        if step is None:
-            continue
-        if len(step.whole):
-            weight = ordered_sum(step.whole.successes + step.whole.failures)
-            means = (one.distributions(pool, step.whole.tasks).mean for one in (own_belief, *rivals.values()))
-            errors += weight * np.array([errors_of(mean, step.whole) for mean in means], np.float64)
-            steps, rollouts = steps + 1, rollouts + weight
-        for name, belief in rivals.items():
-            rivals[name] = belief.fold(pool, _counting(step, belief.longest_lag), others[name])
-    found = [
-        (brier / rollouts, log_loss / rollouts) if rollouts else (None, None) for brier, log_loss in errors.tolist()
-    ]
-    scores = (
-        ComparedBelief(name, log_loss, brier) for name, (brier, log_loss) in zip((OWN, *others), found, strict=True)
+    kept = present(entries)
+    steps = _scored(kept, own, pool)
+    schedule = {name: getattr(own, name) for name in SCHEDULE}
+    rescheduled = [_with_schedule_alone(entry) for entry in kept]
+    replays = {OWN: steps} | {
+        name: _scored(rescheduled, structs.replace(settings, **schedule), pool) for name, settings in others.items()
+    }
+    beliefs = tuple(
+        ComparedBelief(name, _mean(replay, "log_loss"), _mean(replay, "brier")) for name, replay in replays.items()
     )
-    return BeliefComparison(steps, rollouts, tuple(scores))
+    return BeliefComparison(len(steps), sum(step.rollouts for step in steps), beliefs)
 
 
 def present(entries: Sequence[Entry]) -> list[Entry]:
@@ -82,9 +63,26 @@ def present(entries: Sequence[Entry]) -> list[Entry]:
     return kept[::-1]
 
 
-def _counting(step: ClosingStep, longest_lag: int) -> ClosingStep:
-    """Return the step without what comes too late for a belief: kinds differ in how late evidence may come."""
-    kept = tuple((lag, evidence) for lag, evidence in step.batches if lag <= longest_lag)
-    if len(kept) == len(step.batches):
-        return step
-    return replace(step, batches=kept, whole=sum_by_task(Evidence.joined([one for _, one in kept] or [NO_EVIDENCE])))
+def _with_schedule_alone(entry: Entry) -> Entry:
+    """Return the entry; of a change of settings only those that say when steps close."""
+    if not isinstance(entry.body, SettingsChange):
+        return entry
+    values = {name: value for name, value in entry.body.values.items() if name in SCHEDULE}
+    return replace(entry, body=SettingsChange(values))
+
+
+def _scored(entries: Sequence[Entry], settings: RunSettings, pool: Pool) -> list[Receipt]:
+    """Return the receipts of the closed steps that have outcomes."""
+    state, found = fresh_state(settings, pool), list[Receipt]()
+    for entry in entries:
+        # What a rewind went back to is where the fold stands.
+        state, receipt = advance(replace(state, seq=entry.seq - 1), entry, pool, base=state)
+        if receipt.closed and receipt.log_loss is not None:
+            found.append(receipt)
+    return found
+
+
+def _mean(steps: Sequence[Receipt], error: str) -> float | None:
+    """Return the mean error over the rollouts; None without any."""
+    rollouts = sum(step.rollouts for step in steps)
+    return sum(step.rollouts * float(getattr(step, error)) for step in steps) / rollouts if rollouts else None

@@ -109,8 +109,7 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
     if entry.profiles > pool.profiles:
         raise ValueError(f"entry {entry.seq} knows {entry.profiles} profiles, the pool {pool.profiles}")
     if isinstance(entry.body, Report):
-        state, receipt, _ = with_report(state, entry, entry.body, pool)
-        return state, receipt
+        return _with_report(state, entry, entry.body, pool)
     state = _changed(state, entry, base)
     return state, _receipt(state, Totals())
 
@@ -129,10 +128,8 @@ def _changed(state: RunState, entry: Entry, base: RunState | None) -> RunState:
     return replace(base, seq=entry.seq, epoch=entry.epoch, open_step=open_step, unfinished=NOTHING_UNFINISHED)
 
 
-def with_report(
-    before: RunState, entry: Entry, report: Report, pool: Pool
-) -> tuple[RunState, Receipt, ClosingStep | None]:
-    """Return the state after an entry with this report, what the report did, and the step that it closed, if any."""
+def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
+    """Return the state after an entry with this report, and what the report did."""
     settings = before.settings
     reports, unfinished = before.unfinished.after(report, settings.lease_seconds)
     own = reports[-1]
@@ -162,7 +159,7 @@ def with_report(
     }
     if closes is None:
         state = replace(before, belief=belief, open_step=rest, **changes)
-        return state, _receipt(state, sums, **facts), None
+        return state, _receipt(state, sums, **facts)
     believed = belief.distributions(pool, whole.tasks)
     totals = before.totals.plus(sums)
     step = ClosingStep(
@@ -186,7 +183,7 @@ def with_report(
     brier, log_loss = errors_of(means, whole)
     facts |= {"brier": brier, "log_loss": log_loss, "calibration": calibration(means, whole)}
     facts["tags"] = counts_by_tag(pool, whole)
-    return closed, _receipt(closed, sums, closed=True, **facts), step
+    return closed, _receipt(closed, sums, closed=True, **facts)
 
 
 def _holding(state: RunState, open_step: OpenStep, report: Report) -> OpenStep:
