@@ -5,10 +5,11 @@ faster and slower since a revision.
 """
 
 import argparse
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from typing import TypeVar
+
+import uvloop
 
 from benchmarks import against, cluster, kernels, page, recovery, registering, service
 from benchmarks.machine import commit, describe_machine
@@ -40,19 +41,19 @@ def measured(part: str, *, quick: bool, revision: str = "HEAD") -> str:
     """Measure one part, and return its tables. revision: the one to measure against."""
     if part == "against":
         shares = against.measure_against(revision, against.QUICK if quick else against.FULL)
-        return page.against_table(asyncio.run(all_of(shares)))
+        return page.against_table(uvloop.run(all_of(shares)))
     if part == "kernels":
         return page.kernel_table(kernels.measure_kernels(kernels.QUICK if quick else kernels.FULL))
     if part == "service":
         with running_service() as running:
             grid = service.QUICK if quick else service.FULL
-            return page.service_tables(asyncio.run(all_of(service.measure_service(running, grid))))
+            return page.service_tables(uvloop.run(all_of(service.measure_service(running, grid))))
     if part == "cluster":
         grid_of_replicas = cluster.QUICK if quick else cluster.FULL
-        return page.cluster_table(asyncio.run(all_of(cluster.measure_cluster(grid_of_replicas))))
+        return page.cluster_table(uvloop.run(all_of(cluster.measure_cluster(grid_of_replicas))))
     if part == "recovery":
         kills = recovery.measure_recovery(recovery.QUICK if quick else recovery.FULL)
-        return page.recovery_table(asyncio.run(all_of(kills)))
+        return page.recovery_table(uvloop.run(all_of(kills)))
     tasks = QUICK_TASKS if quick else registering.TASKS
     return registering.table(list(registering.registered(tasks=tasks)))
 
