@@ -141,7 +141,7 @@ class ForbiddenError(BotsError):
 
 
 class MalformedBodyError(BotsError):
-    """The body can't be read at all: truncated JSON, a broken Parquet file."""
+    """The body can't be read at all: truncated JSON."""
 
 
 class PayloadTooLargeError(BotsError):

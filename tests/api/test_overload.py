@@ -126,7 +126,9 @@ async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_i
             taken.append(message["body"])
         taken.append(message["body"])
 
-    admission = Admission(app, KINDS, Line(concurrent=1, waiting=0), Limits(buffered_bytes=15))
+    admission = Admission(
+        app, KINDS, Line(concurrent=1, waiting=0), Limits(10.0, 1, 0, upload_bytes=15, buffered_bytes=15)
+    )
 
     def sender(*pieces: bytes) -> Any:
         messages = [

@@ -23,7 +23,6 @@ from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUT
 from bots_service.api.requests import AppState, Pace, finish_headers, request_id_of, state_of
 from bots_service.api.routes import datasets, runs, service, training
 from bots_service.api.routing import LOGGED, READS, GuardedRoute, RouteKind, RouteKinds
-from bots_service.api.uploads import UploadLimits
 from bots_service.errors import BotsError, Flaw, InvalidInputError
 from bots_service.metrics import Metrics, RequestMetrics
 from bots_service.services import Services
@@ -52,7 +51,6 @@ NO_TELEMETRY: TelemetryConfig = {
 def create_app(
     open_services: Callable[[], AbstractAsyncContextManager[Services]],
     *,
-    uploads: UploadLimits,
     schema: str,
     limits: overload.Limits,
     metrics: Metrics,
@@ -75,7 +73,7 @@ def create_app(
     )
     line = overload.Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
     downloads = overload.Line(concurrent=overload.DOWNLOADS_AT_ONCE, waiting=overload.DOWNLOADS_WAITING)
-    app.state.typed = AppState(uploads, schema, metrics, line, downloads)
+    app.state.typed = AppState(limits, schema, metrics, line, downloads)
     app.router.routes += ROUTES  # `include_router` makes a copy of each, for the first request to wait for
     metrics.requests.watch_line(lambda: line.waiting)
     kinds = RouteKinds(ROUTES)

@@ -108,11 +108,12 @@ LINGER_S = 2.0  # for a larger rest: a client that still sends when the connecti
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of training requests in one process."""
+    """The limits of requests in one process. upload_bytes: of an NDJSON body; all others are of training requests."""
 
-    request_timeout_s: float = 10.0
-    max_concurrent: int = 64
-    max_waiting: int = 256
+    request_timeout_s: float
+    max_concurrent: int
+    max_waiting: int
+    upload_bytes: int
     buffered_bytes: int = BUFFERED_BYTES
 
 

@@ -32,9 +32,8 @@ from bots_service.metrics import Metrics
 from bots_service.records import Answer, IdempotencyKey
 from bots_service.services import Services
 
-if TYPE_CHECKING:  # both import this module
-    from bots_service.api.overload import Line
-    from bots_service.api.uploads import UploadLimits
+if TYPE_CHECKING:  # it imports this module
+    from bots_service.api.overload import Limits, Line
 
 Value = TypeVar("Value")
 Made = TypeVar("Made", bound=Struct)
@@ -52,7 +51,7 @@ class AppState:
     metrics_of_all: returns the metrics of all workers; None if there is only this process.
     """
 
-    uploads: "UploadLimits"
+    limits: "Limits"
     schema: str
     metrics: Metrics
     line: "Line"
@@ -285,11 +284,10 @@ class Pace:
 MIB = 2**20
 CONTROL_LIMIT = MIB  # settings etc. are much smaller
 TRAINING_LIMIT = 8 * MIB  # 65,536 outcomes with short ids take about 4 MiB
-DATASET_LIMIT = 64 * MIB  # loaded into memory; larger pools are streamed as NDJSON or Parquet
+DATASET_LIMIT = 64 * MIB  # loaded into memory; larger pools are streamed as NDJSON
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
-PARQUET = "application/vnd.apache.parquet"
 
 KEY_HEADER = "Idempotency-Key"
 KEY_PATTERN = "^[ -~]{1,128}$"  # printable ASCII

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service.access import Caller
-from bots_service.api.requests import services_of
+from bots_service.api.requests import NDJSON, services_of
 from bots_service.errors import BotsError
 from bots_service.keys import Scope
 
@@ -26,6 +26,7 @@ LOGGED = (*LOGGED_NAMES, "key")
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Media = dict[str, dict[str, Any]]  # media type -> its description, with a schema
+LINES: Media = {NDJSON: {"schema": {"type": "string"}}}
 
 ANY_SCOPE = frozenset(Scope)
 READS = {"GET", "HEAD"}

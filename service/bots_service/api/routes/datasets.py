@@ -16,7 +16,6 @@ from bots_service import errors
 from bots_service.api.overload import Download
 from bots_service.api.requests import (
     NDJSON,
-    PARQUET,
     TRAINING_LIMIT,
     Body,
     Cursor,
@@ -35,7 +34,7 @@ from bots_service.api.requests import (
     services_of,
     state_of,
 )
-from bots_service.api.routing import ANY_SCOPE, About, Media, Route, Routes, caller_of
+from bots_service.api.routing import ANY_SCOPE, LINES, About, Route, Routes, caller_of
 from bots_service.api.uploads import (
     AppendRequest,
     DatasetRequest,
@@ -43,10 +42,11 @@ from bots_service.api.uploads import (
     PredictionsRequest,
     header_line,
     header_of,
-    open_more_tasks,
-    open_predictions,
-    open_tasks,
+    read_more_tasks,
+    read_predictions,
+    read_tasks,
     task_lines,
+    upload_of,
 )
 from bots_service.core.checks import MAX_IDS, Name, TaskId
 from bots_service.keys import Scope
@@ -54,14 +54,11 @@ from bots_service.records import AppendTasksResult, CreateDatasetResult, Dataset
 
 routes = Routes("datasets")
 
-ReferenceModels = Annotated[
-    list[str], Query(max_length=64, description="For NDJSON and Parquet: the reference models, in order.")
-]
-Description = Annotated[str | None, Query(max_length=10_000, description="For NDJSON and Parquet.")]
+ReferenceModels = Annotated[list[str], Query(max_length=64, description="For NDJSON: the reference models, in order.")]
+Description = Annotated[str | None, Query(max_length=10_000, description="For NDJSON.")]
 Repeatable = Annotated[
-    bool | None, Query(description="For NDJSON and Parquet: whether tasks are handed out without leases.", strict=False)
+    bool | None, Query(description="For NDJSON: whether tasks are handed out without leases.", strict=False)
 ]
-TASKS: Media = {NDJSON: {"schema": {"type": "string"}}, PARQUET: {"schema": {"type": "string", "format": "binary"}}}
 
 
 class Predicted(Struct, frozen=True):
@@ -156,7 +153,7 @@ class TaskIdsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     Dataset,
     (errors.InvalidTasksError, errors.DatasetExistsError, errors.LimitReachedError),
     reads=DatasetRequest,
-    reads_media=TASKS,
+    reads_media=LINES,
     meanings={200: "The dataset existed with the same content.", 201: "The dataset was created."},
 )
 async def put_dataset(
@@ -166,15 +163,15 @@ async def put_dataset(
     description: Description = None,
     repeatable: Repeatable = None,
 ) -> Response:
-    """Create a dataset, with its run `default`, from JSON, NDJSON (one task per line) or Parquet."""
+    """Create a dataset, with its run `default`, from JSON or NDJSON (one task per line)."""
     create, within = services_of(request).datasets.create, caller_of(request).datasets
-    body = Body(request, state_of(request.app).uploads.by_media_type)
+    body = upload_of(request)
 
     async def act() -> CreateDatasetResult:
-        async with open_tasks(body) as file:
-            header = header_of(file.header, Header(tuple(reference_model), description, repeatable))
-            blocks = file.blocks(len(header.reference_models))
-            return await create(dataset, header, blocks, body.idempotency_key, within=within)
+        file = await read_tasks(body)
+        header = header_of(file.header, Header(tuple(reference_model), description, repeatable))
+        blocks = file.blocks(len(header.reference_models))
+        return await create(dataset, header, blocks, body.idempotency_key, within=within)
 
     return await answered_once(
         body, CreateDatasetResult, act, lambda done: _respond(done.row, 201 if done.created else 200)
@@ -211,7 +208,7 @@ async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
     Scope.READ,
     refuses=(errors.OverloadedError,),
     about=About.WHOLE,
-    answers_media={NDJSON: TASKS[NDJSON]},
+    answers_media=LINES,
     meanings={200: "A header, then one line for each task."},
 )
 async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Response:
@@ -238,15 +235,15 @@ async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Respo
     AppendResponse,
     (errors.InvalidTasksError, errors.TaskExistsError, errors.LimitReachedError),
     reads=AppendRequest,
-    reads_media=TASKS,
+    reads_media=LINES,
 )
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset. Beliefs about its other tasks do not change."""
-    body = Body(request, state_of(request.app).uploads.by_media_type)
+    body = upload_of(request)
 
     async def act() -> AppendTasksResult:
-        async with open_more_tasks(body, dataset) as blocks:
-            return await services_of(request).datasets.append(dataset, blocks, body.idempotency_key)
+        blocks = await read_more_tasks(body, dataset)
+        return await services_of(request).datasets.append(dataset, blocks, body.idempotency_key)
 
     return await answered_once(
         body,
@@ -321,18 +318,18 @@ class SubsetResponse(Struct, frozen=True):
     (errors.InvalidTasksError,),
     about=About.SHARED,
     reads=AppendRequest,
-    reads_media=TASKS,
+    reads_media=LINES,
 )
 async def make_subset(request: Request, dataset: DatasetName) -> Response:
-    """Keep some of a dataset's tasks as a subset, by their ids, from JSON, NDJSON (one task per line) or Parquet.
+    """Keep some of a dataset's tasks as a subset, by their ids, from JSON or NDJSON (one task per line).
 
     The same tasks, in any order, are the same subset. A dataset keeps the 1,000 that were made last.
     """
-    body = Body(request, state_of(request.app).uploads.by_media_type)
+    body = upload_of(request)
 
     async def act() -> Subset:
-        async with open_more_tasks(body, dataset) as blocks:
-            return await services_of(request).datasets.keep_subset(dataset, blocks, body.idempotency_key)
+        blocks = await read_more_tasks(body, dataset)
+        return await services_of(request).datasets.keep_subset(dataset, blocks, body.idempotency_key)
 
     def respond(made: Subset) -> Response:
         return json_response(filled(SubsetResponse, made, dataset=dataset, subset=made.name))
@@ -359,18 +356,18 @@ class RunPredictionsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     Dataset,
     (errors.InvalidTasksError, errors.LimitReachedError),
     reads=PredictionsRequest,
-    reads_media=TASKS,
+    reads_media=LINES,
 )
 async def put_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
-    """Put predicted pass rates from JSON, NDJSON (one task per line) or Parquet, in place of those of the same name.
+    """Put predicted pass rates from JSON or NDJSON (one task per line), in place of those of the same name.
 
     New runs see them, and runs without a journal entry. All others keep what they know.
     """
-    body = Body(request, state_of(request.app).uploads.by_media_type)
+    body = upload_of(request)
 
     async def act() -> DatasetRow:
-        async with open_predictions(body) as blocks:
-            return await services_of(request).datasets.put_predictions(dataset, name, blocks, body.idempotency_key)
+        blocks = await read_predictions(body)
+        return await services_of(request).datasets.put_predictions(dataset, name, blocks, body.idempotency_key)
 
     return await answered_once(body, DatasetRow, act, _respond)
 

@@ -40,7 +40,7 @@ from bots_service.api.requests import (
     state_of,
     write_cursor,
 )
-from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
+from bots_service.api.routing import ANY_SCOPE, LINES, About, Route, Routes, caller_of
 from bots_service.api.uploads import split_lines
 from bots_service.core.checks import MAX_IDS, NAME, Name, TaskId
 from bots_service.core.receipt import BINS
@@ -57,7 +57,6 @@ from bots_service.storage.sql.transfer import Moved
 routes = Routes("runs")
 
 RUN = "/datasets/{dataset}/runs/{run}"
-LINES = {NDJSON: {"schema": {"type": "string"}}}
 
 
 class ForkRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -230,7 +229,7 @@ async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 )
 async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Replay an exported journal as a run of a dataset with the same tasks: all of it or nothing."""
-    body = Body(request, {NDJSON: state_of(request.app).uploads.max_bytes})
+    body = Body(request, {NDJSON: state_of(request.app).limits.upload_bytes})
     lines = split_lines(body.chunks(), longest=LONGEST_LINE)
     act = partial(services_of(request).moves.import_lines, dataset, run, lines, body.idempotency_key)
     return await answered_once(
