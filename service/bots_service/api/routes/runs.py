@@ -612,13 +612,6 @@ async def task_query(
     return insight.TaskQuery(tuple(ids), tag, search, segment, sort, read_cursor(cursor, AfterTask, sort=sort), limit)
 
 
-EXAMPLE_CSV = (
-    '"id","alpha","beta","mean","low","high","effective","variance","attempts","successes","visits","last_step",'
-    '"aborts","segment","tags"\r\n'
-    '"gsm8k-17",,,0.4737,0.23,0.73,0.9466,0.2256,8,3,1,12,0,"teaching","arithmetic"\r\n'
-)
-
-
 @Route(
     routes,
     "GET /datasets/{dataset}/runs/{run}/tasks",
@@ -627,7 +620,7 @@ EXAMPLE_CSV = (
     TasksResponse,
     (InvalidTasksError, OverloadedError),
     answers_media={
-        CSV: {"schema": {"type": "string"}, "example": EXAMPLE_CSV},
+        CSV: {"schema": {"type": "string"}},
         ARROW: {"schema": {"type": "string", "format": "binary"}},
     },
 )

@@ -227,7 +227,7 @@ async def tell_version(request: Request) -> Response:
     "Get the metrics",
     Scope.READ,
     about=About.EVERY,
-    answers_media={MEDIA_TYPE: {"schema": {"type": "string"}, "example": "bots_requests_waiting 0.0\n"}},
+    answers_media={MEDIA_TYPE: {"schema": {"type": "string"}}},
     meanings={200: "All metrics, in Prometheus's text format."},
 )
 async def tell_metrics(request: Request) -> Response:
