@@ -1,4 +1,4 @@
-"""The OpenAPI document: paths and parameters from FastAPI, bodies from msgspec, refusals by what a route is like.
+"""The OpenAPI document: paths and parameters from FastAPI, bodies from msgspec.
 
 A body's properties are described by its docstring or a common list.
 """
@@ -11,12 +11,10 @@ from typing import Any
 import msgspec
 from fastapi.openapi.utils import get_openapi
 
-from bots_service import errors
-from bots_service.api.problems import KINDS, MEDIA_TYPE, Problem
+from bots_service.api.problems import MEDIA_TYPE, Problem
 from bots_service.api.requests import JSON, KEY_HEADER, KEY_PATTERN
-from bots_service.api.routing import READS, GuardedRoute, Media, RouteKind
+from bots_service.api.routing import READS, GuardedRoute, Media
 from bots_service.core.run_settings import RunSettings
-from bots_service.errors import BotsError
 
 REFERENCE = "#/components/schemas/{name}"
 KEY = {
@@ -26,13 +24,14 @@ KEY = {
     "description": "Makes the write happen once: the same key and request get the first answer again.",
     "schema": {"type": "string", "pattern": KEY_PATTERN},
 }
-BODY = (
-    errors.MalformedBodyError,
-    errors.PayloadTooLargeError,
-    errors.UnsupportedMediaTypeError,
-    errors.SlowSenderError,
-    errors.OverloadedError,
-)
+PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": REFERENCE.format(name="Problem")}}}}
+REFUSALS = {
+    "4XX": {"description": "The request is refused, and changed nothing; `type` says why.", **PROBLEM},
+    "5XX": {
+        "description": "503: not now, try again after `Retry-After` seconds. Others: the service failed.",
+        **PROBLEM,
+    },
+}
 
 # A docstring's line that describes properties: "name: text", or "name, other: text".
 _NAMED = re.compile(r"(?P<names>\w+(?:, \w+)*): (?P<text>.+)")
@@ -131,31 +130,6 @@ def _content_of(body: type | None, media: Media) -> dict[str, Any]:
     return {"content": whole} if whole else {}
 
 
-def _refusals_of(route: GuardedRoute, *, changes: bool) -> dict[str, Any]:
-    """Return a route's refusals as OpenAPI responses, by status. changes: whether it does more than read."""
-    path, declared = route.path, route.declared
-    found: list[type[BotsError]] = []
-    if route.scopes is not None:
-        found += [errors.InvalidInputError, errors.StorageUnavailableError, errors.DeadlinePassedError]
-        found += [errors.UnauthenticatedError, errors.ForbiddenError]
-    if declared.reads or declared.reads_media:
-        found += BODY
-    if changes:
-        found.append(errors.KeyReusedError)
-    if changes and route.kind is not RouteKind.TRAINING:
-        found.append(errors.BusyError)
-    if "{run}" in path or route.kind is RouteKind.TRAINING:
-        found += [errors.UnknownDatasetError, errors.UnknownRunError]
-    elif "{dataset}" in path and declared.address != "PUT /datasets/{dataset}":
-        found.append(errors.UnknownDatasetError)
-    titles: dict[int, list[str]] = {}
-    for refusal in dict.fromkeys((*found, *declared.refuses)):
-        kind = KINDS[refusal]
-        titles.setdefault(kind.status, []).append(f"{kind.name}: {kind.title}")
-    content = {MEDIA_TYPE: {"schema": {"$ref": REFERENCE.format(name="Problem")}}}
-    return {str(status): {"description": "; ".join(lines), "content": content} for status, lines in titles.items()}
-
-
 def document(routes: Sequence[GuardedRoute], *, title: str, version: str, description: str) -> dict[str, Any]:
     """Return the OpenAPI document of an application with these routes."""
     made = get_openapi(title=title, version=version, description=description, routes=routes)
@@ -185,5 +159,5 @@ def document(routes: Sequence[GuardedRoute], *, title: str, version: str, descri
             )
             meanings = declared.meanings or answers
             responses = {str(status): {"description": said, **answered} for status, said in meanings.items()}
-            operation["responses"] = responses | _refusals_of(route, changes=method not in READS)
+            operation["responses"] = responses | REFUSALS
     return made

@@ -15,7 +15,6 @@ from starlette.responses import Response
 
 from bots_service.access import Caller
 from bots_service.api.requests import NDJSON, services_of
-from bots_service.errors import BotsError
 from bots_service.keys import Scope
 
 MAX_NAME_LENGTH = 128  # a refused request may contain any name
@@ -72,17 +71,14 @@ class Route:
     address: method and path.
     scopes: the caller needs one of them; None: the route is open to everyone.
     answers, answers_media: the JSON body of its answer, and other media types.
-    refuses: errors besides those of all routes like it.
     reads, reads_media: the JSON body that it takes, and other media types, which make it an upload.
     meanings: status -> what it means; default: 200, with the meaning of the answer's body, or 204 if it has none.
     """
 
     routes: Routes
     address: str
-    summary: str
     scopes: Scope | frozenset[Scope] | None
     answers: type | None = None
-    refuses: tuple[type[BotsError], ...] = ()
     _: KW_ONLY
     about: About = About.PATH
     kind: RouteKind = RouteKind.CONTROL
@@ -111,7 +107,6 @@ class GuardedRoute(APIRoute):
             path,
             endpoint,
             methods=methods.split("|"),
-            summary=declared.summary,
             tags=[tag] if tag else None,
             include_in_schema=tag is not None,
             response_class=Response,

@@ -12,7 +12,6 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service import errors
 from bots_service.api.overload import Download
 from bots_service.api.requests import (
     NDJSON,
@@ -148,10 +147,8 @@ class TaskIdsRequest(Struct, frozen=True, forbid_unknown_fields=True):
 @Route(
     routes,
     "PUT /datasets/{dataset}",
-    "Create a dataset",
     Scope.ADMIN,
     Dataset,
-    (errors.InvalidTasksError, errors.DatasetExistsError, errors.LimitReachedError),
     reads=DatasetRequest,
     reads_media=LINES,
     meanings={200: "The dataset existed with the same content.", 201: "The dataset was created."},
@@ -178,7 +175,7 @@ async def put_dataset(
     )
 
 
-@Route(routes, "GET /datasets", "List the datasets", Scope.READ, DatasetPage)
+@Route(routes, "GET /datasets", Scope.READ, DatasetPage)
 async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return the datasets that the key has access to, by name."""
     after = read_cursor(cursor, Name, "")
@@ -187,13 +184,13 @@ async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = N
     return json_response(DatasetPage([Dataset.from_row(row) for row in rows], following))
 
 
-@Route(routes, "GET /datasets/{dataset}", "Get a dataset", ANY_SCOPE, Dataset)
+@Route(routes, "GET /datasets/{dataset}", ANY_SCOPE, Dataset)
 async def get_dataset(request: Request, dataset: DatasetName) -> Response:
     """Return one dataset."""
     return _respond(await services_of(request).store.datasets.get(dataset))
 
 
-@Route(routes, "DELETE /datasets/{dataset}", "Delete a dataset", Scope.ADMIN)
+@Route(routes, "DELETE /datasets/{dataset}", Scope.ADMIN)
 async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
     """Delete a dataset with its runs, journals and snapshots."""
     body = Body(request)
@@ -204,9 +201,7 @@ async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
 @Route(
     routes,
     "GET /datasets/{dataset}/tasks",
-    "Export a dataset's tasks",
     Scope.READ,
-    refuses=(errors.OverloadedError,),
     about=About.WHOLE,
     answers_media=LINES,
     meanings={200: "A header, then one line for each task."},
@@ -227,16 +222,7 @@ async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Respo
     return Download(state_of(request.app).downloads, lines(), media_type=NDJSON)
 
 
-@Route(
-    routes,
-    "POST /datasets/{dataset}/tasks",
-    "Append tasks to a dataset",
-    Scope.ADMIN,
-    AppendResponse,
-    (errors.InvalidTasksError, errors.TaskExistsError, errors.LimitReachedError),
-    reads=AppendRequest,
-    reads_media=LINES,
-)
+@Route(routes, "POST /datasets/{dataset}/tasks", Scope.ADMIN, AppendResponse, reads=AppendRequest, reads_media=LINES)
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset. Beliefs about its other tasks do not change."""
     body = upload_of(request)
@@ -253,29 +239,13 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     )
 
 
-@Route(
-    routes,
-    "DELETE /datasets/{dataset}/tasks",
-    "Retire tasks of a dataset",
-    Scope.ADMIN,
-    RetiredResponse,
-    (errors.InvalidTasksError,),
-    reads=TaskIdsRequest,
-)
+@Route(routes, "DELETE /datasets/{dataset}/tasks", Scope.ADMIN, RetiredResponse, reads=TaskIdsRequest)
 async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
     """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""
     return await _changed_retired(request, dataset, services_of(request).datasets.retire)
 
 
-@Route(
-    routes,
-    "POST /datasets/{dataset}/tasks/restore",
-    "Restore retired tasks of a dataset",
-    Scope.ADMIN,
-    RetiredResponse,
-    (errors.InvalidTasksError,),
-    reads=TaskIdsRequest,
-)
+@Route(routes, "POST /datasets/{dataset}/tasks/restore", Scope.ADMIN, RetiredResponse, reads=TaskIdsRequest)
 async def restore_tasks(request: Request, dataset: DatasetName) -> Response:
     """Restore retired tasks: they can be selected again, with what is known of them."""
     return await _changed_retired(request, dataset, partial(services_of(request).datasets.retire, restore=True))
@@ -312,10 +282,8 @@ class SubsetResponse(Struct, frozen=True):
 @Route(
     routes,
     "POST /datasets/{dataset}/subsets",
-    "Create a subset of a dataset",
     Scope.SELECT,
     SubsetResponse,
-    (errors.InvalidTasksError,),
     about=About.SHARED,
     reads=AppendRequest,
     reads_media=LINES,
@@ -351,10 +319,8 @@ class RunPredictionsRequest(Struct, frozen=True, forbid_unknown_fields=True):
 @Route(
     routes,
     "PUT /datasets/{dataset}/predictions/{name}",
-    "Store predictions",
     Scope.ADMIN,
     Dataset,
-    (errors.InvalidTasksError, errors.LimitReachedError),
     reads=PredictionsRequest,
     reads_media=LINES,
 )
@@ -372,14 +338,7 @@ async def put_predictions(request: Request, dataset: DatasetName, name: Predicti
     return await answered_once(body, DatasetRow, act, _respond)
 
 
-@Route(
-    routes,
-    "DELETE /datasets/{dataset}/predictions/{name}",
-    "Remove predictions",
-    Scope.ADMIN,
-    Dataset,
-    (errors.UnknownPredictionsError,),
-)
+@Route(routes, "DELETE /datasets/{dataset}/predictions/{name}", Scope.ADMIN, Dataset)
 async def drop_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
     """Remove predictions: new runs no longer see them. Runs that know them keep them."""
     body = Body(request)
@@ -387,15 +346,7 @@ async def drop_predictions(request: Request, dataset: DatasetName, name: Predict
     return await answered_once(body, DatasetRow, act, _respond)
 
 
-@Route(
-    routes,
-    "POST /datasets/{dataset}/runs/{run}/predictions",
-    "Store the beliefs of a run as predictions",
-    Scope.ADMIN,
-    Dataset,
-    (errors.UnknownStepError, errors.InvalidTasksError, errors.LimitReachedError),
-    reads=RunPredictionsRequest,
-)
+@Route(routes, "POST /datasets/{dataset}/runs/{run}/predictions", Scope.ADMIN, Dataset, reads=RunPredictionsRequest)
 async def put_predictions_of_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Put what a run believes of the tasks that it has evidence of as predictions of its dataset.
 

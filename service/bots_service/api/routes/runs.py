@@ -16,7 +16,7 @@ from pyarrow import csv
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service import errors, insight
+from bots_service import insight
 from bots_service.api.overload import Download
 from bots_service.api.requests import (
     NDJSON,
@@ -47,7 +47,6 @@ from bots_service.core.receipt import BINS
 from bots_service.core.run_settings import SomeSettings
 from bots_service.core.summary import RunStatus
 from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, SORTS, Segment, TaskTable
-from bots_service.errors import InvalidTasksError, OverloadedError
 from bots_service.keys import Scope
 from bots_service.moving import LONGEST_LINE
 from bots_service.records import EntryKind, JournalEntry, OpenDataset, Point, RunPut, TaskVisit
@@ -106,10 +105,8 @@ class RunPage(Struct, frozen=True):
 @Route(
     routes,
     f"PUT {RUN}",
-    "Create a run",
     Scope.ADMIN,
     Run,
-    (errors.UnknownStepError, errors.InvalidSettingsError, errors.RunHasHistoryError, errors.LimitReachedError),
     reads=RunRequest,
     meanings={200: "The run existed and has these settings now.", 201: "The run was created."},
 )
@@ -129,7 +126,7 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     )
 
 
-@Route(routes, "GET /datasets/{dataset}/runs", "List a dataset's runs", Scope.READ, RunPage)
+@Route(routes, "GET /datasets/{dataset}/runs", Scope.READ, RunPage)
 async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return by name the runs of a dataset that the caller's key reaches."""
     after = read_cursor(cursor, Name, "")
@@ -137,21 +134,13 @@ async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, 
     return json_response(RunPage(*page_of(found, limit, lambda run: run.run)))
 
 
-@Route(routes, f"GET {RUN}", "Get a run", ANY_SCOPE, Run)
+@Route(routes, f"GET {RUN}", ANY_SCOPE, Run)
 async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return a run's present state."""
     return json_response(await services_of(request).runs.describe(dataset, run))
 
 
-@Route(
-    routes,
-    f"PATCH {RUN}",
-    "Change a run's settings",
-    Scope.ADMIN,
-    Run,
-    (errors.InvalidSettingsError,),
-    reads=SomeSettings,
-)
+@Route(routes, f"PATCH {RUN}", Scope.ADMIN, Run, reads=SomeSettings)
 async def change_settings(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Change settings from the next step on; written to the journal. Belief and prior are fixed."""
     body, wanted = await read_json(request, SomeSettings)
@@ -159,7 +148,7 @@ async def change_settings(request: Request, dataset: DatasetName, run: RunName) 
     return json_response(result.run, replayed=result.duplicate)
 
 
-@Route(routes, f"POST {RUN}/rewind", "Rewind a run", Scope.REPORT, Run, (errors.UnknownStepError,), reads=RewindRequest)
+@Route(routes, f"POST {RUN}/rewind", Scope.REPORT, Run, reads=RewindRequest)
 async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return to the state right after a step closed. Outcomes of earlier selections are refused from then on."""
     body, wanted = await read_json(request, RewindRequest)
@@ -167,9 +156,7 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     return json_response(result.run, replayed=result.duplicate)
 
 
-@Route(
-    routes, f"POST {RUN}/forget", "Forget tasks", Scope.REPORT, Run, (errors.InvalidTasksError,), reads=ForgetRequest
-)
+@Route(routes, f"POST {RUN}/forget", Scope.REPORT, Run, reads=ForgetRequest)
 async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Forget what the run knows of some tasks alone; written to the journal.
 
@@ -180,7 +167,7 @@ async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> 
     return json_response(result.run, replayed=result.duplicate)
 
 
-@Route(routes, f"DELETE {RUN}", "Delete a run", Scope.ADMIN)
+@Route(routes, f"DELETE {RUN}", Scope.ADMIN)
 async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Delete a run. The run `default` is created again at once, empty."""
     body = Body(request)
@@ -203,9 +190,7 @@ class ImportedRun(Struct, frozen=True):
 @Route(
     routes,
     f"GET {RUN}/export",
-    "Export a run",
     Scope.READ,
-    refuses=(errors.JournalIncompleteError, errors.OverloadedError),
     about=About.WHOLE,
     answers_media=LINES,
     meanings={200: "A header, then one line for each entry."},
@@ -218,14 +203,7 @@ async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 
 
 @Route(
-    routes,
-    f"POST {RUN}/import",
-    "Import a run",
-    Scope.ADMIN,
-    ImportedRun,
-    (errors.InvalidJournalError, errors.DatasetExistsError, errors.RunHasHistoryError, errors.LimitReachedError),
-    reads_media=LINES,
-    meanings={201: "The run was imported."},
+    routes, f"POST {RUN}/import", Scope.ADMIN, ImportedRun, reads_media=LINES, meanings={201: "The run was imported."}
 )
 async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Replay an exported journal as a run of a dataset with the same tasks: all of it or nothing."""
@@ -286,7 +264,7 @@ async def overview_query(
     return insight.OverviewQuery(search, dataset, status, attention, sort, after, limit)
 
 
-@Route(routes, "GET /overview", "Summarize all runs", Scope.READ, Overview)
+@Route(routes, "GET /overview", Scope.READ, Overview)
 async def read_overview(request: Request, query: Annotated[insight.OverviewQuery, Depends(overview_query)]) -> Response:
     """Return a summary of each run of the datasets that the key has access to."""
     page = await services_of(request).overview.page(caller_of(request), query)
@@ -294,7 +272,7 @@ async def read_overview(request: Request, query: Annotated[insight.OverviewQuery
     return json_response(Overview(page.runs, page.matching, page.totals, following))
 
 
-@Route(routes, f"GET {RUN}/summary", "Summarize a run", Scope.READ, insight.RunSummaryWithLeases)
+@Route(routes, f"GET {RUN}/summary", Scope.READ, insight.RunSummaryWithLeases)
 async def read_summary(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return how a run goes, its gain over uniform sampling, and a verdict with advice."""
     return json_response(await services_of(request).overview.one(dataset, run))
@@ -385,7 +363,7 @@ class JournalPage(Struct, frozen=True):
     next_cursor: str | None
 
 
-@Route(routes, f"GET {RUN}/history", "List a run's closed steps", Scope.READ, HistoryPage)
+@Route(routes, f"GET {RUN}/history", Scope.READ, HistoryPage)
 async def read_history(
     request: Request,
     dataset: DatasetName,
@@ -403,16 +381,14 @@ async def read_history(
     )
 
 
-@Route(routes, f"GET {RUN}/curve", "Get a run's learning curve", Scope.READ, Curve)
+@Route(routes, f"GET {RUN}/curve", Scope.READ, Curve)
 async def read_curve(request: Request, dataset: DatasetName, run: RunName, points: Points = 500) -> Response:
     """Return the run's history in at most `points` points, for charts."""
     found = await services_of(request).insight.curve(dataset, run, points)
     return json_response(Curve(found))
 
 
-@Route(
-    routes, f"GET {RUN}/calibration", "Compare predicted and observed success rates", Scope.READ, CalibrationResponse
-)
+@Route(routes, f"GET {RUN}/calibration", Scope.READ, CalibrationResponse)
 async def read_calibration(request: Request, dataset: DatasetName, run: RunName, steps: Steps = 200) -> Response:
     """Compare the success rates predicted before the last steps with the observed ones."""
     compared, sums = await services_of(request).insight.calibration(dataset, run, steps)
@@ -423,7 +399,7 @@ async def read_calibration(request: Request, dataset: DatasetName, run: RunName,
     return json_response(CalibrationResponse(compared, bins))
 
 
-@Route(routes, f"GET {RUN}/journal", "List a run's journal", Scope.READ, JournalPage)
+@Route(routes, f"GET {RUN}/journal", Scope.READ, JournalPage)
 async def read_journal(
     request: Request,
     dataset: DatasetName,
@@ -456,7 +432,7 @@ class LeasesResponse(Struct, frozen=True):
     leases: list[insight.Lease]
 
 
-@Route(routes, f"GET {RUN}/leases", "List a run's tasks in flight", Scope.READ, LeasesResponse)
+@Route(routes, f"GET {RUN}/leases", Scope.READ, LeasesResponse)
 async def read_leases(
     request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100, ids: LeaseIds = insight.IDS_PER_LEASE
 ) -> Response:
@@ -465,7 +441,7 @@ async def read_leases(
     return json_response(LeasesResponse(leased, groups))
 
 
-@Route(routes, f"GET {RUN}/tags", "Compare a run's tags", Scope.READ, insight.TagTable)
+@Route(routes, f"GET {RUN}/tags", Scope.READ, insight.TagTable)
 async def read_tags(request: Request, dataset: DatasetName, run: RunName, steps: TagSteps = 50) -> Response:
     """Return the sums over the last steps by tag, next to the success rates of as many steps before."""
     return json_response(await services_of(request).insight.tags(dataset, run, steps))
@@ -483,14 +459,7 @@ class TaskHistoryPage(Struct, frozen=True):
     next_cursor: str | None
 
 
-@Route(
-    routes,
-    f"GET {RUN}/tasks/{{task:path}}/history",  # an id may hold slashes
-    "List a task's reports",
-    Scope.READ,
-    TaskHistoryPage,
-    (errors.UnknownTaskError,),
-)
+@Route(routes, f"GET {RUN}/tasks/{{task:path}}/history", Scope.READ, TaskHistoryPage)
 async def read_task_history(
     request: Request, dataset: DatasetName, run: RunName, task: OneTask, limit: Limit = 50, cursor: Cursor = None
 ) -> Response:
@@ -615,10 +584,8 @@ async def task_query(
 @Route(
     routes,
     "GET /datasets/{dataset}/runs/{run}/tasks",
-    "List a run's tasks",
     Scope.READ,
     TasksResponse,
-    (InvalidTasksError, OverloadedError),
     answers_media={
         CSV: {"schema": {"type": "string"}},
         ARROW: {"schema": {"type": "string", "format": "binary"}},

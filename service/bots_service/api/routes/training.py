@@ -119,16 +119,7 @@ class RunNames(Struct, frozen=True):
     run: Name = "default"
 
 
-@Route(
-    routes,
-    "POST /select",
-    "Select tasks",
-    Scope.SELECT,
-    SelectResponse,
-    (errors.InvalidSelectionError, errors.PoolTooSmallError),
-    kind=RouteKind.TRAINING,
-    reads=SelectRequest,
-)
+@Route(routes, "POST /select", Scope.SELECT, SelectResponse, kind=RouteKind.TRAINING, reads=SelectRequest)
 async def select_tasks(request: Request) -> Response:
     """Return tasks whose success probability is near the run's target, and lease them.
 
@@ -147,16 +138,7 @@ async def select_tasks(request: Request) -> Response:
     return await while_client_waits(request, answered())
 
 
-@Route(
-    routes,
-    "POST /report",
-    "Report outcomes",
-    Scope.REPORT,
-    ReportResponse,
-    (errors.InvalidOutcomesError, errors.InvalidSelectionError, errors.StaleEpochError),
-    kind=RouteKind.TRAINING,
-    reads=ReportRequest,
-)
+@Route(routes, "POST /report", Scope.REPORT, ReportResponse, kind=RouteKind.TRAINING, reads=ReportRequest)
 async def report_outcomes(request: Request) -> Response:
     """Append the outcomes to the run's journal; answered once that is committed.
 
