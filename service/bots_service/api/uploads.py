@@ -1,7 +1,7 @@
 """Uploads of tasks and of predictions, as a stream of blocks: from a JSON document, or from NDJSON line by line."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sized
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
@@ -91,21 +91,12 @@ def _tidy(tags: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(set(tags)))
 
 
-class DatasetRequest(Header, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A dataset: its tasks, and the models that their reference pass rates are of.
+class TasksRequest(Header, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Tasks, and what is said of their dataset.
 
     reference_models: names of the models, in the order of the pass rates.
     description: a text for people.
     repeatable: whether tasks are handed out again without waiting, such as generators that make a fresh one each time.
-    tasks: the tasks.
-    """
-
-    tasks: list[TaskRequest]
-
-
-class AppendRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Tasks to append.
-
     tasks: the tasks.
     """
 
@@ -199,41 +190,39 @@ def upload_of(request: Request) -> Body:
     return Body(request, {JSON: min(DATASET_LIMIT, most), NDJSON: most})
 
 
-async def read_tasks(body: Body, *, append: bool = False) -> TaskFile:
-    """Return the tasks of a body. append: whether its dataset has others."""
+async def read_tasks(body: Body) -> TaskFile:
+    """Return the tasks of a body."""
     if body.media_type == NDJSON:
         return await read_ndjson(body.chunks())
-    kind: type[AppendRequest] | type[DatasetRequest] = AppendRequest if append else DatasetRequest
-    document = await asyncio.to_thread(decode, kind, await body.whole())
-    header = document if isinstance(document, Header) else Header()
-    return TaskFile(header, lambda models: _blocks_of_document(document.tasks, partial(_task_block, models=models)))
+    document = await asyncio.to_thread(decode, TasksRequest, await body.whole())
+    return TaskFile(document, lambda models: _blocks_of_document(document.tasks, partial(_task_block, models=models)))
 
 
 async def read_more_tasks(body: Body, dataset: str) -> AsyncIterator[TaskBlock]:
     """Return the tasks of a body, in the form of those that a dataset has."""
-    models = (await services_of(body.request).store.datasets.get(dataset)).facts.reference_models
-    file = await read_tasks(body, append=True)
-    if file.header.reference_models not in (None, models):
-        flaw = Flaw(("body", "reference_models"), f"the dataset's are {', '.join(models) or 'none'}"[:200])
-        raise InvalidTasksError("the tasks have other reference models", (flaw,))
-    return file.blocks(len(models))
+    facts = (await services_of(body.request).store.datasets.get(dataset)).facts
+    file = await read_tasks(body)
+    models = Header(file.header.reference_models)  # what else is said is of the dataset that they come from
+    _refuse("the tasks have other reference models", _contradictions(models, facts, "the dataset has"))
+    return file.blocks(len(facts.reference_models))
 
 
 def header_of(file: Header, said: Header) -> DatasetHeader:
     """Return the dataset's fields from the body, and from the query for files whose first line does not name them."""
-    flaws = []
-    if said.reference_models and file.reference_models not in (None, said.reference_models):
-        flaws.append(Flaw(("query", "reference_model"), "the body names other reference models"))
-    if said.description is not None and file.description not in (None, said.description):
-        flaws.append(Flaw(("query", "description"), "the body gives another description"))
-    if said.repeatable is not None and file.repeatable not in (None, said.repeatable):
-        flaws.append(Flaw(("query", "repeatable"), f"the body says {str(file.repeatable).lower()}"))
-    _refuse("query and body contradict each other", flaws)
+    _refuse("query and body contradict each other", _contradictions(file, said, "the query says"))
     return DatasetHeader(
         file.reference_models or said.reference_models or (),
         file.description or said.description or "",
         bool(file.repeatable or said.repeatable),
     )
+
+
+def _contradictions(file: Header, known: Header | DatasetFacts, other: str) -> Iterator[Flaw]:
+    """Yield what a body says of its dataset that is not so. other: whose word counts."""
+    for name in Header.__struct_fields__:
+        said, fact = getattr(file, name), getattr(known, name)
+        if None not in (said, fact) and said != fact:
+            yield Flaw(("body", name), f"{other} {msgspec.json.encode(fact).decode()}"[:200])
 
 
 # --- predictions -----------------------------------------------------------------------------------------------------

@@ -35,10 +35,9 @@ from bots_service.api.requests import (
 )
 from bots_service.api.routing import ANY_SCOPE, LINES, About, Route, Routes, caller_of
 from bots_service.api.uploads import (
-    AppendRequest,
-    DatasetRequest,
     Header,
     PredictionsRequest,
+    TasksRequest,
     header_line,
     header_of,
     read_more_tasks,
@@ -149,7 +148,7 @@ class TaskIdsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     "PUT /datasets/{dataset}",
     Scope.ADMIN,
     Dataset,
-    reads=DatasetRequest,
+    reads=TasksRequest,
     reads_media=LINES,
     meanings={200: "The dataset existed with the same content.", 201: "The dataset was created."},
 )
@@ -166,7 +165,7 @@ async def put_dataset(
 
     async def act() -> CreateDatasetResult:
         file = await read_tasks(body)
-        header = header_of(file.header, Header(tuple(reference_model), description, repeatable))
+        header = header_of(file.header, Header(tuple(reference_model) or None, description, repeatable))
         blocks = file.blocks(len(header.reference_models))
         return await create(dataset, header, blocks, body.idempotency_key, within=within)
 
@@ -222,7 +221,7 @@ async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Respo
     return Download(state_of(request.app).downloads, lines(), media_type=NDJSON)
 
 
-@Route(routes, "POST /datasets/{dataset}/tasks", Scope.ADMIN, AppendResponse, reads=AppendRequest, reads_media=LINES)
+@Route(routes, "POST /datasets/{dataset}/tasks", Scope.ADMIN, AppendResponse, reads=TasksRequest, reads_media=LINES)
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset. Beliefs about its other tasks do not change."""
     body = upload_of(request)
@@ -285,7 +284,7 @@ class SubsetResponse(Struct, frozen=True):
     Scope.SELECT,
     SubsetResponse,
     about=About.SHARED,
-    reads=AppendRequest,
+    reads=TasksRequest,
     reads_media=LINES,
 )
 async def make_subset(request: Request, dataset: DatasetName) -> Response:
