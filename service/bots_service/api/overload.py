@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.problems import answer_error
 from bots_service.api.requests import JSON, MIB, Pace
-from bots_service.api.routing import WORKING_ON, RouteKind, RouteKinds
+from bots_service.api.routing import WORKING_ON, RouteKind
 from bots_service.errors import DeadlinePassedError, OverloadedError, SlowSenderError
 
 BUFFERED_BYTES = 256 * MIB  # of bodies in memory; once for training requests, once for all others
@@ -102,6 +102,8 @@ CONTROL_S = 60.0  # for everything else: much longer than any call takes
 # An ASGI extension of our server. Its "callbacks" are called when the client disconnects before the answer.
 CLIENT_LEFT_EXTENSION = "bots.client_left"
 
+REFUSED = "bots.refused"  # in the scope of a select or report that found the queue full: these are logged together
+
 SMALL_REST = 64 * 1024  # of an unwanted body: receiving it is cheaper than a new connection
 LINGER_S = 2.0  # for a larger rest: a client that still sends when the connection closes may miss its answer
 
@@ -118,27 +120,28 @@ class Limits:
 
 
 class Admission:
-    """ASGI middleware: gives each request a deadline and, once its body has arrived, a turn if it needs one."""
+    """Gives each request a deadline and, once its body has arrived, a turn if it needs one."""
 
-    def __init__(self, app: ASGIApp, kind_of: RouteKinds, line: Line, limits: Limits) -> None:
-        self._app = app
-        self._kind_of = kind_of
-        self._training, self._uploads = line, Line(concurrent=UPLOADS_AT_ONCE, waiting=UPLOADS_WAITING)
+    def __init__(self, limits: Limits) -> None:
+        self.training = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
+        self._uploads = Line(concurrent=UPLOADS_AT_ONCE, waiting=UPLOADS_WAITING)
         self._training_bodies, self._upload_bodies = Buffer(limits.buffered_bytes), Buffer(BUFFERED_BYTES)
         self._limits = limits
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http" or (kind := self._kind_of(scope)) is RouteKind.PROBE:
-            await self._app(scope, receive, send)
-            return
+    async def __call__(self, app: ASGIApp, kind: RouteKind, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request of a route. While the queue of training requests is full, refuse it before its body."""
         WORKING_ON.set(kind)
         pace = Pace(receive, is_complete=has_no_body(scope))
+        if kind is RouteKind.TRAINING and self.training.is_full:
+            scope[REFUSED] = True
+            response = await answer_error(Request(scope), self.training.refusal())
+            await response(scope, receive, Parting(scope, pace, send))
+            return
         queued = self._queued(scope, kind, pace)
         seconds = self._limits.request_timeout_s if kind is RouteKind.TRAINING else CONTROL_S
         try:
             async with asyncio.timeout(seconds) as queued.deadline:
-                await self._app(scope, queued, Parting(scope, pace, send, queued.deadline))
+                await app(scope, queued, Parting(scope, pace, send, queued.deadline))
         except TimeoutError:
             if not queued.deadline.expired():
                 raise
@@ -150,7 +153,7 @@ class Admission:
 
     def _queued(self, scope: Scope, kind: RouteKind, pace: Pace) -> "QueuedRequest":
         if kind is RouteKind.TRAINING:
-            return QueuedRequest(pace, self._training_bodies, self._training, work_s=self._limits.request_timeout_s)
+            return QueuedRequest(pace, self._training_bodies, self.training, work_s=self._limits.request_timeout_s)
         if kind is RouteKind.UPLOAD:
             is_streamed = not Headers(scope=scope).get("content-type", "").startswith(JSON)
             return QueuedRequest(pace, self._upload_bodies, self._uploads, work_s=None, is_streamed=is_streamed)

@@ -1,7 +1,7 @@
 """Routes. Each declares who may call it, its kind, what it reads and answers: it can't be made without its guard."""
 
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
@@ -12,9 +12,10 @@ from fastapi.routing import APIRoute
 from starlette import types
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import request_response
 
 from bots_service.access import Caller
-from bots_service.api.requests import NDJSON, services_of
+from bots_service.api.requests import NDJSON, services_of, state_of
 from bots_service.keys import Scope
 
 MAX_NAME_LENGTH = 128  # a refused request may contain any name
@@ -112,8 +113,16 @@ class GuardedRoute(APIRoute):
             response_class=Response,
             generate_unique_id_function=lambda route: route.name,  # what generated clients call its function
         )
-        if self.kind is RouteKind.TRAINING:
-            self.app = _plain(self.get_route_handler())
+        if self.kind is RouteKind.TRAINING:  # FastAPI's own would do much around each request that these don't need
+            self.app = request_response(self.get_route_handler())
+        if self.kind is not RouteKind.PROBE:
+            self.app = self._admitted(self.app)
+
+    def _admitted(self, app: types.ASGIApp) -> types.ASGIApp:
+        async def admitted(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
+            await state_of(scope["app"]).admission(app, self.kind, scope, receive, send)
+
+        return admitted
 
     def get_route_handler(self) -> Handler:
         """Return the route's function, with its guard in front.
@@ -147,34 +156,6 @@ class GuardedRoute(APIRoute):
             return await handler(request)
 
         return answer
-
-
-def _plain(handler: Handler) -> types.ASGIApp:
-    """Return a handler as an application, without what FastAPI does around each: a training route needs none of it."""
-
-    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
-        response = await handler(Request(scope, receive, send))
-        await response(scope, receive, send)
-
-    return app
-
-
-class RouteKinds:
-    """Finds the kind of a request's route, before the router runs."""
-
-    def __init__(self, routes: Iterable[GuardedRoute]) -> None:
-        special = [route for route in routes if route.kind is not RouteKind.CONTROL]
-        self._special = [(route.path_regex, route.methods, route.kind) for route in special]
-
-    def __call__(self, scope: types.Scope) -> RouteKind:
-        """Return the kind of the request's route; CONTROL if no route has this path and method.
-
-        The method is ignored for probes, so that refusing another method is as cheap.
-        """
-        for regex, methods, kind in self._special:
-            if (scope["method"] in methods or kind is RouteKind.PROBE) and regex.match(scope["path"]):
-                return kind
-        return RouteKind.CONTROL
 
 
 def caller_of(request: Request) -> Caller:
