@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.problems import answer_error
-from bots_service.api.requests import JSON, MIB, Pace
+from bots_service.api.requests import MIB, Pace
 from bots_service.api.routing import WORKING_ON, RouteKind
 from bots_service.errors import DeadlinePassedError, OverloadedError, SlowSenderError
 
@@ -125,8 +125,8 @@ class Admission:
     def __init__(self, limits: Limits) -> None:
         self.training = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
         self._uploads = Line(concurrent=UPLOADS_AT_ONCE, waiting=UPLOADS_WAITING)
-        self._training_bodies, self._upload_bodies = Buffer(limits.buffered_bytes), Buffer(BUFFERED_BYTES)
-        self._limits = limits
+        self._training_bodies, self._bodies = Buffer(limits.buffered_bytes), Buffer(BUFFERED_BYTES)
+        self._timeout_s = limits.request_timeout_s
 
     async def __call__(self, app: ASGIApp, kind: RouteKind, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request of a route. While the queue of training requests is full, refuse it before its body."""
@@ -137,27 +137,23 @@ class Admission:
             response = await answer_error(Request(scope), self.training.refusal())
             await response(scope, receive, Parting(scope, pace, send))
             return
-        queued = self._queued(scope, kind, pace)
-        seconds = self._limits.request_timeout_s if kind is RouteKind.TRAINING else CONTROL_S
+        if kind is RouteKind.TRAINING:
+            queued = QueuedRequest(pace, self._timeout_s, self.training, self._training_bodies)
+        elif kind is RouteKind.UPLOAD:
+            queued = QueuedRequest(pace, CONTROL_S, self._uploads, None)
+        else:
+            queued = QueuedRequest(pace, CONTROL_S, None, self._bodies)
         try:
-            async with asyncio.timeout(seconds) as queued.deadline:
+            async with asyncio.timeout(queued.work_s) as queued.deadline:
                 await app(scope, queued, Parting(scope, pace, send, queued.deadline))
         except TimeoutError:
             if not queued.deadline.expired():
                 raise
-            said = f"the request took longer than {seconds:g} s; try again with the same Idempotency-Key"
+            said = f"the request took longer than {queued.work_s:g} s; try again with the same Idempotency-Key"
             response = await answer_error(Request(scope), DeadlinePassedError(said))
             await response(scope, receive, Parting(scope, pace, send))
         finally:
             queued.leave()
-
-    def _queued(self, scope: Scope, kind: RouteKind, pace: Pace) -> "QueuedRequest":
-        if kind is RouteKind.TRAINING:
-            return QueuedRequest(pace, self._training_bodies, self.training, work_s=self._limits.request_timeout_s)
-        if kind is RouteKind.UPLOAD:
-            is_streamed = not Headers(scope=scope).get("content-type", "").startswith(JSON)
-            return QueuedRequest(pace, self._upload_bodies, self._uploads, work_s=None, is_streamed=is_streamed)
-        return QueuedRequest(pace, self._upload_bodies, None, work_s=CONTROL_S)
 
 
 class QueuedRequest:
@@ -165,19 +161,16 @@ class QueuedRequest:
 
     deadline: asyncio.Timeout
 
-    def __init__(
-        self, pace: Pace, bodies: Buffer, line: Line | None, *, work_s: float | None, is_streamed: bool = False
-    ) -> None:
-        """Begin with its body, whose bytes `bodies` counts, unless it is streamed.
+    def __init__(self, pace: Pace, work_s: float, line: Line | None, bodies: Buffer | None) -> None:
+        """Begin with its body.
 
-        line: None where it needs no turn. work_s: deadline once the body has arrived. is_streamed: whether the body is
-        processed while it arrives, so that the turn comes first.
+        work_s: deadline, once more when the body has arrived. line: None where it needs no turn. bodies: counts its
+        bytes; None where it is worked on while it arrives, so that the turn comes first, and without a deadline.
         """
         self._pace = pace
-        self._bodies = bodies
+        self.work_s = work_s
         self._line = line
-        self._work_s = work_s
-        self._is_streamed = is_streamed
+        self._bodies = bodies
         self._has_turn = False
         self._held = 0
 
@@ -185,16 +178,16 @@ class QueuedRequest:
         """Return the body's next chunk; the last one only when it is the request's turn."""
         if self._pace.is_complete:
             return await self._pace()
-        if self._is_streamed:
+        if self._bodies is None:
             await self._take_turn()
         self.deadline.reschedule(None)  # the pace has its own limits
         message = await self._pace()
-        if not self._is_streamed:
-            self._bodies.acquire(size := len(message.get("body", b"")))
-            self._held += size
+        if self._bodies is None:
+            return message
+        self._bodies.acquire(size := len(message.get("body", b"")))
+        self._held += size
         if not message.get("more_body", False):
-            if self._work_s is not None:  # from now on
-                self.deadline.reschedule(asyncio.get_running_loop().time() + self._work_s)
+            self.deadline.reschedule(asyncio.get_running_loop().time() + self.work_s)  # from now on
             has_waited = self._line is not None and self._line.is_busy
             await self._take_turn()
             if has_waited and await is_gone(self._pace):
@@ -208,7 +201,8 @@ class QueuedRequest:
 
     def leave(self) -> None:
         """Give back what the request took."""
-        self._bodies.release(self._held)
+        if self._bodies is not None:
+            self._bodies.release(self._held)
         if self._line is not None and self._has_turn:
             self._line.release()
 

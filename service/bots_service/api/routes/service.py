@@ -291,24 +291,16 @@ async def show_document(request: Request) -> Response:
 
 
 @Route(for_browsers, "GET /docs", ANY_SCOPE)
-async def show_documentation(request: Request) -> Response:
-    """Return the page of the API's documentation."""
-    return await _sent(request, DOCS, "index.html", DOCS_HEADERS)
-
-
 @Route(for_browsers, "GET /docs/{name}", ANY_SCOPE)
-async def send_asset(request: Request, name: str) -> Response:
-    """Return a part of that page."""
-    return await _sent(request, DOCS, name, {"Cache-Control": f"max-age={DOCS_CACHED_S:.0f}"})
+async def show_documentation(request: Request) -> Response:
+    """Return the page of the API's documentation, or a part of it."""
+    name = request.path_params.get("name")
+    kept = {"Cache-Control": f"max-age={DOCS_CACHED_S:.0f}"}
+    return await _sent(request, DOCS, name or "index.html", kept if name else DOCS_HEADERS)
 
 
 @Route(for_browsers, "GET|HEAD /", None)
-async def show_page(request: Request) -> Response:
-    """Return the page: its files are for everybody; what it shows comes by the API."""
-    return await _sent(request, PAGE, "index.html", PAGE_HEADERS)
-
-
 @Route(for_browsers, "GET|HEAD /page/{name}", None)
-async def send_file(request: Request, name: str) -> Response:
-    """Return a file of the page."""
-    return await _sent(request, PAGE, name, PAGE_HEADERS)
+async def show_page(request: Request) -> Response:
+    """Return the page, or a part of it: its files are for everybody; what it shows comes by the API."""
+    return await _sent(request, PAGE, request.path_params.get("name", "index.html"), PAGE_HEADERS)
