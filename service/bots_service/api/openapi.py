@@ -6,6 +6,7 @@ A body's properties are described by its docstring or a common list.
 import inspect
 import re
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -154,10 +155,7 @@ def document(routes: Sequence[GuardedRoute], *, title: str, version: str, descri
             if route.scopes is not None:
                 operation["security"] = [{"key": sorted(map(str, route.scopes))}]
             answered = _content_of(declared.answers, declared.answers_media)
-            answers = (
-                {200: (declared.answers.__doc__ or "").splitlines()[0]} if declared.answers else {204: "It is done."}
-            )
-            meanings = declared.meanings or answers
-            responses = {str(status): {"description": said, **answered} for status, said in meanings.items()}
+            statuses = declared.statuses or (200 if answered else 204,)
+            responses = {str(each): {"description": HTTPStatus(each).phrase, **answered} for each in statuses}
             operation["responses"] = responses | REFUSALS
     return made

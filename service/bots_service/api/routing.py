@@ -73,7 +73,7 @@ class Route:
     scopes: the caller needs one of them; None: the route is open to everyone.
     answers, answers_media: the JSON body of its answer, and other media types.
     reads, reads_media: the JSON body that it takes, and other media types, which make it an upload.
-    meanings: status -> what it means; default: 200, with the meaning of the answer's body, or 204 if it has none.
+    statuses: of its answers; by default 200, or 204 where they have no body.
     """
 
     routes: Routes
@@ -86,7 +86,7 @@ class Route:
     reads: type | None = None
     reads_media: Media = field(default_factory=dict)
     answers_media: Media = field(default_factory=dict)
-    meanings: dict[int, str] = field(default_factory=dict)
+    statuses: tuple[int, ...] = ()
 
     def __call__(self, endpoint: Endpoint) -> Endpoint:
         """Add the route."""

@@ -144,13 +144,7 @@ class TaskIdsRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @Route(
-    routes,
-    "PUT /datasets/{dataset}",
-    Scope.ADMIN,
-    Dataset,
-    reads=TasksRequest,
-    reads_media=LINES,
-    meanings={200: "The dataset existed with the same content.", 201: "The dataset was created."},
+    routes, "PUT /datasets/{dataset}", Scope.ADMIN, Dataset, reads=TasksRequest, reads_media=LINES, statuses=(200, 201)
 )
 async def put_dataset(
     request: Request,
@@ -197,14 +191,7 @@ async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
     return await answered_once(body, NoneType, act, no_content)
 
 
-@Route(
-    routes,
-    "GET /datasets/{dataset}/tasks",
-    Scope.READ,
-    about=About.WHOLE,
-    answers_media=LINES,
-    meanings={200: "A header, then one line for each task."},
-)
+@Route(routes, "GET /datasets/{dataset}/tasks", Scope.READ, about=About.WHOLE, answers_media=LINES)
 async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Response:
     """Stream all tasks, retired ones too, as NDJSON that creates the dataset again."""
     datasets = services_of(request).store.datasets

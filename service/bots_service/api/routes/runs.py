@@ -58,23 +58,13 @@ routes = Routes("runs")
 RUN = "/datasets/{dataset}/runs/{run}"
 
 
-class ForkRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a run starts: another run, at a step that closed there.
-
-    step: the step of the other run; left out, the last that closed.
-    """
-
-    run: Name
-    step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
-
-
 class RunRequest(SomeSettings):
     """Settings of a new run, and where it starts.
 
     fork: the run to continue.
     """
 
-    fork: ForkRequest | None = None
+    fork: ForkFrom | None = None
 
 
 class RewindRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,25 +92,16 @@ class RunPage(Struct, frozen=True):
     next_cursor: str | None
 
 
-@Route(
-    routes,
-    f"PUT {RUN}",
-    Scope.ADMIN,
-    Run,
-    reads=RunRequest,
-    meanings={200: "The run existed and has these settings now.", 201: "The run was created."},
-)
+@Route(routes, f"PUT {RUN}", Scope.ADMIN, Run, reads=RunRequest, statuses=(200, 201))
 async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Create a run, or replace the settings of one whose journal is empty.
 
     It starts on its own, or continues another run.
     """
     body, wanted = await read_json(request, RunRequest)
-    origin = None if wanted.fork is None else ForkFrom(wanted.fork.run, wanted.fork.step)
-    if origin is not None:
-        caller_of(request).require_run(dataset, origin.run)
-
-    act = partial(services_of(request).runs.put, dataset, run, wanted.given(), origin, body.idempotency_key())
+    if wanted.fork is not None:
+        caller_of(request).require_run(dataset, wanted.fork.run)
+    act = partial(services_of(request).runs.put, dataset, run, wanted.given(), wanted.fork, body.idempotency_key())
     return await answered_once(
         body, PutRunResult, act, lambda done: json_response(done.run, 201 if done.put is RunPut.CREATED else 200)
     )
@@ -187,14 +168,7 @@ class ImportedRun(Struct, frozen=True):
     epoch: int
 
 
-@Route(
-    routes,
-    f"GET {RUN}/export",
-    Scope.READ,
-    about=About.WHOLE,
-    answers_media=LINES,
-    meanings={200: "A header, then one line for each entry."},
-)
+@Route(routes, f"GET {RUN}/export", Scope.READ, about=About.WHOLE, answers_media=LINES)
 async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Stream the run's journal as lines of JSON; of a fork, the journals of the runs that it continues come first."""
     pieces = services_of(request).moves.export(dataset, run)
@@ -202,9 +176,7 @@ async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     return Download(state_of(request.app).downloads, pieces, headers=disposition, media_type=NDJSON)
 
 
-@Route(
-    routes, f"POST {RUN}/import", Scope.ADMIN, ImportedRun, reads_media=LINES, meanings={201: "The run was imported."}
-)
+@Route(routes, f"POST {RUN}/import", Scope.ADMIN, ImportedRun, reads_media=LINES, statuses=(201,))
 async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Replay an exported journal as a run of a dataset with the same tasks: all of it or nothing."""
     body = Body(request, {NDJSON: state_of(request.app).limits.upload_bytes})

@@ -108,15 +108,7 @@ class WhoAmI(Struct, frozen=True):
     expires_at: datetime | None
 
 
-@Route(
-    keys,
-    "POST /keys",
-    Scope.ADMIN,
-    NewApiKey,
-    about=About.EVERY,
-    reads=KeyRequest,
-    meanings={201: "The key was created."},
-)
+@Route(keys, "POST /keys", Scope.ADMIN, NewApiKey, about=About.EVERY, reads=KeyRequest, statuses=(201,))
 async def create_key(request: Request) -> Response:
     """Create a key and return it, once.
 
@@ -194,7 +186,7 @@ async def tell_alive() -> Response:
     return json_response(LivenessResponse("ok"))
 
 
-@Route(routes, "GET /readyz", None, Ready, kind=RouteKind.PROBE, meanings={200: "Send requests.", 503: "Send none."})
+@Route(routes, "GET /readyz", None, Ready, kind=RouteKind.PROBE, statuses=(200, 503))
 async def tell_ready(request: Request) -> Response:
     """Say whether requests should be sent here, as checked at most two seconds ago."""
     found = services_of(request).readiness()
@@ -209,12 +201,7 @@ async def tell_version(request: Request) -> Response:
 
 
 @Route(
-    routes,
-    "GET /metrics",
-    Scope.READ,
-    about=About.EVERY,
-    answers_media={MEDIA_TYPE: {"schema": {"type": "string"}}},
-    meanings={200: "All metrics, in Prometheus's text format."},
+    routes, "GET /metrics", Scope.READ, about=About.EVERY, answers_media={MEDIA_TYPE: {"schema": {"type": "string"}}}
 )
 async def tell_metrics(request: Request) -> Response:
     """Return the metrics of all workers of this service, without asking a store."""
