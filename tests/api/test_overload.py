@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from bots_service.api import overload
 from bots_service.api import requests as pace_module
 from bots_service.api.overload import DOWNLOADS_AT_ONCE, DOWNLOADS_WAITING, Admission, Limits
 from bots_service.api.routing import RouteKind
@@ -117,7 +118,7 @@ async def test_a_body_that_trickles_is_refused_however_long_it_could_go_on(
         assert slow_but_steady.json()["seq"] == 1
 
 
-async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_it_took():
+async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_it_took(monkeypatch: pytest.MonkeyPatch):
     taken: list[bytes] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -125,7 +126,8 @@ async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_i
             taken.append(message["body"])
         taken.append(message["body"])
 
-    admission = partial(Admission(Limits(10.0, 1, 0, upload_bytes=15, buffered_bytes=15)), app, RouteKind.TRAINING)
+    monkeypatch.setattr(overload, "BUFFERED_BYTES", 15)
+    admission = partial(Admission(Limits(10.0, 1, 0, 15)), app, RouteKind.TRAINING, ends_with_client=False)
 
     def sender(*pieces: bytes) -> Any:
         messages = [

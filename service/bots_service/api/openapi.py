@@ -13,8 +13,8 @@ import msgspec
 from fastapi.openapi.utils import get_openapi
 
 from bots_service.api.problems import MEDIA_TYPE, Problem
-from bots_service.api.requests import JSON, KEY_HEADER, KEY_PATTERN
-from bots_service.api.routing import READS, GuardedRoute, Media
+from bots_service.api.requests import JSON, KEY_HEADER, KEY_PATTERN, NDJSON
+from bots_service.api.routing import READS, GuardedRoute
 from bots_service.core.run_settings import RunSettings
 
 REFERENCE = "#/components/schemas/{name}"
@@ -126,9 +126,10 @@ def _describe(schema: dict[str, Any], parent: str) -> None:
             found["description"] = text
 
 
-def _content_of(body: type | None, media: Media) -> dict[str, Any]:
-    whole = media if body is None else {JSON: {"schema": {"$ref": REFERENCE.format(name=body.__name__)}}, **media}
-    return {"content": whole} if whole else {}
+def _content_of(body: type | None, files: Sequence[str]) -> dict[str, Any]:
+    content = {JSON: {"schema": {"$ref": REFERENCE.format(name=body.__name__)}}} if body else {}
+    content |= {media: {"schema": {"type": "string", "format": "binary"}} for media in files}
+    return {"content": content} if content else {}
 
 
 def document(routes: Sequence[GuardedRoute], *, title: str, version: str, description: str) -> dict[str, Any]:
@@ -148,7 +149,7 @@ def document(routes: Sequence[GuardedRoute], *, title: str, version: str, descri
     for route in shown:
         for method in route.methods:
             operation, declared = made["paths"][route.path_format][method.lower()], route.declared
-            if asked := _content_of(declared.reads, declared.reads_media):
+            if asked := _content_of(declared.reads, [NDJSON] * declared.lines):
                 operation["requestBody"] = {"required": True, **asked}
             if method not in READS:
                 operation.setdefault("parameters", []).append(KEY)

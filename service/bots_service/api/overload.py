@@ -3,14 +3,14 @@
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from time import monotonic
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.problems import answer_error
@@ -77,13 +77,12 @@ class Line:
 class Buffer:
     """The bytes of all request bodies in memory, with a limit."""
 
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
+    def __init__(self) -> None:
         self.held = 0
 
     def acquire(self, count: int) -> None:
         """Add bytes. Raises OverloadedError: the limit would be exceeded."""
-        if self.held + count > self._limit_bytes:
+        if self.held + count > BUFFERED_BYTES:
             raise OverloadedError(f"{self.held} bytes of request bodies are queued; try again later")
         self.held += count
 
@@ -116,7 +115,6 @@ class Limits:
     max_concurrent: int
     max_waiting: int
     upload_bytes: int
-    buffered_bytes: int = BUFFERED_BYTES
 
 
 class Admission:
@@ -125,10 +123,12 @@ class Admission:
     def __init__(self, limits: Limits) -> None:
         self.training = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
         self._uploads = Line(concurrent=UPLOADS_AT_ONCE, waiting=UPLOADS_WAITING)
-        self._training_bodies, self._bodies = Buffer(limits.buffered_bytes), Buffer(BUFFERED_BYTES)
+        self._training_bodies, self._bodies = Buffer(), Buffer()
         self._timeout_s = limits.request_timeout_s
 
-    async def __call__(self, app: ASGIApp, kind: RouteKind, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(
+        self, app: ASGIApp, kind: RouteKind, scope: Scope, receive: Receive, send: Send, *, ends_with_client: bool
+    ) -> None:
         """Serve one request of a route. While the queue of training requests is full, refuse it before its body."""
         WORKING_ON.set(kind)
         pace = Pace(receive, is_complete=has_no_body(scope))
@@ -145,10 +145,15 @@ class Admission:
             queued = QueuedRequest(pace, CONTROL_S, None, self._bodies)
         try:
             async with asyncio.timeout(queued.work_s) as queued.deadline:
+                if ends_with_client:
+                    left = scope.get("extensions", {}).get(CLIENT_LEFT_EXTENSION, {})
+                    left.get("callbacks", []).append(queued.end_early)
                 await app(scope, queued, Parting(scope, pace, send, queued.deadline))
         except TimeoutError:
             if not queued.deadline.expired():
                 raise
+            if queued.has_left:
+                return
             said = f"the request took longer than {queued.work_s:g} s; try again with the same Idempotency-Key"
             response = await answer_error(Request(scope), DeadlinePassedError(said))
             await response(scope, receive, Parting(scope, pace, send))
@@ -160,6 +165,7 @@ class QueuedRequest:
     """An incoming request: its caller is checked, then its body is received, then it waits for its turn."""
 
     deadline: asyncio.Timeout
+    has_left = False  # its client did, and nobody waits for an answer
 
     def __init__(self, pace: Pace, work_s: float, line: Line | None, bodies: Buffer | None) -> None:
         """Begin with its body.
@@ -198,6 +204,12 @@ class QueuedRequest:
         if self._line is not None and not self._has_turn:
             await self._line.acquire()
             self._has_turn = True
+
+    def end_early(self) -> None:
+        """End the work, because the client left: under load, clients time out and retry, and others wait for a turn."""
+        if not self.deadline.expired():
+            self.has_left = True
+            self.deadline.reschedule(0.0)
 
     def leave(self) -> None:
         """Give back what the request took."""
@@ -274,35 +286,6 @@ def has_no_body(scope: Scope) -> bool:
     """Say whether the headers promise none."""
     headers = Headers(scope=scope)
     return "transfer-encoding" not in headers and headers.get("content-length", "0") == "0"
-
-
-async def while_client_waits(request: Request, work: Awaitable[Response]) -> Response:
-    """Return the work's response; if the client disconnects, cancel the work and return a response that sends nothing.
-
-    For work without lasting effects. Under load, clients time out and retry: work for disconnected clients would delay
-    the others until they time out too.
-    """
-    extension = request.scope.get("extensions", {}).get(CLIENT_LEFT_EXTENSION, {})
-    when_left: list[Callable[[], None]] = extension.get("callbacks", [])
-    waiting = asyncio.timeout(None)
-    try:
-        async with waiting:
-            when_left.append(lambda: waiting.reschedule(0.0))
-            try:
-                return await work
-            finally:
-                when_left.clear()
-    except TimeoutError:
-        if not waiting.expired():
-            raise
-        return NoResponse()
-
-
-class NoResponse(Response):
-    """A response to a disconnected client: nothing is sent."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send nothing."""
 
 
 async def is_gone(receive: Receive) -> bool:

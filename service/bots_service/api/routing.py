@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from typing import Any, TypeVar, cast
 
@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import request_response
 
 from bots_service.access import Caller
-from bots_service.api.requests import NDJSON, services_of, state_of
+from bots_service.api.requests import services_of, state_of
 from bots_service.keys import Scope
 
 MAX_NAME_LENGTH = 128  # a refused request may contain any name
@@ -25,8 +25,6 @@ LOGGED = (*LOGGED_NAMES, "key")
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-Media = dict[str, dict[str, Any]]  # media type -> its description, with a schema
-LINES: Media = {NDJSON: {"schema": {"type": "string"}}}
 
 ANY_SCOPE = frozenset(Scope)
 READS = {"GET", "HEAD"}
@@ -72,8 +70,9 @@ class Route:
     address: method and path.
     scopes: the caller needs one of them; None: the route is open to everyone.
     answers, answers_media: the JSON body of its answer, and other media types.
-    reads, reads_media: the JSON body that it takes, and other media types, which make it an upload.
+    reads, lines: the JSON body that it takes, and whether it takes NDJSON, which makes it an upload.
     statuses: of its answers; by default 200, or 204 where they have no body.
+    ends_with_client: whether what it does is of no use once its client has left.
     """
 
     routes: Routes
@@ -84,9 +83,10 @@ class Route:
     about: About = About.PATH
     kind: RouteKind = RouteKind.CONTROL
     reads: type | None = None
-    reads_media: Media = field(default_factory=dict)
-    answers_media: Media = field(default_factory=dict)
+    lines: bool = False
+    answers_media: tuple[str, ...] = ()
     statuses: tuple[int, ...] = ()
+    ends_with_client: bool = False
 
     def __call__(self, endpoint: Endpoint) -> Endpoint:
         """Add the route."""
@@ -100,7 +100,7 @@ class GuardedRoute(APIRoute):
     methods: set[str]
 
     def __init__(self, declared: Route, endpoint: Callable[..., Any]) -> None:
-        self.declared, self.kind = declared, RouteKind.UPLOAD if declared.reads_media else declared.kind
+        self.declared, self.kind = declared, RouteKind.UPLOAD if declared.lines else declared.kind
         scopes, tag = declared.scopes, declared.routes.tag
         self.scopes = frozenset([scopes]) if isinstance(scopes, Scope) else scopes
         methods, path = declared.address.split(" ")
@@ -120,7 +120,8 @@ class GuardedRoute(APIRoute):
 
     def _admitted(self, app: types.ASGIApp) -> types.ASGIApp:
         async def admitted(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
-            await state_of(scope["app"]).admission(app, self.kind, scope, receive, send)
+            admission, ends = state_of(scope["app"]).admission, self.declared.ends_with_client
+            await admission(app, self.kind, scope, receive, send, ends_with_client=ends)
 
         return admitted
 

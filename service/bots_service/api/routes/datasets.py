@@ -33,7 +33,7 @@ from bots_service.api.requests import (
     services_of,
     state_of,
 )
-from bots_service.api.routing import ANY_SCOPE, LINES, About, Route, Routes, caller_of
+from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
 from bots_service.api.uploads import (
     Header,
     PredictionsRequest,
@@ -143,9 +143,7 @@ class TaskIdsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     ids: Annotated[list[TaskId], Meta(min_length=1, max_length=MAX_IDS)]
 
 
-@Route(
-    routes, "PUT /datasets/{dataset}", Scope.ADMIN, Dataset, reads=TasksRequest, reads_media=LINES, statuses=(200, 201)
-)
+@Route(routes, "PUT /datasets/{dataset}", Scope.ADMIN, Dataset, reads=TasksRequest, lines=True, statuses=(200, 201))
 async def put_dataset(
     request: Request,
     dataset: DatasetName,
@@ -191,7 +189,7 @@ async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
     return await answered_once(body, NoneType, act, no_content)
 
 
-@Route(routes, "GET /datasets/{dataset}/tasks", Scope.READ, about=About.WHOLE, answers_media=LINES)
+@Route(routes, "GET /datasets/{dataset}/tasks", Scope.READ, about=About.WHOLE, answers_media=(NDJSON,))
 async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Response:
     """Stream all tasks, retired ones too, as NDJSON that creates the dataset again."""
     datasets = services_of(request).store.datasets
@@ -208,7 +206,7 @@ async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Respo
     return Download(state_of(request.app).downloads, lines(), media_type=NDJSON)
 
 
-@Route(routes, "POST /datasets/{dataset}/tasks", Scope.ADMIN, AppendResponse, reads=TasksRequest, reads_media=LINES)
+@Route(routes, "POST /datasets/{dataset}/tasks", Scope.ADMIN, AppendResponse, reads=TasksRequest, lines=True)
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset. Beliefs about its other tasks do not change."""
     body = upload_of(request)
@@ -272,7 +270,7 @@ class SubsetResponse(Struct, frozen=True):
     SubsetResponse,
     about=About.SHARED,
     reads=TasksRequest,
-    reads_media=LINES,
+    lines=True,
 )
 async def make_subset(request: Request, dataset: DatasetName) -> Response:
     """Keep some of a dataset's tasks as a subset, by their ids, from JSON or NDJSON (one task per line).
@@ -302,14 +300,7 @@ class RunPredictionsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
 
 
-@Route(
-    routes,
-    "PUT /datasets/{dataset}/predictions/{name}",
-    Scope.ADMIN,
-    Dataset,
-    reads=PredictionsRequest,
-    reads_media=LINES,
-)
+@Route(routes, "PUT /datasets/{dataset}/predictions/{name}", Scope.ADMIN, Dataset, reads=PredictionsRequest, lines=True)
 async def put_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
     """Put predicted pass rates from JSON or NDJSON (one task per line), in place of those of the same name.
 

@@ -40,7 +40,7 @@ from bots_service.api.requests import (
     state_of,
     write_cursor,
 )
-from bots_service.api.routing import ANY_SCOPE, LINES, About, Route, Routes, caller_of
+from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
 from bots_service.api.uploads import split_lines
 from bots_service.core.checks import MAX_IDS, NAME, Name, TaskId
 from bots_service.core.receipt import BINS
@@ -168,7 +168,7 @@ class ImportedRun(Struct, frozen=True):
     epoch: int
 
 
-@Route(routes, f"GET {RUN}/export", Scope.READ, about=About.WHOLE, answers_media=LINES)
+@Route(routes, f"GET {RUN}/export", Scope.READ, about=About.WHOLE, answers_media=(NDJSON,))
 async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Stream the run's journal as lines of JSON; of a fork, the journals of the runs that it continues come first."""
     pieces = services_of(request).moves.export(dataset, run)
@@ -176,7 +176,7 @@ async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     return Download(state_of(request.app).downloads, pieces, headers=disposition, media_type=NDJSON)
 
 
-@Route(routes, f"POST {RUN}/import", Scope.ADMIN, ImportedRun, reads_media=LINES, statuses=(201,))
+@Route(routes, f"POST {RUN}/import", Scope.ADMIN, ImportedRun, lines=True, statuses=(201,))
 async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Replay an exported journal as a run of a dataset with the same tasks: all of it or nothing."""
     body = Body(request, {NDJSON: state_of(request.app).limits.upload_bytes})
@@ -553,16 +553,7 @@ async def task_query(
     return insight.TaskQuery(tuple(ids), tag, search, segment, sort, read_cursor(cursor, AfterTask, sort=sort), limit)
 
 
-@Route(
-    routes,
-    "GET /datasets/{dataset}/runs/{run}/tasks",
-    Scope.READ,
-    TasksResponse,
-    answers_media={
-        CSV: {"schema": {"type": "string"}},
-        ARROW: {"schema": {"type": "string", "format": "binary"}},
-    },
-)
+@Route(routes, "GET /datasets/{dataset}/runs/{run}/tasks", Scope.READ, TasksResponse, answers_media=(CSV, ARROW))
 async def list_tasks(
     request: Request,
     dataset: DatasetName,

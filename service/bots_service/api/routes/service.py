@@ -200,9 +200,7 @@ async def tell_version(request: Request) -> Response:
     return json_response(VersionResponse(__version__, python, np.__version__, schema))
 
 
-@Route(
-    routes, "GET /metrics", Scope.READ, about=About.EVERY, answers_media={MEDIA_TYPE: {"schema": {"type": "string"}}}
-)
+@Route(routes, "GET /metrics", Scope.READ, about=About.EVERY, answers_media=(MEDIA_TYPE,))
 async def tell_metrics(request: Request) -> Response:
     """Return the metrics of all workers of this service, without asking a store."""
     state = state_of(request.app)

@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service import errors
-from bots_service.api.overload import while_client_waits
 from bots_service.api.requests import (
     JSON,
     TRAINING_LIMIT,
@@ -119,7 +118,16 @@ class RunNames(Struct, frozen=True):
     run: Name = "default"
 
 
-@Route(routes, "POST /select", Scope.SELECT, SelectResponse, kind=RouteKind.TRAINING, reads=SelectRequest)
+# A report continues when its client disconnects: once it is durable, the client's retry is answered at once.
+@Route(
+    routes,
+    "POST /select",
+    Scope.SELECT,
+    SelectResponse,
+    kind=RouteKind.TRAINING,
+    reads=SelectRequest,
+    ends_with_client=True,
+)
 async def select_tasks(request: Request) -> Response:
     """Return tasks whose success probability is near the run's target, and lease them.
 
@@ -129,13 +137,8 @@ async def select_tasks(request: Request) -> Response:
     body, wanted = await read_json(request, SelectRequest, TRAINING_LIMIT)
     log_names(request, {"dataset": wanted.dataset, "run": wanted.run})
     caller_of(request).require_run(wanted.dataset, wanted.run)
-
-    async def answered() -> Response:
-        selection, dataset, again = await services.runs.select(wanted, body.idempotency_key())
-        return json_response(SelectResponse.from_selection(selection, dataset, wanted.run), replayed=again)
-
-    # A report continues when its client disconnects: once it is durable, the client's retry is answered at once.
-    return await while_client_waits(request, answered())
+    selection, dataset, again = await services.runs.select(wanted, body.idempotency_key())
+    return json_response(SelectResponse.from_selection(selection, dataset, wanted.run), replayed=again)
 
 
 @Route(routes, "POST /report", Scope.REPORT, ReportResponse, kind=RouteKind.TRAINING, reads=ReportRequest)
