@@ -19,14 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service import __version__
 from bots_service.api import openapi, overload
-from bots_service.api.problems import (
-    INTERNAL,
-    METHOD_NOT_ALLOWED,
-    NO_SUCH_ROUTE,
-    Kind,
-    answer_error,
-    problem_response,
-)
+from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, answer_error, problem_response
 from bots_service.api.requests import AppState, finish_headers, request_id_of, state_of
 from bots_service.api.routes import datasets, runs, service, training
 from bots_service.api.routing import LOGGED, READS, GuardedRoute, RouteKind
@@ -105,17 +98,14 @@ async def _answer_invalid(request: Request, error: RequestValidationError) -> Re
 
 
 async def _answer_http(request: Request, error: HTTPException) -> Response:
-    """Answer a request that the framework refuses: unknown route or method."""
-    if error.status_code == NO_SUCH_ROUTE.status:
-        return problem_response(request, NO_SUCH_ROUTE, f"no route matches {request.url.path[:200]}")
+    """Answer a request that the framework refuses: it knows the method of no route, or no route."""
     if error.status_code == METHOD_NOT_ALLOWED.status:
         # Those of all routes with this path; the framework only names those of the first.
         matching = (route.methods for route in ROUTES if route.matches(request.scope)[0] is not Match.NONE)
         allowed = ", ".join(sorted(set().union(*matching)))
         detail = f"{request.method[:20]} is not allowed here; use {allowed}"
         return problem_response(request, METHOD_NOT_ALLOWED, detail, headers={"Allow": allowed})
-    kind = Kind(error.status_code, "refused", "The request was refused") if error.status_code < 500 else INTERNAL
-    return problem_response(request, kind, str(error.detail)[:200])
+    return problem_response(request, NO_SUCH_ROUTE, f"no route matches {request.url.path[:200]}")
 
 
 # --- around every request ---------------------------------------------------------------------------------------------

@@ -245,29 +245,11 @@ async def _changed_retired(
     )
 
 
-class SubsetResponse(Struct, frozen=True):
-    """A subset of a dataset.
-
-    subset: its name, for select; null if the dataset does not have some of the tasks, and nothing was kept.
-    tasks: how many of the tasks the dataset has, retired ones included.
-    retired: how many of these are retired.
-    others: how many tasks the dataset has besides them.
-    missing: the places of the tasks that the dataset does not have, in the order in which they came, from 0.
-    """
-
-    dataset: str
-    subset: str | None
-    tasks: int
-    retired: int
-    others: int
-    missing: tuple[int, ...]
-
-
 @Route(
     routes,
     "POST /datasets/{dataset}/subsets",
     Scope.SELECT,
-    SubsetResponse,
+    Subset,
     about=About.SHARED,
     reads=TasksRequest,
     lines=True,
@@ -283,10 +265,7 @@ async def make_subset(request: Request, dataset: DatasetName) -> Response:
         blocks = await read_more_tasks(body, dataset)
         return await services_of(request).datasets.keep_subset(dataset, blocks, body.idempotency_key)
 
-    def respond(made: Subset) -> Response:
-        return json_response(filled(SubsetResponse, made, dataset=dataset, subset=made.name))
-
-    return await answered_once(body, Subset, act, respond)
+    return await answered_once(body, Subset, act, json_response)
 
 
 class RunPredictionsRequest(Struct, frozen=True, forbid_unknown_fields=True):
