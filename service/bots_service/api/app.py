@@ -3,8 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import cache
-from typing import Any
+from functools import cache, partial
 
 import structlog
 from fastapi import FastAPI
@@ -17,7 +16,6 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bots_service import __version__
 from bots_service.api import openapi, overload
 from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, answer_error, problem_response
 from bots_service.api.requests import AppState, finish_headers, request_id_of, state_of
@@ -82,14 +80,8 @@ def create_app(
         RequestValidationError: _answer_invalid,
         HTTPException: _answer_http,
     }
-    app.openapi = _api_document  # type: ignore[method-assign]  # FastAPI's documented way to set a custom document
+    app.openapi = cache(partial(openapi.document, ROUTES))  # type: ignore[method-assign]  # FastAPI's documented way
     return app
-
-
-@cache
-def _api_document() -> dict[str, Any]:
-    description = "BOTS picks the RL tasks your model can learn from right now."
-    return openapi.document(ROUTES, title="BOTS selector", version=__version__, description=description)
 
 
 async def _answer_invalid(request: Request, error: RequestValidationError) -> Response:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from fastapi.openapi.utils import get_openapi
 
+from bots_service import __version__
 from bots_service.api.problems import MEDIA_TYPE, Problem
 from bots_service.api.requests import JSON, KEY_HEADER, KEY_PATTERN, NDJSON
 from bots_service.api.routing import READS, GuardedRoute
@@ -132,9 +133,10 @@ def _content_of(body: type | None, files: Sequence[str]) -> dict[str, Any]:
     return {"content": content} if content else {}
 
 
-def document(routes: Sequence[GuardedRoute], *, title: str, version: str, description: str) -> dict[str, Any]:
+def document(routes: Sequence[GuardedRoute]) -> dict[str, Any]:
     """Return the OpenAPI document of an application with these routes."""
-    made = get_openapi(title=title, version=version, description=description, routes=routes)
+    about = "BOTS picks the RL tasks your model can learn from right now."
+    made = get_openapi(title="BOTS selector", version=__version__, description=about, routes=routes)
     shown = [route for route in routes if route.include_in_schema]
     bodies = {body for route in shown for body in (route.declared.reads, route.declared.answers) if body is not None}
     _, found = msgspec.json.schema_components([Problem, *bodies], ref_template=REFERENCE)

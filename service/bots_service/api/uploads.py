@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
-from math import isnan, nan
+from math import nan
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -176,9 +176,8 @@ def header_line(facts: DatasetFacts) -> bytes:
 
 
 def task_lines(block: TaskBlock) -> bytes:
-    """Return the lines of some tasks, which `read_ndjson` reads."""
-    rates = [[None if isnan(rate) else rate for rate in row] for row in block.references.tolist()]
-    return _encoder.encode_lines(map(TaskRequest, block.ids, rates, map(list, block.tags)))
+    """Return the lines of some tasks, which `read_ndjson` reads. NaN is written as null."""
+    return _encoder.encode_lines(map(TaskRequest, block.ids, block.references.tolist(), map(list, block.tags)))
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------
@@ -264,5 +263,5 @@ def _predictions_of_lines(lines: list[bytes], first: int) -> PredictionBlock:
 
 
 def _predictions(rows: list[PredictionRequest], _first: int) -> PredictionBlock:
-    rates = np.array([nan if row.pass_rate is None else row.pass_rate for row in rows], np.float64)
+    rates = np.array([row.pass_rate for row in rows], np.float64)  # None turns into NaN
     return PredictionBlock([row.id for row in rows], rates)

@@ -1,10 +1,8 @@
 """POST /select and /report: which tasks to try next, and what rollouts showed."""
 
-import math
 from contextlib import suppress
 
 import msgspec
-import numpy as np
 import structlog
 from msgspec import Struct
 from starlette.requests import Request
@@ -76,10 +74,8 @@ class SelectResponse(Struct, frozen=True):
     def from_selection(cls, selection: Selection, dataset: OpenDataset, run: str) -> "SelectResponse":
         """Return the answer for a selection."""
         ids = dataset.ids.take(selection.tasks)
-        draws: list[float | None] = selection.draws.tolist()
-        if np.isnan(selection.draws).any():
-            draws = [None if draw is None or math.isnan(draw) else draw for draw in draws]
-        tasks = list(map(SelectedTask, ids, draws, selection.means.tolist(), selection.effective.tolist()))
+        numbers = (selection.draws.tolist(), selection.means.tolist(), selection.effective.tolist())
+        tasks = list(map(SelectedTask, ids, *numbers))  # NaN is written as null
         return filled(cls, selection, selection_id=selection.id, dataset=dataset.row.name, run=run, tasks=tasks)
 
 
