@@ -207,9 +207,9 @@ class QueuedRequest:
 
     def end_early(self) -> None:
         """End the work, because the client left: under load, clients time out and retry, and others wait for a turn."""
-        if not self.deadline.expired():
-            self.has_left = True
+        with suppress(RuntimeError):  # it has ended by itself
             self.deadline.reschedule(0.0)
+            self.has_left = True
 
     def leave(self) -> None:
         """Give back what the request took."""
