@@ -192,21 +192,6 @@ async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 
 # --- how runs go -----------------------------------------------------------------------------------------------------
 
-Search = Annotated[
-    str | None,
-    Query(min_length=1, max_length=257, description="Only runs whose `dataset/run` contains this, in any case."),
-]
-OneDataset = Annotated[str | None, Query(pattern=NAME, description="Only runs of this dataset.")]
-OneStatus = Annotated[RunStatus | None, Query(description="Only runs with this status.")]
-Attention = Annotated[bool, Query(description="Only runs that need attention.")]
-Sort = Annotated[
-    str,
-    Query(
-        pattern=f"^-?({'|'.join(insight.RUN_SORTS)})$",
-        description="The order; a leading - turns it round. Nulls come last.",
-    ),
-]
-
 
 class Overview(Struct, frozen=True):
     """A page of runs.
@@ -222,11 +207,20 @@ class Overview(Struct, frozen=True):
 
 
 async def overview_query(
-    search: Search = None,
-    dataset: OneDataset = None,
-    status: OneStatus = None,
-    attention: Attention = False,
-    sort: Sort = "-last_step",
+    search: Annotated[
+        str | None,
+        Query(min_length=1, max_length=257, description="Only runs whose `dataset/run` contains this, in any case."),
+    ] = None,
+    dataset: Annotated[str | None, Query(pattern=NAME, description="Only runs of this dataset.")] = None,
+    status: Annotated[RunStatus | None, Query(description="Only runs with this status.")] = None,
+    attention: Annotated[bool, Query(description="Only runs that need attention.")] = False,
+    sort: Annotated[
+        str,
+        Query(
+            pattern=f"^-?({'|'.join(insight.RUN_SORTS)})$",
+            description="The order; a leading - turns it round. Nulls come last.",
+        ),
+    ] = "-last_step",
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> insight.OverviewQuery:
@@ -254,11 +248,6 @@ async def read_summary(request: Request, dataset: DatasetName, run: RunName) -> 
 
 Points = Annotated[int, Query(ge=1, le=2000, description="How many at most.")]
 Steps = Annotated[int, Query(ge=1, le=1000, description="Number of last steps to compare.")]
-Entries = Annotated[int, Query(ge=1, le=200, description="How many at most.")]  # a report's body may take 200 KB
-Kinds = Annotated[
-    list[EntryKind], Query(max_length=6, description="Only entries of these kinds: rewind and settings mark charts.")
-]
-AfterStep = Annotated[int, Query(ge=0, le=2**53, description="Only steps after this one; a cursor has precedence.")]
 
 
 class ClosedStep(Struct, frozen=True):
@@ -340,7 +329,9 @@ async def read_history(
     request: Request,
     dataset: DatasetName,
     run: RunName,
-    after_step: AfterStep = 0,
+    after_step: Annotated[
+        int, Query(ge=0, le=2**53, description="Only steps after this one; a cursor has precedence.")
+    ] = 0,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
@@ -376,8 +367,11 @@ async def read_journal(
     request: Request,
     dataset: DatasetName,
     run: RunName,
-    kind: Kinds = [],  # noqa: B006  # FastAPI copies it
-    limit: Entries = 50,
+    kind: Annotated[
+        list[EntryKind],
+        Query(max_length=6, description="Only entries of these kinds: rewind and settings mark charts."),
+    ] = [],  # noqa: B006  # FastAPI copies it
+    limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,  # a report may take 200 KB
     cursor: Cursor = None,
 ) -> Response:
     """Return the entries of the run's journal, newest first, including entries undone by a rewind."""
@@ -460,37 +454,6 @@ SCHEMA = pa.schema(
 )
 WITH_TAGS = SCHEMA.append(pa.field("tags", pa.string()))  # joined by semicolons
 
-Ids = Annotated[list[str], Query(max_length=1000, description="Only these tasks.")]
-OneTag = Annotated[str | None, Query(max_length=64, description="Only tasks that carry this tag.")]
-TaskSearch = Annotated[
-    str | None,
-    Query(min_length=1, max_length=128, description="Only tasks whose id contains this; a and A are the same."),
-]
-TaskSort = Annotated[
-    str,
-    Query(
-        pattern=f"^-?({'|'.join(SORTS)})$",
-        description="The order; a leading - turns it round. distance: |mean - target|.",
-    ),
-]
-OneSegment = Annotated[
-    Segment | None,
-    Query(
-        description="Only tasks of this segment. untried: no rollout in this run; aborting: aborted at its"
-        " last three selections or more; stuck: tried, never a success;"
-        f" solved: tried, mean at least {SOLVED_MEAN}; teaching: the other tried ones; retired: not selected."
-        " Without it: all but the retired ones."
-    ),
-]
-Format = Annotated[
-    Literal["json", "csv"],
-    Query(description="csv streams the tasks of all pages as a file, whatever limit and cursor say."),
-]
-Accept = Annotated[
-    str,
-    Header(description=f"{CSV} is the same as format=csv. {ARROW} streams the whole pool, whatever the query says."),
-]
-
 
 class Task(Struct, frozen=True, gc=False):
     """The belief about a task.
@@ -541,11 +504,28 @@ class TasksResponse(Struct, frozen=True):
 
 
 async def task_query(
-    ids: Ids = [],  # noqa: B006  # FastAPI copies it
-    tag: OneTag = None,
-    search: TaskSearch = None,
-    segment: OneSegment = None,
-    sort: TaskSort = "index",
+    ids: Annotated[list[str], Query(max_length=1000, description="Only these tasks.")] = [],  # noqa: B006
+    tag: Annotated[str | None, Query(max_length=64, description="Only tasks that carry this tag.")] = None,
+    search: Annotated[
+        str | None,
+        Query(min_length=1, max_length=128, description="Only tasks whose id contains this; a and A are the same."),
+    ] = None,
+    segment: Annotated[
+        Segment | None,
+        Query(
+            description="Only tasks of this segment. untried: no rollout in this run; aborting: aborted at its"
+            " last three selections or more; stuck: tried, never a success;"
+            f" solved: tried, mean at least {SOLVED_MEAN}; teaching: the other tried ones; retired: not selected."
+            " Without it: all but the retired ones."
+        ),
+    ] = None,
+    sort: Annotated[
+        str,
+        Query(
+            pattern=f"^-?({'|'.join(SORTS)})$",
+            description="The order; a leading - turns it round. distance: |mean - target|.",
+        ),
+    ] = "index",
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> insight.TaskQuery:
@@ -559,8 +539,16 @@ async def list_tasks(
     dataset: DatasetName,
     run: RunName,
     query: Annotated[insight.TaskQuery, Depends(task_query)],
-    format: Format = "json",  # noqa: A002  # the parameter's name
-    accept: Accept = "",
+    format: Annotated[  # noqa: A002  # the parameter's name
+        Literal["json", "csv"],
+        Query(description="csv streams the tasks of all pages as a file, whatever limit and cursor say."),
+    ] = "json",
+    accept: Annotated[
+        str,
+        Header(
+            description=f"{CSV} is the same as format=csv. {ARROW} streams the whole pool, whatever the query says."
+        ),
+    ] = "",
 ) -> Response:
     """Return the beliefs about tasks; retired ones only if the query asks for their segment."""
     read = services_of(request).insight
