@@ -70,11 +70,10 @@ def create_app(
         telemetry=NO_TELEMETRY,
     )
     admission = overload.Admission(limits)
-    downloads = overload.Line(concurrent=overload.DOWNLOADS_AT_ONCE, waiting=overload.DOWNLOADS_WAITING)
-    app.state.typed = AppState(limits, schema, metrics, admission, downloads)
+    app.state.typed = AppState(limits, schema, metrics, admission)
     app.router.routes += ROUTES  # `include_router` makes a copy of each, for the first request to wait for
     metrics.requests.watch_line(lambda: admission.training.waiting)
-    app.add_middleware(RequestScope, line=admission.training, metrics=metrics.requests)
+    app.add_middleware(RequestScope, metrics=metrics.requests)
     app.exception_handlers |= {
         BotsError: answer_error,
         RequestValidationError: _answer_invalid,
@@ -114,11 +113,10 @@ class RequestScope:
     The log line contains the route's template, never the query or a header.
     """
 
-    def __init__(self, app: ASGIApp, line: overload.Line, metrics: RequestMetrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
         self._app = app
-        self._line = line
         self._metrics = metrics
-        self._told, self._told_at = 0, 0.0
+        self._refused, self._told_at = 0, 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -155,9 +153,10 @@ class RequestScope:
 
     def _tell_overloaded(self) -> None:
         """Log one line for all refusals of a second."""
+        self._refused += 1
         if time.monotonic() - self._told_at > TELL_EVERY_S:
-            log.warning("overloaded", refused=self._line.refused - self._told, waiting=self._line.waiting)
-            self._told, self._told_at = self._line.refused, time.monotonic()
+            log.warning("overloaded", refused=self._refused)
+            self._refused, self._told_at = 0, time.monotonic()
 
 
 def _template_of(scope: Scope) -> str | None:

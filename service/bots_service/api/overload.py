@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.problems import answer_error
-from bots_service.api.requests import MIB, Pace
+from bots_service.api.requests import MIB, Pace, state_of
 from bots_service.api.routing import WORKING_ON, RouteKind
 from bots_service.errors import DeadlinePassedError, OverloadedError, SlowSenderError
 
@@ -30,7 +30,7 @@ class Line:
     def __init__(self, *, concurrent: int, waiting: int) -> None:
         self._turns = asyncio.Semaphore(concurrent)
         self._room = concurrent + waiting
-        self.working = self.waiting = self.refused = 0
+        self.working = self.waiting = 0
         self._finished: deque[float] = deque(maxlen=REMEMBERED)
 
     @property
@@ -63,7 +63,6 @@ class Line:
 
     def refusal(self) -> OverloadedError:
         """Return the error for a request that may not wait; the queue is expected to be shorter in 1 to 30 s."""
-        self.refused += 1
         said = f"{self.working} requests are in progress and {self.waiting} wait; try again later"
         now = monotonic()
         while self._finished and now - self._finished[0] > LATELY_S:
@@ -123,6 +122,7 @@ class Admission:
     def __init__(self, limits: Limits) -> None:
         self.training = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
         self._uploads = Line(concurrent=UPLOADS_AT_ONCE, waiting=UPLOADS_WAITING)
+        self.downloads = Line(concurrent=DOWNLOADS_AT_ONCE, waiting=DOWNLOADS_WAITING)
         self._training_bodies, self._bodies = Buffer(), Buffer()
         self._timeout_s = limits.request_timeout_s
 
@@ -255,11 +255,11 @@ class Download(StreamingResponse):
     """An answer that holds a whole pool: made in turn, and sent piece by piece as the client reads."""
 
     def __init__(
-        self, line: Line, pieces: AsyncGenerator[bytes], *, media_type: str, headers: Mapping[str, str] | None = None
+        self, request: Request, pieces: AsyncGenerator[bytes], media_type: str, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Queue in a line for what makes the pieces of the body: all work is done in them, none before the turn."""
+        """Answer with what makes the pieces of the body: all work is done in them, none before the turn."""
         super().__init__(pieces, media_type=media_type, headers=headers)
-        self._line = line
+        self._line = state_of(request.app).admission.downloads
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -33,7 +33,7 @@ from bots_service.records import Answer, IdempotencyKey
 from bots_service.services import Services
 
 if TYPE_CHECKING:  # it imports this module
-    from bots_service.api.overload import Admission, Limits, Line
+    from bots_service.api.overload import Admission, Limits
 
 Value = TypeVar("Value")
 Made = TypeVar("Made", bound=Struct)
@@ -46,8 +46,7 @@ class AppState:
     """The typed state of one application; Starlette's own `app.state` is untyped.
 
     schema: revision of the database's tables.
-    admission: of all requests but probes; it has the queues of selects and reports, and of uploads.
-    downloads: the queue of answers that hold a whole pool.
+    admission: of all requests but probes; it has their queues.
     services: set while the application runs, because its stores are opened at the start.
     metrics_of_all: returns the metrics of all workers; None if there is only this process.
     """
@@ -56,7 +55,6 @@ class AppState:
     schema: str
     metrics: Metrics
     admission: "Admission"
-    downloads: "Line"
     services: Services = field(init=False)
     metrics_of_all: Callable[[], Awaitable[bytes]] | None = None
 

@@ -31,7 +31,6 @@ from bots_service.api.requests import (
     read_cursor,
     read_json,
     services_of,
-    state_of,
 )
 from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
 from bots_service.api.uploads import (
@@ -203,7 +202,7 @@ async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Respo
                 yield await asyncio.to_thread(task_lines, block)
             left -= len(block)
 
-    return Download(state_of(request.app).downloads, lines(), media_type=NDJSON)
+    return Download(request, lines(), media_type=NDJSON)
 
 
 @Route(routes, "POST /datasets/{dataset}/tasks", Scope.ADMIN, AppendResponse, reads=TasksRequest, lines=True)

@@ -173,7 +173,7 @@ async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     """Stream the run's journal as lines of JSON; of a fork, the journals of the runs that it continues come first."""
     pieces = services_of(request).moves.export(dataset, run)
     disposition = {"Content-Disposition": f'attachment; filename="{dataset}.{run}.ndjson"'}
-    return Download(state_of(request.app).downloads, pieces, headers=disposition, media_type=NDJSON)
+    return Download(request, pieces, headers=disposition, media_type=NDJSON)
 
 
 @Route(routes, f"POST {RUN}/import", Scope.ADMIN, ImportedRun, lines=True, statuses=(201,))
@@ -555,12 +555,12 @@ async def list_tasks(
     if format == "csv" or CSV in accept:
         pieces = _streamed(partial(read.every_task, dataset, run, query, piece=PIECE), WITH_TAGS, _csv_writer)
         headers = {"Content-Disposition": f'attachment; filename="{dataset}-{run}-tasks.csv"'}
-        return Download(state_of(request.app).downloads, pieces, media_type=CSV, headers=headers)
+        return Download(request, pieces, media_type=CSV, headers=headers)
     if ARROW in accept:
         pieces = _streamed(
             partial(read.every_task, dataset, run, insight.TaskQuery(), piece=PIECE), SCHEMA, pa.ipc.new_stream
         )
-        return Download(state_of(request.app).downloads, pieces, media_type=ARROW)
+        return Download(request, pieces, media_type=ARROW)
     page = await read.tasks(dataset, run, query)
     rows = await asyncio.to_thread(_tasks_of, page.dataset, page.table)
     following = page.next and write_cursor((query.sort, *page.next))
