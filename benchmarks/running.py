@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from benchmarks.machine import ROOT
 from bots_service.core.arrays import Floats
@@ -115,25 +113,21 @@ def running_service(tree: Path = ROOT, **settings: str) -> Iterator[Service]:
 
 
 def import_pool(service: Service, dataset: str, rates: Floats) -> float:
-    """Import a pool with these pass rates, [N, 2], from Parquet; return how many seconds the service took.
+    """Import a pool with these pass rates, [N, 2], from NDJSON; return how many seconds the service took.
 
     The tasks are called "0", "1", and so on.
     """
-    path = service.folder / f"{dataset}.parquet"
-    flat = pa.array(rates.ravel())
-    offsets = pa.array(range(0, 2 * len(rates) + 1, 2), pa.int32())
-    columns = {
-        "id": pa.array(map(str, range(len(rates)))),
-        "reference_pass_rates": pa.ListArray.from_arrays(offsets, flat),
-    }
-    pq.write_table(pa.table(columns), path)
+    path = service.folder / f"{dataset}.ndjson"
+    with path.open("w", encoding="ascii") as lines:
+        for task, (weak, strong) in enumerate(rates.tolist()):
+            lines.write(f'{{"id":"{task}","reference_pass_rates":[{weak},{strong}]}}\n')
     start = time.perf_counter()
     with path.open("rb") as content:
         answer = httpx.put(
             f"{service.url}/datasets/{dataset}",
             params={"reference_model": ["weak", "strong"]},
             content=content,
-            headers={"Content-Type": "application/vnd.apache.parquet"},
+            headers={"Content-Type": "application/x-ndjson"},
             timeout=IMPORTS_WITHIN_S,
         )
     answer.raise_for_status()

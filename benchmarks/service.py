@@ -30,7 +30,7 @@ QUICK = ServiceGrid((10**4,), (32,), (4,), (1, 3), steps=5, seconds=0.2)
 
 @dataclass(frozen=True, slots=True)
 class ImportRow:
-    """Importing a pool from Parquet. peak_mib: the most memory the service had until then."""
+    """Importing a pool from NDJSON. peak_mib: the most memory the service had until then."""
 
     tasks: int
     seconds: float

@@ -88,7 +88,7 @@ class Client(HttpClient):
         limit: maximum number of items in a list; None: all.
         tasks, pass_rates, source: what is uploaded may be a file's path (an OSError if it can't be read), or a function
             that returns the bytes from the start (attempts are repeated). Both are streamed.
-        media_type: application/x-ndjson or application/vnd.apache.parquet; None: by the file's suffix.
+        media_type: of what is uploaded: application/x-ndjson; None: by the file's suffix.
         on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed attempt.
         ids, tag, search: only these tasks; only tasks with this tag; only tasks whose ID contains this text, ignoring
             case.

@@ -43,8 +43,7 @@ Source = str | os.PathLike[str] | Callable[[], Iterable[bytes]]  # of an upload
 DEFAULT_URL = "http://127.0.0.1:8000"
 KEY = "Idempotency-Key"
 NDJSON = "application/x-ndjson"
-PARQUET = "application/vnd.apache.parquet"
-MEDIA_TYPES = {".ndjson": NDJSON, ".jsonl": NDJSON, ".parquet": PARQUET}
+MEDIA_TYPES = {".ndjson": NDJSON, ".jsonl": NDJSON}
 CALL_DEADLINE_S = 10.0
 MAX_KEY_LENGTH = 128  # characters of an Idempotency-Key; the service's limit
 CHUNK_BYTES = 256 * 1024  # of an upload; progress is reported once per chunk
@@ -504,14 +503,20 @@ def upload_of(
     if callable(given):
         upload = Upload(given, None, on_progress)
     elif isinstance(given, str | os.PathLike):
+        suffix = Path(given).suffix.lower()
+        if suffix == ".parquet":
+            raise InvalidRequestError(
+                "the service reads no Parquet: let `bots datasets import` or `bots datasets predict` read the file, or"
+                " pass what you make of its rows, which are pyarrow.parquet.read_table(...).to_pylist()"
+            )
         upload = Upload(lambda: _chunks_of(given), Path(given).stat().st_size, on_progress)
-        media_type = media_type or MEDIA_TYPES.get(Path(given).suffix.lower())
+        media_type = media_type or MEDIA_TYPES.get(suffix)
     else:
         return b"".join(json_bytes(wire) + b"\n" for wire in wires_of(given)), NDJSON
     if media_type is None:
         raise InvalidRequestError(
             f"the format is not known: give a file that ends with one of {', '.join(MEDIA_TYPES)}; in Python you can"
-            f" also pass media_type=, one of {NDJSON}, {PARQUET}"
+            f" also pass media_type={NDJSON!r}"
         )
     return upload, media_type
 

@@ -595,4 +595,5 @@ def _described(dataset: OpenDataset, found: Tasks) -> tuple[Subset, Tasks]:
     tasks = united(found[found >= 0])
     retired = int(np.count_nonzero(contained(tasks, (dataset.pool.retired,))))
     name = None if len(missing) else hashlib.blake2b(tasks.astype("<i4").tobytes(), digest_size=16).hexdigest()
-    return Subset(name, len(tasks), retired, len(dataset.pool) - len(tasks), tuple(missing.tolist())), tasks
+    others = len(dataset.pool) - len(tasks)
+    return Subset(dataset.row.name, name, len(tasks), retired, others, tuple(missing.tolist())), tasks

@@ -4,8 +4,9 @@ A ValueError means that our own code called a kernel wrongly. Status codes stand
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
+
+from msgspec import Struct
 
 LONGEST_CHOICE = 50  # characters of a value that are compared with names and shown
 
@@ -74,15 +75,14 @@ class LimitReachedError(ConflictError):
     """No more tasks, datasets, runs or API keys are kept; the message names the limit and what sets it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flaw:
+class Flaw(Struct, frozen=True, rename={"where": "loc", "what": "msg"}):
     """One thing that is wrong with the input.
 
-    where: the path to it, as in ("body", "outcomes", 3, "successes").
-    what: what is wrong, with the value.
+    loc: its location, beginning with body, query, path or header.
+    msg: what is wrong.
     """
 
-    where: tuple[str | int, ...]
+    where: tuple[str | int, ...]  # as in ("body", "outcomes", 3, "successes"); within the body, it may begin there
     what: str
 
 
@@ -141,7 +141,7 @@ class ForbiddenError(BotsError):
 
 
 class MalformedBodyError(BotsError):
-    """The body can't be read at all: truncated JSON, a broken Parquet file."""
+    """The body can't be read at all: truncated JSON."""
 
 
 class PayloadTooLargeError(BotsError):

@@ -253,15 +253,17 @@ class AppendTasksResult(NamedTuple):
     added: int
 
 
-class Subset(NamedTuple):
+class Subset(Struct, frozen=True, rename={"name": "subset"}):
     """Some of a dataset's tasks, and how they stand in it.
 
-    name: of the subset; None if it was not kept, because the dataset does not have some of its tasks.
-    tasks: how many of them the dataset has, retired ones included; retired: how many of these are retired.
+    subset: its name, for select; null if the dataset does not have some of the tasks, and nothing was kept.
+    tasks: how many of the tasks the dataset has, retired ones included.
+    retired: how many of these are retired.
     others: how many tasks the dataset has besides them.
-    missing: places of those that the dataset does not have, in the order in which they came, from 0.
+    missing: the places of the tasks that the dataset does not have, in the order in which they came, from 0.
     """
 
+    dataset: str
     name: str | None
     tasks: int
     retired: int

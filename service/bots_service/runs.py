@@ -15,18 +15,19 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 import structlog
-from msgspec import Struct
+from msgspec import Meta, Struct
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from bots_service.access import ANYBODY, Caller
 from bots_service.background import repeating
 from bots_service.core.arrays import Tasks, united
+from bots_service.core.checks import Name
 from bots_service.core.codec import encode_state
 from bots_service.core.draw import SelectRequest
 from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, SettingsChange
@@ -236,11 +237,14 @@ class _OutdatedError(Exception):
     """Other replicas changed the dataset, or appended more than a transaction should fold."""
 
 
-class ForkFrom(NamedTuple):
-    """The run that a new run continues, and the step after which it begins; None: its last."""
+class ForkFrom(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a run starts: another run, at a step that closed there.
 
-    run: str
-    step: int | None = None
+    step: the step of the other run; left out, the last that closed.
+    """
+
+    run: Name
+    step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
 
 
 class Run(Struct, frozen=True):

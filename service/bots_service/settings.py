@@ -43,7 +43,7 @@ class Settings(BaseSettings):
     )
     cache_bytes: int = Field(2 * GIB, ge=2**20, description="Bytes for open datasets, and the same again for states.")
     snapshot_every: int = Field(500, ge=1, description="Journal entries between two stored states of a run.")
-    max_upload_bytes: int = Field(4 * GIB, ge=2**10, description="Largest NDJSON or Parquet body.")
+    max_upload_bytes: int = Field(4 * GIB, ge=2**10, description="Largest NDJSON body.")
     max_tasks: int = Field(10_000_000, ge=1, description="Maximum number of tasks in a dataset.")
     max_datasets: int = Field(10_000, ge=1, description="Maximum number of datasets in the service.")
     max_datasets_per_key: int = Field(

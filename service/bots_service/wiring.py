@@ -9,7 +9,6 @@ from fastapi import FastAPI
 
 from bots_service.api.app import create_app
 from bots_service.api.overload import Limits
-from bots_service.api.uploads import UploadLimits
 from bots_service.metrics import Metrics, TrainingMetrics
 from bots_service.readiness import OK
 from bots_service.records import Capacity
@@ -29,9 +28,10 @@ def build_app(settings: Settings) -> FastAPI:
     metrics = Metrics()
     return create_app(
         lambda: open_services(settings, metrics),
-        uploads=UploadLimits(settings.max_upload_bytes, settings.max_tasks),
         schema=head(),
-        limits=Limits(settings.request_timeout_s, settings.max_concurrent, settings.max_waiting),
+        limits=Limits(
+            settings.request_timeout_s, settings.max_concurrent, settings.max_waiting, settings.max_upload_bytes
+        ),
         metrics=metrics,
     )
 

@@ -31,7 +31,7 @@ class ClientInProcess(httpx.AsyncClient):
 
     def __init__(self, app: FastAPI) -> None:
         super().__init__(transport=httpx.ASGITransport(app), base_url="http://bots")
-        self.line = state_of(app).line
+        self.line = state_of(app).admission.training
 
 
 @asynccontextmanager

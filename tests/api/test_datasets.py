@@ -1,14 +1,11 @@
 """Datasets, subsets and predictions over HTTP: made, changed, listed, and moved with their runs."""
 
-import io
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from bots_service.core.belief import KINDS
@@ -95,34 +92,16 @@ async def test_tasks_are_selected_in_a_subset(http: httpx.AsyncClient):
 PROBE = "/datasets/guru/predictions/probe"
 ROWS: list[dict[str, Any]] = [{"id": "task-1", "pass_rate": 0.25}, {"id": "task-2", "pass_rate": 1}]
 UNKNOWN = {"id": "task-3", "pass_rate": None}
-TYPES = {"ndjson": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
-
-
-def parquet(columns: dict[str, Any]) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(pa.table(columns), sink)
-    return sink.getvalue()
-
-
-def column(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    return {name: [row[name] for row in rows] for name in ("id", "pass_rate")}
-
-
 PREDICTIONS = {
-    "json": json.dumps({"predictions": [*ROWS, UNKNOWN]}).encode(),
-    "ndjson": "".join(json.dumps(row) + "\n" for row in [*ROWS, UNKNOWN]).encode(),
-    "parquet": parquet(column([*ROWS, UNKNOWN])),
+    "application/json": json.dumps({"predictions": [*ROWS, UNKNOWN]}).encode(),
+    "application/x-ndjson": "".join(json.dumps(row) + "\n" for row in [*ROWS, UNKNOWN]).encode(),
 }
-
-
-async def put(http: httpx.AsyncClient, kind: str, body: bytes, **headers: str) -> httpx.Response:
-    return await http.put(PROBE, content=body, headers={"Content-Type": TYPES.get(kind, "application/json"), **headers})
 
 
 async def test_every_format_gives_the_same_predictions_and_new_runs_see_them(http: httpx.AsyncClient):
     await make_dataset(http)
     for kind, body in PREDICTIONS.items():
-        answer = await put(http, kind, body)
+        answer = await http.put(PROBE, content=body, headers={"Content-Type": kind})
         assert answer.status_code == 200, answer.text
         assert answer.json()["predictions"] == [{"name": "probe", "tasks": 2, "mean": 0.625, "parts": 16}]
         assert (await http.get("/datasets/guru")).json() == answer.json()

@@ -5,22 +5,22 @@ import json
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from bots_service.api import overload
 from bots_service.api import requests as pace_module
-from bots_service.api.app import ROUTES
-from bots_service.api.overload import DOWNLOADS_AT_ONCE, DOWNLOADS_WAITING, Admission, Limits, Line
-from bots_service.api.routing import RouteKind, RouteKinds
+from bots_service.api.overload import DOWNLOADS_AT_ONCE, DOWNLOADS_WAITING, Admission, Limits
+from bots_service.api.routing import RouteKind
 from bots_service.errors import OverloadedError
 from tests.api.conftest import ClientInProcess, serving
 from tests.api.pools import RUN, make_dataset, require_problem, select, solved
 
 SOON_S = 30.0
-KINDS = RouteKinds(ROUTES)
 REPORT = {"dataset": "guru", "outcomes": [solved(1)]}
 
 
@@ -118,7 +118,7 @@ async def test_a_body_that_trickles_is_refused_however_long_it_could_go_on(
         assert slow_but_steady.json()["seq"] == 1
 
 
-async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_it_took():
+async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_it_took(monkeypatch: pytest.MonkeyPatch):
     taken: list[bytes] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -126,7 +126,8 @@ async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_i
             taken.append(message["body"])
         taken.append(message["body"])
 
-    admission = Admission(app, KINDS, Line(concurrent=1, waiting=0), Limits(buffered_bytes=15))
+    monkeypatch.setattr(overload, "BUFFERED_BYTES", 15)
+    admission = partial(Admission(Limits(10.0, 1, 0, 15)), app, RouteKind.TRAINING, ends_with_client=False)
 
     def sender(*pieces: bytes) -> Any:
         messages = [
@@ -149,27 +150,6 @@ async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_i
     for _ in range(2):  # each needs all the room there is
         await admission(scope, sender(b"c" * 15), answer_nothing)
     assert taken[1:] == [b"c" * 15] * 2
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "expected"),
-    [
-        ("PUT", "/datasets/a", RouteKind.UPLOAD),
-        ("POST", "/datasets/a/tasks", RouteKind.UPLOAD),
-        ("POST", "/datasets/a/runs/b/import", RouteKind.UPLOAD),
-        ("DELETE", "/datasets/a/tasks", RouteKind.CONTROL),
-        ("PUT", "/datasets/a/runs/b", RouteKind.CONTROL),
-        ("POST", "/select", RouteKind.TRAINING),
-        ("POST", "/report", RouteKind.TRAINING),
-        ("GET", "/report", RouteKind.CONTROL),
-        ("GET", "/readyz", RouteKind.PROBE),
-        ("POST", "/livez", RouteKind.PROBE),
-        ("GET", "/", RouteKind.CONTROL),
-        ("GET", "/nowhere", RouteKind.CONTROL),
-    ],
-)
-def test_a_request_has_the_kind_that_its_route_declares(method: str, path: str, expected: RouteKind):
-    assert KINDS({"method": method, "path": path}) is expected
 
 
 @pytest.mark.parametrize("path", ["/tasks", "/runs/none/export", "/runs/none/tasks?format=csv"])

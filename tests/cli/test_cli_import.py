@@ -171,7 +171,10 @@ def test_tasks_as_the_service_reads_them_are_appended_with_all_they_have(bots, t
     (tmp_path / "more.jsonl").write_text('{"id": "b", "reference_pass_rates": [0.25], "tags": ["t"]}\n')
     bots.ok("datasets", "import", "grown.jsonl", "--id", "id")
     assert bots("datasets", "append", "grown", "more.jsonl", "--json").json["added"] == 1
-    assert bots("datasets", "show", "grown", "--json").json["tags"] == {"t": 1}
+    rows = {"id": ["c", "d"], "reference_pass_rates": [[0.25], None], "tags": [None, ["t"]]}
+    parquet.write_table(pyarrow.table(rows), tmp_path / "most.parquet")
+    assert bots("datasets", "append", "grown", "most.parquet", "--json").json["added"] == 2
+    assert bots("datasets", "show", "grown", "--json").json["tags"] == {"t": 2}
 
 
 @pytest.mark.parametrize(

@@ -74,14 +74,18 @@ def test_downloads_are_handed_through(serve, connect, ask, target):
     assert server.received[0].target == f"/datasets/guru/{target}"
 
 
-@pytest.mark.parametrize(
-    ("name", "media_type"), [("p.jsonl", NDJSON), ("p.PARQUET", "application/vnd.apache.parquet"), ("p.ndjson", NDJSON)]
-)
-def test_the_name_of_a_file_says_what_it_holds(serve, connect, tmp_path, name, media_type):
+@pytest.mark.parametrize("name", ["p.jsonl", "p.NDJSON"])
+def test_the_name_of_a_file_says_what_it_holds(serve, connect, tmp_path, name):
     server = serve(answer(DATASET))
     (tmp_path / name).write_bytes(b"{}")
     connect(server).create_dataset("guru", str(tmp_path / name))
-    assert server.received[0].headers["content-type"] == media_type
+    assert server.received[0].headers["content-type"] == NDJSON
+
+
+@pytest.mark.parametrize("name", ["p.parquet", "p.PARQUET"])
+def test_parquet_is_refused_with_what_reads_it(connect, name):
+    with pytest.raises(InvalidRequestError, match=r"bots datasets import.*to_pylist"):
+        connect("http://127.0.0.1:1").create_dataset("guru", name)
 
 
 def test_chunks_of_a_function_are_sent_as_they_come(serve, connect):
@@ -160,7 +164,7 @@ def test_a_file_that_changes_meanwhile_is_not_sent_by_halves(serve, connect, poo
 
 def test_a_missing_file_is_told_before_anything_is_sent(connect, tmp_path):
     with pytest.raises(FileNotFoundError):
-        connect("http://127.0.0.1:1").create_dataset("guru", tmp_path / "none.parquet")
+        connect("http://127.0.0.1:1").create_dataset("guru", tmp_path / "none.jsonl")
 
 
 def test_a_stream_that_breaks_off_is_not_begun_anew(serve, connect):

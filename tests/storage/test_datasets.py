@@ -118,7 +118,7 @@ async def test_deleting_a_dataset_deletes_all_that_hangs_on_it(stores: SqlStores
 
 
 async def keep(stores: SqlStores, row: DatasetRow, name: str, tasks: Tasks) -> Subset:
-    subset = Subset(name, len(tasks), 0, 0, ())
+    subset = Subset(row.name, name, len(tasks), 0, 0, ())
     return await stores.datasets.keep_subset(None, row, subset, tasks)
 
 

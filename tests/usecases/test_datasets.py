@@ -521,7 +521,7 @@ async def test_the_same_tasks_are_the_same_subset_in_any_order(world: World):
 
 async def test_a_subset_with_tasks_that_the_dataset_lacks_is_not_kept(world: World):
     subset = await make(world, [1, 77, 2, 78])
-    assert subset == Subset(None, 2, 0, 38, (1, 3))
+    assert subset == Subset(POOL, None, 2, 0, 38, (1, 3))
     await world.use.datasets.append(POOL, stream(block(77, 2)), never)
     name, whole = await made(world, [1, 77, 2, 78]), await made(world, range(40))
     assert sorted((await world.select(4, subset=name)).tasks.tolist()) == [1, 2, 40, 41]

@@ -3,8 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import cache
-from typing import Any
+from functools import cache, partial
 
 import structlog
 from fastapi import FastAPI
@@ -17,13 +16,11 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bots_service import __version__
 from bots_service.api import openapi, overload
-from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Kind, answer_error, problem_response
-from bots_service.api.requests import AppState, Pace, finish_headers, request_id_of, state_of
+from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, answer_error, problem_response
+from bots_service.api.requests import AppState, finish_headers, request_id_of, state_of
 from bots_service.api.routes import datasets, runs, service, training
-from bots_service.api.routing import LOGGED, READS, GuardedRoute, RouteKind, RouteKinds
-from bots_service.api.uploads import UploadLimits
+from bots_service.api.routing import LOGGED, READS, GuardedRoute, RouteKind
 from bots_service.errors import BotsError, Flaw, InvalidInputError
 from bots_service.metrics import Metrics, RequestMetrics
 from bots_service.services import Services
@@ -52,7 +49,6 @@ NO_TELEMETRY: TelemetryConfig = {
 def create_app(
     open_services: Callable[[], AbstractAsyncContextManager[Services]],
     *,
-    uploads: UploadLimits,
     schema: str,
     limits: overload.Limits,
     metrics: Metrics,
@@ -73,28 +69,18 @@ def create_app(
         redirect_slashes=False,
         telemetry=NO_TELEMETRY,
     )
-    line = overload.Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
-    downloads = overload.Line(concurrent=overload.DOWNLOADS_AT_ONCE, waiting=overload.DOWNLOADS_WAITING)
-    app.state.typed = AppState(uploads, schema, metrics, line, downloads)
+    admission = overload.Admission(limits)
+    app.state.typed = AppState(limits, schema, metrics, admission)
     app.router.routes += ROUTES  # `include_router` makes a copy of each, for the first request to wait for
-    metrics.requests.watch_line(lambda: line.waiting)
-    kinds = RouteKinds(ROUTES)
-    # The last one added is the outermost.
-    app.add_middleware(overload.Admission, kind_of=kinds, line=line, limits=limits)
-    app.add_middleware(RequestScope, kind_of=kinds, line=line, metrics=metrics.requests)
+    metrics.requests.watch_line(lambda: admission.training.waiting)
+    app.add_middleware(RequestScope, metrics=metrics.requests)
     app.exception_handlers |= {
         BotsError: answer_error,
         RequestValidationError: _answer_invalid,
         HTTPException: _answer_http,
     }
-    app.openapi = _api_document  # type: ignore[method-assign]  # FastAPI's documented way to set a custom document
+    app.openapi = cache(partial(openapi.document, ROUTES))  # type: ignore[method-assign]  # FastAPI's documented way
     return app
-
-
-@cache
-def _api_document() -> dict[str, Any]:
-    description = "BOTS picks the RL tasks your model can learn from right now."
-    return openapi.document(ROUTES, title="BOTS selector", version=__version__, description=description)
 
 
 async def _answer_invalid(request: Request, error: RequestValidationError) -> Response:
@@ -103,17 +89,14 @@ async def _answer_invalid(request: Request, error: RequestValidationError) -> Re
 
 
 async def _answer_http(request: Request, error: HTTPException) -> Response:
-    """Answer a request that the framework refuses: unknown route or method."""
-    if error.status_code == NO_SUCH_ROUTE.status:
-        return problem_response(request, NO_SUCH_ROUTE, f"no route matches {request.url.path[:200]}")
+    """Answer a request that the framework refuses: it knows the method of no route, or no route."""
     if error.status_code == METHOD_NOT_ALLOWED.status:
         # Those of all routes with this path; the framework only names those of the first.
         matching = (route.methods for route in ROUTES if route.matches(request.scope)[0] is not Match.NONE)
         allowed = ", ".join(sorted(set().union(*matching)))
         detail = f"{request.method[:20]} is not allowed here; use {allowed}"
         return problem_response(request, METHOD_NOT_ALLOWED, detail, headers={"Allow": allowed})
-    kind = Kind(error.status_code, "refused", "The request was refused") if error.status_code < 500 else INTERNAL
-    return problem_response(request, kind, str(error.detail)[:200])
+    return problem_response(request, NO_SUCH_ROUTE, f"no route matches {request.url.path[:200]}")
 
 
 # --- around every request ---------------------------------------------------------------------------------------------
@@ -127,16 +110,13 @@ TELL_EVERY_S = 1.0
 class RequestScope:
     """ASGI middleware: sets the request id, measures, counts and logs the request, and answers 500 if nothing did.
 
-    The log line contains the route's template, never the query or a header. While the queue of training requests is
-    full, they are answered 503 at once, at almost no cost.
+    The log line contains the route's template, never the query or a header.
     """
 
-    def __init__(self, app: ASGIApp, kind_of: RouteKinds, line: overload.Line, metrics: RequestMetrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
         self._app = app
-        self._kind_of = kind_of
-        self._line = line
         self._metrics = metrics
-        self._told, self._told_at = 0, 0.0
+        self._refused, self._told_at = 0, 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -145,10 +125,6 @@ class RequestScope:
             return
         started, status = time.perf_counter(), 0
         request_id = request_id_of(scope)
-        kind = self._kind_of(scope)
-        if kind is RouteKind.TRAINING and self._line.is_full:
-            await self._refuse(scope, receive, send, request_id)
-            return
 
         async def send_named(message: Message) -> None:
             nonlocal status
@@ -169,21 +145,18 @@ class RequestScope:
             finally:
                 seconds = time.perf_counter() - started
                 self._metrics.answered(scope["method"], _template_of(scope), status, seconds)
-                _log_access(scope, kind, status, seconds)
+                if overload.REFUSED in scope:
+                    self._tell_overloaded()
+                else:
+                    _log_access(scope, status, seconds)
                 structlog.contextvars.unbind_contextvars(*LOGGED)
 
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-        """Answer that too many requests wait; log one line for all refusals of a second."""
-        error = self._line.refusal()
+    def _tell_overloaded(self) -> None:
+        """Log one line for all refusals of a second."""
+        self._refused += 1
         if time.monotonic() - self._told_at > TELL_EVERY_S:
-            log.warning("overloaded", refused=self._line.refused - self._told, reason=str(error))
-            self._told, self._told_at = self._line.refused, time.monotonic()
-        response = await answer_error(Request(scope), error)
-        finish_headers(response.headers, request_id)
-        self._metrics.answered(scope["method"], scope["path"], response.status_code, 0.0)
-        await response(
-            scope, receive, overload.Parting(scope, Pace(receive, is_complete=overload.has_no_body(scope)), send)
-        )
+            log.warning("overloaded", refused=self._refused)
+            self._refused, self._told_at = 0, time.monotonic()
 
 
 def _template_of(scope: Scope) -> str | None:
@@ -191,8 +164,8 @@ def _template_of(scope: Scope) -> str | None:
     return template
 
 
-def _log_access(scope: Scope, kind: RouteKind, status: int, seconds: float) -> None:
-    is_training = kind is RouteKind.TRAINING
+def _log_access(scope: Scope, status: int, seconds: float) -> None:
+    is_training = getattr(scope.get("route"), "kind", None) is RouteKind.TRAINING
     if not status:
         write = log.info  # the client disconnected before the answer
     elif status >= 500:

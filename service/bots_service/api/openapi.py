@@ -1,22 +1,22 @@
-"""The OpenAPI document: paths and parameters from FastAPI, bodies from msgspec, refusals by what a route is like.
+"""The OpenAPI document: paths and parameters from FastAPI, bodies from msgspec.
 
-A body's properties are described by its docstring or a common list, and its example is made of examples of them.
+A body's properties are described by its docstring or a common list.
 """
 
 import inspect
 import re
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
 from fastapi.openapi.utils import get_openapi
 
-from bots_service import errors
-from bots_service.api.problems import KINDS, MEDIA_TYPE, Problem
-from bots_service.api.requests import JSON, KEY_HEADER, KEY_PATTERN
-from bots_service.api.routing import READS, GuardedRoute, Media, RouteKind
+from bots_service import __version__
+from bots_service.api.problems import MEDIA_TYPE, Problem
+from bots_service.api.requests import JSON, KEY_HEADER, KEY_PATTERN, NDJSON
+from bots_service.api.routing import READS, GuardedRoute
 from bots_service.core.run_settings import RunSettings
-from bots_service.errors import BotsError
 
 REFERENCE = "#/components/schemas/{name}"
 KEY = {
@@ -26,13 +26,14 @@ KEY = {
     "description": "Makes the write happen once: the same key and request get the first answer again.",
     "schema": {"type": "string", "pattern": KEY_PATTERN},
 }
-BODY = (
-    errors.MalformedBodyError,
-    errors.PayloadTooLargeError,
-    errors.UnsupportedMediaTypeError,
-    errors.SlowSenderError,
-    errors.OverloadedError,
-)
+PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": REFERENCE.format(name="Problem")}}}}
+REFUSALS = {
+    "4XX": {"description": "The request is refused, and changed nothing; `type` says why.", **PROBLEM},
+    "5XX": {
+        "description": "503: not now, try again after `Retry-After` seconds. Others: the service failed.",
+        **PROBLEM,
+    },
+}
 
 # A docstring's line that describes properties: "name: text", or "name, other: text".
 _NAMED = re.compile(r"(?P<names>\w+(?:, \w+)*): (?P<text>.+)")
@@ -76,95 +77,6 @@ DESCRIPTIONS = {
     "tasks": "How many tasks can be selected.",
     "time": "When it was recorded (RFC 3339, UTC).",
 }
-
-# By property, or by body and property; of what a request may leave out, its example has only the latter.
-EXAMPLES: dict[str, Any] = {
-    **dict.fromkeys(("alpha", "beta", "capability", "changed", "draw", "group_size", "next_cursor", "revoked_at")),
-    "advice": "No action is needed.",
-    "attempts": 8.0,
-    "belief": "tracker",
-    "checks": {"sql": "ok"},
-    "dataset": "gsm8k",
-    "datasets": ["gsm8k*"],
-    "description": "Grade school mathematics",
-    "digest": "5f2c9a01d4e65f2c9a01d4e65f2c9a01",
-    "distinct_tasks": 683,
-    "distribution": [0.1, 0.2, 0.4, 0.2, 0.1],
-    "effective": 45,
-    "effective_task_ratio": 0.703125,
-    "estimates": {"ability": 0.41, "slope_1": 0.83, "ability_drift": 0.002},
-    "id": "gsm8k-17",
-    "ids": ["gsm8k-17"],
-    "interval": [0.23, 0.73],
-    "last_step": 12,
-    "leased": 64,
-    "matching": 1,
-    "missing": [],
-    "name": "trainer",
-    "new_tasks": 40,
-    "numpy": "2.2.0",
-    "offset_tags": ["arithmetic"],
-    "others": 7472,
-    "pass_rate": 0.25,
-    "python": "3.12.8",
-    "reason": "69.1 % of the tasks of the last 12 steps were effective.",
-    "reference_models": ["qwen2.5-1.5b"],
-    "reported": 64,
-    "rollouts": 512.0,
-    "rollouts_per_task": 8.0,
-    "run": "default",
-    "schema": "0001",
-    "scopes": ["report", "select"],
-    "segment": "teaching",
-    "segments": {"untried": 5120, "aborting": 0, "stuck": 310, "teaching": 1632, "solved": 411, "retired": 0},
-    "selection_id": "0-12-12-0-5f2c9a01d4e6",
-    "seq": 12,
-    "settings": {**RunSettings().in_use().given(), "reward_range": [0.0, 1.0]},
-    "status": "running",
-    "step": 12,
-    "strategy": "pass",
-    "subset": "a01d4e65f2c95f2c9a01d4e65f2c9a01",
-    "successes": 3.0,
-    "tag": "arithmetic",
-    "tags": ["arithmetic"],
-    "task": "gsm8k-17",
-    "tasks": 7473,
-    "trend": [0.61, 0.66, 0.703125],
-    "trials": 8.0,
-    "version": "0.1.0",
-    "ApiKey.id": "5f2c9a01d4e65f2c",
-    "Coverage.reason": None,
-    "Dataset.name": "gsm8k",
-    "Dataset.tags": {"arithmetic": 5120},
-    "DatasetRequest.reference_models": ["qwen2.5-1.5b"],
-    "JournalEntry.kind": "report",
-    "Lease.first": ["gsm8k-17", "gsm8k-4"],
-    "LivenessResponse.status": "ok",
-    "NewApiKey.id": "5f2c9a01d4e65f2c",
-    "Outcome.successes": 5,
-    "Outcome.trials": 8,
-    "Predicted.name": "probe",
-    "PruneRequest.keep_journal_days": 30,
-    "Ready.status": "ready",
-    "ReportRequest.selection_id": "0-12-12-0-5f2c9a01d4e6",
-    "Run.advice": [],
-    "Run.alarms": [],
-    "Run.predictions": ["probe"],
-    "RunRequest.fork": {"run": "default", "step": 10},
-    "RunVerdict.kind": "healthy",
-    "SelectRequest.count": 64,
-    "SelectResponse.tasks": [
-        {"id": "gsm8k-17", "draw": None, "mean": 0.48, "effective": 0.98},
-        {"id": "gsm8k-4", "draw": None, "mean": 0.4, "effective": 0.86},
-    ],
-    "SomeSettings.target": 0.6,
-    "Task.effective": 0.9466,
-    "TaskRequest.reference_pass_rates": [0.25],
-    "TaskRequest.tags": ["arithmetic"],
-    "TaskVisit.effective": True,
-}
-TIMES = re.compile("(.*_)?(at|time)")
-SIMPLEST: dict[str, Any] = {"boolean": False, "integer": 0, "number": 0.5, "string": "", "object": {}}
 
 
 def _described(docstring: str, names: set[str]) -> tuple[str, dict[str, str]]:
@@ -215,62 +127,16 @@ def _describe(schema: dict[str, Any], parent: str) -> None:
             found["description"] = text
 
 
-def _example_of(schema: dict[str, Any], bodies: dict[str, Any], *, sent: bool, body: str = "", name: str = "") -> Any:
-    """Return an example of a schema: that of the property in the list, or else the simplest that fits.
-
-    bodies: all bodies' schemas, by name. sent: whether it is a request's. body, name: the property of the schema.
-    """
-    if f"{body}.{name}" in EXAMPLES:
-        return EXAMPLES[f"{body}.{name}"]
-    items = schema.get("items") or {}  # false behind the items of a tuple
-    is_of_bodies = "properties" in bodies.get(items.get("$ref", "").rpartition("/")[2], {})
-    if name in EXAMPLES and not is_of_bodies and isinstance(EXAMPLES[name], list) == (schema.get("type") == "array"):
-        return EXAMPLES[name]
-    if "$ref" in schema:
-        body = schema["$ref"].rpartition("/")[2]
-        schema = bodies[body]
-    if "anyOf" in schema:
-        kind = next(each for each in schema["anyOf"] if each != {"type": "null"})
-        return _example_of(kind, bodies, sent=sent, body=body, name=name)
-    if "enum" in schema:
-        return schema["enum"][0]
-    if "properties" in schema:
-        needed = {*schema["required"], *(each.partition(".")[2] for each in EXAMPLES if each.startswith(f"{body}."))}
-        parts = {each: part for each, part in schema["properties"].items() if each in needed or not sent}
-        return {each: _example_of(part, bodies, sent=sent, body=body, name=each) for each, part in parts.items()}
-    if schema["type"] == "array":
-        return [_example_of(item, bodies, sent=sent) for item in schema.get("prefixItems") or [items]]
-    return "2026-01-01T12:00:00Z" if TIMES.fullmatch(name) else SIMPLEST[schema["type"]]
+def _content_of(body: type | None, files: Sequence[str]) -> dict[str, Any]:
+    content = {JSON: {"schema": {"$ref": REFERENCE.format(name=body.__name__)}}} if body else {}
+    content |= {media: {"schema": {"type": "string", "format": "binary"}} for media in files}
+    return {"content": content} if content else {}
 
 
-def _refusals_of(route: GuardedRoute, *, changes: bool) -> dict[str, Any]:
-    """Return a route's refusals as OpenAPI responses, by status. changes: whether it does more than read."""
-    path, declared = route.path, route.declared
-    found: list[type[BotsError]] = []
-    if route.scopes is not None:
-        found += [errors.InvalidInputError, errors.StorageUnavailableError, errors.DeadlinePassedError]
-        found += [errors.UnauthenticatedError, errors.ForbiddenError]
-    if declared.reads or declared.reads_media:
-        found += BODY
-    if changes:
-        found.append(errors.KeyReusedError)
-    if changes and route.kind is not RouteKind.TRAINING:
-        found.append(errors.BusyError)
-    if "{run}" in path or route.kind is RouteKind.TRAINING:
-        found += [errors.UnknownDatasetError, errors.UnknownRunError]
-    elif "{dataset}" in path and declared.address != "PUT /datasets/{dataset}":
-        found.append(errors.UnknownDatasetError)
-    titles: dict[int, list[str]] = {}
-    for refusal in dict.fromkeys((*found, *declared.refuses)):
-        kind = KINDS[refusal]
-        titles.setdefault(kind.status, []).append(f"{kind.name}: {kind.title}")
-    content = {MEDIA_TYPE: {"schema": {"$ref": REFERENCE.format(name="Problem")}}}
-    return {str(status): {"description": "; ".join(lines), "content": content} for status, lines in titles.items()}
-
-
-def document(routes: Sequence[GuardedRoute], *, title: str, version: str, description: str) -> dict[str, Any]:
+def document(routes: Sequence[GuardedRoute]) -> dict[str, Any]:
     """Return the OpenAPI document of an application with these routes."""
-    made = get_openapi(title=title, version=version, description=description, routes=routes)
+    about = "BOTS picks the RL tasks your model can learn from right now."
+    made = get_openapi(title="BOTS selector", version=__version__, description=about, routes=routes)
     shown = [route for route in routes if route.include_in_schema]
     bodies = {body for route in shown for body in (route.declared.reads, route.declared.answers) if body is not None}
     _, found = msgspec.json.schema_components([Problem, *bodies], ref_template=REFERENCE)
@@ -280,28 +146,19 @@ def document(routes: Sequence[GuardedRoute], *, title: str, version: str, descri
     for name, schema in components.items():
         _describe(schema, parents.get(name, ""))
 
-    def content_of(body: type | None, media: Media, *, sent: bool) -> dict[str, Any]:
-        if body is None:
-            return {"content": media} if media else {}
-        schema = {"$ref": REFERENCE.format(name=body.__name__)}
-        return {"content": {JSON: {"schema": schema, "example": _example_of(schema, components, sent=sent)}, **media}}
-
     made.setdefault("components", {})["schemas"] = dict(sorted(components.items()))
     made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     for route in shown:
         for method in route.methods:
             operation, declared = made["paths"][route.path_format][method.lower()], route.declared
-            if asked := content_of(declared.reads, declared.reads_media, sent=True):
+            if asked := _content_of(declared.reads, [NDJSON] * declared.lines):
                 operation["requestBody"] = {"required": True, **asked}
             if method not in READS:
                 operation.setdefault("parameters", []).append(KEY)
             if route.scopes is not None:
                 operation["security"] = [{"key": sorted(map(str, route.scopes))}]
-            answered = content_of(declared.answers, declared.answers_media, sent=False)
-            answers = (
-                {200: (declared.answers.__doc__ or "").splitlines()[0]} if declared.answers else {204: "It is done."}
-            )
-            meanings = declared.meanings or answers
-            responses = {str(status): {"description": said, **answered} for status, said in meanings.items()}
-            operation["responses"] = responses | _refusals_of(route, changes=method not in READS)
+            answered = _content_of(declared.answers, declared.answers_media)
+            statuses = declared.statuses or (200 if answered else 204,)
+            responses = {str(each): {"description": HTTPStatus(each).phrase, **answered} for each in statuses}
+            operation["responses"] = responses | REFUSALS
     return made

@@ -3,19 +3,19 @@
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from time import monotonic
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.problems import answer_error
-from bots_service.api.requests import JSON, MIB, Pace
-from bots_service.api.routing import WORKING_ON, RouteKind, RouteKinds
+from bots_service.api.requests import MIB, Pace, state_of
+from bots_service.api.routing import WORKING_ON, RouteKind
 from bots_service.errors import DeadlinePassedError, OverloadedError, SlowSenderError
 
 BUFFERED_BYTES = 256 * MIB  # of bodies in memory; once for training requests, once for all others
@@ -30,7 +30,7 @@ class Line:
     def __init__(self, *, concurrent: int, waiting: int) -> None:
         self._turns = asyncio.Semaphore(concurrent)
         self._room = concurrent + waiting
-        self.working = self.waiting = self.refused = 0
+        self.working = self.waiting = 0
         self._finished: deque[float] = deque(maxlen=REMEMBERED)
 
     @property
@@ -63,7 +63,6 @@ class Line:
 
     def refusal(self) -> OverloadedError:
         """Return the error for a request that may not wait; the queue is expected to be shorter in 1 to 30 s."""
-        self.refused += 1
         said = f"{self.working} requests are in progress and {self.waiting} wait; try again later"
         now = monotonic()
         while self._finished and now - self._finished[0] > LATELY_S:
@@ -77,13 +76,12 @@ class Line:
 class Buffer:
     """The bytes of all request bodies in memory, with a limit."""
 
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
+    def __init__(self) -> None:
         self.held = 0
 
     def acquire(self, count: int) -> None:
         """Add bytes. Raises OverloadedError: the limit would be exceeded."""
-        if self.held + count > self._limit_bytes:
+        if self.held + count > BUFFERED_BYTES:
             raise OverloadedError(f"{self.held} bytes of request bodies are queued; try again later")
         self.held += count
 
@@ -102,78 +100,83 @@ CONTROL_S = 60.0  # for everything else: much longer than any call takes
 # An ASGI extension of our server. Its "callbacks" are called when the client disconnects before the answer.
 CLIENT_LEFT_EXTENSION = "bots.client_left"
 
+REFUSED = "bots.refused"  # in the scope of a select or report that found the queue full: these are logged together
+
 SMALL_REST = 64 * 1024  # of an unwanted body: receiving it is cheaper than a new connection
 LINGER_S = 2.0  # for a larger rest: a client that still sends when the connection closes may miss its answer
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of training requests in one process."""
+    """The limits of requests in one process. upload_bytes: of an NDJSON body; all others are of training requests."""
 
-    request_timeout_s: float = 10.0
-    max_concurrent: int = 64
-    max_waiting: int = 256
-    buffered_bytes: int = BUFFERED_BYTES
+    request_timeout_s: float
+    max_concurrent: int
+    max_waiting: int
+    upload_bytes: int
 
 
 class Admission:
-    """ASGI middleware: gives each request a deadline and, once its body has arrived, a turn if it needs one."""
+    """Gives each request a deadline and, once its body has arrived, a turn if it needs one."""
 
-    def __init__(self, app: ASGIApp, kind_of: RouteKinds, line: Line, limits: Limits) -> None:
-        self._app = app
-        self._kind_of = kind_of
-        self._training, self._uploads = line, Line(concurrent=UPLOADS_AT_ONCE, waiting=UPLOADS_WAITING)
-        self._training_bodies, self._upload_bodies = Buffer(limits.buffered_bytes), Buffer(BUFFERED_BYTES)
-        self._limits = limits
+    def __init__(self, limits: Limits) -> None:
+        self.training = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
+        self._uploads = Line(concurrent=UPLOADS_AT_ONCE, waiting=UPLOADS_WAITING)
+        self.downloads = Line(concurrent=DOWNLOADS_AT_ONCE, waiting=DOWNLOADS_WAITING)
+        self._training_bodies, self._bodies = Buffer(), Buffer()
+        self._timeout_s = limits.request_timeout_s
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http" or (kind := self._kind_of(scope)) is RouteKind.PROBE:
-            await self._app(scope, receive, send)
-            return
+    async def __call__(
+        self, app: ASGIApp, kind: RouteKind, scope: Scope, receive: Receive, send: Send, *, ends_with_client: bool
+    ) -> None:
+        """Serve one request of a route. While the queue of training requests is full, refuse it before its body."""
         WORKING_ON.set(kind)
         pace = Pace(receive, is_complete=has_no_body(scope))
-        queued = self._queued(scope, kind, pace)
-        seconds = self._limits.request_timeout_s if kind is RouteKind.TRAINING else CONTROL_S
+        if kind is RouteKind.TRAINING and self.training.is_full:
+            scope[REFUSED] = True
+            response = await answer_error(Request(scope), self.training.refusal())
+            await response(scope, receive, Parting(scope, pace, send))
+            return
+        if kind is RouteKind.TRAINING:
+            queued = QueuedRequest(pace, self._timeout_s, self.training, self._training_bodies)
+        elif kind is RouteKind.UPLOAD:
+            queued = QueuedRequest(pace, CONTROL_S, self._uploads, None)
+        else:
+            queued = QueuedRequest(pace, CONTROL_S, None, self._bodies)
         try:
-            async with asyncio.timeout(seconds) as queued.deadline:
-                await self._app(scope, queued, Parting(scope, pace, send, queued.deadline))
+            async with asyncio.timeout(queued.work_s) as queued.deadline:
+                if ends_with_client:
+                    left = scope.get("extensions", {}).get(CLIENT_LEFT_EXTENSION, {})
+                    left.get("callbacks", []).append(queued.end_early)
+                await app(scope, queued, Parting(scope, pace, send, queued.deadline))
         except TimeoutError:
             if not queued.deadline.expired():
                 raise
-            said = f"the request took longer than {seconds:g} s; try again with the same Idempotency-Key"
+            if queued.has_left:
+                return
+            said = f"the request took longer than {queued.work_s:g} s; try again with the same Idempotency-Key"
             response = await answer_error(Request(scope), DeadlinePassedError(said))
             await response(scope, receive, Parting(scope, pace, send))
         finally:
             queued.leave()
-
-    def _queued(self, scope: Scope, kind: RouteKind, pace: Pace) -> "QueuedRequest":
-        if kind is RouteKind.TRAINING:
-            return QueuedRequest(pace, self._training_bodies, self._training, work_s=self._limits.request_timeout_s)
-        if kind is RouteKind.UPLOAD:
-            is_streamed = not Headers(scope=scope).get("content-type", "").startswith(JSON)
-            return QueuedRequest(pace, self._upload_bodies, self._uploads, work_s=None, is_streamed=is_streamed)
-        return QueuedRequest(pace, self._upload_bodies, None, work_s=CONTROL_S)
 
 
 class QueuedRequest:
     """An incoming request: its caller is checked, then its body is received, then it waits for its turn."""
 
     deadline: asyncio.Timeout
+    has_left = False  # its client did, and nobody waits for an answer
 
-    def __init__(
-        self, pace: Pace, bodies: Buffer, line: Line | None, *, work_s: float | None, is_streamed: bool = False
-    ) -> None:
-        """Begin with its body, whose bytes `bodies` counts, unless it is streamed.
+    def __init__(self, pace: Pace, work_s: float, line: Line | None, bodies: Buffer | None) -> None:
+        """Begin with its body.
 
-        line: None where it needs no turn. work_s: deadline once the body has arrived. is_streamed: whether the body is
-        processed while it arrives, so that the turn comes first.
+        work_s: deadline, once more when the body has arrived. line: None where it needs no turn. bodies: counts its
+        bytes; None where it is worked on while it arrives, so that the turn comes first, and without a deadline.
         """
         self._pace = pace
-        self._bodies = bodies
+        self.work_s = work_s
         self._line = line
-        self._work_s = work_s
-        self._is_streamed = is_streamed
+        self._bodies = bodies
         self._has_turn = False
         self._held = 0
 
@@ -181,16 +184,16 @@ class QueuedRequest:
         """Return the body's next chunk; the last one only when it is the request's turn."""
         if self._pace.is_complete:
             return await self._pace()
-        if self._is_streamed:
+        if self._bodies is None:
             await self._take_turn()
         self.deadline.reschedule(None)  # the pace has its own limits
         message = await self._pace()
-        if not self._is_streamed:
-            self._bodies.acquire(size := len(message.get("body", b"")))
-            self._held += size
+        if self._bodies is None:
+            return message
+        self._bodies.acquire(size := len(message.get("body", b"")))
+        self._held += size
         if not message.get("more_body", False):
-            if self._work_s is not None:  # from now on
-                self.deadline.reschedule(asyncio.get_running_loop().time() + self._work_s)
+            self.deadline.reschedule(asyncio.get_running_loop().time() + self.work_s)  # from now on
             has_waited = self._line is not None and self._line.is_busy
             await self._take_turn()
             if has_waited and await is_gone(self._pace):
@@ -202,9 +205,16 @@ class QueuedRequest:
             await self._line.acquire()
             self._has_turn = True
 
+    def end_early(self) -> None:
+        """End the work, because the client left: under load, clients time out and retry, and others wait for a turn."""
+        with suppress(RuntimeError):  # it has ended by itself
+            self.deadline.reschedule(0.0)
+            self.has_left = True
+
     def leave(self) -> None:
         """Give back what the request took."""
-        self._bodies.release(self._held)
+        if self._bodies is not None:
+            self._bodies.release(self._held)
         if self._line is not None and self._has_turn:
             self._line.release()
 
@@ -245,11 +255,11 @@ class Download(StreamingResponse):
     """An answer that holds a whole pool: made in turn, and sent piece by piece as the client reads."""
 
     def __init__(
-        self, line: Line, pieces: AsyncGenerator[bytes], *, media_type: str, headers: Mapping[str, str] | None = None
+        self, request: Request, pieces: AsyncGenerator[bytes], media_type: str, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Queue in a line for what makes the pieces of the body: all work is done in them, none before the turn."""
+        """Answer with what makes the pieces of the body: all work is done in them, none before the turn."""
         super().__init__(pieces, media_type=media_type, headers=headers)
-        self._line = line
+        self._line = state_of(request.app).admission.downloads
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -276,35 +286,6 @@ def has_no_body(scope: Scope) -> bool:
     """Say whether the headers promise none."""
     headers = Headers(scope=scope)
     return "transfer-encoding" not in headers and headers.get("content-length", "0") == "0"
-
-
-async def while_client_waits(request: Request, work: Awaitable[Response]) -> Response:
-    """Return the work's response; if the client disconnects, cancel the work and return a response that sends nothing.
-
-    For work without lasting effects. Under load, clients time out and retry: work for disconnected clients would delay
-    the others until they time out too.
-    """
-    extension = request.scope.get("extensions", {}).get(CLIENT_LEFT_EXTENSION, {})
-    when_left: list[Callable[[], None]] = extension.get("callbacks", [])
-    waiting = asyncio.timeout(None)
-    try:
-        async with waiting:
-            when_left.append(lambda: waiting.reschedule(0.0))
-            try:
-                return await work
-            finally:
-                when_left.clear()
-    except TimeoutError:
-        if not waiting.expired():
-            raise
-        return NoResponse()
-
-
-class NoResponse(Response):
-    """A response to a disconnected client: nothing is sent."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send nothing."""
 
 
 async def is_gone(receive: Receive) -> bool:

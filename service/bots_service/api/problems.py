@@ -70,17 +70,6 @@ KINDS: dict[type[BotsError], Kind] = {
 }
 
 
-class FieldFlaw(msgspec.Struct, frozen=True):
-    """One error in the input.
-
-    loc: its location, beginning with body, query, path or header.
-    msg: what is wrong.
-    """
-
-    loc: tuple[str | int, ...]
-    msg: str
-
-
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """A problem (RFC 9457).
 
@@ -97,7 +86,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     status: int
     detail: str
     instance: str
-    errors: tuple[FieldFlaw, ...] = ()
+    errors: tuple[Flaw, ...] = ()
 
 
 def problem_response(
@@ -110,9 +99,7 @@ def problem_response(
         status=kind.status,
         detail=detail,
         instance=request.url.path,
-        errors=tuple(
-            FieldFlaw(flaw.where if flaw.where[:1] in SOURCES else ("body", *flaw.where), flaw.what) for flaw in flaws
-        ),
+        errors=tuple(flaw if flaw.where[:1] in SOURCES else Flaw(("body", *flaw.where), flaw.what) for flaw in flaws),
     )
     return Response(msgspec.json.encode(problem), kind.status, headers, media_type=MEDIA_TYPE)
 

@@ -32,9 +32,8 @@ from bots_service.metrics import Metrics
 from bots_service.records import Answer, IdempotencyKey
 from bots_service.services import Services
 
-if TYPE_CHECKING:  # both import this module
-    from bots_service.api.overload import Line
-    from bots_service.api.uploads import UploadLimits
+if TYPE_CHECKING:  # it imports this module
+    from bots_service.api.overload import Admission, Limits
 
 Value = TypeVar("Value")
 Made = TypeVar("Made", bound=Struct)
@@ -47,16 +46,15 @@ class AppState:
     """The typed state of one application; Starlette's own `app.state` is untyped.
 
     schema: revision of the database's tables.
-    line, downloads: the queues of training requests, and of answers that hold a whole pool.
+    admission: of all requests but probes; it has their queues.
     services: set while the application runs, because its stores are opened at the start.
     metrics_of_all: returns the metrics of all workers; None if there is only this process.
     """
 
-    uploads: "UploadLimits"
+    limits: "Limits"
     schema: str
     metrics: Metrics
-    line: "Line"
-    downloads: "Line"
+    admission: "Admission"
     services: Services = field(init=False)
     metrics_of_all: Callable[[], Awaitable[bytes]] | None = None
 
@@ -285,11 +283,10 @@ class Pace:
 MIB = 2**20
 CONTROL_LIMIT = MIB  # settings etc. are much smaller
 TRAINING_LIMIT = 8 * MIB  # 65,536 outcomes with short ids take about 4 MiB
-DATASET_LIMIT = 64 * MIB  # loaded into memory; larger pools are streamed as NDJSON or Parquet
+DATASET_LIMIT = 64 * MIB  # loaded into memory; larger pools are streamed as NDJSON
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
-PARQUET = "application/vnd.apache.parquet"
 
 KEY_HEADER = "Idempotency-Key"
 KEY_PATTERN = "^[ -~]{1,128}$"  # printable ASCII

@@ -1,9 +1,9 @@
 """Routes. Each declares who may call it, its kind, what it reads and answers: it can't be made without its guard."""
 
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from typing import Any, TypeVar, cast
 
@@ -12,10 +12,10 @@ from fastapi.routing import APIRoute
 from starlette import types
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import request_response
 
 from bots_service.access import Caller
-from bots_service.api.requests import services_of
-from bots_service.errors import BotsError
+from bots_service.api.requests import services_of, state_of
 from bots_service.keys import Scope
 
 MAX_NAME_LENGTH = 128  # a refused request may contain any name
@@ -25,7 +25,6 @@ LOGGED = (*LOGGED_NAMES, "key")
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-Media = dict[str, dict[str, Any]]  # media type -> its description, with a schema
 
 ANY_SCOPE = frozenset(Scope)
 READS = {"GET", "HEAD"}
@@ -71,24 +70,23 @@ class Route:
     address: method and path.
     scopes: the caller needs one of them; None: the route is open to everyone.
     answers, answers_media: the JSON body of its answer, and other media types.
-    refuses: errors besides those of all routes like it.
-    reads, reads_media: the JSON body that it takes, and other media types, which make it an upload.
-    meanings: status -> what it means; default: 200, with the meaning of the answer's body, or 204 if it has none.
+    reads, lines: the JSON body that it takes, and whether it takes NDJSON, which makes it an upload.
+    statuses: of its answers; by default 200, or 204 where they have no body.
+    ends_with_client: whether what it does is of no use once its client has left.
     """
 
     routes: Routes
     address: str
-    summary: str
     scopes: Scope | frozenset[Scope] | None
     answers: type | None = None
-    refuses: tuple[type[BotsError], ...] = ()
     _: KW_ONLY
     about: About = About.PATH
     kind: RouteKind = RouteKind.CONTROL
     reads: type | None = None
-    reads_media: Media = field(default_factory=dict)
-    answers_media: Media = field(default_factory=dict)
-    meanings: dict[int, str] = field(default_factory=dict)
+    lines: bool = False
+    answers_media: tuple[str, ...] = ()
+    statuses: tuple[int, ...] = ()
+    ends_with_client: bool = False
 
     def __call__(self, endpoint: Endpoint) -> Endpoint:
         """Add the route."""
@@ -102,7 +100,7 @@ class GuardedRoute(APIRoute):
     methods: set[str]
 
     def __init__(self, declared: Route, endpoint: Callable[..., Any]) -> None:
-        self.declared, self.kind = declared, RouteKind.UPLOAD if declared.reads_media else declared.kind
+        self.declared, self.kind = declared, RouteKind.UPLOAD if declared.lines else declared.kind
         scopes, tag = declared.scopes, declared.routes.tag
         self.scopes = frozenset([scopes]) if isinstance(scopes, Scope) else scopes
         methods, path = declared.address.split(" ")
@@ -110,14 +108,22 @@ class GuardedRoute(APIRoute):
             path,
             endpoint,
             methods=methods.split("|"),
-            summary=declared.summary,
             tags=[tag] if tag else None,
             include_in_schema=tag is not None,
             response_class=Response,
             generate_unique_id_function=lambda route: route.name,  # what generated clients call its function
         )
-        if self.kind is RouteKind.TRAINING:
-            self.app = _plain(self.get_route_handler())
+        if self.kind is RouteKind.TRAINING:  # FastAPI's own would do much around each request that these don't need
+            self.app = request_response(self.get_route_handler())
+        if self.kind is not RouteKind.PROBE:
+            self.app = self._admitted(self.app)
+
+    def _admitted(self, app: types.ASGIApp) -> types.ASGIApp:
+        async def admitted(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
+            admission, ends = state_of(scope["app"]).admission, self.declared.ends_with_client
+            await admission(app, self.kind, scope, receive, send, ends_with_client=ends)
+
+        return admitted
 
     def get_route_handler(self) -> Handler:
         """Return the route's function, with its guard in front.
@@ -151,34 +157,6 @@ class GuardedRoute(APIRoute):
             return await handler(request)
 
         return answer
-
-
-def _plain(handler: Handler) -> types.ASGIApp:
-    """Return a handler as an application, without what FastAPI does around each: a training route needs none of it."""
-
-    async def app(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
-        response = await handler(Request(scope, receive, send))
-        await response(scope, receive, send)
-
-    return app
-
-
-class RouteKinds:
-    """Finds the kind of a request's route, before the router runs."""
-
-    def __init__(self, routes: Iterable[GuardedRoute]) -> None:
-        special = [route for route in routes if route.kind is not RouteKind.CONTROL]
-        self._special = [(route.path_regex, route.methods, route.kind) for route in special]
-
-    def __call__(self, scope: types.Scope) -> RouteKind:
-        """Return the kind of the request's route; CONTROL if no route has this path and method.
-
-        The method is ignored for probes, so that refusing another method is as cheap.
-        """
-        for regex, methods, kind in self._special:
-            if (scope["method"] in methods or kind is RouteKind.PROBE) and regex.match(scope["path"]):
-                return kind
-        return RouteKind.CONTROL
 
 
 def caller_of(request: Request) -> Caller:

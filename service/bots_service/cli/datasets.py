@@ -274,6 +274,8 @@ class TaskReader:
     def upload(self, advance: Advance) -> dict[str, Any]:
         """Return the arguments `tasks`, `media_type` and `on_progress` of the client's uploads of tasks."""
         if self._is_service_format():
+            if self.files[0].suffix.lower() == ".parquet":
+                return {"tasks": lambda: self._rows_as_ndjson(advance), "media_type": NDJSON}
             return {"tasks": self.files[0], "on_progress": partial(show_sent, advance)}
         return {"tasks": lambda: self._ndjson(advance, lambda task: task.as_wire()), "media_type": NDJSON}
 
@@ -286,7 +288,7 @@ class TaskReader:
         return {"pass_rates": lambda: self._ndjson(advance, prediction), "media_type": NDJSON}
 
     def _is_service_format(self) -> bool:
-        """Say whether this is one file that the service reads as it is, and no option changes its tasks."""
+        """Say whether this is one file whose rows are what the service reads, and no option changes its tasks."""
         columns, (file, *more) = self.columns, self.files
         is_plain = columns.id_columns == ("id",) and columns.id_from == "columns"
         is_changed = more or self.file_in_id or self.skip_repeats or columns.references or columns.tags or not is_plain
@@ -296,6 +298,17 @@ class TaskReader:
         is_parquet = file.suffix.lower() == ".parquet"
         shapes = [names] if is_parquet else [row for row in rows if not HEADER_FIELDS.issuperset(row)]
         return bool(shapes) and all("id" in shape and SERVICE_COLUMNS.issuperset(shape) for shape in shapes)
+
+    def _rows_as_ndjson(self, advance: Advance) -> Iterator[bytes]:
+        import msgspec
+
+        file, self.rows = self.files[0], 0
+        _, _, names = next(_read_rows(file, (), set()))
+        for rows, share, _ in _read_rows(file, tuple(names), set()):
+            self.rows += len(rows)
+            advance(share, counted(self.rows, "row"))
+            yield msgspec.json.Encoder().encode_lines(rows)
+        advance(None, f"{counted(self.rows, 'row')} {STORING}")
 
     def _ndjson(self, advance: Advance, line_of: Callable[["Task"], object]) -> Iterator[bytes]:
         import msgspec

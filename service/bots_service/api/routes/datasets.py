@@ -12,11 +12,9 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service import errors
 from bots_service.api.overload import Download
 from bots_service.api.requests import (
     NDJSON,
-    PARQUET,
     TRAINING_LIMIT,
     Body,
     Cursor,
@@ -32,20 +30,19 @@ from bots_service.api.requests import (
     read_cursor,
     read_json,
     services_of,
-    state_of,
 )
-from bots_service.api.routing import ANY_SCOPE, About, Media, Route, Routes, caller_of
+from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
 from bots_service.api.uploads import (
-    AppendRequest,
-    DatasetRequest,
     Header,
     PredictionsRequest,
+    TasksRequest,
     header_line,
     header_of,
-    open_more_tasks,
-    open_predictions,
-    open_tasks,
+    read_more_tasks,
+    read_predictions,
+    read_tasks,
     task_lines,
+    upload_of,
 )
 from bots_service.core.checks import MAX_IDS, Name, TaskId
 from bots_service.keys import Scope
@@ -53,14 +50,11 @@ from bots_service.records import AppendTasksResult, CreateDatasetResult, Dataset
 
 routes = Routes("datasets")
 
-ReferenceModels = Annotated[
-    list[str], Query(max_length=64, description="For NDJSON and Parquet: the reference models, in order.")
-]
-Description = Annotated[str | None, Query(max_length=10_000, description="For NDJSON and Parquet.")]
+ReferenceModels = Annotated[list[str], Query(max_length=64, description="For NDJSON: the reference models, in order.")]
+Description = Annotated[str | None, Query(max_length=10_000, description="For NDJSON.")]
 Repeatable = Annotated[
-    bool | None, Query(description="For NDJSON and Parquet: whether tasks are handed out without leases.", strict=False)
+    bool | None, Query(description="For NDJSON: whether tasks are handed out without leases.", strict=False)
 ]
-TASKS: Media = {NDJSON: {"schema": {"type": "string"}}, PARQUET: {"schema": {"type": "string", "format": "binary"}}}
 
 
 class Predicted(Struct, frozen=True):
@@ -147,17 +141,7 @@ class TaskIdsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     ids: Annotated[list[TaskId], Meta(min_length=1, max_length=MAX_IDS)]
 
 
-@Route(
-    routes,
-    "PUT /datasets/{dataset}",
-    "Create a dataset",
-    Scope.ADMIN,
-    Dataset,
-    (errors.InvalidTasksError, errors.DatasetExistsError, errors.LimitReachedError),
-    reads=DatasetRequest,
-    reads_media=TASKS,
-    meanings={200: "The dataset existed with the same content.", 201: "The dataset was created."},
-)
+@Route(routes, "PUT /datasets/{dataset}", Scope.ADMIN, Dataset, reads=TasksRequest, lines=True, statuses=(200, 201))
 async def put_dataset(
     request: Request,
     dataset: DatasetName,
@@ -165,22 +149,22 @@ async def put_dataset(
     description: Description = None,
     repeatable: Repeatable = None,
 ) -> Response:
-    """Create a dataset, with its run `default`, from JSON, NDJSON (one task per line) or Parquet."""
+    """Create a dataset, with its run `default`, from JSON or NDJSON (one task per line)."""
     create, within = services_of(request).datasets.create, caller_of(request).datasets
-    body = Body(request, state_of(request.app).uploads.by_media_type)
+    body = upload_of(request)
 
     async def act() -> CreateDatasetResult:
-        async with open_tasks(body) as file:
-            header = header_of(file.header, Header(tuple(reference_model), description, repeatable))
-            blocks = file.blocks(len(header.reference_models))
-            return await create(dataset, header, blocks, body.idempotency_key, within=within)
+        file = await read_tasks(body)
+        header = header_of(file.header, Header(tuple(reference_model) or None, description, repeatable))
+        blocks = file.blocks(len(header.reference_models))
+        return await create(dataset, header, blocks, body.idempotency_key, within=within)
 
     return await answered_once(
         body, CreateDatasetResult, act, lambda done: _respond(done.row, 201 if done.created else 200)
     )
 
 
-@Route(routes, "GET /datasets", "List the datasets", Scope.READ, DatasetPage)
+@Route(routes, "GET /datasets", Scope.READ, DatasetPage)
 async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return the datasets that the key has access to, by name."""
     after = read_cursor(cursor, Name, "")
@@ -189,13 +173,13 @@ async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = N
     return json_response(DatasetPage([Dataset.from_row(row) for row in rows], following))
 
 
-@Route(routes, "GET /datasets/{dataset}", "Get a dataset", ANY_SCOPE, Dataset)
+@Route(routes, "GET /datasets/{dataset}", ANY_SCOPE, Dataset)
 async def get_dataset(request: Request, dataset: DatasetName) -> Response:
     """Return one dataset."""
     return _respond(await services_of(request).store.datasets.get(dataset))
 
 
-@Route(routes, "DELETE /datasets/{dataset}", "Delete a dataset", Scope.ADMIN)
+@Route(routes, "DELETE /datasets/{dataset}", Scope.ADMIN)
 async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
     """Delete a dataset with its runs, journals and snapshots."""
     body = Body(request)
@@ -203,16 +187,7 @@ async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
     return await answered_once(body, NoneType, act, no_content)
 
 
-@Route(
-    routes,
-    "GET /datasets/{dataset}/tasks",
-    "Export a dataset's tasks",
-    Scope.READ,
-    refuses=(errors.OverloadedError,),
-    about=About.WHOLE,
-    answers_media={NDJSON: TASKS[NDJSON]},
-    meanings={200: "A header, then one line for each task."},
-)
+@Route(routes, "GET /datasets/{dataset}/tasks", Scope.READ, about=About.WHOLE, answers_media=(NDJSON,))
 async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Response:
     """Stream all tasks, retired ones too, as NDJSON that creates the dataset again."""
     datasets = services_of(request).store.datasets
@@ -226,26 +201,17 @@ async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Respo
                 yield await asyncio.to_thread(task_lines, block)
             left -= len(block)
 
-    return Download(state_of(request.app).downloads, lines(), media_type=NDJSON)
+    return Download(request, lines(), media_type=NDJSON)
 
 
-@Route(
-    routes,
-    "POST /datasets/{dataset}/tasks",
-    "Append tasks to a dataset",
-    Scope.ADMIN,
-    AppendResponse,
-    (errors.InvalidTasksError, errors.TaskExistsError, errors.LimitReachedError),
-    reads=AppendRequest,
-    reads_media=TASKS,
-)
+@Route(routes, "POST /datasets/{dataset}/tasks", Scope.ADMIN, AppendResponse, reads=TasksRequest, lines=True)
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset. Beliefs about its other tasks do not change."""
-    body = Body(request, state_of(request.app).uploads.by_media_type)
+    body = upload_of(request)
 
     async def act() -> AppendTasksResult:
-        async with open_more_tasks(body, dataset) as blocks:
-            return await services_of(request).datasets.append(dataset, blocks, body.idempotency_key)
+        blocks = await read_more_tasks(body, dataset)
+        return await services_of(request).datasets.append(dataset, blocks, body.idempotency_key)
 
     return await answered_once(
         body,
@@ -255,29 +221,13 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     )
 
 
-@Route(
-    routes,
-    "DELETE /datasets/{dataset}/tasks",
-    "Retire tasks of a dataset",
-    Scope.ADMIN,
-    RetiredResponse,
-    (errors.InvalidTasksError,),
-    reads=TaskIdsRequest,
-)
+@Route(routes, "DELETE /datasets/{dataset}/tasks", Scope.ADMIN, RetiredResponse, reads=TaskIdsRequest)
 async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
     """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""
     return await _changed_retired(request, dataset, services_of(request).datasets.retire)
 
 
-@Route(
-    routes,
-    "POST /datasets/{dataset}/tasks/restore",
-    "Restore retired tasks of a dataset",
-    Scope.ADMIN,
-    RetiredResponse,
-    (errors.InvalidTasksError,),
-    reads=TaskIdsRequest,
-)
+@Route(routes, "POST /datasets/{dataset}/tasks/restore", Scope.ADMIN, RetiredResponse, reads=TaskIdsRequest)
 async def restore_tasks(request: Request, dataset: DatasetName) -> Response:
     """Restore retired tasks: they can be selected again, with what is known of them."""
     return await _changed_retired(request, dataset, partial(services_of(request).datasets.retire, restore=True))
@@ -293,84 +243,45 @@ async def _changed_retired(
     )
 
 
-class SubsetResponse(Struct, frozen=True):
-    """A subset of a dataset.
-
-    subset: its name, for select; null if the dataset does not have some of the tasks, and nothing was kept.
-    tasks: how many of the tasks the dataset has, retired ones included.
-    retired: how many of these are retired.
-    others: how many tasks the dataset has besides them.
-    missing: the places of the tasks that the dataset does not have, in the order in which they came, from 0.
-    """
-
-    dataset: str
-    subset: str | None
-    tasks: int
-    retired: int
-    others: int
-    missing: tuple[int, ...]
-
-
 @Route(
     routes,
     "POST /datasets/{dataset}/subsets",
-    "Create a subset of a dataset",
     Scope.SELECT,
-    SubsetResponse,
-    (errors.InvalidTasksError,),
+    Subset,
     about=About.SHARED,
-    reads=AppendRequest,
-    reads_media=TASKS,
+    reads=TasksRequest,
+    lines=True,
 )
 async def make_subset(request: Request, dataset: DatasetName) -> Response:
-    """Keep some of a dataset's tasks as a subset, by their ids, from JSON, NDJSON (one task per line) or Parquet.
+    """Keep some of a dataset's tasks as a subset, by their ids, from JSON or NDJSON (one task per line).
 
     The same tasks, in any order, are the same subset. A dataset keeps the 1,000 that were made last.
     """
-    body = Body(request, state_of(request.app).uploads.by_media_type)
+    body = upload_of(request)
 
     async def act() -> Subset:
-        async with open_more_tasks(body, dataset) as blocks:
-            return await services_of(request).datasets.keep_subset(dataset, blocks, body.idempotency_key)
+        blocks = await read_more_tasks(body, dataset)
+        return await services_of(request).datasets.keep_subset(dataset, blocks, body.idempotency_key)
 
-    def respond(made: Subset) -> Response:
-        return json_response(filled(SubsetResponse, made, dataset=dataset, subset=made.name))
-
-    return await answered_once(body, Subset, act, respond)
+    return await answered_once(body, Subset, act, json_response)
 
 
-@Route(
-    routes,
-    "PUT /datasets/{dataset}/predictions/{name}",
-    "Store predictions",
-    Scope.ADMIN,
-    Dataset,
-    (errors.InvalidTasksError, errors.LimitReachedError),
-    reads=PredictionsRequest,
-    reads_media=TASKS,
-)
+@Route(routes, "PUT /datasets/{dataset}/predictions/{name}", Scope.ADMIN, Dataset, reads=PredictionsRequest, lines=True)
 async def put_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
-    """Put predicted pass rates from JSON, NDJSON (one task per line) or Parquet, in place of those of the same name.
+    """Put predicted pass rates from JSON or NDJSON (one task per line), in place of those of the same name.
 
     New runs see them, and runs without a journal entry. All others keep what they know.
     """
-    body = Body(request, state_of(request.app).uploads.by_media_type)
+    body = upload_of(request)
 
     async def act() -> DatasetRow:
-        async with open_predictions(body) as blocks:
-            return await services_of(request).datasets.put_predictions(dataset, name, blocks, body.idempotency_key)
+        blocks = await read_predictions(body)
+        return await services_of(request).datasets.put_predictions(dataset, name, blocks, body.idempotency_key)
 
     return await answered_once(body, DatasetRow, act, _respond)
 
 
-@Route(
-    routes,
-    "DELETE /datasets/{dataset}/predictions/{name}",
-    "Remove predictions",
-    Scope.ADMIN,
-    Dataset,
-    (errors.UnknownPredictionsError,),
-)
+@Route(routes, "DELETE /datasets/{dataset}/predictions/{name}", Scope.ADMIN, Dataset)
 async def drop_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
     """Remove predictions: new runs no longer see them. Runs that know them keep them."""
     body = Body(request)

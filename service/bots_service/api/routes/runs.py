@@ -17,7 +17,7 @@ from pyarrow import csv
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service import errors, insight
+from bots_service import insight
 from bots_service.api.overload import Download
 from bots_service.api.requests import (
     NDJSON,
@@ -48,7 +48,6 @@ from bots_service.core.receipt import BINS
 from bots_service.core.run_settings import SomeSettings
 from bots_service.core.summary import RunStatus
 from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, SORTS, Segment, TaskTable
-from bots_service.errors import InvalidTasksError, OverloadedError
 from bots_service.keys import Scope
 from bots_service.moving import LONGEST_LINE
 from bots_service.records import EntryKind, JournalEntry, OpenDataset, Point, RunPut, TaskVisit
@@ -58,17 +57,6 @@ from bots_service.storage.sql.transfer import Moved
 routes = Routes("runs")
 
 RUN = "/datasets/{dataset}/runs/{run}"
-LINES = {NDJSON: {"schema": {"type": "string"}}}
-
-
-class ForkRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a run starts: another run, at a step that closed there.
-
-    step: the step of the other run; left out, the last that closed.
-    """
-
-    run: Name
-    step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
 
 
 class RunRequest(SomeSettings):
@@ -77,7 +65,7 @@ class RunRequest(SomeSettings):
     fork: the run to continue.
     """
 
-    fork: ForkRequest | None = None
+    fork: ForkFrom | None = None
 
 
 class RewindRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,33 +84,22 @@ class RunPage(Struct, frozen=True):
     next_cursor: str | None
 
 
-@Route(
-    routes,
-    f"PUT {RUN}",
-    "Create a run",
-    Scope.ADMIN,
-    Run,
-    (errors.UnknownStepError, errors.InvalidSettingsError, errors.RunHasHistoryError, errors.LimitReachedError),
-    reads=RunRequest,
-    meanings={200: "The run existed and has these settings now.", 201: "The run was created."},
-)
+@Route(routes, f"PUT {RUN}", Scope.ADMIN, Run, reads=RunRequest, statuses=(200, 201))
 async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Create a run, or replace the settings of one whose journal is empty.
 
     It starts on its own, or continues another run.
     """
     body, wanted = await read_json(request, RunRequest)
-    origin = None if wanted.fork is None else ForkFrom(wanted.fork.run, wanted.fork.step)
-    if origin is not None:
-        caller_of(request).require_run(dataset, origin.run)
-
-    act = partial(services_of(request).runs.put, dataset, run, wanted.given(), origin, body.idempotency_key())
+    if wanted.fork is not None:
+        caller_of(request).require_run(dataset, wanted.fork.run)
+    act = partial(services_of(request).runs.put, dataset, run, wanted.given(), wanted.fork, body.idempotency_key())
     return await answered_once(
         body, PutRunResult, act, lambda done: json_response(done.run, 201 if done.put is RunPut.CREATED else 200)
     )
 
 
-@Route(routes, "GET /datasets/{dataset}/runs", "List a dataset's runs", Scope.READ, RunPage)
+@Route(routes, "GET /datasets/{dataset}/runs", Scope.READ, RunPage)
 async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return by name the runs of a dataset that the caller's key reaches."""
     after = read_cursor(cursor, Name, "")
@@ -130,21 +107,13 @@ async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, 
     return json_response(RunPage(*page_of(found, limit, lambda run: run.run)))
 
 
-@Route(routes, f"GET {RUN}", "Get a run", ANY_SCOPE, Run)
+@Route(routes, f"GET {RUN}", ANY_SCOPE, Run)
 async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return a run's present state."""
     return json_response(await services_of(request).runs.describe(dataset, run))
 
 
-@Route(
-    routes,
-    f"PATCH {RUN}",
-    "Change a run's settings",
-    Scope.ADMIN,
-    Run,
-    (errors.InvalidSettingsError,),
-    reads=SomeSettings,
-)
+@Route(routes, f"PATCH {RUN}", Scope.ADMIN, Run, reads=SomeSettings)
 async def change_settings(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Change settings from the next step on; written to the journal. Belief and prior are fixed."""
     body, wanted = await read_json(request, SomeSettings)
@@ -152,7 +121,7 @@ async def change_settings(request: Request, dataset: DatasetName, run: RunName) 
     return json_response(result.run, replayed=result.duplicate)
 
 
-@Route(routes, f"POST {RUN}/rewind", "Rewind a run", Scope.REPORT, Run, (errors.UnknownStepError,), reads=RewindRequest)
+@Route(routes, f"POST {RUN}/rewind", Scope.REPORT, Run, reads=RewindRequest)
 async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return to the state right after a step closed. Outcomes of earlier selections are refused from then on."""
     body, wanted = await read_json(request, RewindRequest)
@@ -160,7 +129,7 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     return json_response(result.run, replayed=result.duplicate)
 
 
-@Route(routes, f"DELETE {RUN}", "Delete a run", Scope.ADMIN)
+@Route(routes, f"DELETE {RUN}", Scope.ADMIN)
 async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Delete a run. The run `default` is created again at once, empty."""
     body = Body(request)
@@ -180,36 +149,18 @@ class ImportedRun(Struct, frozen=True):
     epoch: int
 
 
-@Route(
-    routes,
-    f"GET {RUN}/export",
-    "Export a run",
-    Scope.READ,
-    refuses=(errors.JournalIncompleteError, errors.OverloadedError),
-    about=About.WHOLE,
-    answers_media=LINES,
-    meanings={200: "A header, then one line for each entry."},
-)
+@Route(routes, f"GET {RUN}/export", Scope.READ, about=About.WHOLE, answers_media=(NDJSON,))
 async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Stream the run's journal as lines of JSON; of a fork, the journals of the runs that it continues come first."""
     pieces = services_of(request).moves.export(dataset, run)
     disposition = {"Content-Disposition": f'attachment; filename="{dataset}.{run}.ndjson"'}
-    return Download(state_of(request.app).downloads, pieces, headers=disposition, media_type=NDJSON)
+    return Download(request, pieces, headers=disposition, media_type=NDJSON)
 
 
-@Route(
-    routes,
-    f"POST {RUN}/import",
-    "Import a run",
-    Scope.ADMIN,
-    ImportedRun,
-    (errors.InvalidJournalError, errors.DatasetExistsError, errors.RunHasHistoryError, errors.LimitReachedError),
-    reads_media=LINES,
-    meanings={201: "The run was imported."},
-)
+@Route(routes, f"POST {RUN}/import", Scope.ADMIN, ImportedRun, lines=True, statuses=(201,))
 async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Replay an exported journal as a run of a dataset with the same tasks: all of it or nothing."""
-    body = Body(request, {NDJSON: state_of(request.app).uploads.max_bytes})
+    body = Body(request, {NDJSON: state_of(request.app).limits.upload_bytes})
     lines = split_lines(body.chunks(), longest=LONGEST_LINE)
     act = partial(services_of(request).moves.import_lines, dataset, run, lines, body.idempotency_key)
     return await answered_once(
@@ -221,21 +172,6 @@ async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 
 
 # --- how runs go -----------------------------------------------------------------------------------------------------
-
-Search = Annotated[
-    str | None,
-    Query(min_length=1, max_length=257, description="Only runs whose `dataset/run` contains this, in any case."),
-]
-OneDataset = Annotated[str | None, Query(pattern=NAME, description="Only runs of this dataset.")]
-OneStatus = Annotated[RunStatus | None, Query(description="Only runs with this status.")]
-Attention = Annotated[bool, Query(description="Only runs that need attention.")]
-Sort = Annotated[
-    str,
-    Query(
-        pattern=f"^-?({'|'.join(insight.RUN_SORTS)})$",
-        description="The order; a leading - turns it round. Nulls come last.",
-    ),
-]
 
 
 class Overview(Struct, frozen=True):
@@ -252,11 +188,20 @@ class Overview(Struct, frozen=True):
 
 
 async def overview_query(
-    search: Search = None,
-    dataset: OneDataset = None,
-    status: OneStatus = None,
-    attention: Attention = False,
-    sort: Sort = "-last_step",
+    search: Annotated[
+        str | None,
+        Query(min_length=1, max_length=257, description="Only runs whose `dataset/run` contains this, in any case."),
+    ] = None,
+    dataset: Annotated[str | None, Query(pattern=NAME, description="Only runs of this dataset.")] = None,
+    status: Annotated[RunStatus | None, Query(description="Only runs with this status.")] = None,
+    attention: Annotated[bool, Query(description="Only runs that need attention.")] = False,
+    sort: Annotated[
+        str,
+        Query(
+            pattern=f"^-?({'|'.join(insight.RUN_SORTS)})$",
+            description="The order; a leading - turns it round. Nulls come last.",
+        ),
+    ] = "-last_step",
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> insight.OverviewQuery:
@@ -266,7 +211,7 @@ async def overview_query(
     return insight.OverviewQuery(search, dataset, status, attention, sort, after, limit)
 
 
-@Route(routes, "GET /overview", "Summarize all runs", Scope.READ, Overview)
+@Route(routes, "GET /overview", Scope.READ, Overview)
 async def read_overview(request: Request, query: Annotated[insight.OverviewQuery, Depends(overview_query)]) -> Response:
     """Return a summary of each run of the datasets that the key has access to."""
     page = await services_of(request).overview.page(caller_of(request), query)
@@ -274,7 +219,7 @@ async def read_overview(request: Request, query: Annotated[insight.OverviewQuery
     return json_response(Overview(page.runs, page.matching, page.totals, following))
 
 
-@Route(routes, f"GET {RUN}/summary", "Summarize a run", Scope.READ, insight.RunSummaryWithLeases)
+@Route(routes, f"GET {RUN}/summary", Scope.READ, insight.RunSummaryWithLeases)
 async def read_summary(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return how a run goes, its gain over uniform sampling, and a verdict with advice."""
     return json_response(await services_of(request).overview.one(dataset, run))
@@ -284,11 +229,6 @@ async def read_summary(request: Request, dataset: DatasetName, run: RunName) -> 
 
 Points = Annotated[int, Query(ge=1, le=2000, description="How many at most.")]
 Steps = Annotated[int, Query(ge=1, le=1000, description="Number of last steps to compare.")]
-Entries = Annotated[int, Query(ge=1, le=200, description="How many at most.")]  # a report's body may take 200 KB
-Kinds = Annotated[
-    list[EntryKind], Query(max_length=6, description="Only entries of these kinds: rewind and settings mark charts.")
-]
-AfterStep = Annotated[int, Query(ge=0, le=2**53, description="Only steps after this one; a cursor has precedence.")]
 
 
 class ClosedStep(Struct, frozen=True):
@@ -365,12 +305,14 @@ class JournalPage(Struct, frozen=True):
     next_cursor: str | None
 
 
-@Route(routes, f"GET {RUN}/history", "List a run's closed steps", Scope.READ, HistoryPage)
+@Route(routes, f"GET {RUN}/history", Scope.READ, HistoryPage)
 async def read_history(
     request: Request,
     dataset: DatasetName,
     run: RunName,
-    after_step: AfterStep = 0,
+    after_step: Annotated[
+        int, Query(ge=0, le=2**53, description="Only steps after this one; a cursor has precedence.")
+    ] = 0,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
@@ -383,16 +325,14 @@ async def read_history(
     )
 
 
-@Route(routes, f"GET {RUN}/curve", "Get a run's learning curve", Scope.READ, Curve)
+@Route(routes, f"GET {RUN}/curve", Scope.READ, Curve)
 async def read_curve(request: Request, dataset: DatasetName, run: RunName, points: Points = 500) -> Response:
     """Return the run's history in at most `points` points, for charts."""
     found = await services_of(request).insight.curve(dataset, run, points)
     return json_response(Curve(found))
 
 
-@Route(
-    routes, f"GET {RUN}/calibration", "Compare predicted and observed success rates", Scope.READ, CalibrationResponse
-)
+@Route(routes, f"GET {RUN}/calibration", Scope.READ, CalibrationResponse)
 async def read_calibration(request: Request, dataset: DatasetName, run: RunName, steps: Steps = 200) -> Response:
     """Compare the success rates predicted before the last steps with the observed ones."""
     compared, sums = await services_of(request).insight.calibration(dataset, run, steps)
@@ -403,13 +343,16 @@ async def read_calibration(request: Request, dataset: DatasetName, run: RunName,
     return json_response(CalibrationResponse(compared, bins))
 
 
-@Route(routes, f"GET {RUN}/journal", "List a run's journal", Scope.READ, JournalPage)
+@Route(routes, f"GET {RUN}/journal", Scope.READ, JournalPage)
 async def read_journal(
     request: Request,
     dataset: DatasetName,
     run: RunName,
-    kind: Kinds = [],  # noqa: B006  # FastAPI copies it
-    limit: Entries = 50,
+    kind: Annotated[
+        list[EntryKind],
+        Query(max_length=6, description="Only entries of these kinds: rewind and settings mark charts."),
+    ] = [],  # noqa: B006  # FastAPI copies it
+    limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,  # a report may take 200 KB
     cursor: Cursor = None,
 ) -> Response:
     """Return the entries of the run's journal, newest first, including entries undone by a rewind."""
@@ -436,7 +379,7 @@ class LeasesResponse(Struct, frozen=True):
     leases: list[insight.Lease]
 
 
-@Route(routes, f"GET {RUN}/leases", "List a run's tasks in flight", Scope.READ, LeasesResponse)
+@Route(routes, f"GET {RUN}/leases", Scope.READ, LeasesResponse)
 async def read_leases(
     request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100, ids: LeaseIds = insight.IDS_PER_LEASE
 ) -> Response:
@@ -445,7 +388,7 @@ async def read_leases(
     return json_response(LeasesResponse(leased, groups))
 
 
-@Route(routes, f"GET {RUN}/tags", "Compare a run's tags", Scope.READ, insight.TagTable)
+@Route(routes, f"GET {RUN}/tags", Scope.READ, insight.TagTable)
 async def read_tags(request: Request, dataset: DatasetName, run: RunName, steps: TagSteps = 50) -> Response:
     """Return the sums over the last steps by tag, next to the success rates of as many steps before."""
     return json_response(await services_of(request).insight.tags(dataset, run, steps))
@@ -463,14 +406,7 @@ class TaskHistoryPage(Struct, frozen=True):
     next_cursor: str | None
 
 
-@Route(
-    routes,
-    f"GET {RUN}/tasks/{{task:path}}/history",  # an id may hold slashes
-    "List a task's reports",
-    Scope.READ,
-    TaskHistoryPage,
-    (errors.UnknownTaskError,),
-)
+@Route(routes, f"GET {RUN}/tasks/{{task:path}}/history", Scope.READ, TaskHistoryPage)
 async def read_task_history(
     request: Request, dataset: DatasetName, run: RunName, task: OneTask, limit: Limit = 50, cursor: Cursor = None
 ) -> Response:
@@ -497,33 +433,6 @@ SCHEMA = pa.schema(
         ("tags", pa.list_(pa.string())),
     ]
 )
-
-Ids = Annotated[list[str], Query(max_length=1000, description="Only these tasks.")]
-OneTag = Annotated[str | None, Query(max_length=64, description="Only tasks that carry this tag.")]
-TaskSearch = Annotated[
-    str | None,
-    Query(min_length=1, max_length=128, description="Only tasks whose id contains this; a and A are the same."),
-]
-TaskSort = Annotated[
-    str,
-    Query(
-        pattern=f"^-?({'|'.join(SORTS)})$",
-        description="The order; a leading - turns it round. distance: |mean - target|.",
-    ),
-]
-OneSegment = Annotated[
-    Segment | None,
-    Query(
-        description="Only tasks of this segment. untried: no rollout in this run; aborting: aborted at its"
-        " last three selections or more; stuck: tried, never a success;"
-        f" solved: tried, mean at least {SOLVED_MEAN}; teaching: the other tried ones; retired: not selected."
-        " Without it: all but the retired ones."
-    ),
-]
-Format = Annotated[
-    Literal["json", "csv"],
-    Query(description="csv streams the tasks of all pages as a file, whatever limit and cursor say."),
-]
 
 
 class Task(Struct, frozen=True, gc=False):
@@ -575,11 +484,28 @@ class TasksResponse(Struct, frozen=True):
 
 
 async def task_query(
-    ids: Ids = [],  # noqa: B006  # FastAPI copies it
-    tag: OneTag = None,
-    search: TaskSearch = None,
-    segment: OneSegment = None,
-    sort: TaskSort = "index",
+    ids: Annotated[list[str], Query(max_length=1000, description="Only these tasks.")] = [],  # noqa: B006
+    tag: Annotated[str | None, Query(max_length=64, description="Only tasks that carry this tag.")] = None,
+    search: Annotated[
+        str | None,
+        Query(min_length=1, max_length=128, description="Only tasks whose id contains this; a and A are the same."),
+    ] = None,
+    segment: Annotated[
+        Segment | None,
+        Query(
+            description="Only tasks of this segment. untried: no rollout in this run; aborting: aborted at its"
+            " last three selections or more; stuck: tried, never a success;"
+            f" solved: tried, mean at least {SOLVED_MEAN}; teaching: the other tried ones; retired: not selected."
+            " Without it: all but the retired ones."
+        ),
+    ] = None,
+    sort: Annotated[
+        str,
+        Query(
+            pattern=f"^-?({'|'.join(SORTS)})$",
+            description="The order; a leading - turns it round. distance: |mean - target|.",
+        ),
+    ] = "index",
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> insight.TaskQuery:
@@ -587,35 +513,23 @@ async def task_query(
     return insight.TaskQuery(tuple(ids), tag, search, segment, sort, read_cursor(cursor, AfterTask, sort=sort), limit)
 
 
-EXAMPLE_CSV = (
-    '"id","alpha","beta","mean","low","high","effective","variance","attempts","successes","visits","last_step",'
-    '"aborts","segment","tags"\r\n'
-    '"gsm8k-17",,,0.4737,0.23,0.73,0.9466,0.2256,8,3,1,12,0,"teaching","arithmetic"\r\n'
-)
-
-
-@Route(
-    routes,
-    "GET /datasets/{dataset}/runs/{run}/tasks",
-    "List a run's tasks",
-    Scope.READ,
-    TasksResponse,
-    (InvalidTasksError, OverloadedError),
-    answers_media={CSV: {"schema": {"type": "string"}, "example": EXAMPLE_CSV}},
-)
+@Route(routes, "GET /datasets/{dataset}/runs/{run}/tasks", Scope.READ, TasksResponse, answers_media=(CSV,))
 async def list_tasks(
     request: Request,
     dataset: DatasetName,
     run: RunName,
     query: Annotated[insight.TaskQuery, Depends(task_query)],
-    format: Format = "json",  # noqa: A002  # the parameter's name
+    format: Annotated[  # noqa: A002  # the parameter's name
+        Literal["json", "csv"],
+        Query(description="csv streams the tasks of all pages as a file, whatever limit and cursor say."),
+    ] = "json",
 ) -> Response:
     """Return the beliefs about tasks; retired ones only if the query asks for their segment."""
     read = services_of(request).insight
     if format == "csv":
         pieces = _as_csv(partial(read.every_task, dataset, run, query, piece=PIECE))
         headers = {"Content-Disposition": f'attachment; filename="{dataset}-{run}-tasks.csv"'}
-        return Download(state_of(request.app).downloads, pieces, media_type=CSV, headers=headers)
+        return Download(request, pieces, media_type=CSV, headers=headers)
     page = await read.tasks(dataset, run, query)
     rows = await asyncio.to_thread(_tasks_of, page.dataset, page.table)
     following = page.next and write_cursor((query.sort, *page.next))

@@ -35,7 +35,6 @@ from bots_service.api.requests import (
 )
 from bots_service.api.routing import ANY_SCOPE, About, Route, RouteKind, Routes, caller_of
 from bots_service.core.checks import Name
-from bots_service.errors import LimitReachedError, UnknownApiKeyError
 from bots_service.keys import KeyRow, Scope
 from bots_service.metrics import MEDIA_TYPE
 from bots_service.prune import PrunedRun
@@ -109,17 +108,7 @@ class WhoAmI(Struct, frozen=True):
     expires_at: datetime | None
 
 
-@Route(
-    keys,
-    "POST /keys",
-    "Create an API key",
-    Scope.ADMIN,
-    NewApiKey,
-    (LimitReachedError,),
-    about=About.EVERY,
-    reads=KeyRequest,
-    meanings={201: "The key was created."},
-)
+@Route(keys, "POST /keys", Scope.ADMIN, NewApiKey, about=About.EVERY, reads=KeyRequest, statuses=(201,))
 async def create_key(request: Request) -> Response:
     """Create a key and return it, once.
 
@@ -140,7 +129,7 @@ async def create_key(request: Request) -> Response:
     return await answered_once(body, KeyRow, act, respond)
 
 
-@Route(keys, "GET /keys", "List the API keys", Scope.ADMIN, ApiKeyPage, about=About.EVERY)
+@Route(keys, "GET /keys", Scope.ADMIN, ApiKeyPage, about=About.EVERY)
 async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return keys by id; revoked ones too."""
     found = await services_of(request).store.keys.after(read_cursor(cursor, Name, ""), limit + 1)
@@ -148,9 +137,7 @@ async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None)
     return json_response(ApiKeyPage([ApiKey.from_row(row) for row in rows], following))
 
 
-@Route(
-    keys, "DELETE /keys/{key_id}", "Revoke an API key", Scope.ADMIN, refuses=(UnknownApiKeyError,), about=About.EVERY
-)
+@Route(keys, "DELETE /keys/{key_id}", Scope.ADMIN, about=About.EVERY)
 async def revoke_key(request: Request, key_id: KeyId) -> Response:
     """Revoke a key. Every replica refuses it within 5 seconds."""
     body = Body(request)
@@ -158,7 +145,7 @@ async def revoke_key(request: Request, key_id: KeyId) -> Response:
     return await answered_once(body, NoneType, act, no_content)
 
 
-@Route(keys, "GET /whoami", "Show the caller", ANY_SCOPE, WhoAmI)
+@Route(keys, "GET /whoami", ANY_SCOPE, WhoAmI)
 async def tell_caller(request: Request) -> Response:
     """Return who the caller is, and what it may do."""
     caller = caller_of(request)
@@ -193,43 +180,27 @@ class VersionResponse(Struct, frozen=True):
     schema: str
 
 
-@Route(routes, "GET /livez", "Check that the process serves requests", None, LivenessResponse, kind=RouteKind.PROBE)
+@Route(routes, "GET /livez", None, LivenessResponse, kind=RouteKind.PROBE)
 async def tell_alive() -> Response:
     """Answer at once, whatever state the database is in."""
     return json_response(LivenessResponse("ok"))
 
 
-@Route(
-    routes,
-    "GET /readyz",
-    "Check whether to send requests",
-    None,
-    Ready,
-    kind=RouteKind.PROBE,
-    meanings={200: "Send requests.", 503: "Send none."},
-)
+@Route(routes, "GET /readyz", None, Ready, kind=RouteKind.PROBE, statuses=(200, 503))
 async def tell_ready(request: Request) -> Response:
     """Say whether requests should be sent here, as checked at most two seconds ago."""
     found = services_of(request).readiness()
     return json_response(found, 200 if found.is_ready else 503)
 
 
-@Route(routes, "GET /version", "Show the versions", ANY_SCOPE, VersionResponse)
+@Route(routes, "GET /version", ANY_SCOPE, VersionResponse)
 async def tell_version(request: Request) -> Response:
     """Return the versions; draws can be repeated on the same version of numpy."""
     python, schema = platform.python_version(), state_of(request.app).schema
     return json_response(VersionResponse(__version__, python, np.__version__, schema))
 
 
-@Route(
-    routes,
-    "GET /metrics",
-    "Get the metrics",
-    Scope.READ,
-    about=About.EVERY,
-    answers_media={MEDIA_TYPE: {"schema": {"type": "string"}, "example": "bots_requests_waiting 0.0\n"}},
-    meanings={200: "All metrics, in Prometheus's text format."},
-)
+@Route(routes, "GET /metrics", Scope.READ, about=About.EVERY, answers_media=(MEDIA_TYPE,))
 async def tell_metrics(request: Request) -> Response:
     """Return the metrics of all workers of this service, without asking a store."""
     state = state_of(request.app)
@@ -258,15 +229,7 @@ class PruneResponse(Struct, frozen=True):
     runs: list[PrunedRun]
 
 
-@Route(
-    routes,
-    "POST /prune",
-    "Remove old journal entries",
-    Scope.ADMIN,
-    PruneResponse,
-    about=About.EVERY,
-    reads=PruneRequest,
-)
+@Route(routes, "POST /prune", Scope.ADMIN, PruneResponse, about=About.EVERY, reads=PruneRequest)
 async def prune(request: Request) -> Response:
     """Remove old journal entries that a snapshot covers, as the service does every hour."""
     _, asked = await read_json(request, PruneRequest)
@@ -305,32 +268,24 @@ async def _sent(request: Request, folder: StaticFiles, name: str, headers: dict[
     return found
 
 
-@Route(for_browsers, "GET /openapi.json", "", ANY_SCOPE)
+@Route(for_browsers, "GET /openapi.json", ANY_SCOPE)
 async def show_document(request: Request) -> Response:
     """Return the OpenAPI document."""
     # Made when it is first asked for, which takes 30 ms: other requests need not wait for that.
     return JSONResponse(await asyncio.to_thread(request.app.openapi))
 
 
-@Route(for_browsers, "GET /docs", "", ANY_SCOPE)
+@Route(for_browsers, "GET /docs", ANY_SCOPE)
+@Route(for_browsers, "GET /docs/{name}", ANY_SCOPE)
 async def show_documentation(request: Request) -> Response:
-    """Return the page of the API's documentation."""
-    return await _sent(request, DOCS, "index.html", DOCS_HEADERS)
+    """Return the page of the API's documentation, or a part of it."""
+    name = request.path_params.get("name")
+    kept = {"Cache-Control": f"max-age={DOCS_CACHED_S:.0f}"}
+    return await _sent(request, DOCS, name or "index.html", kept if name else DOCS_HEADERS)
 
 
-@Route(for_browsers, "GET /docs/{name}", "", ANY_SCOPE)
-async def send_asset(request: Request, name: str) -> Response:
-    """Return a part of that page."""
-    return await _sent(request, DOCS, name, {"Cache-Control": f"max-age={DOCS_CACHED_S:.0f}"})
-
-
-@Route(for_browsers, "GET|HEAD /", "", None)
+@Route(for_browsers, "GET|HEAD /", None)
+@Route(for_browsers, "GET|HEAD /page/{name}", None)
 async def show_page(request: Request) -> Response:
-    """Return the page: its files are for everybody; what it shows comes by the API."""
-    return await _sent(request, PAGE, "index.html", PAGE_HEADERS)
-
-
-@Route(for_browsers, "GET|HEAD /page/{name}", "", None)
-async def send_file(request: Request, name: str) -> Response:
-    """Return a file of the page."""
-    return await _sent(request, PAGE, name, PAGE_HEADERS)
+    """Return the page, or a part of it: its files are for everybody; what it shows comes by the API."""
+    return await _sent(request, PAGE, request.path_params.get("name", "index.html"), PAGE_HEADERS)

@@ -1,17 +1,14 @@
 """POST /select and /report: which tasks to try next, and what rollouts showed."""
 
-import math
 from contextlib import suppress
 
 import msgspec
-import numpy as np
 import structlog
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service import errors
-from bots_service.api.overload import while_client_waits
 from bots_service.api.requests import (
     JSON,
     TRAINING_LIMIT,
@@ -77,10 +74,8 @@ class SelectResponse(Struct, frozen=True):
     def from_selection(cls, selection: Selection, dataset: OpenDataset, run: str) -> "SelectResponse":
         """Return the answer for a selection."""
         ids = dataset.ids.take(selection.tasks)
-        draws: list[float | None] = selection.draws.tolist()
-        if np.isnan(selection.draws).any():
-            draws = [None if draw is None or math.isnan(draw) else draw for draw in draws]
-        tasks = list(map(SelectedTask, ids, draws, selection.means.tolist(), selection.effective.tolist()))
+        numbers = (selection.draws.tolist(), selection.means.tolist(), selection.effective.tolist())
+        tasks = list(map(SelectedTask, ids, *numbers))  # NaN is written as null
         return filled(cls, selection, selection_id=selection.id, dataset=dataset.row.name, run=run, tasks=tasks)
 
 
@@ -119,15 +114,15 @@ class RunNames(Struct, frozen=True):
     run: Name = "default"
 
 
+# A report continues when its client disconnects: once it is durable, the client's retry is answered at once.
 @Route(
     routes,
     "POST /select",
-    "Select tasks",
     Scope.SELECT,
     SelectResponse,
-    (errors.InvalidSelectionError, errors.PoolTooSmallError),
     kind=RouteKind.TRAINING,
     reads=SelectRequest,
+    ends_with_client=True,
 )
 async def select_tasks(request: Request) -> Response:
     """Return tasks whose success probability is near the run's target, and lease them.
@@ -138,25 +133,11 @@ async def select_tasks(request: Request) -> Response:
     body, wanted = await read_json(request, SelectRequest, TRAINING_LIMIT)
     log_names(request, {"dataset": wanted.dataset, "run": wanted.run})
     caller_of(request).require_run(wanted.dataset, wanted.run)
-
-    async def answered() -> Response:
-        selection, dataset, again = await services.runs.select(wanted, body.idempotency_key())
-        return json_response(SelectResponse.from_selection(selection, dataset, wanted.run), replayed=again)
-
-    # A report continues when its client disconnects: once it is durable, the client's retry is answered at once.
-    return await while_client_waits(request, answered())
+    selection, dataset, again = await services.runs.select(wanted, body.idempotency_key())
+    return json_response(SelectResponse.from_selection(selection, dataset, wanted.run), replayed=again)
 
 
-@Route(
-    routes,
-    "POST /report",
-    "Report outcomes",
-    Scope.REPORT,
-    ReportResponse,
-    (errors.InvalidOutcomesError, errors.InvalidSelectionError, errors.StaleEpochError),
-    kind=RouteKind.TRAINING,
-    reads=ReportRequest,
-)
+@Route(routes, "POST /report", Scope.REPORT, ReportResponse, kind=RouteKind.TRAINING, reads=ReportRequest)
 async def report_outcomes(request: Request) -> Response:
     """Append the outcomes to the run's journal; answered once that is committed.
 
