@@ -239,22 +239,6 @@ async def test_of_two_in_a_deadlock_both_are_done_in_the_end(postgres_stores: Sq
     assert len(runs) == 3
 
 
-@pytest.mark.parametrize(("refused", "succeeds"), [(5, True), (6, False)])
-async def test_a_job_without_a_serial_order_is_tried_a_few_times(
-    postgres_stores: SqlStores, refused: int, succeeds: bool
-):
-    runs: list[None] = []
-
-    def job(connection: Connection) -> None:
-        runs.append(None)
-        if len(runs) <= refused:
-            connection.execute(text("DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '40001'; END $$"))
-
-    outcome = (await asyncio.gather(postgres_stores.database.write(job), return_exceptions=True))[0]
-    assert (outcome is None, isinstance(outcome, StorageUnavailableError)) == (succeeds, not succeeds)
-    assert len(runs) == 6
-
-
 async def test_a_snapshot_does_not_wait_for_an_append(postgres_stores: SqlStores):
     run = await made.run(postgres_stores)
     locked, ended = threading.Event(), threading.Event()
