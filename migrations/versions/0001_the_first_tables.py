@@ -160,12 +160,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_api_keys"),
     )
     op.create_table(
-        "write_probe",
-        sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("written_at", sa.Double(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_write_probe"),
-    )
-    op.create_table(
         "subsets",
         sa.Column("dataset_id", _number, nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
@@ -180,7 +174,6 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table("subsets")
-    op.drop_table("write_probe")
     op.drop_table("api_keys")
     op.drop_table("snapshots")
     op.drop_table("journal")

@@ -276,11 +276,3 @@ api_keys = Table(
     Column("expires_at", Double),
     Column("revoked_at", Double),
 )
-
-# One row, written again and again: whether that goes well tells whether reports can be written.
-write_probe = Table(
-    "write_probe",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("written_at", Double, nullable=False),
-)
