@@ -37,6 +37,7 @@ MIN_VERSION = (6, 2)  # ZMSCORE
 FAILURES = (TimeoutError, OSError, RedisError, RuntimeError)  # RuntimeError: uvloop's, if the server stops meanwhile
 # For a command inside a script Redis answers a plain error, not NOPERM: that of 6.2 and 7.0, and that of 8.0.
 NO_PERMISSION_IN_SCRIPT = ("can't run this command", "ACL failure in script")
+RIGHTS = "ACL SETUSER NAME ~bots:* +@all -@dangerous +info"
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _AT = struct.Struct("<d")  # when a kept state's last entry was appended
 MOST_SELECTION_BYTES = 4 * 2**20  # a selection of 65 536 tasks takes half of it; a larger one is not kept
@@ -77,22 +78,19 @@ class RedisServer:
             StorageUnavailableError: Redis refuses this user or a command, is too old, or the URL is invalid.
         """
         try:
-            info = await self.info()
+            await self.info()
         except StorageUnavailableError as error:
             cause = error.__cause__
             if not isinstance(cause, FAILURES) or refusal(cause) is not None:
                 raise
             self._mark_away(cause)
-            return
-        version = info["redis_version"]
-        if tuple(map(int, version.split(".")[:2])) < MIN_VERSION:
-            raise StorageUnavailableError(f"the Redis in BOTS_REDIS_URL is version {version}; at least 6.2 is needed")
 
     async def info(self) -> dict[str, str]:
         """Return Redis's INFO, after a test write.
 
         Raises:
-            StorageUnavailableError: it does not answer, refuses this user or a command, or the URL is invalid.
+            StorageUnavailableError: it does not answer, refuses this user or a command, is too old, or the URL is
+                invalid.
         """
         try:
             text = await self._once("probe", [PROBE_KEY], [int(PROBES_S)])
@@ -102,7 +100,11 @@ class RedisServer:
         except (TypeError, ValueError) as error:
             raise StorageUnavailableError("BOTS_REDIS_URL has an unknown option") from error
         lines = (line.partition(":") for line in text.decode(errors="replace").splitlines())
-        return {name: value for name, separator, value in lines if separator}
+        info = {name: value for name, separator, value in lines if separator}
+        version = info["redis_version"]
+        if tuple(map(int, version.split(".")[:2])) < MIN_VERSION:
+            raise StorageUnavailableError(f"the Redis in BOTS_REDIS_URL is version {version}; at least 6.2 is needed")
+        return info
 
     async def run(self, script: str, keys: list[str], *arguments: object, blob: bytes = b"") -> Any:
         """Return a script's answer.
@@ -191,7 +193,7 @@ def refusal(error: BaseException) -> str | None:
     if isinstance(error, AuthenticationError):
         return f"Redis rejects the user and password in BOTS_REDIS_URL: {error}"
     if isinstance(error, NoPermissionError) or any(words in str(error) for words in NO_PERMISSION_IN_SCRIPT):
-        return f"the Redis user in BOTS_REDIS_URL needs more rights (EVAL, INFO, TIME, keys bots:*): {error}"
+        return f"the Redis user in BOTS_REDIS_URL needs more rights, {RIGHTS}: {error}"
     if isinstance(error, MovedError) or "unknown command 'evalsha'" in str(error).lower():
         return "BOTS_REDIS_URL must name one Redis that has all keys: no cluster, no Sentinel"
     if "certificate verify failed" in str(error).lower():
