@@ -55,10 +55,8 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("pruned", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("predictions", sa.Text(), server_default=sa.text("'[]'"), nullable=False),
-        sa.Column("refused_reports", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("refused", sa.Text(), nullable=True),
         sa.Column("refused_seq", sa.BigInteger(), nullable=True),
-        sa.Column("refused_at", sa.Double(), nullable=True),
-        sa.Column("refused_reason", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(
             ["dataset_id"], ["datasets.id"], name="fk_runs_dataset_id_datasets", ondelete="CASCADE"
         ),
@@ -70,7 +68,6 @@ def upgrade() -> None:
         "task_blocks",
         sa.Column("dataset_id", _number, nullable=False),
         sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("first", sa.Integer(), nullable=False),
         sa.Column("count", sa.Integer(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.Column("checksum", sa.BigInteger(), nullable=False),

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 
@@ -56,7 +56,7 @@ class Prune:
         """
         now, keep_days = self.clock(), keep_days or self.keep_days
         if not dry_run:
-            await _all(lambda: self.store.retention.delete_old(now))
+            await self.store.retention.delete_old(now)
         pruned: list[PrunedRun] = []
         if keep_days is None:
             return pruned
@@ -71,7 +71,10 @@ class Prune:
     async def _prune(self, run: RunRow, seq: int) -> int:
         """Remove the entries up to `seq`, and what an earlier turn left; return how many went."""
         await self.store.retention.truncate(run, seq)
-        return await _all(lambda: self.store.retention.delete_entries(run))
+        total = 0
+        while deleted := await self.store.retention.delete_entries(run):
+            total += deleted
+        return total
 
     async def _covered(self, run: RunRow, before: float) -> int | None:
         """Return the seq of the newest snapshot that can stand for all entries up to it, None if there is none."""
@@ -116,10 +119,3 @@ class Prune:
             log.debug("pruned_by_another_replica")
         except BotsError as error:  # SQL is away; the next time is far off, so this one is worth a warning
             log.warning("not_pruned", reason=str(error))
-
-
-async def _all(drop_some: Callable[[], Awaitable[int]]) -> int:
-    total = 0
-    while dropped := await drop_some():
-        total += dropped
-    return total

@@ -84,13 +84,12 @@ async def test_what_a_write_came_to_is_kept_with_it(stores: SqlStores):
     assert await stores.answers.find("PUT /it", "again", KeptPut) is None
 
 
-async def test_of_results_kept_afterwards_the_first_stays(stores: SqlStores):
-    results = [KeptPut(await made.run(stores), put) for put in (RunPut.UNCHANGED, RunPut.CREATED)]
-    for result in results:
-        assert await stores.answers.keep(made.once("k"), result) == results[0]
-    assert await stores.answers.keep(made.once("k", scope="PUT /other"), results[1]) == results[1]
-    with pytest.raises(KeyReusedError):
-        await stores.answers.keep(made.once("k", fingerprint="other"), results[0])
+async def test_of_two_results_of_one_request_the_first_stays(stores: SqlStores):
+    first, second = [KeptPut(await made.run(stores), put) for put in (RunPut.UNCHANGED, RunPut.CREATED)]
+    assert await stores.answers.keep(made.once("k"), first) == first
+    with pytest.raises(BusyError):
+        await stores.answers.keep(made.once("k"), second)
+    assert await stores.answers.find("PUT /it", "k", KeptPut) == Answer("same", first)
     with pytest.raises(DamagedStateError):
         await stores.answers.find("PUT /it", "k", DatasetRow)
 

@@ -244,7 +244,7 @@ class RedisLive(Live):
         """Lease a selection's tasks, all or none, and keep it under the request's key."""
         if look.local:
             return await super().lease(run, selection, look, once, lease_s=lease_s)
-        blob = b"" if once is None else encode_selection(Previous(once.fingerprint, selection))
+        blob = b"" if once is None else _encoded(Previous(once.fingerprint, selection))
         if len(blob) > MOST_SELECTION_BYTES:
             once, blob = None, b""
         nonce, tasks, new = f"{random.getrandbits(64):x}", selection.leased, newly_leased(selection, look)
@@ -355,34 +355,18 @@ def _dataset(dataset_id: int) -> str:
     return f"bots:dataset:{dataset_id}"
 
 
-def _previous_in(blob: bytes, run: RunRow) -> Previous | None:
-    """Return a kept selection; None if it can't be read, as if it had not been kept."""
-    try:
-        return decode_selection(blob)
-    except DamagedStateError as error:
-        log.error("kept_selection_damaged", run=run.name, reason=str(error))
-        return None
-
-
 def _array_in(kind: Any, blob: bytes) -> NDArray[Any]:
     return frozen(np.frombuffer(blob, get_args(get_args(kind)[1])[0]))
 
 
-encode_selection = msgspec.msgpack.Encoder(enc_hook=np.ndarray.tobytes).encode
+_encoded = msgspec.msgpack.Encoder(enc_hook=np.ndarray.tobytes).encode
 _previous = msgspec.msgpack.Decoder(Previous, dec_hook=_array_in)
 
 
-def decode_selection(blob: bytes) -> Previous:
-    """Return the selection and its request's fingerprint.
-
-    Raises:
-        DamagedStateError: the bytes are truncated or altered.
-    """
+def _previous_in(blob: bytes, run: RunRow) -> Previous | None:
+    """Return a kept selection; None if it can't be read, as if it had not been kept."""
     try:
-        previous = _previous.decode(blob)
+        return _previous.decode(blob)
     except (msgspec.MsgspecError, TypeError) as error:
-        raise DamagedStateError(f"the selection can't be read: {error}") from error
-    selection = previous.selection
-    if {len(each) for each in (selection.draws, selection.means, selection.effective)} != {len(selection.tasks)}:
-        raise DamagedStateError("the selection's arrays have different lengths")
-    return previous
+        log.error("kept_selection_damaged", run=run.name, reason=str(error))
+        return None

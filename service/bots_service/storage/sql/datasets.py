@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
-from bots_service.core.arrays import NO_TASKS, Tasks, frozen, last_of
+from bots_service.core.arrays import NO_TASKS, Tasks, frozen
 from bots_service.core.codec import pack, unpack
 from bots_service.core.pool import Predictions, PredictionsKey
 from bots_service.core.run_settings import RunSettings
@@ -95,7 +95,7 @@ class SqlDatasets(Store):
     def _add_block(self, connection: Connection, stage: int, count: int, body: bytes) -> None:
         end = _end(connection, stage)
         _require_room_for_tasks(int(end.tasks) + count, self.capacity)
-        row = {"dataset_id": stage, "position": end.blocks, "first": end.tasks, "count": count, "body": body}
+        row = {"dataset_id": stage, "position": end.blocks, "count": count, "body": body}
         connection.execute(insert(task_blocks), {**row, "checksum": zlib.crc32(body)})
 
     @writing
@@ -145,9 +145,8 @@ class SqlDatasets(Store):
         _require_room_for_tasks(facts.size, self.capacity)
         changed = _changed(connection, row, facts=facts)
         end = _end(connection, row.id)
-        moved = update(task_blocks).where(task_blocks.c.dataset_id == stage).values(dataset_id=row.id)
-        places = {"position": task_blocks.c.position + end.blocks, "first": task_blocks.c.first + end.tasks}
-        connection.execute(moved.values(places))
+        moved = {"dataset_id": row.id, "position": task_blocks.c.position + end.blocks}
+        connection.execute(update(task_blocks).where(task_blocks.c.dataset_id == stage).values(moved))
         if connection.execute(delete(datasets).where(datasets.c.id == stage)).rowcount == 0:
             raise stage_gone()
         return AppendTasksResult(changed, facts.size - row.facts.size)
@@ -216,7 +215,8 @@ class SqlDatasets(Store):
             found.append((name, content))
         return found
 
-    async def keep_subset(self, key: IdempotencyKey | None, row: DatasetRow, subset: Subset, tasks: Tasks) -> Subset:
+    @writing_once
+    def keep_subset(self, connection: Connection, row: DatasetRow, subset: Subset, tasks: Tasks) -> Subset:
         """Keep a subset under its name; one that is kept already counts as kept now.
 
         Of all those of the dataset the MOST_SUBSETS that were kept last stay.
@@ -224,14 +224,10 @@ class SqlDatasets(Store):
         Raises:
             UnknownDatasetError: the dataset was deleted.
         """
-        return await self._keep_subset(key, row, subset, await asyncio.to_thread(_bits_of, tasks))
-
-    @writing_once
-    def _keep_subset(self, connection: Connection, row: DatasetRow, subset: Subset, content: bytes) -> Subset:
         standing = select(datasets.c.id).where(datasets.c.id == row.id).with_for_update(key_share=True, read=True)
         if connection.scalar(standing) is None:
             raise UnknownDatasetError("the dataset was deleted meanwhile")
-        kept = {"dataset_id": row.id, "name": subset.name, "tasks": content, "kept_at": time.time()}
+        kept = {"dataset_id": row.id, "name": subset.name, "tasks": tasks, "kept_at": time.time()}
         connection.execute(insert_missing(connection.dialect.name, subsets), kept)
         of_dataset = subsets.c.dataset_id == row.id
         this = update(subsets).where(of_dataset, subsets.c.name == subset.name)
@@ -245,8 +241,8 @@ class SqlDatasets(Store):
     def subset(self, connection: Connection, dataset_id: int, name: str) -> Tasks | None:
         """Return a subset's tasks, sorted; None if there is no such subset."""
         this = (subsets.c.dataset_id == dataset_id) & (subsets.c.name == name)
-        content = connection.scalar(select(subsets.c.tasks).where(this))
-        return None if content is None else _tasks_in(content)
+        tasks: Tasks | None = connection.scalar(select(subsets.c.tasks).where(this))
+        return tasks
 
     @writing_once
     def delete(self, connection: Connection, row: DatasetRow) -> None:
@@ -327,21 +323,6 @@ def _drop_unused_predictions(connection: Connection, dataset_id: int, newest: tu
     used = {key.digest for keys in (newest, *known) for key in keys}
     unused = delete(predictions).where(predictions.c.dataset_id == dataset_id, predictions.c.digest.not_in(used))
     connection.execute(unused)
-
-
-def _bits_of(tasks: Tasks) -> bytes:
-    """Return sorted tasks as bytes: half of a million tasks take about 125 kB, all of them 1 kB."""
-    included = np.zeros(last_of(tasks) + 1, bool)
-    included[tasks] = True
-    return zlib.compress(np.packbits(included).tobytes(), 1)
-
-
-def _tasks_in(content: bytes) -> Tasks:
-    try:
-        bits = np.frombuffer(zlib.decompress(content), np.uint8)
-    except zlib.error as error:  # it has a checksum
-        raise DamagedStateError(f"a subset can't be read: {error}") from error
-    return frozen(np.flatnonzero(np.unpackbits(bits)).astype(np.int32))
 
 
 def encode_block(block: TaskBlock) -> bytes:

@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, CursorResult, delete, func, insert, select, update
@@ -10,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, CursorResult, delete, func, in
 from bots_service.core.pool import PredictionsKey
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, LimitReachedError, RunHasHistoryError, UnknownRunError
-from bots_service.records import Capacity, IdempotencyKey, Parent, RunPut, RunRow
+from bots_service.records import Capacity, IdempotencyKey, Parent, RefusedReports, RunPut, RunRow
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import FoldedEntry, append
 from bots_service.storage.sql.store import Store, keep_result, reading, require_unanswered, writing, writing_once
@@ -158,8 +159,7 @@ class SqlRuns(Store):
             return standing, RunPut.UNCHANGED
         else:
             run_id = standing.id
-            none_refused = {"refused_reports": 0, "refused_seq": None, "refused_at": None, "refused_reason": None}
-            replace_empty_run(connection, run_id, {"settings": settings, "predictions": known, **none_refused})
+            replace_empty_run(connection, run_id, {"settings": settings, "predictions": known, "refused": None})
         if fork is not None:
             parent, first = fork
             append(connection, run_id, [first], time.time())
@@ -174,9 +174,13 @@ class SqlRuns(Store):
     @writing
     def note_refused_report(self, connection: Connection, row: RunRow, reason: str) -> None:
         """Count a report of the run that was refused as invalid, and why."""
-        noted = update(runs).where(_is(row)).values(refused_reports=runs.c.refused_reports + 1, refused_seq=HEAD)
-        if not connection.execute(noted.values(refused_at=time.time(), refused_reason=reason)).rowcount:
+        this = select(runs.c.refused).where(_is(row)).with_for_update(key_share=True)
+        before = connection.execute(this).one_or_none()
+        if before is None:
             raise UnknownRunError(f"run {row.name!r} was deleted or replaced")
+        count = 1 if before.refused is None else before.refused.count + 1
+        refused = RefusedReports(count, datetime.now(UTC), reason)
+        connection.execute(update(runs).where(runs.c.id == row.id).values(refused=refused, refused_seq=HEAD))
 
     @writing_once
     def delete(self, connection: Connection, row: RunRow) -> None:
