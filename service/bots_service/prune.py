@@ -103,7 +103,7 @@ class Prune:
         page = await self.store.datasets.after("", PAGE)
         while page:
             for dataset in page:
-                async for run in self.store.runs.all(dataset.id):
+                for run in await self.store.runs.all(dataset.id):
                     yield dataset.name, run
             page = await self.store.datasets.after(page[-1].name, PAGE)
 

@@ -26,7 +26,7 @@ from bots_service.records import Answer, CreateDatasetResult, DatasetRow, Head, 
 from bots_service.storage.sql import stores as module
 from bots_service.storage.sql.journal import encode_body, receipt_under
 from bots_service.storage.sql.stores import SqlStores
-from bots_service.storage.sql.transfer import MOST_BYTES, MOST_ROWS, last_within
+from bots_service.storage.sql.transfer import PAGE
 from tests.storage import made
 from tests.storage.made import once
 
@@ -296,19 +296,11 @@ async def test_deleting_a_dataset_under_appends_hurts_nobody_else(stores: SqlSto
 
 async def test_pages_of_an_export_follow_each_other(stores: SqlStores):
     run = await made.run(stores)
-    await made.write_bodies(stores, run, [encode_body(made.report(tasks=1))] * (MOST_ROWS + 5))
+    await made.write_bodies(stores, run, [encode_body(made.report(tasks=1))] * (2 * PAGE))
     seqs: list[int] = []
-    while page := await stores.transfers.entries(run, seqs[-1] if seqs else 0, MOST_ROWS + 3):
-        assert len(page) <= MOST_ROWS
+    while page := await stores.transfers.entries(run, seqs[-1] if seqs else 0, PAGE + 3):
         seqs += [row.seq for row in page]
-    assert seqs == list(range(1, MOST_ROWS + 4))
-
-
-def test_a_page_of_an_export_ends_before_it_is_too_large_but_holds_one_entry():
-    half = MOST_BYTES // 2
-    assert last_within([], 7) == 7
-    assert last_within([(8, 3 * MOST_BYTES), (9, 1)], 7) == 8
-    assert last_within([(8, half), (9, half), (10, 1)], 7) == 9
+    assert seqs == list(range(1, PAGE + 4))
 
 
 async def test_the_newest_snapshot_up_to_a_seq_is_found_and_what_is_there_stays(stores: SqlStores):

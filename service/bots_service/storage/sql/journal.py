@@ -49,8 +49,6 @@ from bots_service.storage.sql.tables import (
     snapshots,
 )
 
-MOST_SEQS = 1000  # of snapshots that are dropped, in one statement
-
 RECEIPTS = select(*(journal.c[name] for name in Receipt.__struct_fields__))
 Told = TypeVar("Told", bound=Receipt)
 
@@ -403,5 +401,4 @@ class SqlSnapshots(Store):
         # The state that pruned entries led to has nothing else that leads to it.
         beginning = select(runs.c.pruned).where(runs.c.id == run.id).scalar_subquery()
         own = delete(snapshots).where(snapshots.c.run_id == run.id, snapshots.c.seq != beginning)
-        for first in range(0, len(seqs), MOST_SEQS):
-            connection.execute(own.where(snapshots.c.seq.in_(seqs[first : first + MOST_SEQS])))
+        connection.execute(own.where(snapshots.c.seq.in_(seqs)))

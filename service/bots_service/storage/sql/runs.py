@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +17,6 @@ from bots_service.storage.sql.journal import FoldedEntry, append
 from bots_service.storage.sql.store import Store, keep_result, reading, require_unanswered, writing, writing_once
 from bots_service.storage.sql.tables import HEAD, RUNS, datasets, predictions, runs, snapshots
 
-PAGE = 1000
 DEFAULT_RUN = "default"  # every dataset has it, so that a first user never needs to know the word
 
 Start = tuple[Parent, FoldedEntry]
@@ -113,13 +112,10 @@ class SqlRuns(Store):
         those = (runs.c.dataset_id == dataset_id) & (runs.c.name > name)
         return list(map(run_of, connection.execute(RUNS.where(those).order_by(runs.c.name).limit(limit))))
 
-    async def all(self, dataset_id: int) -> AsyncIterator[RunRow]:
-        """Yield every run of a dataset."""
-        page = await self.after(dataset_id, "", PAGE)
-        while page:
-            for row in page:
-                yield row
-            page = await self.after(dataset_id, page[-1].name, PAGE)
+    @reading
+    def all(self, connection: Connection, dataset_id: int) -> list[RunRow]:
+        """Return every run of a dataset by name."""
+        return list(map(run_of, connection.execute(RUNS.where(runs.c.dataset_id == dataset_id).order_by(runs.c.name))))
 
     @writing
     def put(

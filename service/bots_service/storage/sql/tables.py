@@ -4,11 +4,13 @@ Times are seconds since 1970, UTC.
 """
 
 import zlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from types import NoneType
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
+from msgspec import structs
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -31,8 +33,8 @@ from sqlalchemy import (
 
 from bots_service.core.arrays import Tasks, frozen, last_of
 from bots_service.core.pool import PredictionsKey
-from bots_service.core.receipt import BINS, Calibration, TagCounts
-from bots_service.core.run_settings import settings_from
+from bots_service.core.receipt import BINS, Calibration, Receipt, TagCounts
+from bots_service.core.run_settings import StrategyName, settings_from
 from bots_service.core.summary import RunFindings
 from bots_service.errors import DamagedStateError
 from bots_service.keys import Scope
@@ -185,6 +187,27 @@ runs = Table(
     sqlite_autoincrement=True,
 )
 
+_OF_KINDS: dict[Any, Any] = {
+    int: Integer,
+    bool: Boolean,
+    float: Double,
+    StrategyName: Text,
+    Calibration: _calibration,
+    Mapping[str, TagCounts]: _json(dict[str, TagCounts]),
+}
+
+
+def _of_receipt() -> Iterator[Column[Any]]:
+    """Yield a column for each field of a receipt but its place, which every entry has."""
+    for field in structs.fields(Receipt):
+        is_optional = NoneType in get_args(field.type)
+        kind = _OF_KINDS[get_args(field.type)[0] if is_optional else field.type]
+        if field.name in ("total_reported", "total_effective"):
+            kind = BigInteger
+        if field.name not in ("seq", "epoch"):
+            yield Column(field.name, kind, nullable=is_optional)
+
+
 # Entries, each with what folding it did. Of pruned entries the body is gone.
 journal = Table(
     "journal",
@@ -199,31 +222,7 @@ journal = Table(
     Column("fingerprint", Text),
     Column("created_at", Double, nullable=False),
     Column("hidden", Boolean, nullable=False),  # a rewind undid it
-    Column("step", Integer, nullable=False),
-    Column("closed", Boolean, nullable=False),
-    Column("strategy", Text, nullable=False),
-    Column("reported", Integer, nullable=False),
-    Column("effective", Integer, nullable=False),
-    Column("all_solved", Integer, nullable=False),
-    Column("none_solved", Integer, nullable=False),
-    Column("rollouts", Double, nullable=False),
-    Column("successes", Double, nullable=False),
-    Column("mean_pass_rate", Double),
-    Column("capability", Double),
-    Column("late", Integer, nullable=False),
-    Column("expired", Integer, nullable=False),
-    Column("brier", Double),
-    Column("log_loss", Double),
-    Column("calibration", _calibration),
-    Column("tags", _json(dict[str, TagCounts]), nullable=False),
-    Column("new_tasks", Integer, nullable=False),
-    Column("distinct_tasks", Integer, nullable=False),
-    Column("tokens", Double, nullable=False),
-    Column("seconds", Double, nullable=False),
-    # Sums over the steps that had closed by then.
-    Column("total_reported", BigInteger, nullable=False),
-    Column("total_effective", BigInteger, nullable=False),
-    Column("total_rollouts", Double, nullable=False),
+    *_of_receipt(),
     # Of uniform sampling: the last estimate of its effective task ratio, and how many effective tasks it would have
     # found in as many, by the estimates of the time; null before the first. Where the service looked: the share of the
     # pool by expected success probability, one a bin.

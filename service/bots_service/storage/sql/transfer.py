@@ -3,7 +3,7 @@
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Raw, Struct
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
 from bots_service.core.entries import Entry
@@ -71,8 +71,7 @@ class Moved(NamedTuple):
     replaced: RunRow | None
 
 
-MOST_ROWS = 1000  # at a time
-MOST_BYTES = 4 * 2**20  # of entries at a time; one that is larger comes alone
+PAGE = 50  # entries at a time: a report's body may take MBs, and drivers fetch a whole result at once
 STAGED = "staged"  # the name of a run on a stage
 _SAVED = select(*(journal.c[name] for name in SavedEntry.__struct_fields__))
 
@@ -85,12 +84,9 @@ class SqlTransfers(Store):
 
     @reading
     def entries(self, connection: Connection, run: RunRow, seq: int, up_to: int) -> list[SavedEntry]:
-        """Return some entries behind `seq` in order, none beyond `up_to`; as many as fit into a few megabytes."""
-        own, behind = journal.c.run_id == run.id, journal.c.seq > seq
-        sizes = select(journal.c.seq, func.length(journal.c.body)).where(own, behind, journal.c.seq <= up_to)
-        found = connection.execute(sizes.order_by(journal.c.seq).limit(MOST_ROWS))
-        last = last_within([(at, size) for at, size in found], seq)
-        rows = connection.execute(_SAVED.where(own, behind, journal.c.seq <= last).order_by(journal.c.seq)).mappings()
+        """Return the next entries behind `seq` in order, none beyond `up_to`."""
+        page = _SAVED.where(journal.c.run_id == run.id, journal.c.seq > seq, journal.c.seq <= min(up_to, seq + PAGE))
+        rows = connection.execute(page.order_by(journal.c.seq)).mappings()
         return [SavedEntry(**{**row, "body": Raw(row["body"].encode())}) for row in rows]
 
     @writing
@@ -137,17 +133,6 @@ class SqlTransfers(Store):
             raise stage_gone()
         connection.execute(delete(datasets).where(datasets.c.id == stage, datasets.c.name.is_(None)))
         return Moved(_run(connection, run.id), replaced)
-
-
-def last_within(sizes: list[tuple[int, int]], last: int) -> int:
-    """Return the last seq of so many entries as fit: at least one, if there is one."""
-    total = 0
-    for place, (seq, size) in enumerate(sizes):
-        total += size
-        if place > 0 and total > MOST_BYTES:
-            break
-        last = seq
-    return last
 
 
 def _run(connection: Connection, run_id: int) -> RunRow:
