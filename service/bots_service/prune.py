@@ -62,8 +62,9 @@ class Prune:
             return pruned
         async for dataset, run in self._all_runs():
             with suppress(UnknownRunError):  # deleted meanwhile
-                seq = await self._covered(run, now - keep_days * DAY_S) or (await self.store.journal.head(run)).pruned
-                entries = await (self.store.retention.count_entries(run, seq) if dry_run else self._prune(run, seq))
+                begins = (await self.store.journal.head(run)).pruned
+                seq = await self._covered(run, now - keep_days * DAY_S) or begins
+                entries = seq - begins if dry_run else await self._prune(run, seq)
                 if entries:
                     pruned.append(PrunedRun(dataset, run.name, entries, seq))
         return pruned

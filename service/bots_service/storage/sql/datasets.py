@@ -4,14 +4,13 @@ import asyncio
 import time
 import zlib
 from collections.abc import AsyncIterator, Sequence
-from itertools import pairwise, starmap
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
-from bots_service.core.arrays import NO_TASKS, Tasks, frozen
-from bots_service.core.codec import pack, unpack
+from bots_service.core.arrays import NO_TASKS, Tasks
 from bots_service.core.pool import Predictions, PredictionsKey
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import (
@@ -170,8 +169,7 @@ class SqlDatasets(Store):
         Return the dataset, and these runs as they were before. column: new predictions; None if some are removed.
         """
         empty: list[RunRow] = []
-        content = None if column is None else (column.digest, await asyncio.to_thread(_content_of, column))
-        return await self._put_predictions(key, row, facts, content, empty), empty
+        return await self._put_predictions(key, row, facts, column, empty), empty
 
     @writing_once
     def _put_predictions(
@@ -179,12 +177,12 @@ class SqlDatasets(Store):
         connection: Connection,
         row: DatasetRow,
         facts: DatasetFacts,
-        column: tuple[str, bytes] | None,
+        column: Predictions | None,
         empty: list[RunRow],
     ) -> DatasetRow:
         changed = _changed(connection, row, facts=facts)
         if column is not None:
-            kept = {"dataset_id": row.id, "digest": column[0], "content": column[1]}
+            kept = {"dataset_id": row.id, "digest": column.digest, "content": (column.parts, column.levels)}
             connection.execute(insert_missing(connection.dialect.name, predictions), kept)
         of_empty = (runs.c.dataset_id == row.id) & of_last_entry("seq").is_(None)
         empty[:] = [run for run in locked_runs(connection, of_empty) if not run.head]
@@ -193,26 +191,20 @@ class SqlDatasets(Store):
         _drop_unused_predictions(connection, row.id, facts.prediction_keys)
         return changed
 
-    async def predictions(self, dataset_id: int, keys: Sequence[PredictionsKey]) -> list[Predictions]:
+    @reading
+    def predictions(self, connection: Connection, dataset_id: int, keys: Sequence[PredictionsKey]) -> list[Predictions]:
         """Return predictions that new runs see or that a run knows, in the order of the keys.
 
         Raises:
             UnknownRunError: one is not there any more.
         """
-        found = await self._predictions(dataset_id, keys)
-        return await asyncio.to_thread(lambda: list(starmap(_predictions_in, found)))
-
-    @reading
-    def _predictions(
-        self, connection: Connection, dataset_id: int, keys: Sequence[PredictionsKey]
-    ) -> list[tuple[str, bytes]]:
         found = []
         for name, digest in keys:
             these = (predictions.c.dataset_id == dataset_id) & (predictions.c.digest == digest)
             content = connection.scalar(select(predictions.c.content).where(these))
             if content is None:
                 raise UnknownRunError("the run that knew these predictions was deleted or replaced")
-            found.append((name, content))
+            found.append(Predictions(name, *content))
         return found
 
     @writing_once
@@ -303,19 +295,6 @@ def _require_room_for_dataset(connection: Connection, capacity: Capacity, within
         raise LimitReachedError(
             f"too many datasets for this key: it can access {reached} already (BOTS_MAX_DATASETS_PER_KEY)"
         )
-
-
-def _content_of(column: Predictions) -> bytes:
-    return pack({"parts": column.parts}, {"levels": column.levels.astype(np.int32)})
-
-
-def _predictions_in(name: str, content: bytes) -> Predictions:
-    """Return the predictions that are in the bytes."""
-    header, arrays = unpack(content)
-    try:
-        return Predictions(name, int(header["parts"]), frozen(arrays["levels"].astype(np.uint8)))
-    except (LookupError, TypeError, ValueError) as error:
-        raise DamagedStateError(f"these are no predictions: {error!r}") from error
 
 
 def _drop_unused_predictions(connection: Connection, dataset_id: int, newest: tuple[PredictionsKey, ...]) -> None:

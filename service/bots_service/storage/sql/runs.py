@@ -86,8 +86,19 @@ def require_room_for_run(connection: Connection, dataset_id: int, capacity: Capa
         raise LimitReachedError(f"too many runs: the dataset has {count}, and can have {capacity.runs} (BOTS_MAX_RUNS)")
 
 
-def is_named(dataset_id: int, name: str) -> ColumnElement[bool]:
-    """Return the condition for the run of that name."""
+def standing_run(connection: Connection, dataset_id: int, name: str, todo: str) -> RunRow | None:
+    """Return the empty run of that name, as it stands until the transaction ends; None if there is none.
+
+    Raises:
+        RunHasHistoryError: its journal is not empty. todo: what to do then.
+    """
+    found = next(iter(locked_runs(connection, _is_named(dataset_id, name))), None)
+    if found is not None and found.head > 0:
+        raise RunHasHistoryError(f"run {name!r} has {found.head} journal entries; {todo}")
+    return found
+
+
+def _is_named(dataset_id: int, name: str) -> ColumnElement[bool]:
     return (runs.c.dataset_id == dataset_id) & (runs.c.name == name)
 
 
@@ -101,7 +112,7 @@ class SqlRuns(Store):
     @reading
     def get(self, connection: Connection, dataset_id: int, name: str) -> RunRow:
         """Return the run of that name."""
-        row = connection.execute(RUNS.where(is_named(dataset_id, name))).one_or_none()
+        row = connection.execute(RUNS.where(_is_named(dataset_id, name))).one_or_none()
         if row is None:
             raise UnknownRunError(f"no run {name!r}")
         return run_of(row)
@@ -143,11 +154,7 @@ class SqlRuns(Store):
         there = connection.scalars(select(predictions.c.digest).where(predictions.c.dataset_id == dataset_id))
         if {key.digest for key in known} - set(there) or (fork is None and known != newest):
             raise BusyError("another request changed the dataset's predictions at the same time; try again")
-        this = is_named(dataset_id, name)
-        found = locked_runs(connection, this)
-        standing = found[0] if found else None
-        if standing is not None and standing.head > 0:
-            raise RunHasHistoryError(f"run {name!r} has {standing.head} journal entries; change its settings by PATCH")
+        standing = standing_run(connection, dataset_id, name, "change its settings by PATCH")
         if standing is None:
             require_room_for_run(connection, dataset_id, self.capacity)
             run_id = insert_run(connection, dataset_id, name, settings, known)
@@ -160,10 +167,8 @@ class SqlRuns(Store):
             parent, first = fork
             append(connection, run_id, [first], time.time())
             connection.execute(update(runs).where(runs.c.id == run_id), {"parent": parent})
-        row, put = (
-            run_of(connection.execute(RUNS.where(this)).one()),
-            RunPut.CREATED if standing is None else RunPut.REPLACED,
-        )
+        row = run_of(connection.execute(RUNS.where(runs.c.id == run_id)).one())
+        put = RunPut.CREATED if standing is None else RunPut.REPLACED
         keep_result(connection, idempotency_key, result_of(row, put))
         return row, put
 

@@ -119,12 +119,6 @@ class SqlRetention(Store):
         rewinds = rewinds_between(connection, run.id) if found else []
         return [seq for seq in found if _is_free(seq, rewinds)]
 
-    @reading
-    def count_entries(self, connection: Connection, run: RunRow, seq: int) -> int:
-        """Return how many entries a truncation up to `seq` deletes."""
-        kept = (journal.c.run_id == run.id, journal.c.body.is_not(None), journal.c.seq <= seq)
-        return connection.scalar(select(func.count()).select_from(journal).where(*kept)) or 0
-
     @writing
     def truncate(self, connection: Connection, run: RunRow, seq: int) -> bool:
         """Let the journal begin after the snapshot at `seq`, now the first; return whether that was possible."""

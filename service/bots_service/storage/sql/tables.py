@@ -11,6 +11,7 @@ from typing import Any, get_args
 import msgspec
 import numpy as np
 from msgspec import structs
+from numpy.typing import NDArray
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -32,6 +33,7 @@ from sqlalchemy import (
 )
 
 from bots_service.core.arrays import Tasks, frozen, last_of
+from bots_service.core.codec import pack, unpack
 from bots_service.core.pool import PredictionsKey
 from bots_service.core.receipt import BINS, Calibration, Receipt, TagCounts
 from bots_service.core.run_settings import StrategyName, settings_from
@@ -102,6 +104,14 @@ def _tasks_in(content: bytes) -> Tasks:
 _tasks = _AsBytes(_bits_of, _tasks_in)
 
 
+def _levels_in(content: bytes) -> tuple[int, NDArray[np.uint8]]:
+    header, arrays = unpack(content)
+    return header["parts"], frozen(arrays["levels"].astype(np.uint8))
+
+
+_levels = _AsBytes(lambda kept: pack({"parts": kept[0]}, {"levels": kept[1].astype(np.int32)}), _levels_in)
+
+
 def calibration_in(blobs: bytes) -> Calibration:
     """Return the sums of the calibrations whose bytes stand one behind the other."""
     return Calibration(*map(tuple, np.frombuffer(blobs, "<f8").reshape(-1, 3, BINS).sum(axis=0).tolist()))
@@ -166,7 +176,7 @@ predictions = Table(
     metadata,
     _of_dataset(primary_key=True),
     Column("digest", Text, primary_key=True),
-    Column("content", LargeBinary, nullable=False),
+    Column("content", _levels, nullable=False),
 )
 
 runs = Table(

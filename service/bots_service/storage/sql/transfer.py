@@ -11,17 +11,16 @@ from bots_service.core.pool import PredictionsKey
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import BINS, RunFindings, UniformEstimate
-from bots_service.errors import BusyError, DamagedStateError, RunHasHistoryError
+from bots_service.errors import DamagedStateError
 from bots_service.records import DatasetRow, EntryKind, IdempotencyKey, RunRow
 from bots_service.storage.sql.datasets import require_version, stage_gone
 from bots_service.storage.sql.journal import FoldedEntry, append
 from bots_service.storage.sql.runs import (
     current_predictions,
     insert_run,
-    is_named,
-    locked_runs,
     require_room_for_run,
     run_of,
+    standing_run,
 )
 from bots_service.storage.sql.store import Store, reading, writing, writing_once
 from bots_service.storage.sql.tables import RUNS, datasets, journal, runs
@@ -112,21 +111,15 @@ class SqlTransfers(Store):
             raise stage_gone()
         append(connection, run.id, folded, 0.0)
 
-    async def finish(
-        self, key: IdempotencyKey | None, dataset: DatasetRow, name: str, stage: int, run: RunRow
-    ) -> Moved:
-        """Move the staged run into a dataset, in place of an empty one of that name, in one transaction."""
-        try:
-            return await self._finish(key, dataset, name, stage, run)
-        except IntegrityError as error:
-            raise BusyError("another request took the name at the same time; try again") from error
-
     @writing_once
-    def _finish(self, connection: Connection, dataset: DatasetRow, name: str, stage: int, run: RunRow) -> Moved:
+    def finish(self, connection: Connection, dataset: DatasetRow, name: str, stage: int, run: RunRow) -> Moved:
+        """Move the staged run into a dataset, in place of an empty one of that name, in one transaction."""
         current_predictions(connection, dataset.id)  # nobody changes them meanwhile
         version = connection.scalar(select(datasets.c.version).where(datasets.c.id == dataset.id))
         require_version(dataset, version == dataset.version)
-        replaced = _make_room(connection, dataset.id, name)
+        replaced = standing_run(connection, dataset.id, name, "import under another name")
+        if replaced is not None:
+            connection.execute(delete(runs).where(runs.c.id == replaced.id))
         require_room_for_run(connection, dataset.id, self.capacity)
         staged = update(runs).where(runs.c.id == run.id, runs.c.dataset_id == stage)
         if connection.execute(staged, {"dataset_id": dataset.id, "name": name}).rowcount == 0:
@@ -137,14 +130,3 @@ class SqlTransfers(Store):
 
 def _run(connection: Connection, run_id: int) -> RunRow:
     return run_of(connection.execute(RUNS.where(runs.c.id == run_id)).one())
-
-
-def _make_room(connection: Connection, dataset_id: int, name: str) -> RunRow | None:
-    """Delete the empty run of that name, if there is one, and return it."""
-    found = next(iter(locked_runs(connection, is_named(dataset_id, name))), None)
-    if found is None:
-        return None
-    if found.head > 0:
-        raise RunHasHistoryError(f"run {name!r} has {found.head} journal entries; import under another name")
-    connection.execute(delete(runs).where(runs.c.id == found.id))
-    return found
