@@ -10,7 +10,7 @@ import structlog
 
 from bots_service.background import repeating
 from bots_service.core.codec import decode_state
-from bots_service.errors import BotsError, BusyError, DamagedStateError, UnknownRunError
+from bots_service.errors import BotsError, DamagedStateError, UnknownRunError
 from bots_service.records import RunRow
 from bots_service.retention import DAY_S, PRUNE_EVERY_S
 from bots_service.storage.sql.stores import SqlStores
@@ -50,9 +50,6 @@ class Prune:
         """Delete everything that is due, and return of which runs; with `dry_run`, what would be deleted.
 
         keep_days: instead of the configured age.
-
-        Raises:
-            BusyError: another replica is pruning.
         """
         now, keep_days = self.clock(), keep_days or self.keep_days
         if not dry_run:
@@ -116,7 +113,5 @@ class Prune:
         try:
             for run in await self.remove_old():
                 log.info("pruned", dataset=run.dataset, run=run.run, entries=run.entries, seq=run.seq)
-        except BusyError:
-            log.debug("pruned_by_another_replica")
         except BotsError as error:  # SQL is away; the next time is far off, so this one is worth a warning
             log.warning("not_pruned", reason=str(error))

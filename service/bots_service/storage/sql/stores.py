@@ -5,12 +5,7 @@ from time import monotonic, time
 from sqlalchemy import Connection, delete, exists, func, insert, select, text, update
 
 from bots_service.core.entries import Entry
-from bots_service.errors import (
-    BusyError,
-    LimitReachedError,
-    UnauthenticatedError,
-    UnknownApiKeyError,
-)
+from bots_service.errors import LimitReachedError, UnauthenticatedError, UnknownApiKeyError
 from bots_service.keys import KeyRow
 from bots_service.records import Capacity, RunRow
 from bots_service.retention import ANSWERS_S, STAGES_S
@@ -99,11 +94,10 @@ class SqlHealth(Store):
 
 
 BATCH = 1000  # entries of one transaction, some 20 ms, so that other writes never wait long
-_LOCK = 0x7072756E  # of pruners, among PostgreSQL's advisory locks: "prun"
 
 
 class SqlRetention(Store):
-    """Deletes old data. Each deletion raises BusyError while another replica's runs."""
+    """Deletes old data. Several replicas may do so at once: what one deleted is gone for the other."""
 
     @reading
     def truncation_points(self, connection: Connection, run: RunRow, before: float) -> list[int]:
@@ -122,7 +116,6 @@ class SqlRetention(Store):
     @writing
     def truncate(self, connection: Connection, run: RunRow, seq: int) -> bool:
         """Let the journal begin after the snapshot at `seq`, now the first; return whether that was possible."""
-        _keep_others_out(connection)
         this = select(runs.c.uid, runs.c.pruned).where(runs.c.id == run.id).with_for_update(key_share=True)
         row = connection.execute(this).one_or_none()
         stored = select(snapshots.c.seq).where(snapshots.c.run_id == run.id, snapshots.c.seq == seq)
@@ -137,7 +130,6 @@ class SqlRetention(Store):
     @writing
     def delete_entries(self, connection: Connection, run: RunRow) -> int:
         """Delete the bodies of some entries before the beginning of the journal; return how many."""
-        _keep_others_out(connection)
         kept = (journal.c.run_id == run.id, journal.c.body.is_not(None))
         first, pruned = connection.execute(
             select(func.min(journal.c.seq), func.min(runs.c.pruned))
@@ -152,7 +144,6 @@ class SqlRetention(Store):
     @writing
     def delete_old(self, connection: Connection, now: float) -> None:
         """Delete old answers, and uploads that died. now: seconds since 1970, UTC."""
-        _keep_others_out(connection)
         connection.execute(delete(answers).where(answers.c.created_at < now - ANSWERS_S))
         is_stage = datasets.c.name.is_(None)
         connection.execute(delete(datasets).where(is_stage, datasets.c.created_at < now - STAGES_S))
@@ -161,14 +152,6 @@ class SqlRetention(Store):
 def _is_free(seq: int, rewinds: list[tuple[Entry, int]]) -> bool:
     """Return whether no rewind after `seq` goes back before it, so that no later state needs these entries."""
     return all(to_seq >= seq for entry, to_seq in rewinds if entry.seq > seq)
-
-
-def _keep_others_out(connection: Connection) -> None:
-    """Raise BusyError while another replica prunes; SQLite has one writer anyway."""
-    if connection.dialect.name == "postgresql" and not connection.scalar(
-        text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": _LOCK}
-    ):
-        raise BusyError("another replica is pruning; try again")
 
 
 class SqlStores:
