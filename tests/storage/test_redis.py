@@ -259,7 +259,6 @@ async def test_while_redis_hangs_tasks_are_leased_in_the_process_and_stay_so(has
         await hasty.release(4)
         assert await hasty.ends() == pytest.approx({3: 1000, 5: 1000}, abs=100)
         assert await hasty.live.state(hasty.run) is None
-        await hasty.live.clear(run_row(2))
         await hasty.live.dataset_changed(1, 2)
     server.resume()
     await back(hasty)
@@ -462,7 +461,6 @@ async def test_a_user_needs_these_rights_and_no_more(redis_server: RedisServer, 
         assert await caller.live.state(caller.run) is not None
         client.delete("bots:uid-1:leases")
         await caller.look()
-        await caller.live.clear(caller.run)
         await caller.live.delete(caller.run)
         await caller.live.dataset_changed(1, 2)
         assert not caller.is_away

@@ -41,7 +41,7 @@ RIGHTS = "ACL SETUSER NAME ~bots:* +@all -@dangerous +info"
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _AT = struct.Struct("<d")  # when a kept state's last entry was appended
 MOST_SELECTION_BYTES = 4 * 2**20  # a selection of 65 536 tasks takes half of it; a larger one is not kept
-SCRIPTS = ("look", "lease", "leases", "moved", "clear", "state", "dataset", "probe")
+SCRIPTS = ("look", "lease", "leases", "moved", "delete", "state", "dataset", "probe")
 
 
 class RedisAwayError(Exception):
@@ -272,7 +272,7 @@ class RedisLive(Live):
     async def moved(
         self, run: RunRow, head: Version, *, done: Tasks = NO_TASKS, kept: KeptState | None = None, begins: bool = False
     ) -> bool:
-        """Tell where a run stands now, and end leases. Return whether all replicas can see it."""
+        """Tell where a run stands now, and end leases. Return if all replicas can see it."""
         await super().moved(run, head, done=done)
         epoch, seq, blob = -1, -1, b""
         if kept is not None and not self._server.is_away:
@@ -310,15 +310,10 @@ class RedisLive(Live):
         order = order[is_first(tasks[order])]
         return LeaseTtls(frozen(tasks[order]), frozen(ttl_s[order]))
 
-    async def clear(self, run: RunRow) -> None:
-        """End all leases of a run."""
-        await super().clear(run)
-        await self._told("clear", _keys(run), False)
-
     async def delete(self, run: RunRow) -> None:
         """Delete all that is kept of a run, so that every process looks for it in SQL."""
         await super().delete(run)
-        await self._told("clear", _keys(run), True)
+        await self._told("delete", _keys(run))
 
     async def dataset_changed(self, dataset_id: int, version: int) -> None:
         """Tell the version of a dataset."""
