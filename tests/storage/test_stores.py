@@ -28,7 +28,6 @@ from bots_service.storage.sql.journal import encode_body, receipt_under
 from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.transfer import PAGE
 from tests.storage import made
-from tests.storage.made import once
 
 
 class KeptPut(NamedTuple):
@@ -161,15 +160,6 @@ async def test_a_revoked_key_is_listed_and_not_in_use_and_counts_as_having_exist
     assert revoked[0].revoked_at == pytest.approx(time.time(), abs=60)
     with pytest.raises(UnauthenticatedError):
         await keys.add(None, key(1), first=True)
-
-
-async def test_the_answer_to_a_change_of_keys_is_kept_with_it(stores: SqlStores):
-    keys = stores.keys
-    await keys.add(once("k"), key(0), first=True)
-    with pytest.raises(BusyError):
-        await keys.add(once("k"), key(1), first=False)
-    assert await keys.after("", 10) == [key(0)]
-    assert await stores.answers.find("PUT /it", "k", KeyRow) == Answer("same", key(0))
 
 
 ALL = 2**62
