@@ -65,7 +65,7 @@ def replace_empty_run(connection: Connection, run_id: int, values: dict[str, Any
 
 
 def current_predictions(connection: Connection, dataset_id: int) -> tuple[PredictionsKey, ...]:
-    """Return the predictions that new runs see; they stay so until the transaction ends.
+    """Return the predictions that new runs see; they stay so, and no other run is made, until the transaction ends.
 
     Ask for this before you lock runs: another order could end in a deadlock.
     """
@@ -75,12 +75,11 @@ def current_predictions(connection: Connection, dataset_id: int) -> tuple[Predic
 
 
 def require_room_for_run(connection: Connection, dataset_id: int, capacity: Capacity) -> None:
-    """Check that there is room for one more run in a dataset; the answer holds until the transaction ends.
+    """Check that there is room for one more run in a dataset, whose current predictions were asked for.
 
     Raises:
         LimitReachedError: the dataset has as many as it may.
     """
-    connection.execute(select(datasets.c.id).where(datasets.c.id == dataset_id).with_for_update(key_share=True))
     count = connection.scalar(select(func.count()).select_from(runs).where(runs.c.dataset_id == dataset_id)) or 0
     if count >= capacity.runs:
         raise LimitReachedError(f"too many runs: the dataset has {count}, and can have {capacity.runs} (BOTS_MAX_RUNS)")
