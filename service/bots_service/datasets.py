@@ -496,7 +496,8 @@ class Datasets:
         facts, key = replace(dataset.row.facts, predictions=now), idempotency_key()
 
         async def write() -> DatasetRow:
-            row, empty = await self.store.put_predictions(key, dataset.row, facts, column)
+            empty: list[RunRow] = []
+            row = await self.store.put_predictions(key, dataset.row, facts, column, empty)
             for run in empty:  # what processes hold of these runs was made without the predictions
                 await self._live.delete(run)
             return row

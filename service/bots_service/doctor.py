@@ -100,7 +100,8 @@ def _database(settings: Settings, url: URL) -> Iterator[Finding]:
                 host = url.query.get("host") or f"{url.host}:{url.port or 5432}"
                 where = f"{host if isinstance(host, str) else ','.join(host)}/{url.database}"
                 yield from _postgres(connection, where, settings.database_pool * settings.workers, through_pooler)
-            yield tables(revision_of(connection), migrates=settings.migrate_on_start and not through_pooler)
+            directly = MIGRATE_DIRECTLY if through_pooler else ""
+            yield tables(revision_of(connection), migrates=settings.migrate_on_start and not directly, advice=directly)
     except StorageUnavailableError as error:
         yield judge("database", _line(error), "start it, or correct BOTS_DATABASE_URL", problem=True)
 
@@ -153,14 +154,14 @@ def judge_connections(count: int, needed: int) -> Finding:
     return judge("connections", said, advice, problem=machines < 1, warning=machines < 2)
 
 
-def tables(revision: str | None, *, migrates: bool) -> Finding:
+def tables(revision: str | None, *, migrates: bool, advice: str = "") -> Finding:
     """Judge whether the tables are those that this version works with, or will be once the service `migrates` them."""
     try:
         require_new_enough(revision)
     except OutdatedTablesError as error:
         if migrates:
             return judge("tables", f"at revision {revision or 'none'}; the service migrates them when it starts")
-        return judge("tables", str(error), f"through PgBouncer, {MIGRATE_DIRECTLY}", problem=True)
+        return judge("tables", str(error), advice, problem=True)
     return judge("tables", f"at revision {revision}")
 
 

@@ -28,7 +28,6 @@ from bots_service.records import (
     CreateDatasetResult,
     DatasetFacts,
     DatasetRow,
-    IdempotencyKey,
     RunRow,
     Subset,
     TaskBlock,
@@ -53,14 +52,9 @@ def stage_gone() -> BusyError:
     return BusyError("the upload took more than a day and was dropped; send it again")
 
 
-def require_version(dataset: DatasetRow, is_standing: bool) -> None:
-    """Check that a dataset is still the one that a change was made for.
-
-    Raises:
-        BusyError: it is not, or it is gone.
-    """
-    if not is_standing:
-        raise BusyError(f"dataset {dataset.name!r} was changed by another request at the same time; try again")
+def changed_meanwhile(dataset: DatasetRow) -> BusyError:
+    """Return the error for a dataset that is no longer the one that a change was made for, or that is gone."""
+    return BusyError(f"dataset {dataset.name!r} was changed by another request at the same time; try again")
 
 
 class SqlDatasets(Store):
@@ -161,18 +155,8 @@ class SqlDatasets(Store):
         tasks: Tasks | None = connection.scalar(select(datasets.c.retired_tasks).where(datasets.c.id == dataset_id))
         return NO_TASKS if tasks is None else tasks
 
-    async def put_predictions(
-        self, key: IdempotencyKey | None, row: DatasetRow, facts: DatasetFacts, column: Predictions | None
-    ) -> tuple[DatasetRow, list[RunRow]]:
-        """Set the predictions that new runs see, and give them to the runs whose journal is empty.
-
-        Return the dataset, and these runs as they were before. column: new predictions; None if some are removed.
-        """
-        empty: list[RunRow] = []
-        return await self._put_predictions(key, row, facts, column, empty), empty
-
     @writing_once
-    def _put_predictions(
+    def put_predictions(
         self,
         connection: Connection,
         row: DatasetRow,
@@ -180,6 +164,10 @@ class SqlDatasets(Store):
         column: Predictions | None,
         empty: list[RunRow],
     ) -> DatasetRow:
+        """Set the predictions that new runs see, and give them to the runs whose journal is empty.
+
+        column: new predictions; None if some are removed. empty: gets these runs, as they were before.
+        """
         changed = _changed(connection, row, facts=facts)
         if column is not None:
             kept = {"dataset_id": row.id, "digest": column.digest, "content": (column.parts, column.levels)}
@@ -274,7 +262,8 @@ def _end(connection: Connection, dataset_id: int) -> SqlRow:
 def _changed(connection: Connection, row: DatasetRow, **values: object) -> DatasetRow:
     """Raise a dataset's version and set its columns; BusyError if it has another version than this row."""
     this = update(datasets).where(datasets.c.id == row.id, datasets.c.version == row.version)
-    require_version(row, connection.execute(this, {"version": row.version + 1, **values}).rowcount > 0)
+    if not connection.execute(this, {"version": row.version + 1, **values}).rowcount:
+        raise changed_meanwhile(row)
     return _row(connection, row.id)
 
 

@@ -13,7 +13,7 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import BINS, RunFindings, UniformEstimate
 from bots_service.errors import DamagedStateError
 from bots_service.records import DatasetRow, EntryKind, IdempotencyKey, RunRow
-from bots_service.storage.sql.datasets import require_version, stage_gone
+from bots_service.storage.sql.datasets import changed_meanwhile, stage_gone
 from bots_service.storage.sql.journal import FoldedEntry, append
 from bots_service.storage.sql.runs import (
     current_predictions,
@@ -116,7 +116,8 @@ class SqlTransfers(Store):
         """Move the staged run into a dataset, in place of an empty one of that name, in one transaction."""
         current_predictions(connection, dataset.id)  # nobody changes them meanwhile
         version = connection.scalar(select(datasets.c.version).where(datasets.c.id == dataset.id))
-        require_version(dataset, version == dataset.version)
+        if version != dataset.version:
+            raise changed_meanwhile(dataset)
         replaced = standing_run(connection, dataset.id, name, "import under another name")
         if replaced is not None:
             connection.execute(delete(runs).where(runs.c.id == replaced.id))
