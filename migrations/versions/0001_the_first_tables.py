@@ -55,10 +55,8 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("pruned", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("predictions", sa.Text(), server_default=sa.text("'[]'"), nullable=False),
-        sa.Column("refused_reports", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("refused", sa.Text(), nullable=True),
         sa.Column("refused_seq", sa.BigInteger(), nullable=True),
-        sa.Column("refused_at", sa.Double(), nullable=True),
-        sa.Column("refused_reason", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(
             ["dataset_id"], ["datasets.id"], name="fk_runs_dataset_id_datasets", ondelete="CASCADE"
         ),
@@ -70,7 +68,6 @@ def upgrade() -> None:
         "task_blocks",
         sa.Column("dataset_id", _number, nullable=False),
         sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("first", sa.Integer(), nullable=False),
         sa.Column("count", sa.Integer(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.Column("checksum", sa.BigInteger(), nullable=False),
@@ -160,12 +157,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_api_keys"),
     )
     op.create_table(
-        "write_probe",
-        sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("written_at", sa.Double(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_write_probe"),
-    )
-    op.create_table(
         "subsets",
         sa.Column("dataset_id", _number, nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
@@ -180,7 +171,6 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table("subsets")
-    op.drop_table("write_probe")
     op.drop_table("api_keys")
     op.drop_table("snapshots")
     op.drop_table("journal")

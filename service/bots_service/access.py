@@ -16,7 +16,7 @@ import structlog
 from msgspec import Meta, Struct
 
 from bots_service.background import repeating
-from bots_service.errors import Flaw, ForbiddenError, InvalidInputError, UnauthenticatedError
+from bots_service.errors import BotsError, Flaw, ForbiddenError, InvalidInputError, UnauthenticatedError
 from bots_service.keys import EVERY_DATASET, KeyRow, Scope, reaches
 from bots_service.records import IdempotencyKey
 from bots_service.retention import LONGEST_KEY_S
@@ -227,11 +227,10 @@ class Access:
             self._exist = found is not None
 
     async def _refresh(self) -> None:
+        was_away, self._is_away = self._is_away, True
         try:
             await self.load()
-        except Exception as error:  # whatever it is: if this task ended, a key revoked elsewhere would stay valid
-            if not self._is_away:
-                log.warning("keys_not_refreshed", reason=str(error))
-            self._is_away = True
-        else:
             self._is_away = False
+        except BotsError as error:
+            if not was_away:
+                log.warning("keys_not_refreshed", reason=str(error))

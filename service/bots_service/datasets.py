@@ -399,7 +399,7 @@ class Datasets:
             result = await self.store.create(idempotency_key(), name, stage, facts, within=within)
             if result.created:
                 self._keep(opened(result.row, ids, pool, np.empty(0, np.int32)))
-                async for run in self._runs.all(result.row.id):
+                for run in await self._runs.all(result.row.id):
                     await self._live.moved(run, BEGIN, begins=True)
             return result
 
@@ -496,7 +496,8 @@ class Datasets:
         facts, key = replace(dataset.row.facts, predictions=now), idempotency_key()
 
         async def write() -> DatasetRow:
-            row, empty = await self.store.put_predictions(key, dataset.row, facts, column)
+            empty: list[RunRow] = []
+            row = await self.store.put_predictions(key, dataset.row, facts, column, empty)
             for run in empty:  # what processes hold of these runs was made without the predictions
                 await self._live.delete(run)
             return row
@@ -536,7 +537,7 @@ class Datasets:
         await asyncio.shield(self._delete(await self.store.get(name), idempotency_key))
 
     async def _delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None) -> None:
-        runs = [run async for run in self._runs.all(row.id)]
+        runs = await self._runs.all(row.id)
         await self.store.delete(idempotency_key, row)
         self.invalidate(row.name)
         self._at_work.forget(row.name)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ import structlog
 
 from bots_service.background import repeating
 from bots_service.core.codec import decode_state
-from bots_service.errors import BotsError, BusyError, DamagedStateError, UnknownRunError
+from bots_service.errors import BotsError, DamagedStateError, UnknownRunError
 from bots_service.records import RunRow
 from bots_service.retention import DAY_S, PRUNE_EVERY_S
 from bots_service.storage.sql.stores import SqlStores
@@ -50,20 +50,18 @@ class Prune:
         """Delete everything that is due, and return of which runs; with `dry_run`, what would be deleted.
 
         keep_days: instead of the configured age.
-
-        Raises:
-            BusyError: another replica is pruning.
         """
         now, keep_days = self.clock(), keep_days or self.keep_days
         if not dry_run:
-            await _all(lambda: self.store.retention.delete_old(now))
+            await self.store.retention.delete_old(now)
         pruned: list[PrunedRun] = []
         if keep_days is None:
             return pruned
         async for dataset, run in self._all_runs():
             with suppress(UnknownRunError):  # deleted meanwhile
-                seq = await self._covered(run, now - keep_days * DAY_S) or (await self.store.journal.head(run)).pruned
-                entries = await (self.store.retention.count_entries(run, seq) if dry_run else self._prune(run, seq))
+                begins = (await self.store.journal.head(run)).pruned
+                seq = await self._covered(run, now - keep_days * DAY_S) or begins
+                entries = seq - begins if dry_run else await self._prune(run, seq)
                 if entries:
                     pruned.append(PrunedRun(dataset, run.name, entries, seq))
         return pruned
@@ -71,7 +69,10 @@ class Prune:
     async def _prune(self, run: RunRow, seq: int) -> int:
         """Remove the entries up to `seq`, and what an earlier turn left; return how many went."""
         await self.store.retention.truncate(run, seq)
-        return await _all(lambda: self.store.retention.delete_entries(run))
+        total = 0
+        while deleted := await self.store.retention.delete_entries(run):
+            total += deleted
+        return total
 
     async def _covered(self, run: RunRow, before: float) -> int | None:
         """Return the seq of the newest snapshot that can stand for all entries up to it, None if there is none."""
@@ -100,7 +101,7 @@ class Prune:
         page = await self.store.datasets.after("", PAGE)
         while page:
             for dataset in page:
-                async for run in self.store.runs.all(dataset.id):
+                for run in await self.store.runs.all(dataset.id):
                     yield dataset.name, run
             page = await self.store.datasets.after(page[-1].name, PAGE)
 
@@ -112,14 +113,5 @@ class Prune:
         try:
             for run in await self.remove_old():
                 log.info("pruned", dataset=run.dataset, run=run.run, entries=run.entries, seq=run.seq)
-        except BusyError:
-            log.debug("pruned_by_another_replica")
         except BotsError as error:  # SQL is away; the next time is far off, so this one is worth a warning
             log.warning("not_pruned", reason=str(error))
-
-
-async def _all(drop_some: Callable[[], Awaitable[int]]) -> int:
-    total = 0
-    while dropped := await drop_some():
-        total += dropped
-    return total

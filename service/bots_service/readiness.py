@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import structlog
@@ -17,7 +16,7 @@ log = structlog.get_logger(__name__)
 Status = Literal["ready", "degraded", "starting", "draining", "outdated", "unavailable"]
 
 EVERY_S = 0.5
-GIVE_UP_S = 1.0  # with EVERY_S, so that no answer is older than 2 s
+GIVE_UP_S = 1.0  # with EVERY_S, so that no answer is older than 2 s, whatever hangs
 OK, OUTDATED = "ok", "outdated"
 
 
@@ -76,15 +75,13 @@ class Readiness:
 
     @asynccontextmanager
     async def in_background(self) -> AsyncIterator[None]:
-        """Look at all parts once, then each again and again in the background: one that hangs holds up no other."""
-        checks = [partial(self._see, name, part) for name, part in self._parts.items()]
-        await asyncio.gather(*(check() for check in checks))
-        async with AsyncExitStack() as stack:
-            for check in checks:
-                await stack.enter_async_context(
-                    repeating(check, every_s=EVERY_S, failure_event="dependency_not_checked")
-                )
+        """Look at all parts once, then again and again in the background."""
+        await self._look()
+        async with repeating(self._look, every_s=EVERY_S, failure_event="dependency_not_checked"):
             yield
+
+    async def _look(self) -> None:
+        await asyncio.gather(*(self._see(name, part) for name, part in self._parts.items()))
 
     async def _see(self, name: str, check: Check) -> None:
         try:

@@ -145,15 +145,12 @@ class OpenDataset:
 
     @property
     def nbytes(self) -> int:
-        """Approximate memory in bytes."""
+        """Approximate memory in bytes: of its ids, its tags, and the profiles of each view and subset."""
+        columns = self.pool.models + len(self.pool.offset_tags) + len(self.pool.prediction_names) + 1
+        profiled = 3 * self.pool.profile_of.nbytes + 8 * self.pool.profiles * 3 * columns
+        tagged = sum(tasks.nbytes for tasks in self.pool.tags.values())
         viewed = sum(view.nbytes - view.ids.nbytes for view in self.views.values())
-        grouped, tags = self.pool.profile_of.nbytes * 2, self.pool.tags.values()
-        tagged = sum(tasks.nbytes for tasks in tags) + bool(tags) * self.pool.profile_of.nbytes
-        told_apart = self.pool.references.nbytes + self.pool.carried.nbytes + self.pool.predictions.nbytes
-        effects = self.pool.models + 2 + len(self.pool.offset_tags) + 2 * len(self.pool.prediction_names)
-        features = 8 * self.pool.profiles * effects  # for a tracker
-        narrowed = len(self.subsets) * (features + grouped + self.pool.profile_of.nbytes)  # their tables are the pool's
-        return self.ids.nbytes + told_apart + features + grouped + tagged + viewed + narrowed
+        return self.ids.nbytes + tagged + viewed + profiled * (1 + len(self.subsets))
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class Replay:
         """
         rewinds: list[tuple[Entry, int]] = []
         state = await self.stored(run, seq)
-        while (rewind := await self.last_rewind(run, state.seq, seq)) is not None:
+        while (rewind := await self.journal.last_rewind(run.row, state.seq, seq)) is not None:
             rewinds.append((rewind[0], seq))
             seq = rewind[1]
             state = await self.stored(run, seq)
@@ -70,16 +70,6 @@ class Replay:
             except DamagedStateError as error:
                 log.error("snapshot_damaged", run=run.row.name, seq=seq, reason=str(error))
                 up_to = seq - 1
-
-    async def last_rewind(self, run: OpenRun, after: int, up_to: int) -> tuple[Entry, int] | None:
-        """Return the last rewind after entry `after` with the seq that it restored; None if there is none."""
-        while up_to > after:
-            begin = max(after, up_to - PAGE)
-            for entry in reversed(await self.journal.between(run.row, begin, up_to, PAGE)):
-                if isinstance(entry.body, Rewind):
-                    return entry, entry.body.to_seq
-            up_to = begin
-        return None
 
     async def nearest(self, run: OpenRun, head: Head, known: RunState | None, kept: KeptState | None) -> RunState:
         """Return the newest of some states up to the head: one that is known, one that replicas keep, a snapshot."""

@@ -657,7 +657,6 @@ class Runs:
             kept = KeptState(state, now) if before.seq // KEEP_EVERY != state.seq // KEEP_EVERY else None
             degraded = not await self.live.moved(run.row, version_of(state), done=united(*done), kept=kept)
             if state.epoch != before.epoch:
-                await self.live.clear(run.row)
                 # Before the answer: other replicas go on from the snapshot, for folding a rewind takes long.
                 await self.replay.save_if_due(run.row, before, state)
         for change, outcome in zip(batch, outcomes, strict=True):

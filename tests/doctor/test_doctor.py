@@ -8,17 +8,15 @@ from types import SimpleNamespace
 
 import psycopg
 import pytest
-from pydantic import SecretStr, ValidationError
+from pydantic import ValidationError
 
 from bots_service import doctor
 from bots_service.doctor import Grade, examine
 from bots_service.settings import Settings, unknown_variables
 from bots_service.storage.sql.migrate import head, upgrade
 from tests.ports import free_port
-from tests.servers import RedisServer, running
 
 OK, WARNING, PROBLEM = Grade.OK, Grade.WARNING, Grade.PROBLEM
-PG, REDIS = "postgresql://bots@db/bots", "redis://redis:6379/0"
 ROOT = Path(__file__).parents[2]
 SOURCES = [
     *ROOT.glob("client/bots_client/**/*.py"),
@@ -48,7 +46,7 @@ def grades(found):
 def test_the_defaults_are_fit_and_looking_changes_nothing(look, tmp_path):
     found = look()
     assert {each.grade for each in found.values()} <= {OK, WARNING}, found
-    assert found["tables"].said == f"none yet; the service migrates them to {head()} when it starts"
+    assert found["tables"].said == "at revision none; the service migrates them when it starts"
     assert str(tmp_path / "data") in found["disk"].said
     assert list(tmp_path.iterdir()) == []
 
@@ -67,35 +65,16 @@ def test_each_variable_that_is_read_anywhere_is_known():
 
 
 @pytest.mark.parametrize(
-    ("settings", "grade"),
+    ("about", "settings", "says"),
     [
-        ({"host": "127.0.0.1"}, OK),
-        ({"host": "::1"}, OK),
-        ({"host": "0.0.0.0"}, PROBLEM),  # noqa: S104 - what is judged
-        ({"host": "10.0.0.7", "insecure": True}, WARNING),
-        ({"host": "10.0.0.7", "admin_key": SecretStr("made for this test".replace(" ", "-"))}, OK),
+        ("address", {"host": "0.0.0.0"}, "set BOTS_ADMIN_KEY"),  # noqa: S104 - what is judged
+        ("stores", {"workers": 2}, "set BOTS_DATABASE_URL"),
     ],
 )
-def test_an_address_that_others_reach_needs_a_key(look, settings, grade):
-    assert look(**settings)["address"].grade is grade
-
-
-@pytest.mark.parametrize(
-    ("settings", "grade", "named"),
-    [
-        ({}, OK, []),
-        ({"workers": 2}, PROBLEM, ["BOTS_DATABASE_URL", "BOTS_REDIS_URL"]),
-        ({"workers": 2, "database_url": PG}, PROBLEM, ["BOTS_REDIS_URL"]),
-        ({"workers": 2, "redis_url": REDIS}, PROBLEM, ["BOTS_DATABASE_URL"]),
-        ({"workers": 2, "database_url": PG, "redis_url": REDIS}, OK, []),
-        ({"database_url": PG}, OK, []),
-        ({"redis_url": REDIS}, WARNING, ["BOTS_DATABASE_URL"]),
-    ],
-)
-def test_several_processes_need_stores_that_they_can_share(settings, grade, named):
-    found = doctor.stores(Settings(**settings), is_postgres="database_url" in settings)
-    assert found.grade is grade
-    assert [name for name in ("BOTS_DATABASE_URL", "BOTS_REDIS_URL") if f"{name}=" in found.advice] == named
+def test_what_the_start_would_refuse_is_a_problem_with_the_same_words(look, about, settings, says):
+    assert look()[about].grade is OK
+    found = look(**settings)[about]
+    assert (found.grade, says in found.said) == (PROBLEM, True)
 
 
 @pytest.mark.parametrize(("free", "grade"), [(10, PROBLEM), (2**29, WARNING), (2**30, OK)])
@@ -117,68 +96,40 @@ def test_a_database_file_is_looked_at_without_being_changed(look, tmp_path):
     upgrade(url)
     before = path.read_bytes()
     found = look(database_url=url)
-    assert found["database folder"].grade is OK
-    assert found["tables"].said == f"at the newest revision, {head()}"
+    assert found["tables"].said == f"at revision {head()}"
     assert path.read_bytes() == before
     path.write_bytes(b"something else entirely")
     found = grades(look(database_url=url, host="10.0.0.7"))
     assert {about for about, grade in found.items() if grade is PROBLEM} == {"database", "address"}
 
 
-def test_a_folder_that_can_not_be_written_is_a_problem(look, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    assert look(data_dir=tmp_path / "file" / "below")["database folder"].grade is PROBLEM
-    # Root may write anywhere, so the tests can't take the right away in earnest.
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    assert look()["database folder"].grade is PROBLEM
-
-
 @pytest.mark.parametrize(
-    ("revision", "migrate_on_start", "grade", "says"),
+    ("revision", "migrates", "grade", "says"),
     [
         (head(), False, OK, head()),
         (None, False, PROBLEM, "bots migrate"),
         ("0000", False, PROBLEM, "bots migrate"),
         ("0000", True, OK, "when it starts"),
-        ("9999", False, OK, "can use"),
-        ("a1b2c3", True, PROBLEM, "a1b2c3"),  # of another program
+        ("9999", False, OK, "9999"),
     ],
 )
-def test_tables_must_fit_this_version(revision, migrate_on_start, grade, says):
-    found = doctor.tables(revision, migrate_on_start=migrate_on_start)
-    assert found.grade is grade
-    assert says in found.said + found.advice
+def test_tables_must_fit_this_version(revision, migrates, grade, says):
+    found = doctor.tables(revision, migrates=migrates)
+    assert (found.grade, says in found.said) == (grade, True)
 
 
 # --- PostgreSQL ------------------------------------------------------------------------------------------------------
 
-FIT = {
-    "fsync": "on",
-    "full_page_writes": "on",
-    "synchronous_commit": "on",
-    "read_only": "off",
-    "connections": 97,
-    "is_standby": False,
-    "may_lose": False,
-    "is_pooled": False,
-}
+
+@pytest.mark.parametrize(("count", "grade"), [(7, PROBLEM), (15, WARNING), (16, OK)])
+def test_connections_must_be_enough_for_two_machines(count, grade):
+    assert doctor.judge_connections(count, 8).grade is grade
 
 
-@pytest.mark.parametrize(
-    ("about", "changes", "grade"),
-    [
-        ("database role", {"is_standby": True}, PROBLEM),
-        ("durability", {"synchronous_commit": "local"}, OK),
-        ("connections", {"connections": 7}, PROBLEM),
-        ("connections", {"connections": 15}, WARNING),
-        ("connections", {"connections": 16}, OK),
-        ("standbys", {"may_lose": True}, WARNING),
-    ],
-)
-def test_each_fact_of_postgresql_is_judged(about, changes, grade):
-    found = grades({each.about: each for each in doctor.judge_postgres({**FIT, **changes}, needed=8)})
-    assert found.pop(about) is grade
-    assert set(found.values()) == {OK}
+def test_a_standby_that_lags_is_a_warning():
+    facts = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "local", "read_only": "off"}
+    found = grades({each.about: each for each in doctor.judge_postgres({**facts, "may_lose": True})})
+    assert found == {"database role": OK, "durability": OK, "standbys": WARNING}
 
 
 def test_a_postgresql_is_found_as_it_is(look, postgres_url):
@@ -189,7 +140,7 @@ def test_a_postgresql_is_found_as_it_is(look, postgres_url):
     assert found["durability"].said.startswith("fsync and full_page_writes off")
     # What the server keeps for superusers is not for us: 300 less the default 3.
     assert found["connections"].said == "297 connections, 8 needed per machine with these settings: enough for 37"
-    assert found["tables"].said == f"at the newest revision, {head()}"
+    assert found["tables"].said == f"at revision {head()}"
     assert found["address"].grade is PROBLEM
     name = postgres_url.rpartition("/")[2]
     with psycopg.connect(postgres_url, autocommit=True) as connection:
@@ -200,7 +151,7 @@ def test_a_postgresql_is_found_as_it_is(look, postgres_url):
         connection.execute("CREATE ROLE doctor_guest LOGIN")
         connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO doctor_guest")
     found = look(database_url=postgres_url.replace("bots@", "doctor_guest@"), migrate_on_start=False)
-    assert (found["tables"].grade, "bots migrate" in found["tables"].advice) == (PROBLEM, True)
+    assert (found["tables"].grade, "bots migrate" in found["tables"].said) == (PROBLEM, True)
     assert "synchronous_commit = on" in found["durability"].advice
     assert (found["database role"].grade, found["database role"].said) == (PROBLEM, "read-only")
 
@@ -209,7 +160,7 @@ def test_a_database_that_is_not_there_is_told_without_its_password(look, postgre
     port = free_port()
     found = look(database_url=f"postgresql://bots:hunter2@127.0.0.1:{port}/bots")
     assert (found["database"].grade, "hunter2" in found["database"].said) == (PROBLEM, False)
-    assert f"127.0.0.1:{port}/bots" in found["database"].said
+    assert f"port {port}" in found["database"].said
     found = look(database_url=postgres.url("no_such_database"))["database"]
     assert 'database "no_such_database" does not exist' in found.said
 
@@ -252,7 +203,7 @@ def configured(server, **settings):
 def test_a_redis_is_found_as_it_is_and_eviction_is_a_problem_once_there_is_a_limit(redis_server):
     with configured(redis_server, **{"maxmemory-policy": "noeviction", "maxmemory": "0"}):
         found = look_at_redis(redis_server.url)
-    parts = ("role", "eviction", "persistence")
+    parts = ("eviction", "persistence")
     assert grades(found) == {"redis": OK, **{f"redis {part}": OK for part in parts}}
     assert f"127.0.0.1:{redis_server.port}" in found["redis"].said
     with configured(redis_server, **{"maxmemory-policy": "allkeys-lru", "maxmemory": "0"}):
@@ -264,28 +215,6 @@ def test_a_redis_is_found_as_it_is_and_eviction_is_a_problem_once_there_is_a_lim
         assert look_at_redis(redis_server.url)["redis persistence"].grade is WARNING
 
 
-@pytest.mark.parametrize(
-    ("about", "changes", "grade"),
-    [
-        ("redis", {"redis_version": "6.0.16"}, PROBLEM),
-        ("redis", {"redis_version": "10.0.1"}, OK),
-        ("redis role", {"redis_mode": "cluster"}, PROBLEM),
-        ("redis role", {"redis_mode": "sentinel"}, PROBLEM),
-    ],
-)
-def test_what_redis_says_is_judged(about, changes, grade):
-    found = {each.about: each for each in doctor.judge_redis({"redis_version": "7.0.1"} | changes, "")}
-    assert found[about].grade is grade
-
-
-def test_a_replica_is_a_problem(redis_server):
-    with running(RedisServer()) as follower:
-        with follower.client() as client:
-            client.replicaof("127.0.0.1", redis_server.port)
-        found = look_at_redis(follower.url)["redis"]
-    assert (found.grade, "read only" in found.said) == (PROBLEM, True)
-
-
 def test_a_user_who_may_not_run_scripts_is_a_problem_and_the_advice_is_enough(redis_server):
     url = f"redis://doctor:hunter2@127.0.0.1:{redis_server.port}/0"
     with redis_server.client() as client:
@@ -294,24 +223,8 @@ def test_a_user_who_may_not_run_scripts_is_a_problem_and_the_advice_is_enough(re
         )
         found = look_at_redis(url)["redis"]
         assert found.grade is PROBLEM
-        rights = found.advice.partition("ACL SETUSER NAME ")[2].split()
+        rights = found.said.partition("ACL SETUSER NAME ")[2].partition(": ")[0].split()
         client.execute_command("ACL", "SETUSER", "doctor", "reset", "on", ">hunter2", *rights)
     assert look_at_redis(url)["redis"].grade is OK
     found = look_at_redis(url.replace("hunter2", "hunter3"))["redis"]
     assert (found.grade, "hunter3" in found.said) == (PROBLEM, False)
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("rediss://:secret@localhost:1/0", {"redis": PROBLEM}),
-        ("redis://:secret@127.0.0.1:99999/0", {"redis": PROBLEM}),
-        ("redis://:secret@redis.invalid:1/0", {"redis url": WARNING, "redis": PROBLEM}),
-        ("http://:secret@redis:6379", {"redis": PROBLEM}),
-        ("redis:6379", {"redis": PROBLEM}),
-    ],
-)
-def test_a_redis_that_can_not_be_there_is_a_problem_and_an_open_password_a_warning(url, expected):
-    found = look_at_redis(url)
-    assert grades(found) == expected
-    assert not [each for each in found.values() if "secret" in each.said + each.advice]

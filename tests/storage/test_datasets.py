@@ -165,7 +165,7 @@ def column(level: int) -> Predictions:
 async def put(stores: SqlStores, row: DatasetRow, *columns: Predictions) -> DatasetRow:
     said = tuple(PredictionsFacts(each.name, each.digest, each.parts, each.known, each.mean) for each in columns)
     facts = replace(row.facts, predictions=said)
-    return (await stores.datasets.put_predictions(None, row, facts, columns[-1] if columns else None))[0]
+    return await stores.datasets.put_predictions(None, row, facts, columns[-1] if columns else None, [])
 
 
 async def test_predictions_are_read_as_they_were_put_and_runs_without_a_journal_know_them(stores: SqlStores):

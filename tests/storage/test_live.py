@@ -114,7 +114,6 @@ async def test_a_selection_that_was_refused_is_not_kept(caller: Caller):
 async def test_a_rewind_ends_leases_and_hides_selections(caller: Caller):
     await caller.select(1, key="k")
     await caller.moved(2, 1)
-    await caller.live.clear(caller.run)
     assert await caller.leased() == []
     look = await caller.look("k")
     assert (look.previous, look.degraded) == (None, False)

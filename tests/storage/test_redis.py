@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 import redis
@@ -17,12 +16,12 @@ from redis.exceptions import MovedError, ResponseError
 
 from bots_service.core.arrays import frozen
 from bots_service.core.codec import encode_state
-from bots_service.errors import DamagedStateError, StorageUnavailableError
+from bots_service.errors import StorageUnavailableError
 from bots_service.runs import ForkFrom
 from bots_service.settings import Settings
 from bots_service.storage import redis as redis_store
-from bots_service.storage.live import KeptState, Look, Previous
-from bots_service.storage.redis import decode_selection, encode_selection, refusal
+from bots_service.storage.live import KeptState, Look
+from bots_service.storage.redis import refusal
 from bots_service.storage.sqlite import SqliteDatabase
 from tests.core.pools import bots_belief, with_belief
 from tests.servers import RedisServer, running, wait_until
@@ -229,22 +228,6 @@ async def test_a_selection_that_can_not_be_read_counts_for_nothing(one: Caller, 
     assert await one.leased() == [1, 2]
 
 
-@pytest.mark.parametrize("damage", ["cut", "format", "length", "bytes", "text"])
-def test_damaged_bytes_of_a_selection_are_noticed(damage: str):
-    whole = encode_selection(Previous("f", selection_of((0, 3), 5, 1)))
-    fields = msgspec.msgpack.decode(whole)
-    short = {**fields["selection"], "means": b"12345678"}
-    blob = {
-        "cut": whole[:-1],
-        "format": msgspec.msgpack.encode(["f", fields["selection"]]),
-        "length": msgspec.msgpack.encode({**fields, "selection": short}),
-        "bytes": msgspec.msgpack.encode({**fields, "selection": {**short, "draws": b"1234567"}}),
-        "text": b"selection",
-    }[damage]
-    with pytest.raises(DamagedStateError):
-        decode_selection(blob)
-
-
 @pytest.fixture
 def server() -> Iterator[RedisServer]:
     """One that a test may kill."""
@@ -276,7 +259,6 @@ async def test_while_redis_hangs_tasks_are_leased_in_the_process_and_stay_so(has
         await hasty.release(4)
         assert await hasty.ends() == pytest.approx({3: 1000, 5: 1000}, abs=100)
         assert await hasty.live.state(hasty.run) is None
-        await hasty.live.clear(run_row(2))
         await hasty.live.dataset_changed(1, 2)
     server.resume()
     await back(hasty)
@@ -479,7 +461,6 @@ async def test_a_user_needs_these_rights_and_no_more(redis_server: RedisServer, 
         assert await caller.live.state(caller.run) is not None
         client.delete("bots:uid-1:leases")
         await caller.look()
-        await caller.live.clear(caller.run)
         await caller.live.delete(caller.run)
         await caller.live.dataset_changed(1, 2)
         assert not caller.is_away

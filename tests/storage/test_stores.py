@@ -26,9 +26,8 @@ from bots_service.records import Answer, CreateDatasetResult, DatasetRow, Head, 
 from bots_service.storage.sql import stores as module
 from bots_service.storage.sql.journal import encode_body, receipt_under
 from bots_service.storage.sql.stores import SqlStores
-from bots_service.storage.sql.transfer import MOST_BYTES, MOST_ROWS, last_within
+from bots_service.storage.sql.transfer import PAGE
 from tests.storage import made
-from tests.storage.made import once
 
 
 class KeptPut(NamedTuple):
@@ -84,13 +83,12 @@ async def test_what_a_write_came_to_is_kept_with_it(stores: SqlStores):
     assert await stores.answers.find("PUT /it", "again", KeptPut) is None
 
 
-async def test_of_results_kept_afterwards_the_first_stays(stores: SqlStores):
-    results = [KeptPut(await made.run(stores), put) for put in (RunPut.UNCHANGED, RunPut.CREATED)]
-    for result in results:
-        assert await stores.answers.keep(made.once("k"), result) == results[0]
-    assert await stores.answers.keep(made.once("k", scope="PUT /other"), results[1]) == results[1]
-    with pytest.raises(KeyReusedError):
-        await stores.answers.keep(made.once("k", fingerprint="other"), results[0])
+async def test_of_two_results_of_one_request_the_first_stays(stores: SqlStores):
+    first, second = [KeptPut(await made.run(stores), put) for put in (RunPut.UNCHANGED, RunPut.CREATED)]
+    assert await stores.answers.keep(made.once("k"), first) == first
+    with pytest.raises(BusyError):
+        await stores.answers.keep(made.once("k"), second)
+    assert await stores.answers.find("PUT /it", "k", KeptPut) == Answer("same", first)
     with pytest.raises(DamagedStateError):
         await stores.answers.find("PUT /it", "k", DatasetRow)
 
@@ -162,15 +160,6 @@ async def test_a_revoked_key_is_listed_and_not_in_use_and_counts_as_having_exist
     assert revoked[0].revoked_at == pytest.approx(time.time(), abs=60)
     with pytest.raises(UnauthenticatedError):
         await keys.add(None, key(1), first=True)
-
-
-async def test_the_answer_to_a_change_of_keys_is_kept_with_it(stores: SqlStores):
-    keys = stores.keys
-    await keys.add(once("k"), key(0), first=True)
-    with pytest.raises(BusyError):
-        await keys.add(once("k"), key(1), first=False)
-    assert await keys.after("", 10) == [key(0)]
-    assert await stores.answers.find("PUT /it", "k", KeyRow) == Answer("same", key(0))
 
 
 ALL = 2**62
@@ -297,19 +286,11 @@ async def test_deleting_a_dataset_under_appends_hurts_nobody_else(stores: SqlSto
 
 async def test_pages_of_an_export_follow_each_other(stores: SqlStores):
     run = await made.run(stores)
-    await made.write_bodies(stores, run, [encode_body(made.report(tasks=1))] * (MOST_ROWS + 5))
+    await made.write_bodies(stores, run, [encode_body(made.report(tasks=1))] * (2 * PAGE))
     seqs: list[int] = []
-    while page := await stores.transfers.entries(run, seqs[-1] if seqs else 0, MOST_ROWS + 3):
-        assert len(page) <= MOST_ROWS
+    while page := await stores.transfers.entries(run, seqs[-1] if seqs else 0, PAGE + 3):
         seqs += [row.seq for row in page]
-    assert seqs == list(range(1, MOST_ROWS + 4))
-
-
-def test_a_page_of_an_export_ends_before_it_is_too_large_but_holds_one_entry():
-    half = MOST_BYTES // 2
-    assert last_within([], 7) == 7
-    assert last_within([(8, 3 * MOST_BYTES), (9, 1)], 7) == 8
-    assert last_within([(8, half), (9, half), (10, 1)], 7) == 9
+    assert seqs == list(range(1, PAGE + 4))
 
 
 async def test_the_newest_snapshot_up_to_a_seq_is_found_and_what_is_there_stays(stores: SqlStores):

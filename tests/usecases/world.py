@@ -339,7 +339,7 @@ async def states(world: World, run: str, dataset: str = POOL) -> list[bytes]:
 
 
 async def rows(world: World) -> list[RunRow]:
-    return [row async for row in world.use.store.runs.all((await world.row()).dataset_id)]
+    return await world.use.store.runs.all((await world.row()).dataset_id)
 
 
 async def histories(world: World) -> dict[str, list[StoredReceipt]]:

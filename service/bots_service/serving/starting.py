@@ -29,11 +29,7 @@ def serve(settings: Settings) -> None:
     Raises CannotStartError; StorageUnavailableError: the database can't be opened, or another process has it.
     """
     workers = settings.workers
-    if workers > 1 and (not is_postgresql(settings.sql_url) or settings.redis_url is None):
-        raise CannotStartError(
-            f"{workers} workers need PostgreSQL and Redis to share their state: "
-            "set BOTS_DATABASE_URL to a postgresql:// URL and BOTS_REDIS_URL, or start one worker"
-        )
+    require_shared_stores(settings)
     for line in unknown_variables(os.environ):
         sys.stderr.write(f"bots: {line}\n")
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -52,6 +48,15 @@ def serve(settings: Settings) -> None:
             serve_in_workers(settings, listener, when_serving=lambda: sys.stderr.write(said))
 
 
+def require_shared_stores(settings: Settings) -> None:
+    """Raise CannotStartError if there are to be several processes that would share nothing."""
+    if settings.workers > 1 and (not is_postgresql(settings.sql_url) or settings.redis_url is None):
+        raise CannotStartError(
+            f"{settings.workers} workers need PostgreSQL and Redis to share their state: "
+            "set BOTS_DATABASE_URL to a postgresql:// URL and BOTS_REDIS_URL, or start one worker"
+        )
+
+
 def exit_gracefully(number: int, _frame: object) -> NoReturn:
     """End the process, closing what is open on the way. The server raises the signal again once it has drained."""
     raise SystemExit(0 if number == signal.SIGTERM else 128 + number)
@@ -62,11 +67,7 @@ def exit_gracefully(number: int, _frame: object) -> NoReturn:
 
 def reserve(settings: Settings) -> socket.socket:
     """Return a socket that has its address; the kernel refuses connections to it until a process listens on it."""
-    if not settings.insecure and not is_loopback(settings.host) and not is_guarded(settings):
-        raise CannotStartError(
-            f"{settings.host} is reachable from other machines, and the service requires no keys; "
-            "set BOTS_ADMIN_KEY, listen on 127.0.0.1, or pass --insecure if your network protects it"
-        )
+    require_guarded(settings)
     listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
     try:
         # A restart must not wait for the connections of the process before it, which linger for a minute.
@@ -89,9 +90,15 @@ def listen(listener: socket.socket) -> None:
         raise _cannot_listen(host, port, error) from error
 
 
-def is_guarded(settings: Settings) -> bool:
-    """Say whether the service will answer nobody without a key; raise StorageUnavailableError if that is not known."""
-    return settings.admin_key is not None or keys_exist(settings.sql_url)
+def require_guarded(settings: Settings) -> None:
+    """Raise CannotStartError if others may reach the service without a key, StorageUnavailableError: who knows?"""
+    if settings.insecure or is_loopback(settings.host) or settings.admin_key is not None:
+        return
+    if not keys_exist(settings.sql_url):
+        raise CannotStartError(
+            f"{settings.host} is reachable from other machines, and the service requires no keys; "
+            "set BOTS_ADMIN_KEY, listen on 127.0.0.1, or pass --insecure if your network protects it"
+        )
 
 
 def let_nobody_in(listener: socket.socket) -> None:

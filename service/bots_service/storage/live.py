@@ -169,13 +169,13 @@ class Live:
     async def moved(
         self,
         run: RunRow,
-        head: Version,  # noqa: ARG002 - this process knows
+        head: Version,
         *,
         done: Tasks = NO_TASKS,
         kept: KeptState | None = None,  # noqa: ARG002
         begins: bool = False,  # noqa: ARG002
     ) -> bool:
-        """Tell where a run stands now, and end leases. Return whether all replicas can see it.
+        """Tell where a run stands now, and end leases: all of them after a rewind. Return if all replicas can see it.
 
         head: version of its newest state; an older one changes nothing.
         done: tasks whose leases end.
@@ -183,7 +183,8 @@ class Live:
         begins: the run is new. If the store knows nothing of any other run, its leases were lost.
         """
         in_flight = self._in_flight(run)
-        in_flight.keep(~contained(in_flight.tasks, (np.sort(done),)))
+        is_rewind = head[0] > in_flight.counted[0][0]  # the leases are of selections that were counted
+        in_flight.keep(~contained(in_flight.tasks, (in_flight.tasks if is_rewind else np.sort(done),)))
         return self.is_exact
 
     async def state(self, run: RunRow) -> KeptState | None:  # noqa: ARG002
@@ -194,11 +195,6 @@ class Live:
         """Return the tasks in flight, and when the lease of each ends."""
         in_flight = self._in_flight(run)
         return LeaseTtls(in_flight.tasks, frozen(in_flight.ends - self._clock()), degraded=not self.is_exact)
-
-    async def clear(self, run: RunRow) -> None:
-        """End all leases of a run."""
-        in_flight = self._in_flight(run)
-        in_flight.keep(np.zeros(len(in_flight.tasks), bool))
 
     async def delete(self, run: RunRow) -> None:
         """Delete all that is kept of a run, so that every process looks for it in SQL."""

@@ -2,14 +2,11 @@
 
 import asyncio
 import math
-import os
 import random
-import socket
 import time
-from collections.abc import Callable
+from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from threading import Lock, local
 from typing import Any, cast
 
 import psycopg
@@ -21,46 +18,23 @@ from sqlalchemy.exc import DBAPIError
 from bots_service.errors import StorageUnavailableError
 from bots_service.storage.sql.database import ENCODING, UNANSWERED, Job, Result, settle, sql_url, storage_errors
 
-
-class Lifeline:
-    """A second hold on a connection's socket, so that another thread can end what the first waits for."""
-
-    def __init__(self, descriptor: int) -> None:
-        """Hold a socket by its descriptor. A copy: the descriptor itself may soon be another file's."""
-        self._socket = socket.socket(fileno=os.dup(descriptor))
-        self._lock = Lock()
-
-    def cut(self) -> None:
-        """End the connection: a thread that waits for it gets an error at once. Nothing is sent to the server.
-
-        Asking it to cancel instead would let a commit that waits for a standby return as if that had it.
-        """
-        with self._lock, suppress(OSError):  # it was closed, or the other side ended it
-            self._socket.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        """Let the socket go."""
-        with self._lock:
-            self._socket.close()
-
-
 # Whatever the server's default is: the locks are made for the first, and a read sees one state throughout.
 WRITING, READING = "BEGIN ISOLATION LEVEL READ COMMITTED", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class PipelinedConnection(psycopg.Connection[Any]):
-    """A driver's connection that sends statements together, as soon as an answer is needed.
+    """A driver's connection that sends statements together, as soon as an answer is needed, and waits till a deadline.
 
     So BEGIN travels with the first statement of a transaction, and COMMIT with the last ones.
 
-    lifeline: to end it from another thread.
+    deadline: when it ends what it waits for, by `time.monotonic`.
     limits: statement that sets what the server may wait for until the transaction ends; None where that is set for all
         transactions.
     begins: statement that begins the next transaction; None: it is one statement, which the server commits with its
         answer.
     """
 
-    lifeline: Lifeline
+    deadline: float
     limits: str | None
     begins: str | None
     _answers: psycopg.Pipeline | None = None
@@ -68,6 +42,24 @@ class PipelinedConnection(psycopg.Connection[Any]):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._until_closed = ExitStack()
+
+    def wait(self, gen: Generator[Any, Any, Result], *arguments: Any, **named: Any) -> Result:
+        """Wait for the server; the driver looks up ten times a second."""
+        return super().wait(self._in_time(gen), *arguments, **named)
+
+    def _in_time(self, waiting: Generator[Any, Any, Result]) -> Generator[Any, Any, Result]:
+        """Go on until the deadline, then close the connection. Nothing is sent to the server.
+
+        Asking it to cancel instead would let a commit that waits for a standby return as if that had it.
+        """
+        ready = None
+        try:
+            while time.monotonic() < self.deadline:
+                ready = yield waiting.send(ready)
+        except StopIteration as end:
+            return cast("Result", end.value)
+        self.pgconn.finish()
+        raise psycopg.OperationalError("it took too long")
 
     def begin(self) -> None:
         """Begin a transaction; nothing is sent yet."""
@@ -94,7 +86,6 @@ class PipelinedConnection(psycopg.Connection[Any]):
         super().close()
         with suppress(psycopg.Error):  # a closed connection answers nothing any more
             self._until_closed.close()
-        self.lifeline.close()
 
 
 class PipelinedDialect(PGDialect_psycopg):
@@ -102,20 +93,18 @@ class PipelinedDialect(PGDialect_psycopg):
 
     Methods, not events: for each statement of an engine with any event, SQLAlchemy looks for listeners of all events.
 
-    opened: called with each new connection before its first use, in the thread that opened it.
+    timeout_s: for what a new connection is asked first.
     limits: of what the server waits for, in ms.
     """
 
     supports_statement_cache = True
-    opened: Callable[[Lifeline], None]
+    timeout_s: float
     limits: dict[str, int]
 
     def connect(self, *arguments: Any, **named: Any) -> Any:
         """Return a new connection."""
         connection = PipelinedConnection.connect(*arguments, **named)
-        connection.begins = None
-        connection.lifeline = Lifeline(connection.fileno())
-        self.opened(connection.lifeline)
+        connection.begins, connection.deadline = None, time.monotonic() + self.timeout_s
         connection.limits = f"SELECT {_settings(self.limits, 'true')}" if _prepared(connection, self.limits) else None
         return connection
 
@@ -185,38 +174,12 @@ def _arguments(url: URL, timeout_s: float) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name not in url.query}
 
 
-MOST_WAITING = 1000  # one more would only wait for its deadline
-
-# Errors by SQLSTATE after which a job is run again, and how often: https://www.postgresql.org/docs/current/errcodes-appendix.html
+# Errors by SQLSTATE after which a job is run again: https://www.postgresql.org/docs/current/errcodes-appendix.html
 _AGAIN = {
-    "40P01": 5,  # a deadlock: the other transaction continues
-    "40001": 5,  # no serial order
-    "23505": 1,  # a unique key is taken: the second look finds whose it is, and answers properly
+    "40P01",  # a deadlock: the other transaction continues
+    "23505",  # a unique key is taken: the next look finds whose it is, and answers properly
 }
-_LOST = "lost"  # a connection that broke before COMMIT, mostly one that idled while the server was restarted
-
-
-class _Running:
-    """A job that a thread may be doing, in a transaction that begins so. lifeline: of its connection, if it has one."""
-
-    def __init__(self, job: Job[Any], begins: str | None) -> None:
-        self.job, self.begins, self.is_over = job, begins, False
-        self._lock = Lock()
-        self._lifeline: Lifeline | None = None
-
-    def hold(self, lifeline: Lifeline | None) -> None:
-        """Remember the connection that the job is done on, to cut it when the job's time is over; None: none now."""
-        with self._lock:
-            self._lifeline = lifeline
-            if self.is_over and lifeline is not None:
-                lifeline.cut()
-
-    def end(self) -> None:
-        """Free the thread: cut the connection."""
-        with self._lock:
-            self.is_over = True
-            if self._lifeline is not None:
-                self._lifeline.cut()
+MOST_TRIES = 6
 
 
 class PostgresDatabase:
@@ -229,10 +192,7 @@ class PostgresDatabase:
         timeout_s: longest life of a job, from when it is put in line; also of each wait of the server, unless the
             address says another.
         """
-        self._pool_size, self._timeout_s = pool_size, timeout_s
-        self._of_thread = local()
-        self._jobs = 0  # in line, or under way
-        self._running: set[_Running] = set()
+        self._timeout_s, self._closed = timeout_s, False
         address = sql_url(url)
         self._engine = create_engine(
             address.set(drivername="postgresql+pipelined"),
@@ -244,22 +204,16 @@ class PostgresDatabase:
             connect_args=_arguments(address, timeout_s),
         )
         dialect = cast("PipelinedDialect", self._engine.dialect)
-        dialect.opened, dialect.limits = self._opened, _limits(address, timeout_s)
+        dialect.timeout_s, dialect.limits = timeout_s, _limits(address, timeout_s)
         self._threads = ThreadPoolExecutor(pool_size, thread_name_prefix="bots-sql")
-        self._closed = False
-
-    @property
-    def in_use(self) -> int:
-        """How many jobs are being done just now."""
-        return len(self._running)
 
     def write(self, job: Job[Result], *, alone: bool = False) -> asyncio.Future[Result]:
         """Put the job in line at once, and return what it will return, once that is committed to stable storage."""
-        return self._put(_Running(job, None if alone else WRITING))
+        return self._put(job, None if alone else WRITING)
 
     def read(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Return what the job will return; it sees everything committed before this call, and one state throughout."""
-        return self._put(_Running(job, READING))
+        return self._put(job, READING)
 
     async def close(self) -> None:
         """Finish what is in line, then close the connections."""
@@ -267,69 +221,53 @@ class PostgresDatabase:
         await asyncio.to_thread(self._threads.shutdown)
         self._engine.dispose()
 
-    def _put(self, running: _Running) -> asyncio.Future[Any]:
+    def _put(self, job: Job[Result], begins: str | None) -> asyncio.Future[Result]:
         if self._closed:
             raise StorageUnavailableError("the database is closed: the service is stopping")
-        if self._jobs >= self._pool_size + MOST_WAITING:
-            raise StorageUnavailableError(f"{MOST_WAITING} calls already wait for the database")
-        loop, self._jobs = asyncio.get_running_loop(), self._jobs + 1
-        answer: asyncio.Future[Any] = loop.create_future()  # the job is done even if the caller stops waiting
-        done = self._threads.submit(self._work, running)
-        timeout = loop.call_later(self._timeout_s, self._give_up, running, done, answer)
-        done.add_done_callback(lambda done: loop.call_soon_threadsafe(self._settle, done, answer, timeout))
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Result] = loop.create_future()  # the job is done even if the caller stops waiting
+        done = self._threads.submit(self._do, job, begins, time.monotonic() + self._timeout_s)
+        timeout = loop.call_later(self._timeout_s, self._give_up, done, answer)
+        done.add_done_callback(lambda done: loop.call_soon_threadsafe(_settle, done, answer, timeout))
         return answer
 
-    def _settle(self, done: Future[Any], answer: asyncio.Future[Any], timeout: asyncio.TimerHandle) -> None:
-        self._jobs -= 1
-        timeout.cancel()
-        if not answer.done():  # else the job may have been cancelled, and came to nothing
-            settle(answer, done.exception() or done.result())
-
-    def _give_up(self, running: _Running, done: Future[Any], answer: asyncio.Future[Any]) -> None:
+    def _give_up(self, done: Future[Any], answer: asyncio.Future[Any]) -> None:
         settle(answer, StorageUnavailableError(f"the database did not answer in {self._timeout_s:g} s"))
-        running.end()
         done.cancel()  # nobody begins it any more
 
-    def _work(self, running: _Running) -> Any:
-        self._of_thread.job = running
-        self._running.add(running)
-        try:
-            with storage_errors():
-                return self._do(running)
-        finally:
-            self._running.discard(running)
+    def _do(self, job: Job[Result], begins: str | None, deadline: float) -> Result:
+        """Return what the job returns, once it is committed; where that may help, run it again.
 
-    def _do(self, job: _Running) -> Any:
-        """Return what the job returns, once it is committed; where that may help, run it again."""
-        tries: dict[str, int] = {}
-        while True:
-            try:
-                return self._transact(job)
-            except DBAPIError as error:
-                cause = _LOST if error.connection_invalidated else str(getattr(error.orig, "sqlstate", None))
-                tries[cause] = tries.get(cause, 0) + 1
-                if job.is_over or tries[cause] > {**_AGAIN, _LOST: 1}.get(cause, 0):
-                    raise
+        A connection that broke before COMMIT mostly idled while the server was restarted.
+        """
+        tries = 0
+        with storage_errors():
+            while True:
+                tries += 1
+                try:
+                    return self._transact(job, begins, deadline)
+                except DBAPIError as error:
+                    may_help = error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _AGAIN
+                    if not may_help or tries == MOST_TRIES or time.monotonic() >= deadline:
+                        raise
                 # Two that met once would meet again if both came back at once.
-                time.sleep(random.uniform(0, 0.01) * 2 ** tries[cause])  # noqa: S311 - no secret
+                time.sleep(random.uniform(0, 0.01) * 2**tries)  # noqa: S311 - no secret
 
-    def _transact(self, job: _Running) -> Any:
+    def _transact(self, job: Job[Result], begins: str | None, deadline: float) -> Result:
         with self._engine.connect() as connection:
             driver = cast("PipelinedConnection", connection.connection.dbapi_connection)
-            driver.begins = job.begins
-            job.hold(driver.lifeline)
-            try:
-                with connection.begin() as transaction:
-                    result = job.job(connection)
-                    if job.begins == WRITING:
-                        _commit(transaction)
-                return result
-            finally:
-                job.hold(None)
+            driver.begins, driver.deadline = begins, deadline
+            with connection.begin() as transaction:
+                result = job(connection)
+                if begins == WRITING:
+                    _commit(transaction)
+            return result
 
-    def _opened(self, lifeline: Lifeline) -> None:
-        """Let a connection that this thread just opened be cut: preparing it asks the server, too."""
-        self._of_thread.job.hold(lifeline)
+
+def _settle(done: Future[Any], answer: asyncio.Future[Any], timeout: asyncio.TimerHandle) -> None:
+    timeout.cancel()
+    if not answer.done():  # else the job may have been cancelled, and came to nothing
+        settle(answer, done.exception() or done.result())
 
 
 def _commit(transaction: Transaction) -> None:

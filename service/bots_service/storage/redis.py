@@ -37,10 +37,11 @@ MIN_VERSION = (6, 2)  # ZMSCORE
 FAILURES = (TimeoutError, OSError, RedisError, RuntimeError)  # RuntimeError: uvloop's, if the server stops meanwhile
 # For a command inside a script Redis answers a plain error, not NOPERM: that of 6.2 and 7.0, and that of 8.0.
 NO_PERMISSION_IN_SCRIPT = ("can't run this command", "ACL failure in script")
+RIGHTS = "ACL SETUSER NAME ~bots:* +@all -@dangerous +info"
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _AT = struct.Struct("<d")  # when a kept state's last entry was appended
 MOST_SELECTION_BYTES = 4 * 2**20  # a selection of 65 536 tasks takes half of it; a larger one is not kept
-SCRIPTS = ("look", "lease", "leases", "moved", "clear", "state", "dataset", "probe")
+SCRIPTS = ("look", "lease", "leases", "moved", "delete", "state", "dataset", "probe")
 
 
 class RedisAwayError(Exception):
@@ -77,22 +78,19 @@ class RedisServer:
             StorageUnavailableError: Redis refuses this user or a command, is too old, or the URL is invalid.
         """
         try:
-            info = await self.info()
+            await self.info()
         except StorageUnavailableError as error:
             cause = error.__cause__
             if not isinstance(cause, FAILURES) or refusal(cause) is not None:
                 raise
             self._mark_away(cause)
-            return
-        version = info["redis_version"]
-        if tuple(map(int, version.split(".")[:2])) < MIN_VERSION:
-            raise StorageUnavailableError(f"the Redis in BOTS_REDIS_URL is version {version}; at least 6.2 is needed")
 
     async def info(self) -> dict[str, str]:
         """Return Redis's INFO, after a test write.
 
         Raises:
-            StorageUnavailableError: it does not answer, refuses this user or a command, or the URL is invalid.
+            StorageUnavailableError: it does not answer, refuses this user or a command, is too old, or the URL is
+                invalid.
         """
         try:
             text = await self._once("probe", [PROBE_KEY], [int(PROBES_S)])
@@ -102,7 +100,11 @@ class RedisServer:
         except (TypeError, ValueError) as error:
             raise StorageUnavailableError("BOTS_REDIS_URL has an unknown option") from error
         lines = (line.partition(":") for line in text.decode(errors="replace").splitlines())
-        return {name: value for name, separator, value in lines if separator}
+        info = {name: value for name, separator, value in lines if separator}
+        version = info["redis_version"]
+        if tuple(map(int, version.split(".")[:2])) < MIN_VERSION:
+            raise StorageUnavailableError(f"the Redis in BOTS_REDIS_URL is version {version}; at least 6.2 is needed")
+        return info
 
     async def run(self, script: str, keys: list[str], *arguments: object, blob: bytes = b"") -> Any:
         """Return a script's answer.
@@ -191,7 +193,7 @@ def refusal(error: BaseException) -> str | None:
     if isinstance(error, AuthenticationError):
         return f"Redis rejects the user and password in BOTS_REDIS_URL: {error}"
     if isinstance(error, NoPermissionError) or any(words in str(error) for words in NO_PERMISSION_IN_SCRIPT):
-        return f"the Redis user in BOTS_REDIS_URL needs more rights (EVAL, INFO, TIME, keys bots:*): {error}"
+        return f"the Redis user in BOTS_REDIS_URL needs more rights, {RIGHTS}: {error}"
     if isinstance(error, MovedError) or "unknown command 'evalsha'" in str(error).lower():
         return "BOTS_REDIS_URL must name one Redis that has all keys: no cluster, no Sentinel"
     if "certificate verify failed" in str(error).lower():
@@ -242,7 +244,7 @@ class RedisLive(Live):
         """Lease a selection's tasks, all or none, and keep it under the request's key."""
         if look.local:
             return await super().lease(run, selection, look, once, lease_s=lease_s)
-        blob = b"" if once is None else encode_selection(Previous(once.fingerprint, selection))
+        blob = b"" if once is None else _encoded(Previous(once.fingerprint, selection))
         if len(blob) > MOST_SELECTION_BYTES:
             once, blob = None, b""
         nonce, tasks, new = f"{random.getrandbits(64):x}", selection.leased, newly_leased(selection, look)
@@ -270,7 +272,7 @@ class RedisLive(Live):
     async def moved(
         self, run: RunRow, head: Version, *, done: Tasks = NO_TASKS, kept: KeptState | None = None, begins: bool = False
     ) -> bool:
-        """Tell where a run stands now, and end leases. Return whether all replicas can see it."""
+        """Tell where a run stands now, and end leases. Return if all replicas can see it."""
         await super().moved(run, head, done=done)
         epoch, seq, blob = -1, -1, b""
         if kept is not None and not self._server.is_away:
@@ -308,15 +310,10 @@ class RedisLive(Live):
         order = order[is_first(tasks[order])]
         return LeaseTtls(frozen(tasks[order]), frozen(ttl_s[order]))
 
-    async def clear(self, run: RunRow) -> None:
-        """End all leases of a run."""
-        await super().clear(run)
-        await self._told("clear", _keys(run), False)
-
     async def delete(self, run: RunRow) -> None:
         """Delete all that is kept of a run, so that every process looks for it in SQL."""
         await super().delete(run)
-        await self._told("clear", _keys(run), True)
+        await self._told("delete", _keys(run))
 
     async def dataset_changed(self, dataset_id: int, version: int) -> None:
         """Tell the version of a dataset."""
@@ -353,34 +350,18 @@ def _dataset(dataset_id: int) -> str:
     return f"bots:dataset:{dataset_id}"
 
 
-def _previous_in(blob: bytes, run: RunRow) -> Previous | None:
-    """Return a kept selection; None if it can't be read, as if it had not been kept."""
-    try:
-        return decode_selection(blob)
-    except DamagedStateError as error:
-        log.error("kept_selection_damaged", run=run.name, reason=str(error))
-        return None
-
-
 def _array_in(kind: Any, blob: bytes) -> NDArray[Any]:
     return frozen(np.frombuffer(blob, get_args(get_args(kind)[1])[0]))
 
 
-encode_selection = msgspec.msgpack.Encoder(enc_hook=np.ndarray.tobytes).encode
+_encoded = msgspec.msgpack.Encoder(enc_hook=np.ndarray.tobytes).encode
 _previous = msgspec.msgpack.Decoder(Previous, dec_hook=_array_in)
 
 
-def decode_selection(blob: bytes) -> Previous:
-    """Return the selection and its request's fingerprint.
-
-    Raises:
-        DamagedStateError: the bytes are truncated or altered.
-    """
+def _previous_in(blob: bytes, run: RunRow) -> Previous | None:
+    """Return a kept selection; None if it can't be read, as if it had not been kept."""
     try:
-        previous = _previous.decode(blob)
+        return _previous.decode(blob)
     except (msgspec.MsgspecError, TypeError) as error:
-        raise DamagedStateError(f"the selection can't be read: {error}") from error
-    selection = previous.selection
-    if {len(each) for each in (selection.draws, selection.means, selection.effective)} != {len(selection.tasks)}:
-        raise DamagedStateError("the selection's arrays have different lengths")
-    return previous
+        log.error("kept_selection_damaged", run=run.name, reason=str(error))
+        return None

@@ -12,6 +12,10 @@ if not run then
   )
   redis.call('ZADD', LEASES, '+inf', KEPT)
 elseif is_newer(epoch, seq, run.epoch, run.seq) then
+  if epoch > run.epoch then -- a rewind ends all leases
+    redis.call('DEL', LEASES)
+    redis.call('ZADD', LEASES, '+inf', KEPT)
+  end
   redis.call('HSET', RUN, 'epoch', epoch, 'seq', seq, 'ordinal', 0)
 end
 if BYTES ~= '' then

@@ -4,15 +4,13 @@ import asyncio
 import time
 import zlib
 from collections.abc import AsyncIterator, Sequence
-from itertools import pairwise, starmap
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
-from bots_service.core.arrays import NO_TASKS, Tasks, frozen, last_of
-from bots_service.core.codec import pack, unpack
+from bots_service.core.arrays import NO_TASKS, Tasks
 from bots_service.core.pool import Predictions, PredictionsKey
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import (
@@ -30,7 +28,6 @@ from bots_service.records import (
     CreateDatasetResult,
     DatasetFacts,
     DatasetRow,
-    IdempotencyKey,
     RunRow,
     Subset,
     TaskBlock,
@@ -55,14 +52,9 @@ def stage_gone() -> BusyError:
     return BusyError("the upload took more than a day and was dropped; send it again")
 
 
-def require_version(dataset: DatasetRow, is_standing: bool) -> None:
-    """Check that a dataset is still the one that a change was made for.
-
-    Raises:
-        BusyError: it is not, or it is gone.
-    """
-    if not is_standing:
-        raise BusyError(f"dataset {dataset.name!r} was changed by another request at the same time; try again")
+def changed_meanwhile(dataset: DatasetRow) -> BusyError:
+    """Return the error for a dataset that is no longer the one that a change was made for, or that is gone."""
+    return BusyError(f"dataset {dataset.name!r} was changed by another request at the same time; try again")
 
 
 class SqlDatasets(Store):
@@ -96,7 +88,7 @@ class SqlDatasets(Store):
     def _add_block(self, connection: Connection, stage: int, count: int, body: bytes) -> None:
         end = _end(connection, stage)
         _require_room_for_tasks(int(end.tasks) + count, self.capacity)
-        row = {"dataset_id": stage, "position": end.blocks, "first": end.tasks, "count": count, "body": body}
+        row = {"dataset_id": stage, "position": end.blocks, "count": count, "body": body}
         connection.execute(insert(task_blocks), {**row, "checksum": zlib.crc32(body)})
 
     @writing
@@ -146,9 +138,8 @@ class SqlDatasets(Store):
         _require_room_for_tasks(facts.size, self.capacity)
         changed = _changed(connection, row, facts=facts)
         end = _end(connection, row.id)
-        moved = update(task_blocks).where(task_blocks.c.dataset_id == stage).values(dataset_id=row.id)
-        places = {"position": task_blocks.c.position + end.blocks, "first": task_blocks.c.first + end.tasks}
-        connection.execute(moved.values(places))
+        moved = {"dataset_id": row.id, "position": task_blocks.c.position + end.blocks}
+        connection.execute(update(task_blocks).where(task_blocks.c.dataset_id == stage).values(moved))
         if connection.execute(delete(datasets).where(datasets.c.id == stage)).rowcount == 0:
             raise stage_gone()
         return AppendTasksResult(changed, facts.size - row.facts.size)
@@ -164,29 +155,22 @@ class SqlDatasets(Store):
         tasks: Tasks | None = connection.scalar(select(datasets.c.retired_tasks).where(datasets.c.id == dataset_id))
         return NO_TASKS if tasks is None else tasks
 
-    async def put_predictions(
-        self, key: IdempotencyKey | None, row: DatasetRow, facts: DatasetFacts, column: Predictions | None
-    ) -> tuple[DatasetRow, list[RunRow]]:
-        """Set the predictions that new runs see, and give them to the runs whose journal is empty.
-
-        Return the dataset, and these runs as they were before. column: new predictions; None if some are removed.
-        """
-        empty: list[RunRow] = []
-        content = None if column is None else (column.digest, await asyncio.to_thread(_content_of, column))
-        return await self._put_predictions(key, row, facts, content, empty), empty
-
     @writing_once
-    def _put_predictions(
+    def put_predictions(
         self,
         connection: Connection,
         row: DatasetRow,
         facts: DatasetFacts,
-        column: tuple[str, bytes] | None,
+        column: Predictions | None,
         empty: list[RunRow],
     ) -> DatasetRow:
+        """Set the predictions that new runs see, and give them to the runs whose journal is empty.
+
+        column: new predictions; None if some are removed. empty: gets these runs, as they were before.
+        """
         changed = _changed(connection, row, facts=facts)
         if column is not None:
-            kept = {"dataset_id": row.id, "digest": column[0], "content": column[1]}
+            kept = {"dataset_id": row.id, "digest": column.digest, "content": (column.parts, column.levels)}
             connection.execute(insert_missing(connection.dialect.name, predictions), kept)
         of_empty = (runs.c.dataset_id == row.id) & of_last_entry("seq").is_(None)
         empty[:] = [run for run in locked_runs(connection, of_empty) if not run.head]
@@ -195,29 +179,24 @@ class SqlDatasets(Store):
         _drop_unused_predictions(connection, row.id, facts.prediction_keys)
         return changed
 
-    async def predictions(self, dataset_id: int, keys: Sequence[PredictionsKey]) -> list[Predictions]:
+    @reading
+    def predictions(self, connection: Connection, dataset_id: int, keys: Sequence[PredictionsKey]) -> list[Predictions]:
         """Return predictions that new runs see or that a run knows, in the order of the keys.
 
         Raises:
             UnknownRunError: one is not there any more.
         """
-        found = await self._predictions(dataset_id, keys)
-        return await asyncio.to_thread(lambda: list(starmap(_predictions_in, found)))
-
-    @reading
-    def _predictions(
-        self, connection: Connection, dataset_id: int, keys: Sequence[PredictionsKey]
-    ) -> list[tuple[str, bytes]]:
         found = []
         for name, digest in keys:
             these = (predictions.c.dataset_id == dataset_id) & (predictions.c.digest == digest)
             content = connection.scalar(select(predictions.c.content).where(these))
             if content is None:
                 raise UnknownRunError("the run that knew these predictions was deleted or replaced")
-            found.append((name, content))
+            found.append(Predictions(name, *content))
         return found
 
-    async def keep_subset(self, key: IdempotencyKey | None, row: DatasetRow, subset: Subset, tasks: Tasks) -> Subset:
+    @writing_once
+    def keep_subset(self, connection: Connection, row: DatasetRow, subset: Subset, tasks: Tasks) -> Subset:
         """Keep a subset under its name; one that is kept already counts as kept now.
 
         Of all those of the dataset the MOST_SUBSETS that were kept last stay.
@@ -225,14 +204,10 @@ class SqlDatasets(Store):
         Raises:
             UnknownDatasetError: the dataset was deleted.
         """
-        return await self._keep_subset(key, row, subset, await asyncio.to_thread(_bits_of, tasks))
-
-    @writing_once
-    def _keep_subset(self, connection: Connection, row: DatasetRow, subset: Subset, content: bytes) -> Subset:
         standing = select(datasets.c.id).where(datasets.c.id == row.id).with_for_update(key_share=True, read=True)
         if connection.scalar(standing) is None:
             raise UnknownDatasetError("the dataset was deleted meanwhile")
-        kept = {"dataset_id": row.id, "name": subset.name, "tasks": content, "kept_at": time.time()}
+        kept = {"dataset_id": row.id, "name": subset.name, "tasks": tasks, "kept_at": time.time()}
         connection.execute(insert_missing(connection.dialect.name, subsets), kept)
         of_dataset = subsets.c.dataset_id == row.id
         this = update(subsets).where(of_dataset, subsets.c.name == subset.name)
@@ -246,8 +221,8 @@ class SqlDatasets(Store):
     def subset(self, connection: Connection, dataset_id: int, name: str) -> Tasks | None:
         """Return a subset's tasks, sorted; None if there is no such subset."""
         this = (subsets.c.dataset_id == dataset_id) & (subsets.c.name == name)
-        content = connection.scalar(select(subsets.c.tasks).where(this))
-        return None if content is None else _tasks_in(content)
+        tasks: Tasks | None = connection.scalar(select(subsets.c.tasks).where(this))
+        return tasks
 
     @writing_once
     def delete(self, connection: Connection, row: DatasetRow) -> None:
@@ -287,7 +262,8 @@ def _end(connection: Connection, dataset_id: int) -> SqlRow:
 def _changed(connection: Connection, row: DatasetRow, **values: object) -> DatasetRow:
     """Raise a dataset's version and set its columns; BusyError if it has another version than this row."""
     this = update(datasets).where(datasets.c.id == row.id, datasets.c.version == row.version)
-    require_version(row, connection.execute(this, {"version": row.version + 1, **values}).rowcount > 0)
+    if not connection.execute(this, {"version": row.version + 1, **values}).rowcount:
+        raise changed_meanwhile(row)
     return _row(connection, row.id)
 
 
@@ -310,35 +286,11 @@ def _require_room_for_dataset(connection: Connection, capacity: Capacity, within
         )
 
 
-def _content_of(column: Predictions) -> bytes:
-    return pack((column.parts, column.levels))
-
-
-def _predictions_in(name: str, content: bytes) -> Predictions:
-    """Return the predictions that are in the bytes."""
-    return Predictions(name, *unpack(content, tuple[int, NDArray[np.uint8]]))
-
-
 def _drop_unused_predictions(connection: Connection, dataset_id: int, newest: tuple[PredictionsKey, ...]) -> None:
     known = connection.scalars(select(runs.c.predictions).where(runs.c.dataset_id == dataset_id).distinct())
     used = {key.digest for keys in (newest, *known) for key in keys}
     unused = delete(predictions).where(predictions.c.dataset_id == dataset_id, predictions.c.digest.not_in(used))
     connection.execute(unused)
-
-
-def _bits_of(tasks: Tasks) -> bytes:
-    """Return sorted tasks as bytes: half of a million tasks take about 125 kB, all of them 1 kB."""
-    included = np.zeros(last_of(tasks) + 1, bool)
-    included[tasks] = True
-    return zlib.compress(np.packbits(included).tobytes(), 1)
-
-
-def _tasks_in(content: bytes) -> Tasks:
-    try:
-        bits = np.frombuffer(zlib.decompress(content), np.uint8)
-    except zlib.error as error:  # it has a checksum
-        raise DamagedStateError(f"a subset can't be read: {error}") from error
-    return frozen(np.flatnonzero(np.unpackbits(bits)).astype(np.int32))
 
 
 def encode_block(block: TaskBlock) -> bytes:

@@ -94,9 +94,9 @@ def _told(body: Body) -> dict[str, Any]:
     return {"changed": body.values} if isinstance(body, SettingsChange) else {}
 
 
-ENTRIES = 500  # read at most for one page: reports of 32 tasks take about 10 ms
 CHUNK = 25  # entries at a time: a report's body may take MBs, and drivers fetch a whole result at once
-BODY_CHARACTERS = 16 * 2**20  # of all entries of a page; the last chunk may exceed it
+# Of all entries of a page; the last chunk may exceed it. 500 reports of 32 tasks have as many, and take about 10 ms.
+BODY_CHARACTERS = 2**20
 
 _REPORTS = (
     select(*(journal.c[name] for name in ("seq", "body", "hidden", "created_at", "step", "late", "expired")))
@@ -188,10 +188,9 @@ class KnownRun:
 
 RUNS_AT_ONCE = 100  # in one transaction: some 50 ms
 
-_HEADS = select(
-    *(runs.c.id, runs.c.uid, datasets.c.name, HEAD, EPOCH),
-    *(runs.c[f"refused_{name}"] for name in ("reports", "at", "reason", "seq")),
-).select_from(runs.join(datasets))
+_HEADS = select(runs.c.id, runs.c.uid, datasets.c.name, HEAD, EPOCH, runs.c.refused, runs.c.refused_seq).select_from(
+    runs.join(datasets)
+)
 # What each of many runs is asked is made once.
 _END_COLUMNS = tuple(
     journal.c[name]
@@ -235,10 +234,6 @@ def _known(connection: Connection, head: RunHead, row: SqlRow | None) -> KnownRu
     findings = connection.scalar(_FINDINGS, {"run": run.id, "head": head.head})
     course = course_of(run.origin_step, last.step, ends)
     return KnownRun(head, run, course, last.strategy, findings or RunFindings())
-
-
-def _refused(count: int, at: float, reason: str) -> RefusedReports | None:
-    return RefusedReports(count, datetime.fromtimestamp(at, UTC), reason) if count else None
 
 
 class SqlHistory(Store):
@@ -323,11 +318,10 @@ class SqlHistory(Store):
         if head is None:
             return VisitsPage([], None, 0)
         end, pruned = head.head + 1 if before is None else min(before, head.head + 1), head.pruned
-        oldest = max(pruned, end - 1 - ENTRIES)
         visits: list[TaskVisit] = []
         characters = 0
-        while end - 1 > oldest and len(visits) < limit and characters < BODY_CHARACTERS:
-            after = max(oldest, end - 1 - CHUNK)
+        while end - 1 > pruned and len(visits) < limit and characters < BODY_CHARACTERS:
+            after = max(pruned, end - 1 - CHUNK)
             rows = connection.execute(_REPORTS, {"run": run.id, "after": after, "before": end}).all()
             found = [visit for row in rows if (visit := _visit(row, task)) is not None]
             characters += sum(len(row.body) for row in rows)
@@ -340,8 +334,7 @@ class SqlHistory(Store):
     def heads(self, connection: Connection, dataset: str | None = None) -> list[RunHead]:
         """Return where every run of a dataset stands, or of all datasets."""
         named = datasets.c.name.is_not(None) if dataset is None else datasets.c.name == dataset
-        found = connection.execute(_HEADS.where(named))
-        return [RunHead._make((*row[:5], _refused(*row[5:8]), row.refused_seq)) for row in found]
+        return list(map(RunHead._make, connection.execute(_HEADS.where(named))))
 
     async def known(self, heads: Sequence[RunHead]) -> dict[int, KnownRun]:
         """Return what journals tell, by the run's id; nothing of runs that were deleted or rewound meanwhile."""

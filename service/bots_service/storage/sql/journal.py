@@ -39,6 +39,7 @@ from bots_service.storage.sql.store import Store, insert_missing, reading, writi
 from bots_service.storage.sql.tables import (
     EPOCH,
     HEAD,
+    IS_MARK,
     IS_STEP,
     calibration_in,
     datasets,
@@ -47,8 +48,6 @@ from bots_service.storage.sql.tables import (
     runs,
     snapshots,
 )
-
-MOST_SEQS = 1000  # of snapshots that are dropped, in one statement
 
 RECEIPTS = select(*(journal.c[name] for name in Receipt.__struct_fields__))
 Told = TypeVar("Told", bound=Receipt)
@@ -71,8 +70,9 @@ _HEAD_AND_KEYS = (
     .outerjoin(journal, and_(journal.c.run_id == runs.c.id, journal.c.key.in_(bindparam("keys", expanding=True))))
     .where(runs.c.id == bindparam("run"))
 )
+_ENTRY = (journal.c.seq, journal.c.epoch, journal.c.profiles, journal.c.kind, journal.c.body)
 _BETWEEN = (
-    select(journal.c.seq, journal.c.epoch, journal.c.profiles, journal.c.kind, journal.c.body)
+    select(*_ENTRY)
     .where(
         _OF_RUN,
         journal.c.seq > bindparam("after", type_=BigInteger),
@@ -236,6 +236,14 @@ def entries_between(connection: Connection, run_id: int, after: int, up_to: int,
     return list(map(entry_of, rows))
 
 
+def rewinds_between(connection: Connection, run_id: int, after: int = 0, up_to: int = 2**62) -> list[tuple[Entry, int]]:
+    """Return the kept rewinds behind one entry and up to another in order, each with the seq that it went back to."""
+    found = select(*_ENTRY).where(journal.c.run_id == run_id, text(IS_MARK), journal.c.kind == KINDS[Rewind])
+    found = found.where(journal.c.seq > after, journal.c.seq <= up_to, journal.c.body.is_not(None))
+    entries = map(entry_of, connection.execute(found.order_by(journal.c.seq)))
+    return [(entry, entry.body.to_seq) for entry in entries if isinstance(entry.body, Rewind)]
+
+
 def entry_of(row: SqlRow) -> Entry:
     """Return the entry that a row holds, or a line of an export."""
     return Entry(row.seq, row.epoch, row.profiles, decode_body(row.kind, row.body))
@@ -344,6 +352,11 @@ class SqlJournal(Store):
         return entries_between(connection, run.id, after, up_to, limit)
 
     @reading
+    def last_rewind(self, connection: Connection, run: RunRow, after: int, up_to: int) -> tuple[Entry, int] | None:
+        """Return the last rewind after entry `after` with the seq that it restored; None if there is none."""
+        return next(reversed(rewinds_between(connection, run.id, after, up_to)), None)
+
+    @reading
     def created_at(self, connection: Connection, run: RunRow, seq: int) -> float | None:
         """Return when an entry was appended, in seconds since 1970, UTC; None if it is not there."""
         return connection.scalar(select(journal.c.created_at).where(*_is(run.id, seq)))
@@ -387,5 +400,4 @@ class SqlSnapshots(Store):
         # The state that pruned entries led to has nothing else that leads to it.
         beginning = select(runs.c.pruned).where(runs.c.id == run.id).scalar_subquery()
         own = delete(snapshots).where(snapshots.c.run_id == run.id, snapshots.c.seq != beginning)
-        for first in range(0, len(seqs), MOST_SEQS):
-            connection.execute(own.where(snapshots.c.seq.in_(seqs[first : first + MOST_SEQS])))
+        connection.execute(own.where(snapshots.c.seq.in_(seqs)))

@@ -40,14 +40,12 @@ def upgrade(url: str) -> tuple[str | None, str]:
     if is_missing(parsed := sql_url(url)):
         Path(parsed.database or "").parent.mkdir(parents=True, exist_ok=True)
     with connected(url) as connection:
-        before = _revision(connection)
-        if before is None or not is_new_enough(before):
+        if not is_new_enough(_revision(connection)):
             _keep_other_migrators_out(connection)
-            before = _revision(connection)  # another one may just have migrated
-        if before is not None and is_new_enough(before):
-            return before, before
-        _migrate(connection)
-        return before, head()
+        before = _revision(connection)  # another one may just have migrated
+        if not is_new_enough(before):
+            _migrate(connection)
+        return before, _revision(connection) or head()
 
 
 def current(url: str) -> str | None:

@@ -2,7 +2,8 @@
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, CursorResult, delete, func, insert, select, update
@@ -10,13 +11,12 @@ from sqlalchemy import ColumnElement, Connection, CursorResult, delete, func, in
 from bots_service.core.pool import PredictionsKey
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, LimitReachedError, RunHasHistoryError, UnknownRunError
-from bots_service.records import Capacity, IdempotencyKey, Parent, RunPut, RunRow
+from bots_service.records import Capacity, IdempotencyKey, Parent, RefusedReports, RunPut, RunRow
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import FoldedEntry, append
 from bots_service.storage.sql.store import Store, keep_result, reading, require_unanswered, writing, writing_once
 from bots_service.storage.sql.tables import HEAD, RUNS, datasets, predictions, runs, snapshots
 
-PAGE = 1000
 DEFAULT_RUN = "default"  # every dataset has it, so that a first user never needs to know the word
 
 Start = tuple[Parent, FoldedEntry]
@@ -65,7 +65,7 @@ def replace_empty_run(connection: Connection, run_id: int, values: dict[str, Any
 
 
 def current_predictions(connection: Connection, dataset_id: int) -> tuple[PredictionsKey, ...]:
-    """Return the predictions that new runs see; they stay so until the transaction ends.
+    """Return the predictions that new runs see; they stay so, and no other run is made, until the transaction ends.
 
     Ask for this before you lock runs: another order could end in a deadlock.
     """
@@ -75,19 +75,29 @@ def current_predictions(connection: Connection, dataset_id: int) -> tuple[Predic
 
 
 def require_room_for_run(connection: Connection, dataset_id: int, capacity: Capacity) -> None:
-    """Check that there is room for one more run in a dataset; the answer holds until the transaction ends.
+    """Check that there is room for one more run in a dataset, whose current predictions were asked for.
 
     Raises:
         LimitReachedError: the dataset has as many as it may.
     """
-    connection.execute(select(datasets.c.id).where(datasets.c.id == dataset_id).with_for_update(key_share=True))
     count = connection.scalar(select(func.count()).select_from(runs).where(runs.c.dataset_id == dataset_id)) or 0
     if count >= capacity.runs:
         raise LimitReachedError(f"too many runs: the dataset has {count}, and can have {capacity.runs} (BOTS_MAX_RUNS)")
 
 
-def is_named(dataset_id: int, name: str) -> ColumnElement[bool]:
-    """Return the condition for the run of that name."""
+def standing_run(connection: Connection, dataset_id: int, name: str, todo: str) -> RunRow | None:
+    """Return the empty run of that name, as it stands until the transaction ends; None if there is none.
+
+    Raises:
+        RunHasHistoryError: its journal is not empty. todo: what to do then.
+    """
+    found = next(iter(locked_runs(connection, _is_named(dataset_id, name))), None)
+    if found is not None and found.head > 0:
+        raise RunHasHistoryError(f"run {name!r} has {found.head} journal entries; {todo}")
+    return found
+
+
+def _is_named(dataset_id: int, name: str) -> ColumnElement[bool]:
     return (runs.c.dataset_id == dataset_id) & (runs.c.name == name)
 
 
@@ -101,7 +111,7 @@ class SqlRuns(Store):
     @reading
     def get(self, connection: Connection, dataset_id: int, name: str) -> RunRow:
         """Return the run of that name."""
-        row = connection.execute(RUNS.where(is_named(dataset_id, name))).one_or_none()
+        row = connection.execute(RUNS.where(_is_named(dataset_id, name))).one_or_none()
         if row is None:
             raise UnknownRunError(f"no run {name!r}")
         return run_of(row)
@@ -112,13 +122,10 @@ class SqlRuns(Store):
         those = (runs.c.dataset_id == dataset_id) & (runs.c.name > name)
         return list(map(run_of, connection.execute(RUNS.where(those).order_by(runs.c.name).limit(limit))))
 
-    async def all(self, dataset_id: int) -> AsyncIterator[RunRow]:
-        """Yield every run of a dataset."""
-        page = await self.after(dataset_id, "", PAGE)
-        while page:
-            for row in page:
-                yield row
-            page = await self.after(dataset_id, page[-1].name, PAGE)
+    @reading
+    def all(self, connection: Connection, dataset_id: int) -> list[RunRow]:
+        """Return every run of a dataset by name."""
+        return list(map(run_of, connection.execute(RUNS.where(runs.c.dataset_id == dataset_id).order_by(runs.c.name))))
 
     @writing
     def put(
@@ -146,11 +153,7 @@ class SqlRuns(Store):
         there = connection.scalars(select(predictions.c.digest).where(predictions.c.dataset_id == dataset_id))
         if {key.digest for key in known} - set(there) or (fork is None and known != newest):
             raise BusyError("another request changed the dataset's predictions at the same time; try again")
-        this = is_named(dataset_id, name)
-        found = locked_runs(connection, this)
-        standing = found[0] if found else None
-        if standing is not None and standing.head > 0:
-            raise RunHasHistoryError(f"run {name!r} has {standing.head} journal entries; change its settings by PATCH")
+        standing = standing_run(connection, dataset_id, name, "change its settings by PATCH")
         if standing is None:
             require_room_for_run(connection, dataset_id, self.capacity)
             run_id = insert_run(connection, dataset_id, name, settings, known)
@@ -158,25 +161,26 @@ class SqlRuns(Store):
             return standing, RunPut.UNCHANGED
         else:
             run_id = standing.id
-            none_refused = {"refused_reports": 0, "refused_seq": None, "refused_at": None, "refused_reason": None}
-            replace_empty_run(connection, run_id, {"settings": settings, "predictions": known, **none_refused})
+            replace_empty_run(connection, run_id, {"settings": settings, "predictions": known, "refused": None})
         if fork is not None:
             parent, first = fork
             append(connection, run_id, [first], time.time())
             connection.execute(update(runs).where(runs.c.id == run_id), {"parent": parent})
-        row, put = (
-            run_of(connection.execute(RUNS.where(this)).one()),
-            RunPut.CREATED if standing is None else RunPut.REPLACED,
-        )
+        row = run_of(connection.execute(RUNS.where(runs.c.id == run_id)).one())
+        put = RunPut.CREATED if standing is None else RunPut.REPLACED
         keep_result(connection, idempotency_key, result_of(row, put))
         return row, put
 
     @writing
     def note_refused_report(self, connection: Connection, row: RunRow, reason: str) -> None:
         """Count a report of the run that was refused as invalid, and why."""
-        noted = update(runs).where(_is(row)).values(refused_reports=runs.c.refused_reports + 1, refused_seq=HEAD)
-        if not connection.execute(noted.values(refused_at=time.time(), refused_reason=reason)).rowcount:
+        this = select(runs.c.refused).where(_is(row)).with_for_update(key_share=True)
+        before = connection.execute(this).one_or_none()
+        if before is None:
             raise UnknownRunError(f"run {row.name!r} was deleted or replaced")
+        count = 1 if before.refused is None else before.refused.count + 1
+        refused = RefusedReports(count, datetime.now(UTC), reason)
+        connection.execute(update(runs).where(runs.c.id == row.id).values(refused=refused, refused_seq=HEAD))
 
     @writing_once
     def delete(self, connection: Connection, row: RunRow) -> None:

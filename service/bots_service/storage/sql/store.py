@@ -16,6 +16,7 @@ from bots_service.storage.sql.database import Database, Result, SqlRow
 from bots_service.storage.sql.tables import answers
 
 Arguments = ParamSpec("Arguments")
+Value = TypeVar("Value")
 
 
 class Store:
@@ -62,28 +63,6 @@ def insert_missing(product: str, table: Table) -> Insert:
     return sqlite.insert(table).on_conflict_do_nothing()
 
 
-Value = TypeVar("Value")
-
-
-class SqlAnswers(Store):
-    """The first answers of writes that carried an idempotency key, as JSON. They come back equal."""
-
-    @reading
-    def find(self, connection: Connection, scope: str, key: str, kind: type[Value]) -> Answer[Value] | None:
-        """Return what was answered under this key, None if it is new."""
-        row = _found(connection, scope, key)
-        return None if row is None else Answer(row.fingerprint, _result_of(row, kind))
-
-    @writing
-    def keep(self, connection: Connection, idempotency_key: IdempotencyKey | None, result: Value) -> Value:
-        """Keep the result of a committed write before anybody gets it; return the one that is kept."""
-        if idempotency_key is None:
-            return result
-        connection.execute(insert_missing(connection.dialect.name, answers), _row(idempotency_key, result))
-        row = _standing(connection, idempotency_key)
-        return result if row is None else _result_of(row, type(result))
-
-
 def require_unanswered(connection: Connection, idempotency_key: IdempotencyKey | None) -> None:
     """Check that nothing is kept under the key yet.
 
@@ -91,14 +70,24 @@ def require_unanswered(connection: Connection, idempotency_key: IdempotencyKey |
         KeyReusedError: the key came with another request before.
         BusyError: the same request was answered meanwhile; asking again finds the answer.
     """
-    if idempotency_key is not None and _standing(connection, idempotency_key) is not None:
+    if idempotency_key is None:
+        return
+    if (row := _found(connection, idempotency_key.scope, idempotency_key.key)) is not None:
+        idempotency_key.require_same(row.fingerprint)
         raise BusyError("the same request was answered at the same time; repeat it to get the response")
 
 
 def keep_result(connection: Connection, idempotency_key: IdempotencyKey | None, result: object) -> None:
     """Keep a write's result under its key, in the write's transaction; without a key, nothing."""
     if idempotency_key is not None:
-        connection.execute(insert(answers), _row(idempotency_key, result))
+        text = msgspec.json.encode(result).decode()
+        row = {**asdict(idempotency_key), "result": text, "created_at": time.time()}
+        connection.execute(insert(answers), row)
+
+
+def _found(connection: Connection, scope: str, key: str) -> SqlRow | None:
+    kept = select(answers.c.fingerprint, answers.c.result).where(answers.c.scope == scope, answers.c.key == key)
+    return connection.execute(kept).one_or_none()
 
 
 def writing_once(job: Jobs[Own, Arguments, Result]) -> Call[Own, Concatenate[IdempotencyKey | None, Arguments], Result]:
@@ -122,25 +111,19 @@ def writing_once(job: Jobs[Own, Arguments, Result]) -> Call[Own, Concatenate[Ide
     return write
 
 
-def _standing(connection: Connection, idempotency_key: IdempotencyKey) -> SqlRow | None:
-    row = _found(connection, idempotency_key.scope, idempotency_key.key)
-    if row is not None:
-        idempotency_key.require_same(row.fingerprint)
-    return row
+class SqlAnswers(Store):
+    """The first answers of writes that carried an idempotency key, as JSON. They come back equal."""
 
+    @reading
+    def find(self, connection: Connection, scope: str, key: str, kind: type[Value]) -> Answer[Value] | None:
+        """Return what was answered under this key, None if it is new."""
+        row = _found(connection, scope, key)
+        try:
+            return None if row is None else Answer(row.fingerprint, msgspec.json.decode(row.result, type=kind))
+        except msgspec.MsgspecError as error:
+            raise DamagedStateError(f"a kept answer can't be read: {error}") from error
 
-def _found(connection: Connection, scope: str, key: str) -> SqlRow | None:
-    kept = select(answers.c.fingerprint, answers.c.result).where(answers.c.scope == scope, answers.c.key == key)
-    return connection.execute(kept).one_or_none()
-
-
-def _row(idempotency_key: IdempotencyKey, result: object) -> dict[str, Any]:
-    text = msgspec.json.encode(result).decode()
-    return {**asdict(idempotency_key), "result": text, "created_at": time.time()}
-
-
-def _result_of(row: SqlRow, kind: type[Value]) -> Value:
-    try:
-        return msgspec.json.decode(row.result, type=kind)
-    except msgspec.MsgspecError as error:
-        raise DamagedStateError(f"a kept answer can't be read: {error}") from error
+    @writing_once
+    def keep(self, connection: Connection, result: Value) -> Value:  # noqa: ARG002
+        """Keep the result of what changed nothing."""
+        return result

@@ -2,36 +2,21 @@
 
 from time import monotonic, time
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, exists, func, insert, select, text, tuple_, update
+from sqlalchemy import Connection, delete, exists, func, insert, select, text, update
 
-from bots_service.core.entries import Rewind
-from bots_service.errors import (
-    BusyError,
-    LimitReachedError,
-    UnauthenticatedError,
-    UnknownApiKeyError,
-)
+from bots_service.core.entries import Entry
+from bots_service.errors import LimitReachedError, UnauthenticatedError, UnknownApiKeyError
 from bots_service.keys import KeyRow
 from bots_service.records import Capacity, RunRow
 from bots_service.retention import ANSWERS_S, STAGES_S
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.storage.sql.history import SqlHistory
-from bots_service.storage.sql.journal import KINDS, SqlJournal, SqlSnapshots, decode_body
+from bots_service.storage.sql.journal import SqlJournal, SqlSnapshots, rewinds_between
 from bots_service.storage.sql.migrate import require_new_enough, revision_of
 from bots_service.storage.sql.runs import SqlRuns
-from bots_service.storage.sql.store import SqlAnswers, Store, insert_missing, reading, writing, writing_once
-from bots_service.storage.sql.tables import (
-    IS_MARK,
-    answers,
-    api_keys,
-    datasets,
-    journal,
-    runs,
-    snapshots,
-    task_blocks,
-    write_probe,
-)
+from bots_service.storage.sql.store import SqlAnswers, Store, reading, writing, writing_once
+from bots_service.storage.sql.tables import answers, api_keys, datasets, journal, runs, snapshots
 from bots_service.storage.sql.transfer import SqlTransfers
 
 MOST_KEYS = 1000  # in use: each process holds them all, and reads them all again every 2 s
@@ -80,6 +65,7 @@ def _any_exists(connection: Connection) -> bool:
     return bool(connection.scalar(select(exists(select(api_keys.c.id)))))
 
 
+_WRITE_AGAIN = text("UPDATE alembic_version SET version_num = version_num")
 WRITE_EVERY_S = 5.0  # while it goes well: each write waits for the disk once, as a report does
 
 
@@ -103,25 +89,15 @@ class SqlHealth(Store):
             await self.database.write(lambda connection: connection.scalar(select(runs.c.id).limit(1)))
         else:
             self._written = None
-            await self.database.write(_touch)
+            await self.database.write(lambda connection: connection.execute(_WRITE_AGAIN).close())
             self._written = now
 
 
-def _touch(connection: Connection) -> None:
-    row = {"id": 1, "written_at": time()}
-    connection.execute(insert_missing(connection.dialect.name, write_probe), row)
-    connection.execute(update(write_probe).where(write_probe.c.id == row["id"]), {"written_at": row["written_at"]})
-
-
-BATCH = 1000  # rows of one transaction: some 20 ms
-_LOCK = 0x7072756E  # of pruners, among PostgreSQL's advisory locks: "prun"
+BATCH = 1000  # entries of one transaction, some 20 ms, so that other writes never wait long
 
 
 class SqlRetention(Store):
-    """Deletes old data in small batches, so that other writes never wait long.
-
-    Each deletion raises BusyError while another replica's runs.
-    """
+    """Deletes old data. Several replicas may do so at once: what one deleted is gone for the other."""
 
     @reading
     def truncation_points(self, connection: Connection, run: RunRow, before: float) -> list[int]:
@@ -134,25 +110,18 @@ class SqlRetention(Store):
             .order_by(snapshots.c.seq.desc())
         )
         found = list(connection.scalars(old))
-        rewinds = _rewinds(connection, run.id) if found else []
+        rewinds = rewinds_between(connection, run.id) if found else []
         return [seq for seq in found if _is_free(seq, rewinds)]
-
-    @reading
-    def count_entries(self, connection: Connection, run: RunRow, seq: int) -> int:
-        """Return how many entries a truncation up to `seq` deletes."""
-        kept = (journal.c.run_id == run.id, journal.c.body.is_not(None), journal.c.seq <= seq)
-        return connection.scalar(select(func.count()).select_from(journal).where(*kept)) or 0
 
     @writing
     def truncate(self, connection: Connection, run: RunRow, seq: int) -> bool:
         """Let the journal begin after the snapshot at `seq`, now the first; return whether that was possible."""
-        _keep_others_out(connection)
         this = select(runs.c.uid, runs.c.pruned).where(runs.c.id == run.id).with_for_update(key_share=True)
         row = connection.execute(this).one_or_none()
         stored = select(snapshots.c.seq).where(snapshots.c.run_id == run.id, snapshots.c.seq == seq)
         is_standing = row is not None and row.uid == run.uid and row.pruned < seq and connection.scalar(stored)
         # Again, for a rewind may have come: none comes between now and the commit, as the run's row is locked.
-        if not is_standing or not _is_free(seq, _rewinds(connection, run.id)):
+        if not is_standing or not _is_free(seq, rewinds_between(connection, run.id)):
             return False
         connection.execute(update(runs).where(runs.c.id == run.id), {"pruned": seq})
         connection.execute(delete(snapshots).where(snapshots.c.run_id == run.id, snapshots.c.seq < seq))
@@ -161,7 +130,6 @@ class SqlRetention(Store):
     @writing
     def delete_entries(self, connection: Connection, run: RunRow) -> int:
         """Delete the bodies of some entries before the beginning of the journal; return how many."""
-        _keep_others_out(connection)
         kept = (journal.c.run_id == run.id, journal.c.body.is_not(None))
         first, pruned = connection.execute(
             select(func.min(journal.c.seq), func.min(runs.c.pruned))
@@ -174,48 +142,16 @@ class SqlRetention(Store):
         return connection.execute(update(journal).where(*kept, some), {"body": None}).rowcount
 
     @writing
-    def delete_old(self, connection: Connection, now: float) -> int:
-        """Delete some answers, or some rows of uploads that died, and return how many. now: seconds since 1970, UTC.
-
-        Row by row, for the rows of a large dataset would take long to go with it.
-        """
-        _keep_others_out(connection)
-        is_stage = datasets.c.name.is_(None) & (datasets.c.created_at < now - STAGES_S)
-        stages = select(datasets.c.id).where(is_stage)
-        due = (
-            (answers, answers.c.created_at < now - ANSWERS_S),
-            (journal, journal.c.run_id.in_(select(runs.c.id).where(runs.c.dataset_id.in_(stages)))),
-            (task_blocks, task_blocks.c.dataset_id.in_(stages)),
-            (datasets, is_stage),
-        )
-        return next(filter(None, (_drop_some(connection, table, old) for table, old in due)), 0)
+    def delete_old(self, connection: Connection, now: float) -> None:
+        """Delete old answers, and uploads that died. now: seconds since 1970, UTC."""
+        connection.execute(delete(answers).where(answers.c.created_at < now - ANSWERS_S))
+        is_stage = datasets.c.name.is_(None)
+        connection.execute(delete(datasets).where(is_stage, datasets.c.created_at < now - STAGES_S))
 
 
-def _drop_some(connection: Connection, table: Table, old: ColumnElement[bool]) -> int:
-    """Delete at most BATCH rows, and return how many went."""
-    key = table.primary_key.columns
-    return connection.execute(delete(table).where(tuple_(*key).in_(select(*key).where(old).limit(BATCH)))).rowcount
-
-
-def _rewinds(connection: Connection, run_id: int) -> list[tuple[int, int]]:
-    """Return the rewinds of a run's kept journal by seq: the seq of each, and the seq that it went back to."""
-    rewinds = (text(IS_MARK), journal.c.kind == KINDS[Rewind], journal.c.body.is_not(None))
-    found = select(journal.c.seq, journal.c.body).where(journal.c.run_id == run_id, *rewinds).order_by(journal.c.seq)
-    bodies = [(row.seq, decode_body(KINDS[Rewind], row.body)) for row in connection.execute(found)]
-    return [(seq, body.to_seq) for seq, body in bodies if isinstance(body, Rewind)]
-
-
-def _is_free(seq: int, rewinds: list[tuple[int, int]]) -> bool:
+def _is_free(seq: int, rewinds: list[tuple[Entry, int]]) -> bool:
     """Return whether no rewind after `seq` goes back before it, so that no later state needs these entries."""
-    return all(to_seq >= seq for at, to_seq in rewinds if at > seq)
-
-
-def _keep_others_out(connection: Connection) -> None:
-    """Raise BusyError while another replica prunes; SQLite has one writer anyway."""
-    if connection.dialect.name == "postgresql" and not connection.scalar(
-        text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": _LOCK}
-    ):
-        raise BusyError("another replica is pruning; try again")
+    return all(to_seq >= seq for entry, to_seq in rewinds if entry.seq > seq)
 
 
 class SqlStores:

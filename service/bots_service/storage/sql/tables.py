@@ -3,11 +3,15 @@
 Times are seconds since 1970, UTC.
 """
 
-from collections.abc import Callable
-from typing import Any
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from types import NoneType
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
+from msgspec import structs
+from numpy.typing import NDArray
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -28,14 +32,15 @@ from sqlalchemy import (
     text,
 )
 
-from bots_service.core.arrays import Tasks
+from bots_service.core.arrays import Tasks, frozen, last_of
 from bots_service.core.codec import pack, unpack
 from bots_service.core.pool import PredictionsKey
-from bots_service.core.receipt import BINS, Calibration, TagCounts
-from bots_service.core.run_settings import settings_from
+from bots_service.core.receipt import BINS, Calibration, Receipt, TagCounts
+from bots_service.core.run_settings import StrategyName, settings_from
 from bots_service.core.summary import RunFindings
+from bots_service.errors import DamagedStateError
 from bots_service.keys import Scope
-from bots_service.records import DatasetFacts, Parent
+from bots_service.records import DatasetFacts, Parent, RefusedReports
 
 metadata = MetaData(
     naming_convention={
@@ -75,16 +80,29 @@ def _json(kind: Any) -> _AsText:
     return _AsText(lambda value: msgspec.json.encode(value).decode(), msgspec.json.Decoder(kind).decode)
 
 
-def _words(kind: Callable[[Any], Any]) -> _AsText:
-    """Words that hold no blank. kind: makes a collection of them."""
-    return _AsText(" ".join, lambda line: kind(line.split()))
-
-
 _settings = _AsText(
     lambda settings: msgspec.json.encode(settings).decode(),  # defaults too: one may change, a run must not
     lambda line: settings_from(msgspec.json.decode(line)),
 )
-_tasks = _AsBytes(pack, lambda blob: unpack(blob, Tasks))
+
+
+def _bits_of(tasks: Tasks) -> bytes:
+    """Return sorted tasks as bytes: half of a million tasks take about 125 kB, all of them 1 kB."""
+    included = np.zeros(last_of(tasks) + 1, bool)
+    included[tasks] = True
+    return zlib.compress(np.packbits(included).tobytes(), 1)
+
+
+def _tasks_in(content: bytes) -> Tasks:
+    try:
+        bits = np.frombuffer(zlib.decompress(content), np.uint8)
+    except zlib.error as error:  # it has a checksum
+        raise DamagedStateError(f"a set of tasks can't be read: {error}") from error
+    return frozen(np.flatnonzero(np.unpackbits(bits)).astype(np.int32))
+
+
+_tasks = _AsBytes(_bits_of, _tasks_in)
+_levels = _AsBytes(pack, lambda blob: unpack(blob, tuple[int, NDArray[np.uint8]]))
 
 
 def calibration_in(blobs: bytes) -> Calibration:
@@ -130,19 +148,18 @@ task_blocks = Table(
     metadata,
     _of_dataset(primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("first", Integer, nullable=False),
     Column("count", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("checksum", BigInteger, nullable=False),
 )
 
-# Some of a dataset's tasks, named by their digest: one bit a task, compressed.
+# Some of a dataset's tasks, named by their digest.
 subsets = Table(
     "subsets",
     metadata,
     _of_dataset(primary_key=True),
     Column("name", Text, primary_key=True),
-    Column("tasks", LargeBinary, nullable=False),
+    Column("tasks", _tasks, nullable=False),
     Column("kept_at", Double, nullable=False),
 )
 
@@ -152,7 +169,7 @@ predictions = Table(
     metadata,
     _of_dataset(primary_key=True),
     Column("digest", Text, primary_key=True),
-    Column("content", LargeBinary, nullable=False),
+    Column("content", _levels, nullable=False),
 )
 
 runs = Table(
@@ -167,14 +184,32 @@ runs = Table(
     Column("created_at", Double, nullable=False),
     Column("pruned", BigInteger, nullable=False, server_default=text("0")),  # entries up to this seq are gone
     Column("predictions", _json(tuple[PredictionsKey, ...]), nullable=False, server_default=text("'[]'")),
-    # Reports that were refused as invalid: how many, and of the last one the run's head then, its time, and why.
-    Column("refused_reports", Integer, nullable=False, server_default=text("0")),
-    Column("refused_seq", BigInteger),
-    Column("refused_at", Double),
-    Column("refused_reason", Text),
+    Column("refused", _json(RefusedReports)),
+    Column("refused_seq", BigInteger),  # the run's head when the last report was refused
     UniqueConstraint("dataset_id", "name"),
     sqlite_autoincrement=True,
 )
+
+_OF_KINDS: dict[Any, Any] = {
+    int: Integer,
+    bool: Boolean,
+    float: Double,
+    StrategyName: Text,
+    Calibration: _calibration,
+    Mapping[str, TagCounts]: _json(dict[str, TagCounts]),
+}
+
+
+def _of_receipt() -> Iterator[Column[Any]]:
+    """Yield a column for each field of a receipt but its place, which every entry has."""
+    for field in structs.fields(Receipt):
+        is_optional = NoneType in get_args(field.type)
+        kind = _OF_KINDS[get_args(field.type)[0] if is_optional else field.type]
+        if field.name in ("total_reported", "total_effective"):
+            kind = BigInteger
+        if field.name not in ("seq", "epoch"):
+            yield Column(field.name, kind, nullable=is_optional)
+
 
 # Entries, each with what folding it did. Of pruned entries the body is gone.
 journal = Table(
@@ -190,31 +225,7 @@ journal = Table(
     Column("fingerprint", Text),
     Column("created_at", Double, nullable=False),
     Column("hidden", Boolean, nullable=False),  # a rewind undid it
-    Column("step", Integer, nullable=False),
-    Column("closed", Boolean, nullable=False),
-    Column("strategy", Text, nullable=False),
-    Column("reported", Integer, nullable=False),
-    Column("effective", Integer, nullable=False),
-    Column("all_solved", Integer, nullable=False),
-    Column("none_solved", Integer, nullable=False),
-    Column("rollouts", Double, nullable=False),
-    Column("successes", Double, nullable=False),
-    Column("mean_pass_rate", Double),
-    Column("capability", Double),
-    Column("late", Integer, nullable=False),
-    Column("expired", Integer, nullable=False),
-    Column("brier", Double),
-    Column("log_loss", Double),
-    Column("calibration", _calibration),
-    Column("tags", _json(dict[str, TagCounts]), nullable=False),
-    Column("new_tasks", Integer, nullable=False),
-    Column("distinct_tasks", Integer, nullable=False),
-    Column("tokens", Double, nullable=False),
-    Column("seconds", Double, nullable=False),
-    # Sums over the steps that had closed by then.
-    Column("total_reported", BigInteger, nullable=False),
-    Column("total_effective", BigInteger, nullable=False),
-    Column("total_rollouts", Double, nullable=False),
+    *_of_receipt(),
     # Of uniform sampling: the last estimate of its effective task ratio, and how many effective tasks it would have
     # found in as many, by the estimates of the time; null before the first. Where the service looked: the share of the
     # pool by expected success probability, one a bin.
@@ -271,17 +282,9 @@ api_keys = Table(
     Column("id", Text, primary_key=True),
     Column("name", Text, nullable=False),
     Column("digest", LargeBinary, nullable=False),
-    Column("scopes", _words(lambda words: frozenset(map(Scope, words))), nullable=False),
-    Column("datasets", _words(tuple), nullable=False),
+    Column("scopes", _json(frozenset[Scope]), nullable=False),
+    Column("datasets", _json(tuple[str, ...]), nullable=False),
     Column("created_at", Double, nullable=False),
     Column("expires_at", Double),
     Column("revoked_at", Double),
-)
-
-# One row, written again and again: whether that goes well tells whether reports can be written.
-write_probe = Table(
-    "write_probe",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("written_at", Double, nullable=False),
 )

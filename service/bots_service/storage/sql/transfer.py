@@ -3,7 +3,7 @@
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Raw, Struct
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
 from bots_service.core.entries import Entry
@@ -11,17 +11,16 @@ from bots_service.core.pool import PredictionsKey
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import BINS, RunFindings, UniformEstimate
-from bots_service.errors import BusyError, DamagedStateError, RunHasHistoryError
+from bots_service.errors import DamagedStateError
 from bots_service.records import DatasetRow, EntryKind, IdempotencyKey, RunRow
-from bots_service.storage.sql.datasets import require_version, stage_gone
+from bots_service.storage.sql.datasets import changed_meanwhile, stage_gone
 from bots_service.storage.sql.journal import FoldedEntry, append
 from bots_service.storage.sql.runs import (
     current_predictions,
     insert_run,
-    is_named,
-    locked_runs,
     require_room_for_run,
     run_of,
+    standing_run,
 )
 from bots_service.storage.sql.store import Store, reading, writing, writing_once
 from bots_service.storage.sql.tables import RUNS, datasets, journal, runs
@@ -71,8 +70,7 @@ class Moved(NamedTuple):
     replaced: RunRow | None
 
 
-MOST_ROWS = 1000  # at a time
-MOST_BYTES = 4 * 2**20  # of entries at a time; one that is larger comes alone
+PAGE = 50  # entries at a time: a report's body may take MBs, and drivers fetch a whole result at once
 STAGED = "staged"  # the name of a run on a stage
 _SAVED = select(*(journal.c[name] for name in SavedEntry.__struct_fields__))
 
@@ -85,12 +83,9 @@ class SqlTransfers(Store):
 
     @reading
     def entries(self, connection: Connection, run: RunRow, seq: int, up_to: int) -> list[SavedEntry]:
-        """Return some entries behind `seq` in order, none beyond `up_to`; as many as fit into a few megabytes."""
-        own, behind = journal.c.run_id == run.id, journal.c.seq > seq
-        sizes = select(journal.c.seq, func.length(journal.c.body)).where(own, behind, journal.c.seq <= up_to)
-        found = connection.execute(sizes.order_by(journal.c.seq).limit(MOST_ROWS))
-        last = last_within([(at, size) for at, size in found], seq)
-        rows = connection.execute(_SAVED.where(own, behind, journal.c.seq <= last).order_by(journal.c.seq)).mappings()
+        """Return the next entries behind `seq` in order, none beyond `up_to`."""
+        page = _SAVED.where(journal.c.run_id == run.id, journal.c.seq > seq, journal.c.seq <= min(up_to, seq + PAGE))
+        rows = connection.execute(page.order_by(journal.c.seq)).mappings()
         return [SavedEntry(**{**row, "body": Raw(row["body"].encode())}) for row in rows]
 
     @writing
@@ -116,21 +111,16 @@ class SqlTransfers(Store):
             raise stage_gone()
         append(connection, run.id, folded, 0.0)
 
-    async def finish(
-        self, key: IdempotencyKey | None, dataset: DatasetRow, name: str, stage: int, run: RunRow
-    ) -> Moved:
-        """Move the staged run into a dataset, in place of an empty one of that name, in one transaction."""
-        try:
-            return await self._finish(key, dataset, name, stage, run)
-        except IntegrityError as error:
-            raise BusyError("another request took the name at the same time; try again") from error
-
     @writing_once
-    def _finish(self, connection: Connection, dataset: DatasetRow, name: str, stage: int, run: RunRow) -> Moved:
+    def finish(self, connection: Connection, dataset: DatasetRow, name: str, stage: int, run: RunRow) -> Moved:
+        """Move the staged run into a dataset, in place of an empty one of that name, in one transaction."""
         current_predictions(connection, dataset.id)  # nobody changes them meanwhile
         version = connection.scalar(select(datasets.c.version).where(datasets.c.id == dataset.id))
-        require_version(dataset, version == dataset.version)
-        replaced = _make_room(connection, dataset.id, name)
+        if version != dataset.version:
+            raise changed_meanwhile(dataset)
+        replaced = standing_run(connection, dataset.id, name, "import under another name")
+        if replaced is not None:
+            connection.execute(delete(runs).where(runs.c.id == replaced.id))
         require_room_for_run(connection, dataset.id, self.capacity)
         staged = update(runs).where(runs.c.id == run.id, runs.c.dataset_id == stage)
         if connection.execute(staged, {"dataset_id": dataset.id, "name": name}).rowcount == 0:
@@ -139,27 +129,5 @@ class SqlTransfers(Store):
         return Moved(_run(connection, run.id), replaced)
 
 
-def last_within(sizes: list[tuple[int, int]], last: int) -> int:
-    """Return the last seq of so many entries as fit: at least one, if there is one."""
-    total = 0
-    for place, (seq, size) in enumerate(sizes):
-        total += size
-        if place > 0 and total > MOST_BYTES:
-            break
-        last = seq
-    return last
-
-
 def _run(connection: Connection, run_id: int) -> RunRow:
     return run_of(connection.execute(RUNS.where(runs.c.id == run_id)).one())
-
-
-def _make_room(connection: Connection, dataset_id: int, name: str) -> RunRow | None:
-    """Delete the empty run of that name, if there is one, and return it."""
-    found = next(iter(locked_runs(connection, is_named(dataset_id, name))), None)
-    if found is None:
-        return None
-    if found.head > 0:
-        raise RunHasHistoryError(f"run {name!r} has {found.head} journal entries; import under another name")
-    connection.execute(delete(runs).where(runs.c.id == found.id))
-    return found
