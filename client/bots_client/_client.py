@@ -1,4 +1,4 @@
-"""`Client`: every call of the service as a method."""
+"""`Client`: the calls of the service as methods."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,10 +56,8 @@ from bots_client._models import (
     RunSummary,
     Selection,
     Subset,
-    TagComparison,
     TaskBelief,
     TaskCounts,
-    TaskVisit,
     Version,
     WhoAmI,
 )
@@ -102,7 +100,6 @@ class Client(HttpClient):
         retries: number of attempts and waits between them.
         headers: sent with every request.
         transport: httpx transport; tests pass the service itself.
-        sleep: replaced in tests.
 
     Raises ValueError: the url or the key is invalid.
     """
@@ -302,33 +299,6 @@ class Client(HttpClient):
         chosen = _chosen(ids, tag=tag, search=search)
         return self._get(_Counted, run_path(dataset, run, "tasks"), *chosen, ("limit", 1)).segments
 
-    def task_history(
-        self, dataset: str, task: str, run: str = "default", *, limit: int | None = None
-    ) -> Listing[TaskVisit]:
-        """List the reports of a task, newest first, including reports undone by a rewind.
-
-        Each request looks through at most 500 journal entries, so a long journal takes many requests.
-        """
-        return self._list(TaskVisit, "history", run_path(dataset, run, "tasks", task, "history"), limit)
-
-    def tasks_csv(
-        self,
-        dataset: str,
-        run: str = "default",
-        *,
-        ids: Iterable[str] = (),
-        tag: str | None = None,
-        search: str | None = None,
-        segment: str | None = None,
-        sort: str | None = None,
-    ) -> Generator[bytes, None, None]:
-        """Stream the tasks that `tasks` would list as CSV with a header, in UTF-8.
-
-        An ID that begins with "=", "+", "-" or "@" stays as it is: a spreadsheet may take it for a formula.
-        """
-        chosen = _chosen(ids, tag=tag, search=search, segment=segment, sort=sort)
-        return self._download(run_path(dataset, run, "tasks"), "text/csv", STREAM_DEADLINE_S, *chosen)
-
     def tasks_arrow(self, dataset: str, run: str = "default") -> Generator[bytes, None, None]:
         """Stream the belief about the whole pool in Arrow format, as chunks for `pyarrow.ipc.open_stream`."""
         return self._download(run_path(dataset, run, "tasks"), ARROW_STREAM, STREAM_DEADLINE_S)
@@ -406,10 +376,6 @@ class Client(HttpClient):
     def summary(self, dataset: str, run: str = "default") -> RunSummary:
         """Return how a run goes: its status, its gain over uniform sampling, and a verdict with advice."""
         return self._get(RunSummary, run_path(dataset, run, "summary"))
-
-    def tags(self, dataset: str, run: str = "default", *, steps: int | None = None) -> TagComparison:
-        """Return the sums over the last steps (1 to 200; None: 50) by tag, and the success rates of as many before."""
-        return self._get(TagComparison, run_path(dataset, run, "tags"), *given(steps=steps).items())
 
     def select(
         self,

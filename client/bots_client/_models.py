@@ -6,7 +6,6 @@ Unknown fields of an answer are ignored. Fields with a default may be missing fr
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import ClassVar
 
 from bots_client._tables import Table
 
@@ -41,7 +40,6 @@ class Selection(Table):
     expected_effective: expected number of effective groups; None if a `ResilientClient` sampled the tasks itself.
     """
 
-    _rows: ClassVar[str] = "tasks"
     selection_id: str
     dataset: str
     run: str
@@ -337,7 +335,6 @@ class Leases(Table):
     leased: number of tasks, including leases that are not listed; leases: those that expire soonest come first.
     """
 
-    _rows: ClassVar[str] = "leases"
     leased: int
     leases: tuple[Lease, ...]
 
@@ -405,7 +402,6 @@ class CurvePoint:
 class Curve(Table):
     """A run's history in a few points, oldest first, without steps undone by a rewind."""
 
-    _rows: ClassVar[str] = "points"
     points: tuple[CurvePoint, ...]
 
 
@@ -424,33 +420,8 @@ class CalibrationBin:
 class Calibration(Table):
     """Predicted success probabilities compared with observed rollouts. steps: how many steps had rollouts."""
 
-    _rows: ClassVar[str] = "bins"
     steps: int
     bins: tuple[CalibrationBin, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskVisit:
-    """What one report said of a task.
-
-    seq: of its journal entry; step: number of closed steps after it.
-    successes, trials: of its rollouts; mean_reward: their quotient.
-    effective: whether the rollouts have a gradient; False for a part of a group.
-    group_size: number of rollouts of the group, of which these are a part; None for a whole group.
-    late: whether it came after its step had closed, so that it counts for less or for nothing.
-    hidden: undone by a rewind.
-    """
-
-    seq: int
-    step: int
-    successes: float
-    trials: float
-    mean_reward: float
-    effective: bool
-    group_size: float | None = None
-    late: bool = False
-    hidden: bool = False
-    time: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -601,44 +572,10 @@ class Overview(Table):
     next_cursor: where the next page begins; None on the last page.
     """
 
-    _rows: ClassVar[str] = "runs"
     runs: tuple[RunSummary, ...]
     matching: int = 0
     totals: OverviewTotals = OverviewTotals()
     next_cursor: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TagSums:
-    """One tag over the last steps. None: nothing was reported.
-
-    tasks: how many of the available tasks carry it; pool_share: of all available tasks.
-    reported: its tasks, each once a step; selected_share: of all reported tasks.
-    effective, effective_task_ratio: those with a gradient, and their share; rollouts: of its tasks.
-    mean_pass_rate: mean over its reported tasks of the share of successful rollouts; earlier_mean_pass_rate: the same
-        over as many steps before.
-    """
-
-    tag: str
-    tasks: int = 0
-    pool_share: float = 0.0
-    reported: int = 0
-    selected_share: float | None = None
-    effective: int = 0
-    effective_task_ratio: float | None = None
-    rollouts: float = 0.0
-    mean_pass_rate: float | None = None
-    earlier_mean_pass_rate: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TagComparison(Table):
-    """The tags with most tasks, over the steps from `first_step` to `last_step`; both 0 without a step."""
-
-    _rows: ClassVar[str] = "tags"
-    first_step: int = 0
-    last_step: int = 0
-    tags: tuple[TagSums, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

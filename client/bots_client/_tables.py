@@ -5,11 +5,12 @@ names and types if there are no rows. pandas and pyarrow are imported when they 
 """
 
 import dataclasses
+import importlib
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
     import pandas
@@ -19,42 +20,29 @@ T = TypeVar("T")
 
 
 class Table:
-    """An answer that holds rows, in the field that `_rows` names."""
+    """An answer that holds rows: the one field that is a tuple of dataclasses."""
 
     __slots__ = ()
-    _rows: ClassVar[str]
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """Return the rows as a pandas DataFrame; whole numbers that may be missing are Int64, times are UTC.
+        """Return `to_arrow` as a pandas DataFrame; whole numbers are Int64, which may be missing.
 
-        Raises ImportError: pandas is not installed.
+        Raises ImportError: pandas or pyarrow is not installed.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise _not_installed("to_pandas", "pandas", "pandas") from error
-        plain = {int: "int64", float: "float64", bool: "bool", str: "string"}
-        nullable = {**plain, int: "Int64", bool: "boolean"}
-        series = dict[str, Any]()
-        kind, rows = self._kind_and_rows()
-        for name, own, is_optional in _columns(kind):
-            values = [_value_at(row, name) for row in rows]
-            if own is datetime:
-                series[name] = pandas.Series(pandas.to_datetime(values, utc=True))
-            else:
-                dtypes = nullable if is_optional else plain
-                series[name] = pandas.Series(values, dtype=dtypes.get(own, "object"))
-        return pandas.DataFrame(series)
+        pandas, pyarrow = (_imported(package, "to_pandas") for package in ("pandas", "pyarrow"))
+        types = {
+            pyarrow.int64(): pandas.Int64Dtype(),
+            pyarrow.bool_(): pandas.BooleanDtype(),
+            pyarrow.string(): pandas.StringDtype(),
+        }
+        return self.to_arrow().to_pandas(types_mapper=types.get)
 
     def to_arrow(self) -> "pyarrow.Table":
         """Return the rows as an Arrow table; objects such as an entry's `changed`, and lists of them, are JSON text.
 
         Raises ImportError: pyarrow is not installed.
         """
-        try:
-            import pyarrow
-        except ImportError as error:
-            raise _not_installed("to_arrow", "pyarrow", "arrow") from error
+        pyarrow = _imported("pyarrow", "to_arrow")
         types = {
             int: pyarrow.int64(),
             float: pyarrow.float64(),
@@ -75,7 +63,10 @@ class Table:
         return pyarrow.table(arrays, schema=pyarrow.schema(fields))
 
     def _kind_and_rows(self) -> tuple[type, Sequence[Any]]:
-        return get_args(get_type_hints(type(self))[self._rows])[0], getattr(self, self._rows)
+        for name, kind in get_type_hints(type(self)).items():
+            if get_origin(kind) is tuple and dataclasses.is_dataclass(get_args(kind)[0]):
+                return get_args(kind)[0], getattr(self, name)
+        raise TypeError(f"{type(self).__name__} has no rows")
 
 
 class Listing(Table, Iterator[T]):
@@ -116,6 +107,10 @@ def _value_at(row: Any, column: str) -> Any:
     return row
 
 
-def _not_installed(method: str, package: str, extra: str) -> ImportError:
-    what = f"{method}() needs {package}, which is not installed: pip install {package}"
-    return ImportError(f"{what} (the client's extra [{extra}])", name=package)
+def _imported(package: str, method: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        extra = method.removeprefix("to_")
+        what = f"{method}() needs {package}, which is not installed: pip install {package}"
+        raise ImportError(f"{what} (the client's extra [{extra}])", name=package) from error
