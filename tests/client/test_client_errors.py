@@ -22,6 +22,7 @@ from bots_client import (
     ServiceError,
     StaleEpochError,
     UnreachableError,
+    _http,
 )
 from bots_client._http import ANSWER_BYTES, LISTING_BYTES
 from tests.client.answers import RECEIPT, RUN, SELECTION, VERSION
@@ -198,9 +199,11 @@ SOON_S = 20.0  # an upper bound for what takes well under a second, on a machine
 
 
 @pytest.fixture
-def patient(waits):
+def patient(waits, monkeypatch):
     """Retries on a clock that only sleeping moves."""
-    return Retries(attempts=4, first_wait_s=1.0, longest_wait_s=3.0, rng=lambda: 0.5, clock=waits.clock)
+    waits.starts_clock()
+    monkeypatch.setattr(_http, "system_random", lambda: 0.5)
+    return Retries(attempts=4, first_wait_s=1.0, longest_wait_s=3.0)
 
 
 @pytest.mark.parametrize("failure", [drop, cut_short(b'{"seq"'), problem(503)], ids=["drop", "cut", "503"])

@@ -1,7 +1,6 @@
 """What users see: names, signatures, where the service is looked for, and that a key never shows."""
 
 import logging
-import ssl
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from importlib.resources import files
@@ -11,7 +10,7 @@ import pytest
 
 import bots_client
 from bots_client import BotsClientError, Client, GivenSettings, Retries, Settings
-from bots_client._http import is_loopback, trust_of
+from bots_client._http import is_loopback
 from tests.client.answers import SELECTION, VERSION
 from tests.client.scripted_server import answer, drop, problem
 
@@ -120,15 +119,3 @@ def test_a_service_on_this_machine_is_asked_directly(serve, connect, monkeypatch
 )
 def test_only_loopback_goes_without_the_environments_proxies(url, wanted):
     assert is_loopback(url) is not wanted
-
-
-def test_only_plain_http_on_loopback_goes_without_the_known_authorities():
-    spared = trust_of("http://127.0.0.1:8000")
-    assert isinstance(spared, ssl.SSLContext)
-    assert (spared.verify_mode, spared.check_hostname, spared.cert_store_stats()["x509_ca"]) == (
-        ssl.CERT_REQUIRED,
-        True,
-        0,
-    )
-    for url in ("https://127.0.0.1:8000", "http://10.0.0.7:8000", "https://bots.example"):
-        assert trust_of(url) is True
