@@ -254,7 +254,7 @@ def _take(result: Any, given: Mapping[str, Any]) -> None:
     extra_info = given.get("extra_info")
     if not extra_info or "bots" not in extra_info:
         return
-    origin, rewards = Origin(**extra_info["bots"]), score_and_success(result, "score", "acc")
+    origin, rewards = Origin(**extra_info["bots"]), score_and_success(result)
     _rollouts.add(origin, extra_info["task_id"], *rewards, group_size=origin.group_size)
 
 
