@@ -23,7 +23,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Share = Callable[[Callable[[], Any]], Any]
 ESTIMATE_EVERY = 10  # closed steps: what the service estimates changes slowly
-FORMAT = 2  # version of `Selector.state_dict`
 MAX_SELECTIONS = 1024  # in flight; the oldest is dropped beyond that, and its evidence counts for the current step
 MAX_LEASES = 1000  # of a run, and tasks per lease; the service's own maximum
 
@@ -81,7 +80,7 @@ class Selector:
         self.reward_range = _checked_range(reward_range)
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self.tags = None if tags is None else checked_list(tags, str, "tags")
-        self._subset: str | None = None
+        self._registration: Registration | None = None
         self._share = share
         self._known: frozenset[str] | None = None
         self._gone: set[str] = set()
@@ -109,7 +108,8 @@ class Selector:
             ValueError: the dataset has none of these tasks.
             RequestError: a mistake, such as a key without the permission.
         """
-        self._subset = self._local.register(Registration(self.ids, self.reward_range))
+        self._registration = Registration(self.ids, self.reward_range)
+        self._local.register(self._registration)
         self._local.mistakes.raise_found()
 
     @property
@@ -137,7 +137,7 @@ class Selector:
                     count,
                     ids=self.ids,
                     run=self.run,
-                    subset=self._subset,
+                    among=self._registration,
                     tags=self.tags,
                     first=first,
                     want_effective=want_effective,
@@ -300,7 +300,7 @@ class Selector:
             flight, mine = self._in_flight, self._in_flight.tasks
             leased = (task for lease in self._leases() for task in flight.tasks_of(lease))
             in_flight = [task for task in dict.fromkeys(leased) if task in mine]
-        about = {"format": FORMAT, "dataset": self.dataset, "run": self.run, "step": step, "checkpoint": checkpoint}
+        about = {"dataset": self.dataset, "run": self.run, "step": step, "checkpoint": checkpoint}
         return {**about, "saved": saved, "in_flight": in_flight}
 
     def load_state_dict(
@@ -313,13 +313,13 @@ class Selector:
         `checkpoint` differs from the saved one, nothing is rewound; None is not compared.
 
         Raises:
-            ValueError: the state belongs to another dataset, run, step or checkpoint, or has another format. With
+            ValueError: the state belongs to another dataset, run, step or checkpoint. With
                 on_mistake="warn", another step or checkpoint is only logged.
         """
-        if (state.get("format"), state.get("dataset"), state.get("run")) != (FORMAT, self.dataset, self.run):
+        if (state.get("dataset"), state.get("run")) != (self.dataset, self.run):
             raise ValueError(
-                f"the checkpoint has dataset {state.get('dataset')!r}, run {state.get('run')!r}, format"
-                f" {state.get('format')!r}; this selector has {self.dataset!r}, {self.run!r}, {FORMAT}"
+                f"the checkpoint has dataset {state.get('dataset')!r} and run {state.get('run')!r}; this selector has"
+                f" {self.dataset!r} and {self.run!r}"
             )
         self._process = InFlight()
         for name, now in (("step", step), ("checkpoint", checkpoint)):

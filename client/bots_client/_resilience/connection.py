@@ -79,11 +79,11 @@ class Health:
     report_seconds: float = 0.0
     last_error: str = ""
 
-    def as_metrics(self, prefix: str = "bots/") -> dict[str, float]:
+    def as_metrics(self) -> dict[str, float]:
         """Return all but `last_error` as numbers under names such as "bots/kept", for W&B or TensorBoard."""
         values = asdict(self)
         del values["last_error"]
-        return {f"{prefix}{name}": float(value) for name, value in values.items()}
+        return {f"bots/{name}": float(value) for name, value in values.items()}
 
 
 class HealthCounters:

@@ -248,7 +248,7 @@ def test_a_report_that_another_process_delivers_while_the_run_is_rewound_counts_
     again = begin_trainer()
     spool = spool_in(again.client)
     loading = threading.Thread(target=lambda: again.load_state_dict(state))
-    with spool.turn(60) as is_mine:
+    with spool.turn() as is_mine:
         assert is_mine
         kept = spool.first()
         assert kept is not None

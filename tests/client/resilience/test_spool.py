@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bots_client import Outcome, Task
+from bots_client import Outcome, Task, __main__
 from bots_client.__main__ import main
 from bots_client._client import Client, unsent
 from bots_client._resilience.spool import Spool, spool_folder, spool_of
@@ -61,31 +61,28 @@ def test_beyond_the_limit_the_oldest_go_and_the_newest_always_stays(tmp_path):
     assert made_in(tmp_path, limit_bytes=1).add(a_report("key-5"), closes=True)[1] == 0
 
 
-def is_taken(spool):
-    with spool.turn(60) as is_mine:
-        return not is_mine
-
-
-def test_one_of_two_delivers_until_it_ends_or_its_time_is_over(spool):
+def test_one_of_two_delivers_until_it_ends_or_is_killed(spool):
     spool.add(a_report("a"), closes=True)
-    with spool.turn(60):
-        assert is_taken(spool)
-    assert not is_taken(spool)
-    with spool.turn(-1):
-        assert not is_taken(spool)
-    with spool.turn(0.2), spool.turn(60, wait_s=SOON_S) as is_mine:
+    with spool.turn() as is_mine, made_in(spool.file.parent).turn(wait_s=0.05) as is_another_s:
         assert is_mine
-
-
-def test_a_turn_to_deliver_ends_soon_also_when_its_process_was_killed_and_the_clock_set_back(spool, monkeypatch):
-    spool.add(a_report("a"), closes=True)
-    monkeypatch.setattr(time, "time", lambda: 1e9)
-    with spool.turn(3600):  # and is killed
-        monkeypatch.setattr(time, "time", lambda: 1e9 + 11)
-        with spool.turn(5) as is_mine:
-            assert is_mine
-            monkeypatch.setattr(time, "time", lambda: 1e9 - 3600)
-            assert not is_taken(spool)
+        assert not is_another_s
+    program = f"""
+from pathlib import Path
+from tests.client.resilience.test_spool import made_in
+with made_in(Path({str(spool.file.parent)!r})).turn() as is_mine:
+    print(is_mine, flush=True)
+    input()
+"""
+    root = str(Path(__file__).parents[3])
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "True\n"
+        with spool.turn() as is_mine:
+            assert not is_mine
+        other.kill()
+    with spool.turn() as is_mine:
+        assert is_mine
 
 
 def test_what_was_kept_survives_kill_9_and_the_next_process_finds_it(spool):
@@ -179,22 +176,29 @@ def kept_while_away(connect, service, tasks):
         bots.report("guru", [Outcome.counts(task, 1, 2)])
 
 
-def test_what_waits_is_listed_and_sent_once_the_service_is_back(connect, tmp_path, capsys):
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("BOTS_SPOOL", str(tmp_path / "spool"))
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_what_waits_is_listed_and_sent_once_the_service_is_back(connect, tmp_path, capsys, monkeypatch):
     service = ServiceProcess(tmp_path / "service")
     kept_while_away(connect, service, ["t0", "t1", "unknown"])
-    folder = ["spool", "--folder", str(tmp_path / "spool")]
 
-    assert main([*folder, "--json"]) == 0
+    assert main(["spool", "--json"]) == 0
     [line] = json.loads(capsys.readouterr().out)
     assert (line["dataset"], line["run"], line["url"], line["waiting"]) == ("guru", "default", service.url, 3)
-    assert main([*folder, "--send", "--deadline-s", "0.2"]) == 1
+    with monkeypatch.context() as hurry:
+        hurry.setattr(__main__, "SEND_S", 0.2)
+        assert main(["spool", "--send"]) == 1
     assert "3 reports wait" in capsys.readouterr().out
 
     service.start()
     try:
         bots = connect(service)
         bots.direct.create_dataset("guru", [Task(task) for task in IDS])
-        assert main([*folder, "--send"]) == 0
+        assert main(["spool", "--send"]) == 0
         assert journalled(bots, "guru") == ["report", "report"]
         said = capsys.readouterr().out
         assert "0 reports wait" in said
@@ -204,21 +208,14 @@ def test_what_waits_is_listed_and_sent_once_the_service_is_back(connect, tmp_pat
         service.stop()
 
 
+@pytest.mark.usefixtures("own_folder")
 def test_a_damaged_file_is_named_and_left_where_it_is(connect, tmp_path, capsys):
     kept_while_away(connect, ServiceProcess(tmp_path / "service"), ["t0"])
     (file,) = (tmp_path / "spool").glob("*.db")
     file.write_bytes(b"no database at all" * 1000)
-    assert main(["spool", "--folder", str(tmp_path / "spool"), "--send"]) == 0
+    assert main(["spool", "--send"]) == 0
     assert f"{file} is damaged" in capsys.readouterr().err
     assert file.read_bytes().startswith(b"no database")
-
-
-def test_a_folder_that_is_none_is_said_and_not_made(tmp_path, capsys):
-    (tmp_path / "file").touch()
-    for name in ("file", "missing"):
-        assert main(["spool", "--folder", str(tmp_path / name)]) == 2
-        assert f"there is no folder {tmp_path / name}" in capsys.readouterr().err
-    assert not (tmp_path / "missing").exists()
 
 
 def test_a_full_disk_costs_the_report_and_says_so(connect, caplog):
