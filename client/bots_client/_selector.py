@@ -87,8 +87,7 @@ class Selector:
         self._process = InFlight()
         self._closed: Receipt | HistoryStep | None = None
         self._selection: Selection | None = None
-        self._uniform: float | None = None
-        self._ability: float | None = None
+        self._estimated: Run | None = None
         self._estimated_at: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -358,12 +357,13 @@ class Selector:
         closed = self._closed
         means = [task.mean for task in self._selection.tasks if task.mean is not None] if self._selection else []
         ratio = None if closed is None else closed.effective_task_ratio
-        uniform = None if closed is None else self._uniform
+        estimated = None if closed is None else self._estimated
+        uniform = None if estimated is None else estimated.uniform_effective_task_ratio
         values = {
             "selected_mean": sum(means) / len(means) if means else None,
             "effective_task_ratio": ratio,
             "capability": None if closed is None else closed.capability,
-            "ability": None if closed is None else self._ability,
+            "ability": None if estimated is None else estimated.estimates.get("ability"),
             "step": None if closed is None else closed.step,
             "uniform_effective_task_ratio": uniform,
             "times_uniform": ratio / uniform if uniform and ratio is not None else None,
@@ -383,9 +383,7 @@ class Selector:
             return
         self._estimated_at = step
         name, local = (self.dataset, self.run), self._local
-        run = local.ask_once(lambda bots: bots.run(*name), spent_s=time.monotonic() - begun)
-        self._uniform = None if run is None else run.uniform_effective_task_ratio
-        self._ability = None if run is None else run.estimates.get("ability")
+        self._estimated = local.ask_once(lambda bots: bots.run(*name), spent_s=time.monotonic() - begun)
 
     def _leases(self) -> list[Lease]:
         """Return the run's leases, newest first, with up to 1000 tasks each; none if the service is away or fails."""

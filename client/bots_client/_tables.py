@@ -79,10 +79,6 @@ class Listing(Table, Iterator[T]):
     def __next__(self) -> T:
         return next(self._items)
 
-    def close(self) -> None:
-        """Read no further pages."""
-        self._items.close()
-
     def _kind_and_rows(self) -> tuple[type, Sequence[Any]]:
         return self._kind, list(self)
 

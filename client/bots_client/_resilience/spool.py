@@ -222,11 +222,8 @@ class Spool:
     def _move_aside(self, error: Exception) -> None:
         """Move a damaged file out of the way, and count its reports; as one if nobody knows their number."""
         aside = self.file.rename(f"{self.file}.damaged-{time.time_ns()}")
-        count = 1 if self._known_waiting is None else self._known_waiting
-        number = f"{'at least ' if self._known_waiting is None else ''}{count}"
-        self._on_loss(
-            count, f"{number} waiting reports are lost: their file is damaged ({error}). It was moved to {aside}"
-        )
+        reason = f"the waiting reports are lost: their file is damaged ({error}). It was moved to {aside}"
+        self._on_loss(1 if self._known_waiting is None else self._known_waiting, reason)
 
     def _begun(self, wait_s: float) -> sqlite3.Connection:
         db = sqlite3.connect(self.file, timeout=wait_s, isolation_level=None)

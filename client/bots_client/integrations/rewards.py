@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, Generic, ParamSpec, SupportsFloat, TypeVar, cast
 from weakref import WeakSet
@@ -196,28 +197,26 @@ class BackgroundQueue(Generic[T]):
         _queues.add(self)
 
     def _begin(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._hurry = threading.Event()
         self._things: list[T] = []
-        self._thread: threading.Thread | None = None  # exists only while there are items
+        self._work: Future[None] | None = None  # the last batch
         self._mistake: RequestError | None = None
+        # Not a daemon thread: a process waits for it, and atexit handlers don't run in all processes.
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="bots-rewards")
 
     def add(self, thing: T) -> None:
-        with self._changed:
+        with self._lock:
             self._things.append(thing)
-            if self._thread is None:
-                # Not a daemon, so that the process waits for it: atexit handlers don't run in all processes.
-                thread = threading.Thread(target=self._run, name="bots-rewards", daemon=False)
-                thread.start()
-                self._thread = thread
+            if len(self._things) == 1:
+                self._work = self._executor.submit(self._run)
 
     def wait(self, seconds: float) -> bool:
         """Wait until all items are processed; return False on a timeout."""
         self._hurry.set()
-        with self._changed:
-            in_time = self._changed.wait_for(lambda: self._thread is None, seconds)
+        _, waiting = wait([self._work] if self._work else [], seconds)
         self._hurry.clear()
-        return in_time
+        return not waiting
 
     def raise_mistake(self) -> None:
         """Raise the last mistake of a batch, such as a reward outside the run's range, if there is one."""
@@ -226,22 +225,16 @@ class BackgroundQueue(Generic[T]):
             raise error
 
     def _run(self) -> None:
-        while True:
-            self._hurry.wait(self._gather_s)
-            with self._changed:
-                things, self._things = self._things, []
-            try:
-                self._deal_with(things)
-            except Exception as error:  # keep the thread alive for the next items
-                logger.exception("the rewards of %d calls are not reported", len(things))
-                # A dataset that is missing is raised by the next selection; here the trainer may be about to create it.
-                if isinstance(error, RequestError) and not isinstance(error, NotFoundError):
-                    self._mistake = error
-            with self._changed:
-                if not self._things:
-                    self._thread = None
-                    self._changed.notify_all()
-                    return
+        self._hurry.wait(self._gather_s)
+        with self._lock:
+            things, self._things = self._things, []
+        try:
+            self._deal_with(things)
+        except Exception as error:
+            logger.exception("the rewards of %d calls are not reported", len(things))
+            # A dataset that is missing is raised by the next selection; here the trainer may be about to create it.
+            if isinstance(error, RequestError) and not isinstance(error, NotFoundError):
+                self._mistake = error
 
 
 def flush(deadline_s: float = 10.0) -> bool:
@@ -255,7 +248,7 @@ def _begin_all() -> None:
         queue._begin()
 
 
-_queues: WeakSet[BackgroundQueue[Any]] = WeakSet()  # a queue with items is kept alive by its thread
+_queues: WeakSet[BackgroundQueue[Any]] = WeakSet()  # a queue with items is kept alive by its work
 if hasattr(os, "register_at_fork"):  # Windows has no fork; locks and threads do not survive one
     os.register_at_fork(after_in_child=_begin_all)
 
