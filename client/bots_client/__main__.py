@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _line(file: Path, url: str, dataset: str, run: str) -> dict[str, Any]:
-    spool = Spool(file, url=url, dataset=dataset, run=run, limit_bytes=0)
+    spool = Spool(file, url=url, dataset=dataset, run=run, limit_bytes=0, on_loss=lambda _, why: sys.stderr.write(why))
     first = spool.first()
     return {
         "dataset": dataset,

@@ -119,7 +119,6 @@ class Client(HttpClient):
 
         Args:
             name: letters, digits, ".", "_" and "-".
-            tasks: the pool, for example from `TaskColumns(...).tasks(rows)`.
             reference_models: in the order of the tasks' pass rates; not needed if a file holds their names.
             repeatable: whether tasks are handed out again without waiting: none is leased, and some come several times
                 where a selection wants more than there are.
@@ -215,8 +214,7 @@ class Client(HttpClient):
         """Create a run, or set all settings of an empty one, such as a new "default"; for others use `update_run`.
 
         Args:
-            fork_run: continue this run.
-            fork_step: step of the forked run to start from; None: its current state.
+            fork_run, fork_step: continue this run, from this step; None: from its current state.
             settings: fields of `Settings`; those left out take their defaults.
         """
         if fork_run is None and fork_step is not None:
@@ -360,13 +358,11 @@ class Client(HttpClient):
 
         Args:
             search: only runs whose "dataset/run" contains this text, ignoring case.
-            status: only runs with this status: new, running, stalled or idle.
-            attention: True: only runs that need attention.
+            status, attention: only runs with this status (new, running, stalled or idle); True: that need attention.
             sort: attention, name, created, last_step, step, effective_task_ratio, vs_uniform or rollouts; "-step"
                 descends; None: "-last_step". By "-attention", runs that need attention come first, then the others by
                 their last step. By vs_uniform, healthy runs come first, whichever way.
-            limit: maximum number of runs, 1 to 1,000; None: 50.
-            cursor: `next_cursor` of the page before.
+            limit, cursor: maximum number of runs, 1 to 1,000, None: 50; `next_cursor` of the page before.
         """
         asked = given(
             search=search, dataset=dataset, status=status, attention=attention, sort=sort, limit=limit, cursor=cursor
@@ -394,9 +390,7 @@ class Client(HttpClient):
 
         Args:
             count: number of tasks; leave it out with want_effective.
-            run: name of the run, whose belief ranks the tasks.
-            subset: only tasks of this subset of the dataset; `make_subset` gives it its name.
-            tags: only tasks with one of these tags.
+            subset, tags: only tasks of this subset (of `make_subset`), with one of these tags.
             exclude: task IDs never to select.
             first: task IDs to select before any others, in flight or not, such as those in flight at a crash.
             want_effective: select as few tasks as are expected to give so many effective groups.
@@ -438,10 +432,9 @@ class Client(HttpClient):
             close_step: whether this report closes the training step; None: yes, unless the run has tasks_per_step.
             idempotency_key: reports with the same key count once; None: a new key.
 
-        Raises:
-            InvalidRequestError: an outcome is invalid; nothing was recorded.
-            StaleEpochError: the run was rewound since the selection; nothing was recorded.
-            TypeError: an argument has the wrong type, such as a tuple in place of an `Outcome`.
+        Raises, and nothing was recorded:
+            InvalidRequestError: an outcome is invalid.
+            StaleEpochError: the run was rewound since the selection.
         """
         if not isinstance(selection, Selection | str | None):
             raise wrong_type("selection", "a Selection or its id", selection)
@@ -474,7 +467,6 @@ class Client(HttpClient):
         Args:
             scopes: any of read, select, report, admin.
             datasets: patterns of dataset names; "*" matches any characters, "?" one.
-            expires_in_s: lifetime in seconds; None: it never expires.
         """
         content = given(
             name=name,

@@ -260,9 +260,6 @@ class HttpClient:
             verify=httpx.URL(self.url).scheme == "https",  # reading the known authorities takes 20 ms
         )
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(url={self.url!r})"
-
     def __enter__(self: ClientT) -> ClientT:
         return self
 

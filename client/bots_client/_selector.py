@@ -49,13 +49,12 @@ class Selector:
 
     Args:
         client: None: `ResilientClient()`.
-        dataset: name of the dataset.
-        run: name of the run; jobs that train different models use different runs.
+        run: jobs that train different models use different runs.
         ids: of all tasks that the trainer has, after its own filters.
         tags: only tasks with one of these tags.
         reward_range: lowest and highest possible reward, such as (-1, 1) for DAPO and verl; `register` gives it to the
             run. None: the run keeps its own, which is (0, 1) for a new one.
-        rank: of this process in its job; None: the environment's RANK, or 0. Only rank 0 closes steps and rewinds.
+        rank: of this process; None: the environment's RANK, or 0. Only rank 0 closes steps and rewinds.
         share: broadcasts rank 0's result to all ranks; the default is for a job of one process.
 
     Raises ValueError: ids is empty, has a repeated id, or has an id that is not a str; or reward_range is not one.
@@ -82,20 +81,13 @@ class Selector:
         self.tags = None if tags is None else checked_list(tags, str, "tags")
         self._registration: Registration | None = None
         self._share = share
-        self._known: frozenset[str] | None = None
+        self._known_ids = frozenset(self.ids)
         self._gone: set[str] = set()
         self._process = InFlight()
         self._closed: Receipt | HistoryStep | None = None
         self._selection: Selection | None = None
         self._estimated: Run | None = None
         self._estimated_at: int | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_process"} | {"_known": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._process = InFlight()
 
     def register(self) -> None:
         """Tell the service which tasks this trainer has: it then selects among them alone. Call it once, at the start.
@@ -178,9 +170,7 @@ class Selector:
                 out, and counted in `health`; without others the task is aborted.
             successes: number of rollouts that met the task's own criterion, from which the belief learns; None: it
                 learns from the rewards. Pass it if rewards are shaped, such as correctness 1 + format 0.2.
-            effective: whether the group gives a gradient; None: if its rewards differ.
-            tokens: how many tokens these rollouts generated; None: not known.
-            seconds: how many accelerator seconds they took; None: not known.
+            effective, tokens, seconds: as in `Outcome`.
             group_size: number of rollouts of the whole group, if others may come after the next `step`; the group then
                 counts once, when all have come. None: what `step` reports is the whole group.
             selection: the task's selection, or its id; None: the oldest in flight that has the task.
@@ -290,8 +280,7 @@ class Selector:
     def state_dict(self, *, step: int | None = None, checkpoint: str | None = None) -> dict[str, Any]:
         """Return the run's position and the tasks in flight, as JSON values, for the trainer's checkpoint.
 
-        step: the trainer's step at which it saves.
-        checkpoint: identifies the trainer's checkpoint wherever it is stored: a name or a digest.
+        step: the trainer's; checkpoint: a name or a digest that stays with the checkpoint wherever it is stored.
         """
         saved, in_flight = None, list[str]()
         if self.rank == 0:
@@ -414,12 +403,6 @@ class Selector:
             self._process = self._process.after_fork()
         return self._process
 
-    @property
-    def _known_ids(self) -> frozenset[str]:
-        if self._known is None:
-            self._known = frozenset(self.ids)
-        return self._known
-
     def _raise_found(self) -> None:
         """Raise a mistake, but in `next` alone where other ranks would else wait for this one without end."""
         if not self.is_shared or int(os.environ.get("WORLD_SIZE", "1")) == 1:
@@ -461,13 +444,6 @@ def _at_once(call: Callable[Concatenate[Selector, P], T]) -> Callable[Concatenat
 
 class AsyncSelector:
     """An asynchronous `Selector` with the same guarantees: calls keep their deadlines, and only mistakes raise.
-
-        async with AsyncSelector(Selector(ResilientClient(), "guru", ids=list(rows))) as selector:
-            for _ in range(steps):
-                selection = await selector.next(32)
-                for id, rewards in zip(selection.ids, await asyncio.gather(*map(roll_out, selection.ids))):
-                    selector.observe(id, rewards)
-                await selector.step()
 
     Its methods are those of `Selector`: `observe`, `handed_out` and `metrics` return at once, all others are awaited.
     The selector's blocking calls run on one worker thread, in the order of the calls, so that the event loop never
@@ -553,6 +529,9 @@ class InFlight:
         self._observed: defaultdict[str, list[Outcome]] = defaultdict(list)
         self._parts: dict[tuple[str, str], float] = {}  # rollouts of groups in parts, by selection and task
         self._first = list(first)
+
+    def __reduce__(self) -> tuple[type["InFlight"], tuple[()]]:
+        return InFlight, ()  # another process has nothing in flight
 
     @property
     def tasks(self) -> set[str]:

@@ -42,13 +42,11 @@ class LocalPool:
         if not ids:  # fail at the first call, not hours later when the service goes away
             raise ValueError("ids is empty; pass the ids of all tasks that the trainer has")
         self.ids = ids
-        self._known: frozenset[str] | None = None
+        self._known = frozenset(ids)
         self._random = random.Random(seed)  # noqa: S311 - not a secret
         self._deck: list[str] = []  # in random order; each id comes once before any repeats
 
     def unknown(self, ids: Sequence[str]) -> list[str]:
-        if self._known is None:
-            self._known = frozenset(self.ids)
         return [task for task in ids if task not in self._known]
 
     def choose(self, count: int, exclude: Collection[str] = ()) -> list[str]:
@@ -348,16 +346,13 @@ class ResilientClient:
     forked and pickled. Reports on disk survive kill -9; the next job on this machine sends them too.
 
     Args:
-        url: http(s) URL of the service; None: BOTS_URL, or http://127.0.0.1:8000.
-        api_key: None: BOTS_API_KEY, or no key. A pickle contains it.
+        url, api_key, headers: as in `Client`. A pickle contains the key.
         on_mistake: "warn" logs mistakes once a minute and continues as in an outage; what the service refused stays on
             disk for inspection.
-        select_deadline_s: longest duration of a selection.
-        report_deadline_s: longest duration of a report.
+        select_deadline_s, report_deadline_s: longest duration of a selection, and of a report.
         spool: folder for waiting reports; None: BOTS_SPOOL, or bots/ in XDG_STATE_HOME (~/.local/state).
         spool_bytes: maximum size of one run's waiting reports; beyond it the oldest are dropped.
         on_change: called with the health when the service goes away and when it is back, on any thread; must be fast.
-        headers: sent with every request.
         seed: random seed of local samples; None: a random one per process, so that ranks and restarts sample different
             tasks. A number makes samples reproducible: they depend on it and on the environment's RANK and
             TORCHELASTIC_RESTART_COUNT. A restart that does not raise this count repeats the samples.
@@ -404,9 +399,6 @@ class ResilientClient:
         if self._process != os.getpid():  # forked
             self._begin()
         return self._own_connection
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(url={self.direct.url!r}, spool={str(self.spool)!r})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in OF_A_PROCESS}
@@ -456,7 +448,11 @@ class ResilientClient:
     def _catch_up(self) -> bool:
         """Return whether the service is back; first do what waited for it, so that training needn't."""
         runs = self._known_runs()
-        if not self._connection.reaches(*runs[-1].name, self._report_deadline_s):
+        try:
+            self._connection.ask(lambda bots: bots.run(*runs[-1].name), self._report_deadline_s)
+        except RequestError:  # that is an answer, too
+            pass
+        except BotsClientError:
             return False
         if not all(run.catch_up() for run in runs):
             return False
@@ -489,9 +485,8 @@ class ResilientClient:
             ids: of all tasks that the trainer has, in the same order each time. Selected tasks that are not among them
                 are replaced. A ValueError if there are none.
             among: the registration of a `Selector`, whose tasks alone are selected; None: any of the dataset's.
-            tags: only tasks with one of these tags; ignored while the service is away.
+            tags, idempotency_key: ignored while the service is away.
             want_effective: while the service is away, twice as many tasks as wanted groups are selected.
-            idempotency_key: the same key returns the same tasks, unless the service is away.
 
         Raises RequestError: a mistake, such as an unknown dataset, or more tasks than the trainer has.
         """

@@ -6,7 +6,6 @@ power cuts. Each method opens the file again, so that no connection is shared wi
 
 import hashlib
 import json
-import logging
 import os
 import re
 import sqlite3
@@ -41,12 +40,6 @@ WRITES = "SELECT position, path, headers, body, digest, added_at, refused FROM r
 
 OnLoss = Callable[[int, str], object]
 
-logger = logging.getLogger("bots_client")
-
-
-def log_loss(count: int, reason: str) -> None:  # noqa: ARG001 - an OnLoss
-    logger.error("%s", reason)
-
 
 @dataclass(frozen=True, slots=True)
 class SpooledWrite:
@@ -78,9 +71,7 @@ class Spool:
     Every method raises sqlite3.Error if the file can't be read or written.
     """
 
-    def __init__(
-        self, file: Path, *, url: str, dataset: str, run: str, limit_bytes: int, on_loss: OnLoss = log_loss
-    ) -> None:
+    def __init__(self, file: Path, *, url: str, dataset: str, run: str, limit_bytes: int, on_loss: OnLoss) -> None:
         self.file = file
         self._about = (url, dataset, run)
         self._limit_bytes = limit_bytes
@@ -276,7 +267,7 @@ def about(file: Path) -> tuple[str, str, str]:
     return row[0], row[1], row[2]
 
 
-def spool_of(folder: Path, *, url: str, dataset: str, run: str, limit_bytes: int, on_loss: OnLoss = log_loss) -> Spool:
+def spool_of(folder: Path, *, url: str, dataset: str, run: str, limit_bytes: int, on_loss: OnLoss) -> Spool:
     """Return the spool of a run; its file's name is readable, and a hash makes it unique."""
     exact = hashlib.sha256(json.dumps([url, dataset, run]).encode()).hexdigest()[:16]
     readable = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{dataset}.{run}")[:MAX_NAME_LENGTH]
@@ -289,24 +280,13 @@ def spool_folder(given: str | os.PathLike[str] | None) -> Path:
 
     A ValueError if it can't be written to.
     """
-    asked_for = given or os.environ.get("BOTS_SPOOL")
-    state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
-    own = (state / "bots", Path(tempfile.gettempdir()) / f"bots-{os.getuid()}")
-    failures = []
-    for candidate in (Path(asked_for),) if asked_for else own:
-        try:
-            folder = candidate.expanduser()
-            _make_writable(folder)
-        except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home
-            failures.append(f"{candidate}: {error}")
-        else:
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    named = Path(given or os.environ.get("BOTS_SPOOL") or f"{state}/bots")
+    try:
+        folder = named.expanduser()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
             return folder
-    raise ValueError(f"can't write reports to {'; '.join(failures)}; pass another folder with spool= or BOTS_SPOOL")
-
-
-def _make_writable(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid() and folder.parent == Path(tempfile.gettempdir()):
-        raise PermissionError(f"{folder} belongs to another user")
-    with tempfile.TemporaryFile(dir=folder):
-        pass
+    except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home
+        reason = f"can't write reports to {named}: {error}"
+        raise ValueError(f"{reason}; pass another folder with spool= or BOTS_SPOOL") from error

@@ -82,7 +82,6 @@ def reports_groups(
     "not applicable": no evidence. Decorate only the function that measures success. Coroutine functions are supported.
 
     Args:
-        selector: the job's selector.
         tasks_per_step: close a step after this many tasks, for trainers that score group by group; None: each call
             closes one.
         gather: collects the rollouts of all ranks on one of them if groups span ranks:
@@ -140,7 +139,6 @@ def reports_rollouts(
     step ends, create the run with `tasks_per_step`, or let the trainer close steps.
 
     Args:
-        client: sends the reports, of the run of the dataset.
         group_size: number of rollouts of each task, such as 8. A group then counts once, when all of its rollouts have
             come, however far apart they end. None: those that end within a second count together.
         close_step: None: the run's `tasks_per_step` decides; False: something else closes the steps.
@@ -327,11 +325,8 @@ def observe_groups(
 ) -> int:
     """Pass the rewards of rollouts to a selector, grouped by task; return the number of tasks with evidence.
 
-    Args:
-        selector: the job's selector.
-        tasks: the task of each rollout.
-        rewards: of each rollout; None, NaN and infinite: left out. A task with no others is reported as aborted.
-        selections: the id of each rollout's selection; "" and None: the selector finds it.
+    tasks, rewards: of each rollout; None, NaN and infinite: left out. A task with no others is reported as aborted.
+    selections: the id of each rollout's selection; "" and None: the selector finds it.
 
     Raises ValueError: a reward is not a number.
     """

@@ -27,7 +27,8 @@ def spool(tmp_path):
 
 
 def made_in(folder, limit_bytes=10**6):
-    return Spool(folder / "guru.db", url="http://here", dataset="guru", run="default", limit_bytes=limit_bytes)
+    named = {"url": "http://here", "dataset": "guru", "run": "default"}
+    return Spool(folder / "guru.db", **named, limit_bytes=limit_bytes, on_loss=print)
 
 
 def a_report(key, task="math-17", selection="0-1-2-3-abc"):
@@ -129,7 +130,7 @@ for n in range(10):
 
 def test_each_run_of_each_service_has_a_file_that_people_can_recognise(tmp_path):
     def file_of(url, dataset, run):
-        return spool_of(tmp_path, url=url, dataset=dataset, run=run, limit_bytes=1).file
+        return spool_of(tmp_path, url=url, dataset=dataset, run=run, limit_bytes=1, on_loss=print).file
 
     names = {("u", "a", "b.c"), ("u", "a.b", "c"), ("v", "a", "b.c"), ("u", "a/../b", "ü" * 500)}
     files = [file_of(*name) for name in names]
