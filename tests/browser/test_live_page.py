@@ -21,14 +21,14 @@ from tests.demo.closing_tables import closing_table_in
 from tests.servers import wait_until
 from tests.serving import ServiceProcess, running_service
 
-REPLAYED, REPLAYED_STEPS = "rlvr-run-678", 60  # by the demo: the smaller of its two replays
+REPLAYED_STEPS = 60  # by the demo
 RECENT = 50  # steps, as the page says
 RATIO = "Effective task ratio"
 HEAT = "Predicted success rate of all tasks over time"
 
 
-def history(url: str, run: str, dataset: str = DATASET) -> list[dict]:
-    answer = httpx.get(f"{url}/datasets/{dataset}/runs/{run}/history", params={"limit": 1000})
+def history(url: str, run: str) -> list[dict]:
+    answer = httpx.get(f"{url}/datasets/{DATASET}/runs/{run}/history", params={"limit": 1000})
     return answer.raise_for_status().json()["history"]
 
 
@@ -45,7 +45,7 @@ def test_charts_move_while_the_demo_trains_and_it_ends_with_the_numbers_of_the_p
     ):
         page = visit.page
         page.goto(f"{service.url}/#/")
-        page.get_by_role("link", name=REPLAYED).first.click(timeout=SOON_MS)  # appears without a reload
+        page.get_by_role("link", name=DATASET).first.click(timeout=SOON_MS)  # appears without a reload
         page.evaluate("() => { globalThis.wasNeverLoadedAgain = true; }")
         first = until(lambda: drawn_steps(visit, RATIO), 1)
         until(lambda: drawn_steps(visit, RATIO), first + 1)
@@ -55,7 +55,7 @@ def test_charts_move_while_the_demo_trains_and_it_ends_with_the_numbers_of_the_p
         runs = httpx.get(f"{service.url}/overview").raise_for_status().json()["runs"]
         names = {label: run["run"] for label in RUNS for run in runs if run["run"].startswith(label)}
         assert {name: values[-1] for name, values in visit.data(RATIO).items() if name != "step"} == {
-            run: pytest.approx(recent_ratio(history(service.url, run, REPLAYED))) for run in names.values()
+            run: pytest.approx(recent_ratio(history(service.url, run))) for run in names.values()
         }
         gains = {label: run["gain"] for label, name in names.items() for run in runs if run["run"] == name}
         best = max((run for run in runs if is_healthy(run)), key=lambda run: run["gain"]["factor"])
@@ -64,9 +64,8 @@ def test_charts_move_while_the_demo_trains_and_it_ends_with_the_numbers_of_the_p
             f"+{change}{PERCENT} effective tasks for the same {said.rollouts} rollouts"
         )
         assert said.percents == {label: round(100 * (gains[label]["factor"] - 1)) for label in said.percents}
-        (rows,) = said.replays.values()
-        for label, cells in rows.items():
-            page = visit.open(f"datasets/{REPLAYED}/runs/{names[label]}")
+        for label, cells in said.rows.items():
+            page = visit.open(f"datasets/{DATASET}/runs/{names[label]}")
             tile(page, "Tasks met").get_by_text(f"{cells['tasks met']} different").wait_for()
             shown = tile(page, RATIO).locator(".value").inner_text().removesuffix(PERCENT)
             assert float(shown) == pytest.approx(100 * float(cells["last 50 steps"]))
@@ -78,7 +77,7 @@ def test_charts_move_while_the_demo_trains_and_it_ends_with_the_numbers_of_the_p
 @contextmanager
 def demo_at(url: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Let the demo replay at a service, as a script would."""
-    options = ["--exit", "--both-references", "--steps", str(REPLAYED_STEPS), "--url", url]
+    options = ["--exit", "--steps", str(REPLAYED_STEPS), "--url", url]
     environment = clean_environment(COLUMNS="100")
     command = [*BOTS_COMMAND, "demo", *options]
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as demo:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 COLUMNS = ("effective task ratio", "last 50 steps", "vs uniform", "rollouts saved", "tasks met", "log loss")
 ROW = re.compile(r"(uniform|bots-thompson|tracker-thompson|tracker-pass)((?:\s\s+\S+){6})\s*")
-TITLE = re.compile(r"all \d+ problems|\d+ with both references")
 HEADLINE = re.compile(r"tracker-pass, .+ found ([+-]\d+)% effective tasks for the same ([\d,]+) rollouts")
 LARGER = re.compile(r"(\S+-thompson) \(([+-]\d+)%\)")
 
@@ -14,26 +13,22 @@ LARGER = re.compile(r"(\S+-thompson) \(([+-]\d+)%\)")
 class ClosingTable:
     """What `bots demo` says at its end.
 
-    replays: for each title of a replay, for each run's label, its cells by the names in COLUMNS.
-    percents: how many more effective tasks the default found in the first replay, and each run that found more than
-        that, by their labels; negative: fewer.
+    rows: for each run's label, its cells by the names in COLUMNS.
+    percents: how many more effective tasks the default found, and each run that found more than that, by their labels;
+        negative: fewer.
     rollouts: with how many.
     """
 
-    replays: dict[str, dict[str, dict[str, str]]]
+    rows: dict[str, dict[str, str]]
     percents: dict[str, int]
     rollouts: str
 
 
 def closing_table_in(said: str) -> ClosingTable:
     """Return the table in what the demo wrote to stdout, where it was no terminal."""
-    replays: dict[str, dict[str, dict[str, str]]] = {}
-    for line in said.splitlines():
-        if TITLE.fullmatch(line.strip()):
-            replays[line.strip()] = {}
-        elif row := ROW.fullmatch(line):
-            replays[list(replays)[-1]][row[1]] = dict(zip(COLUMNS, row[2].split(), strict=True))
-    found = HEADLINE.search(said)
-    assert found, said
-    percents = {"tracker-pass": int(found[1])} | {label: int(change) for label, change in LARGER.findall(said)}
-    return ClosingTable(replays, percents, found[2])
+    found = list(filter(None, map(ROW.fullmatch, said.splitlines())))
+    rows = {row[1]: dict(zip(COLUMNS, row[2].split(), strict=True)) for row in found}
+    headline = HEADLINE.search(said)
+    assert headline, said
+    percents = {"tracker-pass": int(headline[1])} | {label: int(change) for label, change in LARGER.findall(said)}
+    return ClosingTable(rows, percents, headline[2])

@@ -96,7 +96,7 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], F
         _, *parameters = inspect.signature(function).parameters.values()
         parameters.append(inspect.Parameter("url", KEYWORD, annotation=Url, default=None))
         parameters.append(inspect.Parameter("as_json", KEYWORD, annotation=AsJson, default=False))
-        _give_typer_parameters(run, parameters)
+        give_typer_parameters(run, parameters)
         app.command(name)(run)
         return function
 
@@ -115,13 +115,13 @@ def parsed_by(parser: Callable[..., Any]) -> Callable[[Function], Function]:
             made = parser(**{name: arguments.pop(name) for name in others})
             return function(client, **arguments, **{last.name: made})
 
-        _give_typer_parameters(run, [*own, *others.values()])
+        give_typer_parameters(run, [*own, *others.values()])
         return cast(Function, run)
 
     return replace
 
 
-def _give_typer_parameters(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> None:
+def give_typer_parameters(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> None:
     """Let typer see these parameters in place of a function's own."""
     seen = [parameter.replace(kind=KEYWORD) for parameter in parameters]
     function.__signature__ = inspect.Signature(seen)  # type: ignore[attr-defined]  # inspect and typer look there

@@ -1,6 +1,7 @@
 """`bots runs`, and what is done with one run: `bots select`, `report`, `tasks`, `history`, `rewind`, `export` etc."""
 
 import asyncio
+import inspect
 import json
 import math
 import os
@@ -13,7 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bots_service.cli.connection import Dataset, RunName, Yes, command, parsed_by, run_names
+from bots_service.cli.connection import (
+    KEYWORD,
+    Dataset,
+    RunName,
+    Yes,
+    command,
+    give_typer_parameters,
+    parsed_by,
+    run_names,
+)
 from bots_service.cli.datasets import predicted
 from bots_service.cli.output import (
     CommandError,
@@ -61,52 +71,38 @@ def show_(client: "Client", dataset: Dataset, run: Name = "default") -> Result:
     return found, details(found)
 
 
-def settings_of(
-    *,
-    belief: Annotated[str | None, typer.Option(help="Kind of belief: tracker (default) or bots.")] = None,
-    forgetting: Annotated[
-        float | None, typer.Option(help="With bots: share of past evidence that each step drops (lambda).")
-    ] = None,
-    implicit_weight: Annotated[
-        float | None, typer.Option(help="With bots: weight of evidence implied by other tasks (rho).")
-    ] = None,
-    rollouts_per_task: Annotated[
-        float | None,
-        typer.Option(help="Rollouts m that one implied observation counts for; 0: learned from reports.", min=0),
-    ] = None,
-    target: Annotated[float | None, typer.Option(help="Target success rate.")] = None,
-    prior: Annotated[
-        tuple[float, float] | None, typer.Option(help="With bots: prior of every task.", metavar="ALPHA BETA")
-    ] = None,
-    capability: Annotated[
-        CapabilityRule | None, typer.Option(help="With bots: how the capability is estimated.")
-    ] = None,
-    capability_momentum: Annotated[
-        float | None, typer.Option(help="With bots: momentum of the capability (gamma).")
-    ] = None,
-    strategy: Annotated[
-        StrategyName | None, typer.Option(help="Strategy; default: pass, or thompson with bots.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
-    tasks_per_step: Annotated[
-        int | None, typer.Option(help="Close a step after this many reported tasks; 0: after each report.", min=0)
-    ] = None,
-    reward_range: Annotated[
-        tuple[float, float] | None, typer.Option(help="Lowest and highest possible reward.", metavar="LOW HIGH")
-    ] = None,
-    lease_seconds: Annotated[
-        float | None,
-        typer.Option(help="Lease in seconds: a selected task is not selected again until it expires or is reported."),
-    ] = None,
-    mix: Annotated[
-        list[str] | None,
-        typer.Option(help='Weight of a tag; repeat for each. "none" ends the mix.', metavar="TAG=WEIGHT"),
-    ] = None,
-) -> dict[str, Any]:
+SETTINGS: dict[str, tuple[Any, str]] = {
+    "belief": (str, "Kind of belief: tracker (default) or bots."),
+    "forgetting": (float, "With bots: share of past evidence that each step drops (lambda)."),
+    "implicit_weight": (float, "With bots: weight of evidence implied by other tasks (rho)."),
+    "rollouts_per_task": (float, "Rollouts m that one implied observation counts for; 0: learned from reports."),
+    "target": (float, "Target success rate."),
+    "prior": (tuple[float, float], "With bots: prior of every task, alpha and beta."),
+    "capability": (CapabilityRule, "With bots: how the capability is estimated."),
+    "capability_momentum": (float, "With bots: momentum of the capability (gamma)."),
+    "strategy": (StrategyName, "Strategy; default: pass, or thompson with bots."),
+    "seed": (int, "Random seed."),
+    "tasks_per_step": (int, "Close a step after this many reported tasks; 0: after each report."),
+    "reward_range": (tuple[float, float], "Lowest and highest possible reward."),
+    "lease_seconds": (float, "Seconds until a selected task may be selected again, unless it is reported."),
+    "mix": (list[str], 'Weight of a tag, as in math=3; repeat for each. "none" ends the mix.'),
+}
+
+
+def settings_of(**options: Any) -> dict[str, Any]:
     """Return the settings that are given."""
-    given = {name: value for name, value in locals().items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     given |= {name: None for name in ("rollouts_per_task", "tasks_per_step") if given.get(name) == 0}
-    return given if mix is None else {**given, "mix": _mix_of(mix)}
+    return {**given, "mix": _mix_of(given["mix"])} if "mix" in given else given
+
+
+give_typer_parameters(
+    settings_of,
+    (
+        inspect.Parameter(name, KEYWORD, default=None, annotation=Annotated[kind | None, typer.Option(help=text)])
+        for name, (kind, text) in SETTINGS.items()
+    ),
+)
 
 
 def _mix_of(options: list[str]) -> dict[str, float]:

@@ -169,7 +169,6 @@ class Replay:
         """Return the results, as the service tells them."""
         return {
             "problems": len(self.recording),
-            "with_both_references": len(self.recording.with_both_references()),
             "steps": self.plan.steps,
             "count": self.plan.count,
             "rollouts_per_task": ROLLOUTS,
