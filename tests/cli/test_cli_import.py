@@ -35,17 +35,6 @@ def tasks_in(*files, columns=COLUMNS, **how):
     return [task for batch in TaskReader(list(files), columns, **how).tasks() for task in batch]
 
 
-def test_all_kinds_of_files_make_the_same_dataset(bots, tmp_path):
-    files = write_files(tmp_path, [row for row in TASKS if "\n" not in row[0]], NAMES)
-    made = []
-    for place, file in enumerate(files):
-        arguments = ["--name", f"kind-{place}", *ARGUMENTS, "--json"]
-        made.append(bots("datasets", "import", file.name, *arguments).json)
-    assert len({one["digest"] for one in made}) == 1
-    assert made[0]["tags"] == {"domain=math": 2, "level=easy": 1, "domain=code": 1, "level=code": 1}
-    assert made[0]["reference_models"] == ["weak", "strong"]
-
-
 def expected(names=NAMES[3:]):
     return [
         Task(name, [weak, strong], [f"{column}={tag}" for column, tag in zip(names, tags, strict=True) if tag])

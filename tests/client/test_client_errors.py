@@ -25,7 +25,7 @@ from bots_client import (
     _http,
 )
 from bots_client._http import ANSWER_BYTES, LISTING_BYTES
-from tests.client.answers import RECEIPT, RUN, SELECTION, VERSION
+from tests.client.answers import RECEIPT, SELECTION, VERSION
 from tests.client.scripted_server import ScriptedServer, answer, cut_short, drop, pour, problem, stay_silent, trickle
 
 ONCE = Retries(attempts=1)
@@ -114,25 +114,6 @@ def test_an_answer_that_makes_no_sense_is_the_services_fault(serve, connect, con
         connect(server).select("guru", 2)
     assert caught.value.request_id == "r-8"
     assert len(server.received) == 1
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"created_at": "yesterday"}, "created_at: expected a time, got 'yesterday'"),
-        ({"created_at": 3}, "created_at: expected a time"),
-        ({"settings": {"prior": [1]}}, r"settings\.prior: 1 values instead of 2"),
-        ({"totals": []}, "totals: expected an object"),
-    ],
-)
-def test_a_field_that_makes_no_sense_is_named(serve, connect, change, said):
-    with pytest.raises(ServiceError, match=said):
-        connect(serve(answer({**RUN, **change}))).run("guru")
-
-
-@pytest.mark.parametrize("schema", [3, "0003", None])
-def test_a_field_may_be_of_several_kinds(serve, connect, schema):
-    assert connect(serve(answer({**VERSION, "schema": schema}))).version().schema == schema
 
 
 def test_a_request_that_no_connection_can_carry_is_ours(serve, connect):

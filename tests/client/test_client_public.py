@@ -1,7 +1,6 @@
 """What users see: names, signatures, where the service is looked for, and that a key never shows."""
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from importlib.resources import files
 
@@ -11,7 +10,7 @@ import pytest
 import bots_client
 from bots_client import BotsClientError, Client, GivenSettings, Retries, Settings
 from bots_client._http import is_loopback
-from tests.client.answers import SELECTION, VERSION
+from tests.client.answers import VERSION
 from tests.client.scripted_server import answer, drop, problem
 
 SECRET = "sk-never-show-this"
@@ -84,14 +83,6 @@ def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(arguments
     with pytest.raises(ValueError, match=r"api_key|headers=") as caught:
         Client("http://127.0.0.1:1", **arguments)
     assert SECRET not in str(caught.value)
-
-
-def test_threads_can_share_a_client(serve):
-    server = serve(answer(SELECTION))
-    with Client(server.url) as bots, ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda _: bots.select("guru", 2), range(40)))
-    assert len(found) == 40
-    assert len({one.key for one in server.received}) == 40
 
 
 def test_a_transport_takes_the_place_of_the_network():

@@ -1,4 +1,3 @@
-import asyncio
 import inspect
 import logging
 import math
@@ -119,16 +118,6 @@ def test_steps_close_after_so_many_tasks_where_groups_come_one_by_one(client, da
     assert state(client, dataset).step == 1
 
 
-def test_what_the_function_raises_is_raised_and_nothing_reported(client, dataset, selector):
-    @reports_groups(selector)
-    def broken(**_columns):
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        broken(**batch(["task-0"]))
-    assert state(client, dataset).seq == 0
-
-
 @pytest.mark.parametrize(
     ("columns", "rewards", "complaint"),
     [
@@ -211,22 +200,6 @@ def test_rollouts_as_verl_scores_them_are_reported(client, by_rollout):
     run = state(client, by_rollout)
     assert (run.totals.rollouts, run.totals.successes, run.leased) == (4, 4, 0)
     assert run.totals.effective == 2, "the scores say whether a group teaches"
-
-
-def test_rollouts_as_areal_scores_them_are_reported(client, by_rollout):
-    @reports_rollouts(client, by_rollout)
-    async def reward(prompt, completions, prompt_ids, completion_ids, answer, **row):
-        return None if completions == "" else int(completions == answer)
-
-    async def all_of_them():
-        row = {"answer": "4", "task_id": "task-3", "selection_id": ""}
-        return [await reward("2 + 2", said, [1], [2], **row) for said in ("4", "5", "")]
-
-    assert inspect.iscoroutinefunction(reward)
-    assert reward.__name__ == "reward"
-    assert asyncio.run(all_of_them()) == [1, 0, None]
-    run = state(client, by_rollout)
-    assert (run.totals.rollouts, run.totals.successes) == (2, 1)
 
 
 def test_rollouts_of_many_threads_become_one_report_for_each_selection(client, dataset, monkeypatch):

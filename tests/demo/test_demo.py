@@ -20,7 +20,6 @@ from bots_service.core.rounding import half_up
 from bots_service.demo.replay import DEFAULT, RECENT, ROLLOUTS, RUNS, log_loss, own_service
 from tests.cli.running import BOTS, CommandLine, clean_environment
 from tests.cli.terminals import terminals
-from tests.demo.closing_tables import closing_table_in
 from tests.serving import running_service
 from tests.sizes import SOAK, size
 
@@ -81,16 +80,31 @@ def test_the_closing_table_shows_the_numbers_of_the_api_as_the_page_does(tmp_pat
         done = CommandLine(service.url, tmp_path)("demo", "--steps", "10", "--count", "8", "--url", service.url)
         runs = runs_of(client, "rlvr-run-890")
         shown = {label: cells_of(client, run) for label, run in runs.items()}
-    said = closing_table_in(done.out)
+    rows, told, rollouts = closing_table_in(done.out)
     assert "\x1b" not in done.out + done.err
     assert "10 steps of a real GRPO run, 8 tasks a step" in done.out
-    assert {label: {name: row[name] for name in shown[label]} for label, row in said.rows.items()} == shown
+    assert {label: {name: row[name] for name in shown[label]} for label, row in rows.items()} == shown
     gains = {label: run.gain for label, run in runs.items() if run.gain}
     factors = {label: gain.factor or 0 for label, gain in gains.items()}
     percents = {label: int(f"{100 * (factor - 1):.0f}") for label, factor in factors.items()}
     shown_ones = {label for label, factor in factors.items() if factor > factors[DEFAULT]} | {DEFAULT}
-    assert said.percents == {label: percents[label] for label in shown_ones}
-    assert {said.rollouts} == {f"{10 * 8 * ROLLOUTS:,}"} == {f"{gain.rollouts_spent:,.0f}" for gain in gains.values()}
+    assert told == {label: percents[label] for label in shown_ones}
+    assert {rollouts} == {f"{10 * 8 * ROLLOUTS:,}"} == {f"{gain.rollouts_spent:,.0f}" for gain in gains.values()}
+
+
+COLUMNS = ("effective task ratio", "last 50 steps", "vs uniform", "rollouts saved", "tasks met", "log loss")
+ROW = re.compile(r"(uniform|bots-thompson|tracker-thompson|tracker-pass)((?:\s\s+\S+){6})\s*")
+HEADLINE = re.compile(r"tracker-pass, .+ found ([+-]\d+)% effective tasks for the same ([\d,]+) rollouts")
+LARGER = re.compile(r"(\S+-thompson) \(([+-]\d+)%\)")
+
+
+def closing_table_in(said):
+    """Return each row's cells, how many percent more the headline tells of each run, and with how many rollouts."""
+    found = list(filter(None, map(ROW.fullmatch, said.splitlines())))
+    headline = HEADLINE.search(said)
+    assert headline, said
+    percents = {"tracker-pass": int(headline[1])} | {label: int(change) for label, change in LARGER.findall(said)}
+    return {row[1]: dict(zip(COLUMNS, row[2].split(), strict=True)) for row in found}, percents, headline[2]
 
 
 def runs_of(client, dataset):

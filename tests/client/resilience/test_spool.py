@@ -6,7 +6,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -109,25 +108,6 @@ for n in range(10**6):
     assert len(kept) - len(told) in (0, 1)
 
 
-def test_processes_that_add_at_once_lose_nothing(spool):
-    program = f"""
-import sys
-from pathlib import Path
-from tests.client.resilience.test_spool import a_report, made_in
-spool = made_in(Path({str(spool.file.parent)!r}))
-for n in range(10):
-    spool.add(a_report(f"{{sys.argv[1]}}-{{n}}"), closes=True)
-"""
-    root = str(Path(__file__).parents[3])
-    processes = [subprocess.Popen([sys.executable, "-c", program, str(n)], cwd=root) for n in range(3)]
-    assert [process.wait(timeout=SOON_S) for process in processes] == [0, 0, 0]
-
-    kept = keys_in(spool)
-    assert len(kept) == 30
-    for n in range(3):
-        assert [key for key in kept if key.startswith(f"{n}-")] == [f"{n}-{m}" for m in range(10)]
-
-
 def test_each_run_of_each_service_has_a_file_that_people_can_recognise(tmp_path):
     def file_of(url, dataset, run):
         return spool_of(tmp_path, url=url, dataset=dataset, run=run, limit_bytes=1, on_loss=print).file
@@ -155,20 +135,6 @@ def test_a_folder_that_was_asked_for_and_cannot_be_used_is_said_at_once(tmp_path
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="pass another folder with spool= or BOTS_SPOOL"):
         spool_folder(tmp_path / "file")
-
-
-def test_a_moment_of_another_process_is_waited_for(spool):
-    spool.add(a_report("a"), closes=True)
-    holder = sqlite3.connect(spool.file, isolation_level=None, check_same_thread=False)
-    holder.execute("BEGIN EXCLUSIVE")
-    try:
-        begun = time.monotonic()
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
-            spool.add(a_report("b"), closes=True)
-        assert time.monotonic() - begun > 1
-    finally:
-        holder.close()
-    assert spool.waiting() == 1
 
 
 def kept_while_away(connect, service, tasks):

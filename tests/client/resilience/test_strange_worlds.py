@@ -128,27 +128,6 @@ def test_a_damaged_row_is_put_aside_and_told_and_all_others_are_sent(connect, se
     assert [kept.position for kept in spool_in(bots).refused()] == [2]
 
 
-def test_a_damaged_row_does_not_keep_a_run_from_its_checkpoint(connect):
-    bots = connect("http://127.0.0.1:9", report_deadline_s=0.1)
-    for n in range(2):
-        bots.report("guru", [Outcome.counts(f"t{n}", 1, 2)])
-    with sqlite3.connect(spool_in(bots).file) as db:
-        db.execute("UPDATE reports SET body = CAST('{' AS BLOB) WHERE position = 1")
-
-    selector = Selector(bots, "guru", ids=IDS)
-    saved = {"step": 0, "seq": None, "kept_until": 2, "kept_closing": 0}
-    selector.load_state_dict(selector.state_dict() | {"saved": saved})
-
-    spool = spool_in(bots)
-    rewind = spool.first()
-    assert rewind is not None
-    assert rewind.is_rewind
-    spool.remove(rewind.position)
-    left = spool.first()
-    assert left is not None
-    assert left.position == 2
-
-
 @pytest.mark.parametrize("is_known", [True, False])
 def test_what_a_damaged_file_held_is_counted_even_by_a_job_that_never_read_it(connect, is_known):
     bots = connect("http://127.0.0.1:9", report_deadline_s=0.1)
