@@ -124,7 +124,6 @@ def test_names_of_datasets_and_of_their_runs_are_completed(bots, pools):
     assert completed(bots, "runs", "show", "tab-ma") == ["tab-maths"]
     assert sorted(completed(bots, "runs", "show", "tab-maths", "")) == ["default", "first", "second"]
     assert completed(bots, "tasks", "tab-maths", "--run", "fi") == ["first"]
-    assert completed(bots, "runs", "create", "tab-maths", "third", "--fork", "sec") == ["second"]
 
 
 @pytest.mark.parametrize("url", [NOWHERE, "ftp://nonsense"])

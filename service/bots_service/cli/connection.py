@@ -1,7 +1,7 @@
 """Commands that speak to the service: their shared options, their connection, and what Tab completes from it."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from itertools import islice
@@ -96,7 +96,7 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], F
         _, *parameters = inspect.signature(function).parameters.values()
         parameters.append(inspect.Parameter("url", KEYWORD, annotation=Url, default=None))
         parameters.append(inspect.Parameter("as_json", KEYWORD, annotation=AsJson, default=False))
-        give_typer_parameters(run, parameters)
+        _give_typer_parameters(run, parameters)
         app.command(name)(run)
         return function
 
@@ -115,13 +115,28 @@ def parsed_by(parser: Callable[..., Any]) -> Callable[[Function], Function]:
             made = parser(**{name: arguments.pop(name) for name in others})
             return function(client, **arguments, **{last.name: made})
 
-        give_typer_parameters(run, [*own, *others.values()])
+        _give_typer_parameters(run, [*own, *others.values()])
         return cast(Function, run)
 
     return replace
 
 
-def give_typer_parameters(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> None:
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+
+
+def with_options(options: Mapping[str, tuple[Any, str]]) -> Callable[[AnyFunction], AnyFunction]:
+    """Give a function of any keyword arguments some options by name, each with its type and help; None: not given."""
+
+    def give(function: AnyFunction) -> AnyFunction:
+        annotations = {name: Annotated[kind | None, typer.Option(help=text)] for name, (kind, text) in options.items()}
+        parameters = [inspect.Parameter(name, KEYWORD, default=None, annotation=annotations[name]) for name in options]
+        _give_typer_parameters(function, parameters)
+        return function
+
+    return give
+
+
+def _give_typer_parameters(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> None:
     """Let typer see these parameters in place of a function's own."""
     seen = [parameter.replace(kind=KEYWORD) for parameter in parameters]
     function.__signature__ = inspect.Signature(seen)  # type: ignore[attr-defined]  # inspect and typer look there

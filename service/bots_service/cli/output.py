@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Result = tuple[object, Any]  # of a command: as dataclasses and plain values, and as text for people (rich's)
-MOST_WRITTEN = 20  # of a mapping's values, such as a dataset's tags
 UNBOUNDED = 10_000  # columns: pipes and files have no width at which to wrap
 
 
@@ -64,11 +63,10 @@ def table(columns: str, rows: Iterable[object], *, caption: str = "") -> "Render
         values = [_value_at(row, path) for row in rows]
         if not any(values):
             continue
-        numbers = [value for value in values if isinstance(value, int | float)]
-        with_decimals = not all(float(value).is_integer() for value in numbers)
         name = title or path.replace("_", " ")
-        texts[name] = [written(value, with_decimals=with_decimals) for value in values]
-        made.add_column(name, justify="right" if numbers else "left", no_wrap=True)
+        texts[name] = [written(value) for value in values]
+        has_numbers = any(isinstance(value, int | float) for value in values)
+        made.add_column(name, justify="right" if has_numbers else "left", no_wrap=True)
     for row in zip(*texts.values(), strict=True):
         made.add_row(*row)
     screen = console()
@@ -94,11 +92,8 @@ def details(answer: Any) -> "RenderableType":
     from rich.text import Text
 
     items = _items_of(answer)
-    own = [(name, written(value)) for name, value in items.items() if not _is_nested(value)]
-    shown = own[:MOST_WRITTEN] if isinstance(answer, Mapping) else own
-    parts: list[RenderableType] = [sheet(dict(shown))]
-    if len(shown) < len(own):
-        parts.append(f"and {len(own) - len(shown)} more")
+    own = {name: written(value) for name, value in items.items() if not _is_nested(value)}
+    parts: list[RenderableType] = [sheet(own)]
     for name, value in items.items():
         if _is_nested(value):
             parts += ["", Text(name, style="bold"), details(value)]
@@ -115,8 +110,8 @@ def _items_of(answer: Any) -> dict[str, Any]:
     return {name: value for name, value in answer.items() if value not in (None, "", (), {})}
 
 
-def written(value: Any, *, with_decimals: bool = False) -> str:
-    """Return a value as text for people; "-" for None or nothing. with_decimals: of whole numbers, too."""
+def written(value: Any) -> str:
+    """Return a value as text for people; "-" for None or nothing."""
     if value is None or value in ("", ()):
         return "-"
     if isinstance(value, datetime):
@@ -124,7 +119,7 @@ def written(value: Any, *, with_decimals: bool = False) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return number(value, 4) if with_decimals or not float(value).is_integer() else count(value)
+        return number(value, 4) if isinstance(value, float) and not value.is_integer() else count(value)
     if is_dataclass(value):
         return " ".join(f"{name} {written(inner)}" for name, inner in _items_of(value).items())
     return ", ".join(map(written, value)) if isinstance(value, list | tuple) else str(value)
