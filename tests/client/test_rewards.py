@@ -16,7 +16,6 @@ from bots_client.integrations.rewards import (
     flush,
     guarded,
     named,
-    observe_groups,
     reports_groups,
     reports_rollouts,
 )
@@ -97,18 +96,6 @@ def test_rewards_that_do_not_apply_are_no_evidence(client, dataset, selector):
     assert (run.totals.reported, run.totals.rollouts, run.totals.successes) == (1, 1, 1)
     assert run.leased == 0, "the lease of the task without evidence is given back"
     assert client.health.left_out_rollouts == 5
-
-
-def test_columns_and_rewards_may_be_arrays(client, dataset, selector):
-    early = client.select(dataset, 2, ids=IDS)
-    client.report(dataset, [], selection=None, close_step=True)
-    tasks, selections = np.repeat(early.ids, 2), np.repeat([early.selection_id], 4)
-    given = np.array([1.0, 0.0, 1.0, np.nan])
-    assert reports_groups(selector)(lambda **_columns: given)(task_id=tasks, selection_id=selections) is given
-    assert observe_groups(selector, tasks, given, selections) == 2
-    selector.step()
-    totals = state(client, dataset).totals
-    assert (totals.rollouts, totals.successes, totals.late) == (2 * 3, 2 * 2, 2 * 2)
 
 
 def test_steps_close_after_so_many_tasks_where_groups_come_one_by_one(client, dataset, selector):

@@ -367,9 +367,13 @@ def test_the_ability_is_what_the_tracker_estimates_and_the_belief_bots_has_none(
 @pytest.fixture
 def looks(monkeypatch):
     """The runs that clients look at, once for each time."""
-    seen = []
-    look = Client.run
-    monkeypatch.setattr(Client, "run", lambda bots, *name: seen.append(name) or look(bots, *name))
+    seen, run = [], Client.run
+
+    def look(bots, *name):
+        seen.append(name)
+        return run(bots, *name)
+
+    monkeypatch.setattr(Client, "run", look)
     return seen
 
 

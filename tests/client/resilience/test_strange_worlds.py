@@ -194,10 +194,3 @@ def test_a_choice_repeats_nothing_while_others_are_left_and_keeps_out_what_is_no
     assert len(chosen) == count
     assert set(chosen) <= wanted
     assert len(set(chosen)) == min(count, len(wanted))
-
-
-@given(POOLS, st.integers(1, 5))
-def test_choices_go_on_through_the_pool_without_repeating(ids, count):
-    pool = LocalPool(ids, "seed")
-    chosen = [task for _ in range(len(ids) // count) for task in pool.choose(count)]
-    assert len(set(chosen)) == len(chosen)
