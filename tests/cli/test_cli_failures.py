@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from bots_client import FieldError, InvalidRequestError, ServiceError, Task
+from bots_client import Task
 from bots_service.cli.app import app
-from bots_service.cli.output import client_message, exit_code_of
+from bots_service.cli.output import exit_code_of
 from tests.cli.running import CommandLine, Done
 from tests.ports import free_port
 
@@ -117,13 +117,3 @@ def test_a_defect_is_one_line_too_unless_the_traceback_is_asked_for(capsys, monk
     monkeypatch.setenv("BOTS_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         exit_code_of(defect)
-
-
-def test_many_flaws_are_counted_and_a_failure_of_the_service_names_its_request():
-    flaws = tuple(FieldError(("body", "tasks", place), "wrong") for place in range(5))
-    refused = InvalidRequestError("x", type="urn:bots:problem:invalid-tasks", status=422, detail="no", errors=flaws)
-    assert client_message(refused) == "no: tasks.0: wrong; tasks.1: wrong; tasks.2: wrong; and 2 more"
-    failed = ServiceError("x", type="urn:bots:problem:internal", status=500, detail="oh", request_id="abc")
-    assert "abc" in client_message(failed)
-    locked = InvalidRequestError("x", type="urn:bots:problem:unauthorized", title="No key", status=401)
-    assert "BOTS_API_KEY" in client_message(locked)

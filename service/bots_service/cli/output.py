@@ -197,7 +197,6 @@ def show_sent(advance: Advance, sent: int, total: int | None) -> None:
 
 # --- failures ---------------------------------------------------------------------------------------------------------
 
-ERRORS_SHOWN = 3
 INTERRUPTED = 130  # what shells expect after Ctrl-C
 HINTS = {
     "unknown-dataset": "list the datasets with `bots datasets list`",
@@ -265,19 +264,9 @@ def _message_of(error: Exception) -> str:
 
 
 def client_message(error: Any) -> str:
-    """Return the message of an error of the client, with a hint what to do."""
-    if error.status is None:
-        return str(error)
-    message = error.detail or error.title
-    if error.errors:
-        shown = [str(each).removeprefix("body.") for each in error.errors[:ERRORS_SHOWN]]
-        more = len(error.errors) - len(shown)
-        message += ": " + "; ".join(shown) + (f"; and {more} more" if more else "")
-    if error.status >= 500:
-        message = f"the service failed with status {error.status}: {message}" + (
-            f" (see request {error.request_id} in its log)" if error.request_id else ""
-        )
+    """Return the message of an error of the client in one line, with a hint what to do."""
     hint = KEY_HINTS.get(error.status) or HINTS.get(error.type.rpartition(":")[2])
-    if not error.type.startswith("urn:bots:"):
+    if error.status is not None and not error.type.startswith("urn:bots:"):
         hint = NO_SERVICE_OF_OURS
-    return f"{message.rstrip('.')}; {hint}" if hint else message
+    message = " ".join(str(error).split())
+    return f"{message}; {hint}" if hint else message
