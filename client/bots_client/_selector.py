@@ -114,8 +114,6 @@ class Selector:
         Args:
             want_effective: instead of a count: as few tasks as are expected to give so many effective groups.
             key: Idempotency-Key; ranks that use the same key get the same tasks, unless the service is away.
-
-        Raises RequestError: a mistake, such as an unknown dataset, or more tasks than there are.
         """
         at_least = count or want_effective or 0
 
@@ -249,8 +247,6 @@ class Selector:
 
         A run with `tasks_per_step` closes its own steps; then only `metrics` are updated. Returns None if nothing was
         reported since the last step, or the service is away.
-
-        Raises RequestError: a mistake, such as an unknown run.
         """
         begun = time.monotonic()
         run = self._local.ask(lambda bots: bots.run(self.dataset, self.run))

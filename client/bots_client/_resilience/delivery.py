@@ -22,12 +22,11 @@ from bots_client._errors import (
 from bots_client._http import KEY, Call, Deadline, into
 from bots_client._models import Receipt, Run
 from bots_client._resilience.connection import OUTCOMES, Connection, Mistakes
-from bots_client._resilience.spool import Spool, SpooledWrite
+from bots_client._resilience.spool import POLL_S, Spool, SpooledWrite
 
 T = TypeVar("T")
 
 MIN_SHARE = 0.1  # of a delivery's deadline: with less time left, no further report is sent
-POLL_S = 0.02
 REFUSALS = (InvalidRequestError, ConflictError)  # the content is wrong: sending it again can't succeed
 DISK_FAILURES = (sqlite3.Error, OSError)
 

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from bots_client._http import KEY, Call
 
 WAIT_S = 2.0  # for the file's lock, where giving up would lose a report
 SHORT_WAIT_S = 0.5  # for the file's lock elsewhere; a selection has no more time
+POLL_S = 0.02
 MAX_NAME_LENGTH = 80  # characters of dataset and run in the file's name
 REWIND = "/rewind"  # the end of a rewind's path
 
@@ -155,20 +156,27 @@ class Spool:
     def turn(self, wait_s: float = 0.0) -> Iterator[bool]:
         """Yield whether nobody else, in this process or another, delivers until the block ends.
 
-        wait_s: for another to end. A process that is killed ends at once: its lock on this file of its own goes then.
+        wait_s: for another to end. The lock of a process that is killed goes with it.
         """
+        import fcntl  # which Windows lacks
+
         if not self.file.exists():  # nothing to deliver
             yield True
             return
-        with closing(sqlite3.connect(f"{self.file}-turn", timeout=wait_s, isolation_level=None)) as db:
+        until = time.monotonic() + wait_s
+        with self.file.with_suffix(".lock").open("ab") as lock:
+            while True:
+                with suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                if time.monotonic() >= until:
+                    yield False
+                    return
+                time.sleep(POLL_S)
             try:
-                db.execute("BEGIN EXCLUSIVE")
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error):
-                    raise
-                yield False
-            else:
                 yield True
+            finally:
+                fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough: a forked process may have the file open, too
 
     def _run(self, statement: str, *values: object) -> list[Any]:
         """Return the rows that a statement finds; none, and nothing done, where nothing was ever stored."""

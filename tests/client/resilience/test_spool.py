@@ -1,6 +1,7 @@
 """Reports on disk: what the spool keeps, the command that lists and sends it, and a disk that holds no more."""
 
 import json
+import os
 import signal
 import sqlite3
 import stat
@@ -61,7 +62,7 @@ def test_beyond_the_limit_the_oldest_go_and_the_newest_always_stays(tmp_path):
     assert made_in(tmp_path, limit_bytes=1).add(a_report("key-5"), closes=True)[1] == 0
 
 
-def test_one_of_two_delivers_until_it_ends_or_is_killed(spool):
+def test_one_of_two_delivers_until_it_ends_or_is_killed_forked_or_not(spool):
     spool.add(a_report("a"), closes=True)
     with spool.turn() as is_mine, made_in(spool.file.parent).turn(wait_s=0.05) as is_another_s:
         assert is_mine
@@ -81,6 +82,16 @@ with made_in(Path({str(spool.file.parent)!r})).turn() as is_mine:
         with spool.turn() as is_mine:
             assert not is_mine
         other.kill()
+    said, say = os.pipe()
+    with spool.turn():
+        child = os.fork()
+        if child == 0:
+            with made_in(spool.file.parent).turn() as is_mine:
+                os.write(say, b"mine" if is_mine else b"the parent's")
+            with made_in(spool.file.parent).turn(wait_s=SOON_S) as is_mine:
+                os._exit(0 if is_mine else 1)
+        assert os.read(said, 100) == b"the parent's"
+    assert os.waitpid(child, 0)[1] == 0
     with spool.turn() as is_mine:
         assert is_mine
 
