@@ -1,6 +1,5 @@
 """`bots demo`: replay a recorded training run, and compare ways to select tasks."""
 
-import math
 import sys
 import time
 from contextlib import nullcontext, suppress
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from bots_client import Client
     from bots_service.demo.replay import Plan
 
-LOOK_EVERY_S = 1.0  # at the summaries: the service must compute each again
 COLUMNS = (
     "run=label  effective\ntask ratio=ratio  last 50\nsteps=recent  vs\nuniform=vs_uniform  rollouts\nsaved=saved"
     "  tasks\nmet=distinct_tasks  log\nloss=log_loss"
@@ -61,23 +59,15 @@ def demo(
 
 
 def replay_with_progress(client: "Client", plan: "Plan") -> dict[str, Any]:
-    """Return the results of a replay; show on stderr how far it is, or without a terminal only how it ended."""
+    """Return the results of a replay; show on stderr where to follow it, and how far it is."""
     from bots_service.demo.replay import Replay, recorded_run
 
-    replay, terminal, looked_at, said = Replay(client, recorded_run(), plan), console(stderr=True), -math.inf, ""
-    terminal.print(f"Follow it at {client.url}/#/datasets/{replay.dataset}", soft_wrap=True)
+    replay = Replay(client, recorded_run(), plan)
+    console(stderr=True).print(f"Follow it at {client.url}/#/datasets/{replay.dataset}", soft_wrap=True)
     with progress_line() as advance:
-        for step in range(plan.steps):
-            replay.take(step)
-            if step + 1 == plan.steps or time.monotonic() - looked_at > LOOK_EVERY_S:
-                ratios = (
-                    f"{label} {number(one.effective / one.reported if one.reported else None)}"
-                    for label, one in replay.summaries().items()
-                )
-                said, looked_at = f"step {step + 1} of {plan.steps}: {', '.join(ratios)}", time.monotonic()
-            advance((step + 1) / plan.steps, said)
-    if not terminal.is_terminal:
-        terminal.print(said)
+        for step in range(1, plan.steps + 1):
+            replay.take(step - 1)
+            advance(step / plan.steps, f"step {step} of {plan.steps}")
     return replay.results()
 
 
