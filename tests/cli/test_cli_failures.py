@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from bots_client import Task
+from bots_service.cli import service
 from bots_service.cli.app import app
-from bots_service.cli.output import exit_code_of
 from tests.cli.running import CommandLine, Done
 from tests.ports import free_port
 
@@ -108,12 +108,14 @@ def test_a_stranger_on_the_port_is_told(tmp_path):
 
 
 def test_a_defect_is_one_line_too_unless_the_traceback_is_asked_for(capsys, monkeypatch):
-    def defect():
+    def defect(**_settings):
         raise ZeroDivisionError("by nothing")
 
+    monkeypatch.setattr(service, "settings_with", defect)
     monkeypatch.delenv("BOTS_TRACEBACK", raising=False)
-    assert exit_code_of(defect) == 1
+    with pytest.raises(SystemExit):
+        app(["migrate"])
     assert capsys.readouterr().err.count("\n") == 1
     monkeypatch.setenv("BOTS_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
-        exit_code_of(defect)
+        app(["migrate"])

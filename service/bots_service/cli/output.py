@@ -221,21 +221,17 @@ class OneLineGroup(TyperGroup):
     def main(self, *args: Any, **kwargs: Any) -> None:
         """Run a command and exit with its exit code."""
         kwargs |= {"standalone_mode": False, "prog_name": "bots"}
-        sys.exit(exit_code_of(lambda: super(OneLineGroup, self).main(*args, **kwargs)))
-
-
-def exit_code_of(command: Callable[[], Any]) -> int:
-    """Run a command, print its failure if there is one, and return the exit code."""
-    try:
-        return command() or 0
-    except typer.TyperException as error:
-        return _print_error(_usage_message(error), error.exit_code)
-    except (typer.Abort, KeyboardInterrupt):
-        return INTERRUPTED
-    except Exception as error:
-        if os.environ.get("BOTS_TRACEBACK"):
-            raise
-        return _print_error(_message_of(error), 1)
+        try:
+            code = super().main(*args, **kwargs) or 0
+        except typer.TyperException as error:
+            code = _print_error(_usage_message(error), error.exit_code)
+        except (typer.Abort, KeyboardInterrupt):
+            code = INTERRUPTED
+        except Exception as error:
+            if os.environ.get("BOTS_TRACEBACK"):
+                raise
+            code = _print_error(_message_of(error), 1)
+        sys.exit(code)
 
 
 def _print_error(message: str, code: int) -> int:
