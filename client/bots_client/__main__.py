@@ -13,15 +13,14 @@ from bots_client import __version__
 from bots_client._resilience.client import ResilientClient
 from bots_client._resilience.spool import Spool, about, spool_folder
 
+SEND_S = 60.0  # longest duration for each run
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return 1 if reports still wait after --send."""
     chosen = _parser().parse_args(arguments)
-    if chosen.folder and not Path(chosen.folder).expanduser().is_dir():
-        sys.stderr.write(f"there is no folder {chosen.folder}\n")  # a job would create it; here it is a typing error
-        return 2
     try:
-        folder = spool_folder(chosen.folder)
+        folder = spool_folder(None)
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -33,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"{file} is damaged ({error}); the next job of its run moves it aside\n")
     for url, dataset, run in belong.values() if chosen.send else ():
         with ResilientClient(url, spool=folder) as bots:
-            bots.flush(chosen.deadline_s, runs=[(dataset, run)])
+            bots.flush(SEND_S, runs=[(dataset, run)])
     lines = [_line(file, *of_run) for file, of_run in belong.items()]
     if chosen.json:
         sys.stdout.write(json.dumps(lines, indent=2) + "\n")
@@ -47,18 +46,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bots_client", description="The BOTS selector's client.")
     parser.add_argument("--version", action="version", version=f"bots-client {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    spool = commands.add_parser("spool", help="list the reports that wait on this machine, or send them")
-    spool.add_argument("--folder", help="their folder; default: BOTS_SPOOL, or bots/ in XDG_STATE_HOME")
+    spool = commands.add_parser("spool", help="list the reports that wait in BOTS_SPOOL, or send them")
     spool.add_argument("--send", action="store_true", help="send them now, with the API key in BOTS_API_KEY")
-    spool.add_argument(
-        "--deadline-s", type=float, default=60.0, help="longest duration for each run, in seconds (default: 60)"
-    )
     spool.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
 def _line(file: Path, url: str, dataset: str, run: str) -> dict[str, Any]:
-    spool = Spool(file, url=url, dataset=dataset, run=run, limit_bytes=0)
+    spool = Spool(file, url=url, dataset=dataset, run=run, limit_bytes=0, on_loss=lambda _, why: sys.stderr.write(why))
     first = spool.first()
     return {
         "dataset": dataset,

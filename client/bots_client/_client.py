@@ -1,4 +1,4 @@
-"""`Client`: every call of the service as a method."""
+"""`Client`: the calls of the service as methods."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,10 +56,8 @@ from bots_client._models import (
     RunSummary,
     Selection,
     Subset,
-    TagComparison,
     TaskBelief,
     TaskCounts,
-    TaskVisit,
     Version,
     WhoAmI,
 )
@@ -101,7 +99,6 @@ class Client(HttpClient):
         retries: number of attempts and waits between them.
         headers: sent with every request.
         transport: httpx transport; tests pass the service itself.
-        sleep: replaced in tests.
 
     Raises ValueError: the url or the key is invalid.
     """
@@ -121,7 +118,6 @@ class Client(HttpClient):
 
         Args:
             name: letters, digits, ".", "_" and "-".
-            tasks: the pool, for example from `TaskColumns(...).tasks(rows)`.
             reference_models: in the order of the tasks' pass rates; not needed if a file holds their names.
             repeatable: whether tasks are handed out again without waiting: none is leased, and some come several times
                 where a selection wants more than there are.
@@ -212,8 +208,7 @@ class Client(HttpClient):
         """Create a run, or set all settings of an empty one, such as a new "default"; for others use `update_run`.
 
         Args:
-            fork_run: continue this run.
-            fork_step: step of the forked run to start from; None: its current state.
+            fork_run, fork_step: continue this run, from this step; None: from its current state.
             settings: fields of `Settings`; those left out take their defaults.
         """
         if fork_run is None and fork_step is not None:
@@ -296,15 +291,6 @@ class Client(HttpClient):
         chosen = _chosen(ids, tag=tag, search=search)
         return self._get(_Counted, run_path(dataset, run, "tasks"), *chosen, ("limit", 1)).segments
 
-    def task_history(
-        self, dataset: str, task: str, run: str = "default", *, limit: int | None = None
-    ) -> Listing[TaskVisit]:
-        """List the reports of a task, newest first, including reports undone by a rewind.
-
-        Each request looks through at most 500 journal entries, so a long journal takes many requests.
-        """
-        return self._list(TaskVisit, "history", run_path(dataset, run, "tasks", task, "history"), limit)
-
     def tasks_csv(
         self,
         dataset: str,
@@ -372,13 +358,11 @@ class Client(HttpClient):
 
         Args:
             search: only runs whose "dataset/run" contains this text, ignoring case.
-            status: only runs with this status: new, running, stalled or idle.
-            attention: True: only runs that need attention.
+            status, attention: only runs with this status (new, running, stalled or idle); True: that need attention.
             sort: attention, name, created, last_step, step, effective_task_ratio, vs_uniform or rollouts; "-step"
                 descends; None: "-last_step". By "-attention", runs that need attention come first, then the others by
                 their last step. By vs_uniform, healthy runs come first, whichever way.
-            limit: maximum number of runs, 1 to 1,000; None: 50.
-            cursor: `next_cursor` of the page before.
+            limit, cursor: maximum number of runs, 1 to 1,000, None: 50; `next_cursor` of the page before.
         """
         asked = given(
             search=search, dataset=dataset, status=status, attention=attention, sort=sort, limit=limit, cursor=cursor
@@ -388,10 +372,6 @@ class Client(HttpClient):
     def summary(self, dataset: str, run: str = "default") -> RunSummary:
         """Return how a run goes: its status, its gain over uniform sampling, and a verdict with advice."""
         return self._get(RunSummary, run_path(dataset, run, "summary"))
-
-    def tags(self, dataset: str, run: str = "default", *, steps: int | None = None) -> TagComparison:
-        """Return the sums over the last steps (1 to 200; None: 50) by tag, and the success rates of as many before."""
-        return self._get(TagComparison, run_path(dataset, run, "tags"), *given(steps=steps).items())
 
     def select(
         self,
@@ -410,9 +390,7 @@ class Client(HttpClient):
 
         Args:
             count: number of tasks; leave it out with want_effective.
-            run: name of the run, whose belief ranks the tasks.
-            subset: only tasks of this subset of the dataset; `make_subset` gives it its name.
-            tags: only tasks with one of these tags.
+            subset, tags: only tasks of this subset (of `make_subset`), with one of these tags.
             exclude: task IDs never to select.
             first: task IDs to select before any others, in flight or not, such as those in flight at a crash.
             want_effective: select as few tasks as are expected to give so many effective groups.
@@ -454,10 +432,9 @@ class Client(HttpClient):
             close_step: whether this report closes the training step; None: yes, unless the run has tasks_per_step.
             idempotency_key: reports with the same key count once; None: a new key.
 
-        Raises:
-            InvalidRequestError: an outcome is invalid; nothing was recorded.
-            StaleEpochError: the run was rewound since the selection; nothing was recorded.
-            TypeError: an argument has the wrong type, such as a tuple in place of an `Outcome`.
+        Raises, and nothing was recorded:
+            InvalidRequestError: an outcome is invalid.
+            StaleEpochError: the run was rewound since the selection.
         """
         if not isinstance(selection, Selection | str | None):
             raise wrong_type("selection", "a Selection or its id", selection)
@@ -490,7 +467,6 @@ class Client(HttpClient):
         Args:
             scopes: any of read, select, report, admin.
             datasets: patterns of dataset names; "*" matches any characters, "?" one.
-            expires_in_s: lifetime in seconds; None: it never expires.
         """
         content = given(
             name=name,

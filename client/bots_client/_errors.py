@@ -151,11 +151,11 @@ def object_in(body: Any) -> dict[str, Any]:
 def _flaws(said: object) -> tuple[FieldError, ...]:
     """Return the errors that can be parsed; the others are skipped, so that the failure itself is still raised."""
     rows = said if isinstance(said, list) else []
-    return tuple(FieldError(_location(row.get("loc")), _text(row.get("msg"))) for row in rows if isinstance(row, dict))
-
-
-def _location(said: object) -> tuple[str | int, ...]:
-    return tuple(part for part in said if isinstance(part, str | int)) if isinstance(said, list) else ()
+    return tuple(
+        FieldError(tuple(row["loc"]), _text(row.get("msg")))
+        for row in rows
+        if isinstance(row, dict) and isinstance(row.get("loc"), list)
+    )
 
 
 def _text(said: object) -> str:

@@ -8,7 +8,6 @@ import logging
 import math
 import os
 import random
-import ssl
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -95,15 +94,6 @@ def is_loopback(url: str) -> bool:
         return host == "localhost"
 
 
-def trust_of(url: str) -> ssl.SSLContext | bool:
-    """Return what httpx takes as `verify`: the known authorities, or none of them for plain HTTP on loopback.
-
-    No certificate is ever checked there, and reading the authorities takes 20 ms.
-    """
-    is_plain = httpx.URL(url).scheme == "http"
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain and is_loopback(url) else True
-
-
 def headers_of(api_key: str | None, headers: Mapping[str, str] | None) -> dict[str, str]:
     """Return the headers of every request; the key is the argument, or BOTS_API_KEY, or none.
 
@@ -133,14 +123,11 @@ class Retries:
     attempts: maximum number of attempts; 1 means no retries.
     first_wait_s: longest wait after the first attempt; doubles with each attempt.
     longest_wait_s: upper limit of the doubling. A longer Retry-After of the service is honoured.
-    rng, clock: replaced in tests; numbers in [0, 1), monotonic seconds.
     """
 
     attempts: int = 6
     first_wait_s: float = 0.1
     longest_wait_s: float = 5.0
-    rng: Callable[[], float] = field(default=system_random, repr=False)
-    clock: Callable[[], float] = field(default=time.monotonic, repr=False)
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -154,25 +141,24 @@ class Retries:
         """Return the wait after an attempt (1 for the first), at least as long as the service's Retry-After."""
         bound_s = min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(attempt - 1, 60))
         # The sum, not the maximum: clients that were turned away together must not return together.
-        return (retry_after_s or 0.0) + self.rng() * bound_s
+        return (retry_after_s or 0.0) + system_random() * bound_s
 
 
 class Deadline:
     """The deadline of a call with all its attempts and waits."""
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, seconds: float) -> None:
         if not math.isfinite(seconds):
             raise ValueError(f"a deadline must be a number of seconds, got {seconds}")
         self.seconds = seconds
-        self._clock = clock
-        self._end = clock() + seconds
+        self.restart()
 
     def restart(self) -> None:
-        self._end = self._clock() + self.seconds
+        self._end = time.monotonic() + self.seconds
 
     def left_s(self) -> float:
         """Return the seconds left; 0 or less if the deadline has passed."""
-        return self._end - self._clock()
+        return self._end - time.monotonic()
 
 
 class TimeLeft(dict[str, float | None]):
@@ -261,22 +247,17 @@ class HttpClient:
         retries: Retries = Retries(),
         headers: Mapping[str, str] | None = None,
         transport: httpx.BaseTransport | None = None,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.url = url_of(url)
         self._deadline_s = deadline_s
         self._retries = retries
-        self._sleep = sleep
         self._http = httpx.Client(
             base_url=self.url,
             headers=headers_of(api_key, headers),
             transport=transport,
             trust_env=not is_loopback(self.url),
-            verify=trust_of(self.url),
+            verify=httpx.URL(self.url).scheme == "https",  # reading the known authorities takes 20 ms
         )
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(url={self.url!r})"
 
     def __enter__(self: ClientT) -> ClientT:
         return self
@@ -309,7 +290,7 @@ class HttpClient:
                 if response.is_success:
                     return attempts.parsed(response, body)
                 wait_s = attempts.wait_after_refusal(response, body)
-            self._sleep(wait_s)
+            time.sleep(wait_s)
 
     def stream(self, call: Call[bytes]) -> Generator[bytes, None, None]:
         """Yield the body of the answer as it arrives. Once it has begun, there are no further attempts."""
@@ -327,11 +308,11 @@ class HttpClient:
                 wait_s = attempts.wait_after_failure(error, is_last=has_begun)
             else:
                 wait_s = attempts.wait_after_refusal(response, body)
-            self._sleep(wait_s)
+            time.sleep(wait_s)
 
     def _attempts(self, call: Call[T]) -> "_Attempts[T]":
         deadline_s = call.deadline_s if self._deadline_s is None else self._deadline_s
-        return _Attempts(call, self.url, self._retries, Deadline(deadline_s, self._retries.clock))
+        return _Attempts(call, self.url, self._retries, Deadline(deadline_s))
 
     @contextmanager
     def _answer(self, attempts: "_Attempts[Any]") -> Iterator[httpx.Response]:

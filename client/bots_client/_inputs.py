@@ -67,13 +67,11 @@ class Outcome:
 
     Create it with `Outcome.counts`, `Outcome.rewards` or `Outcome.aborted`.
 
-    A task is effective if its group of rollouts gives a gradient: its rewards differ. Without rewards, it is effective
-    if 0 < successes < trials. Pass `effective` to override this.
-
     A rollout whose reward is None, NaN or infinite is left out, and the others count. Without others the outcome is
     aborted. `left_out` says how many are; only the client counts them.
 
     What the ways to create one have in common:
+        effective: whether the group gives a gradient; None: if its rewards differ, or without them some trials fail.
         tokens, seconds: what all its rollouts cost: the tokens that they generated, and the accelerator seconds that
             they took, one for each accelerator in each second. None: not known.
         group_size: number of rollouts of the whole group, if these are a part of it that ends far from the others. The
@@ -106,7 +104,6 @@ class Outcome:
             trials: number of rollouts, at most 4096.
             rewards: the trainer's rewards, one per trial, of any range; they only decide whether the task is effective.
                 Those that are left out are no trials.
-            effective: whether the group gives a gradient; None: decided by the rewards, or without them by the counts.
         """
         counts = (("successes", plain(successes, of=task)), ("trials", plain(trials, of=task)))
         return cls._made(task, counts, rewards, effective, tokens=tokens, seconds=seconds, group_size=group_size)

@@ -6,7 +6,6 @@ Unknown fields of an answer are ignored. Fields with a default may be missing fr
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import ClassVar
 
 from bots_client._tables import Table
 
@@ -41,7 +40,6 @@ class Selection(Table):
     expected_effective: expected number of effective groups; None if a `ResilientClient` sampled the tasks itself.
     """
 
-    _rows: ClassVar[str] = "tasks"
     selection_id: str
     dataset: str
     run: str
@@ -132,14 +130,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """The totals of a run.
+    """The totals of a run; what is not explained here is as in `Receipt`.
 
     reported: tasks; effective: those whose group of rollouts has a gradient: its rewards differ.
     all_solved, none_solved: the others, by whether their success rate is at least 0.5.
-    rollouts, successes: sums; fractional rewards give fractional successes.
-    late: number of outcomes for a step that had already closed; expired: number of outcomes too late to count.
-    distinct: different tasks.
-    tokens, seconds: what the rollouts cost, as far as outcomes say it.
+    rollouts, successes: sums; fractional rewards give fractional successes. distinct: different tasks.
     """
 
     reported: int = 0
@@ -168,8 +163,7 @@ class Fork:
 class MixShare:
     """One tag of a run's mix.
 
-    share: the share of the tasks that it is owed.
-    owed: tasks that its share came to so far; given: tasks reported that count for it.
+    share: of the tasks that it is owed; owed: tasks that this came to so far; given: tasks reported that count for it.
     """
 
     tag: str
@@ -183,8 +177,7 @@ class VerifierAlarm:
     """Rewards that turned all equal at once.
 
     tag: whose tasks; None for the whole run.
-    outcome: what all groups of rollouts did: failed or succeeded.
-    since_step: the first step in which they did; last_step: the last one.
+    outcome: what all groups of rollouts did from since_step to last_step: failed or succeeded.
     groups: how many groups did; chance: how likely the belief thought that.
     """
 
@@ -320,10 +313,7 @@ class TaskCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """Tasks whose leases expire together, such as those of one selection.
-
-    tasks: number of tasks; first: ids of some of them.
-    """
+    """Tasks whose leases expire together, such as those of one selection: how many, and the ids of the first ones."""
 
     expires_at: datetime
     tasks: int
@@ -337,18 +327,15 @@ class Leases(Table):
     leased: number of tasks, including leases that are not listed; leases: those that expire soonest come first.
     """
 
-    _rows: ClassVar[str] = "leases"
     leased: int
     leases: tuple[Lease, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryStep:
-    """One closed step.
+    """One closed step; what is not explained here is as in `Receipt`.
 
     brier, log_loss: error of the predictions made before the step was folded; smaller is better.
-    new_tasks: those of the reported tasks that were never reported before; distinct_tasks: different tasks so far.
-    tokens, seconds: what its rollouts cost, as far as outcomes say it.
     """
 
     step: int
@@ -405,7 +392,6 @@ class CurvePoint:
 class Curve(Table):
     """A run's history in a few points, oldest first, without steps undone by a rewind."""
 
-    _rows: ClassVar[str] = "points"
     points: tuple[CurvePoint, ...]
 
 
@@ -424,46 +410,17 @@ class CalibrationBin:
 class Calibration(Table):
     """Predicted success probabilities compared with observed rollouts. steps: how many steps had rollouts."""
 
-    _rows: ClassVar[str] = "bins"
     steps: int
     bins: tuple[CalibrationBin, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskVisit:
-    """What one report said of a task.
-
-    seq: of its journal entry; step: number of closed steps after it.
-    successes, trials: of its rollouts; mean_reward: their quotient.
-    effective: whether the rollouts have a gradient; False for a part of a group.
-    group_size: number of rollouts of the group, of which these are a part; None for a whole group.
-    late: whether it came after its step had closed, so that it counts for less or for nothing.
-    hidden: undone by a rewind.
-    """
-
-    seq: int
-    step: int
-    successes: float
-    trials: float
-    mean_reward: float
-    effective: bool
-    group_size: float | None = None
-    late: bool = False
-    hidden: bool = False
-    time: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
     """One entry of a run's journal.
 
-    kind: report, settings, rewind or fork.
-    step: number of closed steps after it.
-    tasks, effective, rollouts, closed: of a report; effective: the tasks whose group has a gradient; closed: whether it
-        closed a step.
-    to_step: of a rewind.
-    changed: names and values of changed settings.
-    hidden: undone by a rewind.
+    kind: report, settings, rewind or fork. step: number of closed steps after it.
+    tasks, effective, rollouts, closed: of a report; closed: whether it closed a step.
+    to_step: of a rewind. changed: names and values of changed settings. hidden: undone by a rewind.
     """
 
     seq: int
@@ -510,9 +467,7 @@ class RunVerdict:
     """What to think of a run.
 
     kind: healthy, starting, or what is wrong: reports_refused, verifier_suspect, stalled, narrow, miscalibrated,
-        aborting, pool_exhausted or learning_slowly.
-    reason: one sentence, with the numbers.
-    advice: what to do.
+        aborting, pool_exhausted or learning_slowly. reason: one sentence, with the numbers; advice: what to do.
     """
 
     kind: str
@@ -522,10 +477,7 @@ class RunVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedReports:
-    """Reports of a run that the service refused as invalid: the run learned nothing from them.
-
-    count: how many; last_at: when the last one was; reason: of the last one.
-    """
+    """Reports of a run that the service refused as invalid: how many, and of the last one when and why."""
 
     count: int
     last_at: datetime
@@ -537,16 +489,12 @@ class RunSummary:
     """How a run goes.
 
     status: "new" (no step closed), "running", "stalled" (its next step is overdue) or "idle".
-    step: closed steps; a fork counts those of its parent too.
-    last_step_at: when the last step closed; None before the first.
+    step: closed steps; a fork counts those of its parent too. last_step_at: when the last one closed.
     reported, effective, rollouts: sums over all closed steps, without steps undone by a rewind.
-    effective_task_ratio: over the last 50 steps; None if they reported nothing.
-    trend: this ratio along all steps, the newest last.
+    effective_task_ratio: over the last 50 steps; trend: this ratio along all steps, the newest last.
     gain: over uniform sampling; None for a run that samples uniformly.
     leased: number of tasks in flight; None in an overview.
-    verdict: a judgement with advice.
     attention: whether somebody should look at the run.
-    refused: reports that the service refused as invalid; None without any.
     """
 
     dataset: str
@@ -575,9 +523,7 @@ class RunSummary:
 class OverviewTotals:
     """Sums over all runs that the key reaches.
 
-    datasets, runs: how many there are.
-    attention: how many of the runs need attention.
-    new, running, stalled, idle: how many of the runs are.
+    attention: how many of the runs need attention; new, running, stalled, idle: how many are.
     reported, effective, rollouts: of all their closed steps.
     """
 
@@ -595,13 +541,8 @@ class OverviewTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview(Table):
-    """A page of runs, with the sums over all that the key reaches.
+    """A page of runs, with the sums over all that the key reaches. matching: how many runs all pages have."""
 
-    matching: how many runs were asked for, on all pages.
-    next_cursor: where the next page begins; None on the last page.
-    """
-
-    _rows: ClassVar[str] = "runs"
     runs: tuple[RunSummary, ...]
     matching: int = 0
     totals: OverviewTotals = OverviewTotals()
@@ -609,45 +550,8 @@ class Overview(Table):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TagSums:
-    """One tag over the last steps. None: nothing was reported.
-
-    tasks: how many of the available tasks carry it; pool_share: of all available tasks.
-    reported: its tasks, each once a step; selected_share: of all reported tasks.
-    effective, effective_task_ratio: those with a gradient, and their share; rollouts: of its tasks.
-    mean_pass_rate: mean over its reported tasks of the share of successful rollouts; earlier_mean_pass_rate: the same
-        over as many steps before.
-    """
-
-    tag: str
-    tasks: int = 0
-    pool_share: float = 0.0
-    reported: int = 0
-    selected_share: float | None = None
-    effective: int = 0
-    effective_task_ratio: float | None = None
-    rollouts: float = 0.0
-    mean_pass_rate: float | None = None
-    earlier_mean_pass_rate: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TagComparison(Table):
-    """The tags with most tasks, over the steps from `first_step` to `last_step`; both 0 without a step."""
-
-    _rows: ClassVar[str] = "tags"
-    first_step: int = 0
-    last_step: int = 0
-    tags: tuple[TagSums, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """Predictions of a dataset that new runs see.
-
-    tasks: how many tasks they are about; mean: of the predicted pass rates.
-    parts: predictions are rounded to whole numbers of these parts of one.
-    """
+    """Predictions that new runs see: of how many tasks, their mean, and of how many parts of one each is a multiple."""
 
     name: str
     tasks: int
@@ -659,13 +563,11 @@ class Predicted:
 class Dataset:
     """A pool of tasks under a name.
 
-    tasks: number of tasks without retired ones; retired: number of retired tasks.
+    tasks: number of tasks without retired ones; retired: number of retired tasks; tags: number of tasks with each tag.
     offset_tags: tags that split profiles; a tracker learns an offset for each.
     profiles: number of distinct combinations of reference pass rates and offset tags.
-    tags: number of tasks with each tag.
     digest: hash of the tasks; equal pools have equal digests.
     repeatable: whether tasks are handed out again without waiting.
-    predictions: those that new runs see.
     """
 
     name: str

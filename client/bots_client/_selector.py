@@ -23,7 +23,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Share = Callable[[Callable[[], Any]], Any]
 ESTIMATE_EVERY = 10  # closed steps: what the service estimates changes slowly
-FORMAT = 2  # version of `Selector.state_dict`
 MAX_SELECTIONS = 1024  # in flight; the oldest is dropped beyond that, and its evidence counts for the current step
 MAX_LEASES = 1000  # of a run, and tasks per lease; the service's own maximum
 
@@ -50,13 +49,12 @@ class Selector:
 
     Args:
         client: None: `ResilientClient()`.
-        dataset: name of the dataset.
-        run: name of the run; jobs that train different models use different runs.
+        run: jobs that train different models use different runs.
         ids: of all tasks that the trainer has, after its own filters.
         tags: only tasks with one of these tags.
         reward_range: lowest and highest possible reward, such as (-1, 1) for DAPO and verl; `register` gives it to the
             run. None: the run keeps its own, which is (0, 1) for a new one.
-        rank: of this process in its job; None: the environment's RANK, or 0. Only rank 0 closes steps and rewinds.
+        rank: of this process; None: the environment's RANK, or 0. Only rank 0 closes steps and rewinds.
         share: broadcasts rank 0's result to all ranks; the default is for a job of one process.
 
     Raises ValueError: ids is empty, has a repeated id, or has an id that is not a str; or reward_range is not one.
@@ -81,23 +79,15 @@ class Selector:
         self.reward_range = _checked_range(reward_range)
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self.tags = None if tags is None else checked_list(tags, str, "tags")
-        self._subset: str | None = None
+        self._registration: Registration | None = None
         self._share = share
-        self._known: frozenset[str] | None = None
+        self._known_ids = frozenset(self.ids)
         self._gone: set[str] = set()
         self._process = InFlight()
         self._closed: Receipt | HistoryStep | None = None
         self._selection: Selection | None = None
-        self._uniform: float | None = None
-        self._ability: float | None = None
+        self._estimated: Run | None = None
         self._estimated_at: int | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_process"} | {"_known": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._process = InFlight()
 
     def register(self) -> None:
         """Tell the service which tasks this trainer has: it then selects among them alone. Call it once, at the start.
@@ -109,7 +99,8 @@ class Selector:
             ValueError: the dataset has none of these tasks.
             RequestError: a mistake, such as a key without the permission.
         """
-        self._subset = self._local.register(Registration(self.ids, self.reward_range))
+        self._registration = Registration(self.ids, self.reward_range)
+        self._local.register(self._registration)
         self._local.mistakes.raise_found()
 
     @property
@@ -123,8 +114,6 @@ class Selector:
         Args:
             want_effective: instead of a count: as few tasks as are expected to give so many effective groups.
             key: Idempotency-Key; ranks that use the same key get the same tasks, unless the service is away.
-
-        Raises RequestError: a mistake, such as an unknown dataset, or more tasks than there are.
         """
         at_least = count or want_effective or 0
 
@@ -137,7 +126,7 @@ class Selector:
                     count,
                     ids=self.ids,
                     run=self.run,
-                    subset=self._subset,
+                    among=self._registration,
                     tags=self.tags,
                     first=first,
                     want_effective=want_effective,
@@ -179,9 +168,7 @@ class Selector:
                 out, and counted in `health`; without others the task is aborted.
             successes: number of rollouts that met the task's own criterion, from which the belief learns; None: it
                 learns from the rewards. Pass it if rewards are shaped, such as correctness 1 + format 0.2.
-            effective: whether the group gives a gradient; None: if its rewards differ.
-            tokens: how many tokens these rollouts generated; None: not known.
-            seconds: how many accelerator seconds they took; None: not known.
+            effective, tokens, seconds: as in `Outcome`.
             group_size: number of rollouts of the whole group, if others may come after the next `step`; the group then
                 counts once, when all have come. None: what `step` reports is the whole group.
             selection: the task's selection, or its id; None: the oldest in flight that has the task.
@@ -260,8 +247,6 @@ class Selector:
 
         A run with `tasks_per_step` closes its own steps; then only `metrics` are updated. Returns None if nothing was
         reported since the last step, or the service is away.
-
-        Raises RequestError: a mistake, such as an unknown run.
         """
         begun = time.monotonic()
         run = self._local.ask(lambda bots: bots.run(self.dataset, self.run))
@@ -291,8 +276,7 @@ class Selector:
     def state_dict(self, *, step: int | None = None, checkpoint: str | None = None) -> dict[str, Any]:
         """Return the run's position and the tasks in flight, as JSON values, for the trainer's checkpoint.
 
-        step: the trainer's step at which it saves.
-        checkpoint: identifies the trainer's checkpoint wherever it is stored: a name or a digest.
+        step: the trainer's; checkpoint: a name or a digest that stays with the checkpoint wherever it is stored.
         """
         saved, in_flight = None, list[str]()
         if self.rank == 0:
@@ -300,7 +284,7 @@ class Selector:
             flight, mine = self._in_flight, self._in_flight.tasks
             leased = (task for lease in self._leases() for task in flight.tasks_of(lease))
             in_flight = [task for task in dict.fromkeys(leased) if task in mine]
-        about = {"format": FORMAT, "dataset": self.dataset, "run": self.run, "step": step, "checkpoint": checkpoint}
+        about = {"dataset": self.dataset, "run": self.run, "step": step, "checkpoint": checkpoint}
         return {**about, "saved": saved, "in_flight": in_flight}
 
     def load_state_dict(
@@ -313,13 +297,13 @@ class Selector:
         `checkpoint` differs from the saved one, nothing is rewound; None is not compared.
 
         Raises:
-            ValueError: the state belongs to another dataset, run, step or checkpoint, or has another format. With
+            ValueError: the state belongs to another dataset, run, step or checkpoint. With
                 on_mistake="warn", another step or checkpoint is only logged.
         """
-        if (state.get("format"), state.get("dataset"), state.get("run")) != (FORMAT, self.dataset, self.run):
+        if (state.get("dataset"), state.get("run")) != (self.dataset, self.run):
             raise ValueError(
-                f"the checkpoint has dataset {state.get('dataset')!r}, run {state.get('run')!r}, format"
-                f" {state.get('format')!r}; this selector has {self.dataset!r}, {self.run!r}, {FORMAT}"
+                f"the checkpoint has dataset {state.get('dataset')!r} and run {state.get('run')!r}; this selector has"
+                f" {self.dataset!r} and {self.run!r}"
             )
         self._process = InFlight()
         for name, now in (("step", step), ("checkpoint", checkpoint)):
@@ -358,12 +342,13 @@ class Selector:
         closed = self._closed
         means = [task.mean for task in self._selection.tasks if task.mean is not None] if self._selection else []
         ratio = None if closed is None else closed.effective_task_ratio
-        uniform = None if closed is None else self._uniform
+        estimated = None if closed is None else self._estimated
+        uniform = None if estimated is None else estimated.uniform_effective_task_ratio
         values = {
             "selected_mean": sum(means) / len(means) if means else None,
             "effective_task_ratio": ratio,
             "capability": None if closed is None else closed.capability,
-            "ability": None if closed is None else self._ability,
+            "ability": None if estimated is None else estimated.estimates.get("ability"),
             "step": None if closed is None else closed.step,
             "uniform_effective_task_ratio": uniform,
             "times_uniform": ratio / uniform if uniform and ratio is not None else None,
@@ -383,9 +368,7 @@ class Selector:
             return
         self._estimated_at = step
         name, local = (self.dataset, self.run), self._local
-        run = local.ask_once(lambda bots: bots.run(*name), spent_s=time.monotonic() - begun)
-        self._uniform = None if run is None else run.uniform_effective_task_ratio
-        self._ability = None if run is None else run.estimates.get("ability")
+        self._estimated = local.ask_once(lambda bots: bots.run(*name), spent_s=time.monotonic() - begun)
 
     def _leases(self) -> list[Lease]:
         """Return the run's leases, newest first, with up to 1000 tasks each; none if the service is away or fails."""
@@ -415,12 +398,6 @@ class Selector:
         if self._process.process != os.getpid():
             self._process = self._process.after_fork()
         return self._process
-
-    @property
-    def _known_ids(self) -> frozenset[str]:
-        if self._known is None:
-            self._known = frozenset(self.ids)
-        return self._known
 
     def _raise_found(self) -> None:
         """Raise a mistake, but in `next` alone where other ranks would else wait for this one without end."""
@@ -463,13 +440,6 @@ def _at_once(call: Callable[Concatenate[Selector, P], T]) -> Callable[Concatenat
 
 class AsyncSelector:
     """An asynchronous `Selector` with the same guarantees: calls keep their deadlines, and only mistakes raise.
-
-        async with AsyncSelector(Selector(ResilientClient(), "guru", ids=list(rows))) as selector:
-            for _ in range(steps):
-                selection = await selector.next(32)
-                for id, rewards in zip(selection.ids, await asyncio.gather(*map(roll_out, selection.ids))):
-                    selector.observe(id, rewards)
-                await selector.step()
 
     Its methods are those of `Selector`: `observe`, `handed_out` and `metrics` return at once, all others are awaited.
     The selector's blocking calls run on one worker thread, in the order of the calls, so that the event loop never
@@ -555,6 +525,9 @@ class InFlight:
         self._observed: defaultdict[str, list[Outcome]] = defaultdict(list)
         self._parts: dict[tuple[str, str], float] = {}  # rollouts of groups in parts, by selection and task
         self._first = list(first)
+
+    def __reduce__(self) -> tuple[type["InFlight"], tuple[()]]:
+        return InFlight, ()  # another process has nothing in flight
 
     @property
     def tasks(self) -> set[str]:

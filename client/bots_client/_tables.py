@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Generator, Iterator, Sequence
 from datetime import datetime
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
     import pandas
@@ -17,10 +17,9 @@ T = TypeVar("T")
 
 
 class Table:
-    """An answer that holds rows, in the field that `_rows` names."""
+    """An answer that holds rows: the one field that is a tuple of dataclasses."""
 
     __slots__ = ()
-    _rows: ClassVar[str]
 
     def to_pandas(self) -> "pandas.DataFrame":
         """Return the rows as a pandas DataFrame; whole numbers that may be missing are Int64, times are UTC.
@@ -46,7 +45,10 @@ class Table:
         return pandas.DataFrame(series)
 
     def _kind_and_rows(self) -> tuple[type, Sequence[Any]]:
-        return get_args(get_type_hints(type(self))[self._rows])[0], getattr(self, self._rows)
+        for name, kind in get_type_hints(type(self)).items():
+            if get_origin(kind) is tuple and dataclasses.is_dataclass(get_args(kind)[0]):
+                return get_args(kind)[0], getattr(self, name)
+        raise TypeError(f"{type(self).__name__} has no rows")
 
 
 class Listing(Table, Iterator[T]):
@@ -58,10 +60,6 @@ class Listing(Table, Iterator[T]):
 
     def __next__(self) -> T:
         return next(self._items)
-
-    def close(self) -> None:
-        """Read no further pages."""
-        self._items.close()
 
     def _kind_and_rows(self) -> tuple[type, Sequence[Any]]:
         return self._kind, list(self)

@@ -1,6 +1,5 @@
 """A dataset's runs compared on the page: which ones, against which baseline, and by how much they differ."""
 
-import re
 from collections.abc import Iterator
 
 import httpx
@@ -204,13 +203,3 @@ def lines_of(page: Page) -> dict[str, tuple[str | None, str | None]]:
 
 def look_of(line: Locator) -> tuple[str | None, str | None]:
     return line.get_attribute("stroke"), line.get_attribute("stroke-dasharray")
-
-
-def test_an_idle_tab_asks_once_a_refresh(visit: Visit):
-    visit.drawn()  # until then the tab is not idle
-    answered: list[str] = []  # not what it asks: that may have begun before
-    visit.page.on("response", lambda response: answered.append(response.url))
-    for turn in range(1, 3):
-        with visit.page.expect_response(re.compile("/overview")):
-            pass
-        assert len(answered) == turn

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import PERCENT, PHONE, Visit, visiting
+from tests.browser.chromium import PERCENT, Visit, visiting
 from tests.serving import ServiceProcess, running_service
 
 RUN = "/datasets/guru/runs/default"
@@ -149,24 +149,3 @@ def test_the_csv_holds_what_the_query_matches_on_all_pages(visit: Visit):
     rows = list(csv.DictReader(io.StringIO(waited.value.path().read_text("utf-8"))))
     assert [row["id"] for row in rows] == UNTRIED
     assert {row["segment"] for row in rows} == {"untried"}
-
-
-def test_an_idle_tab_asks_one_thing_at_a_time(visit: Visit):
-    page = visit.open(VIEW)
-    lists(page, [*STUCK, *TEACHING, *UNTRIED][:25])
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url.removeprefix(visit.url)))
-    for _ in range(3):
-        page.wait_for_event("requestfinished")
-    assert set(asked) == {RUN}
-
-
-def test_on_a_phone_the_table_scrolls_and_the_page_does_not(browser: Browser, service: ServiceProcess):
-    with visiting(browser, service.url, size=PHONE) as visit:
-        page = visit.open(VIEW)
-        lists(page, [*STUCK, *TEACHING, *UNTRIED][:25])
-        table = page.get_by_role("region", name="Tasks", exact=True)
-        assert table.evaluate("(one) => one.scrollWidth > one.clientWidth")
-        table.evaluate("(one) => one.scrollTo(one.scrollWidth, 0)")
-        expect(page.get_by_role("link", name="t0", exact=True)).to_be_in_viewport()  # names stay in sight
-        assert page.evaluate("() => document.documentElement.scrollWidth") <= PHONE[0]

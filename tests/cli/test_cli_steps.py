@@ -82,7 +82,7 @@ def test_history_shows_the_last_steps(bots, client, pool):
     assert [row["step"] for row in bots("history", pool, "--limit", 2, "--json").json["history"]] == [2, 3]
 
 
-def test_runs_are_made_forked_changed_and_deleted(bots, client, pool):
+def test_runs_are_made_changed_and_deleted(bots, client, pool):
     client.report(pool, [Outcome.counts("p1", 3, 4)])
     settings = ["--target", 0.6, "--prior", 2, 3, "--strategy", "thompson", "--tasks-per-step", 4, "--seed", 7]
     made = bots("runs", "create", pool, "tuned", "--belief", "bots", *settings, "--json").json["settings"]
@@ -91,18 +91,14 @@ def test_runs_are_made_forked_changed_and_deleted(bots, client, pool):
     changed = bots("runs", "set", pool, "tuned", "--tasks-per-step", 0, "--target", 0.5, "--json").json["settings"]
     assert (changed["tasks_per_step"], changed["target"], changed["seed"]) == (None, 0.5, 7)
 
-    assert bots("runs", "create", pool, "wrong", "--fork-step", "1").code == 2
-    forked = bots("runs", "create", pool, "fork", "--fork", "default", "--fork-step", 1, "--json").json
-    assert (forked["forked_from"]["run"], forked["step"]) == ("default", 1)
-
     def listed() -> dict[str, Any]:
         return {run["run"]: run["verdict"] for run in bots("runs", "list", pool, "--json").json["runs"]}
 
-    assert listed().keys() == {"default", "tuned", "fork"}
+    assert listed().keys() == {"default", "tuned"}
     assert listed()["tuned"]["kind"] == "starting"
     assert "tuned" in bots.ok("runs", "list", pool)
-    assert bots("runs", "delete", pool, "fork", "--yes", "--json").json == {"dataset": pool, "deleted": "fork"}
-    assert len(list(client.runs(pool))) == 2
+    assert bots("runs", "delete", pool, "tuned", "--yes", "--json").json == {"dataset": pool, "deleted": "tuned"}
+    assert len(list(client.runs(pool))) == 1
 
 
 def test_a_run_goes_back(bots, client, pool):

@@ -6,16 +6,13 @@ import re
 import subprocess
 
 import pytest
-from rich.console import Console
 
 from bots_client import Outcome, Task
-from bots_service.cli import output
 from tests.cli.running import BOTS, CommandLine, clean_environment
 from tests.cli.terminals import SOON_S, terminals
 from tests.serving import NOWHERE
 
 ESCAPE = "\x1b"
-COLOR = re.compile(r"\x1b\[[0-9;]*3[0-7]")
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
@@ -56,13 +53,6 @@ def test_a_pipe_gets_no_control_codes_and_whole_lines(bots, client):
     client.delete_dataset(name)
     assert ESCAPE not in shown
     assert name in shown
-
-
-def test_colours_are_left_out_where_they_are_not_wanted(on_terminal):
-    coloured, plain = on_terminal("--help"), on_terminal("--help", NO_COLOR="1")
-    assert coloured.end() == plain.end() == 0
-    assert COLOR.search(coloured.shown)
-    assert not COLOR.search(plain.shown)
 
 
 def test_an_import_shows_its_progress_and_leaves_only_the_result(on_terminal, tmp_path):
@@ -110,32 +100,6 @@ def test_a_closed_pipe_ends_a_command_quietly(bots, pool):
 
 
 @pytest.fixture
-def rendered(monkeypatch):
-    """Give a table's lines on a terminal of some columns."""
-
-    def lines(width, *arguments, **named):
-        console = Console(width=width, color_system=None, markup=False, emoji=False, highlight=False)
-        monkeypatch.setattr(output, "console", lambda: console)
-        with console.capture() as capture:
-            console.print(output.table(*arguments, **named))
-        return [line.rstrip() for line in capture.get().splitlines()]
-
-    return lines
-
-
-def test_a_table_is_as_wide_as_it_needs_and_becomes_blocks_where_it_does_not_fit(rendered):
-    made = "a  b=n.b  c", [{"a": "x", "n": {"b": 1}, "c": "u"}, {"a": "y", "n": {"b": 2.0}, "c": "v"}]
-    assert rendered(7, *made, caption="2 rows") == ["a  b  c", "───────", "x  1  u", "y  2  v", "", "2 rows"]
-    blocks = ["a  x", "b  1", "c  u", "", "a  y", "b  2", "c  v", "", "2 rows"]
-    assert rendered(6, *made, caption="2 rows") == blocks
-
-
-def test_a_column_that_says_nothing_is_left_out_where_it_may_be(rendered):
-    assert rendered(80, "a  b  c", [{"a": "x", "b": None, "c": 0.5}])[0] == "a       c"
-    assert rendered(80, "a  b", [{"a": "x", "b": None}, {"a": "y", "b": 2}])[0] == "a  b"
-
-
-@pytest.fixture
 def pools(client):
     """Two datasets, one of them with two more runs."""
     for name in ("tab-maths", "tab-code"):
@@ -155,19 +119,11 @@ def completed(bots, *words):
     return done.out.split()
 
 
-def test_commands_options_and_choices_are_completed(bots):
-    assert completed(bots, "com") == ["compare-beliefs"]
-    assert completed(bots, "runs", "s") == ["show", "set"]
-    assert completed(bots, "runs", "create", "d", "r", "--strategy", "s") == ["shuffle"]
-    assert completed(bots, "datasets", "list", "--js") == ["--json"]
-
-
 def test_names_of_datasets_and_of_their_runs_are_completed(bots, pools):
     assert completed(bots, "datasets", "show", "tab-") == ["tab-code", "tab-maths"]
     assert completed(bots, "runs", "show", "tab-ma") == ["tab-maths"]
     assert sorted(completed(bots, "runs", "show", "tab-maths", "")) == ["default", "first", "second"]
     assert completed(bots, "tasks", "tab-maths", "--run", "fi") == ["first"]
-    assert completed(bots, "runs", "create", "tab-maths", "third", "--fork", "sec") == ["second"]
 
 
 @pytest.mark.parametrize("url", [NOWHERE, "ftp://nonsense"])

@@ -1,23 +1,26 @@
 import contextlib
+import time
+from types import SimpleNamespace
 
 import pytest
 
-from bots_client import Client
+from bots_client import Client, _http
 from tests.client.scripted_server import ScriptedServer
 from tests.serving import running_service
 
 
 class Waits(list[float]):
-    """Sleeps that only take note; `clock` moves on by them, and by nothing else."""
+    """Sleeps that only take note; once `starts_clock` was called, the client's clock moves on by them alone."""
 
     now = 1000.0
+    time: SimpleNamespace
 
     def sleep(self, seconds: float) -> None:
         self.append(seconds)
         self.now += seconds
 
-    def clock(self) -> float:
-        return self.now
+    def starts_clock(self) -> None:
+        self.time.monotonic = lambda: self.now
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +48,11 @@ def service(tmp_path_factory):
 
 
 @pytest.fixture
-def waits():
-    return Waits()
+def waits(monkeypatch):
+    waits = Waits()
+    waits.time = SimpleNamespace(sleep=waits.sleep, monotonic=time.monotonic)
+    monkeypatch.setattr(_http, "time", waits.time)
+    return waits
 
 
 @pytest.fixture
@@ -55,6 +61,6 @@ def connect(open_until_the_end, waits):
 
     def connect_to(server_or_url, **arguments):
         url = getattr(server_or_url, "url", server_or_url)
-        return open_until_the_end.enter_context(Client(url, sleep=waits.sleep, **arguments))
+        return open_until_the_end.enter_context(Client(url, **arguments))
 
     return connect_to

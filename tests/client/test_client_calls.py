@@ -62,7 +62,6 @@ CALLS = [
      {"ids": ["a", "b"], "tag": "math", "search": "é/1", "segment": "stuck", "sort": "-mean", "limit": 7}, "GET",
      f"{RUN_PATH}/tasks?ids=a&ids=b&tag=math&search=%C3%A9%2F1&segment=stuck&sort=-mean&limit=7", None),
     ("count_tasks", ("guru", "r1"), {"tag": "a"}, "GET", f"{RUN_PATH}/tasks?tag=a&limit=1", None),
-    ("task_history", ("guru", "a/b c", "r1"), {"limit": 3}, "GET", f"{RUN_PATH}/tasks/a%2Fb%20c/history?limit=3", None),
     ("history", ("guru", "r1"), {"after_step": 0}, "GET", f"{RUN_PATH}/history?after_step=0", None),
     ("leases", ("guru", "r1"), {"ids": 9}, "GET", f"{RUN_PATH}/leases?limit=100&ids=9", None),
     ("journal", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/journal", None),
@@ -90,8 +89,6 @@ CALLS = [
      {"search": "a/b", "dataset": "guru", "status": "idle", "sort": "-step", "limit": 5, "cursor": "c"}, "GET",
      "/overview?search=a%2Fb&dataset=guru&status=idle&sort=-step&limit=5&cursor=c", None),
     ("summary", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/summary", None),
-    ("tags", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/tags", None),
-    ("tags", ("guru", "r1"), {"steps": 7}, "GET", f"{RUN_PATH}/tags?steps=7", None),
     ("whoami", (), {}, "GET", "/whoami", None),
     ("revoke_key", ("0123456789abcdef",), {}, "DELETE", "/keys/0123456789abcdef", None),
     ("version", (), {}, "GET", "/version", None),
@@ -101,7 +98,7 @@ CALLS = [
 
 
 STREAMED = {"tasks_csv", "export_run", "download_tasks", "import_run"}
-LISTS = {"datasets", "runs", "tasks", "task_history", "history", "journal", "keys"}
+LISTS = {"datasets", "runs", "tasks", "history", "journal", "keys"}
 
 
 def says(value: Any, said: Any) -> bool:

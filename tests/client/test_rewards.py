@@ -1,4 +1,3 @@
-import asyncio
 import inspect
 import logging
 import math
@@ -16,7 +15,7 @@ from bots_client.integrations.rewards import (
     SplitRollouts,
     flush,
     guarded,
-    observe_groups,
+    named,
     reports_groups,
     reports_rollouts,
 )
@@ -99,33 +98,11 @@ def test_rewards_that_do_not_apply_are_no_evidence(client, dataset, selector):
     assert client.health.left_out_rollouts == 5
 
 
-def test_columns_and_rewards_may_be_arrays(client, dataset, selector):
-    early = client.select(dataset, 2, ids=IDS)
-    client.report(dataset, [], selection=None, close_step=True)
-    tasks, selections = np.repeat(early.ids, 2), np.repeat([early.selection_id], 4)
-    given = np.array([1.0, 0.0, 1.0, np.nan])
-    assert reports_groups(selector)(lambda **_columns: given)(task_id=tasks, selection_id=selections) is given
-    assert observe_groups(selector, tasks, given, selections) == 2
-    selector.step()
-    totals = state(client, dataset).totals
-    assert (totals.rollouts, totals.successes, totals.late) == (2 * 3, 2 * 2, 2 * 2)
-
-
 def test_steps_close_after_so_many_tasks_where_groups_come_one_by_one(client, dataset, selector):
     score = reports_groups(selector, tasks_per_step=2)(right)
     for task in selector.next(3).ids:
         score(**batch([task]))
     assert state(client, dataset).step == 1
-
-
-def test_what_the_function_raises_is_raised_and_nothing_reported(client, dataset, selector):
-    @reports_groups(selector)
-    def broken(**_columns):
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        broken(**batch(["task-0"]))
-    assert state(client, dataset).seq == 0
 
 
 @pytest.mark.parametrize(
@@ -212,22 +189,6 @@ def test_rollouts_as_verl_scores_them_are_reported(client, by_rollout):
     assert run.totals.effective == 2, "the scores say whether a group teaches"
 
 
-def test_rollouts_as_areal_scores_them_are_reported(client, by_rollout):
-    @reports_rollouts(client, by_rollout)
-    async def reward(prompt, completions, prompt_ids, completion_ids, answer, **row):
-        return None if completions == "" else int(completions == answer)
-
-    async def all_of_them():
-        row = {"answer": "4", "task_id": "task-3", "selection_id": ""}
-        return [await reward("2 + 2", said, [1], [2], **row) for said in ("4", "5", "")]
-
-    assert inspect.iscoroutinefunction(reward)
-    assert reward.__name__ == "reward"
-    assert asyncio.run(all_of_them()) == [1, 0, None]
-    run = state(client, by_rollout)
-    assert (run.totals.rollouts, run.totals.successes) == (2, 1)
-
-
 def test_rollouts_of_many_threads_become_one_report_for_each_selection(client, dataset, monkeypatch):
     monkeypatch.setattr(rewards, "GATHER_S", 60)  # until they are sent for
     score = reports_rollouts(client, dataset, close_step=False)(always_right)
@@ -259,15 +220,10 @@ def test_a_rollout_that_broke_does_not_end_the_lease_of_its_group(client, datase
     assert (run.seq, run.leased, client.health.left_out_rollouts) == (0, 1, 1)
 
 
-def test_one_of_several_rewards_counts_or_their_sum(client, by_rollout):
-    earned = []
-    for key in ("form", "sum"):
-        score = reports_rollouts(client, by_rollout, score_key=key)(
-            lambda **_row: {"form": 0.25, "right": np.array(0.5)}
-        )
-        score(task_id="task-0", selection_id="")
-        earned.append(state(client, by_rollout).totals.successes)
-    assert earned == [0.25, 0.25 + 0.75]
+def test_one_of_several_rewards_counts_or_their_sum():
+    rewards = {"form": 0.25, "right": np.array(0.5)}
+    assert [named(rewards, name) for name in ("form", "sum")] == [0.25, 0.75]
+    assert named(0.5, "form") == 0.5
 
 
 @pytest.mark.parametrize(

@@ -41,13 +41,6 @@ def reports(registry: CollectorRegistry) -> dict[tuple[str, str], float]:
     return {(sample.labels["dataset"], sample.labels["run"]): sample.value for sample in samples}
 
 
-def test_each_run_counts_for_itself(runs: RunsAtWork, registry: CollectorRegistry):
-    for _ in range(3):
-        runs("a", "x").reports.inc()
-    runs("a", "y").reports.inc()
-    assert reports(registry) == {("a", "x"): 3, ("a", "y"): 1}
-
-
 def test_runs_beyond_the_limit_share_one_series(runs: RunsAtWork, registry: CollectorRegistry):
     for name in ("w", "x", "y", "z", "w"):
         runs("a", name).reports.inc()

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 CLIENT = Path(__file__).parents[2] / "client" / "bots_client"
-EXTRAS = {"_tables.py": {"pandas", "pyarrow"}}  # imported when a table is asked for, which the package's extras bring
 ALLOWED = sys.stdlib_module_names | {"bots_client", "httpx"}
 
 
@@ -34,7 +33,7 @@ OWN = [path for path in sorted(CLIENT.rglob("*.py")) if INTEGRATIONS not in path
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.relative_to(CLIENT).as_posix())
 def test_the_client_imports_only_what_it_declares(path):
-    assert imported_by(path.read_text("utf-8")) <= ALLOWED | EXTRAS.get(path.name, set())
+    assert imported_by(path.read_text("utf-8")) <= ALLOWED
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.relative_to(CLIENT).as_posix())

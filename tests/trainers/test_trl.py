@@ -175,24 +175,6 @@ def test_what_could_not_be_reported_is_refused_at_the_start(selector, train, dat
         train(selector, dataset=dataset, **settings)
 
 
-def test_a_plain_trainers_evaluation_is_not_reported_even_of_rows_that_it_trains_on(selector, tmp_path):
-    tasks = SelectedTasks(selector, tiny.ROWS, count=CHUNK)
-    evaluating = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": CHUNK * GENERATIONS}
-    trainer = GRPOTrainer(
-        tiny.model(),
-        reports_groups(selector)(tiny.begins_well),
-        config(tmp_path, shuffle_dataset=False, max_steps=2, **evaluating),
-        IterableDataset.from_generator(tasks.__iter__),
-        Dataset.from_list(tiny.ROWS),
-        processing_class=tiny.tokenizer(),
-    )
-    trainer.train()
-    assert flush()
-    assert sum("eval_reward" in entry for entry in trainer.state.log_history) == 2
-    run = now(selector)
-    assert (run.step, run.totals.reported, run.totals.rollouts) == (2, 2 * CHUNK, 2 * CHUNK * GENERATIONS)
-
-
 def test_rollouts_with_an_infinite_reward_are_left_out_and_the_log_counts_them(selector, train):
     rewards = always(lambda place: [1.0, 0.0, math.inf, math.nan][place % GENERATIONS])
     trainer = train(selector, [rewards], max_steps=1)

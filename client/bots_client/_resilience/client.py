@@ -42,13 +42,11 @@ class LocalPool:
         if not ids:  # fail at the first call, not hours later when the service goes away
             raise ValueError("ids is empty; pass the ids of all tasks that the trainer has")
         self.ids = ids
-        self._known: frozenset[str] | None = None
+        self._known = frozenset(ids)
         self._random = random.Random(seed)  # noqa: S311 - not a secret
         self._deck: list[str] = []  # in random order; each id comes once before any repeats
 
     def unknown(self, ids: Sequence[str]) -> list[str]:
-        if self._known is None:
-            self._known = frozenset(self.ids)
         return [task for task in ids if task not in self._known]
 
     def choose(self, count: int, exclude: Collection[str] = ()) -> list[str]:
@@ -69,12 +67,16 @@ class LocalPool:
         return chosen + [wanted[place % len(wanted)] for place in range(count - len(chosen))]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Registration:
-    """The ids of all tasks of a trainer, and the reward range for its run; None: the run keeps its own."""
+    """The ids of all tasks of a trainer, and the reward range for its run; None: the run keeps its own.
+
+    subset: the name under which the service knows these tasks; None until it was told.
+    """
 
     ids: Sequence[str]
     reward_range: tuple[float, float] | None
+    subset: str | None = None
 
 
 class LocalRun:
@@ -104,21 +106,11 @@ class LocalRun:
         self._pool: LocalPool | None = None
         self._reward_range: tuple[float, float] | None = None
         self._unregistered: Registration | None = None
-        self._subset: str | None = None  # that was registered last
-        self._lost: str | None = None  # subset that the service no longer has
-        self._renewed: dict[str, str] = {}  # lost subset -> the one that holds the same tasks now
-
-    def present_subset(self, subset: str | None) -> str | None:
-        """Return the name that a subset has now; None: of the one that was registered last, if any was."""
-        return self._subset if subset is None else self._renewed.get(subset, subset)
 
     def select(
-        self, call: Call[Selection], ids: Sequence[str], deadline: Deadline, *, subset: str | None
+        self, call: Call[Selection], ids: Sequence[str], deadline: Deadline, among: Registration | None
     ) -> Selection | None:
-        """Send the waiting reports, then return the service's selection; None if either fails.
-
-        subset: as the caller named it.
-        """
+        """Send the waiting reports, then return the service's selection; None if either fails."""
         if self.delivery.waiting():
             self.delivery.deliver_kept(Deadline(deadline.left_s() * DELIVERY_SHARE))
             if self.delivery.waiting():
@@ -129,8 +121,7 @@ class LocalRun:
             selection = self.mistakes.ask("select", lambda bots: bots.send(call), deadline.left_s())
         except BotsClientError as error:
             if isinstance(error, InvalidRequestError) and is_about_subset(error):
-                # The dataset was deleted and made again, or restored from a backup.
-                self._unregistered, self._lost = Registration(ids, None), subset
+                self._unregistered = among  # the dataset was deleted and made again, or restored from a backup
                 self._connection.probe()  # registers; the training must not wait for it
             self._connection.log(error)
             return None
@@ -180,19 +171,18 @@ class LocalRun:
         tasks = tuple(SelectedTask(id=task) for task in chosen)
         return Selection(selection_id="", dataset=self.name[0], run=self.name[1], tasks=tasks, degraded=True)
 
-    def register(self, wanted: Registration) -> str | None:
-        """Make the tasks a subset of the dataset, which gets the missing ones; return its name, or None: later."""
+    def register(self, wanted: Registration) -> None:
+        """Make the tasks a subset of the dataset, which gets the missing ones: now, or once the service is back."""
         self._unregistered = wanted
         if not self._connection.is_available():
-            return None
+            return
         try:
-            return self._register(wanted)
+            self._register(wanted)
         except RequestError as error:
             if error.type != BUSY:
                 self.mistakes.note(error)
         except BotsClientError as error:
             self._connection.log(error)
-        return None
 
     def catch_up(self) -> bool:
         """Register and send all waiting writes, once the service is back; return whether it is there afterwards."""
@@ -205,19 +195,15 @@ class LocalRun:
                 return False
         return self.delivery.catch_up()
 
-    def _register(self, wanted: Registration) -> str:
+    def _register(self, wanted: Registration) -> None:
         try:
-            dataset, subset, run = register(self._connection, *self.name, wanted)
+            dataset, run = register(self._connection, *self.name, wanted)
         except (RequestError, ValueError):
             self._unregistered = None  # it would fail again
             raise
-        self._subset, lost, self._lost = subset, self._lost, None
-        if lost is not None:
-            self._renewed[lost] = subset
         self.repeatable |= dataset.repeatable
         self._reward_range = run.settings.reward_range
         self._unregistered = None
-        return subset
 
     def ask(self, question: Callable[[Client], T], *, mistakes: bool = True) -> T | None:
         """Return the answer to a question about the run, within a report's deadline; None if the service is away.
@@ -263,11 +249,11 @@ class LocalRun:
         return self._pool
 
 
-def register(connection: Connection, name: str, run: str, wanted: Registration) -> tuple[Dataset, str, Run]:
+def register(connection: Connection, name: str, run: str, wanted: Registration) -> tuple[Dataset, Run]:
     """Make a trainer's tasks a subset of a dataset, which gets the missing ones, and give the run its reward range.
 
-    Creates the dataset and the run if they don't exist. Returns the dataset as it was found, the subset, and the run.
-    A ValueError if the dataset has none of these tasks.
+    Creates the dataset and the run if they don't exist. Returns the dataset as it was found, and the run. A ValueError
+    if the dataset has none of these tasks.
     """
     ask, ids = connection.ask, wanted.ids
     dataset = _found_or_made(
@@ -275,7 +261,7 @@ def register(connection: Connection, name: str, run: str, wanted: Registration) 
         lambda: ask(lambda bots: bots.dataset(name), CALL_S),
         lambda: ask(_upload(Client.create_dataset, name, ids, f"creating dataset {name}"), UPLOAD_S),
     )
-    subset = _subset(connection, name, ids)
+    wanted.subset = _subset(connection, name, ids)
     found = _found_or_made(
         f"run {run} of dataset {name} with default settings",
         lambda: ask(lambda bots: bots.run(name, run), CALL_S),
@@ -285,7 +271,7 @@ def register(connection: Connection, name: str, run: str, wanted: Registration) 
     if after is not None and after != before:
         logger.warning("changed the reward range of run %s of dataset %s from %s to %s", run, name, before, after)
         found = ask(lambda bots: bots.update_run(name, run, reward_range=after), CALL_S)
-    return dataset, subset, found
+    return dataset, found
 
 
 def _found_or_made(what: str, find: Callable[[], T], make: Callable[[], T]) -> T:
@@ -360,16 +346,13 @@ class ResilientClient:
     forked and pickled. Reports on disk survive kill -9; the next job on this machine sends them too.
 
     Args:
-        url: http(s) URL of the service; None: BOTS_URL, or http://127.0.0.1:8000.
-        api_key: None: BOTS_API_KEY, or no key. A pickle contains it.
+        url, api_key, headers: as in `Client`. A pickle contains the key.
         on_mistake: "warn" logs mistakes once a minute and continues as in an outage; what the service refused stays on
             disk for inspection.
-        select_deadline_s: longest duration of a selection.
-        report_deadline_s: longest duration of a report.
+        select_deadline_s, report_deadline_s: longest duration of a selection, and of a report.
         spool: folder for waiting reports; None: BOTS_SPOOL, or bots/ in XDG_STATE_HOME (~/.local/state).
         spool_bytes: maximum size of one run's waiting reports; beyond it the oldest are dropped.
         on_change: called with the health when the service goes away and when it is back, on any thread; must be fast.
-        headers: sent with every request.
         seed: random seed of local samples; None: a random one per process, so that ranks and restarts sample different
             tasks. A number makes samples reproducible: they depend on it and on the environment's RANK and
             TORCHELASTIC_RESTART_COUNT. A restart that does not raise this count repeats the samples.
@@ -416,9 +399,6 @@ class ResilientClient:
         if self._process != os.getpid():  # forked
             self._begin()
         return self._own_connection
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(url={self.direct.url!r}, spool={str(self.spool)!r})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in OF_A_PROCESS}
@@ -468,7 +448,11 @@ class ResilientClient:
     def _catch_up(self) -> bool:
         """Return whether the service is back; first do what waited for it, so that training needn't."""
         runs = self._known_runs()
-        if not self._connection.reaches(*runs[-1].name, self._report_deadline_s):
+        try:
+            self._connection.ask(lambda bots: bots.run(*runs[-1].name), self._report_deadline_s)
+        except RequestError:  # that is an answer, too
+            pass
+        except BotsClientError:
             return False
         if not all(run.catch_up() for run in runs):
             return False
@@ -486,7 +470,7 @@ class ResilientClient:
         *,
         ids: Sequence[str],
         run: str = "default",
-        subset: str | None = None,
+        among: Registration | None = None,
         tags: Iterable[str] | None = None,
         exclude: Sequence[str] = (),
         first: Sequence[str] = (),
@@ -500,10 +484,9 @@ class ResilientClient:
         Args:
             ids: of all tasks that the trainer has, in the same order each time. Selected tasks that are not among them
                 are replaced. A ValueError if there are none.
-            subset: only tasks of this subset of the dataset; None: of the one that this process registered, or all.
-            tags: only tasks with one of these tags; ignored while the service is away.
+            among: the registration of a `Selector`, whose tasks alone are selected; None: any of the dataset's.
+            tags, idempotency_key: ignored while the service is away.
             want_effective: while the service is away, twice as many tasks as wanted groups are selected.
-            idempotency_key: the same key returns the same tasks, unless the service is away.
 
         Raises RequestError: a mistake, such as an unknown dataset, or more tasks than the trainer has.
         """
@@ -515,7 +498,7 @@ class ResilientClient:
             dataset,
             count,
             run=run,
-            subset=local_run.present_subset(subset),
+            subset=None if among is None else among.subset,
             tags=tags,
             exclude=exclude or None,
             first=first or None,
@@ -525,7 +508,7 @@ class ResilientClient:
         counters = self._connection.counters
         counters.add(selects=1)
         with counters.timed("select_seconds"):
-            selection = local_run.select(call, ids, Deadline(self._select_deadline_s), subset=subset)
+            selection = local_run.select(call, ids, Deadline(self._select_deadline_s), among)
         local_run.require_count(count or 0, ids, exclude)
         local_run.mistakes.raise_found()
         if selection is not None:

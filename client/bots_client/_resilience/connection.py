@@ -53,7 +53,7 @@ logger = logging.getLogger("bots_client")
 class Health:
     """Counts since the process started, except `kept`, which is current.
 
-    is_away: the last call could not reach the service.
+    is_away: the last call could not reach the service. last_error: "" if there was none.
     kept: reports that wait on disk, as far as this process knows.
     selects, local_selects: all selections, and those made by the client while the service was away.
     replaced: selected tasks that the trainer does not have; the client sampled others instead.
@@ -62,7 +62,6 @@ class Health:
     lost: reports that were never delivered: the disk failed, is damaged or full, or more than spool_bytes waited.
     left_out_rollouts: rollouts without a usable reward (None, NaN or infinite), which are no evidence.
     select_seconds, report_seconds: total time spent waiting.
-    last_error: the last error; "" if there was none.
     """
 
     is_away: bool = False
@@ -79,11 +78,11 @@ class Health:
     report_seconds: float = 0.0
     last_error: str = ""
 
-    def as_metrics(self, prefix: str = "bots/") -> dict[str, float]:
+    def as_metrics(self) -> dict[str, float]:
         """Return all but `last_error` as numbers under names such as "bots/kept", for W&B or TensorBoard."""
         values = asdict(self)
         del values["last_error"]
-        return {f"{prefix}{name}": float(value) for name, value in values.items()}
+        return {f"bots/{name}": float(value) for name, value in values.items()}
 
 
 class HealthCounters:
@@ -205,14 +204,6 @@ class Connection:
             except BotsClientError as error:
                 self.log(error)
         return None
-
-    def reaches(self, dataset: str, run: str, seconds: float) -> bool:
-        """Return whether the service answers a request about a run, even with a 4xx."""
-        try:
-            self.ask(lambda bots: bots.run(dataset, run), seconds)
-        except BotsClientError as error:
-            return isinstance(error, RequestError)
-        return True
 
     def found(self) -> None:
         if self.counters.set(is_away=False).is_away:

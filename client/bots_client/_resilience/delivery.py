@@ -27,8 +27,6 @@ from bots_client._resilience.spool import POLL_S, Spool, SpooledWrite
 T = TypeVar("T")
 
 MIN_SHARE = 0.1  # of a delivery's deadline: with less time left, no further report is sent
-GRACE_S = 1.0  # how late a delivery may be before another takes it over
-EXCLUSIVE_S = 10.0  # longest wait of others while a checkpoint is saved or loaded
 REFUSALS = (InvalidRequestError, ConflictError)  # the content is wrong: sending it again can't succeed
 DISK_FAILURES = (sqlite3.Error, OSError)
 
@@ -160,7 +158,7 @@ class Delivery:
     @contextmanager
     def _exclusive(self, deadline: Deadline) -> Iterator[None]:
         """Keep others from delivering, so that the spool does not change; enter anyway when half the time is over."""
-        alone = self.spool.turn(EXCLUSIVE_S, wait_s=deadline.left_s() / 2)
+        alone = self.spool.turn(wait_s=max(deadline.left_s() / 2, 0.0))
         with ExitStack() as stack:
             self._on_disk(lambda: stack.enter_context(alone), otherwise=False)
             yield
@@ -169,7 +167,7 @@ class Delivery:
         """Send the waiting writes, unless someone else is sending; return False if the service is away."""
 
         def in_turn() -> bool:
-            with self.spool.turn(deadline.left_s() + GRACE_S) as is_mine:
+            with self.spool.turn() as is_mine:
                 return not is_mine or self._send_kept(deadline, answers)
 
         try:

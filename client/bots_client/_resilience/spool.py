@@ -6,7 +6,6 @@ power cuts. Each method opens the file again, so that no connection is shared wi
 
 import hashlib
 import json
-import logging
 import os
 import re
 import sqlite3
@@ -21,42 +20,34 @@ from typing import Any
 from uuid import uuid4
 
 from bots_client._errors import object_in
-from bots_client._http import KEY, MAX_KEY_LENGTH, Call
+from bots_client._http import KEY, Call
 
 WAIT_S = 2.0  # for the file's lock, where giving up would lose a report
 SHORT_WAIT_S = 0.5  # for the file's lock elsewhere; a selection has no more time
-MAX_TURN_S = 10.0  # longest delay after a process is killed; two that send one report at once count it once
 POLL_S = 0.02
 MAX_NAME_LENGTH = 80  # characters of dataset and run in the file's name
-REPORT, REWIND = "/report", "/rewind"  # a report's path, and the end of a rewind's
-HEADERS = {KEY, "Content-Type", "Bots-Run"}  # of a write
+REWIND = "/rewind"  # the end of a rewind's path
 
 # AUTOINCREMENT never reuses a position, so that a checkpoint can refer to one.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS reports (
     position INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, headers TEXT NOT NULL, body BLOB NOT NULL,
-    closes INTEGER NOT NULL, added_at REAL NOT NULL, refused TEXT
+    digest TEXT NOT NULL, closes INTEGER NOT NULL, added_at REAL NOT NULL, refused TEXT
 );
-CREATE TABLE IF NOT EXISTS delivery (only INTEGER PRIMARY KEY CHECK (only = 1), who TEXT NOT NULL, until REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS about (url TEXT NOT NULL, dataset TEXT NOT NULL, run TEXT NOT NULL);
 """
 
-WRITES = "SELECT position, path, headers, body, added_at, refused FROM reports WHERE"
+WRITES = "SELECT position, path, headers, body, digest, added_at, refused FROM reports WHERE"
 
 OnLoss = Callable[[int, str], object]
-
-logger = logging.getLogger("bots_client")
-
-
-def log_loss(count: int, reason: str) -> None:  # noqa: ARG001 - an OnLoss
-    logger.error("%s", reason)
 
 
 @dataclass(frozen=True, slots=True)
 class SpooledWrite:
     """One write as it will be sent.
 
-    added_at: when it was stored, in seconds since 1970.
+    is_sound: whether the disk returned what was stored.
+    added_at: when that was, in seconds since 1970.
     refused: why it was set aside: the service refused it for good, or the disk damaged it. None while it waits.
     """
 
@@ -64,28 +55,13 @@ class SpooledWrite:
     path: str
     headers: Mapping[str, Any]
     body: bytes
+    is_sound: bool
     added_at: float
     refused: str | None
 
     @property
     def is_rewind(self) -> bool:
         return self.path.endswith(REWIND)
-
-    def damage(self, dataset: str, run: str) -> str | None:
-        """Return why the write is not what a job of this run once stored, and can't be sent; None if it can."""
-        if self.path != REPORT and not (self.path.startswith("/datasets/") and self.is_rewind):
-            return f"its path is {self.path[:80]!r}"
-        values = self.headers.values()
-        are_texts = all(isinstance(value, str) and value.isascii() and value.isprintable() for value in values)
-        if not (self.headers.keys() <= HEADERS and are_texts):
-            return f"its headers are {str(dict(self.headers))[:200]}"
-        if not 1 <= len(self.headers.get(KEY, "")) <= MAX_KEY_LENGTH:
-            return f"it has no {KEY}"
-        content = object_in(self.body)
-        is_sound = (
-            "step" in content if self.is_rewind else (content.get("dataset"), content.get("run")) == (dataset, run)
-        )
-        return None if is_sound else f"its body is {str(self.body)[:200]}"
 
 
 class Spool:
@@ -96,9 +72,7 @@ class Spool:
     Every method raises sqlite3.Error if the file can't be read or written.
     """
 
-    def __init__(
-        self, file: Path, *, url: str, dataset: str, run: str, limit_bytes: int, on_loss: OnLoss = log_loss
-    ) -> None:
+    def __init__(self, file: Path, *, url: str, dataset: str, run: str, limit_bytes: int, on_loss: OnLoss) -> None:
         self.file = file
         self._about = (url, dataset, run)
         self._limit_bytes = limit_bytes
@@ -116,11 +90,10 @@ class Spool:
         """Return the oldest waiting write that can be sent; None if there is none. Sets aside those that can't."""
         while rows := self._run(f"{WRITES} refused IS NULL ORDER BY position LIMIT 1"):
             oldest = _write_of(*rows[0])
-            damage = oldest.damage(*self._about[1:])
-            if damage is None:
+            if oldest.is_sound:
                 return oldest
-            self.refuse(oldest.position, f"damaged on the disk: {damage}")
-            self._on_loss(1, f"a report is damaged and set aside in {self.file}; the others are sent: {damage}")
+            self.refuse(oldest.position, "damaged on the disk")
+            self._on_loss(1, f"a report is damaged and set aside in {self.file}; the others are sent")
         return None
 
     def refused(self) -> list[SpooledWrite]:
@@ -150,8 +123,7 @@ class Spool:
     def split(self, kept: SpooledWrite, sound: SpooledWrite, flawed: bytes, reason: str) -> None:
         """Set aside the invalid part of a report; the valid part waits in its place."""
         with self._opened() as db:
-            changed = (json.dumps(dict(sound.headers)), sound.body, kept.position)
-            db.execute("UPDATE reports SET headers = ?, body = ? WHERE position = ?", changed)
+            _change(db, kept, sound.headers, sound.body)
             position = _insert(db, kept.path, kept.headers, flawed, closes=False)
             db.execute("UPDATE reports SET refused = ? WHERE position = ?", (reason, position))
 
@@ -169,43 +141,42 @@ class Spool:
         with self._opened(WAIT_S) as db:
             gone = "DELETE FROM reports WHERE refused IS NULL AND (position > ? OR path LIKE ?)"
             db.execute(gone, (position, f"%{REWIND}"))
-            changed = "UPDATE reports SET headers = ?, body = ? WHERE position = ?"
             for row in db.execute(f"{WRITES} refused IS NULL").fetchall():
                 kept = _write_of(*row)
-                if kept.damage(*self._about[1:]):
-                    continue  # delivery sets it aside
-                content = {name: value for name, value in json.loads(kept.body).items() if name != "selection_id"}
-                headers = json.dumps({**kept.headers, KEY: uuid4().hex})
-                db.execute(changed, (headers, json.dumps(content, separators=(",", ":")).encode(), kept.position))
+                if kept.is_sound:  # delivery sets the others aside
+                    content = {name: value for name, value in json.loads(kept.body).items() if name != "selection_id"}
+                    body = json.dumps(content, separators=(",", ":")).encode()
+                    _change(db, kept, {**kept.headers, KEY: uuid4().hex}, body)
             if first is not None:
                 added = _insert(db, first.path, first.headers, first.body, closes=False)
                 foremost = "UPDATE reports SET position = (SELECT min(position) - 1 FROM reports) WHERE position = ?"
                 db.execute(foremost, (added,))
 
     @contextmanager
-    def turn(self, seconds: float, *, wait_s: float = 0.0) -> Iterator[bool]:
+    def turn(self, wait_s: float = 0.0) -> Iterator[bool]:
         """Yield whether nobody else, in this process or another, delivers until the block ends.
 
-        seconds: how long the block may take, before another takes over from a process that was killed.
-        wait_s: for another to end.
+        wait_s: for another to end. The lock of a process that is killed goes with it.
         """
-        who, until, is_mine = uuid4().hex, time.monotonic() + wait_s, not self.file.exists()  # nothing to deliver
-        while not (is_mine or (is_mine := self._takes_turn(who, seconds)) or time.monotonic() >= until):
-            time.sleep(POLL_S)
-        try:
-            yield is_mine
-        finally:
-            if is_mine:
-                with suppress(sqlite3.Error):  # else it ends after its time
-                    self._run("DELETE FROM delivery WHERE who = ?", who)
+        import fcntl  # which Windows lacks
 
-    def _takes_turn(self, who: str, seconds: float) -> bool:
-        with self._opened() as db:
-            now = time.time()
-            ended = "until < ? OR until > ?"  # too far in the future: the clock was set back
-            db.execute(f"DELETE FROM delivery WHERE {ended}", (now, now + MAX_TURN_S))  # noqa: S608
-            row = (who, now + min(seconds, MAX_TURN_S))
-            return db.execute("INSERT OR IGNORE INTO delivery VALUES (1, ?, ?)", row).rowcount == 1
+        if not self.file.exists():  # nothing to deliver
+            yield True
+            return
+        until = time.monotonic() + wait_s
+        with self.file.with_suffix(".lock").open("ab") as lock:
+            while True:
+                with suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                if time.monotonic() >= until:
+                    yield False
+                    return
+                time.sleep(POLL_S)
+            try:
+                yield True
+            finally:
+                fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough: a forked process may have the file open, too
 
     def _run(self, statement: str, *values: object) -> list[Any]:
         """Return the rows that a statement finds; none, and nothing done, where nothing was ever stored."""
@@ -250,11 +221,8 @@ class Spool:
     def _move_aside(self, error: Exception) -> None:
         """Move a damaged file out of the way, and count its reports; as one if nobody knows their number."""
         aside = self.file.rename(f"{self.file}.damaged-{time.time_ns()}")
-        count = 1 if self._known_waiting is None else self._known_waiting
-        number = f"{'at least ' if self._known_waiting is None else ''}{count}"
-        self._on_loss(
-            count, f"{number} waiting reports are lost: their file is damaged ({error}). It was moved to {aside}"
-        )
+        reason = f"the waiting reports are lost: their file is damaged ({error}). It was moved to {aside}"
+        self._on_loss(1 if self._known_waiting is None else self._known_waiting, reason)
 
     def _begun(self, wait_s: float) -> sqlite3.Connection:
         db = sqlite3.connect(self.file, timeout=wait_s, isolation_level=None)
@@ -273,13 +241,24 @@ class Spool:
 
 
 def _insert(db: sqlite3.Connection, path: str, headers: Mapping[str, str], body: object, *, closes: bool) -> int:
-    row = (path, json.dumps(dict(headers)), body, closes, time.time())
-    columns = "path, headers, body, closes, added_at"
-    return int(db.execute(f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?)", row).lastrowid or 0)  # noqa: S608
+    kept = (path, json.dumps(dict(headers)), body)
+    columns = "path, headers, body, digest, closes, added_at"
+    statement = f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
+    return int(db.execute(statement, (*kept, _digest(*kept), closes, time.time())).lastrowid or 0)
 
 
-def _write_of(position: int, path: object, headers: object, *others: Any) -> SpooledWrite:
-    return SpooledWrite(position, str(path), object_in(headers), *others)
+def _change(db: sqlite3.Connection, kept: SpooledWrite, headers: Mapping[str, str], body: bytes) -> None:
+    text = json.dumps(dict(headers))
+    row = (text, body, _digest(kept.path, text, body), kept.position)
+    db.execute("UPDATE reports SET headers = ?, body = ?, digest = ? WHERE position = ?", row)
+
+
+def _digest(*kept: object) -> str:
+    return hashlib.sha256(repr(kept).encode()).hexdigest()
+
+
+def _write_of(position: int, path: Any, headers: Any, body: Any, digest: Any, *others: Any) -> SpooledWrite:
+    return SpooledWrite(position, path, object_in(headers), body, digest == _digest(path, headers, body), *others)
 
 
 def _text(stored: bytes) -> str:
@@ -296,7 +275,7 @@ def about(file: Path) -> tuple[str, str, str]:
     return row[0], row[1], row[2]
 
 
-def spool_of(folder: Path, *, url: str, dataset: str, run: str, limit_bytes: int, on_loss: OnLoss = log_loss) -> Spool:
+def spool_of(folder: Path, *, url: str, dataset: str, run: str, limit_bytes: int, on_loss: OnLoss) -> Spool:
     """Return the spool of a run; its file's name is readable, and a hash makes it unique."""
     exact = hashlib.sha256(json.dumps([url, dataset, run]).encode()).hexdigest()[:16]
     readable = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{dataset}.{run}")[:MAX_NAME_LENGTH]
@@ -309,24 +288,13 @@ def spool_folder(given: str | os.PathLike[str] | None) -> Path:
 
     A ValueError if it can't be written to.
     """
-    asked_for = given or os.environ.get("BOTS_SPOOL")
-    state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
-    own = (state / "bots", Path(tempfile.gettempdir()) / f"bots-{os.getuid()}")
-    failures = []
-    for candidate in (Path(asked_for),) if asked_for else own:
-        try:
-            folder = candidate.expanduser()
-            _make_writable(folder)
-        except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home
-            failures.append(f"{candidate}: {error}")
-        else:
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    named = Path(given or os.environ.get("BOTS_SPOOL") or f"{state}/bots")
+    try:
+        folder = named.expanduser()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
             return folder
-    raise ValueError(f"can't write reports to {'; '.join(failures)}; pass another folder with spool= or BOTS_SPOOL")
-
-
-def _make_writable(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid() and folder.parent == Path(tempfile.gettempdir()):
-        raise PermissionError(f"{folder} belongs to another user")
-    with tempfile.TemporaryFile(dir=folder):
-        pass
+    except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home
+        reason = f"can't write reports to {named}: {error}"
+        raise ValueError(f"{reason}; pass another folder with spool= or BOTS_SPOOL") from error

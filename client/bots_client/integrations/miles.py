@@ -16,7 +16,6 @@ class ServiceRows(SelectedGroups, RolloutDataSource):
     """Groups of prompts, with the options and errors of `bots_client.integrations.slime.ServiceRows`."""
 
     def check_reporting(self, args: Namespace) -> None:
-        """Raise ValueError if no configured hook gets the groups."""
         if getattr(args, "fully_async", False):
             raise ValueError("--fully-async calls no hook with its groups, so none would be reported; leave it out")
         super().check_reporting(args)

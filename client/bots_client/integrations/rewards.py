@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, Generic, ParamSpec, SupportsFloat, TypeVar, cast
 from weakref import WeakSet
@@ -30,6 +31,7 @@ Origin = TypeVar("Origin")
 Rollout = tuple[str, str, float | None]  # its task, the id of its selection, its reward if it has one
 Gather = Callable[[list[Rollout]], list[Rollout]]
 
+SELECTION_ID = "selection_id"  # key of a row: the selection that chose it
 EQUAL = 1e-9  # rewards that differ by no more are equal; the service's value
 WAYS: dict[str, Callable[[Sequence[float]], float]] = {"sum": sum, "last": lambda values: values[-1], "max": max}
 GATHER_S = 1.0  # a step of 8192 rollouts in 8 processes then takes about a hundred journal entries, not 8192
@@ -68,28 +70,24 @@ def named(reward: Any, name: str) -> Any:
 def reports_groups(
     selector: Selector,
     *,
-    task_column: str = "task_id",
-    selection_column: str = "selection_id",
     tasks_per_step: int | None = None,
     gather: Gather = list,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator for functions of a batch: `(prompts, completions, **columns) -> list of rewards`.
 
-    TRL, ms-swift and tunix call reward functions this way, with one value per rollout in every column of the dataset.
+    TRL, ms-swift and tunix call reward functions this way, with one value per rollout in every column of the dataset,
+    of which `task_id` and `selection_id` are as in `SelectedTasks`: rows without a selection are of an evaluation, and
+    are not reported.
     The rewards of each task become its evidence, and the call closes the training step. None, NaN and infinite mean
     "not applicable": no evidence. Decorate only the function that measures success. Coroutine functions are supported.
 
     Args:
-        selector: the job's selector.
-        task_column: the column with the task's id.
-        selection_column: the column with the id of its selection, as in `SelectedTasks`. Rows without it are not of the
-            training, but of an evaluation, and are not reported.
         tasks_per_step: close a step after this many tasks, for trainers that score group by group; None: each call
             closes one.
         gather: collects the rollouts of all ranks on one of them if groups span ranks:
             `bots_client.integrations.torch.to_rank_zero`. By default each rank reports its own part of a group.
     """
-    is_training = _telling_training(selection_column)
+    is_training = _telling_training()
     open_tasks = 0
 
     def report(calls: list[list[Rollout]]) -> None:
@@ -106,10 +104,10 @@ def reports_groups(
     def rollouts_of(result: object, columns: Mapping[str, Any]) -> list[Rollout]:
         if not is_training(columns):
             return []
-        tasks = [str(task) for task in _required(columns, task_column)]  # the column may hold numbers
+        tasks = [str(task) for task in _required(columns, "task_id")]  # the column may hold numbers
         if isinstance(result, Iterator):
             raise TypeError(f"rewards must be a list or an array, got {type(result).__name__}")  # it would be used up
-        rollouts = zip(tasks, columns[selection_column], rewards_of(result), strict=True)
+        rollouts = zip(tasks, columns[SELECTION_ID], rewards_of(result), strict=True)
         return [rollout for rollout in rollouts if rollout[1] is not None]
 
     def take(result: object, columns: Mapping[str, Any]) -> None:
@@ -124,65 +122,55 @@ def reports_groups(
     return lambda function: looked_at(function, take, queue)
 
 
-def reports_rollouts(  # noqa: PLR0913 - two that matter, the others by keyword
+def reports_rollouts(
     client: ResilientClient,
     dataset: str,
     *,
     run: str = "default",
-    task_key: str = "task_id",
-    selection_key: str = "selection_id",
-    score_key: str = "score",
-    success_key: str = "acc",
     group_size: int | None = None,
     close_step: bool | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator for functions of one rollout that return a number, or a mapping with one.
+    """Return a decorator for functions of one rollout that return a number, or a mapping with one under "score".
 
-    The ids are read from the arguments: verl passes the row's `extra_info`, AReaL the row's columns. None, NaN and
-    infinite mean "not applicable": no evidence. Coroutine functions are supported. It works in many processes at once;
-    because none of them knows when a step ends, create the run with `tasks_per_step`, or let the trainer close steps.
+    If the mapping has "acc", the degree of success in [0, 1], the belief learns from it. The `task_id` and
+    `selection_id` are read from the arguments: verl passes the row's `extra_info`, AReaL the row's columns. A row
+    without a selection is of an evaluation, and is not reported. None, NaN and infinite mean "not applicable": no
+    evidence. Coroutine functions are supported. It works in many processes at once; because none of them knows when a
+    step ends, create the run with `tasks_per_step`, or let the trainer close steps.
 
     Args:
-        client: sends the reports, of the run of the dataset.
-        task_key: key of the task's id in the row.
-        selection_key: key of its selection's id. A row without it is not of the training, but of an evaluation, and is
-            not reported.
-        score_key: key of the optimised reward in a mapping; "sum", unless it has this key: the sum of its values.
-        success_key: key of the degree of success, in [0, 1]; if present, the belief learns from it.
         group_size: number of rollouts of each task, such as 8. A group then counts once, when all of its rollouts have
             come, however far apart they end. None: those that end within a second count together.
         close_step: None: the run's `tasks_per_step` decides; False: something else closes the steps.
     """
     about = {"dataset": dataset, "run": run, "close_step": close_step}
     rollouts = Rollouts[str](lambda selection: (client, {**about, "selection": selection or None}))
-    is_training = _telling_training(selection_key)
+    is_training = _telling_training()
 
     def take(result: object, given: Mapping[str, Any]) -> None:
         extra = given.get("extra_info")
         row = extra if isinstance(extra, Mapping) else given
         if is_training(row):
-            task = str(_required(row, task_key))
-            rewards = score_and_success(result, score_key, success_key)
-            rollouts.add(row[selection_key], task, *rewards, group_size=group_size)
+            task = str(_required(row, "task_id"))
+            rollouts.add(row[SELECTION_ID], task, *score_and_success(result), group_size=group_size)
 
     return lambda function: looked_at(function, take, rollouts.queue)
 
 
-def _telling_training(key: str) -> Callable[[Mapping[str, Any]], bool]:
+def _telling_training() -> Callable[[Mapping[str, Any]], bool]:
     """Return what tells whether a row, or the columns of several, are of the training.
 
-    Those name the selection that chose them, if only as "" in an outage. A LookupError if none did so far: the key may
-    be another.
+    Those name the selection that chose them, if only as "" in an outage. A LookupError if none did so far.
     """
     has_met_one = False
 
     def is_training(row: Mapping[str, Any]) -> bool:
         nonlocal has_met_one
-        named = row.get(key) is not None
+        named = row.get(SELECTION_ID) is not None
         has_met_one |= named
         if not has_met_one:
             raise LookupError(
-                f"rows without {key!r} are taken for those of an evaluation, and no others have come so far;"
+                f"rows without {SELECTION_ID!r} are taken for those of an evaluation, and no others have come so far;"
                 f" SelectedTasks adds it to the rows of a training, here are {', '.join(row)}"
             )
         return named
@@ -207,28 +195,26 @@ class BackgroundQueue(Generic[T]):
         _queues.add(self)
 
     def _begin(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._hurry = threading.Event()
         self._things: list[T] = []
-        self._thread: threading.Thread | None = None  # exists only while there are items
+        self._work: Future[None] | None = None  # the last batch
         self._mistake: RequestError | None = None
+        # Not a daemon thread: a process waits for it, and atexit handlers don't run in all processes.
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="bots-rewards")
 
     def add(self, thing: T) -> None:
-        with self._changed:
+        with self._lock:
             self._things.append(thing)
-            if self._thread is None:
-                # Not a daemon, so that the process waits for it: atexit handlers don't run in all processes.
-                thread = threading.Thread(target=self._run, name="bots-rewards", daemon=False)
-                thread.start()
-                self._thread = thread
+            if len(self._things) == 1:
+                self._work = self._executor.submit(self._run)
 
     def wait(self, seconds: float) -> bool:
         """Wait until all items are processed; return False on a timeout."""
         self._hurry.set()
-        with self._changed:
-            in_time = self._changed.wait_for(lambda: self._thread is None, seconds)
+        _, waiting = wait([self._work] if self._work else [], seconds)
         self._hurry.clear()
-        return in_time
+        return not waiting
 
     def raise_mistake(self) -> None:
         """Raise the last mistake of a batch, such as a reward outside the run's range, if there is one."""
@@ -237,22 +223,16 @@ class BackgroundQueue(Generic[T]):
             raise error
 
     def _run(self) -> None:
-        while True:
-            self._hurry.wait(self._gather_s)
-            with self._changed:
-                things, self._things = self._things, []
-            try:
-                self._deal_with(things)
-            except Exception as error:  # keep the thread alive for the next items
-                logger.exception("the rewards of %d calls are not reported", len(things))
-                # A dataset that is missing is raised by the next selection; here the trainer may be about to create it.
-                if isinstance(error, RequestError) and not isinstance(error, NotFoundError):
-                    self._mistake = error
-            with self._changed:
-                if not self._things:
-                    self._thread = None
-                    self._changed.notify_all()
-                    return
+        self._hurry.wait(self._gather_s)
+        with self._lock:
+            things, self._things = self._things, []
+        try:
+            self._deal_with(things)
+        except Exception as error:
+            logger.exception("the rewards of %d calls are not reported", len(things))
+            # A dataset that is missing is raised by the next selection; here the trainer may be about to create it.
+            if isinstance(error, RequestError) and not isinstance(error, NotFoundError):
+                self._mistake = error
 
 
 def flush(deadline_s: float = 10.0) -> bool:
@@ -266,7 +246,7 @@ def _begin_all() -> None:
         queue._begin()
 
 
-_queues: WeakSet[BackgroundQueue[Any]] = WeakSet()  # a queue with items is kept alive by its thread
+_queues: WeakSet[BackgroundQueue[Any]] = WeakSet()  # a queue with items is kept alive by its work
 if hasattr(os, "register_at_fork"):  # Windows has no fork; locks and threads do not survive one
     os.register_at_fork(after_in_child=_begin_all)
 
@@ -332,10 +312,9 @@ def differ(rewards: Iterable[float | None], by: float = EQUAL) -> bool:
     return bool(known) and max(known) - min(known) > by
 
 
-def score_and_success(result: object, score_key: str, success_key: str) -> tuple[object, object]:
+def score_and_success(result: object) -> tuple[object, object]:
     """Return the reward in a reward function's result, and its success if the result is a mapping that has one."""
-    success = result.get(success_key) if isinstance(result, Mapping) else None
-    return named(result, score_key), success
+    return named(result, "score"), result.get("acc") if isinstance(result, Mapping) else None
 
 
 def observe_groups(
@@ -346,11 +325,8 @@ def observe_groups(
 ) -> int:
     """Pass the rewards of rollouts to a selector, grouped by task; return the number of tasks with evidence.
 
-    Args:
-        selector: the job's selector.
-        tasks: the task of each rollout.
-        rewards: of each rollout; None, NaN and infinite: left out. A task with no others is reported as aborted.
-        selections: the id of each rollout's selection; "" and None: the selector finds it.
+    tasks, rewards: of each rollout; None, NaN and infinite: left out. A task with no others is reported as aborted.
+    selections: the id of each rollout's selection; "" and None: the selector finds it.
 
     Raises ValueError: a reward is not a number.
     """

@@ -19,20 +19,10 @@ FULLY_ASYNC = f"{__name__}.generate_rollout_fully_async"
 class ServiceRows(SelectedGroups, RolloutDataSource):
     """Groups of prompts selected by the service among those that slime read from --prompt-data and kept.
 
-    Its options are entries of the file of --custom-config-path:
-        bots_dataset: name of the dataset; created from the prompts if it doesn't exist.
-        bots_url: of the service; default BOTS_URL, which must then reach slime's ray actors.
-        bots_run: default "default".
-        bots_success_key: for rewards that are mappings, the entry with the degree of success, in [0, 1];
-            default "acc". Without it the reward is used, which must then be in the run's reward range.
-        bots_rollout_reward: of a rollout that a generate function split into several samples: "sum", if its reward is
-            divided among them, "last" or "max". Default: equal rewards are one; where they differ the last one counts,
-            and this is logged.
-        bots_options: other arguments of `Selector`, such as tags.
+    docs/trainers/slime.md explains its options, entries of the file of --custom-config-path that begin with "bots_".
     """
 
     def check_reporting(self, args: Namespace) -> None:
-        """Raise ValueError if no configured hook gets the groups."""
         function = args.rollout_function_path
         if function.startswith("slime.rollout.fully_async_rollout."):
             raise ValueError(
@@ -43,7 +33,7 @@ class ServiceRows(SelectedGroups, RolloutDataSource):
             super().check_reporting(args)
 
     def tasks_per_selection(self, args: Namespace) -> int:
-        """Return how many tasks to select at least at a time; fully asynchronous rollouts request them one by one."""
+        # Fully asynchronous rollouts request them one by one.
         return args.rollout_batch_size if args.rollout_function_path == FULLY_ASYNC else 1
 
 

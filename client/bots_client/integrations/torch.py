@@ -180,7 +180,6 @@ class SelectorSampler(_Chosen, Sampler[int]):
     same positions if the selector shares its selections (`from_rank_zero`).
 
     Args:
-        selector: selects the tasks.
         ids: the task id of each row of the dataset, in order; None: the selector's ids.
         count: number of tasks per selection: those of one batch, over all ranks.
         copies: repeats of each position in a row, such as for the rollouts of a group.

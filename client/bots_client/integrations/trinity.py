@@ -17,14 +17,9 @@ from bots_client.integrations.rewards import SplitRollouts, differ, guarded
 
 
 class ServiceSelector(BaseSelector):
-    """Selects rows of a taskset with the service.
+    """Selects rows of a taskset with the service; docs/trainers/trinity.md explains `data_selector.kwargs`.
 
-    Its options are in `data_selector.kwargs`:
-        dataset: name of the dataset; created from the taskset's tasks if it doesn't exist.
-        rollouts: per task, as in `algorithm.repeat_times`; `RolloutCounter` knows them better, if some were lost.
-        id_key: the column with the tasks' ids.
-        url: of the service; default BOTS_URL.
-    All others are arguments of `Selector`, such as run or tags.
+    Those that are not explained there are arguments of `Selector`.
 
     Raises:
         ValueError: two rows have the same id.
@@ -73,8 +68,7 @@ class ServiceSelector(BaseSelector):
         return {"bots": self.selector.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Rewind to a checkpoint; Trinity's state of a fresh start changes nothing."""
-        if "bots" in state_dict:
+        if "bots" in state_dict:  # not in that of a fresh start
             self.selector.load_state_dict(state_dict["bots"])
 
 

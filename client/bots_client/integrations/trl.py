@@ -30,9 +30,7 @@ class SelectorCallback(TrainerCallback):
     Works with any Hugging Face Trainer. To resume from a folder that was moved or renamed, call `resume_from`;
     `SelectsTasks` does this.
 
-    Args:
-        selector: the job's selector.
-        tasks: the stream that a GRPOTrainer reads, so that rows skipped on resuming are not selected.
+    tasks: the stream that a GRPOTrainer reads, so that rows skipped on resuming are not selected.
     """
 
     def __init__(self, selector: Selector, tasks: SelectedTasks | None = None) -> None:

@@ -32,20 +32,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The options under `data.bots`.
-
-    dataset, run: names; created if they don't exist.
-    id_key: column of the task's id; dots lead into nested columns. Several columns are joined by ":".
-    id_from: "columns", or "content" for a hash of the columns' values, as in `TaskColumns`.
-    skip_repeats: leave out rows with an id that an earlier row has. False: that is an error.
-    url: of the service; None: BOTS_URL, or http://127.0.0.1:8000. The API key is always the environment's BOTS_API_KEY.
-    tags: only tasks with one of these tags.
-    reward_range: lowest and highest possible reward, such as [-1, 1]; the run gets it. None: it keeps its own.
-    group_size: verl's rollout.n once more, where rollouts of one prompt may end in different training steps, as in
-        verl's asynchronous modes: a group then counts once, when all have come. None: they end in one step.
-        Only verl 0.9 can do it.
-    prompts_per_step: of one training step; None: data.train_batch_size.
-    """
+    """The options under `data.bots`; docs/trainers/verl.md explains them."""
 
     dataset: str
     run: str = "default"
@@ -254,7 +241,7 @@ def _take(result: Any, given: Mapping[str, Any]) -> None:
     extra_info = given.get("extra_info")
     if not extra_info or "bots" not in extra_info:
         return
-    origin, rewards = Origin(**extra_info["bots"]), score_and_success(result, "score", "acc")
+    origin, rewards = Origin(**extra_info["bots"]), score_and_success(result)
     _rollouts.add(origin, extra_info["task_id"], *rewards, group_size=origin.group_size)
 
 

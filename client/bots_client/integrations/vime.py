@@ -18,7 +18,6 @@ class ServiceRows(SelectedGroups, RolloutDataSource):
     """Groups of prompts, with the options and errors of `bots_client.integrations.slime.ServiceRows`."""
 
     def check_reporting(self, args: Namespace) -> None:
-        """Raise ValueError if no configured hook gets the groups."""
         if args.rollout_data_transport == "straw":
             raise ValueError(
                 "--rollout-data-transport straw takes prompts from a queue of its own, so none would be selected;"
@@ -39,12 +38,10 @@ class ServiceDataSource(RolloutDataSourceWithBuffer, ServiceRows):
     between_rollouts = False
 
     def report(self, groups: Iterable[list[Any]], *, is_all: bool) -> None:
-        """Report the outcomes of a rollout's groups, as `SelectedGroups.report` does."""
         super().report(groups, is_all=is_all)
         self.between_rollouts = True
 
     def get_samples(self, num_samples: int) -> list[list[Any]]:
-        """Return groups of samples, one per task; their metadata hold the task and its selection."""
         if self.between_rollouts:  # of the groups that it aborts, vime returns those alone that have begun
             self.between_rollouts = False
             self.abort_all_but({group[0].group_index for group in self.buffer})

@@ -1,7 +1,7 @@
 """Commands that speak to the service: their shared options, their connection, and what Tab completes from it."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from itertools import islice
@@ -119,6 +119,21 @@ def parsed_by(parser: Callable[..., Any]) -> Callable[[Function], Function]:
         return cast(Function, run)
 
     return replace
+
+
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+
+
+def with_options(options: Mapping[str, tuple[Any, str]]) -> Callable[[AnyFunction], AnyFunction]:
+    """Give a function of any keyword arguments some options by name, each with its type and help; None: not given."""
+
+    def give(function: AnyFunction) -> AnyFunction:
+        annotations = {name: Annotated[kind | None, typer.Option(help=text)] for name, (kind, text) in options.items()}
+        parameters = [inspect.Parameter(name, KEYWORD, default=None, annotation=annotations[name]) for name in options]
+        _give_typer_parameters(function, parameters)
+        return function
+
+    return give
 
 
 def _give_typer_parameters(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> None:

@@ -442,12 +442,10 @@ def _paths(fields: Any) -> Iterator[str]:
 def _csv_rows(file: Path, text: io.TextIOWrapper, numbers: set[str]) -> Iterator[Row]:
     """Yield the rows as texts, so that "007" stays what it is; only the named columns are numbers."""
     csv.field_size_limit(LONGEST_CELL)
-    lines = csv.reader(text, strict=True)
-    names = next(lines, [])
-    for number, cells in enumerate(filter(None, lines), 1):
-        if len(cells) != len(names):
-            raise CommandError(f"{file}: row {number} has {len(cells)} columns, not {len(names)}")
-        row = dict[str, Any](zip(names, cells, strict=True))
+    lines = csv.DictReader(text, strict=True)
+    for number, row in enumerate(lines, 1):
+        if None in row or None in row.values():  # what DictReader makes of too many cells, and of too few
+            raise CommandError(f"{file}: row {number} has not {len(lines.fieldnames or ())} columns")
         for name in numbers & row.keys():
             try:
                 row[name] = None if row[name] in NOT_MEASURED else float(row[name])

@@ -1,6 +1,5 @@
 """`bots demo`: replay a recorded training run, and compare ways to select tasks."""
 
-import math
 import sys
 import time
 from contextlib import nullcontext, suppress
@@ -16,9 +15,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from bots_client import Client
-    from bots_service.demo.replay import Plan, Recording
+    from bots_service.demo.replay import Plan
 
-LOOK_EVERY_S = 1.0  # at the summaries: the service must compute each again
 COLUMNS = (
     "run=label  effective\ntask ratio=ratio  last 50\nsteps=recent  vs\nuniform=vs_uniform  rollouts\nsaved=saved"
     "  tasks\nmet=distinct_tasks  log\nloss=log_loss"
@@ -34,9 +32,6 @@ def demo(
     steps: Annotated[int, typer.Option(help="Number of steps to replay.", min=1, max=500)] = 500,
     tasks: Annotated[int, typer.Option("--count", help="Tasks per step.", min=1, max=600)] = 32,
     seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
-    both_references: Annotated[
-        bool, typer.Option("--both-references", help="Use only the problems with both references.")
-    ] = False,
     url: Annotated[
         str | None, typer.Option(help="Address of a service; by default the demo starts its own.", metavar="URL")
     ] = None,
@@ -45,81 +40,65 @@ def demo(
 ) -> None:
     """Replay a real GRPO run and compare ways to select tasks: uniform sampling, two beliefs, two strategies.
 
-    It runs twice: with all 890 problems, then with the 678 that have pass rates of both reference models.
-
     Then the page stays open until you press Ctrl-C, if stdout is a terminal and the demo started its own service.
     """
-    from bots_service.demo.replay import Plan, own_service, recorded_run
+    from bots_service.demo.replay import Plan, own_service
 
-    whole, is_watched = recorded_run(), sys.stdout.isatty() and not as_json
-    recordings = [whole.with_both_references()] if both_references else [whole, whole.with_both_references()]
     plan = Plan(steps, tasks, seed, suffix=f"-{token_hex(3)}" if url else "")
     with nullcontext(url) if url else own_service() as address, connected(address) as client:
-        replays = [replay_with_progress(client, recording, plan) for recording in recordings]
-        show({"replays": replays}, closing_table(replays), as_json=as_json)
+        results = replay_with_progress(client, plan)
+        show(results, closing_table(results), as_json=as_json)
         if as_json:
             return
-        stays = is_watched and not exit_ and url is None
+        stays = sys.stdout.isatty() and not exit_ and url is None
         page = f" The page is still open at {address} (press Ctrl-C to stop)." if stays else ""
-        console().print("", f"{headline(replays[0])}{page}", sep="\n")
+        console().print("", f"{headline(results)}{page}", sep="\n")
         with suppress(KeyboardInterrupt, SystemExit):
             while stays:
                 time.sleep(3600)
 
 
-def replay_with_progress(client: "Client", recording: "Recording", plan: "Plan") -> dict[str, Any]:
-    """Return the results of a replay; show on stderr how far it is, or without a terminal only how it ended."""
-    from bots_service.demo.replay import Replay
+def replay_with_progress(client: "Client", plan: "Plan") -> dict[str, Any]:
+    """Return the results of a replay; show on stderr where to follow it, and how far it is."""
+    from bots_service.demo.replay import Replay, recorded_run
 
-    replay, terminal, looked_at, said = Replay(client, recording, plan), console(stderr=True), -math.inf, ""
-    terminal.print(f"Follow it at {client.url}/#/datasets/{replay.dataset}", soft_wrap=True)
+    replay = Replay(client, recorded_run(), plan)
+    console(stderr=True).print(f"Follow it at {client.url}/#/datasets/{replay.dataset}", soft_wrap=True)
     with progress_line() as advance:
-        for step in range(plan.steps):
-            replay.take(step)
-            if step + 1 == plan.steps or time.monotonic() - looked_at > LOOK_EVERY_S:
-                ratios = (
-                    f"{label} {number(one.effective / one.reported if one.reported else None)}"
-                    for label, one in replay.summaries().items()
-                )
-                said, looked_at = f"step {step + 1} of {plan.steps}: {', '.join(ratios)}", time.monotonic()
-            advance((step + 1) / plan.steps, said)
-    results = replay.results()
-    if not terminal.is_terminal:
-        terminal.print(f"{title_of(results)}, {said}")
-    return results
+        for step in range(1, plan.steps + 1):
+            replay.take(step - 1)
+            advance(step / plan.steps, f"step {step} of {plan.steps}")
+    return replay.results()
 
 
-def closing_table(replays: list[dict[str, Any]]) -> "RenderableType":
-    """Return the results: a table for each replay, with a row for each run."""
+def closing_table(results: dict[str, Any]) -> "RenderableType":
+    """Return the results as a table with a row for each run."""
     from rich.console import Group
     from rich.text import Text
 
     from bots_service.demo.replay import RECENT, RUNS
 
     head = "{steps} steps of a real GRPO run, {count} tasks a step, {rollouts_per_task} rollouts each"
-    parts: list[RenderableType] = [Text(head.format(**replays[0]), style="bold")]
-    for replay in replays:
-        rows = [
-            run
-            | {
-                "label": label,
-                "ratio": number(run["effective"] / run["reported"]),
-                "recent": number(run[f"effective_task_ratio_last_{RECENT}"]),
-                "vs_uniform": "baseline" if label == "uniform" else run["vs_uniform"] and f"{run['vs_uniform']:.2f}x",
-                "saved": None if run["rollouts_saved"] is None else round(run["rollouts_saved"]),
-                "log_loss": number(run["log_loss"]),
-            }
-            for label, run in zip(RUNS, replay["runs"], strict=True)
-        ]
-        parts += ["", Text(title_of(replay), style="bold"), table(COLUMNS, rows)]
-    return Group(*parts, "", EXPLANATION)
+    rows = [
+        run
+        | {
+            "label": label,
+            "ratio": number(run["effective"] / run["reported"]),
+            "recent": number(run[f"effective_task_ratio_last_{RECENT}"]),
+            "vs_uniform": "baseline" if label == "uniform" else run["vs_uniform"] and f"{run['vs_uniform']:.2f}x",
+            "saved": None if run["rollouts_saved"] is None else round(run["rollouts_saved"]),
+            "log_loss": number(run["log_loss"]),
+        }
+        for label, run in zip(RUNS, results["runs"], strict=True)
+    ]
+    return Group(Text(head.format(**results), style="bold"), "", table(COLUMNS, rows), "", EXPLANATION)
 
 
-def headline(replay: dict[str, Any]) -> str:
+def headline(results: dict[str, Any]) -> str:
     """Return the gain of the default, and why a larger one is no better training."""
     from bots_service.demo.replay import DEFAULT, RUNS
 
-    runs = dict(zip(RUNS, replay["runs"], strict=True))
+    runs = dict(zip(RUNS, results["runs"], strict=True))
     changes = {label: run["vs_uniform"] - 1 for label, run in runs.items() if run["vs_uniform"] is not None}
     if DEFAULT not in changes:
         return "Uniform sampling found no effective task."
@@ -134,9 +113,3 @@ def headline(replay: dict[str, Any]) -> str:
         f"{said} {' and '.join(larger)} found more, but that is no better training: thompson returns to the same few"
         " tasks near 50% success, and a model that trains on few tasks may unlearn the others (docs/tracker.md)."
     )
-
-
-def title_of(replay: dict[str, Any]) -> str:
-    """Return which problems are replayed."""
-    problems, referenced = replay["problems"], replay["with_both_references"]
-    return f"{problems} with both references" if referenced == problems else f"all {problems} problems"

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Result = tuple[object, Any]  # of a command: as dataclasses and plain values, and as text for people (rich's)
-MOST_WRITTEN = 20  # of a mapping's values, such as a dataset's tags
 UNBOUNDED = 10_000  # columns: pipes and files have no width at which to wrap
 
 
@@ -64,11 +63,10 @@ def table(columns: str, rows: Iterable[object], *, caption: str = "") -> "Render
         values = [_value_at(row, path) for row in rows]
         if not any(values):
             continue
-        numbers = [value for value in values if isinstance(value, int | float)]
-        with_decimals = not all(float(value).is_integer() for value in numbers)
         name = title or path.replace("_", " ")
-        texts[name] = [written(value, with_decimals=with_decimals) for value in values]
-        made.add_column(name, justify="right" if numbers else "left", no_wrap=True)
+        texts[name] = [written(value) for value in values]
+        has_numbers = any(isinstance(value, int | float) for value in values)
+        made.add_column(name, justify="right" if has_numbers else "left", no_wrap=True)
     for row in zip(*texts.values(), strict=True):
         made.add_row(*row)
     screen = console()
@@ -94,11 +92,8 @@ def details(answer: Any) -> "RenderableType":
     from rich.text import Text
 
     items = _items_of(answer)
-    own = [(name, written(value)) for name, value in items.items() if not _is_nested(value)]
-    shown = own[:MOST_WRITTEN] if isinstance(answer, Mapping) else own
-    parts: list[RenderableType] = [sheet(dict(shown))]
-    if len(shown) < len(own):
-        parts.append(f"and {len(own) - len(shown)} more")
+    own = {name: written(value) for name, value in items.items() if not _is_nested(value)}
+    parts: list[RenderableType] = [sheet(own)]
     for name, value in items.items():
         if _is_nested(value):
             parts += ["", Text(name, style="bold"), details(value)]
@@ -115,8 +110,8 @@ def _items_of(answer: Any) -> dict[str, Any]:
     return {name: value for name, value in answer.items() if value not in (None, "", (), {})}
 
 
-def written(value: Any, *, with_decimals: bool = False) -> str:
-    """Return a value as text for people; "-" for None or nothing. with_decimals: of whole numbers, too."""
+def written(value: Any) -> str:
+    """Return a value as text for people; "-" for None or nothing."""
     if value is None or value in ("", ()):
         return "-"
     if isinstance(value, datetime):
@@ -124,7 +119,7 @@ def written(value: Any, *, with_decimals: bool = False) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return number(value, 4) if with_decimals or not float(value).is_integer() else count(value)
+        return number(value, 4) if isinstance(value, float) and not value.is_integer() else count(value)
     if is_dataclass(value):
         return " ".join(f"{name} {written(inner)}" for name, inner in _items_of(value).items())
     return ", ".join(map(written, value)) if isinstance(value, list | tuple) else str(value)
@@ -202,7 +197,6 @@ def show_sent(advance: Advance, sent: int, total: int | None) -> None:
 
 # --- failures ---------------------------------------------------------------------------------------------------------
 
-ERRORS_SHOWN = 3
 INTERRUPTED = 130  # what shells expect after Ctrl-C
 HINTS = {
     "unknown-dataset": "list the datasets with `bots datasets list`",
@@ -227,21 +221,17 @@ class OneLineGroup(TyperGroup):
     def main(self, *args: Any, **kwargs: Any) -> None:
         """Run a command and exit with its exit code."""
         kwargs |= {"standalone_mode": False, "prog_name": "bots"}
-        sys.exit(exit_code_of(lambda: super(OneLineGroup, self).main(*args, **kwargs)))
-
-
-def exit_code_of(command: Callable[[], Any]) -> int:
-    """Run a command, print its failure if there is one, and return the exit code."""
-    try:
-        return command() or 0
-    except typer.TyperException as error:
-        return _print_error(_usage_message(error), error.exit_code)
-    except (typer.Abort, KeyboardInterrupt):
-        return INTERRUPTED
-    except Exception as error:
-        if os.environ.get("BOTS_TRACEBACK"):
-            raise
-        return _print_error(_message_of(error), 1)
+        try:
+            code = super().main(*args, **kwargs) or 0
+        except typer.TyperException as error:
+            code = _print_error(_usage_message(error), error.exit_code)
+        except (typer.Abort, KeyboardInterrupt):
+            code = INTERRUPTED
+        except Exception as error:
+            if os.environ.get("BOTS_TRACEBACK"):
+                raise
+            code = _print_error(_message_of(error), 1)
+        sys.exit(code)
 
 
 def _print_error(message: str, code: int) -> int:
@@ -270,19 +260,9 @@ def _message_of(error: Exception) -> str:
 
 
 def client_message(error: Any) -> str:
-    """Return the message of an error of the client, with a hint what to do."""
-    if error.status is None:
-        return str(error)
-    message = error.detail or error.title
-    if error.errors:
-        shown = [str(each).removeprefix("body.") for each in error.errors[:ERRORS_SHOWN]]
-        more = len(error.errors) - len(shown)
-        message += ": " + "; ".join(shown) + (f"; and {more} more" if more else "")
-    if error.status >= 500:
-        message = f"the service failed with status {error.status}: {message}" + (
-            f" (see request {error.request_id} in its log)" if error.request_id else ""
-        )
+    """Return the message of an error of the client in one line, with a hint what to do."""
     hint = KEY_HINTS.get(error.status) or HINTS.get(error.type.rpartition(":")[2])
-    if not error.type.startswith("urn:bots:"):
+    if error.status is not None and not error.type.startswith("urn:bots:"):
         hint = NO_SERVICE_OF_OURS
-    return f"{message.rstrip('.')}; {hint}" if hint else message
+    message = " ".join(str(error).split())
+    return f"{message}; {hint}" if hint else message

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bots_service.cli.connection import Dataset, RunName, Yes, command, parsed_by, run_names
+from bots_service.cli.connection import Dataset, RunName, Yes, command, parsed_by, run_names, with_options
 from bots_service.cli.output import (
     CommandError,
     Result,
@@ -60,52 +60,30 @@ def show_(client: "Client", dataset: Dataset, run: Name = "default") -> Result:
     return found, details(found)
 
 
-def settings_of(
-    *,
-    belief: Annotated[str | None, typer.Option(help="Kind of belief: tracker (default) or bots.")] = None,
-    forgetting: Annotated[
-        float | None, typer.Option(help="With bots: share of past evidence that each step drops (lambda).")
-    ] = None,
-    implicit_weight: Annotated[
-        float | None, typer.Option(help="With bots: weight of evidence implied by other tasks (rho).")
-    ] = None,
-    rollouts_per_task: Annotated[
-        float | None,
-        typer.Option(help="Rollouts m that one implied observation counts for; 0: learned from reports.", min=0),
-    ] = None,
-    target: Annotated[float | None, typer.Option(help="Target success rate.")] = None,
-    prior: Annotated[
-        tuple[float, float] | None, typer.Option(help="With bots: prior of every task.", metavar="ALPHA BETA")
-    ] = None,
-    capability: Annotated[
-        CapabilityRule | None, typer.Option(help="With bots: how the capability is estimated.")
-    ] = None,
-    capability_momentum: Annotated[
-        float | None, typer.Option(help="With bots: momentum of the capability (gamma).")
-    ] = None,
-    strategy: Annotated[
-        StrategyName | None, typer.Option(help="Strategy; default: pass, or thompson with bots.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
-    tasks_per_step: Annotated[
-        int | None, typer.Option(help="Close a step after this many reported tasks; 0: after each report.", min=0)
-    ] = None,
-    reward_range: Annotated[
-        tuple[float, float] | None, typer.Option(help="Lowest and highest possible reward.", metavar="LOW HIGH")
-    ] = None,
-    lease_seconds: Annotated[
-        float | None,
-        typer.Option(help="Lease in seconds: a selected task is not selected again until it expires or is reported."),
-    ] = None,
-    mix: Annotated[
-        list[str] | None,
-        typer.Option(help='Weight of a tag; repeat for each. "none" ends the mix.', metavar="TAG=WEIGHT"),
-    ] = None,
-) -> dict[str, Any]:
+SETTINGS: dict[str, tuple[Any, str]] = {
+    "belief": (str, "Kind of belief: tracker (default) or bots."),
+    "forgetting": (float, "With bots: share of past evidence that each step drops (lambda)."),
+    "implicit_weight": (float, "With bots: weight of evidence implied by other tasks (rho)."),
+    "rollouts_per_task": (float, "Rollouts m that one implied observation counts for; 0: learned from reports."),
+    "target": (float, "Target success rate."),
+    "prior": (tuple[float, float], "With bots: prior of every task, alpha and beta."),
+    "capability": (CapabilityRule, "With bots: how the capability is estimated."),
+    "capability_momentum": (float, "With bots: momentum of the capability (gamma)."),
+    "strategy": (StrategyName, "Strategy; default: pass, or thompson with bots."),
+    "seed": (int, "Random seed."),
+    "tasks_per_step": (int, "Close a step after this many reported tasks; 0: after each report."),
+    "reward_range": (tuple[float, float], "Lowest and highest possible reward."),
+    "lease_seconds": (float, "Seconds until a selected task may be selected again, unless it is reported."),
+    "mix": (list[str], 'Weight of a tag, as in math=3; repeat for each. "none" ends the mix.'),
+}
+
+
+@with_options(SETTINGS)
+def settings_of(**options: Any) -> dict[str, Any]:
     """Return the settings that are given."""
-    given = {name: value for name, value in locals().items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     given |= {name: None for name in ("rollouts_per_task", "tasks_per_step") if given.get(name) == 0}
-    return given if mix is None else {**given, "mix": _mix_of(mix)}
+    return {**given, "mix": _mix_of(given["mix"])} if "mix" in given else given
 
 
 def _mix_of(options: list[str]) -> dict[str, float]:
@@ -129,17 +107,11 @@ def create(
     client: "Client",
     dataset: Dataset,
     run: Annotated[str, typer.Argument(help="Name of the run.")],
-    fork: Annotated[
-        str | None, typer.Option(help="Continue this run.", metavar="RUN", autocompletion=run_names)
-    ] = None,
-    fork_step: Annotated[int | None, typer.Option(help="Step of the forked run to start from.", metavar="STEP")] = None,
     *,
     settings: dict[str, Any],
 ) -> Result:
     """Create a run, or replace the settings of an empty run; omitted settings take their defaults."""
-    if fork is None and fork_step is not None:
-        raise typer.BadParameter("name the run with --fork", param_hint="--fork-step")
-    made = client.create_run(dataset, run, fork_run=fork, fork_step=fork_step, **settings)
+    made = client.create_run(dataset, run, **settings)
     return made, details(made)
 
 
@@ -201,30 +173,20 @@ def select(
 FORMS = "TASK=SUCCESSES/TRIALS, TASK=REWARD,REWARD,..., TASK=SUCCESSES/TRIALS:REWARD,REWARD,... or TASK=aborted"
 FLAGS = {":effective": True, ":ineffective": False}
 Outcomes = Annotated[
-    list[str] | None, typer.Argument(help="math-17=7/16, math-4=0,1,0.5, math-5=1/3:1.2,0.2,0 or math-9=aborted")
+    list[str], typer.Argument(help="math-17=7/16, math-4=0,1,0.5, math-5=1/3:1.2,0.2,0 or math-9=aborted")
 ]
 OfSelection = Annotated[str | None, typer.Option(help="ID of the selection that these tasks belong to.")]
-Close = Annotated[
-    bool | None,
-    typer.Option(
-        "--close/--keep-open", help="Close the training step or not.", show_default="as the run's settings say"
-    ),
-]
 
 
 def report(
     client: "Client",
     dataset: Dataset,
-    outcome: Outcomes = None,
+    outcome: Outcomes,
     run: RunName = "default",
     selection: OfSelection = None,
-    close: Close = None,
 ) -> Result:
     """Report rollout outcomes."""
-    outcomes = [_outcome_of(text) for text in outcome or ()]
-    if not outcomes and close is not True:
-        raise typer.BadParameter(f"pass {FORMS}, or --close", param_hint="OUTCOME")
-    receipt = client.report(dataset, outcomes, run=run, selection=selection, close_step=close)
+    receipt = client.report(dataset, map(_outcome_of, outcome), run=run, selection=selection)
     if receipt.duplicate:
         return receipt, f"already counted as entry {receipt.seq}; nothing changed"
     which = f"step {receipt.step} is closed" if receipt.closed else f"the step after {receipt.step} is open"
@@ -405,18 +367,13 @@ def export(
 
 
 ImportedFile = Annotated[Path, typer.Argument(help="File written by `bots export`.", exists=True, dir_okay=False)]
-IntoDataset = Annotated[
-    str | None, typer.Option(help="Dataset to import it into.", show_default="as in the file", metavar="NAME")
-]
 AsRun = Annotated[str | None, typer.Option(help="Name of the new run.", show_default="as in the file", metavar="NAME")]
 UnderBelief = Annotated[
     str | None, typer.Option(help="Replay it under this belief, tracker or bots.", show_default="as in the file")
 ]
 
 
-def import_(
-    client: "Client", file: ImportedFile, dataset: IntoDataset = None, run: AsRun = None, belief: UnderBelief = None
-) -> Result:
+def import_(client: "Client", file: ImportedFile, run: AsRun = None, belief: UnderBelief = None) -> Result:
     """Import a run from a file written by `bots export`, into a dataset with the same tasks: all of it or nothing."""
     header = _header_of(file)
     if belief is not None:
@@ -429,7 +386,7 @@ def import_(
             while piece := opened.read(2**16):
                 yield piece
 
-    names = (dataset or header["dataset"], run or header["run"])
+    names = (header["dataset"], run or header["run"])
     with progress_line() as advance:
         imported = client.import_run(lines, *names, on_progress=partial(show_sent, advance))
     return imported, f"{imported.run} of {imported.dataset}: {count(imported.seq)} entries"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bots_service.cli.connection import AsJson, Url, command, connected
+from bots_service.cli.connection import AsJson, Url, command, connected, with_options
 from bots_service.cli.output import CommandError, Result, client_message, counted, details, sheet, show, table
 from bots_service.keys import Scope
 
@@ -17,53 +17,37 @@ if TYPE_CHECKING:
     from bots_service.doctor import Finding
     from bots_service.settings import Settings
 
-DatabaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--database-url",
-        help="sqlite:///PATH or postgresql://...; default: BOTS_DATABASE_URL, then a file in ./data. "
-        "Put a password into the variable: other users of this machine can see options.",
-    ),
-]
+DATABASE = (
+    "sqlite:///PATH or postgresql://...; default: BOTS_DATABASE_URL, then a file in ./data. "
+    "Put a password into the variable: other users of this machine can see options."
+)
 
 
-def serve(
-    *,
-    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
-    port: Annotated[int | None, typer.Option(help="Port; 0 picks a free one.", show_default="8000")] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder of the database file, if no database URL is set.", show_default="data")
-    ] = None,
-    database_url: DatabaseUrl = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of processes; more than one needs PostgreSQL and Redis (BOTS_REDIS_URL).", show_default="1"
-        ),
-    ] = None,
-    insecure: Annotated[
-        bool | None, typer.Option("--insecure", help="Allow other machines to connect although there are no API keys.")
-    ] = None,
-    log_format: Annotated[
-        Literal["console", "json"] | None, typer.Option(help="Log format.", show_default="console")
-    ] = None,
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"] | None,
-        typer.Option(help="Minimum log level.", show_default="info"),
-    ] = None,
-) -> None:
+@with_options(
+    {
+        "host": (str, "Address to listen on; default 127.0.0.1."),
+        "port": (int, "Port, 8000 by default; 0 picks a free one."),
+        "data_dir": (Path, "Folder of the database file, if no database URL is set; default ./data."),
+        "database_url": (str, DATABASE),
+        "workers": (int, "Number of processes; more than one needs PostgreSQL and Redis (BOTS_REDIS_URL)."),
+        "insecure": (bool, "Allow other machines to connect although there are no API keys."),
+        "log_format": (Literal["console", "json"], "Log format; default console."),
+        "log_level": (Literal["debug", "info", "warning", "error"], "Minimum log level; default info."),
+    }
+)
+def serve(**given: Any) -> None:
     """Start the service.
 
     Options that you omit come from the environment: BOTS_HOST, BOTS_PORT, BOTS_DATA_DIR and so on.
     """
-    settings = settings_with(**locals())
+    settings = settings_with(**given)
     from bots_service.serving.starting import serve as serve_with
 
     serve_with(settings)
 
 
 def migrate(
-    database_url: DatabaseUrl = None,
+    database_url: Annotated[str | None, typer.Option(help=DATABASE)] = None,
     check: Annotated[bool, typer.Option("--check", help="Fail if a migration is pending; change nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -162,21 +162,16 @@ class Replay:
             outcomes = [Outcome.counts(task, shown[task], ROLLOUTS) for task in selection.ids]
             self.client.report(self.dataset, outcomes, run=run, selection=selection)
 
-    def summaries(self) -> dict[str, RunSummary]:
-        """Return what the service says of the runs, as its page shows it, by the labels of RUNS."""
-        return {label: self.client.summary(self.dataset, run) for label, run in self.runs.items()}
-
     def results(self) -> dict[str, Any]:
         """Return the results, as the service tells them."""
         return {
             "problems": len(self.recording),
-            "with_both_references": len(self.recording.with_both_references()),
             "steps": self.plan.steps,
             "count": self.plan.count,
             "rollouts_per_task": ROLLOUTS,
             "seed": self.plan.seed,
             "dataset": self.dataset,
-            "runs": [self._results_of(label, summary) for label, summary in self.summaries().items()],
+            "runs": [self._results_of(label, self.client.summary(self.dataset, self.runs[label])) for label in RUNS],
         }
 
     def _results_of(self, label: str, summary: RunSummary) -> dict[str, Any]:

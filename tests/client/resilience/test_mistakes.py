@@ -193,14 +193,6 @@ def test_what_an_earlier_job_did_wrong_raises_in_no_later_one(connect, service, 
     assert selector.client.direct.run(dataset).step == 2
 
 
-def test_reports_of_an_earlier_job_hide_no_unknown_name(connect, service):
-    earlier = connect(NOWHERE, report_deadline_s=0.1)
-    earlier.report("misspelt", [Outcome.rewards("t1", [1, 0])])
-    spool_in(earlier, "misspelt").file.rename(spool_in(earlier, "misspelt", url=service.url).file)
-    with pytest.raises(NotFoundError):
-        Selector(connect(service), "misspelt", ids=IDS).next(4)
-
-
 @pytest.mark.usefixtures("quick_looks")
 def test_a_registration_that_an_outage_put_off_is_done_before_the_reports_are_sent(connect, tmp_path):
     service = ServiceProcess(tmp_path / "service")
@@ -221,19 +213,6 @@ def test_a_registration_that_an_outage_put_off_is_done_before_the_reports_are_se
         service.stop()
 
 
-@pytest.mark.usefixtures("quick_looks")
-def test_the_other_tasks_of_a_dataset_are_not_selected_even_if_an_outage_put_the_registration_off(connect, own_service):
-    bots = connect(own_service, select_deadline_s=5.0)
-    own_service.kill()
-    selector = Selector(bots, "guru", ids=IDS[:10])
-    bots.select("guru", 1, ids=IDS[:10])
-    selector.register()
-    own_service.start()
-    wait_for(lambda: not bots.health.is_away)
-    assert sorted(selector.next(10).ids) == sorted(IDS[:10])
-    assert bots.health.replaced == 0
-
-
 class Ranks:
     """Two ranks in one process: what rank 0 shares, rank 1 gets afterwards."""
 
@@ -245,13 +224,6 @@ class Ranks:
     def _ask(self, ask):
         self.shared.append(ask())
         return self.shared[-1]
-
-
-def test_a_mistake_of_rank_0_raises_on_all_ranks(connect, service):
-    ranks = Ranks(connect, service, "no-such-dataset")
-    for rank in (ranks.zero, ranks.one):
-        with pytest.raises(NotFoundError):
-            rank.next(4)
 
 
 def test_with_several_ranks_a_step_raises_in_the_next_selection_so_that_no_rank_waits_for_another(

@@ -83,23 +83,6 @@ def test_with_a_seed_choices_follow_from_it_and_from_rank_and_restart(connect, m
     assert len(set(map(str, alike + others))) == 4
 
 
-def test_a_forked_process_chooses_other_tasks_than_its_parent(tmp_path):
-    program = f"""
-import os
-from bots_client import ResilientClient
-bots = ResilientClient({NOWHERE!r}, spool={str(tmp_path)!r}, select_deadline_s=0.2)
-ids = [str(n) for n in range(10**6)]
-child = os.fork()
-os.write(1, f"{{bots.select('guru', 1, ids=ids).ids[0]}}\\n".encode())
-if not child:
-    os._exit(0)
-os.waitpid(child, 0)
-"""
-    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
-
-    assert len(set(told.stdout.split())) == 2
-
-
 def test_a_selection_returns_in_time_when_looking_up_the_host_hangs(connect, monkeypatch):
     end = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_arguments, **_options: end.wait(QUICKLY_S) and [])
@@ -198,12 +181,6 @@ def test_an_error_that_goes_on_is_logged_again_and_not_each_time(connect, serve,
     bots.select("guru", 2, ids=IDS)
     assert [record.message[:3] for record in caplog.records if record.levelno == logging.ERROR][:2] == ["404", "403"]
     assert "403" in {record.message[:3] for record in caplog.records[2:]}
-
-
-def test_health_can_be_logged_as_numbers(connect):
-    metrics = connect(NOWHERE).health.as_metrics()
-    assert metrics["bots/is_away"] == 0.0
-    assert set(metrics) == {f"bots/{name}" for name in Health.__slots__ if name != "last_error"}
 
 
 def test_threads_may_share_it(connect, service, dataset):

@@ -14,11 +14,11 @@ import httpx
 import numpy as np
 import pytest
 
-from bots_client import Health, InvalidRequestError, Outcome, Selector
+from bots_client import Client, Health, InvalidRequestError, Outcome, Selector
 from bots_client._inputs import joined
 from bots_client._selector import ESTIMATE_EVERY
 from tests.client.resilience.worlds import IDS, journalled, spool_in, train, train_on
-from tests.client.scripted_server import answer, drop, problem, stay_silent
+from tests.client.scripted_server import problem, stay_silent
 from tests.serving import NOWHERE
 
 
@@ -41,12 +41,6 @@ def test_evidence_of_two_selections_in_flight_closes_one_step_and_each_finds_its
     assert selector.client.direct.run(selector.dataset).leased == 0
 
 
-def test_late_evidence_counts_as_of_the_step_of_its_selection(selector):
-    early, late = selector.next(2), selector.next(2)
-    train_on(selector, early.ids)
-    assert train_on(selector, late.ids, [1, 1]).late == 2
-
-
 def test_only_rank_0_closes_steps(connect, service, dataset):
     zero, one = (Selector(connect(service), dataset, ids=IDS, rank=rank) for rank in (0, 1))
     selection = zero.next(4, key="step-0")
@@ -61,20 +55,6 @@ def test_only_rank_0_closes_steps(connect, service, dataset):
 def test_the_rank_is_that_of_the_environment(connect, service, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     assert Selector(connect(service), "guru", ids=IDS).rank == 3
-
-
-def test_what_is_shared_is_what_the_rank_gets(connect, service, dataset):
-    shared = []
-
-    def share(ask):
-        shared.append(ask())
-        return shared[0]
-
-    selector = Selector(connect(service), dataset, ids=IDS, share=share)
-
-    assert selector.next(4) == selector.next(4) == shared[0]
-    assert selector.is_shared
-    assert not Selector(connect(service), dataset, ids=IDS).is_shared
 
 
 def test_what_selections_may_hold_is_passed_on(connect, service, dataset):
@@ -222,20 +202,6 @@ def test_a_trainer_that_crashes_again_before_the_service_is_back_goes_to_the_sam
     assert (again.client.direct.run("guru").epoch, again.client.health.refused) == (1, 0)
 
 
-def test_a_checkpoint_made_while_away_knows_what_was_delivered_from_disk_and_rewound(own_service, begin_trainer):
-    trainer = begin_trainer()
-    train(trainer, 2)
-    before = trainer.state_dict()
-    own_service.kill()
-    train(trainer, 3)
-    own_service.start()
-    assert trainer.client.flush(30) == 0
-    own_service.kill()
-    assert trainer.state_dict()["saved"] == {"step": 5, "seq": None, "kept_until": 3, "kept_closing": 0}
-    trainer.load_state_dict(before)
-    assert trainer.state_dict()["saved"]["step"] == 2
-
-
 def test_a_report_that_another_process_delivers_while_the_run_is_rewound_counts_once(own_service, begin_trainer):
     """The service has it and the disk has it still, when the trainer comes back."""
     trainer = begin_trainer()
@@ -248,7 +214,7 @@ def test_a_report_that_another_process_delivers_while_the_run_is_rewound_counts_
     again = begin_trainer()
     spool = spool_in(again.client)
     loading = threading.Thread(target=lambda: again.load_state_dict(state))
-    with spool.turn(60) as is_mine:
+    with spool.turn() as is_mine:
         assert is_mine
         kept = spool.first()
         assert kept is not None
@@ -349,23 +315,6 @@ def test_rollouts_that_broke_do_not_abort_the_others_of_their_group(selector):
     assert selector.client.health.left_out_rollouts == selector.metrics()["bots/left_out_rollouts"] == 3
 
 
-@pytest.mark.parametrize(
-    ("rewards", "successes"),
-    [
-        (1, 1),
-        (np.float32(0.5), 0.5),
-        (np.array(1), 1),
-        (np.array([1, 0, 1], dtype=np.float16), 2),
-        ((reward for reward in (True, False)), 1),
-        ([np.array([1.0]), np.int8(0)], 1),
-    ],
-)
-def test_rewards_may_come_in_any_shape(selector, rewards, successes):
-    selector.observe(selector.next(1).ids[0], rewards)
-    selector.step()
-    assert selector.client.direct.run(selector.dataset).totals.successes == successes
-
-
 @pytest.mark.parametrize("rewards", ["1", {"correct": 1.0}, [[1, 0]], ["good"], [{"correct": 1}], object()])
 def test_what_are_no_rewards_is_a_mistake_that_gives_the_task_back(connect, service, dataset, rewards):
     strict = Selector(connect(service), dataset, ids=IDS)
@@ -382,22 +331,6 @@ GAIN = {"bots/uniform_effective_task_ratio", "bots/times_uniform"}
 ABILITY = {"bots/ability"}
 
 
-def before(service, instead=None):
-    """Return what a server does that hands each request on to the service, but for looks at the run if told so."""
-
-    def act(server, connection):
-        request = server.received[-1]
-        if instead is not None and is_look(request):
-            instead(server, connection)
-            return
-        headers = {name: value for name, value in request.headers.items() if name != "host"}
-        url = service.url + request.target  # plain HTTP: without certificates the client is made quickly
-        reply = httpx.request(request.method, url, headers=headers, content=request.body, verify=False)  # noqa: S501
-        answer(reply.content, reply.status_code)(server, connection)
-
-    return act
-
-
 def teach_by_half(selector, steps=1):
     for _ in range(steps):
         for place, task in enumerate(selector.next(4).ids):
@@ -405,17 +338,9 @@ def teach_by_half(selector, steps=1):
         selector.step()
 
 
-def is_look(request):
-    return request.method == "GET" and request.target.endswith("/runs/default")
-
-
 def known(selector):
     """Return the names of the metrics that are numbers."""
     return {name for name, value in selector.metrics().items() if not math.isnan(value)}
-
-
-def asked(server):
-    return [request.target for request in server.received if is_look(request)]
 
 
 def test_the_gain_is_the_last_steps_ratio_over_what_uniform_choice_could_expect(connect, service, dataset):
@@ -439,59 +364,54 @@ def test_the_ability_is_what_the_tracker_estimates_and_the_belief_bots_has_none(
     assert not ABILITY & known(papers)
 
 
-def test_it_is_asked_for_once_in_ten_steps_and_the_newest_alone(connect, serve, service, dataset):
-    server = serve(before(service))
-    selector = Selector(connect(server), dataset, ids=IDS)
+@pytest.fixture
+def looks(monkeypatch):
+    """The runs that clients look at, once for each time."""
+    seen, run = [], Client.run
+
+    def look(bots, *name):
+        seen.append(name)
+        return run(bots, *name)
+
+    monkeypatch.setattr(Client, "run", look)
+    return seen
+
+
+def test_it_is_asked_for_once_in_ten_steps_and_the_newest_alone(selector, dataset, looks):
     follower = Selector(selector.client, dataset, ids=IDS, rank=1)
     teach_by_half(follower, 2)
-    assert asked(server) == []
+    assert looks == []
     teach_by_half(selector, ESTIMATE_EVERY)
-    assert asked(server) == [f"/datasets/{dataset}/runs/default"]
+    assert looks == [(dataset, "default")]
     teach_by_half(selector)
-    assert len(asked(server)) == 2
+    assert len(looks) == 2
 
 
 @pytest.mark.parametrize(
-    ("instead", "is_away"),
+    ("act", "is_away"),
     [(stay_silent, True), (problem(503), False), (problem(404), False), (problem(500), False)],
     ids=["silent", "busy", "unknown", "broken"],
 )
 def test_a_service_that_cannot_tell_fails_no_step_and_takes_no_longer_than_a_report(
-    connect, serve, service, dataset, instead, is_away
+    connect, serve, service, dataset, monkeypatch, act, is_away
 ):
-    server = serve(before(service, instead))
+    there = Client.within
+
+    def elsewhere(bots, *arguments, **options):
+        """Return a client whose looks at a run go to another server."""
+        other = there(bots, *arguments, **options)
+        other.run = there(connect(serve(act)).direct, *arguments, **options).run
+        return other
+
+    monkeypatch.setattr(Client, "within", elsewhere)
     changes: list[Health] = []
-    bots = connect(server, report_deadline_s=1.0, on_change=changes.append)
-    selector = Selector(bots, dataset, ids=IDS)
+    selector = Selector(connect(service, report_deadline_s=1.0, on_change=changes.append), dataset, ids=IDS)
     begun = time.monotonic()
     teach_by_half(selector)
-    took_s = time.monotonic() - begun
-    assert took_s < 3  # 1 s for the report, the rest for a loaded machine
-    assert len(asked(server)) == 1
+    assert time.monotonic() - begun < 3  # 1 s for the report, the rest for a loaded machine
     assert (selector.metrics()["bots/step"], selector.metrics()["bots/effective_task_ratio"]) == (1, 2 / 4)
     assert not GAIN & known(selector)
     assert [health.is_away for health in changes[:1]] == [True] * is_away
-
-
-def test_while_the_service_is_away_it_is_neither_asked_for_nor_told(connect, serve, service, dataset):
-    gone = threading.Event()
-    there = before(service)
-
-    def act(server, connection):
-        (drop if gone.is_set() else there)(server, connection)
-
-    server = serve(act)
-    selector = Selector(connect(server, select_deadline_s=1.0, report_deadline_s=1.0), dataset, ids=IDS)
-    selector.next(1)
-    teach_by_half(selector)
-    assert known(selector) >= GAIN
-    looks = len(asked(server))
-    gone.set()
-
-    teach_by_half(selector, ESTIMATE_EVERY + 1)
-
-    assert not (GAIN | ABILITY) & known(selector)
-    assert len(asked(server)) == looks
 
 
 ROOT = Path(__file__).parents[3]

@@ -1,17 +1,17 @@
 """Reports on disk: what the spool keeps, the command that lists and sends it, and a disk that holds no more."""
 
 import json
+import os
 import signal
 import sqlite3
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from bots_client import Outcome, Task
+from bots_client import Outcome, Task, __main__
 from bots_client.__main__ import main
 from bots_client._client import Client, unsent
 from bots_client._resilience.spool import Spool, spool_folder, spool_of
@@ -27,7 +27,8 @@ def spool(tmp_path):
 
 
 def made_in(folder, limit_bytes=10**6):
-    return Spool(folder / "guru.db", url="http://here", dataset="guru", run="default", limit_bytes=limit_bytes)
+    named = {"url": "http://here", "dataset": "guru", "run": "default"}
+    return Spool(folder / "guru.db", **named, limit_bytes=limit_bytes, on_loss=print)
 
 
 def a_report(key, task="math-17", selection="0-1-2-3-abc"):
@@ -61,31 +62,38 @@ def test_beyond_the_limit_the_oldest_go_and_the_newest_always_stays(tmp_path):
     assert made_in(tmp_path, limit_bytes=1).add(a_report("key-5"), closes=True)[1] == 0
 
 
-def is_taken(spool):
-    with spool.turn(60) as is_mine:
-        return not is_mine
-
-
-def test_one_of_two_delivers_until_it_ends_or_its_time_is_over(spool):
+def test_one_of_two_delivers_until_it_ends_or_is_killed_forked_or_not(spool):
     spool.add(a_report("a"), closes=True)
-    with spool.turn(60):
-        assert is_taken(spool)
-    assert not is_taken(spool)
-    with spool.turn(-1):
-        assert not is_taken(spool)
-    with spool.turn(0.2), spool.turn(60, wait_s=SOON_S) as is_mine:
+    with spool.turn() as is_mine, made_in(spool.file.parent).turn(wait_s=0.05) as is_another_s:
         assert is_mine
-
-
-def test_a_turn_to_deliver_ends_soon_also_when_its_process_was_killed_and_the_clock_set_back(spool, monkeypatch):
-    spool.add(a_report("a"), closes=True)
-    monkeypatch.setattr(time, "time", lambda: 1e9)
-    with spool.turn(3600):  # and is killed
-        monkeypatch.setattr(time, "time", lambda: 1e9 + 11)
-        with spool.turn(5) as is_mine:
-            assert is_mine
-            monkeypatch.setattr(time, "time", lambda: 1e9 - 3600)
-            assert not is_taken(spool)
+        assert not is_another_s
+    program = f"""
+from pathlib import Path
+from tests.client.resilience.test_spool import made_in
+with made_in(Path({str(spool.file.parent)!r})).turn() as is_mine:
+    print(is_mine, flush=True)
+    input()
+"""
+    root = str(Path(__file__).parents[3])
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "True\n"
+        with spool.turn() as is_mine:
+            assert not is_mine
+        other.kill()
+    said, say = os.pipe()
+    with spool.turn():
+        child = os.fork()
+        if child == 0:
+            with made_in(spool.file.parent).turn() as is_mine:
+                os.write(say, b"mine" if is_mine else b"the parent's")
+            with made_in(spool.file.parent).turn(wait_s=SOON_S) as is_mine:
+                os._exit(0 if is_mine else 1)
+        assert os.read(said, 100) == b"the parent's"
+    assert os.waitpid(child, 0)[1] == 0
+    with spool.turn() as is_mine:
+        assert is_mine
 
 
 def test_what_was_kept_survives_kill_9_and_the_next_process_finds_it(spool):
@@ -111,28 +119,9 @@ for n in range(10**6):
     assert len(kept) - len(told) in (0, 1)
 
 
-def test_processes_that_add_at_once_lose_nothing(spool):
-    program = f"""
-import sys
-from pathlib import Path
-from tests.client.resilience.test_spool import a_report, made_in
-spool = made_in(Path({str(spool.file.parent)!r}))
-for n in range(10):
-    spool.add(a_report(f"{{sys.argv[1]}}-{{n}}"), closes=True)
-"""
-    root = str(Path(__file__).parents[3])
-    processes = [subprocess.Popen([sys.executable, "-c", program, str(n)], cwd=root) for n in range(3)]
-    assert [process.wait(timeout=SOON_S) for process in processes] == [0, 0, 0]
-
-    kept = keys_in(spool)
-    assert len(kept) == 30
-    for n in range(3):
-        assert [key for key in kept if key.startswith(f"{n}-")] == [f"{n}-{m}" for m in range(10)]
-
-
 def test_each_run_of_each_service_has_a_file_that_people_can_recognise(tmp_path):
     def file_of(url, dataset, run):
-        return spool_of(tmp_path, url=url, dataset=dataset, run=run, limit_bytes=1).file
+        return spool_of(tmp_path, url=url, dataset=dataset, run=run, limit_bytes=1, on_loss=print).file
 
     names = {("u", "a", "b.c"), ("u", "a.b", "c"), ("v", "a", "b.c"), ("u", "a/../b", "ü" * 500)}
     files = [file_of(*name) for name in names]
@@ -159,42 +148,35 @@ def test_a_folder_that_was_asked_for_and_cannot_be_used_is_said_at_once(tmp_path
         spool_folder(tmp_path / "file")
 
 
-def test_a_moment_of_another_process_is_waited_for(spool):
-    spool.add(a_report("a"), closes=True)
-    holder = sqlite3.connect(spool.file, isolation_level=None, check_same_thread=False)
-    holder.execute("BEGIN EXCLUSIVE")
-    try:
-        begun = time.monotonic()
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
-            spool.add(a_report("b"), closes=True)
-        assert time.monotonic() - begun > 1
-    finally:
-        holder.close()
-    assert spool.waiting() == 1
-
-
 def kept_while_away(connect, service, tasks):
     bots = connect(service, report_deadline_s=0.2)
     for task in tasks:
         bots.report("guru", [Outcome.counts(task, 1, 2)])
 
 
-def test_what_waits_is_listed_and_sent_once_the_service_is_back(connect, tmp_path, capsys):
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("BOTS_SPOOL", str(tmp_path / "spool"))
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_what_waits_is_listed_and_sent_once_the_service_is_back(connect, tmp_path, capsys, monkeypatch):
     service = ServiceProcess(tmp_path / "service")
     kept_while_away(connect, service, ["t0", "t1", "unknown"])
-    folder = ["spool", "--folder", str(tmp_path / "spool")]
 
-    assert main([*folder, "--json"]) == 0
+    assert main(["spool", "--json"]) == 0
     [line] = json.loads(capsys.readouterr().out)
     assert (line["dataset"], line["run"], line["url"], line["waiting"]) == ("guru", "default", service.url, 3)
-    assert main([*folder, "--send", "--deadline-s", "0.2"]) == 1
+    with monkeypatch.context() as hurry:
+        hurry.setattr(__main__, "SEND_S", 0.2)
+        assert main(["spool", "--send"]) == 1
     assert "3 reports wait" in capsys.readouterr().out
 
     service.start()
     try:
         bots = connect(service)
         bots.direct.create_dataset("guru", [Task(task) for task in IDS])
-        assert main([*folder, "--send"]) == 0
+        assert main(["spool", "--send"]) == 0
         assert journalled(bots, "guru") == ["report", "report"]
         said = capsys.readouterr().out
         assert "0 reports wait" in said
@@ -204,21 +186,14 @@ def test_what_waits_is_listed_and_sent_once_the_service_is_back(connect, tmp_pat
         service.stop()
 
 
+@pytest.mark.usefixtures("own_folder")
 def test_a_damaged_file_is_named_and_left_where_it_is(connect, tmp_path, capsys):
     kept_while_away(connect, ServiceProcess(tmp_path / "service"), ["t0"])
     (file,) = (tmp_path / "spool").glob("*.db")
     file.write_bytes(b"no database at all" * 1000)
-    assert main(["spool", "--folder", str(tmp_path / "spool"), "--send"]) == 0
+    assert main(["spool", "--send"]) == 0
     assert f"{file} is damaged" in capsys.readouterr().err
     assert file.read_bytes().startswith(b"no database")
-
-
-def test_a_folder_that_is_none_is_said_and_not_made(tmp_path, capsys):
-    (tmp_path / "file").touch()
-    for name in ("file", "missing"):
-        assert main(["spool", "--folder", str(tmp_path / name)]) == 2
-        assert f"there is no folder {tmp_path / name}" in capsys.readouterr().err
-    assert not (tmp_path / "missing").exists()
 
 
 def test_a_full_disk_costs_the_report_and_says_so(connect, caplog):

@@ -33,7 +33,7 @@ def train(selector, steps=1, count=4, rewards=(1, 0)):
 
 def spool_in(bots, dataset="guru", run="default", url=None) -> Spool:
     """Return the reports of a run that wait in a client's folder."""
-    return spool_of(bots.spool, url=url or bots.direct.url, dataset=dataset, run=run, limit_bytes=10**6)
+    return spool_of(bots.spool, url=url or bots.direct.url, dataset=dataset, run=run, limit_bytes=10**6, on_loss=print)
 
 
 def journalled(client, dataset):
