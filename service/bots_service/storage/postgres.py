@@ -41,7 +41,7 @@ class PipelinedConnection(psycopg.Connection[Any]):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._until_closed = ExitStack()
+        self._together = ExitStack()
 
     def wait(self, gen: Generator[Any, Any, Result], *arguments: Any, **named: Any) -> Result:
         """Wait for the server; the driver looks up ten times a second."""
@@ -62,9 +62,17 @@ class PipelinedConnection(psycopg.Connection[Any]):
         raise psycopg.OperationalError("it took too long")
 
     def begin(self) -> None:
-        """Begin a transaction; nothing is sent yet."""
+        """Begin a transaction; nothing is sent yet.
+
+        A single statement is sent by itself: with a pipeline it would take two packets each way, and both sides a fifth
+        more of a processor.
+        """
+        if self.begins is None and self.limits is None:
+            self._together.close()
+            self._answers = None
+            return
         if self._answers is None:
-            self._answers = self._until_closed.enter_context(self.pipeline())
+            self._answers = self._together.enter_context(self.pipeline())
         if self.begins is not None:
             self.execute(self.begins)
         if self.limits is not None:
@@ -85,7 +93,7 @@ class PipelinedConnection(psycopg.Connection[Any]):
         """Close both."""
         super().close()
         with suppress(psycopg.Error):  # a closed connection answers nothing any more
-            self._until_closed.close()
+            self._together.close()
 
 
 class PipelinedDialect(PGDialect_psycopg):
