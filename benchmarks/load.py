@@ -32,9 +32,8 @@ class Connection(asyncio.Protocol):
         self._received = bytearray()
         self._answer: asyncio.Future[tuple[int, bytes]] | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: asyncio.WriteTransport) -> None:  # type: ignore[override]  # as uvicorn's
         """Keep the connection."""
-        assert isinstance(transport, asyncio.WriteTransport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
