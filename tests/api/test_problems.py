@@ -158,18 +158,3 @@ async def test_the_documentation_runs_its_own_scripts_only_and_in_no_frame(http)
     assert policy["script-src"] == "'self'"
     assert re.findall(r"<script[^>]*>(.*?)</script>", answer.text, re.DOTALL) == ["", ""]
     assert (policy["default-src"], policy["frame-ancestors"]) == ("'none'", "'none'")
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "twice"),
-    [
-        ("POST", "/report", '{"dataset": "guru", "outcomes": [{"task": "task-1", "task": "task-2"}]}', "task"),
-        ("PATCH", RUN, '{"target": 0.5, "tar\\u0067et": 0.75}', "target"),
-        ("PUT", "/datasets/guru/runs/new", '{"seed": 1, "fork": {"run": "default", "run": "other"}}', "run"),
-    ],
-)
-async def test_a_body_that_names_something_twice_is_refused(http, method, path, body, twice):
-    await make_dataset(http)
-    answer = await http.request(method, path, content=body, headers={"Content-Type": "application/json"})
-    problem = require_problem(answer, 422, "invalid-request")
-    assert problem["errors"] == [{"loc": ["body", twice], "msg": "this name occurs twice in one object"}]

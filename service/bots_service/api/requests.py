@@ -6,7 +6,6 @@ Headers are checked first, then bytes are counted; senders that are too slow are
 import asyncio
 import base64
 import hashlib
-import json
 import random
 import re
 from ast import literal_eval
@@ -140,24 +139,6 @@ def decode(kind: type[Value], body: bytes, where: tuple[str | int, ...] = ("body
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         place = "" if where == ("body",) else f" at {'.'.join(map(str, where[1:]))}"
         raise MalformedBodyError(f"the body is not JSON{place}: {str(error)[:SHOWN]}") from error
-
-
-def decode_plain(kind: type[Value], body: bytes) -> Value:
-    """Return the value of this type in a body; refuse a repeated name, because msgspec would use the last one."""
-    value = decode(kind, body)
-    json.loads(body, object_pairs_hook=_once_each)
-    return value
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)[:SHOWN]
-        raise InvalidInputError(
-            "the body repeats a name", (Flaw(("body", twice), "this name occurs twice in one object"),)
-        )
-    return found
 
 
 def _flaw(message: str, where: tuple[str | int, ...], expected: Any) -> Flaw:
@@ -371,7 +352,7 @@ class Body:
 async def read_json(request: Request, kind: type[Value], limit: int = CONTROL_LIMIT) -> tuple[Body, Value]:
     """Return the request's body, and the value of this type that it holds as JSON. limit: in bytes."""
     body = Body(request, {JSON: limit})
-    return body, decode_plain(kind, await body.whole())
+    return body, decode(kind, await body.whole())
 
 
 async def answered_once(
