@@ -207,15 +207,14 @@ def delete(client: "Client", dataset: Dataset, yes: Yes = False) -> Result:
 
 
 def _dry_run(reader: "TaskReader") -> Result:
-    tasks, first = 0, list["Task"]()
+    tasks, first = 0, list[Row]()
     with _told_what_was_left_out(reader):
-        for batch in reader.tasks():
+        for batch in reader.rows_sent():
             tasks += len(batch)
             first += batch[: TASKS_SHOWN - len(first)]
     caption = f"the first of {counted(tasks, 'task')}; nothing was sent"
-    return {"tasks": tasks, "first": [task.as_wire() for task in first]}, table(
-        "id  reference_pass_rates  tags", first, caption=caption
-    )
+    shown = [dict.fromkeys(sorted(SERVICE_COLUMNS)) | task for task in first]
+    return {"tasks": tasks, "first": first}, table("id  reference_pass_rates  tags", shown, caption=caption)
 
 
 @contextmanager
@@ -273,11 +272,9 @@ class TaskReader:
 
     def upload(self, advance: Advance) -> dict[str, Any]:
         """Return the arguments `tasks`, `media_type` and `on_progress` of the client's uploads of tasks."""
-        if self._is_service_format():
-            if self.files[0].suffix.lower() == ".parquet":
-                return {"tasks": lambda: self._rows_as_ndjson(advance), "media_type": NDJSON}
+        if self._is_service_format() and self.files[0].suffix.lower() != ".parquet":
             return {"tasks": self.files[0], "on_progress": partial(show_sent, advance)}
-        return {"tasks": lambda: self._ndjson(advance, lambda task: task.as_wire()), "media_type": NDJSON}
+        return {"tasks": lambda: self._rows_as_ndjson(advance), "media_type": NDJSON}
 
     def upload_as_predictions(self, advance: Advance) -> dict[str, Any]:
         """Return the arguments of the client's upload of predictions: the one reference is what is predicted."""
@@ -299,15 +296,24 @@ class TaskReader:
         shapes = [names] if is_parquet else [row for row in rows if not HEADER_FIELDS.issuperset(row)]
         return bool(shapes) and all("id" in shape and SERVICE_COLUMNS.issuperset(shape) for shape in shapes)
 
+    def rows_sent(self, advance: Advance = lambda _share, _doing: None) -> Iterator[list[Row]]:
+        """Yield the tasks in batches, as the service reads them."""
+        if not self._is_service_format():
+            yield from ([task.as_wire() for task in batch] for batch in self.tasks(advance))
+            return
+        file, self.rows = self.files[0], 0
+        _, _, names = next(_read_rows(file, (), set()))
+        wanted = tuple(names) if file.suffix.lower() == ".parquet" else ()  # in other files a row has what it has
+        for rows, share, _ in _read_rows(file, wanted, set()):
+            tasks = [row for row in rows if not HEADER_FIELDS.issuperset(row)]
+            self.rows += len(tasks)
+            advance(share, counted(self.rows, "row"))
+            yield tasks
+
     def _rows_as_ndjson(self, advance: Advance) -> Iterator[bytes]:
         import msgspec
 
-        file, self.rows = self.files[0], 0
-        _, _, names = next(_read_rows(file, (), set()))
-        for rows, share, _ in _read_rows(file, tuple(names), set()):
-            self.rows += len(rows)
-            advance(share, counted(self.rows, "row"))
-            yield msgspec.json.Encoder().encode_lines(rows)
+        yield from map(msgspec.json.Encoder().encode_lines, self.rows_sent(advance))
         advance(None, f"{counted(self.rows, 'row')} {STORING}")
 
     def _ndjson(self, advance: Advance, line_of: Callable[["Task"], object]) -> Iterator[bytes]:
