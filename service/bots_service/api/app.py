@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api import openapi, overload
 from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, answer_error, problem_response
-from bots_service.api.requests import AppState, finish_headers, request_id_of, state_of
+from bots_service.api.requests import AppState, Pace, finish_headers, request_id_of, state_of
 from bots_service.api.routes import datasets, runs, service, training
 from bots_service.api.routing import LOGGED, READS, GuardedRoute, RouteKind
 from bots_service.errors import BotsError, Flaw, InvalidInputError
@@ -73,7 +73,7 @@ def create_app(
     app.state.typed = AppState(limits, schema, metrics, admission)
     app.router.routes += ROUTES  # `include_router` makes a copy of each, for the first request to wait for
     metrics.requests.watch_line(lambda: admission.training.waiting)
-    app.add_middleware(RequestScope, metrics=metrics.requests)
+    app.add_middleware(RequestScope, line=admission.training, metrics=metrics.requests)
     app.exception_handlers |= {
         BotsError: answer_error,
         RequestValidationError: _answer_invalid,
@@ -110,12 +110,15 @@ TELL_EVERY_S = 1.0
 class RequestScope:
     """ASGI middleware: sets the request id, measures, counts and logs the request, and answers 500 if nothing did.
 
-    The log line contains the route's template, never the query or a header.
+    The log line contains the route's template, never the query or a header. While the queue of selects and reports is
+    full, they are answered 503 at once: to look for their route first would take the time of those in the queue.
     """
 
-    def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
+    def __init__(self, app: ASGIApp, line: overload.Line, metrics: RequestMetrics) -> None:
         self._app = app
+        self._line = line
         self._metrics = metrics
+        self._training = {route.path for route in ROUTES if route.kind is RouteKind.TRAINING}
         self._refused, self._told_at = 0, 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -125,6 +128,9 @@ class RequestScope:
             return
         started, status = time.perf_counter(), 0
         request_id = request_id_of(scope)
+        if self._line.is_full and scope["path"] in self._training:
+            await self._refuse(scope, receive, send, request_id)
+            return
 
         async def send_named(message: Message) -> None:
             nonlocal status
@@ -145,18 +151,20 @@ class RequestScope:
             finally:
                 seconds = time.perf_counter() - started
                 self._metrics.answered(scope["method"], _template_of(scope), status, seconds)
-                if overload.REFUSED in scope:
-                    self._tell_overloaded()
-                else:
-                    _log_access(scope, status, seconds)
+                _log_access(scope, status, seconds)
                 structlog.contextvars.unbind_contextvars(*LOGGED)
 
-    def _tell_overloaded(self) -> None:
-        """Log one line for all refusals of a second."""
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        """Answer that too many requests wait; log one line for all refusals of a second."""
         self._refused += 1
         if time.monotonic() - self._told_at > TELL_EVERY_S:
             log.warning("overloaded", refused=self._refused)
             self._refused, self._told_at = 0, time.monotonic()
+        response = await answer_error(Request(scope), self._line.refusal())
+        finish_headers(response.headers, request_id)
+        self._metrics.answered(scope["method"], scope["path"], response.status_code, 0.0)
+        pace = Pace(receive, is_complete=overload.has_no_body(scope))
+        await response(scope, receive, overload.Parting(scope, pace, send))
 
 
 def _template_of(scope: Scope) -> str | None:

@@ -100,8 +100,6 @@ CONTROL_S = 60.0  # for everything else: much longer than any call takes
 # An ASGI extension of our server. Its "callbacks" are called when the client disconnects before the answer.
 CLIENT_LEFT_EXTENSION = "bots.client_left"
 
-REFUSED = "bots.refused"  # in the scope of a select or report that found the queue full: these are logged together
-
 SMALL_REST = 64 * 1024  # of an unwanted body: receiving it is cheaper than a new connection
 LINGER_S = 2.0  # for a larger rest: a client that still sends when the connection closes may miss its answer
 
@@ -129,14 +127,9 @@ class Admission:
     async def __call__(
         self, app: ASGIApp, kind: RouteKind, scope: Scope, receive: Receive, send: Send, *, ends_with_client: bool
     ) -> None:
-        """Serve one request of a route. While the queue of training requests is full, refuse it before its body."""
+        """Serve one request of a route."""
         WORKING_ON.set(kind)
         pace = Pace(receive, is_complete=has_no_body(scope))
-        if kind is RouteKind.TRAINING and self.training.is_full:
-            scope[REFUSED] = True
-            response = await answer_error(Request(scope), self.training.refusal())
-            await response(scope, receive, Parting(scope, pace, send))
-            return
         if kind is RouteKind.TRAINING:
             queued = QueuedRequest(pace, self._timeout_s, self.training, self._training_bodies)
         elif kind is RouteKind.UPLOAD:
