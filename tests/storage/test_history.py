@@ -15,8 +15,7 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import Sums, course_of, wanted_steps
 from bots_service.errors import DamagedStateError, UnknownRunError
 from bots_service.records import EntryKind, RunRow, StoredReceipt, VisitsPage
-from bots_service.storage.sql import history as module
-from bots_service.storage.sql.history import CHUNK, RUNS_AT_ONCE, RunHead
+from bots_service.storage.sql.history import BODY_CHARACTERS, CHUNK, ENTRIES, RUNS_AT_ONCE, RunHead
 from bots_service.storage.sql.journal import encode_body
 from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.tables import journal
@@ -258,16 +257,13 @@ async def test_only_reports_of_a_task_are_told_and_hidden_ones_are_marked(stores
     assert (await stores.history.visits(run, 5, None, 10)).visits == []
 
 
-async def test_a_page_of_visits_reads_a_bounded_number_of_bytes_and_the_pages_lose_none(
-    stores: SqlStores, monkeypatch: pytest.MonkeyPatch
-):
-    run, last = await made.run(stores), 10 * CHUNK + 7
+async def test_a_page_of_visits_reads_a_bounded_number_of_entries_and_the_pages_lose_none(stores: SqlStores):
+    run, last = await made.run(stores), 2 * ENTRIES + 100
     having = {1, 2, 60, 61, 62, 3 * CHUNK, last - 2 * CHUNK, last}
     other, wanted = encode_body(report_of((7, 1.0, 1.0))), encode_body(report_of((3, 1.0, 1.0), (77, 2.0, 0.0)))
     await made.write_bodies(stores, run, [wanted if seq in having else other for seq in range(1, last + 1)])
-    monkeypatch.setattr(module, "BODY_CHARACTERS", 4 * CHUNK * len(other) - CHUNK)
     page = await stores.history.visits(run, 77, None, 1000)
-    assert ([one.seq for one in page.visits], page.next) == ([last, last - 2 * CHUNK], last + 1 - 4 * CHUNK)
+    assert ([one.seq for one in page.visits], page.next) == ([last, last - 2 * CHUNK], last + 1 - ENTRIES)
     for limit, requests in ((1, None), (3, None), (1000, 3)):
         pages, before = list[VisitsPage](), None
         while not pages or before is not None:
@@ -276,6 +272,15 @@ async def test_a_page_of_visits_reads_a_bounded_number_of_bytes_and_the_pages_lo
         assert requests in (None, len(pages))
         assert [one.seq for page in pages for one in page.visits] == sorted(having, reverse=True)
         assert max(len(page.visits) for page in pages) <= limit
+
+
+async def test_a_page_of_visits_ends_once_it_read_many_bytes(stores: SqlStores):
+    run, size = await made.run(stores), BODY_CHARACTERS // CHUNK
+    large = encode_body(report_of((7, 1.0, 1.0))).ljust(size + 1)
+    await made.write_bodies(stores, run, [large] * (CHUNK + 1))
+    page = await stores.history.visits(run, 8, None, 10)
+    assert (page.visits, page.next) == ([], 2)
+    assert (await stores.history.visits(run, 8, 2, 10)).next is None
 
 
 # --- courses of many runs ---------------------------------------------------------------------------------------------

@@ -94,9 +94,9 @@ def _told(body: Body) -> dict[str, Any]:
     return {"changed": body.values} if isinstance(body, SettingsChange) else {}
 
 
+ENTRIES = 500  # read at most for one page: reports of 32 tasks take about 10 ms
 CHUNK = 25  # entries at a time: a report's body may take MBs, and drivers fetch a whole result at once
-# Of all entries of a page; the last chunk may exceed it. 500 reports of 32 tasks have as many, and take about 10 ms.
-BODY_CHARACTERS = 2**20
+BODY_CHARACTERS = 16 * 2**20  # of all entries of a page; the last chunk may exceed it
 
 _REPORTS = (
     select(*(journal.c[name] for name in ("seq", "body", "hidden", "created_at", "step", "late", "expired")))
@@ -318,10 +318,11 @@ class SqlHistory(Store):
         if head is None:
             return VisitsPage([], None, 0)
         end, pruned = head.head + 1 if before is None else min(before, head.head + 1), head.pruned
+        oldest = max(pruned, end - 1 - ENTRIES)
         visits: list[TaskVisit] = []
         characters = 0
-        while end - 1 > pruned and len(visits) < limit and characters < BODY_CHARACTERS:
-            after = max(pruned, end - 1 - CHUNK)
+        while end - 1 > oldest and len(visits) < limit and characters < BODY_CHARACTERS:
+            after = max(oldest, end - 1 - CHUNK)
             rows = connection.execute(_REPORTS, {"run": run.id, "after": after, "before": end}).all()
             found = [visit for row in rows if (visit := _visit(row, task)) is not None]
             characters += sum(len(row.body) for row in rows)
