@@ -53,7 +53,9 @@ class Prune:
         """
         now, keep_days = self.clock(), keep_days or self.keep_days
         if not dry_run:
-            await self.store.retention.delete_old(now)
+            await self.store.retention.delete_answers(now)
+            for stage in await self.store.retention.dead_stages(now):  # one at a time: a large one takes a second
+                await self.store.datasets.drop_stage(stage)
         pruned: list[PrunedRun] = []
         if keep_days is None:
             return pruned

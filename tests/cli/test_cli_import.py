@@ -186,7 +186,7 @@ def test_tasks_as_the_service_reads_them_are_appended_with_all_they_have(bots, t
         ("a.jsonl.gz", "id", [], "a.jsonl.gz: "),
         ("a.csv", "id,weak\nx,often\n", ["--reference", "weak"], "row 1: weak is 'often', not a number"),
         ("a.csv", 'id\n"x', [], "a.csv: unexpected end of data"),
-        ("a.csv", "id,weak\nx\n", [], "row 1 has not 2 columns"),
+        ("a.csv", "id,weak\nx\n", [], "row 1 does not have 2 columns"),
         ("a.csv", "id\n", [], "a.csv: no rows"),
         ("a.jsonl", '{"id": "x"}\n{"id"\n', ["--tag", "id"], "a.jsonl: row 2 is not JSON"),
         ("a.jsonl", '{"id": 1, "w": "0.5"}\n', ["--reference", "w"], "row 1: w is '0.5', not a number"),

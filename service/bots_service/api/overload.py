@@ -200,7 +200,7 @@ class QueuedRequest:
 
     def end_early(self) -> None:
         """End the work, because the client left: under load, clients time out and retry, and others wait for a turn."""
-        with suppress(RuntimeError):  # it has ended by itself
+        with suppress(RuntimeError):  # the request is over already
             self.deadline.reschedule(0.0)
             self.has_left = True
 

@@ -451,7 +451,7 @@ def _csv_rows(file: Path, text: io.TextIOWrapper, numbers: set[str]) -> Iterator
     lines = csv.DictReader(text, strict=True)
     for number, row in enumerate(lines, 1):
         if None in row or None in row.values():  # what DictReader makes of too many cells, and of too few
-            raise CommandError(f"{file}: row {number} has not {len(lines.fieldnames or ())} columns")
+            raise CommandError(f"{file}: row {number} does not have {len(lines.fieldnames or ())} columns")
         for name in numbers & row.keys():
             try:
                 row[name] = None if row[name] in NOT_MEASURED else float(row[name])

@@ -64,8 +64,7 @@ class PipelinedConnection(psycopg.Connection[Any]):
     def begin(self) -> None:
         """Begin a transaction; nothing is sent yet.
 
-        A single statement is sent by itself: with a pipeline it would take two packets each way, and both sides a fifth
-        more of a processor.
+        A single statement is sent without a pipeline, in which it would take two packets each way.
         """
         if self.begins is None and self.limits is None:
             self._together.close()

@@ -142,11 +142,15 @@ class SqlRetention(Store):
         return connection.execute(update(journal).where(*kept, some), {"body": None}).rowcount
 
     @writing
-    def delete_old(self, connection: Connection, now: float) -> None:
-        """Delete old answers, and uploads that died. now: seconds since 1970, UTC."""
+    def delete_answers(self, connection: Connection, now: float) -> None:
+        """Delete old answers. now: seconds since 1970, UTC."""
         connection.execute(delete(answers).where(answers.c.created_at < now - ANSWERS_S))
-        is_stage = datasets.c.name.is_(None)
-        connection.execute(delete(datasets).where(is_stage, datasets.c.created_at < now - STAGES_S))
+
+    @reading
+    def dead_stages(self, connection: Connection, now: float) -> list[int]:
+        """Return the stages of uploads that died. now: seconds since 1970, UTC."""
+        is_old = datasets.c.created_at < now - STAGES_S
+        return list(connection.scalars(select(datasets.c.id).where(datasets.c.name.is_(None), is_old)))
 
 
 def _is_free(seq: int, rewinds: list[tuple[Entry, int]]) -> bool:
