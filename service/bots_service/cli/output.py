@@ -264,5 +264,5 @@ def client_message(error: Any) -> str:
     hint = KEY_HINTS.get(error.status) or HINTS.get(error.type.rpartition(":")[2])
     if error.status is not None and not error.type.startswith("urn:bots:"):
         hint = NO_SERVICE_OF_OURS
-    message = " ".join(str(error).split())
+    message = "; ".join(line.strip() for line in str(error).splitlines())
     return f"{message}; {hint}" if hint else message
