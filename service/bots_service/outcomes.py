@@ -121,8 +121,9 @@ def read_report(request: ReportRequest, run: OpenRun, tasks: Tasks, state: RunSt
                 " of its own"
             )
         made_at = state.step - request.age
-    costs = Costs(*(math.fsum(getattr(one, of) or 0.0 for one in request.outcomes) for of in ("tokens", "seconds")))
-    return Report(evidence, made_at, request.close_step, walks, costs, aborted, parts, selection, now)
+    tokens = math.fsum([one.tokens for one in request.outcomes if one.tokens])
+    seconds = math.fsum([one.seconds for one in request.outcomes if one.seconds])
+    return Report(evidence, made_at, request.close_step, walks, Costs(tokens, seconds), aborted, parts, selection, now)
 
 
 def _invalid_age(what: str) -> InvalidOutcomesError:

@@ -19,7 +19,8 @@ from tests.serving import API_KEY, ServiceProcess, running_service
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
     with running_service(tmp_path_factory.mktemp("wire"), log_format="json") as running:
-        httpx.put(f"{running.url}/datasets/guru", json={"tasks": tasks(0) + [{"id": f"task-{n}"} for n in range(20)]})
+        made = {"tasks": tasks(0) + [{"id": f"task-{n}"} for n in range(20)]}
+        httpx.put(f"{running.url}/datasets/guru", json=made, timeout=60)
         yield running
 
 

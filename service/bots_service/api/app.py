@@ -21,7 +21,7 @@ from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUT
 from bots_service.api.requests import AppState, Pace, finish_headers, request_id_of, state_of
 from bots_service.api.routes import datasets, runs, service, training
 from bots_service.api.routing import LOGGED, READS, GuardedRoute, RouteKind
-from bots_service.errors import BotsError, Flaw, InvalidInputError
+from bots_service.errors import Flaw, InvalidInputError
 from bots_service.metrics import Metrics, RequestMetrics
 from bots_service.services import Services
 
@@ -75,7 +75,6 @@ def create_app(
     metrics.requests.watch_line(lambda: admission.training.waiting)
     app.add_middleware(RequestScope, line=admission.training, metrics=metrics.requests)
     app.exception_handlers |= {
-        BotsError: answer_error,
         RequestValidationError: _answer_invalid,
         HTTPException: _answer_http,
     }
@@ -110,15 +109,16 @@ TELL_EVERY_S = 1.0
 class RequestScope:
     """ASGI middleware: sets the request id, measures, counts and logs the request, and answers 500 if nothing did.
 
-    The log line contains the route's template, never the query or a header. While the queue of selects and reports is
-    full, they are answered 503 at once: to look for their route first would take the time of those in the queue.
+    The log line contains the route's template, never the query or a header. Selects and reports go straight to their
+    route, for FastAPI's own way there takes as long as decoding their bodies; while their queue is full, they are
+    answered 503 at once.
     """
 
     def __init__(self, app: ASGIApp, line: overload.Line, metrics: RequestMetrics) -> None:
         self._app = app
         self._line = line
         self._metrics = metrics
-        self._training = {route.path for route in ROUTES if route.kind is RouteKind.TRAINING}
+        self._training = {route.path: route for route in ROUTES if route.kind is RouteKind.TRAINING}
         self._refused, self._told_at = 0, 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -128,9 +128,14 @@ class RequestScope:
             return
         started, status = time.perf_counter(), 0
         request_id = request_id_of(scope)
-        if self._line.is_full and scope["path"] in self._training:
-            await self._refuse(scope, receive, send, request_id)
-            return
+        app, route = self._app, self._training.get(scope["path"])
+        if route is not None:
+            if self._line.is_full:
+                await self._refuse(scope, receive, send, request_id)
+                return
+            if scope["method"] in route.methods:
+                scope.update(route=route, path_params={})
+                app = route.app
 
         async def send_named(message: Message) -> None:
             nonlocal status
@@ -141,7 +146,7 @@ class RequestScope:
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
-                await self._app(scope, receive, send_named)
+                await app(scope, receive, send_named)
             except Exception:
                 log.exception("request_failed")
                 if status:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bots_service.api.problems import answer_error
 from bots_service.api.requests import MIB, Pace, state_of
 from bots_service.api.routing import WORKING_ON, RouteKind
-from bots_service.errors import DeadlinePassedError, OverloadedError, SlowSenderError
+from bots_service.errors import BotsError, DeadlinePassedError, OverloadedError, SlowSenderError
 
 BUFFERED_BYTES = 256 * MIB  # of bodies in memory; once for training requests, once for all others
 REMEMBERED = 256  # completions from which the rate is computed
@@ -136,20 +136,23 @@ class Admission:
             queued = QueuedRequest(pace, CONTROL_S, self._uploads, None)
         else:
             queued = QueuedRequest(pace, CONTROL_S, None, self._bodies)
+        parting = Parting(scope, pace, send, queued)
         try:
             async with asyncio.timeout(queued.work_s) as queued.deadline:
                 if ends_with_client:
                     left = scope.get("extensions", {}).get(CLIENT_LEFT_EXTENSION, {})
                     left.get("callbacks", []).append(queued.end_early)
-                await app(scope, queued, Parting(scope, pace, send, queued.deadline))
+                await app(scope, queued, parting)
+        except BotsError as error:
+            if parting.has_begun:
+                raise
+            await refuse(scope, pace, send, error)
         except TimeoutError:
             if not queued.deadline.expired():
                 raise
-            if queued.has_left:
-                return
-            said = f"the request took longer than {queued.work_s:g} s; try again with the same Idempotency-Key"
-            response = await answer_error(Request(scope), DeadlinePassedError(said))
-            await response(scope, receive, Parting(scope, pace, send))
+            if not queued.has_left:
+                said = f"the request took longer than {queued.work_s:g} s; try again with the same Idempotency-Key"
+                await refuse(scope, pace, send, DeadlinePassedError(said))
         finally:
             queued.leave()
 
@@ -212,21 +215,30 @@ class QueuedRequest:
             self._line.release()
 
 
+async def refuse(scope: Scope, pace: Pace, send: Send, error: BotsError) -> None:
+    """Answer a request that is not done."""
+    response = await answer_error(Request(scope), error)
+    await response(scope, pace, Parting(scope, pace, send))
+
+
 class Parting:
     """Sends an answer. Where the client still sends what nobody reads, it is the connection's last, and not cut off."""
 
-    def __init__(self, scope: Scope, pace: Pace, send: Send, deadline: asyncio.Timeout | None = None) -> None:
+    def __init__(self, scope: Scope, pace: Pace, send: Send, queued: QueuedRequest | None = None) -> None:
+        """Answer a request. queued: has a deadline for the answer to begin."""
         self._scope = scope
         self._pace = pace
         self._send = send
-        self._deadline = deadline  # for the answer to begin
+        self._queued = queued
         self._lingers = False
+        self.has_begun = False
 
     async def __call__(self, message: Message) -> None:
         """Send a part of the answer."""
         if message["type"] == "http.response.start":
-            if self._deadline is not None:
-                self._deadline.reschedule(None)
+            self.has_begun = True
+            if self._queued is not None:
+                self._queued.deadline.reschedule(None)
             length = Headers(scope=self._scope).get("content-length", "")
             is_small = length.isdecimal() and 0 < int(length) <= SMALL_REST
             if not self._pace.is_complete and not is_small:

@@ -291,8 +291,8 @@ class Body:
         self.request = request
         self._count, self._complete = 0, limits is None
         media_type = request.headers.get("content-type", "")
-        target = "\0".join([request.method, request.url.path, request.url.query, media_type, ""])
-        self._hash = None if self.key is None else hashlib.blake2b(target.encode(), digest_size=16)
+        target = self.scope.encode() + b"?" + request.scope["query_string"] + b"\0" + media_type.encode() + b"\0"
+        self._hash = None if self.key is None else hashlib.blake2b(target, digest_size=16)
         self.media_type = media_type.partition(";")[0].strip().lower()
         if limits is None:
             return

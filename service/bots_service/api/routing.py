@@ -12,7 +12,6 @@ from fastapi.routing import APIRoute
 from starlette import types
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import request_response
 
 from bots_service.access import Caller
 from bots_service.api.requests import services_of, state_of
@@ -114,7 +113,7 @@ class GuardedRoute(APIRoute):
             generate_unique_id_function=lambda route: route.name,  # what generated clients call its function
         )
         if self.kind is RouteKind.TRAINING:  # FastAPI's own would do much around each request that these don't need
-            self.app = request_response(self.get_route_handler())
+            self.app = _answered_by(self.get_route_handler())
         if self.kind is not RouteKind.PROBE:
             self.app = self._admitted(self.app)
 
@@ -157,6 +156,14 @@ class GuardedRoute(APIRoute):
             return await handler(request)
 
         return answer
+
+
+def _answered_by(handler: Handler) -> types.ASGIApp:
+    async def answered(scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
+        response = await handler(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+    return answered
 
 
 def caller_of(request: Request) -> Caller:
