@@ -43,6 +43,10 @@ class UnknownApiKeyError(NotFoundError):
     """No API key of that id."""
 
 
+class MethodNotAllowedError(BotsError):
+    """There is such a path, but not for this method."""
+
+
 class ConflictError(BotsError):
     """The request does not fit what stands."""
 
@@ -140,6 +144,14 @@ class ForbiddenError(BotsError):
     """The API key has no scope for this, or no access to this dataset."""
 
 
+class MalformedRequestError(BotsError):
+    """What came is no HTTP/1.1 request that the service reads."""
+
+
+class HeadersTooLargeError(BotsError):
+    """The request line and the headers, or trailers, are larger than the service accepts."""
+
+
 class MalformedBodyError(BotsError):
     """The body can't be read at all: truncated JSON."""
 
@@ -150,6 +162,10 @@ class PayloadTooLargeError(BotsError):
 
 class UnsupportedMediaTypeError(BotsError):
     """The body is of a kind that this route does not read."""
+
+
+class InternalError(BotsError):
+    """The service failed; the log has the details."""
 
 
 class DamagedStateError(BotsError):

@@ -46,16 +46,16 @@ def outcome(**fields: Any) -> dict[str, Any]:
     ("body", "name"),
     [
         (outcome(successes=-1, trials=2), "invalid-outcomes"),
-        (outcome(status="lost"), "invalid-request"),
-        (outcome(successes=1, trials=2, tokens=-1), "invalid-request"),
-        (outcome(successes="1", trials=2), "invalid-request"),
-        (outcome(successes=1, trials=2, wins=1), "invalid-request"),
+        (outcome(status="lost"), "invalid-input"),
+        (outcome(successes=1, trials=2, tokens=-1), "invalid-input"),
+        (outcome(successes="1", trials=2), "invalid-input"),
+        (outcome(successes=1, trials=2, wins=1), "invalid-input"),
         ({"outcomes": [{"task": "nobody", "successes": 1, "trials": 1}]}, "invalid-outcomes"),
-        ({"outcomes": [{"task": "x" * 10_000, "successes": 1, "trials": 1}]}, "invalid-request"),
-        ({"outcomes": [solved(1)] * 65_537}, "invalid-request"),
+        ({"outcomes": [{"task": "x" * 10_000, "successes": 1, "trials": 1}]}, "invalid-input"),
+        ({"outcomes": [solved(1)] * 65_537}, "invalid-input"),
         ({"outcomes": [], "selection_id": "0-0-0-0-abcdef"}, "invalid-selection"),
-        ({"outcomes": [], "run": "../x"}, "invalid-request"),
-        ({"outcomes": [], "dataset": "guru\n"}, "invalid-request"),
+        ({"outcomes": [], "run": "../x"}, "invalid-input"),
+        ({"outcomes": [], "dataset": "guru\n"}, "invalid-input"),
     ],
 )
 async def test_impossible_evidence_is_refused_and_changes_nothing(busy, body, name):
@@ -72,7 +72,7 @@ async def test_numbers_that_json_has_not_are_refused(busy, number):
     for field in ('"successes": %s, "trials": 8', '"successes": 1, "trials": %s', '"rewards": [%s]'):
         body = '{"dataset": "guru", "outcomes": [{"task": "task-1", %s}]}' % (field % number)
         answer = await busy.post("/report", content=body, headers=JSON)
-        status, kind = (422, "invalid-request") if "400" in number else (400, "malformed-body")
+        status, kind = (422, "invalid-input") if "400" in number else (400, "malformed-body")
         require_problem(answer, status, kind)
     assert await standing(busy) == before
 
@@ -80,13 +80,13 @@ async def test_numbers_that_json_has_not_are_refused(busy, number):
 @pytest.mark.parametrize(
     ("body", "name"),
     [
-        ({"count": -1}, "invalid-request"),
-        ({"count": 10**9}, "invalid-request"),
+        ({"count": -1}, "invalid-input"),
+        ({"count": 10**9}, "invalid-input"),
         ({}, "invalid-selection"),
         ({"count": 2, "want_effective": 2}, "invalid-selection"),
-        ({"count": 1, "tags": ["x"] * 65}, "invalid-request"),
-        ({"count": 1, "colour": "red"}, "invalid-request"),
-        ({"count": 1, "run": "default\n"}, "invalid-request"),
+        ({"count": 1, "tags": ["x"] * 65}, "invalid-input"),
+        ({"count": 1, "colour": "red"}, "invalid-input"),
+        ({"count": 1, "run": "default\n"}, "invalid-input"),
         ({"count": 20, "exclude": ["task-1"]}, "pool-too-small"),
     ],
 )
@@ -100,7 +100,7 @@ async def test_impossible_selections_are_refused_and_lease_nothing(busy, body, n
 async def test_a_flaw_in_one_of_many_outcomes_is_named_by_its_place(busy, field):
     outcomes = [*map(solved, range(7)), {"task": "task-7", "successes": 1, "trials": 8} | {field: "many"}]
     answer = await busy.post("/report", json={"dataset": "guru", "outcomes": outcomes})
-    problem = require_problem(answer, 422, "invalid-request")
+    problem = require_problem(answer, 422, "invalid-input")
     assert problem["errors"][0]["loc"] == ["body", "outcomes", 7, field]
 
 
@@ -122,10 +122,10 @@ async def test_bodies_that_are_not_whole_json_of_the_right_type_are_refused(busy
     for broken in BROKEN:
         answer = await busy.request(method, path, content=broken, headers=JSON)
         assert answer.status_code in (400, 422), (broken[:20], answer.text)
-        kind = "malformed-body" if answer.status_code == 400 else "invalid-request"
+        kind = "malformed-body" if answer.status_code == 400 else "invalid-input"
         require_problem(answer, answer.status_code, kind)
     for shape in (b"[]", b"null", b"3", b'"text"'):
-        require_problem(await busy.request(method, path, content=shape, headers=JSON), 422, "invalid-request")
+        require_problem(await busy.request(method, path, content=shape, headers=JSON), 422, "invalid-input")
     for headers in ({"Content-Type": "text/plain"}, {"Content-Type": ""}, {**JSON, "Content-Encoding": "gzip"}):
         answer = await busy.request(method, path, content=b"{}", headers=headers)
         require_problem(answer, 415, "unsupported-media-type")
@@ -138,7 +138,7 @@ async def test_bodies_that_are_not_whole_json_of_the_right_type_are_refused(busy
         ({"id": "x" * 10_000}, "invalid-tasks"),
         ({"id": "task-0"}, "invalid-tasks"),
         ({"id": "a", "reference_pass_rates": [0.5]}, "invalid-tasks"),
-        ({"id": "a", "level": 3}, "invalid-request"),
+        ({"id": "a", "level": 3}, "invalid-input"),
     ],
 )
 async def test_impossible_tasks_are_refused_in_json_and_ndjson_alike(http, task, name):
@@ -230,7 +230,7 @@ KEY = {"name": "ours", "datasets": ["*"]}
     ],
 )
 async def test_a_misspelled_choice_is_answered_with_all_choices_and_the_nearest(busy, method, path, body, loc, choices):
-    kind = "invalid-settings" if "belief" in body else "invalid-request"
+    kind = "invalid-settings" if "belief" in body else "invalid-input"
     (flaw,) = require_problem(await busy.request(method, path, json=body), 422, kind)["errors"]
     assert flaw["loc"] == ["body", *loc]
     said, meant = flaw["msg"].split("; ")

@@ -42,10 +42,10 @@ async def test_put_creates_a_run_and_replaces_settings_only_while_it_is_empty(ht
         ({"target": -0.1, "seed": -1}, "invalid-settings"),
         ({"seed": 10**30}, "invalid-settings"),
         ({"forgetting": 0.2, "prior": [2, 2]}, "invalid-settings"),  # of the belief "bots" only
-        ({"strategy": "best"}, "invalid-request"),
-        ({"forgetting": None}, "invalid-request"),
-        ({"lambda": 0.5}, "invalid-request"),
-        ({"fork": {"run": "default\n"}}, "invalid-request"),
+        ({"strategy": "best"}, "invalid-input"),
+        ({"forgetting": None}, "invalid-input"),
+        ({"lambda": 0.5}, "invalid-input"),
+        ({"fork": {"run": "default\n"}}, "invalid-input"),
     ],
 )
 async def test_impossible_settings_are_refused_by_name_and_change_nothing(http, settings, name):

@@ -239,7 +239,7 @@ async def test_a_new_key_is_told_once_and_a_revoked_one_is_refused_from_then_on(
     (row,) = (await closed.get("/keys")).json()["keys"]
     assert row["revoked_at"] >= row["created_at"]
     require_problem(await closed.delete(f"/keys/{'0' * 16}"), 404, "unknown-api-key")
-    require_problem(await closed.delete("/keys/nonsense"), 422, "invalid-request")
+    require_problem(await closed.delete("/keys/nonsense"), 422, "invalid-input")
 
 
 async def test_a_retry_makes_no_second_key_and_does_not_tell_the_first_again(closed: httpx.AsyncClient, tmp_path):
@@ -273,7 +273,7 @@ async def test_a_retry_makes_no_second_key_and_does_not_tell_the_first_again(clo
     ],
 )
 async def test_a_key_that_can_not_be_is_refused(closed: httpx.AsyncClient, change: dict[str, Any]):
-    require_problem(await closed.post("/keys", json={**ROOT, **change}), 422, "invalid-request")
+    require_problem(await closed.post("/keys", json={**ROOT, **change}), 422, "invalid-input")
     assert (await closed.get("/keys")).json()["keys"] == []
 
 
@@ -281,7 +281,7 @@ async def test_the_first_key_closes_an_open_service(tmp_path: Path):
     async with serving(tmp_path) as http:
         await make_dataset(http)
         refused = await http.post("/keys", json={**ROOT, "scopes": ["read"]})
-        assert "nobody could make another" in require_problem(refused, 422, "invalid-request")["detail"]
+        assert "nobody could make another" in require_problem(refused, 422, "invalid-input")["detail"]
         assert (await http.get("/datasets")).status_code == 200
 
         root = await new_key(http, "admin")

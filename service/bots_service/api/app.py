@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache, partial
+from http import HTTPStatus
 
 import structlog
 from fastapi import FastAPI
@@ -17,11 +18,11 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api import openapi, overload
-from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, answer_error, problem_response
+from bots_service.api.problems import problem_response
 from bots_service.api.requests import AppState, Pace, finish_headers, request_id_of, state_of
 from bots_service.api.routes import datasets, runs, service, training
 from bots_service.api.routing import LOGGED, READS, GuardedRoute, RouteKind
-from bots_service.errors import Flaw, InvalidInputError
+from bots_service.errors import Flaw, InternalError, InvalidInputError, MethodNotAllowedError, NotFoundError
 from bots_service.metrics import Metrics, RequestMetrics
 from bots_service.services import Services
 
@@ -84,18 +85,18 @@ def create_app(
 
 async def _answer_invalid(request: Request, error: RequestValidationError) -> Response:
     flaws = tuple(Flaw(tuple(flaw["loc"]), str(flaw["msg"])[:200]) for flaw in error.errors())
-    return await answer_error(request, InvalidInputError("invalid parameter", flaws))
+    return problem_response(request, InvalidInputError("invalid parameter", flaws))
 
 
 async def _answer_http(request: Request, error: HTTPException) -> Response:
     """Answer a request that the framework refuses: it knows the method of no route, or no route."""
-    if error.status_code == METHOD_NOT_ALLOWED.status:
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         # Those of all routes with this path; the framework only names those of the first.
         matching = (route.methods for route in ROUTES if route.matches(request.scope)[0] is not Match.NONE)
         allowed = ", ".join(sorted(set().union(*matching)))
         detail = f"{request.method[:20]} is not allowed here; use {allowed}"
-        return problem_response(request, METHOD_NOT_ALLOWED, detail, headers={"Allow": allowed})
-    return problem_response(request, NO_SUCH_ROUTE, f"no route matches {request.url.path[:200]}")
+        return problem_response(request, MethodNotAllowedError(detail), headers={"Allow": allowed})
+    return problem_response(request, NotFoundError(f"no route matches {request.url.path[:200]}"))
 
 
 # --- around every request ---------------------------------------------------------------------------------------------
@@ -151,7 +152,8 @@ class RequestScope:
                 log.exception("request_failed")
                 if status:
                     raise  # half an answer is sent: only a broken connection informs the client
-                response = problem_response(Request(scope), INTERNAL, "an unexpected error; the log has the details")
+                unexpected = InternalError("an unexpected error; the log has the details")
+                response = problem_response(Request(scope), unexpected)
                 await response(scope, receive, send_named)
             finally:
                 seconds = time.perf_counter() - started
@@ -165,7 +167,7 @@ class RequestScope:
         if time.monotonic() - self._told_at > TELL_EVERY_S:
             log.warning("overloaded", refused=self._refused)
             self._refused, self._told_at = 0, time.monotonic()
-        response = await answer_error(Request(scope), self._line.refusal())
+        response = problem_response(Request(scope), self._line.refusal())
         finish_headers(response.headers, request_id)
         self._metrics.answered(scope["method"], scope["path"], response.status_code, 0.0)
         pace = Pace(receive, is_complete=overload.has_no_body(scope))

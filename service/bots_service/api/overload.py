@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bots_service.api.problems import answer_error
+from bots_service.api.problems import problem_response
 from bots_service.api.requests import MIB, Pace, state_of
 from bots_service.api.routing import WORKING_ON, RouteKind
 from bots_service.errors import BotsError, DeadlinePassedError, OverloadedError, SlowSenderError
@@ -217,7 +217,7 @@ class QueuedRequest:
 
 async def refuse(scope: Scope, pace: Pace, send: Send, error: BotsError) -> None:
     """Answer a request that is not done."""
-    response = await answer_error(Request(scope), error)
+    response = problem_response(Request(scope), error)
     await response(scope, pace, Parting(scope, pace, send))
 
 

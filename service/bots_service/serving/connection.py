@@ -24,8 +24,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from bots_service.api.overload import CLIENT_LEFT_EXTENSION, has_no_body
-from bots_service.api.problems import HEADERS_TOO_LARGE, MALFORMED_REQUEST, Kind, problem_response
+from bots_service.api.problems import kind_of, problem_response
 from bots_service.api.requests import finish_headers, request_id_of
+from bots_service.errors import BotsError, HeadersTooLargeError, MalformedRequestError
 
 log = structlog.get_logger("bots_service.serving")
 
@@ -112,14 +113,6 @@ class PipelineFlow(FlowControl):
             super().resume_reading()
 
 
-class RefusedError(Exception):
-    """What a client sends is not for the application. kind: the problem to answer."""
-
-    def __init__(self, kind: Kind, detail: str) -> None:
-        super().__init__(detail)
-        self.kind = kind
-
-
 TOO_LARGE = f"the request line and its headers may have {HEAD_BYTES} bytes and {HEADERS} headers"
 
 
@@ -164,12 +157,12 @@ class HttpConnection(HttpToolsProtocol):
         try:
             self._parse(piece)
             if self.bare_bytes > HEAD_BYTES:
-                raise RefusedError(HEADERS_TOO_LARGE, TOO_LARGE)
-        except RefusedError as error:
+                raise HeadersTooLargeError(TOO_LARGE)
+        except BotsError as error:
             self._refuse(error)
         except httptools.HttpParserError as error:
             cause = error.__context__  # what a callback raised
-            self._refuse(cause if isinstance(cause, RefusedError) else RefusedError(MALFORMED_REQUEST, str(error)))
+            self._refuse(cause if isinstance(cause, BotsError) else MalformedRequestError(str(error)))
 
     def _parse(self, piece: bytes) -> None:
         while piece:
@@ -184,7 +177,7 @@ class HttpConnection(HttpToolsProtocol):
         """Note that a request begins; refuse one behind which too many wait."""
         if len(self.pipeline) == PIPELINED:
             said = f"{PIPELINED} requests wait on this connection; read their answers first"
-            raise RefusedError(MALFORMED_REQUEST, said)
+            raise MalformedRequestError(said)
         super().on_message_begin()
         self.when_left = []
         self.scope["extensions"] = {CLIENT_LEFT_EXTENSION: {"callbacks": self.when_left}}
@@ -205,13 +198,13 @@ class HttpConnection(HttpToolsProtocol):
     def _count_head(self, count: int) -> None:
         self.head_bytes += count
         if self.head_bytes > HEAD_BYTES or len(self.headers) == HEADERS:
-            raise RefusedError(HEADERS_TOO_LARGE, TOO_LARGE)
+            raise HeadersTooLargeError(TOO_LARGE)
 
     def on_headers_complete(self) -> None:
         """Start the request."""
         if self.parser.should_upgrade() and not has_no_body({**self.scope}):  # it would parse the body as a request
             said = "a request with a body can't be upgraded; leave out the header Upgrade (in Java: set HTTP_1_1)"
-            raise RefusedError(MALFORMED_REQUEST, said)
+            raise MalformedRequestError(said)
         super().on_headers_complete()
         self.has_headers = True
         self._end_bare()
@@ -273,16 +266,17 @@ class HttpConnection(HttpToolsProtocol):
         self.server_state.count_cut(reason)
         self.transport.abort()
 
-    def _refuse(self, error: RefusedError) -> None:
+    def _refuse(self, error: BotsError) -> None:
         """Answer a problem after the answers to earlier requests, and close; only close where no answer fits in."""
+        is_too_large, (_, name) = isinstance(error, HeadersTooLargeError), kind_of(type(error))
         if self.begun is not None and self.has_headers:  # it came within a body, or behind it
-            if error.kind is HEADERS_TOO_LARGE or self.pipeline or self.cycle.response_started:
-                self.cut("trailers" if error.kind is HEADERS_TOO_LARGE else error.kind.name)
+            if is_too_large or self.pipeline or self.cycle.response_started:
+                self.cut("trailers" if is_too_large else name)
                 return
             self.cycle.disconnected = True  # who waits for this body gets no more of it, and answers nothing
             self.cycle.message_event.set()
             self.cycle = None  # type: ignore[assignment]  # as before the first
-        self.server_state.count_cut(error.kind.name)
+        self.server_state.count_cut(name)
         self.has_left = True
         self.flow.pause_reading()
         super().on_message_begin()
@@ -292,7 +286,7 @@ class HttpConnection(HttpToolsProtocol):
         self.begun = None
         self._end_bare()
 
-    async def _answer_refused(self, error: RefusedError, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer_refused(self, error: BotsError, scope: Scope, receive: Receive, send: Send) -> None:
         async def part(message: Message) -> None:
             if message["type"] == "http.response.body":  # a socket that is closed with bytes unread resets what it sent
                 await send({**message, "more_body": True})
@@ -300,7 +294,7 @@ class HttpConnection(HttpToolsProtocol):
                 message = {"type": "http.response.body"}
             await send(message)
 
-        response = problem_response(Request(scope), error.kind, str(error))
+        response = problem_response(Request(scope), error)
         finish_headers(response.headers, request_id_of(scope))
         await response(scope, receive, part)
 

@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 
 from bots_service import __version__
 from bots_service.access import KeyRequest
-from bots_service.api.problems import NO_SUCH_ROUTE, problem_response
+from bots_service.api.problems import problem_response
 from bots_service.api.requests import (
     Body,
     Cursor,
@@ -35,6 +35,7 @@ from bots_service.api.requests import (
 )
 from bots_service.api.routing import ANY_SCOPE, About, Route, RouteKind, Routes, caller_of
 from bots_service.core.checks import Name
+from bots_service.errors import NotFoundError
 from bots_service.keys import KeyRow, Scope
 from bots_service.metrics import MEDIA_TYPE
 from bots_service.prune import PrunedRun
@@ -263,7 +264,7 @@ async def _sent(request: Request, folder: StaticFiles, name: str, headers: dict[
     try:
         found = await folder.get_response(name, request.scope)
     except (HTTPException, ValueError):  # a name with a NUL is no path
-        return problem_response(request, NO_SUCH_ROUTE, f"there is no {name[:80]!r} here", headers=headers)
+        return problem_response(request, NotFoundError(f"there is no {name[:80]!r} here"), headers)
     found.headers.update(headers)
     return found
 
