@@ -118,17 +118,15 @@ class Client(HttpClient):
 
         Args:
             name: letters, digits, ".", "_" and "-".
-            reference_models: in the order of the tasks' pass rates; not needed if a file holds their names.
+            reference_models: in the order of the tasks' pass rates; leave it out where a file's first line does.
             repeatable: whether tasks are handed out again without waiting: none is leased, and some come several times
                 where a selection wants more than there are.
         """
-        params = [("reference_model", model) for model in checked_list(reference_models, str, "reference_models")]
-        if description:
-            params.append(("description", description))
-        if repeatable:
-            params.append(("repeatable", "true"))
-        upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
-        return self._upload("PUT", path("datasets", name), Dataset, upload, *params)
+        models = checked_list(reference_models, str, "reference_models")
+        said = {"reference_models": models, "description": description, "repeatable": repeatable}
+        head = {name: value for name, value in said.items() if value}
+        upload = upload_of(tasks, wires_of_tasks, media_type, on_progress, head)
+        return self._upload("PUT", path("datasets", name), Dataset, upload)
 
     def append_tasks(
         self, dataset: str, tasks: Tasks, *, media_type: str | None = None, on_progress: Progress | None = None

@@ -203,12 +203,13 @@ class Call(Generic[T]):
 class Upload:
     """A streamed body; opened again for each attempt.
 
-    length: in bytes; None if unknown.
+    length: in bytes; None if unknown. head: what is sent before it, and is not counted.
     """
 
     open: Callable[[], Iterable[bytes]]
     length: int | None = None
     on_progress: Progress | None = None
+    head: bytes = b""
 
     def chunks(self, require_time: Callable[[], None]) -> Iterator[bytes]:
         """Yield the body from its beginning; before each chunk `require_time` raises if the deadline has passed.
@@ -217,6 +218,8 @@ class Upload:
         """
         source, sent = self.open(), 0
         try:
+            if self.head:
+                yield self.head
             for chunk in source:
                 require_time()  # reading a slow file counts too
                 sent += len(chunk)
@@ -343,7 +346,7 @@ class _Attempts(Generic[T]):
         # Not compressed: a few bytes of gzip can become gigabytes, and the service compresses none of these answers.
         headers = {"Accept-Encoding": "identity", **call.headers}
         if isinstance(call.body, Upload) and call.body.length is not None:
-            headers["Content-Length"] = str(call.body.length)
+            headers["Content-Length"] = str(len(call.body.head) + call.body.length)
         return {
             "method": call.method,
             "url": call.path,
@@ -474,15 +477,20 @@ def json_bytes(content: object) -> bytes:
 
 
 def upload_of(
-    given: Any, wires_of: Callable[[Any], Iterable[object]], media_type: str | None, on_progress: Progress | None
+    given: Any,
+    wires_of: Callable[[Any], Iterable[object]],
+    media_type: str | None,
+    on_progress: Progress | None,
+    head: Mapping[str, Any] | None = None,
 ) -> tuple[Upload | bytes, str]:
     """Return a body to upload, and its media type.
 
     given: a `Source`, or items, of which `wires_of` makes the JSON of a line each.
-    media_type: None: by the file's suffix.
+    media_type: None: by the file's suffix. head: the JSON of a line before all others; empty: none.
     """
+    first = json_bytes(head) + b"\n" if head else b""
     if callable(given):
-        upload = Upload(given, None, on_progress)
+        upload = Upload(given, None, on_progress, first)
     elif isinstance(given, str | os.PathLike):
         suffix = Path(given).suffix.lower()
         if suffix == ".parquet":
@@ -490,10 +498,10 @@ def upload_of(
                 "the service reads no Parquet: let `bots datasets import` or `bots datasets predict` read the file, or"
                 " pass what you make of its rows, which are pyarrow.parquet.read_table(...).to_pylist()"
             )
-        upload = Upload(lambda: _chunks_of(given), Path(given).stat().st_size, on_progress)
+        upload = Upload(lambda: _chunks_of(given), Path(given).stat().st_size, on_progress, first)
         media_type = media_type or MEDIA_TYPES.get(suffix)
     else:
-        return b"".join(json_bytes(wire) + b"\n" for wire in wires_of(given)), NDJSON
+        return first + b"".join(json_bytes(wire) + b"\n" for wire in wires_of(given)), NDJSON
     if media_type is None:
         raise InvalidRequestError(
             f"the format is not known: give a file that ends with one of {', '.join(MEDIA_TYPES)}; in Python you can"

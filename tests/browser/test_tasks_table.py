@@ -40,11 +40,9 @@ def pool(path: Path) -> Path:
 
 def upload(url: str, path: Path) -> None:
     media_type = "application/x-ndjson"
-    models = {"reference_model": "one"}
     answer = httpx.put(
         f"{url}/datasets/large",
-        params=models,
-        content=path.read_bytes(),
+        content=b'{"reference_models": ["one"]}\n' + path.read_bytes(),
         headers={"Content-Type": media_type},
         timeout=IMPORTED_S,
     )

@@ -1,7 +1,7 @@
 """Uploads of tasks and of predictions, as a stream of blocks: from a JSON document, or from NDJSON line by line."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sized
+from collections.abc import AsyncIterator, Callable, Iterable, Sized
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
@@ -201,27 +201,17 @@ async def read_more_tasks(body: Body, dataset: str) -> AsyncIterator[TaskBlock]:
     """Return the tasks of a body, in the form of those that a dataset has."""
     facts = (await services_of(body.request).store.datasets.get(dataset)).facts
     file = await read_tasks(body)
-    models = Header(file.header.reference_models)  # what else is said is of the dataset that they come from
-    _refuse("the tasks have other reference models", _contradictions(models, facts, "the dataset has"))
-    return file.blocks(len(facts.reference_models))
+    named, known = file.header.reference_models, facts.reference_models  # what else is said is of where they come from
+    if named is not None and named != known:
+        flaw = Flaw(("body", "reference_models"), f"the dataset has {msgspec.json.encode(known).decode()}"[:200])
+        raise InvalidTasksError("the tasks have other reference models", (flaw,))
+    return file.blocks(len(known))
 
 
-def header_of(file: Header, said: Header) -> DatasetHeader:
-    """Return the dataset's fields from the body, and from the query for files whose first line does not name them."""
-    _refuse("query and body contradict each other", _contradictions(file, said, "the query says"))
-    return DatasetHeader(
-        file.reference_models or said.reference_models or (),
-        file.description or said.description or "",
-        bool(file.repeatable or said.repeatable),
-    )
-
-
-def _contradictions(file: Header, known: Header | DatasetFacts, other: str) -> Iterator[Flaw]:
-    """Yield what a body says of its dataset that is not so. other: whose word counts."""
-    for name in Header.__struct_fields__:
-        said, fact = getattr(file, name), getattr(known, name)
-        if None not in (said, fact) and said != fact:
-            yield Flaw(("body", name), f"{other} {msgspec.json.encode(fact).decode()}"[:200])
+def header_of(file: TaskFile) -> DatasetHeader:
+    """Return the fields of the dataset that a file makes."""
+    said = file.header
+    return DatasetHeader(said.reference_models or (), said.description or "", bool(said.repeatable))
 
 
 # --- predictions -----------------------------------------------------------------------------------------------------

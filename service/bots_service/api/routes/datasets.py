@@ -7,7 +7,6 @@ from functools import partial
 from types import NoneType
 from typing import Annotated
 
-from fastapi import Query
 from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
@@ -33,7 +32,6 @@ from bots_service.api.requests import (
 )
 from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
 from bots_service.api.uploads import (
-    Header,
     PredictionsRequest,
     TasksRequest,
     header_line,
@@ -49,12 +47,6 @@ from bots_service.keys import Scope
 from bots_service.records import AppendTasksResult, CreateDatasetResult, DatasetRow, IdempotencyKey, Subset
 
 routes = Routes("datasets")
-
-ReferenceModels = Annotated[list[str], Query(max_length=64, description="For NDJSON: the reference models, in order.")]
-Description = Annotated[str | None, Query(max_length=10_000, description="For NDJSON.")]
-Repeatable = Annotated[
-    bool | None, Query(description="For NDJSON: whether tasks are handed out without leases.", strict=False)
-]
 
 
 class Predicted(Struct, frozen=True):
@@ -142,20 +134,17 @@ class TaskIdsRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @Route(routes, "PUT /datasets/{dataset}", Scope.ADMIN, Dataset, reads=TasksRequest, lines=True, statuses=(200, 201))
-async def put_dataset(
-    request: Request,
-    dataset: DatasetName,
-    reference_model: ReferenceModels = [],  # noqa: B006  # FastAPI copies it
-    description: Description = None,
-    repeatable: Repeatable = None,
-) -> Response:
-    """Create a dataset, with its run `default`, from JSON or NDJSON (one task per line)."""
+async def put_dataset(request: Request, dataset: DatasetName) -> Response:
+    """Create a dataset, with its run `default`, from JSON or NDJSON: one task per line.
+
+    The first line of NDJSON may be an object with `reference_models`, `description` and `repeatable` instead.
+    """
     create, within = services_of(request).datasets.create, caller_of(request).datasets
     body = upload_of(request)
 
     async def act() -> CreateDatasetResult:
         file = await read_tasks(body)
-        header = header_of(file.header, Header(tuple(reference_model) or None, description, repeatable))
+        header = header_of(file)
         blocks = file.blocks(len(header.reference_models))
         return await create(dataset, header, blocks, body.idempotency_key, within=within)
 
