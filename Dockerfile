@@ -32,7 +32,7 @@ RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin 
     && install --directory --owner=10001 --group=10001 /data
 USER 10001:10001
 WORKDIR /data
-# The root file system may be read-only: the service writes to /data (SQLite) and /tmp (its workers' sockets) alone.
+# The root file system may be read-only: the service writes to /data (SQLite) alone.
 # Beyond loopback it wants BOTS_ADMIN_KEY, or BOTS_INSECURE=true in a network that guards it; without, it refuses to start.
 ENV PATH=/opt/bots/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -95,7 +95,7 @@ test-image: $(VENV)/.dev container-tools ## Build the image, and run it with Pos
 
 # The tests of stores, doctor and faults once more, with Debian 12's servers; then what needs several of them.
 VERSIONS_TESTS := tests/storage tests/doctor tests/system/faults tests/system/test_replicas.py \
-	tests/system/test_workers.py tests/versions
+	tests/versions
 
 test-versions: $(VENV)/.dev build/debian/.unpacked ## Run the tests of stores and faults with PostgreSQL 15 and Redis 7.0, PgBouncer, TLS, failovers: minutes
 	TEST_DEBIAN=build/debian $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(VERSIONS_TESTS))

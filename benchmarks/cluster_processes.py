@@ -39,12 +39,11 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster(*, services: int, workers: int = 1, tree: Path = ROOT) -> Iterator[Cluster]:
-    """Start so many services of so many workers each, on a PostgreSQL and a Redis of their own; end all at the end.
+def running_cluster(*, services: int, tree: Path = ROOT) -> Iterator[Cluster]:
+    """Start so many services, on a PostgreSQL and a Redis of their own; end all at the end.
 
     Args:
         services: how many.
-        workers: of each.
         tree: the checkout whose code runs.
 
     Raises:
@@ -55,7 +54,7 @@ def running_cluster(*, services: int, workers: int = 1, tree: Path = ROOT) -> It
         running(RedisServer()) as redis,
         tempfile.TemporaryDirectory(prefix="bots-bench-") as folder,
     ):
-        settings = {"database_url": postgres.new_database(), "redis_url": redis.url, "workers": str(workers)}
+        settings = {"database_url": postgres.new_database(), "redis_url": redis.url}
         cluster = Cluster(postgres, redis, [Service(Path(folder), tree, **settings) for _ in range(services)])
         try:
             cluster.start_services()

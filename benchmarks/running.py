@@ -119,13 +119,13 @@ def import_pool(service: Service, dataset: str, rates: Floats) -> float:
     """
     path = service.folder / f"{dataset}.ndjson"
     with path.open("w", encoding="ascii") as lines:
+        lines.write('{"reference_models":["weak","strong"]}\n')
         for task, (weak, strong) in enumerate(rates.tolist()):
             lines.write(f'{{"id":"{task}","reference_pass_rates":[{weak},{strong}]}}\n')
     start = time.perf_counter()
     with path.open("rb") as content:
         answer = httpx.put(
             f"{service.url}/datasets/{dataset}",
-            params={"reference_model": ["weak", "strong"]},
             content=content,
             headers={"Content-Type": "application/x-ndjson"},
             timeout=IMPORTS_WITHIN_S,

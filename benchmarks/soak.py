@@ -102,7 +102,7 @@ async def training(callers: list[Caller], runs: list[str], per_second: float) ->
 
 
 def memory_mib(service: Service) -> float:
-    """Return the resident memory of the service and its workers."""
+    """Return the resident memory of the service and its children."""
     process = psutil.Process(service.process.pid)
     family = [process, *process.children(recursive=True)]
     return sum(one.memory_info().rss for one in family) / MIB

@@ -43,7 +43,6 @@ class ServiceProcess:
         self.log = folder / "service.log"
         settings.setdefault("database_url", f"sqlite:///{folder / 'bots.db'}")
         self._environment = {**os.environ, **{f"BOTS_{name.upper()}": value for name, value in settings.items()}}
-        self._has_workers = "workers" in settings  # which are started by a whole process, as they name its modules
         self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
     @property
@@ -69,10 +68,7 @@ class ServiceProcess:
         self._process = ForkedProcess(self._arguments, self.folder, self._environment, streams)
 
     def start(self) -> None:
-        if self._has_workers:
-            self.launch()
-        else:
-            self.fork()
+        self.fork()
         self.await_ready()
 
     def await_ready(self) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from sqlalchemy import URL, Connection, text
 
 from bots_service.errors import BotsError, OutdatedTablesError, StorageUnavailableError
-from bots_service.serving.starting import is_loopback, require_guarded, require_shared_stores
+from bots_service.serving.starting import is_loopback, require_guarded
 from bots_service.settings import Settings, unknown_variables
 from bots_service.storage.redis import RedisServer
 from bots_service.storage.sql.database import connected, is_missing, is_pooled, sql_url
@@ -54,7 +54,6 @@ def examine(settings: Settings) -> Iterator[Finding]:
     """Yield what is found, one thing after the other. The database, the files and the leases stay as they are."""
     yield from (judge("variables", line, warning=True) for line in unknown_variables(os.environ))
     url = sql_url(settings.sql_url)
-    yield _tried("stores", lambda: require_shared_stores(settings), f"enough for {settings.workers} processes")
     yield _tried("address", lambda: require_guarded(settings), f"listens on {settings.host}:{settings.port}")
     if url.get_backend_name() == "sqlite":
         yield _disk(Path(url.database or "").absolute())
@@ -99,7 +98,7 @@ def _database(settings: Settings, url: URL) -> Iterator[Finding]:
             if url.get_backend_name() == "postgresql":
                 host = url.query.get("host") or f"{url.host}:{url.port or 5432}"
                 where = f"{host if isinstance(host, str) else ','.join(host)}/{url.database}"
-                yield from _postgres(connection, where, settings.database_pool * settings.workers, through_pooler)
+                yield from _postgres(connection, where, settings.database_pool, through_pooler)
             directly = MIGRATE_DIRECTLY if through_pooler else ""
             yield tables(revision_of(connection), migrates=settings.migrate_on_start and not directly, advice=directly)
     except StorageUnavailableError as error:

@@ -32,7 +32,6 @@ class Settings(BaseSettings):
     migrate_on_start: bool = Field(True, description="Migrate the tables before serving.")
     redis_url: str | None = Field(None, description="redis:// or rediss:// URL; unset: this process's memory.")
     redis_timeout_s: float = Field(0.5, gt=0, description="Longest wait for Redis before continuing without it.")
-    workers: int = Field(1, ge=1, le=64, description="Processes; more than one needs PostgreSQL and Redis.")
     admin_key: SecretStr | None = Field(None, description="An API key with all rights, for creating other keys.")
     request_timeout_s: float = Field(10.0, gt=0, description="Longest time for a select or report before it gets 503.")
     max_concurrent: int = Field(64, ge=1, description="Selects and reports in progress at a time, per process.")

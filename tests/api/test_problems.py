@@ -24,7 +24,7 @@ SOON_S = 30.0
 def all_errors(root: type[BotsError] = BotsError) -> set[type[BotsError]]:
     """Those of requests; what keeps the service from starting stands beside what starts it."""
     kinds = {kind for kind in root.__subclasses__() if kind.__module__ == errors.__name__}
-    return {root}.union(*(all_errors(kind) for kind in kinds))
+    return kinds.union(*map(all_errors, kinds))
 
 
 def test_every_error_has_a_name_of_its_own():

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import yaml
 
-from bots_service.api.problems import HEADERS_TOO_LARGE, INTERNAL, KINDS, MALFORMED_REQUEST, METHOD_NOT_ALLOWED
+from bots_service.api.problems import kind_of
 from bots_service.metrics import Metrics
+from tests.api.test_problems import all_errors
 
 ROOT = Path(__file__).parents[2]
 TROUBLESHOOTING = (ROOT / "docs/troubleshooting.md").read_text("utf-8")
 SIGNALS = (ROOT / "docs/signals.md").read_text("utf-8")
 ALERTS = (ROOT / "deploy/prometheus/alerts.yml").read_text("utf-8")
-OF_NO_ERROR = (INTERNAL, METHOD_NOT_ALLOWED, MALFORMED_REQUEST, HEADERS_TOO_LARGE)
 ROW = re.compile(r"^\| (?P<method>[^|]+) \| (?P<gain>[+-]\d\.\d+ ± \d\.\d+) \| (?P<rollouts>[^|]+) \|", re.MULTILINE)
 NAMES = {
     "uniform sampling": "uniform",
@@ -26,9 +26,9 @@ def test_troubleshooting_has_every_type_of_problem_with_its_status():
     rows = re.findall(r"^\| (`.+?) \| ([\d, ]+) \|", TROUBLESHOOTING, re.MULTILINE)
     shown = {(name, int(status)) for names, codes in rows for name in re.findall("`([a-z-]+)`", names)
              for status in codes.split(", ")}  # fmt: skip
-    kinds = {(kind.name, kind.status) for kind in (*OF_NO_ERROR, *KINDS.values())}
-    assert kinds <= shown
-    assert {name for name, _ in shown} == {name for name, _ in kinds}
+    kinds = set(map(kind_of, all_errors()))
+    assert {(name, status) for status, name in kinds} <= shown
+    assert {name for name, _ in shown} == {name for _, name in kinds}
 
 
 def test_the_figures_of_the_alternatives_are_those_of_the_study():

@@ -64,17 +64,10 @@ def test_each_variable_that_is_read_anywhere_is_known():
     assert unknown_variables(dict.fromkeys(read, "")) == []
 
 
-@pytest.mark.parametrize(
-    ("about", "settings", "says"),
-    [
-        ("address", {"host": "0.0.0.0"}, "set BOTS_ADMIN_KEY"),  # noqa: S104 - what is judged
-        ("stores", {"workers": 2}, "set BOTS_DATABASE_URL"),
-    ],
-)
-def test_what_the_start_would_refuse_is_a_problem_with_the_same_words(look, about, settings, says):
-    assert look()[about].grade is OK
-    found = look(**settings)[about]
-    assert (found.grade, says in found.said) == (PROBLEM, True)
+def test_what_the_start_would_refuse_is_a_problem_with_the_same_words(look):
+    assert look()["address"].grade is OK
+    found = look(host="0.0.0.0")["address"]  # noqa: S104 - what is judged
+    assert (found.grade, "set BOTS_ADMIN_KEY" in found.said) == (PROBLEM, True)
 
 
 @pytest.mark.parametrize(("free", "grade"), [(10, PROBLEM), (2**29, WARNING), (2**30, OK)])

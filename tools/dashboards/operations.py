@@ -124,7 +124,7 @@ PROCESSES = Row(
         Panel(
             "Processor",
             {"{{instance}}": f"sum by (instance) (rate(process_cpu_seconds_total{{{JOB}}}[$__rate_interval]))"},
-            "Cores that are kept busy. A process uses one at most, nearly: near 1 a worker, add workers or replicas.",
+            "Cores that are kept busy. A process uses one at most, nearly: near 1, add replicas.",
             "none",
         ),
         Panel(

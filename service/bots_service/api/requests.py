@@ -47,7 +47,6 @@ class AppState:
     schema: revision of the database's tables.
     admission: of all requests but probes; it has their queues.
     services: set while the application runs, because its stores are opened at the start.
-    metrics_of_all: returns the metrics of all workers; None if there is only this process.
     """
 
     limits: "Limits"
@@ -55,7 +54,6 @@ class AppState:
     metrics: Metrics
     admission: "Admission"
     services: Services = field(init=False)
-    metrics_of_all: Callable[[], Awaitable[bytes]] | None = None
 
 
 def state_of(app: Starlette) -> AppState:

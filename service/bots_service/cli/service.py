@@ -29,7 +29,6 @@ DATABASE = (
         "port": (int, "Port, 8000 by default; 0 picks a free one."),
         "data_dir": (Path, "Folder of the database file, if no database URL is set; default ./data."),
         "database_url": (str, DATABASE),
-        "workers": (int, "Number of processes; more than one needs PostgreSQL and Redis (BOTS_REDIS_URL)."),
         "insecure": (bool, "Allow other machines to connect although there are no API keys."),
         "log_format": (Literal["console", "json"], "Log format; default console."),
         "log_level": (Literal["debug", "info", "warning", "error"], "Minimum log level; default info."),

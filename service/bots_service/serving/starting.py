@@ -1,4 +1,4 @@
-"""Starts the service, in this process or in several, on a socket that is open to callers once they can be answered."""
+"""Starts the service on a socket that is open to callers once they can be answered."""
 
 import contextlib
 import ctypes
@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from bots_service.errors import BotsError
 from bots_service.settings import Settings, unknown_variables
-from bots_service.storage.sql.database import is_postgresql, keys_exist, sql_url
+from bots_service.storage.sql.database import keys_exist, sql_url
 
 BACKLOG = 2048
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h
@@ -20,7 +20,7 @@ DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction of a packet fil
 
 
 class CannotStartError(BotsError):
-    """The service can't listen on the configured address, may not, or its processes would share nothing."""
+    """The service can't listen on the configured address, or may not."""
 
 
 def serve(settings: Settings) -> None:
@@ -28,8 +28,6 @@ def serve(settings: Settings) -> None:
 
     Raises CannotStartError; StorageUnavailableError: the database can't be opened, or another process has it.
     """
-    workers = settings.workers
-    require_shared_stores(settings)
     for line in unknown_variables(os.environ):
         sys.stderr.write(f"bots: {line}\n")
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -38,23 +36,10 @@ def serve(settings: Settings) -> None:
         host, port = listener.getsockname()[:2]
         address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         where = sql_url(settings.sql_url).render_as_string(hide_password=True)
-        said = f"BOTS listens on {address} (a page for browsers; documentation at /docs)"
-        said += f"{'' if workers == 1 else f', {workers} workers'}, data in {where}\n"
-        from bots_service.serving.server import Config, DrainingServer, serve_in_workers  # not above: they load all
+        said = f"BOTS listens on {address} (a page for browsers; documentation at /docs), data in {where}\n"
+        from bots_service.serving.server import Config, DrainingServer  # not above: it loads all
 
-        if workers == 1:
-            DrainingServer(Config(settings), when_serving=lambda: sys.stderr.write(said)).run([listener])
-        else:
-            serve_in_workers(settings, listener, when_serving=lambda: sys.stderr.write(said))
-
-
-def require_shared_stores(settings: Settings) -> None:
-    """Raise CannotStartError if there are to be several processes that would share nothing."""
-    if settings.workers > 1 and (not is_postgresql(settings.sql_url) or settings.redis_url is None):
-        raise CannotStartError(
-            f"{settings.workers} workers need PostgreSQL and Redis to share their state: "
-            "set BOTS_DATABASE_URL to a postgresql:// URL and BOTS_REDIS_URL, or start one worker"
-        )
+        DrainingServer(Config(settings), when_serving=lambda: sys.stderr.write(said)).run([listener])
 
 
 def exit_gracefully(number: int, _frame: object) -> NoReturn:
@@ -82,7 +67,7 @@ def reserve(settings: Settings) -> socket.socket:
 
 
 def listen(listener: socket.socket) -> None:
-    """Let callers in, unless another service listened at the address first. Several processes may, on one socket."""
+    """Let callers in, unless another service listened at the address first."""
     try:
         listener.listen(BACKLOG)
     except OSError as error:

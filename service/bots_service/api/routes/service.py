@@ -203,10 +203,8 @@ async def tell_version(request: Request) -> Response:
 
 @Route(routes, "GET /metrics", Scope.READ, about=About.EVERY, answers_media=(MEDIA_TYPE,))
 async def tell_metrics(request: Request) -> Response:
-    """Return the metrics of all workers of this service, without asking a store."""
-    state = state_of(request.app)
-    text = state.metrics.text() if state.metrics_of_all is None else await state.metrics_of_all()
-    return Response(text, media_type=MEDIA_TYPE)
+    """Return the metrics of this process, without asking a store."""
+    return Response(state_of(request.app).metrics.text(), media_type=MEDIA_TYPE)
 
 
 class PruneRequest(Struct, frozen=True, forbid_unknown_fields=True):
