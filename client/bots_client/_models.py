@@ -557,6 +557,7 @@ class Predicted:
     tasks: int
     mean: float
     parts: int
+    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ def upgrade() -> None:
         "predictions",
         sa.Column("dataset_id", _number, nullable=False),
         sa.Column("digest", sa.Text(), nullable=False),
-        sa.Column("content", sa.LargeBinary(), nullable=False),
+        sa.Column("levels", sa.LargeBinary(), nullable=False),
         sa.ForeignKeyConstraint(
             ["dataset_id"], ["datasets.id"], name="fk_predictions_dataset_id_datasets", ondelete="CASCADE"
         ),

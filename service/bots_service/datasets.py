@@ -12,7 +12,7 @@ import numpy as np
 import structlog
 
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained, frozen, last_of, united
-from bots_service.core.pool import MOST_COLUMNS, Pool, PredictionsKey, choose_offset_tags, rounded, seen_with
+from bots_service.core.pool import MOST_COLUMNS, Pool, Predicted, choose_offset_tags, rounded, seen_with
 from bots_service.core.state import RunState
 from bots_service.core.task_ids import GrowingTaskIds, TaskIds
 from bots_service.errors import (
@@ -35,8 +35,6 @@ from bots_service.records import (
     DatasetRow,
     IdempotencyKey,
     OpenDataset,
-    PredictionBlock,
-    PredictionsFacts,
     RunRow,
     Subset,
     TaskBlock,
@@ -219,6 +217,8 @@ SUBSET_TASKS = 32_000_000
 
 Result = TypeVar("Result")
 
+PredictionBlock = tuple[list[str], Floats]
+"""Ids of tasks, and their predicted pass rates, [n]; NaN where unknown."""
 KeyOfUpload = Callable[[], IdempotencyKey | None]
 """Called once all of an upload came: only then is the request's fingerprint known."""
 
@@ -278,7 +278,7 @@ class Datasets:
         """Return the dataset if it is in the cache."""
         return self._open.get(name)
 
-    async def seen_with(self, dataset: OpenDataset, predictions: tuple[PredictionsKey, ...]) -> OpenDataset:
+    async def seen_with(self, dataset: OpenDataset, predictions: tuple[Predicted, ...]) -> OpenDataset:
         """Return a dataset as runs see it that know these predictions; kept with the dataset for the next call."""
         if not predictions:
             return dataset
@@ -465,7 +465,7 @@ class Datasets:
         rates, said, first = np.full(len(dataset.ids), np.nan), np.zeros(len(dataset.ids), bool), 0
         async for block in blocks:
             await asyncio.to_thread(_enter, block, first, dataset, rates, said)
-            first += len(block)
+            first += len(block[0])
         return await self.set_predictions(dataset, predictor, rates, idempotency_key)
 
     async def set_predictions(
@@ -487,9 +487,9 @@ class Datasets:
             if len(kept) >= MOST_COLUMNS:
                 names = ", ".join(each.name for each in kept)
                 raise LimitReachedError(f"a dataset has at most {MOST_COLUMNS} predictions; it has {names}: remove one")
-            others = await self.store.predictions(dataset.row.id, [each.key for each in kept])
+            others = await self.store.predictions(dataset.row.id, kept)
             column = await asyncio.to_thread(rounded, name, rates, dataset.pool, others)
-            new = PredictionsFacts(column.name, column.digest, column.parts, column.known, column.mean)
+            new = column.about
             # In its old place: nothing but its content changes.
             is_known = len(kept) < len(before)
             now = tuple(new if each.name == name else each for each in before) if is_known else (*kept, new)
@@ -574,14 +574,15 @@ def unknown_tasks(ids: Sequence[str], found: Tasks, *where: str, within: tuple[s
 
 def _enter(block: PredictionBlock, first: int, dataset: OpenDataset, rates: Floats, said: Flags) -> None:
     """Write a block's predictions to their places in `rates`, and mark them in `said`."""
-    tasks = dataset.ids.find(block.ids)
-    _refuse(first, np.flatnonzero(tasks < 0), "id", lambda row: f"no task {block.ids[row][:80]!r}")
+    ids, predicted = block
+    tasks = dataset.ids.find(ids)
+    _refuse(first, np.flatnonzero(tasks < 0), "id", lambda row: f"no task {ids[row][:80]!r}")
     is_repeated = said[tasks]
     is_repeated[np.setdiff1d(np.arange(len(tasks)), np.unique(tasks, return_index=True)[1])] = True
-    _refuse(first, np.flatnonzero(is_repeated), "id", lambda row: f"{block.ids[row][:80]!r} has a prediction already")
-    impossible = ~(np.isnan(block.rates) | ((block.rates >= 0) & (block.rates <= 1)))
-    _refuse(first, np.flatnonzero(impossible), "pass_rate", lambda row: f"{block.rates[row]} is not in [0, 1]")
-    rates[tasks], said[tasks] = block.rates, True
+    _refuse(first, np.flatnonzero(is_repeated), "id", lambda row: f"{ids[row][:80]!r} has a prediction already")
+    impossible = ~(np.isnan(predicted) | ((predicted >= 0) & (predicted <= 1)))
+    _refuse(first, np.flatnonzero(impossible), "pass_rate", lambda row: f"{predicted[row]} is not in [0, 1]")
+    rates[tasks], said[tasks] = predicted, True
 
 
 def _refuse(first: int, rows: Counts, field: str, message: Callable[[int], str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from msgspec import Struct
 
 from bots_service.core.arrays import Floats, Tasks, united
-from bots_service.core.pool import Pool, PredictionsKey
+from bots_service.core.pool import Pool, Predicted
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import UniformEstimate
@@ -36,17 +36,6 @@ class TaskBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class PredictionBlock:
-    """Predictions of some tasks of a dataset. rates: [n] predicted pass rates, NaN where unknown."""
-
-    ids: list[str]
-    rates: Floats
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-@dataclass(frozen=True, slots=True)
 class Capacity:
     """Limits on the amount of data.
 
@@ -59,25 +48,6 @@ class Capacity:
     datasets: int = 10_000
     datasets_per_key: int = 1_000
     runs: int = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class PredictionsFacts:
-    """Facts about a column of predictions. The fields are those of `Predictions`.
-
-    known: how many tasks it is about; mean: of those predictions.
-    """
-
-    name: str
-    digest: str
-    parts: int
-    known: int
-    mean: float
-
-    @property
-    def key(self) -> PredictionsKey:
-        """What a run remembers of it."""
-        return PredictionsKey(self.name, self.digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +73,7 @@ class DatasetFacts:
     tags: dict[str, int]
     digest: str
     repeatable: bool = False
-    predictions: tuple[PredictionsFacts, ...] = ()
-
-    @property
-    def prediction_keys(self) -> tuple[PredictionsKey, ...]:
-        """What new runs remember of the predictions."""
-        return tuple(each.key for each in self.predictions)
+    predictions: tuple[Predicted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +105,7 @@ class OpenDataset:
     row: DatasetRow
     ids: TaskIds
     pool: Pool
-    views: "dict[tuple[PredictionsKey, ...], OpenDataset]" = field(default_factory=dict, compare=False, repr=False)
+    views: "dict[tuple[Predicted, ...], OpenDataset]" = field(default_factory=dict, compare=False, repr=False)
     subsets: dict[str, Pool] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -185,7 +150,7 @@ class RunRow:
     epoch: int
     created_at: float
     parent: Parent | None = None
-    predictions: tuple[PredictionsKey, ...] = ()
+    predictions: tuple[Predicted, ...] = ()
 
     @property
     def origin_step(self) -> int:

@@ -821,7 +821,7 @@ class Runs:
         dataset = await self.datasets.open(dataset_name)
         key = (dataset.row.id, run_name)
         known = self._rows.get(key)
-        if known is not None and known.head == 0 and known.predictions != dataset.row.facts.prediction_keys:
+        if known is not None and known.head == 0 and known.predictions != dataset.row.facts.predictions:
             del self._rows[key]  # new predictions replace the runs whose journal is empty
         while key not in self._rows:
             invalidations = self._invalidations
@@ -925,7 +925,7 @@ class Runs:
 
     async def _begun(self, opened: OpenDataset, origin: ForkFrom | None, values: dict[str, Any]) -> "_Begun":
         if origin is None:
-            newest = opened.row.facts.prediction_keys
+            newest = opened.row.facts.predictions
             seen = await self.datasets.seen_with(opened, newest)
             return _Begun(fresh_state(settings_asked(values), seen.pool), seen, newest)
         run = await self.open(opened.row.name, origin.run)

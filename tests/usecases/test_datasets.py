@@ -11,8 +11,8 @@ from bots_service import errors
 from bots_service.core.belief import KINDS
 from bots_service.core.belief.distributions import Distributions
 from bots_service.core.pool import MOST_COLUMNS
-from bots_service.datasets import DatasetHeader
-from bots_service.records import IdempotencyKey, PredictionBlock, Subset, TaskBlock
+from bots_service.datasets import DatasetHeader, PredictionBlock
+from bots_service.records import IdempotencyKey, Subset, TaskBlock
 from bots_service.runs import ForkFrom
 from tests.usecases.world import HEADER, POOL, TASKS, World, block, flaws_of, meanwhile, never, outage, outcome, stream
 
@@ -347,7 +347,7 @@ RATES = {f"t{number}": number % 5 / 4 for number in range(30)}  # the last ten t
 
 async def blocks(*parts: dict[str, float]) -> AsyncIterator[PredictionBlock]:
     for part in parts:
-        yield PredictionBlock(list(part), np.array(list(part.values()), np.float64))
+        yield list(part), np.array(list(part.values()), np.float64)
 
 
 async def predict(world: World, name: str = "probe", *parts: dict[str, float]) -> None:
@@ -436,7 +436,7 @@ async def test_predictions_that_cannot_be_are_refused(world: World, rows, messag
     async def some() -> AsyncIterator[PredictionBlock]:
         for first in range(0, len(rows), at_once):
             ids, rates = zip(*rows[first : first + at_once], strict=True)
-            yield PredictionBlock(list(ids), np.array(rates, np.float64))
+            yield list(ids), np.array(rates, np.float64)
 
     with pytest.raises(errors.InvalidTasksError) as refused:
         await world.use.datasets.put_predictions(POOL, "probe", some(), never)
@@ -545,7 +545,7 @@ async def test_retired_tasks_of_a_subset_are_counted_and_not_selected(world: Wor
 
 async def test_a_run_that_knows_predictions_selects_in_a_subset(world: World):
     async def predictions():
-        yield PredictionBlock([f"t{number}" for number in range(40)], np.linspace(0, 1, 40))
+        yield [f"t{number}" for number in range(40)], np.linspace(0, 1, 40)
 
     await world.use.datasets.put_predictions(POOL, "probe", predictions(), never)
     await world.put_run("seeing")

@@ -14,9 +14,9 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 
 from bots_service.api.requests import DATASET_LIMIT, JSON, MIB, NDJSON, Body, decode, services_of, state_of
-from bots_service.datasets import DatasetHeader
+from bots_service.datasets import DatasetHeader, PredictionBlock
 from bots_service.errors import Flaw, InvalidTasksError, PayloadTooLargeError
-from bots_service.records import DatasetFacts, PredictionBlock, TaskBlock
+from bots_service.records import DatasetFacts, TaskBlock
 
 BLOCK_TASKS = 65_536  # about 10 MB of tasks at work at a time
 SHOWN_FLAWS = 20
@@ -264,4 +264,4 @@ def _predictions_of_lines(lines: list[bytes], first: int) -> PredictionBlock:
 
 def _predictions(rows: list[PredictionRequest], _first: int) -> PredictionBlock:
     rates = np.array([row.pass_rate for row in rows], np.float64)  # None turns into NaN
-    return PredictionBlock([row.id for row in rows], rates)
+    return [row.id for row in rows], rates

@@ -8,9 +8,9 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import NO_TASKS, Bits, Counts, Flags, Floats, Tasks, frozen, united
@@ -356,51 +356,46 @@ MOST_PREDICTED = 4096  # with predictions; or twice as many as without the new o
 UNKNOWN = 255
 
 
-class PredictionsKey(NamedTuple):
-    """Which predictions: their name, and the digest of their content."""
+class Predicted(Struct, frozen=True):
+    """Predictions of a dataset that new runs see, or that a run knows.
+
+    name: of the predictor.
+    tasks: how many tasks they are about.
+    mean: of the predicted pass rates.
+    parts: predictions are rounded to whole numbers of these parts of one.
+    digest: of their content, without the name.
+    """
 
     name: str
+    tasks: int
+    mean: float
+    parts: int
     digest: str
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """A column of predicted pass rates, rounded to whole numbers of `parts` of one.
+    """A column of predicted pass rates, rounded to whole numbers of `about.parts` of one.
 
     levels: [n] of the first n tasks, `UNKNOWN` where there is no prediction; there is none of later tasks.
     """
 
-    name: str
-    parts: int
+    about: Predicted
     levels: NDArray[np.uint8]
 
-    @cached_property
-    def digest(self) -> str:
-        """A digest of the content, without the name."""
-        content = hashlib.blake2b(str(self.parts).encode() + b"\0", digest_size=16)
-        content.update(self.levels.tobytes())
-        return content.hexdigest()
-
-    @property
-    def key(self) -> PredictionsKey:
-        """What a run remembers of them."""
-        return PredictionsKey(self.name, self.digest)
-
-    @cached_property
-    def known(self) -> int:
-        """How many tasks they are about."""
-        return int((self.levels != UNKNOWN).sum())
-
-    @property
-    def mean(self) -> float:
-        """Their mean, over the tasks that they are about."""
-        return float(self.levels[self.levels != UNKNOWN].mean()) / self.parts
+    @classmethod
+    def of(cls, name: str, parts: int, levels: NDArray[np.uint8]) -> "Predictions":
+        """Return predictions of at least one task, with what there is to tell of them."""
+        content = hashlib.blake2b(str(parts).encode() + b"\0", digest_size=16)
+        content.update(levels.tobytes())
+        known = levels[levels != UNKNOWN]
+        return cls(Predicted(name, len(known), float(known.mean()) / parts, parts, content.hexdigest()), levels)
 
     def rates(self, size: int) -> Floats:
         """[size] the predicted pass rates of all tasks, NaN where unknown."""
         rates = np.full(size, np.nan)
         is_known = np.flatnonzero(self.levels != UNKNOWN)
-        rates[is_known] = self.levels[is_known] / self.parts
+        rates[is_known] = self.levels[is_known] / self.about.parts
         return rates
 
 
@@ -409,7 +404,7 @@ def seen_with(pool: Pool, columns: Sequence[Predictions]) -> Pool:
     if not columns:
         return pool
     rates = np.column_stack([column.rates(len(pool)) for column in columns])
-    return pool.with_predictions(tuple(column.name for column in columns), rates)
+    return pool.with_predictions(tuple(column.about.name for column in columns), rates)
 
 
 def rounded(name: str, rates: Floats, pool: Pool, others: Sequence[Predictions]) -> Predictions:
@@ -422,4 +417,4 @@ def rounded(name: str, rates: Floats, pool: Pool, others: Sequence[Predictions])
 
 def _rounded_to(parts: int, name: str, rates: Floats) -> Predictions:
     levels = np.where(np.isnan(rates), UNKNOWN, np.rint(rates * parts)).astype(np.uint8)
-    return Predictions(name, parts, frozen(levels))
+    return Predictions.of(name, parts, frozen(levels))

@@ -45,6 +45,7 @@ from bots_service.api.uploads import (
     upload_of,
 )
 from bots_service.core.checks import MAX_IDS, Name, TaskId
+from bots_service.core.pool import Predicted
 from bots_service.keys import Scope
 from bots_service.records import AppendTasksResult, CreateDatasetResult, DatasetRow, IdempotencyKey, Subset
 
@@ -55,21 +56,6 @@ Description = Annotated[str | None, Query(max_length=10_000, description="For ND
 Repeatable = Annotated[
     bool | None, Query(description="For NDJSON: whether tasks are handed out without leases.", strict=False)
 ]
-
-
-class Predicted(Struct, frozen=True):
-    """Predictions of a dataset that new runs see.
-
-    name: of the predictor.
-    tasks: how many tasks they are about.
-    mean: of the predicted pass rates.
-    parts: predictions are rounded to whole numbers of these parts of one.
-    """
-
-    name: str
-    tasks: int
-    mean: float
-    parts: int
 
 
 class Dataset(Struct, frozen=True):
@@ -101,9 +87,7 @@ class Dataset(Struct, frozen=True):
     @classmethod
     def from_row(cls, row: DatasetRow) -> "Dataset":
         """Return the answer for a row."""
-        predictions = tuple(Predicted(each.name, each.known, each.mean, each.parts) for each in row.facts.predictions)
-        created_at = moment(row.created_at)
-        return filled(cls, row, row.facts, tasks=row.live, created_at=created_at, predictions=predictions)
+        return filled(cls, row, row.facts, tasks=row.live, created_at=moment(row.created_at))
 
 
 class DatasetPage(Struct, frozen=True):

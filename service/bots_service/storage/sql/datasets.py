@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
 from bots_service.core.arrays import NO_TASKS, Tasks
-from bots_service.core.pool import Predictions, PredictionsKey
+from bots_service.core.pool import Predicted, Predictions
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import (
     BusyError,
@@ -170,29 +170,29 @@ class SqlDatasets(Store):
         """
         changed = _changed(connection, row, facts=facts)
         if column is not None:
-            kept = {"dataset_id": row.id, "digest": column.digest, "content": (column.parts, column.levels)}
+            kept = {"dataset_id": row.id, "digest": column.about.digest, "levels": column.levels}
             connection.execute(insert_missing(connection.dialect.name, predictions), kept)
         of_empty = (runs.c.dataset_id == row.id) & of_last_entry("seq").is_(None)
         empty[:] = [run for run in locked_runs(connection, of_empty) if not run.head]
         for run in empty:
-            replace_empty_run(connection, run.id, {"predictions": facts.prediction_keys})
-        _drop_unused_predictions(connection, row.id, facts.prediction_keys)
+            replace_empty_run(connection, run.id, {"predictions": facts.predictions})
+        _drop_unused_predictions(connection, row.id, facts.predictions)
         return changed
 
     @reading
-    def predictions(self, connection: Connection, dataset_id: int, keys: Sequence[PredictionsKey]) -> list[Predictions]:
-        """Return predictions that new runs see or that a run knows, in the order of the keys.
+    def predictions(self, connection: Connection, dataset_id: int, those: Sequence[Predicted]) -> list[Predictions]:
+        """Return predictions that new runs see or that a run knows, in this order.
 
         Raises:
             UnknownRunError: one is not there any more.
         """
         found = []
-        for name, digest in keys:
-            these = (predictions.c.dataset_id == dataset_id) & (predictions.c.digest == digest)
-            content = connection.scalar(select(predictions.c.content).where(these))
-            if content is None:
+        for about in those:
+            these = (predictions.c.dataset_id == dataset_id) & (predictions.c.digest == about.digest)
+            levels = connection.scalar(select(predictions.c.levels).where(these))
+            if levels is None:
                 raise UnknownRunError("the run that knew these predictions was deleted or replaced")
-            found.append(Predictions(name, *content))
+            found.append(Predictions(about, levels))
         return found
 
     @writing_once
@@ -286,9 +286,9 @@ def _require_room_for_dataset(connection: Connection, capacity: Capacity, within
         )
 
 
-def _drop_unused_predictions(connection: Connection, dataset_id: int, newest: tuple[PredictionsKey, ...]) -> None:
+def _drop_unused_predictions(connection: Connection, dataset_id: int, newest: tuple[Predicted, ...]) -> None:
     known = connection.scalars(select(runs.c.predictions).where(runs.c.dataset_id == dataset_id).distinct())
-    used = {key.digest for keys in (newest, *known) for key in keys}
+    used = {each.digest for those in (newest, *known) for each in those}
     unused = delete(predictions).where(predictions.c.dataset_id == dataset_id, predictions.c.digest.not_in(used))
     connection.execute(unused)
 
