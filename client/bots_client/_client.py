@@ -419,7 +419,6 @@ class Client(HttpClient):
         *,
         run: str = "default",
         selection: Selection | str | None = None,
-        age: int | None = None,
         close_step: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Receipt:
@@ -428,7 +427,6 @@ class Client(HttpClient):
         Args:
             outcomes: one or more per task; counts of one task within a step are added.
             selection: the selection of these tasks, or its ID, so that late evidence counts for its step.
-            age: of outcomes that are not of a selection: as if selected so many steps ago; None: now.
             close_step: whether this report closes the training step; None: yes, unless the run has tasks_per_step.
             idempotency_key: reports with the same key count once; None: a new key.
 
@@ -442,7 +440,6 @@ class Client(HttpClient):
             dataset=checked(dataset, str, "dataset"),
             run=checked(run, str, "run"),
             selection_id=selection.selection_id if isinstance(selection, Selection) else selection,
-            age=age,
             close_step=close_step,
             outcomes=[outcome.as_wire() for outcome in checked_list(outcomes, Outcome, "outcomes")],
         )

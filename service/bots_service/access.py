@@ -7,12 +7,11 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-import structlog
 from msgspec import Meta, Struct
 
 from bots_service.background import repeating
@@ -21,8 +20,6 @@ from bots_service.keys import EVERY_DATASET, KeyRow, Scope, reaches
 from bots_service.records import IdempotencyKey
 from bots_service.retention import LONGEST_KEY_S
 from bots_service.storage.sql.stores import SqlKeys
-
-log = structlog.get_logger(__name__)
 
 SHAPE = re.compile("bots_([0-9a-f]{16})_[0-9a-f]{64}")  # an id, and 32 random bytes
 STATIC_KEY = "BOTS_ADMIN_KEY"  # its id in answers and logs; no stored key has this id
@@ -129,7 +126,6 @@ class Access:
         self._rows: dict[str, KeyRow] = {}
         self._changing = asyncio.Lock()
         self._looked_at = -LOOK_AGAIN_S
-        self._is_away = False
         self._exist = True  # until SQL says otherwise, and always after the first key
 
     @property
@@ -163,7 +159,8 @@ class Access:
         if shape[1] not in self._rows:
             if self._monotonic() - self._looked_at >= LOOK_AGAIN_S:
                 self._looked_at = self._monotonic()
-                await self._refresh()
+                with suppress(BotsError):  # as in the background, where it is logged
+                    await self.load()
             else:
                 async with self._changing:  # a look that was begun already
                     pass
@@ -216,7 +213,7 @@ class Access:
     async def in_background(self) -> AsyncIterator[None]:
         """Read all keys now, and again every few seconds. Raises StorageUnavailableError: not now."""
         await self.load()
-        async with repeating(self._refresh, every_s=self._every_s, failure_event="keys_not_refreshed"):
+        async with repeating(self.load, every_s=self._every_s, failure_event="keys_not_refreshed"):
             yield
 
     async def load(self) -> None:
@@ -225,12 +222,3 @@ class Access:
             found = await self._keys.in_use()
             self._rows = {row.id: row for row in found or ()}
             self._exist = found is not None
-
-    async def _refresh(self) -> None:
-        was_away, self._is_away = self._is_away, True
-        try:
-            await self.load()
-            self._is_away = False
-        except BotsError as error:
-            if not was_away:
-                log.warning("keys_not_refreshed", reason=str(error))

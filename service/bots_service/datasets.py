@@ -6,12 +6,13 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
 import structlog
 
-from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained, frozen, last_of, united
+from bots_service.core.arrays import Flags, Floats, Tasks, contained, frozen, last_of, united
 from bots_service.core.pool import MOST_COLUMNS, Pool, Predicted, choose_offset_tags, rounded, seen_with
 from bots_service.core.state import RunState
 from bots_service.core.task_ids import GrowingTaskIds, TaskIds
@@ -46,18 +47,15 @@ from bots_service.storage.sql.runs import SqlRuns
 MAX_ID = 256
 MAX_TAG = 64
 MAX_TAGS = 32
-SHOWN_FLAWS = 20  # enough to see the pattern
 
 
 def check_block(block: TaskBlock, *, models: int, first: int) -> None:
     """Check consecutive tasks. first: index of the block's first task in the dataset, for messages.
 
     Raises:
-        InvalidTasksError: an id, a pass rate or a tag is invalid; contains the first errors.
+        InvalidTasksError: an id, a pass rate or a tag is invalid.
     """
-    flaws = [*_text_flaws(block, first), *_reference_flaws(block, models, first)]
-    if flaws:
-        raise InvalidTasksError("invalid tasks", tuple(flaws[:SHOWN_FLAWS]))
+    InvalidTasksError.refuse("invalid tasks", chain(_text_flaws(block, first), _reference_flaws(block, models, first)))
 
 
 def _text_flaws(block: TaskBlock, first: int) -> Iterator[Flaw]:
@@ -72,15 +70,13 @@ def _text_flaws(block: TaskBlock, first: int) -> Iterator[Flaw]:
                 yield Flaw(("tasks", task, "tags"), said)
 
 
-def _reference_flaws(block: TaskBlock, models: int, first: int) -> list[Flaw]:
+def _reference_flaws(block: TaskBlock, models: int, first: int) -> Iterator[Flaw]:
     rates = block.references
     if rates.shape != (len(block), models):
-        return [Flaw(("tasks", first, "reference_pass_rates"), f"{rates.shape[1]} pass rates for {models} models")]
+        yield Flaw(("tasks", first, "reference_pass_rates"), f"{rates.shape[1]} pass rates for {models} models")
     impossible = ~(np.isnan(rates) | ((rates >= 0) & (rates <= 1)))
-    return [
-        Flaw(("tasks", first + task, "reference_pass_rates", model), f"{rates[task, model]} is not in [0, 1]")
-        for task, model in np.argwhere(impossible)[:SHOWN_FLAWS].tolist()
-    ]
+    for task, model in np.argwhere(impossible).tolist():
+        yield Flaw(("tasks", first + task, "reference_pass_rates", model), f"{rates[task, model]} is not in [0, 1]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,8 +440,7 @@ class Datasets:
         """
         dataset = await self.fresh(name)
         tasks = dataset.ids.find(ids)
-        if flaws := unknown_tasks(ids, tasks, "ids"):
-            raise InvalidTasksError(f"dataset {name!r} has no such tasks", flaws)
+        InvalidTasksError.refuse(f"dataset {name!r} has no such tasks", unknown_tasks(ids, tasks, "ids"))
         retired = (np.setdiff1d if restore else np.union1d)(dataset.pool.retired, tasks).astype(np.int32)
         written = self.store.set_retired(idempotency_key, dataset.row, retired)
         return await self._finished(dataset, written, lambda row: opened(row, dataset.ids, dataset.pool, retired))
@@ -566,29 +561,30 @@ class Datasets:
         return await asyncio.shield(finish())
 
 
-def unknown_tasks(ids: Sequence[str], found: Tasks, *where: str, within: tuple[str, ...] = ()) -> tuple[Flaw, ...]:
-    """Return the first flaws of ids, listed at `where`, that name no task: those where -1 was found."""
-    missing = np.flatnonzero(found < 0)[:SHOWN_FLAWS].tolist()
-    return tuple(Flaw((*where, place, *within), f"no task {ids[place][:80]!r}") for place in missing)
+def unknown_tasks(ids: Sequence[str], found: Tasks, *where: str, within: tuple[str, ...] = ()) -> Iterator[Flaw]:
+    """Yield the flaws of ids, listed at `where`, that name no task: those where -1 was found."""
+    for place in np.flatnonzero(found < 0).tolist():
+        yield Flaw((*where, place, *within), f"no task {ids[place][:80]!r}")
 
 
 def _enter(block: PredictionBlock, first: int, dataset: OpenDataset, rates: Floats, said: Flags) -> None:
     """Write a block's predictions to their places in `rates`, and mark them in `said`."""
     ids, predicted = block
     tasks = dataset.ids.find(ids)
-    _refuse(first, np.flatnonzero(tasks < 0), "id", lambda row: f"no task {ids[row][:80]!r}")
+
+    def flaws(those: Flags, field: str, message: Callable[[int], str]) -> Iterator[Flaw]:
+        for row in np.flatnonzero(those).tolist():
+            yield Flaw(("predictions", first + row, field), message(row))
+
+    is_unknown = tasks < 0
+    InvalidTasksError.refuse("invalid predictions", flaws(is_unknown, "id", lambda row: f"no task {ids[row][:80]!r}"))
     is_repeated = said[tasks]
     is_repeated[np.setdiff1d(np.arange(len(tasks)), np.unique(tasks, return_index=True)[1])] = True
-    _refuse(first, np.flatnonzero(is_repeated), "id", lambda row: f"{ids[row][:80]!r} has a prediction already")
-    impossible = ~(np.isnan(predicted) | ((predicted >= 0) & (predicted <= 1)))
-    _refuse(first, np.flatnonzero(impossible), "pass_rate", lambda row: f"{predicted[row]} is not in [0, 1]")
+    is_impossible = ~(np.isnan(predicted) | ((predicted >= 0) & (predicted <= 1)))
+    impossible = flaws(is_impossible, "pass_rate", lambda row: f"{predicted[row]} is not in [0, 1]")
+    repeated = flaws(is_repeated, "id", lambda row: f"{ids[row][:80]!r} has a prediction already")
+    InvalidTasksError.refuse("invalid predictions", chain(repeated, impossible))
     rates[tasks], said[tasks] = predicted, True
-
-
-def _refuse(first: int, rows: Counts, field: str, message: Callable[[int], str]) -> None:
-    if len(rows):
-        flaws = [Flaw(("predictions", first + row, field), message(row)) for row in rows[:SHOWN_FLAWS].tolist()]
-        raise InvalidTasksError("invalid predictions", tuple(flaws))
 
 
 def _described(dataset: OpenDataset, found: Tasks) -> tuple[Subset, Tasks]:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -231,14 +230,6 @@ class Subset(Struct, frozen=True, rename={"name": "subset"}):
     retired: int
     others: int
     missing: tuple[int, ...]
-
-
-class RunPut(Enum):
-    """What a PUT did to its run."""
-
-    CREATED = "created"
-    REPLACED = "replaced"
-    UNCHANGED = "unchanged"
 
 
 class StoredReceipt(Receipt, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from bots_service.core.draw import (
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
 from bots_service.core.walks import Walk, walk_numbers
-from bots_service.datasets import SHOWN_FLAWS, OpenRun, unknown_tasks
+from bots_service.datasets import OpenRun, unknown_tasks
 from bots_service.errors import Flaw, InvalidSelectionError
 from bots_service.records import OpenDataset, RunRow, Selection
 from bots_service.storage.live import Look
@@ -138,8 +138,7 @@ def named_tasks(request: SelectRequest, dataset: OpenDataset) -> NamedTasks:
     excluded, first = dataset.ids.find(request.exclude), dataset.ids.find(wanted)
     for name, ids, found in (("exclude", request.exclude, excluded), ("first", wanted, first)):
         flaws += unknown_tasks(ids, found, "body", name)
-    if flaws:
-        raise InvalidSelectionError("invalid selection", tuple(flaws[:SHOWN_FLAWS]))
+    InvalidSelectionError.refuse("invalid selection", flaws)
     return NamedTasks(united(excluded), first)
 
 

@@ -12,7 +12,7 @@ from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.pool import Predictions
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, DatasetExistsError, LimitReachedError, UnknownDatasetError, UnknownRunError
-from bots_service.records import Capacity, CreateDatasetResult, DatasetRow, RunPut, Subset, TaskBlock
+from bots_service.records import Capacity, CreateDatasetResult, DatasetRow, Subset, TaskBlock
 from bots_service.storage.sql.datasets import MOST_SUBSETS, SqlDatasets
 from bots_service.storage.sql.runs import SqlRuns
 from bots_service.storage.sql.stores import SqlStores
@@ -256,11 +256,11 @@ async def test_a_dataset_has_at_most_so_many_runs_also_of_callers_at_the_same_ti
         await runs.put(row.id, "more", RunSettings())
     full = await runs.after(row.id, "", 10)
 
-    changed, put = await runs.put(row.id, full[0].name, RunSettings(target=0.3))  # no new run
+    changed, before = await runs.put(row.id, full[0].name, RunSettings(target=0.3))  # no new run
     await runs.delete(None, full[1])
     await runs.put(row.id, "more", RunSettings())
 
-    assert (changed.settings.target, put) == (0.3, RunPut.REPLACED)
+    assert (changed.settings.target, before) == (0.3, full[0])
 
 
 async def test_imports_make_no_more_runs_than_there_is_room_for(stores: SqlStores):

@@ -1,10 +1,9 @@
 """Uploads of tasks and of predictions, as a stream of blocks: from a JSON document, or from NDJSON line by line."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sized
+from collections.abc import AsyncIterator, Callable, Iterator, Sized
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import islice
 from math import nan
 from typing import Annotated, TypeVar
 
@@ -19,7 +18,6 @@ from bots_service.errors import Flaw, InvalidTasksError, PayloadTooLargeError
 from bots_service.records import DatasetFacts, TaskBlock
 
 BLOCK_TASKS = 65_536  # about 10 MB of tasks at work at a time
-SHOWN_FLAWS = 20
 
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
@@ -76,14 +74,9 @@ def _task_block(tasks: list[TaskRequest], first: int, models: int) -> TaskBlock:
         for place, row in enumerate(rows, first)
         if len(row) != models
     )
-    _refuse("the number of reference pass rates is wrong", flaws)
+    InvalidTasksError.refuse("the number of reference pass rates is wrong", flaws)
     references = np.array(rows, np.float64).reshape(len(tasks), models)  # None turns into NaN
     return TaskBlock([task.id for task in tasks], references, [_tidy(tuple(task.tags or ())) for task in tasks])
-
-
-def _refuse(message: str, flaws: Iterable[Flaw]) -> None:
-    if shown := tuple(islice(flaws, SHOWN_FLAWS)):
-        raise InvalidTasksError(message, shown)
 
 
 @lru_cache(4096)  # few combinations occur, most of them often
@@ -202,13 +195,13 @@ async def read_more_tasks(body: Body, dataset: str) -> AsyncIterator[TaskBlock]:
     facts = (await services_of(body.request).store.datasets.get(dataset)).facts
     file = await read_tasks(body)
     models = Header(file.header.reference_models)  # what else is said is of the dataset that they come from
-    _refuse("the tasks have other reference models", _contradictions(models, facts, "the dataset has"))
+    InvalidTasksError.refuse("the tasks have other reference models", _contradictions(models, facts, "the dataset has"))
     return file.blocks(len(facts.reference_models))
 
 
 def header_of(file: Header, said: Header) -> DatasetHeader:
     """Return the dataset's fields from the body, and from the query for files whose first line does not name them."""
-    _refuse("query and body contradict each other", _contradictions(file, said, "the query says"))
+    InvalidTasksError.refuse("query and body contradict each other", _contradictions(file, said, "the query says"))
     return DatasetHeader(
         file.reference_models or said.reference_models or (),
         file.description or said.description or "",

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, CursorResult, delete, func, in
 from bots_service.core.pool import Predicted
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, LimitReachedError, RunHasHistoryError, UnknownRunError
-from bots_service.records import Capacity, IdempotencyKey, Parent, RefusedReports, RunPut, RunRow
+from bots_service.records import Capacity, IdempotencyKey, Parent, RefusedReports, RunRow
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import FoldedEntry, append
 from bots_service.storage.sql.store import Store, keep_result, reading, require_unanswered, writing, writing_once
@@ -138,12 +138,15 @@ class SqlRuns(Store):
         fork: Start | None = None,
         known: tuple[Predicted, ...] = (),
         idempotency_key: IdempotencyKey | None = None,
-        result_of: Callable[[RunRow, RunPut], object] = lambda row, put: (row, put),
-    ) -> tuple[RunRow, RunPut]:
+        result_of: Callable[[RunRow, RunRow | None], object] = lambda row, before: (row, before),
+    ) -> tuple[RunRow, RunRow | None]:
         """Create the run, or replace the settings of one whose journal is empty.
 
         known: the predictions that it knows.
         result_of: returns what is kept under the key, unless the run stays as it is.
+
+        Returns:
+            The run as it stands now, and as it stood before; None if it is new.
 
         Raises:
             BusyError: its predictions are gone; or it is no fork, and others were put since.
@@ -158,7 +161,7 @@ class SqlRuns(Store):
             require_room_for_run(connection, dataset_id, self.capacity)
             run_id = insert_run(connection, dataset_id, name, settings, known)
         elif standing.settings == settings and fork is None:
-            return standing, RunPut.UNCHANGED
+            return standing, standing
         else:
             run_id = standing.id
             replace_empty_run(connection, run_id, {"settings": settings, "predictions": known, "refused": None})
@@ -167,9 +170,8 @@ class SqlRuns(Store):
             append(connection, run_id, [first], time.time())
             connection.execute(update(runs).where(runs.c.id == run_id), {"parent": parent})
         row = run_of(connection.execute(RUNS.where(runs.c.id == run_id)).one())
-        put = RunPut.CREATED if standing is None else RunPut.REPLACED
-        keep_result(connection, idempotency_key, result_of(row, put))
-        return row, put
+        keep_result(connection, idempotency_key, result_of(row, standing))
+        return row, standing
 
     @writing
     def note_refused_report(self, connection: Connection, row: RunRow, reason: str) -> None:
