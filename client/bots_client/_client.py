@@ -110,7 +110,6 @@ class Client(HttpClient):
         reference_models: Sequence[str] = (),
         description: str = "",
         *,
-        repeatable: bool = False,
         media_type: str | None = None,
         on_progress: Progress | None = None,
     ) -> Dataset:
@@ -119,14 +118,10 @@ class Client(HttpClient):
         Args:
             name: letters, digits, ".", "_" and "-".
             reference_models: in the order of the tasks' pass rates; not needed if a file holds their names.
-            repeatable: whether tasks are handed out again without waiting: none is leased, and some come several times
-                where a selection wants more than there are.
         """
         params = [("reference_model", model) for model in checked_list(reference_models, str, "reference_models")]
         if description:
             params.append(("description", description))
-        if repeatable:
-            params.append(("repeatable", "true"))
         upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
         return self._upload("PUT", path("datasets", name), Dataset, upload, *params)
 

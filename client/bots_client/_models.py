@@ -568,7 +568,6 @@ class Dataset:
     offset_tags: tags that split profiles; a tracker learns an offset for each.
     profiles: number of distinct combinations of reference pass rates and offset tags.
     digest: hash of the tasks; equal pools have equal digests.
-    repeatable: whether tasks are handed out again without waiting.
     """
 
     name: str
@@ -581,7 +580,6 @@ class Dataset:
     tags: Mapping[str, int] = field(default_factory=dict)
     digest: str = ""
     created_at: datetime | None = None
-    repeatable: bool = False
     predictions: tuple[Predicted, ...] = ()
 
 

@@ -81,11 +81,10 @@ def _reference_flaws(block: TaskBlock, models: int, first: int) -> Iterator[Flaw
 
 @dataclass(frozen=True, slots=True)
 class DatasetHeader:
-    """A dataset's fields other than its tasks. repeatable: whether its tasks are handed out without leases."""
+    """A dataset's fields other than its tasks."""
 
     reference_models: tuple[str, ...] = ()
     description: str = ""
-    repeatable: bool = False
 
 
 Built = tuple[DatasetFacts, TaskIds, Pool]
@@ -150,8 +149,6 @@ class DatasetBuilder:
         parts = [self.header.description, str(len(self.header.reference_models)), *self.header.reference_models]
         for text in parts:
             whole.update(text.encode() + b"\0")
-        if self.header.repeatable:
-            whole.update(b"repeatable\0")
         for stream in (self._ids_hash, self._references_hash, self._tags_hash):
             whole.update(stream.digest())
         return whole.hexdigest()
@@ -184,7 +181,6 @@ class DatasetBuilder:
             offset_tags=offset_tags,
             tags={tag: len(tasks) for tag, tasks in tags.items()},
             digest=self.digest(),
-            repeatable=self.header.repeatable,
             predictions=() if earlier is None else earlier.predictions,
         )
         return facts, ids, pool
@@ -327,7 +323,7 @@ class Datasets:
         return newest if state.fits(newest.dataset.pool) else await self.current(run)
 
     async def _builder(self, row: DatasetRow) -> DatasetBuilder:
-        builder = DatasetBuilder(DatasetHeader(row.facts.reference_models, row.facts.description, row.facts.repeatable))
+        builder = DatasetBuilder(DatasetHeader(row.facts.reference_models, row.facts.description))
         async for block in self.store.blocks(row.id):
             await asyncio.to_thread(builder.add, block)
         return builder

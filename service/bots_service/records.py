@@ -59,7 +59,6 @@ class DatasetFacts:
     size: tasks ever, retired ones included; profiles: distinct pairs of reference pass rates and offset tags.
     tags: tag -> number of tasks with it, including retired ones.
     digest: of the tasks; does not depend on the upload's format.
-    repeatable: whether its tasks are handed out again without waiting: nothing is leased.
     predictions: those that new runs see, in the order in which they were put.
     """
 
@@ -71,7 +70,6 @@ class DatasetFacts:
     profiles: int
     tags: dict[str, int]
     digest: str
-    repeatable: bool = False
     predictions: tuple[Predicted, ...] = ()
 
 
@@ -279,7 +277,6 @@ class Selection:
     means: [n] expected success probabilities.
     effective: [n] how likely each task's group of rollouts has some that succeed and some that fail.
     reused: how many tasks were on lease already: too few others were left, or they were wanted `first`.
-    repeatable: whether other selections may have the same tasks meanwhile.
     """
 
     id: str
@@ -292,7 +289,6 @@ class Selection:
     draws: Floats
     means: Floats
     effective: Floats
-    repeatable: bool = False
 
     @property
     def expected_effective(self) -> float:
@@ -302,7 +298,7 @@ class Selection:
     @property
     def leased(self) -> Tasks:
         """The tasks that no other selection may have meanwhile, sorted."""
-        return united(self.tasks[:0] if self.repeatable else self.tasks)
+        return united(self.tasks)
 
 
 @dataclass(frozen=True, slots=True)

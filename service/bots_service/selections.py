@@ -67,13 +67,13 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, look: Look, name
     The seed is the run's, the epoch, the seq, and the number of selections at that seq: same journal and same calls
     give the same tasks.
     """
-    pool, repeatable = run.dataset.pool, run.dataset.row.facts.repeatable
+    pool = run.dataset.pool
     # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
     leased = look.leased[look.leased < len(pool)]
 
     def select(count: int) -> DrawnTasks:
         asked, context = replace(request, count=count), context_of(state, seeded(state, look.ordinal))
-        return select_tasks(state.belief, pool, asked, context, named=named, leased=leased, repeatable=repeatable)
+        return select_tasks(state.belief, pool, asked, context, named=named, leased=leased)
 
     def expected(count: int) -> float:
         believed = state.belief.distributions(pool, select(count).tasks)
@@ -82,7 +82,7 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, look: Look, name
     count = request.count
     if count is None:
         part, wanted = pool.part(request.tags), request.want_effective or 1
-        available = LARGEST_COUNT if repeatable else len(part) - len(part.keep(named.excluded))
+        available = len(part) - len(part.keep(named.excluded))
         count = enough_tasks(expected, wanted, max(min(MOST_TIMES * wanted, LARGEST_COUNT, available), 1))
     drawn = select(count)
     believed = state.belief.distributions(pool, drawn.tasks)
@@ -97,7 +97,6 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, look: Look, name
         draws=drawn.draws,
         means=believed.mean,
         effective=believed.effective(state.group_size),
-        repeatable=repeatable,
     )
 
 

@@ -22,18 +22,6 @@ async def test_the_same_content_again_is_200_and_other_content_is_409(http):
     assert (await http.get("/datasets/guru")).json() == described
 
 
-async def test_a_dataset_may_be_repeatable(http):
-    answer = await http.put("/datasets/levels", json={"repeatable": True, "tasks": [{"id": "easy"}, {"id": "hard"}]})
-    assert (answer.status_code, answer.json()["repeatable"]) == (201, True)
-    chosen = (await http.post("/select", json={"dataset": "levels", "count": 5})).json()
-    assert (len(chosen["tasks"]), chosen["reused"]) == (5, 0)
-    lines = '{"repeatable": true}\n{"id": "easy"}\n'
-    for query, status in (("", 201), ("?repeatable=false", 422)):
-        name = f"/datasets/lines{query}"
-        sent = await http.put(name, content=lines, headers={"Content-Type": "application/x-ndjson"})
-        assert sent.status_code == status, sent.text
-
-
 LINES = {"Content-Type": "application/x-ndjson"}
 
 

@@ -37,8 +37,8 @@ OUTCOMES = [
 # name, arguments, keyword arguments, method, target, body: JSON, or a list of what NDJSON has a line of
 CALLS = [
     ("create_dataset", ("guru", [TASK, Task("a")]), {}, "PUT", "/datasets/guru", [TASK_JSON, {"id": "a"}]),
-    ("create_dataset", ("guru", [TASK], ["small"], "maths"), {"repeatable": True}, "PUT",
-     "/datasets/guru?reference_model=small&description=maths&repeatable=true", [TASK_JSON]),
+    ("create_dataset", ("guru", [TASK], ["small"], "maths"), {}, "PUT",
+     "/datasets/guru?reference_model=small&description=maths", [TASK_JSON]),
     ("append_tasks", ("guru", [TASK]), {}, "POST", "/datasets/guru/tasks", [TASK_JSON]),
     ("make_subset", ("guru", [Task("a")]), {}, "POST", "/datasets/guru/subsets", [{"id": "a"}]),
     ("put_predictions", ("guru", "p", {"a": 0.25}), {}, "PUT", "/datasets/guru/predictions/p", [PREDICTED]),

@@ -37,16 +37,12 @@ class TaskRequest(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 
 
 class Header(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is said of a dataset before its tasks; None where it is not said.
-
-    repeatable: whether tasks are handed out again without waiting.
-    """
+    """What is said of a dataset before its tasks; None where it is not said."""
 
     reference_models: (
         Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=256)], ...], Meta(max_length=64)] | None
     ) = None
     description: Annotated[str, Meta(max_length=10_000)] | None = None
-    repeatable: bool | None = None
 
 
 Row = TypeVar("Row")
@@ -89,7 +85,6 @@ class TasksRequest(Header, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     reference_models: names of the models, in the order of the pass rates.
     description: a text for people.
-    repeatable: whether tasks are handed out again without waiting, such as generators that make a fresh one each time.
     tasks: the tasks.
     """
 
@@ -165,7 +160,7 @@ _encoder = msgspec.json.Encoder()
 
 def header_line(facts: DatasetFacts) -> bytes:
     """Return the first line of a dataset's tasks."""
-    return _encoder.encode(Header(facts.reference_models, facts.description, facts.repeatable)) + b"\n"
+    return _encoder.encode(Header(facts.reference_models, facts.description)) + b"\n"
 
 
 def task_lines(block: TaskBlock) -> bytes:
@@ -203,9 +198,7 @@ def header_of(file: Header, said: Header) -> DatasetHeader:
     """Return the dataset's fields from the body, and from the query for files whose first line does not name them."""
     InvalidTasksError.refuse("query and body contradict each other", _contradictions(file, said, "the query says"))
     return DatasetHeader(
-        file.reference_models or said.reference_models or (),
-        file.description or said.description or "",
-        bool(file.repeatable or said.repeatable),
+        file.reference_models or said.reference_models or (), file.description or said.description or ""
     )
 
 

@@ -97,9 +97,6 @@ def import_(
     *,
     name: Annotated[str | None, typer.Option(help="Name of the dataset.", show_default="the file's name")] = None,
     description: Annotated[str, typer.Option(help="Description for readers.")] = "",
-    repeatable: Annotated[
-        bool, typer.Option("--repeatable", help="Tasks are handed out again without waiting: nothing is leased.")
-    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read all files and show the first tasks; send nothing.")
     ] = False,
@@ -118,7 +115,6 @@ def import_(
             name,
             reference_models=reader.columns.references,
             description=description,
-            repeatable=repeatable,
             **reader.upload(advance),
         )
     return dataset, details(dataset)
@@ -242,7 +238,7 @@ LONGEST_CELL = 2**24  # characters of a CSV file's; Python's own limit is too lo
 NOT_MEASURED = {"", "#N/A", "N/A", "NA", "NULL", "n/a", "null"}  # pass rates in CSV, besides NaN
 NDJSON = "application/x-ndjson"
 SERVICE_COLUMNS = {"id", "reference_pass_rates", "tags"}  # the service reads a file with only these as it is
-HEADER_FIELDS = {"reference_models", "description", "repeatable"}  # which may be the first line of such a file
+HEADER_FIELDS = {"reference_models", "description"}  # which may be the first line of such a file
 
 Row = dict[str, Any]  # column -> value; a struct is a nested Row
 # Consecutive rows of a file with at least the wanted columns; the share of it that is read so far; all its columns.

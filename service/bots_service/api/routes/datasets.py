@@ -53,9 +53,6 @@ routes = Routes("datasets")
 
 ReferenceModels = Annotated[list[str], Query(max_length=64, description="For NDJSON: the reference models, in order.")]
 Description = Annotated[str | None, Query(max_length=10_000, description="For NDJSON.")]
-Repeatable = Annotated[
-    bool | None, Query(description="For NDJSON: whether tasks are handed out without leases.", strict=False)
-]
 
 
 class Dataset(Struct, frozen=True):
@@ -67,7 +64,6 @@ class Dataset(Struct, frozen=True):
     profiles: number of distinct combinations of reference pass rates and offset tags.
     tags: number of tasks with each tag.
     digest: of the tasks; does not depend on the upload's format.
-    repeatable: whether its tasks are handed out again without waiting.
     predictions: those that new runs see, in the order in which they were put.
     """
 
@@ -82,7 +78,6 @@ class Dataset(Struct, frozen=True):
     digest: str
     created_at: datetime
     predictions: tuple[Predicted, ...]
-    repeatable: bool = False
 
     @classmethod
     def from_row(cls, row: DatasetRow) -> "Dataset":
@@ -131,7 +126,6 @@ async def put_dataset(
     dataset: DatasetName,
     reference_model: ReferenceModels = [],  # noqa: B006  # FastAPI copies it
     description: Description = None,
-    repeatable: Repeatable = None,
 ) -> Response:
     """Create a dataset, with its run `default`, from JSON or NDJSON (one task per line)."""
     create, within = services_of(request).datasets.create, caller_of(request).datasets
@@ -139,7 +133,7 @@ async def put_dataset(
 
     async def act() -> CreateDatasetResult:
         file = await read_tasks(body)
-        header = header_of(file.header, Header(tuple(reference_model) or None, description, repeatable))
+        header = header_of(file.header, Header(tuple(reference_model) or None, description))
         blocks = file.blocks(len(header.reference_models))
         return await create(dataset, header, blocks, body.idempotency_key, within=within)
 
