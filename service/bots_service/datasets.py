@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 import structlog
 
-from bots_service.core.arrays import Flags, Floats, Tasks, contained, frozen, last_of, united
+from bots_service.core.arrays import NO_TASKS, Flags, Floats, Tasks, contained, frozen, last_of, united
 from bots_service.core.pool import MOST_COLUMNS, Pool, Predicted, choose_offset_tags, rounded, seen_with
 from bots_service.core.state import RunState
 from bots_service.core.task_ids import GrowingTaskIds, TaskIds
@@ -30,8 +30,6 @@ from bots_service.errors import (
 from bots_service.keys import EVERY_DATASET
 from bots_service.metrics import RunsAtWork
 from bots_service.records import (
-    AppendTasksResult,
-    CreateDatasetResult,
     DatasetFacts,
     DatasetRow,
     IdempotencyKey,
@@ -47,15 +45,6 @@ from bots_service.storage.sql.runs import SqlRuns
 MAX_ID = 256
 MAX_TAG = 64
 MAX_TAGS = 32
-
-
-def check_block(block: TaskBlock, *, models: int, first: int) -> None:
-    """Check consecutive tasks. first: index of the block's first task in the dataset, for messages.
-
-    Raises:
-        InvalidTasksError: an id, a pass rate or a tag is invalid.
-    """
-    InvalidTasksError.refuse("invalid tasks", chain(_text_flaws(block, first), _reference_flaws(block, models, first)))
 
 
 def _text_flaws(block: TaskBlock, first: int) -> Iterator[Flaw]:
@@ -79,22 +68,11 @@ def _reference_flaws(block: TaskBlock, models: int, first: int) -> Iterator[Flaw
         yield Flaw(("tasks", first + task, "reference_pass_rates", model), f"{rates[task, model]} is not in [0, 1]")
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetHeader:
-    """A dataset's fields other than its tasks."""
-
-    reference_models: tuple[str, ...] = ()
-    description: str = ""
-
-
-Built = tuple[DatasetFacts, TaskIds, Pool]
-
-
 class DatasetBuilder:
     """Collects blocks of tasks, and checks them; memory stays close to the packed size."""
 
-    def __init__(self, header: DatasetHeader) -> None:
-        self.header = header
+    def __init__(self, reference_models: tuple[str, ...] = (), description: str = "") -> None:
+        self.reference_models, self.description = reference_models, description
         self.size = 0
         self._ids = GrowingTaskIds()
         self._checked = 0  # of how many ids it is known that they differ
@@ -109,7 +87,8 @@ class DatasetBuilder:
         Raises:
             InvalidTasksError: a task is invalid, or an id is repeated; repeats may also be found only by `ids`.
         """
-        check_block(block, models=len(self.header.reference_models), first=self.size)
+        references = _reference_flaws(block, len(self.reference_models), self.size)
+        InvalidTasksError.refuse("invalid tasks", chain(_text_flaws(block, self.size), references))
         self._ids.add(block.ids)
         self._references.append(block.references)
         self._add_tags(block.tags)
@@ -146,14 +125,14 @@ class DatasetBuilder:
     def digest(self) -> str:
         """Return the digest of the content; it does not depend on the upload's format."""
         whole = hashlib.blake2b(digest_size=16)
-        parts = [self.header.description, str(len(self.header.reference_models)), *self.header.reference_models]
+        parts = [self.description, str(len(self.reference_models)), *self.reference_models]
         for text in parts:
             whole.update(text.encode() + b"\0")
         for stream in (self._ids_hash, self._references_hash, self._tags_hash):
             whole.update(stream.digest())
         return whole.hexdigest()
 
-    def build(self, earlier: DatasetFacts | None = None) -> Built:
+    def build(self, earlier: DatasetFacts | None = None) -> tuple[DatasetFacts, TaskIds, Pool]:
         """Return the dataset's facts, ids and pool.
 
         earlier: facts of an earlier version of the dataset, whose order of reference models, offset tags and
@@ -173,8 +152,8 @@ class DatasetBuilder:
         if offset_tags:
             pool = Pool.of_tasks(references[:, list(order)], tags, offset_tags)
         facts = DatasetFacts(
-            description=self.header.description,
-            reference_models=self.header.reference_models,
+            description=self.description,
+            reference_models=self.reference_models,
             reference_order=order,
             size=self.size,
             profiles=pool.profiles,
@@ -323,7 +302,7 @@ class Datasets:
         return newest if state.fits(newest.dataset.pool) else await self.current(run)
 
     async def _builder(self, row: DatasetRow) -> DatasetBuilder:
-        builder = DatasetBuilder(DatasetHeader(row.facts.reference_models, row.facts.description))
+        builder = DatasetBuilder(row.facts.reference_models, row.facts.description)
         async for block in self.store.blocks(row.id):
             await asyncio.to_thread(builder.add, block)
         return builder
@@ -366,15 +345,16 @@ class Datasets:
     async def create(
         self,
         name: str,
-        header: DatasetHeader,
+        reference_models: tuple[str, ...],
+        description: str,
         blocks: AsyncIterator[TaskBlock],
         idempotency_key: KeyOfUpload,
         *,
         within: tuple[str, ...] = (EVERY_DATASET,),
-    ) -> CreateDatasetResult:
+    ) -> tuple[DatasetRow, bool]:
         """Create a dataset from a stream of blocks; nothing is visible until all of it was good.
 
-        Where one of the name has the same content, that is returned.
+        Where one of the name has the same content, that is returned. Also return whether it is new.
         within: patterns of names that the caller's key reaches.
 
         Raises:
@@ -383,22 +363,22 @@ class Datasets:
             DatasetExistsError: the name is taken by other content.
         """
         async with self.stage() as stage:
-            builder = DatasetBuilder(header)
+            builder = DatasetBuilder(reference_models, description)
             async for block in blocks:
                 await asyncio.to_thread(builder.add, block)
                 await self.store.add_block(stage, block)
             facts, ids, pool = await asyncio.to_thread(builder.build)
-            result = await self.store.create(idempotency_key(), name, stage, facts, within=within)
-            if result.created:
-                self._keep(opened(result.row, ids, pool, np.empty(0, np.int32)))
-                for run in await self._runs.all(result.row.id):
+            row, is_new = await self.store.create(idempotency_key(), name, stage, facts, within=within)
+            if is_new:
+                self._keep(opened(row, ids, pool, NO_TASKS))
+                for run in await self._runs.all(row.id):
                     await self._live.moved(run, BEGIN, begins=True)
-            return result
+            return row, is_new
 
     async def append(
         self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload
-    ) -> AppendTasksResult:
-        """Append tasks; those that were there keep their places and their beliefs.
+    ) -> tuple[DatasetRow, int]:
+        """Append tasks; those that were there keep their places and their beliefs. Also return how many came.
 
         Raises:
             InvalidTasksError: a task can't be true.
@@ -422,7 +402,7 @@ class Datasets:
             facts, ids, pool = await asyncio.to_thread(builder.build, dataset.row.facts)
             written = self.store.append(idempotency_key(), dataset.row, stage, facts)
             retired = dataset.pool.retired
-            return await self._finished(dataset, written, lambda result: opened(result.row, ids, pool, retired))
+            return await self._finished(dataset, written, lambda result: opened(result[0], ids, pool, retired))
 
     async def retire(
         self, name: str, ids: list[str], idempotency_key: IdempotencyKey | None, *, restore: bool = False

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -196,20 +196,6 @@ class Answer(Generic[Result]):
 
     fingerprint: str
     result: Result
-
-
-class CreateDatasetResult(NamedTuple):
-    """A dataset that was wanted. created: it is new; else it stood there with the same content."""
-
-    row: DatasetRow
-    created: bool
-
-
-class AppendTasksResult(NamedTuple):
-    """A dataset with tasks appended. added: how many."""
-
-    row: DatasetRow
-    added: int
 
 
 class Subset(Struct, frozen=True, rename={"name": "subset"}):

@@ -12,7 +12,7 @@ from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.pool import Predictions
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, DatasetExistsError, LimitReachedError, UnknownDatasetError, UnknownRunError
-from bots_service.records import Capacity, CreateDatasetResult, DatasetRow, Subset, TaskBlock
+from bots_service.records import Capacity, DatasetRow, Subset, TaskBlock
 from bots_service.storage.sql.datasets import MOST_SUBSETS, SqlDatasets
 from bots_service.storage.sql.runs import SqlRuns
 from bots_service.storage.sql.stores import SqlStores
@@ -61,9 +61,9 @@ async def test_of_callers_that_create_one_dataset_at_once_one_does_and_those_wit
     creates = (stores.datasets.create(None, "guru", stage, made.facts(stage % 2)) for stage in stages)
     results = await asyncio.gather(*creates, return_exceptions=True)
     row = await stores.datasets.get("guru")
-    same = [result for result in results if isinstance(result, CreateDatasetResult)]
-    assert {type(result) for result in results} <= {CreateDatasetResult, DatasetExistsError}
-    assert sorted(same, key=lambda result: result.created) == [(row, False)] * (len(same) - 1) + [(row, True)]
+    same = [result for result in results if isinstance(result, tuple)]
+    assert {type(result) for result in results} <= {tuple, DatasetExistsError}
+    assert sorted(same, key=lambda result: result[1]) == [(row, False)] * (len(same) - 1) + [(row, True)]
     assert len(same) == sum(stage % 2 == row.facts.size for stage in stages)
 
 
@@ -209,7 +209,7 @@ async def test_a_new_run_must_know_the_newest_and_a_fork_such_as_are_there(store
 
 async def make(stores: SqlStores, name: str, within: tuple[str, ...] = ALL) -> DatasetRow:
     datasets = SqlDatasets(stores.database, SMALL)
-    return (await datasets.create(None, name, await datasets.stage(), made.facts(0), within=within)).row
+    return (await datasets.create(None, name, await datasets.stage(), made.facts(0), within=within))[0]
 
 
 async def made_of(attempts: Iterable[Awaitable[Any]]) -> int:

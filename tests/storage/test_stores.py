@@ -22,7 +22,7 @@ from bots_service.errors import (
     UnknownRunError,
 )
 from bots_service.keys import KeyRow, Scope
-from bots_service.records import Answer, CreateDatasetResult, DatasetRow, Head, IdempotencyKey, RunRow
+from bots_service.records import Answer, DatasetRow, Head, IdempotencyKey, RunRow
 from bots_service.storage.sql import stores as module
 from bots_service.storage.sql.journal import encode_body, receipt_under
 from bots_service.storage.sql.stores import SqlStores
@@ -108,7 +108,7 @@ async def test_a_refused_write_keeps_no_answer(stores: SqlStores):
     row = await made.dataset(stores)
     with pytest.raises(DatasetExistsError):
         await stores.datasets.create(made.once("k"), row.name, await stores.datasets.stage(), made.facts(0))
-    assert await stores.answers.find("PUT /it", "k", CreateDatasetResult) is None
+    assert await stores.answers.find("PUT /it", "k", tuple[DatasetRow, bool]) is None
 
 
 NOW = 1_800_000_000.25

@@ -11,7 +11,7 @@ from bots_service import errors
 from bots_service.core.belief import KINDS
 from bots_service.core.belief.distributions import Distributions
 from bots_service.core.pool import MOST_COLUMNS
-from bots_service.datasets import DatasetHeader, PredictionBlock
+from bots_service.datasets import PredictionBlock
 from bots_service.records import IdempotencyKey, Subset, TaskBlock
 from bots_service.runs import ForkFrom
 from tests.usecases.world import HEADER, POOL, TASKS, World, block, flaws_of, meanwhile, never, outage, outcome, stream
@@ -56,16 +56,16 @@ async def test_an_upload_ends_as_it_would_where_its_stage_can_not_be_dropped(wor
 
     with outage(world.use.store.datasets, "drop_stage"):
         for refused in (
-            datasets.create("other", HEADER, stream(wrong), never),
+            datasets.create("other", *HEADER, stream(wrong), never),
             datasets.append(POOL, stream(wrong), never),
         ):
             with pytest.raises(errors.InvalidTasksError, match="invalid tasks"):
                 await refused
         row = (await world.opened()).dataset.row
-        assert await datasets.create(POOL, HEADER, stream(block()), never) == (row, False)
-        assert (await datasets.create("other", HEADER, stream(block(0, 3)), never)).created
-        assert (await datasets.append("other", stream(block(3, 2)), never)).row.live == 5
-        upload = asyncio.create_task(datasets.create("given up", HEADER, endless(), never))
+        assert await datasets.create(POOL, *HEADER, stream(block()), never) == (row, False)
+        assert (await datasets.create("other", *HEADER, stream(block(0, 3)), never))[1]
+        assert (await datasets.append("other", stream(block(3, 2)), never))[0].live == 5
+        upload = asyncio.create_task(datasets.create("given up", *HEADER, endless(), never))
         await arrived.wait()
         upload.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -74,15 +74,15 @@ async def test_an_upload_ends_as_it_would_where_its_stage_can_not_be_dropped(wor
 
 async def test_the_digest_knows_the_content_and_not_its_blocks(empty: World):
     whole = block()
-    row, new = await empty.use.datasets.create(POOL, HEADER, stream(whole), never)
+    row, new = await empty.use.datasets.create(POOL, *HEADER, stream(whole), never)
     assert new
     for ends in [(1,), (20,), (39,), (0, 0, 40), tuple(range(1, 40))]:
-        again, new = await empty.use.datasets.create(POOL, HEADER, stream(*cut(whole, *ends)), never)
+        again, new = await empty.use.datasets.create(POOL, *HEADER, stream(*cut(whole, *ends)), never)
         assert (again, new) == (row, False)
     zero = changed(whole, 0, rate=0.0)
-    one, _ = await empty.use.datasets.create("zero", HEADER, stream(zero), never)
+    one, _ = await empty.use.datasets.create("zero", *HEADER, stream(zero), never)
     odd_nan = changed(changed(whole, 0, rate=-0.0), 8, rate=float(np.array(0xFFF8000000000001, np.uint64).view(float)))
-    assert (await empty.use.datasets.create("zero", HEADER, stream(odd_nan), never)) == (one, False)
+    assert (await empty.use.datasets.create("zero", *HEADER, stream(odd_nan), never)) == (one, False)
     others = [
         changed(whole, 3, rate=0.0625),
         changed(whole, 3, tags=("even", "odd")),
@@ -91,10 +91,10 @@ async def test_the_digest_knows_the_content_and_not_its_blocks(empty: World):
     ]
     for other in others:
         with pytest.raises(errors.DatasetExistsError):
-            await empty.use.datasets.create(POOL, HEADER, stream(other), never)
-    for header in (DatasetHeader(("weak", "other"), "about ü"), DatasetHeader(("weak", "strong"), "about")):
+            await empty.use.datasets.create(POOL, *HEADER, stream(other), never)
+    for header in ((("weak", "other"), "about ü"), (("weak", "strong"), "about")):
         with pytest.raises(errors.DatasetExistsError):
-            await empty.use.datasets.create(POOL, header, stream(whole), never)
+            await empty.use.datasets.create(POOL, *header, stream(whole), never)
     assert hidden(empty) == 0
 
 
@@ -109,15 +109,15 @@ async def test_an_import_that_fails_leaves_nothing(empty: World):
         (stream(wrong), [("tasks", place, "id") for place in range(20)]),
         (stream(), []),
     ):
-        assert await flaws_of(empty.use.datasets.create(POOL, HEADER, blocks, never)) == flaws
+        assert await flaws_of(empty.use.datasets.create(POOL, *HEADER, blocks, never)) == flaws
     with pytest.raises(ConnectionError):
-        await empty.use.datasets.create(POOL, HEADER, stream(block(), fail=ConnectionError()), never)
+        await empty.use.datasets.create(POOL, *HEADER, stream(block(), fail=ConnectionError()), never)
     assert await empty.use.store.datasets.after("", 10) == []
     assert hidden(empty) == 0
 
 
 async def test_what_is_imported_is_what_is_told_and_opened(empty: World):
-    row, _ = await empty.use.datasets.create(POOL, HEADER, stream(*cut(block(), 7, 30)), never)
+    row, _ = await empty.use.datasets.create(POOL, *HEADER, stream(*cut(block(), 7, 30)), never)
     whole = block()
     assert (row.live, row.retired, row.version) == (40, 0, 1)
     assert row.facts.tags == {"even": 20, "odd": 20, "rare": 4}
@@ -149,13 +149,13 @@ async def test_what_is_imported_is_what_is_told_and_opened(empty: World):
     ],
 )
 async def test_tasks_that_can_not_be_true_are_refused(empty: World, wrong, where):
-    assert where in await flaws_of(empty.use.datasets.create(POOL, HEADER, stream(block(), wrong), never))
+    assert where in await flaws_of(empty.use.datasets.create(POOL, *HEADER, stream(block(), wrong), never))
 
 
 async def test_the_largest_ids_and_tags_are_taken(empty: World):
     tags = tuple(sorted(f"{n:02}" + "x" * 62 for n in range(32)))
     most = changed(block(0, 1, ids=["ü" * 256]), 0, tags=tags)
-    row, _ = await empty.use.datasets.create(POOL, HEADER, stream(most, block(1, 1)), never)
+    row, _ = await empty.use.datasets.create(POOL, *HEADER, stream(most, block(1, 1)), never)
     assert row.facts.tags == {**dict.fromkeys(tags, 1), "odd": 1, "rare": 1}
     assert (await empty.report(outcome("ü" * 256))).reported == 1
 
@@ -163,7 +163,7 @@ async def test_the_largest_ids_and_tags_are_taken(empty: World):
 async def test_three_reference_models_are_put_in_the_order_of_their_means(empty: World):
     rates = np.array([[0.9, 0.1, 0.5], [0.8, 0.2, 0.6], [np.nan, 1.0, 1.0]])
     pool = TaskBlock(["a", "b", "c"], rates, [(), (), ()])
-    row, _ = await empty.use.datasets.create(POOL, DatasetHeader(("x", "y", "z")), stream(pool), never)
+    row, _ = await empty.use.datasets.create(POOL, ("x", "y", "z"), "", stream(pool), never)
     assert (row.facts.reference_models, row.facts.reference_order) == (("x", "y", "z"), (1, 2, 0))
     more = TaskBlock(["d"], np.array([[0.0, 1.0, 1.0]]), [()])
     await empty.use.datasets.append(POOL, stream(more, TaskBlock(["e"], np.array([[0.9, 0.1, 0.5]]), [()])), never)
@@ -276,7 +276,7 @@ async def test_changes_at_once_give_one_change_and_refusals(world: World):
     done = await asyncio.gather(*appends, return_exceptions=True)
     assert [type(one) for one in done] == [errors.BusyError, errors.BusyError]
     assert hidden(world) == 0
-    assert (await datasets.append(POOL, stream(block(60, 1)), never)).row.version == 3
+    assert (await datasets.append(POOL, stream(block(60, 1)), never))[0].version == 3
 
 
 async def test_retired_tasks_are_not_selected_until_they_are_restored_with_what_is_known_of_them(world: World):

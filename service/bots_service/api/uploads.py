@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 
 from bots_service.api.requests import DATASET_LIMIT, JSON, MIB, NDJSON, Body, decode, services_of, state_of
-from bots_service.datasets import DatasetHeader, PredictionBlock
+from bots_service.datasets import PredictionBlock
 from bots_service.errors import Flaw, InvalidTasksError, PayloadTooLargeError
 from bots_service.records import DatasetFacts, TaskBlock
 
@@ -194,12 +194,10 @@ async def read_more_tasks(body: Body, dataset: str) -> AsyncIterator[TaskBlock]:
     return file.blocks(len(facts.reference_models))
 
 
-def header_of(file: Header, said: Header) -> DatasetHeader:
-    """Return the dataset's fields from the body, and from the query for files whose first line does not name them."""
+def said_of(file: Header, said: Header) -> tuple[tuple[str, ...], str]:
+    """Return the reference models and the description, from the query for files whose first line does not say them."""
     InvalidTasksError.refuse("query and body contradict each other", _contradictions(file, said, "the query says"))
-    return DatasetHeader(
-        file.reference_models or said.reference_models or (), file.description or said.description or ""
-    )
+    return file.reference_models or said.reference_models or (), file.description or said.description or ""
 
 
 def _contradictions(file: Header, known: Header | DatasetFacts, other: str) -> Iterator[Flaw]:

@@ -37,17 +37,17 @@ from bots_service.api.uploads import (
     PredictionsRequest,
     TasksRequest,
     header_line,
-    header_of,
     read_more_tasks,
     read_predictions,
     read_tasks,
+    said_of,
     task_lines,
     upload_of,
 )
 from bots_service.core.checks import MAX_IDS, Name, TaskId
 from bots_service.core.pool import Predicted
 from bots_service.keys import Scope
-from bots_service.records import AppendTasksResult, CreateDatasetResult, DatasetRow, IdempotencyKey, Subset
+from bots_service.records import DatasetRow, IdempotencyKey, Subset
 
 routes = Routes("datasets")
 
@@ -131,14 +131,13 @@ async def put_dataset(
     create, within = services_of(request).datasets.create, caller_of(request).datasets
     body = upload_of(request)
 
-    async def act() -> CreateDatasetResult:
+    async def act() -> tuple[DatasetRow, bool]:
         file = await read_tasks(body)
-        header = header_of(file.header, Header(tuple(reference_model) or None, description))
-        blocks = file.blocks(len(header.reference_models))
-        return await create(dataset, header, blocks, body.idempotency_key, within=within)
+        models, about = said_of(file.header, Header(tuple(reference_model) or None, description))
+        return await create(dataset, models, about, file.blocks(len(models)), body.idempotency_key, within=within)
 
     return await answered_once(
-        body, CreateDatasetResult, act, lambda done: _respond(done.row, 201 if done.created else 200)
+        body, tuple[DatasetRow, bool], act, lambda done: _respond(done[0], 201 if done[1] else 200)
     )
 
 
@@ -187,16 +186,15 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset. Beliefs about its other tasks do not change."""
     body = upload_of(request)
 
-    async def act() -> AppendTasksResult:
+    async def act() -> tuple[DatasetRow, int]:
         blocks = await read_more_tasks(body, dataset)
         return await services_of(request).datasets.append(dataset, blocks, body.idempotency_key)
 
-    return await answered_once(
-        body,
-        AppendTasksResult,
-        act,
-        lambda done: json_response(AppendResponse(done.row.name, done.added, done.row.live)),
-    )
+    def respond(done: tuple[DatasetRow, int]) -> Response:
+        row, added = done
+        return json_response(AppendResponse(row.name, added, row.live))
+
+    return await answered_once(body, tuple[DatasetRow, int], act, respond)
 
 
 @Route(routes, "DELETE /datasets/{dataset}/tasks", Scope.ADMIN, RetiredResponse, reads=TaskIdsRequest)

@@ -23,9 +23,7 @@ from bots_service.errors import (
 )
 from bots_service.keys import EVERY_DATASET, reaches
 from bots_service.records import (
-    AppendTasksResult,
     Capacity,
-    CreateDatasetResult,
     DatasetFacts,
     DatasetRow,
     RunRow,
@@ -105,10 +103,11 @@ class SqlDatasets(Store):
         facts: DatasetFacts,
         *,
         within: tuple[str, ...] = (EVERY_DATASET,),
-    ) -> CreateDatasetResult:
+    ) -> tuple[DatasetRow, bool]:
         """Make the staged blocks a dataset, with its run `default` on default settings, in one transaction.
 
-        Where a dataset of the name has the same content, that one is returned; the stage stays.
+        Where a dataset of the name has the same content, that one is returned; the stage stays. Also return whether
+        it is new.
 
         within: patterns of names that the caller's key reaches.
 
@@ -123,18 +122,20 @@ class SqlDatasets(Store):
                 raise DatasetExistsError(
                     f"dataset {name!r} exists with other content; delete it or choose another name"
                 )
-            return CreateDatasetResult(row, created=False)
+            return row, False
         _require_room_for_dataset(connection, self.capacity, within)
         named = update(datasets).where(datasets.c.id == stage, datasets.c.name.is_(None))
         values = {"name": name, "version": 1, "facts": facts, "created_at": time.time()}
         if connection.execute(named, values).rowcount == 0:
             raise stage_gone()
         insert_run(connection, stage, DEFAULT_RUN, RunSettings())
-        return CreateDatasetResult(_row(connection, stage), created=True)
+        return _row(connection, stage), True
 
     @writing_once
-    def append(self, connection: Connection, row: DatasetRow, stage: int, facts: DatasetFacts) -> AppendTasksResult:
-        """Move the staged blocks to the end of the dataset and set its facts, in one transaction."""
+    def append(
+        self, connection: Connection, row: DatasetRow, stage: int, facts: DatasetFacts
+    ) -> tuple[DatasetRow, int]:
+        """Move the staged blocks to the end of the dataset and set its facts; also return how many tasks came."""
         _require_room_for_tasks(facts.size, self.capacity)
         changed = _changed(connection, row, facts=facts)
         end = _end(connection, row.id)
@@ -142,7 +143,7 @@ class SqlDatasets(Store):
         connection.execute(update(task_blocks).where(task_blocks.c.dataset_id == stage).values(moved))
         if connection.execute(delete(datasets).where(datasets.c.id == stage)).rowcount == 0:
             raise stage_gone()
-        return AppendTasksResult(changed, facts.size - row.facts.size)
+        return changed, facts.size - row.facts.size
 
     @writing_once
     def set_retired(self, connection: Connection, row: DatasetRow, tasks: Tasks) -> DatasetRow:
