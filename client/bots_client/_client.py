@@ -160,7 +160,7 @@ class Client(HttpClient):
         Runs whose journal is empty see them too; all others keep what they know. A dataset has at most four of them.
 
         name: of the predictor: letters, digits, ".", "_" and "-".
-        pass_rates: by task ID, from 0 to 1, or a file with the columns id and pass_rate; tasks left out have none.
+        pass_rates: by task ID, from 0 to 1, or a file of tasks with one reference pass rate each; others have none.
         """
         upload = upload_of(pass_rates, wires_of_pass_rates, media_type, on_progress)
         return self._upload("PUT", path("datasets", dataset, "predictions", name), Dataset, upload)

@@ -188,8 +188,6 @@ SUBSET_TASKS = 32_000_000
 
 Result = TypeVar("Result")
 
-PredictionBlock = tuple[list[str], Floats]
-"""Ids of tasks, and their predicted pass rates, [n]; NaN where unknown."""
 KeyOfUpload = Callable[[], IdempotencyKey | None]
 """Called once all of an upload came: only then is the request's fingerprint known."""
 
@@ -422,11 +420,12 @@ class Datasets:
         return await self._finished(dataset, written, lambda row: opened(row, dataset.ids, dataset.pool, retired))
 
     async def put_predictions(
-        self, name: str, predictor: str, blocks: AsyncIterator[PredictionBlock], idempotency_key: KeyOfUpload
+        self, name: str, predictor: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload
     ) -> DatasetRow:
         """Set what a predictor says of the tasks, from a stream of blocks; tasks that it doesn't name have none.
 
         New runs see it, and those whose journal is empty; other runs keep the predictions that they know.
+        blocks: with one reference pass rate a task, the predicted one; tags count for nothing.
 
         Raises:
             InvalidTasksError: a task is unknown or comes twice, a pass rate is out of range, or there is none.
@@ -436,7 +435,7 @@ class Datasets:
         rates, said, first = np.full(len(dataset.ids), np.nan), np.zeros(len(dataset.ids), bool), 0
         async for block in blocks:
             await asyncio.to_thread(_enter, block, first, dataset, rates, said)
-            first += len(block[0])
+            first += len(block)
         return await self.set_predictions(dataset, predictor, rates, idempotency_key)
 
     async def set_predictions(
@@ -537,30 +536,27 @@ class Datasets:
         return await asyncio.shield(finish())
 
 
-def unknown_tasks(ids: Sequence[str], found: Tasks, *where: str, within: tuple[str, ...] = ()) -> Iterator[Flaw]:
-    """Yield the flaws of ids, listed at `where`, that name no task: those where -1 was found."""
+def unknown_tasks(
+    ids: Sequence[str], found: Tasks, *where: str, within: tuple[str, ...] = (), first: int = 0
+) -> Iterator[Flaw]:
+    """Yield the flaws of ids, listed at `where` from `first` on, that name no task: those where -1 was found."""
     for place in np.flatnonzero(found < 0).tolist():
-        yield Flaw((*where, place, *within), f"no task {ids[place][:80]!r}")
+        yield Flaw((*where, first + place, *within), f"no task {ids[place][:80]!r}")
 
 
-def _enter(block: PredictionBlock, first: int, dataset: OpenDataset, rates: Floats, said: Flags) -> None:
-    """Write a block's predictions to their places in `rates`, and mark them in `said`."""
-    ids, predicted = block
-    tasks = dataset.ids.find(ids)
-
-    def flaws(those: Flags, field: str, message: Callable[[int], str]) -> Iterator[Flaw]:
-        for row in np.flatnonzero(those).tolist():
-            yield Flaw(("predictions", first + row, field), message(row))
-
-    is_unknown = tasks < 0
-    InvalidTasksError.refuse("invalid predictions", flaws(is_unknown, "id", lambda row: f"no task {ids[row][:80]!r}"))
+def _enter(block: TaskBlock, first: int, dataset: OpenDataset, rates: Floats, said: Flags) -> None:
+    """Write a block's predictions to their places in `rates`, and mark them in `said`. first: the block's place."""
+    ids, tasks = block.ids, dataset.ids.find(block.ids)
+    unknown = unknown_tasks(ids, tasks, "tasks", within=("id",), first=first)
+    InvalidTasksError.refuse("invalid predictions", unknown)
     is_repeated = said[tasks]
     is_repeated[np.setdiff1d(np.arange(len(tasks)), np.unique(tasks, return_index=True)[1])] = True
-    is_impossible = ~(np.isnan(predicted) | ((predicted >= 0) & (predicted <= 1)))
-    impossible = flaws(is_impossible, "pass_rate", lambda row: f"{predicted[row]} is not in [0, 1]")
-    repeated = flaws(is_repeated, "id", lambda row: f"{ids[row][:80]!r} has a prediction already")
-    InvalidTasksError.refuse("invalid predictions", chain(repeated, impossible))
-    rates[tasks], said[tasks] = predicted, True
+    repeated = (
+        Flaw(("tasks", first + row, "id"), f"{ids[row][:80]!r} has a prediction already")
+        for row in np.flatnonzero(is_repeated).tolist()
+    )
+    InvalidTasksError.refuse("invalid predictions", chain(repeated, _reference_flaws(block, 1, first)))
+    rates[tasks], said[tasks] = block.references[:, 0], True
 
 
 def _described(dataset: OpenDataset, found: Tasks) -> tuple[Subset, Tasks]:

@@ -78,10 +78,13 @@ async def test_tasks_are_selected_in_a_subset(http: httpx.AsyncClient):
 
 
 PROBE = "/datasets/guru/predictions/probe"
-ROWS: list[dict[str, Any]] = [{"id": "task-1", "pass_rate": 0.25}, {"id": "task-2", "pass_rate": 1}]
-UNKNOWN = {"id": "task-3", "pass_rate": None}
+ROWS: list[dict[str, Any]] = [
+    {"id": "task-1", "reference_pass_rates": [0.25]},
+    {"id": "task-2", "reference_pass_rates": [1], "tags": ["of no account"]},
+]
+UNKNOWN = {"id": "task-3", "reference_pass_rates": [None]}
 PREDICTIONS = {
-    "application/json": json.dumps({"predictions": [*ROWS, UNKNOWN]}).encode(),
+    "application/json": json.dumps({"tasks": [*ROWS, UNKNOWN]}).encode(),
     "application/x-ndjson": "".join(json.dumps(row) + "\n" for row in [*ROWS, UNKNOWN]).encode(),
 }
 

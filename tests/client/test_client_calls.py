@@ -16,7 +16,7 @@ from tests.serving import NOWHERE
 
 MIX = {"a": 1, "b": [(0, 3), (9, 1)]}
 TASK = Task("math-17", [0.25, None], ["math"])
-PREDICTED = {"id": "a", "pass_rate": 0.25}
+PREDICTED = {"id": "a", "reference_pass_rates": [0.25]}
 TASK_JSON = {"id": "math-17", "reference_pass_rates": [0.25, None], "tags": ["math"]}
 MADE = Selection(selection_id="s-1", dataset="guru", run="default", tasks=())
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ from bots_service import errors
 from bots_service.core.belief import KINDS
 from bots_service.core.belief.distributions import Distributions
 from bots_service.core.pool import MOST_COLUMNS
-from bots_service.datasets import PredictionBlock
 from bots_service.records import IdempotencyKey, Subset, TaskBlock
 from bots_service.runs import ForkFrom
 from tests.usecases.world import HEADER, POOL, TASKS, World, block, flaws_of, meanwhile, never, outage, outcome, stream
@@ -345,9 +345,13 @@ async def test_many_datasets_in_a_tiny_cache_are_still_right(folder):
 RATES = {f"t{number}": number % 5 / 4 for number in range(30)}  # the last ten tasks have none
 
 
-async def blocks(*parts: dict[str, float]) -> AsyncIterator[PredictionBlock]:
+def predicted(ids: Iterable[str], rates: Any) -> TaskBlock:
+    return TaskBlock(list(ids), np.array(rates, np.float64)[:, None], [()] * len(rates))
+
+
+async def blocks(*parts: dict[str, float]) -> AsyncIterator[TaskBlock]:
     for part in parts:
-        yield list(part), np.array(list(part.values()), np.float64)
+        yield predicted(list(part), list(part.values()))
 
 
 async def predict(world: World, name: str = "probe", *parts: dict[str, float]) -> None:
@@ -433,10 +437,10 @@ async def test_a_fork_keeps_what_its_run_knows(world: World):
 )
 @pytest.mark.parametrize("at_once", [1, 2])
 async def test_predictions_that_cannot_be_are_refused(world: World, rows, message: str, at_once: int):
-    async def some() -> AsyncIterator[PredictionBlock]:
+    async def some() -> AsyncIterator[TaskBlock]:
         for first in range(0, len(rows), at_once):
             ids, rates = zip(*rows[first : first + at_once], strict=True)
-            yield list(ids), np.array(rates, np.float64)
+            yield predicted(ids, rates)
 
     with pytest.raises(errors.InvalidTasksError) as refused:
         await world.use.datasets.put_predictions(POOL, "probe", some(), never)
@@ -545,7 +549,7 @@ async def test_retired_tasks_of_a_subset_are_counted_and_not_selected(world: Wor
 
 async def test_a_run_that_knows_predictions_selects_in_a_subset(world: World):
     async def predictions():
-        yield [f"t{number}" for number in range(40)], np.linspace(0, 1, 40)
+        yield predicted([f"t{number}" for number in range(40)], np.linspace(0, 1, 40))
 
     await world.use.datasets.put_predictions(POOL, "probe", predictions(), never)
     await world.put_run("seeing")

@@ -5,7 +5,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -160,7 +160,8 @@ def predict(client: "Client", dataset: Dataset, name: PredictionsName, file: Pre
     """Put predicted pass rates of tasks, or replace those of the same name; new runs learn how far to trust them."""
     reader = reader_of([file], reference=["pass_rate"])
     with progress_line() as advance:
-        found = client.put_predictions(dataset, name, **reader.upload_as_predictions(advance))
+        upload = reader.upload(advance)
+        found = client.put_predictions(dataset, name, upload.pop("tasks"), **upload)
     tasks = next(each.tasks for each in found.predictions if each.name == name)
     return found, f"new runs of {dataset} see the predictions {name} of {counted(tasks, 'task')}"
 
@@ -272,14 +273,6 @@ class TaskReader:
             return {"tasks": self.files[0], "on_progress": partial(show_sent, advance)}
         return {"tasks": lambda: self._rows_as_ndjson(advance), "media_type": NDJSON}
 
-    def upload_as_predictions(self, advance: Advance) -> dict[str, Any]:
-        """Return the arguments of the client's upload of predictions: the one reference is what is predicted."""
-
-        def prediction(task: "Task") -> dict[str, Any]:
-            return {"id": task.id, "pass_rate": task.reference_pass_rates[0]}
-
-        return {"pass_rates": lambda: self._ndjson(advance, prediction), "media_type": NDJSON}
-
     def _is_service_format(self) -> bool:
         """Say whether this is one file whose rows are what the service reads, and no option changes its tasks."""
         columns, (file, *more) = self.columns, self.files
@@ -310,14 +303,6 @@ class TaskReader:
         import msgspec
 
         yield from map(msgspec.json.Encoder().encode_lines, self.rows_sent(advance))
-        advance(None, f"{counted(self.rows, 'row')} {STORING}")
-
-    def _ndjson(self, advance: Advance, line_of: Callable[["Task"], object]) -> Iterator[bytes]:
-        import msgspec
-
-        encoder = msgspec.json.Encoder()
-        for tasks in self.tasks(advance):
-            yield encoder.encode_lines(map(line_of, tasks))
         advance(None, f"{counted(self.rows, 'row')} {STORING}")
 
     def tasks(self, advance: Advance = lambda _share, _doing: None) -> Iterator[list["Task"]]:

@@ -34,11 +34,9 @@ from bots_service.api.requests import (
 from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
 from bots_service.api.uploads import (
     Header,
-    PredictionsRequest,
     TasksRequest,
     header_line,
     read_more_tasks,
-    read_predictions,
     read_tasks,
     said_of,
     task_lines,
@@ -242,16 +240,16 @@ async def make_subset(request: Request, dataset: DatasetName) -> Response:
     return await answered_once(body, Subset, act, json_response)
 
 
-@Route(routes, "PUT /datasets/{dataset}/predictions/{name}", Scope.ADMIN, Dataset, reads=PredictionsRequest, lines=True)
+@Route(routes, "PUT /datasets/{dataset}/predictions/{name}", Scope.ADMIN, Dataset, reads=TasksRequest, lines=True)
 async def put_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
-    """Put predicted pass rates from JSON or NDJSON (one task per line), in place of those of the same name.
+    """Put predicted pass rates, in place of those of the same name: tasks with one reference pass rate each.
 
     New runs see them, and runs without a journal entry. All others keep what they know.
     """
     body = upload_of(request)
 
     async def act() -> DatasetRow:
-        blocks = await read_predictions(body)
+        blocks = (await read_tasks(body)).blocks(1)
         return await services_of(request).datasets.put_predictions(dataset, name, blocks, body.idempotency_key)
 
     return await answered_once(body, DatasetRow, act, _respond)
