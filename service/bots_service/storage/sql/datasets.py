@@ -4,13 +4,12 @@ import asyncio
 import time
 import zlib
 from collections.abc import AsyncIterator, Sequence
-from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
-from bots_service.core.arrays import NO_TASKS, Tasks
+from bots_service.core.arrays import NO_TASKS, Floats, Tasks
+from bots_service.core.codec import pack, unpack
 from bots_service.core.pool import Predicted, Predictions
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import (
@@ -87,7 +86,7 @@ class SqlDatasets(Store):
         end = _end(connection, stage)
         _require_room_for_tasks(int(end.tasks) + count, self.capacity)
         row = {"dataset_id": stage, "position": end.blocks, "count": count, "body": body}
-        connection.execute(insert(task_blocks), {**row, "checksum": zlib.crc32(body)})
+        connection.execute(insert(task_blocks), row)
 
     @writing
     def drop_stage(self, connection: Connection, stage: int) -> None:
@@ -246,7 +245,7 @@ class SqlDatasets(Store):
         this = (task_blocks.c.dataset_id == dataset_id) & (task_blocks.c.position == position)
         row = connection.execute(select(task_blocks).where(this)).one_or_none()
         if row is not None:
-            return decode_block(row.body, row.checksum)
+            return decode_block(row.body)
         if connection.scalar(select(datasets.c.id).where(datasets.c.id == dataset_id)) is None:
             raise UnknownDatasetError("the dataset was deleted while it was read")
         return None
@@ -295,38 +294,19 @@ def _drop_unused_predictions(connection: Connection, dataset_id: int, newest: tu
 
 
 def encode_block(block: TaskBlock) -> bytes:
-    """Return columns `id`, `reference_0`, `reference_1`, ... and `tags` as an Arrow stream."""
-    columns = {"id": pa.array(block.ids, pa.string())}
-    for model in range(block.references.shape[1]):
-        columns[f"reference_{model}"] = pa.array(np.ascontiguousarray(block.references[:, model], np.float64))
-    columns["tags"] = pa.array(block.tags, pa.list_(pa.string()))
-    batch = pa.record_batch(columns)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_batch(batch)
-    body: bytes = sink.getvalue().to_pybytes()
-    return body
+    """Return a block as bytes: ids, pass rates, the different tags of its tasks, and which of these each has."""
+    different = {tags: place for place, tags in enumerate(dict.fromkeys(block.tags))}
+    places = np.array([different[tags] for tags in block.tags], np.int32)
+    references = np.asarray(block.references, np.float64)
+    return zlib.compress(pack(("\0".join(block.ids), references, list(different), places)), 1)
 
 
-def decode_block(body: bytes, expected_checksum: int) -> TaskBlock:
-    """Return the block that was encoded."""
-    if zlib.crc32(body) != expected_checksum:
-        raise DamagedStateError("a block of tasks does not match its checksum: the bytes were altered or truncated")
-    with pa.ipc.open_stream(body) as reader:
-        batch = reader.read_next_batch()
-    models = batch.num_columns - 2
-    references = np.empty((batch.num_rows, models))
-    for model in range(models):
-        references[:, model] = batch.column(f"reference_{model}").to_numpy(zero_copy_only=False)
-    return TaskBlock(batch.column("id").to_pylist(), references, _tags(batch.column("tags")))
-
-
-def _tags(column: pa.ListArray) -> list[tuple[str, ...]]:
-    """Return each task's tags; tasks with the same tags share one tuple."""
-    words, ends = column.values.to_pylist(), column.offsets.to_pylist()
-    seen: dict[tuple[str, ...], tuple[str, ...]] = {}
-    tags = []
-    for start, end in pairwise(ends):
-        own = tuple(words[start:end])
-        tags.append(seen.setdefault(own, own))
-    return tags
+def decode_block(body: bytes) -> TaskBlock:
+    """Return the block that was encoded; tasks with the same tags share one tuple."""
+    try:
+        ids, references, different, places = unpack(
+            zlib.decompress(body), tuple[str, Floats, list[tuple[str, ...]], Tasks]
+        )
+    except zlib.error as error:
+        raise DamagedStateError(f"a block of tasks can't be read: {error}") from error
+    return TaskBlock(ids.split("\0") if ids else [], references, [different[place] for place in places.tolist()])

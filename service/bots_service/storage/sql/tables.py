@@ -150,7 +150,6 @@ task_blocks = Table(
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("count", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
-    Column("checksum", BigInteger, nullable=False),
 )
 
 # Some of a dataset's tasks, named by their digest.
