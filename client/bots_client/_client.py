@@ -49,7 +49,6 @@ from bots_client._models import (
     Leases,
     NewApiKey,
     Overview,
-    PoolChange,
     Pruning,
     Receipt,
     Run,
@@ -127,10 +126,10 @@ class Client(HttpClient):
 
     def append_tasks(
         self, dataset: str, tasks: Tasks, *, media_type: str | None = None, on_progress: Progress | None = None
-    ) -> PoolChange:
+    ) -> Dataset:
         """Add tasks to a dataset: all of them, or none (ConflictError) if the dataset has one already."""
         upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
-        return self._upload("POST", path("datasets", dataset, "tasks"), PoolChange, upload)
+        return self._upload("POST", path("datasets", dataset, "tasks"), Dataset, upload)
 
     def download_tasks(self, dataset: str) -> Generator[bytes, None, None]:
         """Stream all tasks of a dataset as NDJSON that `create_dataset` reads; retired ones too."""
@@ -169,15 +168,15 @@ class Client(HttpClient):
         """Remove predictions: new runs no longer see them. Runs that know them keep them."""
         return self._write("DELETE", path("datasets", dataset, "predictions", name), Dataset)
 
-    def retire_tasks(self, dataset: str, ids: Iterable[str]) -> PoolChange:
+    def retire_tasks(self, dataset: str, ids: Iterable[str]) -> Dataset:
         """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""
         content = {"ids": checked_list(ids, str, "ids")}
-        return self._write("DELETE", path("datasets", dataset, "tasks"), PoolChange, content)
+        return self._write("DELETE", path("datasets", dataset, "tasks"), Dataset, content)
 
-    def restore_tasks(self, dataset: str, ids: Iterable[str]) -> PoolChange:
+    def restore_tasks(self, dataset: str, ids: Iterable[str]) -> Dataset:
         """Restore retired tasks: they can be selected again, with what is known of them."""
         content = {"ids": checked_list(ids, str, "ids")}
-        return self._write("POST", path("datasets", dataset, "tasks", "restore"), PoolChange, content)
+        return self._write("POST", path("datasets", dataset, "tasks", "restore"), Dataset, content)
 
     def dataset(self, name: str) -> Dataset:
         """Describe a dataset."""

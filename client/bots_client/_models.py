@@ -584,16 +584,6 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolChange:
-    """The result of appending, retiring or restoring tasks; tasks: number of tasks now, without retired ones."""
-
-    dataset: str
-    tasks: int
-    added: int = 0
-    retired: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Subset:
     """Some of a dataset's tasks.
 

@@ -103,11 +103,6 @@ class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
     datasets: Annotated[tuple[Pattern, ...], Meta(min_length=1, max_length=64)]
     expires_in_seconds: Annotated[float, Meta(gt=0, le=LONGEST_KEY_S)] | None = None
 
-    @property
-    def can_make_others(self) -> bool:
-        """Whether the key can make other keys, and always will."""
-        return Scope.ADMIN in self.scopes and EVERY_DATASET in self.datasets and self.expires_in_seconds is None
-
 
 REFRESH_S = 2.0  # a key revoked elsewhere is refused here within 5 s: twice this, and a slow answer
 LOOK_AGAIN_S = 1.0  # so that keys made up by a stranger bring one query a second and process, no more
@@ -174,7 +169,8 @@ class Access:
         by_anybody: no keys guarded the service when it was asked for. Raises InvalidInputError: it would be the first,
         and nobody could make another; UnauthenticatedError: keys guard the service by now; LimitReachedError.
         """
-        if by_anybody and not wish.can_make_others:
+        is_lasting = wish.expires_in_seconds is None
+        if by_anybody and not (is_lasting and Scope.ADMIN in wish.scopes and EVERY_DATASET in wish.datasets):
             message = "the first key must have scope admin and dataset *, and not expire: nobody could make another"
             raise InvalidInputError(message, (Flaw(("body",), "this key could not create others"),))
         key_id = secrets.token_hex(8)

@@ -13,7 +13,7 @@ import numpy as np
 import structlog
 
 from bots_service.core.arrays import NO_TASKS, Flags, Floats, Tasks, contained, frozen, last_of, united
-from bots_service.core.pool import MOST_COLUMNS, Pool, Predicted, choose_offset_tags, rounded, seen_with
+from bots_service.core.pool import MOST_COLUMNS, Pool, Predicted, choose_offset_tags, rounded
 from bots_service.core.state import RunState
 from bots_service.core.task_ids import GrowingTaskIds, TaskIds
 from bots_service.errors import (
@@ -254,7 +254,7 @@ class Datasets:
         async with self._viewing:
             if predictions not in dataset.views:
                 columns = await self.store.predictions(dataset.row.id, predictions)
-                pool = await asyncio.to_thread(seen_with, dataset.pool, columns)
+                pool = await asyncio.to_thread(dataset.pool.with_predictions, columns)
                 if len(dataset.views) == MOST_VIEWS:
                     dataset.views.pop(next(iter(dataset.views)))
                 dataset.views[predictions] = replace(dataset, pool=pool, views={})
@@ -373,10 +373,8 @@ class Datasets:
                     await self._live.moved(run, BEGIN, begins=True)
             return row, is_new
 
-    async def append(
-        self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload
-    ) -> tuple[DatasetRow, int]:
-        """Append tasks; those that were there keep their places and their beliefs. Also return how many came.
+    async def append(self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload) -> DatasetRow:
+        """Append tasks; those that were there keep their places and their beliefs.
 
         Raises:
             InvalidTasksError: a task can't be true.
@@ -400,7 +398,7 @@ class Datasets:
             facts, ids, pool = await asyncio.to_thread(builder.build, dataset.row.facts)
             written = self.store.append(idempotency_key(), dataset.row, stage, facts)
             retired = dataset.pool.retired
-            return await self._finished(dataset, written, lambda result: opened(result[0], ids, pool, retired))
+            return await self._finished(dataset, written, lambda row: opened(row, ids, pool, retired))
 
     async def retire(
         self, name: str, ids: list[str], idempotency_key: IdempotencyKey | None, *, restore: bool = False

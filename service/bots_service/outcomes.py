@@ -81,16 +81,20 @@ class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
     close_step: bool | None = None
 
 
-def read_report(request: ReportRequest, run: OpenRun, tasks: Tasks, state: RunState, now: float) -> Report:
+def read_report(request: ReportRequest, run: OpenRun, state: RunState, now: float) -> Report:
     """Return the journal entry of a report, once it is possible in the run's newest state.
 
-    tasks: of its outcomes, as `find_tasks` returns them; now: seconds since 1970, UTC.
+    now: seconds since 1970, UTC.
 
     Raises:
-        InvalidOutcomesError: an outcome can't be true.
+        InvalidOutcomesError: a task is unknown, or an outcome can't be true.
         InvalidSelectionError: the selection was not made by this run.
         StaleEpochError: the selection was made before the run was rewound.
     """
+    ids = [outcome.task for outcome in request.outcomes]
+    tasks = run.dataset.ids.find(ids)
+    unknown = unknown_tasks(ids, tasks, "body", "outcomes", within=("task",))
+    InvalidOutcomesError.refuse(f"dataset {run.dataset.row.name!r} has no such tasks", unknown)
     evidence, aborted, parts = read_outcomes(tasks, request.outcomes, state.settings.reward_range)
     made_at: int | None = None
     walks: tuple[Walk, ...] = ()
@@ -109,19 +113,6 @@ def read_report(request: ReportRequest, run: OpenRun, tasks: Tasks, state: RunSt
         made_at, walks, selection = origin.step, origin.walks, (origin.seq, origin.ordinal)
     costs = Costs(*(math.fsum(getattr(one, of) or 0.0 for one in request.outcomes) for of in ("tokens", "seconds")))
     return Report(evidence, made_at, request.close_step, walks, costs, aborted, parts, selection, now)
-
-
-def find_tasks(run: OpenRun, outcomes: list[Outcome]) -> Tasks:
-    """Return the task of each outcome.
-
-    Raises:
-        InvalidOutcomesError: a task is unknown.
-    """
-    ids = [outcome.task for outcome in outcomes]
-    tasks = run.dataset.ids.find(ids)
-    unknown = unknown_tasks(ids, tasks, "body", "outcomes", within=("task",))
-    InvalidOutcomesError.refuse(f"dataset {run.dataset.row.name!r} has no such tasks", unknown)
-    return tasks
 
 
 def read_outcomes(

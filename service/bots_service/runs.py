@@ -26,7 +26,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from bots_service.access import ANYBODY, Caller
 from bots_service.background import repeating
-from bots_service.core.arrays import Tasks, united
+from bots_service.core.arrays import NO_TASKS, Tasks, united
 from bots_service.core.checks import Name
 from bots_service.core.codec import encode_state
 from bots_service.core.draw import SelectRequest
@@ -63,7 +63,7 @@ from bots_service.errors import (
     UnknownStepError,
 )
 from bots_service.metrics import TrainingMetrics
-from bots_service.outcomes import ReportRequest, find_tasks, read_report
+from bots_service.outcomes import ReportRequest, read_report
 from bots_service.records import (
     DatasetRow,
     Head,
@@ -461,7 +461,7 @@ class Runs:
         now = self._clock()
 
         def make(run: OpenRun, state: RunState) -> Report:
-            return read_report(request, run, find_tasks(run, request.outcomes), state, now)
+            return read_report(request, run, state, now)
 
         try:
             record = partial(self._append, make=make, key=key, outcomes=len(request.outcomes))
@@ -1038,7 +1038,7 @@ def _folded(run: OpenRun, state: RunState, change: _Change, *, pruned: int = 0) 
 def _done(body: Body, state: RunState) -> Tasks:
     """Return the tasks of a report that may be selected again: not those whose groups wait for more rollouts."""
     if not isinstance(body, Report):
-        return np.empty(0, np.int32)
+        return NO_TASKS
     parts = body.parts.tasks
     if len(parts):
         parts = np.setdiff1d(parts, state.unfinished.parts.tasks)

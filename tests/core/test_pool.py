@@ -23,7 +23,6 @@ from bots_service.core.pool import (
     choose_offset_tags,
     number_profiles,
     rounded,
-    seen_with,
 )
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
@@ -189,7 +188,7 @@ POOL = Pool.of_tasks(REFERENCES, TAGS, ("even",))
 
 
 def seen(rates: np.ndarray, pool: Pool = POOL) -> Pool:
-    return seen_with(pool, [rounded("probe", rates, pool, [])])
+    return pool.with_predictions([rounded("probe", rates, pool, [])])
 
 
 def reported(rng: np.random.Generator, success: np.ndarray = TRUTH) -> Report:
@@ -217,7 +216,7 @@ def test_each_task_keeps_its_rates_tags_and_prediction_in_its_profile():
 
 
 def test_without_predictions_a_pool_stays_as_it_is():
-    assert seen_with(POOL, []) is POOL
+    assert POOL.with_predictions([]) is POOL
 
 
 def test_features_tell_the_logit_of_a_prediction_and_whether_it_is_unknown():
@@ -235,7 +234,7 @@ def test_predictions_are_rounded_more_coarsely_where_there_would_be_too_many_pro
     rates = np.random.default_rng(3).random(size)
     column = rounded("probe", rates, many, [])
     assert column.about.parts == next(parts for parts in PARTS if 601 * (parts + 1) <= MOST_PREDICTED)
-    assert seen_with(many, [column]).profiles <= MOST_PREDICTED
+    assert many.with_predictions([column]).profiles <= MOST_PREDICTED
 
 
 def test_the_coarsest_predictions_are_taken_whatever_the_number_of_profiles():

@@ -64,7 +64,7 @@ async def test_an_upload_ends_as_it_would_where_its_stage_can_not_be_dropped(wor
         row = (await world.opened()).dataset.row
         assert await datasets.create(POOL, *HEADER, stream(block()), never) == (row, False)
         assert (await datasets.create("other", *HEADER, stream(block(0, 3)), never))[1]
-        assert (await datasets.append("other", stream(block(3, 2)), never))[0].live == 5
+        assert (await datasets.append("other", stream(block(3, 2)), never)).live == 5
         upload = asyncio.create_task(datasets.create("given up", *HEADER, endless(), never))
         await arrived.wait()
         upload.cancel()
@@ -192,8 +192,8 @@ async def test_appending_leaves_beliefs_and_gives_new_profiles_what_the_steps_im
     pool = (await world.opened()).dataset.pool
     everyone = np.arange(40, dtype=np.int32)
     before = moments((await world.state()).belief.distributions(pool, everyone))
-    row, added = await world.use.datasets.append(POOL, stream(*cut(grown, 1)), never)
-    assert (added, row.live, row.version, row.facts.profiles) == (3, 43, 2, pool.profiles + 1)
+    row = await world.use.datasets.append(POOL, stream(*cut(grown, 1)), never)
+    assert (row.live, row.version, row.facts.profiles) == (43, 2, pool.profiles + 1)
     after = (await world.opened()).dataset.pool
     np.testing.assert_array_equal(moments((await world.state()).belief.distributions(after, everyone)), before)
     for name in (POOL, "whole"):
@@ -209,7 +209,7 @@ async def test_appending_leaves_beliefs_and_gives_new_profiles_what_the_steps_im
 
 async def test_a_new_dataset_chooses_its_offset_tags_and_an_append_keeps_them(empty: World):
     await empty.import_pool(POOL, block(0, 90))
-    row, _ = await empty.use.datasets.append(POOL, stream(block(90, 310)), never)
+    row = await empty.use.datasets.append(POOL, stream(block(90, 310)), never)
     assert row.facts.tags["rare"] == 40  # enough by now, and too late
     mine, theirs = [(await world.opened()).dataset for world in (empty, empty.beside())]
     assert mine.row.facts.offset_tags == ("even", "odd")
@@ -256,7 +256,7 @@ async def test_an_append_that_is_overtaken_while_it_reads_the_dataset_is_refused
         await other.use.datasets.append(POOL, stream(block(40, 2)), never)
     assert hidden(world) == 0
     assert (await other.opened()).dataset.row.live == 42
-    row, _ = await other.use.datasets.append(POOL, stream(block(50, 1)), never)
+    row = await other.use.datasets.append(POOL, stream(block(50, 1)), never)
     assert row.live == 43
 
 
@@ -276,7 +276,7 @@ async def test_changes_at_once_give_one_change_and_refusals(world: World):
     done = await asyncio.gather(*appends, return_exceptions=True)
     assert [type(one) for one in done] == [errors.BusyError, errors.BusyError]
     assert hidden(world) == 0
-    assert (await datasets.append(POOL, stream(block(60, 1)), never))[0].version == 3
+    assert (await datasets.append(POOL, stream(block(60, 1)), never)).version == 3
 
 
 async def test_retired_tasks_are_not_selected_until_they_are_restored_with_what_is_known_of_them(world: World):

@@ -125,8 +125,8 @@ def import_(
 def append(client: "Client", dataset: Dataset, reader: "TaskReader") -> Result:
     """Add the tasks in files to a dataset: all of them, or none if one is invalid."""
     with progress_line() as advance, _told_what_was_left_out(reader):
-        change = client.append_tasks(dataset, **reader.upload(advance))
-    return change, f"{counted(change.added, 'task')} added to {dataset}; it now has {count(change.tasks)}"
+        found = client.append_tasks(dataset, **reader.upload(advance))
+    return found, f"{dataset} now has {counted(found.tasks, 'task')}"
 
 
 @command(app, "list")

@@ -119,17 +119,20 @@ class Pool:
         rows, carried, profile_of = number_profiles(references, carried)
         return cls(rows, profile_of, tags, offset_tags=offset_tags, carried=carried)
 
-    def with_predictions(self, names: tuple[str, ...], predictions: Floats) -> "Pool":
-        """Return these tasks in profiles that differ by predictions too: [N, C > 0], few distinct, NaN if unknown."""
-        firsts, profile_of = _numbered(np.column_stack([self.profile_of, _comparable(predictions)]))
+    def with_predictions(self, columns: "Sequence[Predictions]") -> "Pool":
+        """Return the pool of a dataset as runs see it that know these predictions, by which profiles differ too."""
+        if not columns:
+            return self
+        rates = np.column_stack([column.rates(len(self)) for column in columns])
+        firsts, profile_of = _numbered(np.column_stack([self.profile_of, _comparable(rates)]))
         before = self.profile_of[firsts]
         return replace(
             self,
             references=frozen(self.references[before]),
             profile_of=profile_of,
             carried=frozen(self.carried[before]) if self.offset_tags else self.carried,
-            prediction_names=names,
-            predictions=frozen(predictions[firsts]),
+            prediction_names=tuple(column.about.name for column in columns),
+            predictions=frozen(rates[firsts]),
         )
 
     @property
@@ -399,19 +402,11 @@ class Predictions:
         return rates
 
 
-def seen_with(pool: Pool, columns: Sequence[Predictions]) -> Pool:
-    """Return the pool of a dataset as runs see it that know these predictions."""
-    if not columns:
-        return pool
-    rates = np.column_stack([column.rates(len(pool)) for column in columns])
-    return pool.with_predictions(tuple(column.about.name for column in columns), rates)
-
-
 def rounded(name: str, rates: Floats, pool: Pool, others: Sequence[Predictions]) -> Predictions:
     """Return a predictor's rates, [N], NaN where unknown, as fine as the number of profiles with others allows."""
-    most = max(MOST_PREDICTED, 2 * seen_with(pool, others).profiles)
+    most = max(MOST_PREDICTED, 2 * pool.with_predictions(others).profiles)
     fine = (_rounded_to(parts, name, rates) for parts in PARTS[:-1])
-    few = (column for column in fine if seen_with(pool, [*others, column]).profiles <= most)
+    few = (column for column in fine if pool.with_predictions([*others, column]).profiles <= most)
     return next(few, None) or _rounded_to(PARTS[-1], name, rates)
 
 

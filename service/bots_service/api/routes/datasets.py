@@ -90,25 +90,6 @@ class DatasetPage(Struct, frozen=True):
     next_cursor: str | None
 
 
-class AppendResponse(Struct, frozen=True):
-    """Tasks were appended.
-
-    added: how many tasks this request appended.
-    """
-
-    dataset: str
-    added: int
-    tasks: int
-
-
-class RetiredResponse(Struct, frozen=True):
-    """Tasks were retired or restored."""
-
-    dataset: str
-    retired: int
-    tasks: int
-
-
 class TaskIdsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Tasks to retire or to restore.
 
@@ -179,29 +160,25 @@ async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Respo
     return Download(request, lines(), media_type=NDJSON)
 
 
-@Route(routes, "POST /datasets/{dataset}/tasks", Scope.ADMIN, AppendResponse, reads=TasksRequest, lines=True)
+@Route(routes, "POST /datasets/{dataset}/tasks", Scope.ADMIN, Dataset, reads=TasksRequest, lines=True)
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset. Beliefs about its other tasks do not change."""
     body = upload_of(request)
 
-    async def act() -> tuple[DatasetRow, int]:
+    async def act() -> DatasetRow:
         blocks = await read_more_tasks(body, dataset)
         return await services_of(request).datasets.append(dataset, blocks, body.idempotency_key)
 
-    def respond(done: tuple[DatasetRow, int]) -> Response:
-        row, added = done
-        return json_response(AppendResponse(row.name, added, row.live))
-
-    return await answered_once(body, tuple[DatasetRow, int], act, respond)
+    return await answered_once(body, DatasetRow, act, _respond)
 
 
-@Route(routes, "DELETE /datasets/{dataset}/tasks", Scope.ADMIN, RetiredResponse, reads=TaskIdsRequest)
+@Route(routes, "DELETE /datasets/{dataset}/tasks", Scope.ADMIN, Dataset, reads=TaskIdsRequest)
 async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
     """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""
     return await _changed_retired(request, dataset, services_of(request).datasets.retire)
 
 
-@Route(routes, "POST /datasets/{dataset}/tasks/restore", Scope.ADMIN, RetiredResponse, reads=TaskIdsRequest)
+@Route(routes, "POST /datasets/{dataset}/tasks/restore", Scope.ADMIN, Dataset, reads=TaskIdsRequest)
 async def restore_tasks(request: Request, dataset: DatasetName) -> Response:
     """Restore retired tasks: they can be selected again, with what is known of them."""
     return await _changed_retired(request, dataset, partial(services_of(request).datasets.retire, restore=True))
@@ -212,9 +189,7 @@ async def _changed_retired(
 ) -> Response:
     body, wanted = await read_json(request, TaskIdsRequest, TRAINING_LIMIT)
     act = partial(change, dataset, wanted.ids, body.idempotency_key())
-    return await answered_once(
-        body, DatasetRow, act, lambda row: json_response(RetiredResponse(row.name, row.retired, row.live))
-    )
+    return await answered_once(body, DatasetRow, act, _respond)
 
 
 @Route(

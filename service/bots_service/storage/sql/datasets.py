@@ -131,10 +131,8 @@ class SqlDatasets(Store):
         return _row(connection, stage), True
 
     @writing_once
-    def append(
-        self, connection: Connection, row: DatasetRow, stage: int, facts: DatasetFacts
-    ) -> tuple[DatasetRow, int]:
-        """Move the staged blocks to the end of the dataset and set its facts; also return how many tasks came."""
+    def append(self, connection: Connection, row: DatasetRow, stage: int, facts: DatasetFacts) -> DatasetRow:
+        """Move the staged blocks to the end of the dataset and set its facts, in one transaction."""
         _require_room_for_tasks(facts.size, self.capacity)
         changed = _changed(connection, row, facts=facts)
         end = _end(connection, row.id)
@@ -142,7 +140,7 @@ class SqlDatasets(Store):
         connection.execute(update(task_blocks).where(task_blocks.c.dataset_id == stage).values(moved))
         if connection.execute(delete(datasets).where(datasets.c.id == stage)).rowcount == 0:
             raise stage_gone()
-        return changed, facts.size - row.facts.size
+        return changed
 
     @writing_once
     def set_retired(self, connection: Connection, row: DatasetRow, tasks: Tasks) -> DatasetRow:
