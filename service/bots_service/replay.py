@@ -16,7 +16,7 @@ from bots_service.datasets import Datasets, OpenRun
 from bots_service.errors import BotsError, DamagedStateError, UnknownStepError
 from bots_service.records import Head, RunRow
 from bots_service.retention import NEWEST_SNAPSHOTS
-from bots_service.storage.live import version_of
+from bots_service.storage.live import KeptState, version_of
 from bots_service.storage.sql.journal import SqlJournal, SqlSnapshots
 
 log = structlog.get_logger(__name__)
@@ -71,12 +71,19 @@ class Replay:
                 log.error("snapshot_damaged", run=run.row.name, seq=seq, reason=str(error))
                 up_to = seq - 1
 
-    async def nearest(self, run: OpenRun, head: Head, known: RunState | None) -> RunState:
-        """Return the known state if few entries lead from it to the head, or else the newest one that is stored."""
-        if known is not None and known.epoch == head.epoch and head.seq - known.seq <= self.snapshot_every:
-            return known  # after a rewind there is a snapshot, and folding a rewind takes long
-        stored = await self.stored(run, head.seq)
-        return stored if known is None else max(known, stored, key=version_of)
+    async def nearest(self, run: OpenRun, head: Head, known: RunState | None, kept: KeptState | None) -> RunState:
+        """Return the newest of some states up to the head: one that is known, one that replicas keep, a snapshot."""
+        found = [] if known is None else [known]
+        if (
+            kept is not None
+            and version_of(kept.state) <= (head.epoch, head.seq)
+            and await self.journal.created_at(run.row, kept.state.seq) == kept.at
+        ):
+            found.append(kept.state)
+        nearest = max(found, key=version_of, default=None)
+        if nearest is not None and nearest.epoch == head.epoch and head.seq - nearest.seq <= self.snapshot_every:
+            return nearest  # after a rewind there is a snapshot, and folding a rewind takes long
+        return max([*found, await self.stored(run, head.seq)], key=version_of)
 
     async def to(self, run: OpenRun, state: RunState, up_to: int) -> RunState:
         """Return the state after entry `up_to`, folding what comes after a state.

@@ -76,7 +76,7 @@ from bots_service.records import (
 )
 from bots_service.replay import SMALL_STATE_NUMBERS, Replay, largest_task
 from bots_service.selections import drawn, named_tasks
-from bots_service.storage.live import BEGIN, Live, Look, Previous, version_of
+from bots_service.storage.live import BEGIN, KeptState, Live, Look, Previous, version_of
 from bots_service.storage.sql.journal import (
     FoldedEntry,
     append,
@@ -102,6 +102,7 @@ SIZED_EVERY = 1024  # reported groups between two looks at a state's size; they 
 CHANGES_AT_ONCE = 64  # of a run in one transaction; more would make the first wait long for the last
 TAIL = 100  # entries of other replicas that are folded inside a transaction; with more they are folded before it
 ALONE = 4  # times that a process appends to a run in a row before it folds ahead, lest replicas fold in vain
+KEEP_EVERY = 32  # entries between two states that are kept for other replicas
 ATTEMPTS = 10  # at a change; each fails only if another replica changed the run or its dataset within milliseconds
 # A selection is drawn again for this long and this often where other replicas change the run. Then it is leased in this
 # process alone. Clients give up after 10 s by default, some after 5 s.
@@ -583,7 +584,7 @@ class Runs:
             folded, state = folded[:stored], made[stored - 1][0]
             self.states.keep(run.row, state, OwnEntry(folded[-1].uniform, folded[-1].key, own.alone + 1))
             receipts = [(one.receipt, False) for one in folded]
-            await self._settle(run, before, state, batch[:stored], receipts, folded)
+            await self._settle(run, before, state, batch[:stored], receipts, folded, now)
         return stored
 
     def _folded_ahead(
@@ -625,7 +626,7 @@ class Runs:
             alone = 0 if last is None or folded[0].entry.seq > before.seq + 1 else last.alone + 1
             own = OwnEntry(folded[-1].uniform, folded[-1].key, alone)
         self.states.keep(run.row, state, own)
-        await self._settle(run, before, state, batch, outcomes, folded)
+        await self._settle(run, before, state, batch, outcomes, folded, now)
 
     async def _settle(
         self,
@@ -635,6 +636,7 @@ class Runs:
         batch: list[_Change],
         outcomes: Sequence[tuple[Receipt, bool] | Exception],
         folded: list[FoldedEntry],
+        now: float,
     ) -> None:
         """Tell the live store and the callers what was committed.
 
@@ -645,7 +647,8 @@ class Runs:
             if folded[0].entry.seq == 1:
                 await self.live.moved(run.row, BEGIN, begins=True)
             done = [_done(one.entry.body, state) for one in folded]
-            degraded = not await self.live.moved(run.row, version_of(state), done=united(*done))
+            kept = KeptState(state, now) if before.seq // KEEP_EVERY != state.seq // KEEP_EVERY else None
+            degraded = not await self.live.moved(run.row, version_of(state), done=united(*done), kept=kept)
             if state.epoch != before.epoch:
                 # Before the answer: other replicas go on from the snapshot, for folding a rewind takes long.
                 await self.replay.save_if_due(run.row, before, state)
@@ -788,7 +791,8 @@ class Runs:
                 if version_of(state) > (head.epoch, head.seq):
                     self.states.drop(run.row)
                     state = None
-            state = await self.replay.nearest(run, head, state)
+            if state is None or head.seq - state.seq > KEEP_EVERY or state.epoch != head.epoch:
+                state = await self.replay.nearest(run, head, state, await self.live.state(run.row))
             if state.seq < head.seq:
                 try:
                     state = await self.replay.to(run, state, head.seq)

@@ -11,7 +11,7 @@ from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, fresh_state
 from bots_service.records import IdempotencyKey, LeaseTtls, RunRow, Selection
-from bots_service.storage.live import Live, Look, Previous, Version
+from bots_service.storage.live import KeptState, Live, Look, Previous, Version
 from bots_service.storage.redis import RedisLive, RedisServer
 
 POOL = Pool(np.full((3, 1), 0.5), np.arange(3, dtype=np.int32))
@@ -81,9 +81,11 @@ class Caller:
     def is_away(self) -> bool:
         return self.server is not None and self.server.is_away
 
-    async def moved(self, seq: int, epoch: int = 0, *done: int, begins: bool = False) -> bool:
+    async def moved(
+        self, seq: int, epoch: int = 0, *done: int, kept: KeptState | None = None, begins: bool = False
+    ) -> bool:
         self.version = epoch, seq
-        return await self.live.moved(self.run, self.version, done=np.array(done, np.int32), begins=begins)
+        return await self.live.moved(self.run, self.version, done=np.array(done, np.int32), kept=kept, begins=begins)
 
     async def look(self, key: str | None = None, *, lease_s: float = 1000, selects: int = 1) -> Look:
         return await self.live.look(self.run, self.version, key, lease_s=lease_s, selects=selects)

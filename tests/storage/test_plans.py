@@ -84,6 +84,7 @@ async def ask_everything(stores: SqlStores, run: RunRow) -> None:
     await journal.between(run, ENTRIES - 5, ENTRIES, 100)
     await journal.head(run)
     await journal.heads([run.id])
+    await journal.created_at(run, ENTRIES)
     await journal.receipt(run, ENTRIES)
     await history.entries(run, ENTRIES - 5, 10)
     await history.entries(run, ENTRIES - 5, 10, ["report"])

@@ -14,13 +14,16 @@ import redis
 from redis.asyncio import BlockingConnectionPool
 from redis.exceptions import MovedError, ResponseError
 
+from bots_service.core.arrays import frozen
+from bots_service.core.codec import encode_state
 from bots_service.errors import StorageUnavailableError
 from bots_service.runs import ForkFrom
 from bots_service.settings import Settings
 from bots_service.storage import redis as redis_store
-from bots_service.storage.live import Look
+from bots_service.storage.live import KeptState, Look
 from bots_service.storage.redis import refusal
 from bots_service.storage.sqlite import SqliteDatabase
+from tests.core.pools import bots_belief, with_belief
 from tests.servers import RedisServer, running, wait_until
 from tests.sqlite_files import migrated_file
 from tests.storage.live import (
@@ -32,6 +35,7 @@ from tests.storage.live import (
     replica,
     run_row,
     selection_of,
+    state_at,
     tasks_under,
 )
 from tests.system.faults.faulty_proxy import Fault, FaultyProxy
@@ -103,7 +107,7 @@ async def test_the_latest_version_of_a_dataset_is_kept(one: Caller, other: Calle
 
 
 async def test_every_key_ends_at_some_time(one: Caller, client: redis.Redis):
-    await one.moved(2)
+    await one.moved(2, kept=KeptState(state_at(2), 0.0))
     await one.select(1, key="k")
     await one.select(2)
     await one.live.dataset_changed(1, 3)
@@ -113,6 +117,27 @@ async def test_every_key_ends_at_some_time(one: Caller, client: redis.Redis):
     assert {HEADER, LEASES, "bots:dataset:1", redis_store.PROBE_KEY} <= keys.keys()
     assert len(keys) == 6
     assert all(seconds > 0 for seconds in keys.values())
+
+
+async def test_a_state_comes_back_whole_and_an_older_one_does_not_replace_it(one: Caller, other: Caller):
+    assert await other.live.state(other.run) is None
+    implied = frozen(np.random.default_rng(1).random((2, 100_000)))
+    state = with_belief(state_at(4), implied=implied)
+    await one.moved(5, kept=KeptState(state, 12.5))
+    await one.moved(6, kept=KeptState(state_at(3), 11.0))
+    found = await other.live.state(other.run)
+    assert found is not None
+    assert (encode_state(found.state), found.at) == (encode_state(state), 12.5)
+    np.testing.assert_array_equal(bots_belief(found.state).implied, implied)
+
+
+async def test_one_that_is_damaged_or_of_another_server_is_none(one: Caller, client: redis.Redis):
+    await one.moved(4, kept=KeptState(state_at(4), 1.0))
+    client.hset(HEADER, "state", b"8 bytes BOTS no state")
+    assert await one.live.state(one.run) is None
+    await one.moved(5, kept=KeptState(state_at(5), 1.0))
+    client.hset(HEADER, "server", "0" * 40)
+    assert await one.live.state(one.run) is None
 
 
 async def test_selections_are_degraded_until_leases_that_were_lost_would_have_ended(
@@ -233,6 +258,7 @@ async def test_while_redis_hangs_tasks_are_leased_in_the_process_and_stay_so(has
         assert await hasty.lease(look, 3, 4, 5, key="k") is True
         await hasty.release(4)
         assert await hasty.ends() == pytest.approx({3: 1000, 5: 1000}, abs=100)
+        assert await hasty.live.state(hasty.run) is None
         await hasty.live.dataset_changed(1, 2)
     server.resume()
     await back(hasty)
@@ -431,7 +457,8 @@ async def test_a_user_needs_these_rights_and_no_more(redis_server: RedisServer, 
         assert caller.server is not None
         await caller.server.open()
         await history(caller, 3)
-        await caller.moved(200)
+        await caller.moved(200, kept=KeptState(state_at(200), 0.0))
+        assert await caller.live.state(caller.run) is not None
         client.delete("bots:uid-1:leases")
         await caller.look()
         await caller.live.delete(caller.run)

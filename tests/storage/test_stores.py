@@ -242,6 +242,9 @@ async def test_heads_say_where_runs_stand_and_when_an_entry_came_is_known(stores
     head = Head(run.uid, 3, 1, 0, dataset.version, made.uniform(3)._replace(distribution=None))
     assert await stores.journal.head(run) == head
     assert await stores.journal.heads([run.id, gone.id]) == {run.id: head}
+    times = [await stores.journal.created_at(run, seq) for seq in (1, 2, 3, 4)]
+    assert times[:3] == sorted(times[:3])  # type: ignore[type-var]
+    assert times[3] is None
 
 
 async def test_a_receipt_is_found_by_the_key_of_its_request_in_its_run_alone(stores: SqlStores):

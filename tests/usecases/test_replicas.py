@@ -13,6 +13,7 @@ from bots_service.core.draw import SelectRequest
 from bots_service.datasets import OpenRun
 from bots_service.outcomes import ReportRequest
 from bots_service.records import Head, IdempotencyKey
+from bots_service.runs import KEEP_EVERY
 from tests.servers import RedisServer
 from tests.usecases.world import (
     HEADER,
@@ -358,3 +359,30 @@ async def test_where_the_database_was_restored_to_an_earlier_time_replicas_go_on
     for replica in replicas:
         assert (await replica.select(1)).seq == 3
         await replica.assert_is_a_replay()
+
+
+@pytest.mark.parametrize("damage", ["none", "bytes", "time"])
+async def test_a_replica_that_starts_takes_the_state_that_is_kept_if_it_is_of_this_journal(
+    replicas: Both, redis_server: RedisServer, damage: str
+):
+    here, there = replicas
+    for task in range(KEEP_EVERY + 3):
+        await here.report(outcome(f"t{task % 40}"))
+    await here.settled()
+    here.sql("DELETE FROM snapshots")
+    if damage == "bytes":
+        with redis_server.client() as client:
+            client.hset(f"bots:{(await here.row()).uid}:run", "state", b"12345678 damaged")
+    if damage == "time":  # a database that was restored has another entry of that seq
+        here.sql("UPDATE journal SET created_at = created_at + 1")
+    read, between = list[int](), there.use.store.journal.between
+
+    async def watched(run: Any, after: int, *rest: Any) -> Any:
+        read.append(after)
+        return await between(run, after, *rest)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(there.use.store.journal, "between", watched)
+        assert encode_state(await there.state()) == encode_state(await here.state())
+    assert read == [KEEP_EVERY if damage == "none" else 0]
+    await there.assert_is_a_replay()

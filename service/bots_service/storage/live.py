@@ -67,6 +67,18 @@ class Look:
         return replace(self, ordinal=self.ordinal + 1, leased=leased, more=self.more - 1)
 
 
+@dataclass(frozen=True, slots=True)
+class KeptState:
+    """A state that is kept for replicas that have none.
+
+    at: when its last entry was appended, as SQL says. After a database was restored to an earlier time, another entry
+        may have the same seq.
+    """
+
+    state: RunState
+    at: float
+
+
 def version_of(made: RunState | Selection | Head) -> Version:
     """Return the version of a state, of a selection's state, or of a head."""
     return made.epoch, made.seq
@@ -154,17 +166,30 @@ class Live:
             self._forget_selections()
         return True
 
-    async def moved(self, run: RunRow, head: Version, *, done: Tasks = NO_TASKS, begins: bool = False) -> bool:  # noqa: ARG002
+    async def moved(
+        self,
+        run: RunRow,
+        head: Version,
+        *,
+        done: Tasks = NO_TASKS,
+        kept: KeptState | None = None,  # noqa: ARG002
+        begins: bool = False,  # noqa: ARG002
+    ) -> bool:
         """Tell where a run stands now, and end leases: all of them after a rewind. Return if all replicas can see it.
 
         head: version of its newest state; an older one changes nothing.
         done: tasks whose leases end.
+        kept: for replicas that have no state; it need not be the newest.
         begins: the run is new. If the store knows nothing of any other run, its leases were lost.
         """
         in_flight = self._in_flight(run)
         is_rewind = head[0] > in_flight.counted[0][0]  # the leases are of selections that were counted
         in_flight.keep(~contained(in_flight.tasks, (in_flight.tasks if is_rewind else np.sort(done),)))
         return self.is_exact
+
+    async def state(self, run: RunRow) -> KeptState | None:  # noqa: ARG002
+        """Return the state of a run that was kept last for replicas; None if there is none."""
+        return None
 
     async def leases(self, run: RunRow) -> LeaseTtls:
         """Return the tasks in flight, and when the lease of each ends."""

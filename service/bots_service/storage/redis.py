@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import random
+import struct
 import time
 from collections.abc import Callable, Sequence
 from contextvars import Context
@@ -20,11 +21,11 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, MovedError, NoPermissionError, RedisError, ResponseError
 
 from bots_service.core.arrays import NO_TASKS, Tasks, frozen, is_first, united, without
-from bots_service.core.codec import pack, unpack
+from bots_service.core.codec import decode_state, encode_state, pack, unpack
 from bots_service.errors import DamagedStateError, StorageUnavailableError
 from bots_service.records import IdempotencyKey, LeaseTtls, RunRow, Selection
 from bots_service.retention import IDLE_RUNS_S, NONCES_S, PROBES_S, SELECTIONS_S
-from bots_service.storage.live import ORDINALS, Live, Look, Previous, Version, newly_leased, version_of
+from bots_service.storage.live import ORDINALS, KeptState, Live, Look, Previous, Version, newly_leased, version_of
 
 log = structlog.get_logger(__name__)
 
@@ -37,8 +38,9 @@ FAILURES = (TimeoutError, OSError, RedisError, RuntimeError)  # RuntimeError: uv
 NO_PERMISSION_IN_SCRIPT = ("can't run this command", "ACL failure in script")
 RIGHTS = "ACL SETUSER NAME ~bots:* +@all -@dangerous +info"
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+_AT = struct.Struct("<d")  # when a kept state's last entry was appended
 MOST_SELECTION_BYTES = 4 * 2**20  # a selection of 65 536 tasks takes half of it; a larger one is not kept
-SCRIPTS = ("look", "lease", "leases", "moved", "delete", "dataset", "probe")
+SCRIPTS = ("look", "lease", "leases", "moved", "delete", "state", "dataset", "probe")
 
 
 class RedisAwayError(Exception):
@@ -266,11 +268,31 @@ class RedisLive(Live):
             return _previous_in(bytes_[0], run) or await self.lease(run, selection, look, None, lease_s=lease_s)
         return bool(status == b"leased")
 
-    async def moved(self, run: RunRow, head: Version, *, done: Tasks = NO_TASKS, begins: bool = False) -> bool:
+    async def moved(
+        self, run: RunRow, head: Version, *, done: Tasks = NO_TASKS, kept: KeptState | None = None, begins: bool = False
+    ) -> bool:
         """Tell where a run stands now, and end leases. Return if all replicas can see it."""
         await super().moved(run, head, done=done)
-        first_ordinal = 0 if begins else 1 + random.randrange(ORDINALS)  # noqa: S311 - no secret
-        return await self._told("moved", _keys(run), *head, first_ordinal, int(IDLE_RUNS_S), done.tolist())
+        epoch, seq, blob = -1, -1, b""
+        if kept is not None and not self._server.is_away:
+            epoch, seq = version_of(kept.state)
+            blob = _AT.pack(kept.at) + await asyncio.to_thread(encode_state, kept.state)
+        begin = 0 if begins else 1 + random.randrange(ORDINALS), int(IDLE_RUNS_S)  # noqa: S311 - no secret
+        return await self._told("moved", _keys(run), *head, *begin, epoch, seq, done.tolist(), blob=blob)
+
+    async def state(self, run: RunRow) -> KeptState | None:
+        """Return the state of a run that was kept last for replicas; None if there is none."""
+        try:
+            blob = await self._server.run("state", _keys(run))
+            if blob is None:
+                return None
+            (at,) = _AT.unpack_from(blob)
+            return KeptState(await asyncio.to_thread(decode_state, blob[_AT.size :]), at)
+        except RedisAwayError:
+            return None
+        except DamagedStateError as error:
+            log.error("kept_state_damaged", run=run.name, reason=str(error))
+            return None
 
     async def leases(self, run: RunRow) -> LeaseTtls:
         """Return the tasks in flight, and when the lease of each ends."""
@@ -296,10 +318,10 @@ class RedisLive(Live):
         """Tell the version of a dataset."""
         await self._told("dataset", [_dataset(dataset_id)], version, int(IDLE_RUNS_S))
 
-    async def _told(self, script: str, keys: list[str], *arguments: object) -> bool:
+    async def _told(self, script: str, keys: list[str], *arguments: object, blob: bytes = b"") -> bool:
         """Return whether Redis heard of it. Else leases end by themselves, and replicas look into SQL each second."""
         try:
-            await self._server.run(script, keys, *arguments)
+            await self._server.run(script, keys, *arguments, blob=blob)
         except RedisAwayError:
             return False
         return True

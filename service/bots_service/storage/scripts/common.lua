@@ -5,6 +5,7 @@
 --   epoch, seq  of the run's newest state
 --   ordinal     of the next selection from that state
 --   lost_ms     when the run's leases were found lost, in ms since 1970; 0 if they never were
+--   state       bytes of a state, and state_epoch, state_seq: its version
 -- The leases are a sorted set of tasks by the end of each, in ms; KEPT never ends, and tells that the set was kept.
 
 local RUN, LEASES = KEYS[1], KEYS[2]

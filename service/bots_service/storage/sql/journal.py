@@ -357,6 +357,11 @@ class SqlJournal(Store):
         return next(reversed(rewinds_between(connection, run.id, after, up_to)), None)
 
     @reading
+    def created_at(self, connection: Connection, run: RunRow, seq: int) -> float | None:
+        """Return when an entry was appended, in seconds since 1970, UTC; None if it is not there."""
+        return connection.scalar(select(journal.c.created_at).where(*_is(run.id, seq)))
+
+    @reading
     def receipt(self, connection: Connection, run: RunRow, seq: int) -> Receipt | None:
         """Return what folding entry `seq` did; None if there is no such entry."""
         row = connection.execute(RECEIPTS.where(*_is(run.id, seq))).one_or_none()
