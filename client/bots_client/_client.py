@@ -49,7 +49,6 @@ from bots_client._models import (
     Leases,
     NewApiKey,
     Overview,
-    PoolChange,
     Pruning,
     Receipt,
     Run,
@@ -110,7 +109,6 @@ class Client(HttpClient):
         reference_models: Sequence[str] = (),
         description: str = "",
         *,
-        repeatable: bool = False,
         media_type: str | None = None,
         on_progress: Progress | None = None,
     ) -> Dataset:
@@ -119,21 +117,20 @@ class Client(HttpClient):
         Args:
             name: letters, digits, ".", "_" and "-".
             reference_models: in the order of the tasks' pass rates; leave it out where a file's first line does.
-            repeatable: whether tasks are handed out again without waiting: none is leased, and some come several times
-                where a selection wants more than there are.
         """
         models = checked_list(reference_models, str, "reference_models")
-        said = {"reference_models": models, "description": description, "repeatable": repeatable}
-        head = {name: value for name, value in said.items() if value}
+        head = {
+            name: value for name, value in {"reference_models": models, "description": description}.items() if value
+        }
         upload = upload_of(tasks, wires_of_tasks, media_type, on_progress, head)
         return self._upload("PUT", path("datasets", name), Dataset, upload)
 
     def append_tasks(
         self, dataset: str, tasks: Tasks, *, media_type: str | None = None, on_progress: Progress | None = None
-    ) -> PoolChange:
+    ) -> Dataset:
         """Add tasks to a dataset: all of them, or none (ConflictError) if the dataset has one already."""
         upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
-        return self._upload("POST", path("datasets", dataset, "tasks"), PoolChange, upload)
+        return self._upload("POST", path("datasets", dataset, "tasks"), Dataset, upload)
 
     def download_tasks(self, dataset: str) -> Generator[bytes, None, None]:
         """Stream all tasks of a dataset as NDJSON that `create_dataset` reads; retired ones too."""
@@ -163,7 +160,7 @@ class Client(HttpClient):
         Runs whose journal is empty see them too; all others keep what they know. A dataset has at most four of them.
 
         name: of the predictor: letters, digits, ".", "_" and "-".
-        pass_rates: by task ID, from 0 to 1, or a file with the columns id and pass_rate; tasks left out have none.
+        pass_rates: by task ID, from 0 to 1, or a file of tasks with one reference pass rate each; others have none.
         """
         upload = upload_of(pass_rates, wires_of_pass_rates, media_type, on_progress)
         return self._upload("PUT", path("datasets", dataset, "predictions", name), Dataset, upload)
@@ -172,15 +169,15 @@ class Client(HttpClient):
         """Remove predictions: new runs no longer see them. Runs that know them keep them."""
         return self._write("DELETE", path("datasets", dataset, "predictions", name), Dataset)
 
-    def retire_tasks(self, dataset: str, ids: Iterable[str]) -> PoolChange:
+    def retire_tasks(self, dataset: str, ids: Iterable[str]) -> Dataset:
         """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""
         content = {"ids": checked_list(ids, str, "ids")}
-        return self._write("DELETE", path("datasets", dataset, "tasks"), PoolChange, content)
+        return self._write("DELETE", path("datasets", dataset, "tasks"), Dataset, content)
 
-    def restore_tasks(self, dataset: str, ids: Iterable[str]) -> PoolChange:
+    def restore_tasks(self, dataset: str, ids: Iterable[str]) -> Dataset:
         """Restore retired tasks: they can be selected again, with what is known of them."""
         content = {"ids": checked_list(ids, str, "ids")}
-        return self._write("POST", path("datasets", dataset, "tasks", "restore"), PoolChange, content)
+        return self._write("POST", path("datasets", dataset, "tasks", "restore"), Dataset, content)
 
     def dataset(self, name: str) -> Dataset:
         """Describe a dataset."""
@@ -417,7 +414,6 @@ class Client(HttpClient):
         *,
         run: str = "default",
         selection: Selection | str | None = None,
-        age: int | None = None,
         close_step: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Receipt:
@@ -426,7 +422,6 @@ class Client(HttpClient):
         Args:
             outcomes: one or more per task; counts of one task within a step are added.
             selection: the selection of these tasks, or its ID, so that late evidence counts for its step.
-            age: of outcomes that are not of a selection: as if selected so many steps ago; None: now.
             close_step: whether this report closes the training step; None: yes, unless the run has tasks_per_step.
             idempotency_key: reports with the same key count once; None: a new key.
 
@@ -440,7 +435,6 @@ class Client(HttpClient):
             dataset=checked(dataset, str, "dataset"),
             run=checked(run, str, "run"),
             selection_id=selection.selection_id if isinstance(selection, Selection) else selection,
-            age=age,
             close_step=close_step,
             outcomes=[outcome.as_wire() for outcome in checked_list(outcomes, Outcome, "outcomes")],
         )

@@ -185,7 +185,7 @@ def wires_of_tasks(tasks: Iterable[Task]) -> list[dict[str, Any]]:
 
 
 def wires_of_pass_rates(pass_rates: Mapping[str, float]) -> list[dict[str, Any]]:
-    return [{"id": task, "pass_rate": rate} for task, rate in pass_rates.items()]
+    return [{"id": task, "reference_pass_rates": [rate]} for task, rate in pass_rates.items()]
 
 
 def joined(outcomes: Iterable[Outcome]) -> list[Outcome]:

@@ -557,6 +557,7 @@ class Predicted:
     tasks: int
     mean: float
     parts: int
+    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -567,7 +568,6 @@ class Dataset:
     offset_tags: tags that split profiles; a tracker learns an offset for each.
     profiles: number of distinct combinations of reference pass rates and offset tags.
     digest: hash of the tasks; equal pools have equal digests.
-    repeatable: whether tasks are handed out again without waiting.
     """
 
     name: str
@@ -580,18 +580,7 @@ class Dataset:
     tags: Mapping[str, int] = field(default_factory=dict)
     digest: str = ""
     created_at: datetime | None = None
-    repeatable: bool = False
     predictions: tuple[Predicted, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolChange:
-    """The result of appending, retiring or restoring tasks; tasks: number of tasks now, without retired ones."""
-
-    dataset: str
-    tasks: int
-    added: int = 0
-    retired: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ def upgrade() -> None:
         "predictions",
         sa.Column("dataset_id", _number, nullable=False),
         sa.Column("digest", sa.Text(), nullable=False),
-        sa.Column("content", sa.LargeBinary(), nullable=False),
+        sa.Column("levels", sa.LargeBinary(), nullable=False),
         sa.ForeignKeyConstraint(
             ["dataset_id"], ["datasets.id"], name="fk_predictions_dataset_id_datasets", ondelete="CASCADE"
         ),
@@ -70,7 +70,6 @@ def upgrade() -> None:
         sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("count", sa.Integer(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
-        sa.Column("checksum", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(
             ["dataset_id"], ["datasets.id"], name="fk_task_blocks_dataset_id_datasets", ondelete="CASCADE"
         ),

@@ -7,12 +7,11 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-import structlog
 from msgspec import Meta, Struct
 
 from bots_service.background import repeating
@@ -21,8 +20,6 @@ from bots_service.keys import EVERY_DATASET, KeyRow, Scope, reaches
 from bots_service.records import IdempotencyKey
 from bots_service.retention import LONGEST_KEY_S
 from bots_service.storage.sql.stores import SqlKeys
-
-log = structlog.get_logger(__name__)
 
 SHAPE = re.compile("bots_([0-9a-f]{16})_[0-9a-f]{64}")  # an id, and 32 random bytes
 STATIC_KEY = "BOTS_ADMIN_KEY"  # its id in answers and logs; no stored key has this id
@@ -106,11 +103,6 @@ class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
     datasets: Annotated[tuple[Pattern, ...], Meta(min_length=1, max_length=64)]
     expires_in_seconds: Annotated[float, Meta(gt=0, le=LONGEST_KEY_S)] | None = None
 
-    @property
-    def can_make_others(self) -> bool:
-        """Whether the key can make other keys, and always will."""
-        return Scope.ADMIN in self.scopes and EVERY_DATASET in self.datasets and self.expires_in_seconds is None
-
 
 REFRESH_S = 2.0  # a key revoked elsewhere is refused here within 5 s: twice this, and a slow answer
 LOOK_AGAIN_S = 1.0  # so that keys made up by a stranger bring one query a second and process, no more
@@ -129,7 +121,6 @@ class Access:
         self._rows: dict[str, KeyRow] = {}
         self._changing = asyncio.Lock()
         self._looked_at = -LOOK_AGAIN_S
-        self._is_away = False
         self._exist = True  # until SQL says otherwise, and always after the first key
 
     @property
@@ -163,7 +154,8 @@ class Access:
         if shape[1] not in self._rows:
             if self._monotonic() - self._looked_at >= LOOK_AGAIN_S:
                 self._looked_at = self._monotonic()
-                await self._refresh()
+                with suppress(BotsError):  # as in the background, where it is logged
+                    await self.load()
             else:
                 async with self._changing:  # a look that was begun already
                     pass
@@ -177,7 +169,8 @@ class Access:
         by_anybody: no keys guarded the service when it was asked for. Raises InvalidInputError: it would be the first,
         and nobody could make another; UnauthenticatedError: keys guard the service by now; LimitReachedError.
         """
-        if by_anybody and not wish.can_make_others:
+        is_lasting = wish.expires_in_seconds is None
+        if by_anybody and not (is_lasting and Scope.ADMIN in wish.scopes and EVERY_DATASET in wish.datasets):
             message = "the first key must have scope admin and dataset *, and not expire: nobody could make another"
             raise InvalidInputError(message, (Flaw(("body",), "this key could not create others"),))
         key_id = secrets.token_hex(8)
@@ -216,7 +209,7 @@ class Access:
     async def in_background(self) -> AsyncIterator[None]:
         """Read all keys now, and again every few seconds. Raises StorageUnavailableError: not now."""
         await self.load()
-        async with repeating(self._refresh, every_s=self._every_s, failure_event="keys_not_refreshed"):
+        async with repeating(self.load, every_s=self._every_s, failure_event="keys_not_refreshed"):
             yield
 
     async def load(self) -> None:
@@ -225,12 +218,3 @@ class Access:
             found = await self._keys.in_use()
             self._rows = {row.id: row for row in found or ()}
             self._exist = found is not None
-
-    async def _refresh(self) -> None:
-        was_away, self._is_away = self._is_away, True
-        try:
-            await self.load()
-            self._is_away = False
-        except BotsError as error:
-            if not was_away:
-                log.warning("keys_not_refreshed", reason=str(error))

@@ -21,17 +21,20 @@ async def repeating(
 ) -> AsyncIterator[None]:
     """Call a function in the background, `every_s` seconds after the last call, whatever it raises.
 
-    A BotsError is only logged at debug level, because the next call is soon. jitter: largest random change of a pause,
-    as a share of it, so that replicas started together drift apart.
+    Of several BotsErrors in a row the first is logged as a warning, the others at debug level. jitter: largest random
+    change of a pause, as a share of it, so that replicas started together drift apart.
     """
 
     async def loop() -> None:
+        say = log.warning
         while True:
             await asyncio.sleep(every_s * random.uniform(1 - jitter, 1 + jitter))  # noqa: S311 - no secret
             try:
                 await once()
+                say = log.warning
             except BotsError as error:
-                log.debug(failure_event, reason=str(error))
+                say(failure_event, reason=str(error))
+                say = log.debug
             except Exception:
                 log.exception(failure_event)
 

@@ -6,13 +6,14 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
 import structlog
 
-from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained, frozen, last_of, united
-from bots_service.core.pool import MOST_COLUMNS, Pool, PredictionsKey, choose_offset_tags, rounded, seen_with
+from bots_service.core.arrays import NO_TASKS, Flags, Floats, Tasks, contained, frozen, last_of, united
+from bots_service.core.pool import MOST_COLUMNS, Pool, Predicted, choose_offset_tags, rounded
 from bots_service.core.state import RunState
 from bots_service.core.task_ids import GrowingTaskIds, TaskIds
 from bots_service.errors import (
@@ -29,14 +30,10 @@ from bots_service.errors import (
 from bots_service.keys import EVERY_DATASET
 from bots_service.metrics import RunsAtWork
 from bots_service.records import (
-    AppendTasksResult,
-    CreateDatasetResult,
     DatasetFacts,
     DatasetRow,
     IdempotencyKey,
     OpenDataset,
-    PredictionBlock,
-    PredictionsFacts,
     RunRow,
     Subset,
     TaskBlock,
@@ -48,18 +45,6 @@ from bots_service.storage.sql.runs import SqlRuns
 MAX_ID = 256
 MAX_TAG = 64
 MAX_TAGS = 32
-SHOWN_FLAWS = 20  # enough to see the pattern
-
-
-def check_block(block: TaskBlock, *, models: int, first: int) -> None:
-    """Check consecutive tasks. first: index of the block's first task in the dataset, for messages.
-
-    Raises:
-        InvalidTasksError: an id, a pass rate or a tag is invalid; contains the first errors.
-    """
-    flaws = [*_text_flaws(block, first), *_reference_flaws(block, models, first)]
-    if flaws:
-        raise InvalidTasksError("invalid tasks", tuple(flaws[:SHOWN_FLAWS]))
 
 
 def _text_flaws(block: TaskBlock, first: int) -> Iterator[Flaw]:
@@ -74,34 +59,20 @@ def _text_flaws(block: TaskBlock, first: int) -> Iterator[Flaw]:
                 yield Flaw(("tasks", task, "tags"), said)
 
 
-def _reference_flaws(block: TaskBlock, models: int, first: int) -> list[Flaw]:
+def _reference_flaws(block: TaskBlock, models: int, first: int) -> Iterator[Flaw]:
     rates = block.references
     if rates.shape != (len(block), models):
-        return [Flaw(("tasks", first, "reference_pass_rates"), f"{rates.shape[1]} pass rates for {models} models")]
+        yield Flaw(("tasks", first, "reference_pass_rates"), f"{rates.shape[1]} pass rates for {models} models")
     impossible = ~(np.isnan(rates) | ((rates >= 0) & (rates <= 1)))
-    return [
-        Flaw(("tasks", first + task, "reference_pass_rates", model), f"{rates[task, model]} is not in [0, 1]")
-        for task, model in np.argwhere(impossible)[:SHOWN_FLAWS].tolist()
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetHeader:
-    """A dataset's fields other than its tasks. repeatable: whether its tasks are handed out without leases."""
-
-    reference_models: tuple[str, ...] = ()
-    description: str = ""
-    repeatable: bool = False
-
-
-Built = tuple[DatasetFacts, TaskIds, Pool]
+    for task, model in np.argwhere(impossible).tolist():
+        yield Flaw(("tasks", first + task, "reference_pass_rates", model), f"{rates[task, model]} is not in [0, 1]")
 
 
 class DatasetBuilder:
     """Collects blocks of tasks, and checks them; memory stays close to the packed size."""
 
-    def __init__(self, header: DatasetHeader) -> None:
-        self.header = header
+    def __init__(self, reference_models: tuple[str, ...] = (), description: str = "") -> None:
+        self.reference_models, self.description = reference_models, description
         self.size = 0
         self._ids = GrowingTaskIds()
         self._checked = 0  # of how many ids it is known that they differ
@@ -116,7 +87,8 @@ class DatasetBuilder:
         Raises:
             InvalidTasksError: a task is invalid, or an id is repeated; repeats may also be found only by `ids`.
         """
-        check_block(block, models=len(self.header.reference_models), first=self.size)
+        references = _reference_flaws(block, len(self.reference_models), self.size)
+        InvalidTasksError.refuse("invalid tasks", chain(_text_flaws(block, self.size), references))
         self._ids.add(block.ids)
         self._references.append(block.references)
         self._add_tags(block.tags)
@@ -153,16 +125,14 @@ class DatasetBuilder:
     def digest(self) -> str:
         """Return the digest of the content; it does not depend on the upload's format."""
         whole = hashlib.blake2b(digest_size=16)
-        parts = [self.header.description, str(len(self.header.reference_models)), *self.header.reference_models]
+        parts = [self.description, str(len(self.reference_models)), *self.reference_models]
         for text in parts:
             whole.update(text.encode() + b"\0")
-        if self.header.repeatable:
-            whole.update(b"repeatable\0")
         for stream in (self._ids_hash, self._references_hash, self._tags_hash):
             whole.update(stream.digest())
         return whole.hexdigest()
 
-    def build(self, earlier: DatasetFacts | None = None) -> Built:
+    def build(self, earlier: DatasetFacts | None = None) -> tuple[DatasetFacts, TaskIds, Pool]:
         """Return the dataset's facts, ids and pool.
 
         earlier: facts of an earlier version of the dataset, whose order of reference models, offset tags and
@@ -182,15 +152,14 @@ class DatasetBuilder:
         if offset_tags:
             pool = Pool.of_tasks(references[:, list(order)], tags, offset_tags)
         facts = DatasetFacts(
-            description=self.header.description,
-            reference_models=self.header.reference_models,
+            description=self.description,
+            reference_models=self.reference_models,
             reference_order=order,
             size=self.size,
             profiles=pool.profiles,
             offset_tags=offset_tags,
             tags={tag: len(tasks) for tag, tasks in tags.items()},
             digest=self.digest(),
-            repeatable=self.header.repeatable,
             predictions=() if earlier is None else earlier.predictions,
         )
         return facts, ids, pool
@@ -278,14 +247,14 @@ class Datasets:
         """Return the dataset if it is in the cache."""
         return self._open.get(name)
 
-    async def seen_with(self, dataset: OpenDataset, predictions: tuple[PredictionsKey, ...]) -> OpenDataset:
+    async def seen_with(self, dataset: OpenDataset, predictions: tuple[Predicted, ...]) -> OpenDataset:
         """Return a dataset as runs see it that know these predictions; kept with the dataset for the next call."""
         if not predictions:
             return dataset
         async with self._viewing:
             if predictions not in dataset.views:
                 columns = await self.store.predictions(dataset.row.id, predictions)
-                pool = await asyncio.to_thread(seen_with, dataset.pool, columns)
+                pool = await asyncio.to_thread(dataset.pool.with_predictions, columns)
                 if len(dataset.views) == MOST_VIEWS:
                     dataset.views.pop(next(iter(dataset.views)))
                 dataset.views[predictions] = replace(dataset, pool=pool, views={})
@@ -331,7 +300,7 @@ class Datasets:
         return newest if state.fits(newest.dataset.pool) else await self.current(run)
 
     async def _builder(self, row: DatasetRow) -> DatasetBuilder:
-        builder = DatasetBuilder(DatasetHeader(row.facts.reference_models, row.facts.description, row.facts.repeatable))
+        builder = DatasetBuilder(row.facts.reference_models, row.facts.description)
         async for block in self.store.blocks(row.id):
             await asyncio.to_thread(builder.add, block)
         return builder
@@ -374,15 +343,16 @@ class Datasets:
     async def create(
         self,
         name: str,
-        header: DatasetHeader,
+        reference_models: tuple[str, ...],
+        description: str,
         blocks: AsyncIterator[TaskBlock],
         idempotency_key: KeyOfUpload,
         *,
         within: tuple[str, ...] = (EVERY_DATASET,),
-    ) -> CreateDatasetResult:
+    ) -> tuple[DatasetRow, bool]:
         """Create a dataset from a stream of blocks; nothing is visible until all of it was good.
 
-        Where one of the name has the same content, that is returned.
+        Where one of the name has the same content, that is returned. Also return whether it is new.
         within: patterns of names that the caller's key reaches.
 
         Raises:
@@ -391,21 +361,19 @@ class Datasets:
             DatasetExistsError: the name is taken by other content.
         """
         async with self.stage() as stage:
-            builder = DatasetBuilder(header)
+            builder = DatasetBuilder(reference_models, description)
             async for block in blocks:
                 await asyncio.to_thread(builder.add, block)
                 await self.store.add_block(stage, block)
             facts, ids, pool = await asyncio.to_thread(builder.build)
-            result = await self.store.create(idempotency_key(), name, stage, facts, within=within)
-            if result.created:
-                self._keep(opened(result.row, ids, pool, np.empty(0, np.int32)))
-                for run in await self._runs.all(result.row.id):
+            row, is_new = await self.store.create(idempotency_key(), name, stage, facts, within=within)
+            if is_new:
+                self._keep(opened(row, ids, pool, NO_TASKS))
+                for run in await self._runs.all(row.id):
                     await self._live.moved(run, BEGIN, begins=True)
-            return result
+            return row, is_new
 
-    async def append(
-        self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload
-    ) -> AppendTasksResult:
+    async def append(self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload) -> DatasetRow:
         """Append tasks; those that were there keep their places and their beliefs.
 
         Raises:
@@ -430,7 +398,7 @@ class Datasets:
             facts, ids, pool = await asyncio.to_thread(builder.build, dataset.row.facts)
             written = self.store.append(idempotency_key(), dataset.row, stage, facts)
             retired = dataset.pool.retired
-            return await self._finished(dataset, written, lambda result: opened(result.row, ids, pool, retired))
+            return await self._finished(dataset, written, lambda row: opened(row, ids, pool, retired))
 
     async def retire(
         self, name: str, ids: list[str], idempotency_key: IdempotencyKey | None, *, restore: bool = False
@@ -444,18 +412,18 @@ class Datasets:
         """
         dataset = await self.fresh(name)
         tasks = dataset.ids.find(ids)
-        if flaws := unknown_tasks(ids, tasks, "ids"):
-            raise InvalidTasksError(f"dataset {name!r} has no such tasks", flaws)
+        InvalidTasksError.refuse(f"dataset {name!r} has no such tasks", unknown_tasks(ids, tasks, "ids"))
         retired = (np.setdiff1d if restore else np.union1d)(dataset.pool.retired, tasks).astype(np.int32)
         written = self.store.set_retired(idempotency_key, dataset.row, retired)
         return await self._finished(dataset, written, lambda row: opened(row, dataset.ids, dataset.pool, retired))
 
     async def put_predictions(
-        self, name: str, predictor: str, blocks: AsyncIterator[PredictionBlock], idempotency_key: KeyOfUpload
+        self, name: str, predictor: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload
     ) -> DatasetRow:
         """Set what a predictor says of the tasks, from a stream of blocks; tasks that it doesn't name have none.
 
         New runs see it, and those whose journal is empty; other runs keep the predictions that they know.
+        blocks: with one reference pass rate a task, the predicted one; tags count for nothing.
 
         Raises:
             InvalidTasksError: a task is unknown or comes twice, a pass rate is out of range, or there is none.
@@ -487,9 +455,9 @@ class Datasets:
             if len(kept) >= MOST_COLUMNS:
                 names = ", ".join(each.name for each in kept)
                 raise LimitReachedError(f"a dataset has at most {MOST_COLUMNS} predictions; it has {names}: remove one")
-            others = await self.store.predictions(dataset.row.id, [each.key for each in kept])
+            others = await self.store.predictions(dataset.row.id, kept)
             column = await asyncio.to_thread(rounded, name, rates, dataset.pool, others)
-            new = PredictionsFacts(column.name, column.digest, column.parts, column.known, column.mean)
+            new = column.about
             # In its old place: nothing but its content changes.
             is_known = len(kept) < len(before)
             now = tuple(new if each.name == name else each for each in before) if is_known else (*kept, new)
@@ -566,28 +534,27 @@ class Datasets:
         return await asyncio.shield(finish())
 
 
-def unknown_tasks(ids: Sequence[str], found: Tasks, *where: str, within: tuple[str, ...] = ()) -> tuple[Flaw, ...]:
-    """Return the first flaws of ids, listed at `where`, that name no task: those where -1 was found."""
-    missing = np.flatnonzero(found < 0)[:SHOWN_FLAWS].tolist()
-    return tuple(Flaw((*where, place, *within), f"no task {ids[place][:80]!r}") for place in missing)
+def unknown_tasks(
+    ids: Sequence[str], found: Tasks, *where: str, within: tuple[str, ...] = (), first: int = 0
+) -> Iterator[Flaw]:
+    """Yield the flaws of ids, listed at `where` from `first` on, that name no task: those where -1 was found."""
+    for place in np.flatnonzero(found < 0).tolist():
+        yield Flaw((*where, first + place, *within), f"no task {ids[place][:80]!r}")
 
 
-def _enter(block: PredictionBlock, first: int, dataset: OpenDataset, rates: Floats, said: Flags) -> None:
-    """Write a block's predictions to their places in `rates`, and mark them in `said`."""
-    tasks = dataset.ids.find(block.ids)
-    _refuse(first, np.flatnonzero(tasks < 0), "id", lambda row: f"no task {block.ids[row][:80]!r}")
+def _enter(block: TaskBlock, first: int, dataset: OpenDataset, rates: Floats, said: Flags) -> None:
+    """Write a block's predictions to their places in `rates`, and mark them in `said`. first: the block's place."""
+    ids, tasks = block.ids, dataset.ids.find(block.ids)
+    unknown = unknown_tasks(ids, tasks, "tasks", within=("id",), first=first)
+    InvalidTasksError.refuse("invalid predictions", unknown)
     is_repeated = said[tasks]
     is_repeated[np.setdiff1d(np.arange(len(tasks)), np.unique(tasks, return_index=True)[1])] = True
-    _refuse(first, np.flatnonzero(is_repeated), "id", lambda row: f"{block.ids[row][:80]!r} has a prediction already")
-    impossible = ~(np.isnan(block.rates) | ((block.rates >= 0) & (block.rates <= 1)))
-    _refuse(first, np.flatnonzero(impossible), "pass_rate", lambda row: f"{block.rates[row]} is not in [0, 1]")
-    rates[tasks], said[tasks] = block.rates, True
-
-
-def _refuse(first: int, rows: Counts, field: str, message: Callable[[int], str]) -> None:
-    if len(rows):
-        flaws = [Flaw(("predictions", first + row, field), message(row)) for row in rows[:SHOWN_FLAWS].tolist()]
-        raise InvalidTasksError("invalid predictions", tuple(flaws))
+    repeated = (
+        Flaw(("tasks", first + row, "id"), f"{ids[row][:80]!r} has a prediction already")
+        for row in np.flatnonzero(is_repeated).tolist()
+    )
+    InvalidTasksError.refuse("invalid predictions", chain(repeated, _reference_flaws(block, 1, first)))
+    rates[tasks], said[tasks] = block.references[:, 0], True
 
 
 def _described(dataset: OpenDataset, found: Tasks) -> tuple[Subset, Tasks]:

@@ -3,11 +3,13 @@
 A ValueError means that our own code called a kernel wrongly. Status codes stand in `api/problems.py` only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from itertools import islice
 
 from msgspec import Struct
 
+SHOWN_FLAWS = 20  # enough to see the pattern
 LONGEST_CHOICE = 50  # characters of a value that are compared with names and shown
 
 
@@ -106,6 +108,12 @@ class InvalidInputError(BotsError):
     def __init__(self, message: str, flaws: tuple[Flaw, ...] = ()) -> None:
         super().__init__(message)
         self.flaws = flaws
+
+    @classmethod
+    def refuse(cls, message: str, flaws: Iterable[Flaw]) -> None:
+        """Raise this error, with the first flaws, if there are any."""
+        if shown := tuple(islice(flaws, SHOWN_FLAWS)):
+            raise cls(message, shown)
 
 
 class InvalidTasksError(InvalidInputError):

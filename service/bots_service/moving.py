@@ -13,6 +13,7 @@ from bots_service import errors
 from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import MAX_TRIALS
+from bots_service.core.pool import Predicted
 from bots_service.core.run_settings import FIXED, settings_from
 from bots_service.core.state import RunState, fresh_state
 from bots_service.datasets import KeyOfUpload, OpenRun
@@ -53,7 +54,7 @@ class TasksFacts(Struct, frozen=True):
 class JournalHeader(Struct, frozen=True):
     """The first line.
 
-    settings: of the run before its first entry. predictions: name and digest of those that it knows. parent: the run
+    settings: of the run before its first entry. predictions: those that it knows. parent: the run
     that it forked; the journal begins with that run's. entries: how many follow.
     """
 
@@ -61,7 +62,7 @@ class JournalHeader(Struct, frozen=True):
     run: str
     tasks: TasksFacts
     settings: dict[str, Any]
-    predictions: tuple[tuple[str, str], ...]
+    predictions: tuple[Predicted, ...]
     parent: Parent | None
     entries: int
 
@@ -196,7 +197,7 @@ class MoveRuns:
         """
         datasets = self.runs.datasets
         opened = await datasets.fresh(dataset)
-        newest = opened.row.facts.prediction_keys
+        newest = opened.row.facts.predictions
         seen = await datasets.seen_with(opened, newest)
         entries = _lines(lines)
         header = read_header(await anext(entries, b""))

@@ -20,15 +20,13 @@ from bots_service.core.evidence import (
 )
 from bots_service.core.state import RunState
 from bots_service.core.walks import Walk
-from bots_service.datasets import SHOWN_FLAWS, OpenRun, unknown_tasks
+from bots_service.datasets import OpenRun, unknown_tasks
 from bots_service.errors import Flaw, InvalidOutcomesError, StaleEpochError
 from bots_service.selections import LONGEST_ID, read_id
 
 MAX_OUTCOMES = 65_536
 
 Spent = Annotated[float, Meta(ge=0, le=MOST_SPENT)]
-LARGEST_STEP = 2**31 - 1  # as steps are stored
-Age = Annotated[int, Meta(ge=0, le=LARGEST_STEP)]
 
 
 class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,8 +71,6 @@ class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     outcomes: what became of each task.
     selection_id: the selection whose tasks these are.
-    age: of outcomes that are not of a selection: they count as if their tasks had been selected so many steps ago, and
-        too late as if they had come too late. Left out: 0.
     close_step: whether the training step closes now; left out, it does, unless the run's `tasks_per_step` closes steps.
     """
 
@@ -82,27 +78,28 @@ class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
     outcomes: Annotated[list[Outcome], Meta(max_length=MAX_OUTCOMES)]
     run: Name = "default"
     selection_id: Annotated[str, Meta(max_length=LONGEST_ID)] | None = None
-    age: Age | None = None
     close_step: bool | None = None
 
 
-def read_report(request: ReportRequest, run: OpenRun, tasks: Tasks, state: RunState, now: float) -> Report:
+def read_report(request: ReportRequest, run: OpenRun, state: RunState, now: float) -> Report:
     """Return the journal entry of a report, once it is possible in the run's newest state.
 
-    tasks: of its outcomes, as `find_tasks` returns them; now: seconds since 1970, UTC.
+    now: seconds since 1970, UTC.
 
     Raises:
-        InvalidOutcomesError: an outcome or the age can't be true.
+        InvalidOutcomesError: a task is unknown, or an outcome can't be true.
         InvalidSelectionError: the selection was not made by this run.
         StaleEpochError: the selection was made before the run was rewound.
     """
+    ids = [outcome.task for outcome in request.outcomes]
+    tasks = run.dataset.ids.find(ids)
+    unknown = unknown_tasks(ids, tasks, "body", "outcomes", within=("task",))
+    InvalidOutcomesError.refuse(f"dataset {run.dataset.row.name!r} has no such tasks", unknown)
     evidence, aborted, parts = read_outcomes(tasks, request.outcomes, state.settings.reward_range)
     made_at: int | None = None
     walks: tuple[Walk, ...] = ()
     selection = (0, 0)
     if request.selection_id is not None:
-        if request.age is not None:
-            raise _invalid_age('"age" and "selection_id" exclude each other')
         origin = read_id(run.row, request.selection_id)
         if origin.epoch != state.epoch:
             raise StaleEpochError(
@@ -114,33 +111,9 @@ def read_report(request: ReportRequest, run: OpenRun, tasks: Tasks, state: RunSt
                 "the database was restored to an earlier time"
             )
         made_at, walks, selection = origin.step, origin.walks, (origin.seq, origin.ordinal)
-    elif request.age is not None:
-        if request.age > state.step:
-            raise _invalid_age(
-                f"{request.age} steps; {state.step} have closed: report what is older first, each step of it as one"
-                " of its own"
-            )
-        made_at = state.step - request.age
     tokens = math.fsum([one.tokens for one in request.outcomes if one.tokens])
     seconds = math.fsum([one.seconds for one in request.outcomes if one.seconds])
     return Report(evidence, made_at, request.close_step, walks, Costs(tokens, seconds), aborted, parts, selection, now)
-
-
-def _invalid_age(what: str) -> InvalidOutcomesError:
-    return InvalidOutcomesError("invalid outcomes", (Flaw(("body", "age"), what),))
-
-
-def find_tasks(run: OpenRun, outcomes: list[Outcome]) -> Tasks:
-    """Return the task of each outcome.
-
-    Raises:
-        InvalidOutcomesError: a task is unknown.
-    """
-    ids = [outcome.task for outcome in outcomes]
-    tasks = run.dataset.ids.find(ids)
-    if flaws := unknown_tasks(ids, tasks, "body", "outcomes", within=("task",)):
-        raise InvalidOutcomesError(f"dataset {run.dataset.row.name!r} has no such tasks", flaws)
-    return tasks
 
 
 def read_outcomes(
@@ -167,8 +140,7 @@ def read_outcomes(
                 groups.append(shown)
         except ValueError as error:
             flaws.append(Flaw(("body", "outcomes", place), f"task {outcome.task!r}: {error}"))
-    if flaws:
-        raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:SHOWN_FLAWS]))
+    InvalidOutcomesError.refuse("invalid outcomes", flaws)
     successes, failures, effective = np.array(groups, np.float64).reshape(-1, 3).T.copy()
     evidence = Evidence(frozen(tasks[kept]), frozen(successes), frozen(failures), frozen(effective.astype(bool)))
     return evidence, frozen(without(united(tasks[aborted]), evidence.tasks)), _table_of(parts)

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
 from bots_service.core.arrays import Floats, Tasks, united
-from bots_service.core.pool import Pool, PredictionsKey
+from bots_service.core.pool import Pool, Predicted
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import UniformEstimate
@@ -36,17 +35,6 @@ class TaskBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class PredictionBlock:
-    """Predictions of some tasks of a dataset. rates: [n] predicted pass rates, NaN where unknown."""
-
-    ids: list[str]
-    rates: Floats
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-@dataclass(frozen=True, slots=True)
 class Capacity:
     """Limits on the amount of data.
 
@@ -62,25 +50,6 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
-class PredictionsFacts:
-    """Facts about a column of predictions. The fields are those of `Predictions`.
-
-    known: how many tasks it is about; mean: of those predictions.
-    """
-
-    name: str
-    digest: str
-    parts: int
-    known: int
-    mean: float
-
-    @property
-    def key(self) -> PredictionsKey:
-        """What a run remembers of it."""
-        return PredictionsKey(self.name, self.digest)
-
-
-@dataclass(frozen=True, slots=True)
 class DatasetFacts:
     """Facts about a dataset's content.
 
@@ -90,7 +59,6 @@ class DatasetFacts:
     size: tasks ever, retired ones included; profiles: distinct pairs of reference pass rates and offset tags.
     tags: tag -> number of tasks with it, including retired ones.
     digest: of the tasks; does not depend on the upload's format.
-    repeatable: whether its tasks are handed out again without waiting: nothing is leased.
     predictions: those that new runs see, in the order in which they were put.
     """
 
@@ -102,13 +70,7 @@ class DatasetFacts:
     profiles: int
     tags: dict[str, int]
     digest: str
-    repeatable: bool = False
-    predictions: tuple[PredictionsFacts, ...] = ()
-
-    @property
-    def prediction_keys(self) -> tuple[PredictionsKey, ...]:
-        """What new runs remember of the predictions."""
-        return tuple(each.key for each in self.predictions)
+    predictions: tuple[Predicted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +102,7 @@ class OpenDataset:
     row: DatasetRow
     ids: TaskIds
     pool: Pool
-    views: "dict[tuple[PredictionsKey, ...], OpenDataset]" = field(default_factory=dict, compare=False, repr=False)
+    views: "dict[tuple[Predicted, ...], OpenDataset]" = field(default_factory=dict, compare=False, repr=False)
     subsets: dict[str, Pool] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -185,7 +147,7 @@ class RunRow:
     epoch: int
     created_at: float
     parent: Parent | None = None
-    predictions: tuple[PredictionsKey, ...] = ()
+    predictions: tuple[Predicted, ...] = ()
 
     @property
     def origin_step(self) -> int:
@@ -236,20 +198,6 @@ class Answer(Generic[Result]):
     result: Result
 
 
-class CreateDatasetResult(NamedTuple):
-    """A dataset that was wanted. created: it is new; else it stood there with the same content."""
-
-    row: DatasetRow
-    created: bool
-
-
-class AppendTasksResult(NamedTuple):
-    """A dataset with tasks appended. added: how many."""
-
-    row: DatasetRow
-    added: int
-
-
 class Subset(Struct, frozen=True, rename={"name": "subset"}):
     """Some of a dataset's tasks, and how they stand in it.
 
@@ -266,14 +214,6 @@ class Subset(Struct, frozen=True, rename={"name": "subset"}):
     retired: int
     others: int
     missing: tuple[int, ...]
-
-
-class RunPut(Enum):
-    """What a PUT did to its run."""
-
-    CREATED = "created"
-    REPLACED = "replaced"
-    UNCHANGED = "unchanged"
 
 
 class StoredReceipt(Receipt, frozen=True, kw_only=True):
@@ -323,7 +263,6 @@ class Selection:
     means: [n] expected success probabilities.
     effective: [n] how likely each task's group of rollouts has some that succeed and some that fail.
     reused: how many tasks were on lease already: too few others were left, or they were wanted `first`.
-    repeatable: whether other selections may have the same tasks meanwhile.
     """
 
     id: str
@@ -336,7 +275,6 @@ class Selection:
     draws: Floats
     means: Floats
     effective: Floats
-    repeatable: bool = False
 
     @property
     def expected_effective(self) -> float:
@@ -346,7 +284,7 @@ class Selection:
     @property
     def leased(self) -> Tasks:
         """The tasks that no other selection may have meanwhile, sorted."""
-        return united(self.tasks[:0] if self.repeatable else self.tasks)
+        return united(self.tasks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from bots_service.access import ANYBODY, Caller
 from bots_service.background import repeating
-from bots_service.core.arrays import Tasks, united
+from bots_service.core.arrays import NO_TASKS, Tasks, united
 from bots_service.core.checks import Name
 from bots_service.core.codec import encode_state
 from bots_service.core.draw import SelectRequest
@@ -34,7 +34,7 @@ from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, Setting
 from bots_service.core.evidence import NOTHING_OPEN
 from bots_service.core.guard import VerifierAlarm
 from bots_service.core.mixing import MixShare, mix_shares
-from bots_service.core.pool import Pool
+from bots_service.core.pool import Pool, Predicted
 from bots_service.core.receipt import Receipt, Totals
 from bots_service.core.run_settings import RunSettings, SomeSettings, settings_asked
 from bots_service.core.state import RunState, advance, fresh_state
@@ -63,7 +63,7 @@ from bots_service.errors import (
     UnknownStepError,
 )
 from bots_service.metrics import TrainingMetrics
-from bots_service.outcomes import ReportRequest, find_tasks, read_report
+from bots_service.outcomes import ReportRequest, read_report
 from bots_service.records import (
     DatasetRow,
     Head,
@@ -71,7 +71,6 @@ from bots_service.records import (
     LeaseTtls,
     OpenDataset,
     Parent,
-    RunPut,
     RunRow,
     Selection,
 )
@@ -87,6 +86,7 @@ from bots_service.storage.sql.journal import (
     locked_head,
     receipt_under,
 )
+from bots_service.storage.sql.runs import Start
 from bots_service.storage.sql.stores import SqlStores
 
 log = structlog.get_logger(__name__)
@@ -327,20 +327,6 @@ class Run(Struct, frozen=True):
         )
 
 
-class PutRunResult(NamedTuple):
-    """A run, and what a PUT did to it."""
-
-    run: Run
-    put: RunPut
-
-
-class ChangeRunResult(NamedTuple):
-    """A run after a change. duplicate: the same request had changed it before; the run is as it stands now."""
-
-    run: Run
-    duplicate: bool
-
-
 class Runs:
     """All that can be done with runs.
 
@@ -469,14 +455,14 @@ class Runs:
         """Record what rollouts showed; once this returns, it is durable and folded.
 
         Raises:
-            InvalidOutcomesError: an outcome or the age can't be true.
+            InvalidOutcomesError: an outcome can't be true.
             InvalidSelectionError: the selection was not made by this run.
             StaleEpochError: the selection was made before the run was rewound.
         """
         now = self._clock()
 
         def make(run: OpenRun, state: RunState) -> Report:
-            return read_report(request, run, find_tasks(run, request.outcomes), state, now)
+            return read_report(request, run, state, now)
 
         try:
             record = partial(self._append, make=make, key=key, outcomes=len(request.outcomes))
@@ -491,8 +477,11 @@ class Runs:
 
     async def change_settings(
         self, dataset: str, run: str, values: dict[str, Any], key: IdempotencyKey | None
-    ) -> ChangeRunResult:
+    ) -> tuple[Run, bool]:
         """Change some settings; the others stay.
+
+        Returns:
+            The run as it stands now, and whether the same request had changed it before.
 
         Raises:
             InvalidSettingsError: a setting is out of range, the mix names a tag that no task carries, or belief or
@@ -507,17 +496,21 @@ class Runs:
 
         return await self.using(dataset, run, lambda opened: self._changed(opened, make, key))
 
-    async def rewind(self, dataset: str, run: str, step: int, key: IdempotencyKey | None) -> ChangeRunResult:
-        """Go back to an earlier step. History stays; the epoch rises, so evidence from before is refused."""
+    async def rewind(self, dataset: str, run: str, step: int, key: IdempotencyKey | None) -> tuple[Run, bool]:
+        """Go back to an earlier step. History stays; the epoch rises, so evidence from before is refused.
+
+        Returns:
+            The run as it stands now, and whether the same request had taken it back before.
+        """
         return await self.using(dataset, run, lambda opened: self._rewind(opened, step, key))
 
-    async def _rewind(self, run: OpenRun, step: int, key: IdempotencyKey | None) -> ChangeRunResult:
+    async def _rewind(self, run: OpenRun, step: int, key: IdempotencyKey | None) -> tuple[Run, bool]:
         attempts = 0
         while True:
             if key is not None:
                 under = partial(receipt_under, run=run.row, key=key)
                 if await self.store.database.read(under) is not None:
-                    return ChangeRunResult(await self.describe_open(run), duplicate=True)
+                    return await self.describe_open(run), True
             state = await self.state_of(run)
             seq = await self._closing(run, step, state)
             base = await self.replay.state_at(run, seq)
@@ -538,9 +531,9 @@ class Runs:
 
     async def _changed(
         self, run: OpenRun, make: Make, key: IdempotencyKey | None, *, base: RunState | None = None
-    ) -> ChangeRunResult:
+    ) -> tuple[Run, bool]:
         done = await self._append(run, make, key, base=base)
-        return ChangeRunResult(await self.describe_open(run), done.duplicate)
+        return await self.describe_open(run), done.duplicate
 
     async def _append(
         self, run: OpenRun, make: Make, key: IdempotencyKey | None, *, base: RunState | None = None, outcomes: int = 0
@@ -821,7 +814,7 @@ class Runs:
         dataset = await self.datasets.open(dataset_name)
         key = (dataset.row.id, run_name)
         known = self._rows.get(key)
-        if known is not None and known.head == 0 and known.predictions != dataset.row.facts.prediction_keys:
+        if known is not None and known.head == 0 and known.predictions != dataset.row.facts.predictions:
             del self._rows[key]  # new predictions replace the runs whose journal is empty
         while key not in self._rows:
             invalidations = self._invalidations
@@ -891,43 +884,65 @@ class Runs:
 
     async def put(
         self, dataset: str, name: str, values: dict[str, Any], origin: ForkFrom | None, key: IdempotencyKey | None
-    ) -> PutRunResult:
+    ) -> tuple[Run, bool]:
         """Create a run, on its own or as a fork; or replace the settings of one whose journal is empty.
 
         A run sees the dataset's newest predictions; a fork sees those of the run that it continues.
         values: settings that differ from the defaults, or from those of the run that it forks.
+
+        Returns:
+            The run, and whether it is new.
 
         Raises:
             InvalidSettingsError: a setting is out of range, or can't be with this origin.
             RunHasHistoryError: the run's journal is not empty, and its settings are others.
         """
         opened = await self.datasets.fresh(dataset)
-        begun = await self._begun(opened, origin, values)
-        require_known_tags(begun.state.settings, opened.pool)
+        state, seen, known, start = await self._begun(opened, origin, values)
+        require_known_tags(state.settings, opened.pool)
 
-        def result_of(row: RunRow, put: RunPut) -> PutRunResult:
-            state = replace(begun.state, seq=row.head, epoch=row.epoch)
-            described = Run.of(OpenRun(begun.dataset, row), state, leased=0, degraded=False)
-            return PutRunResult(described, put)
+        def result_of(row: RunRow, before: RunRow | None) -> tuple[Run, bool]:
+            begun = replace(state, seq=row.head, epoch=row.epoch)
+            return Run.of(OpenRun(seen, row), begun, leased=0, degraded=False), before is None
+
+        async def write() -> tuple[RunRow, RunRow | None]:
+            row, before = await self.store.runs.put(
+                opened.row.id,
+                name,
+                state.settings,
+                fork=start,
+                known=known,
+                idempotency_key=key,
+                result_of=result_of,
+            )
+            self.invalidate(opened.row.id, name)
+            if before != row:
+                if before is not None:  # replicas must not continue with the run that was replaced
+                    await self.live.delete(before)
+                await self.live.moved(row, BEGIN, begins=True)
+            return row, before
 
         try:
             # To the end even if the caller stops waiting, or what is replaced would stay in memory.
-            row, put = await asyncio.shield(self._put(opened, name, begun, key, result_of))
+            row, before = await asyncio.shield(write())
         except RunHasHistoryError:
             standing = await self.describe(dataset, name)
-            if begun.start is not None or standing.settings != begun.state.settings.in_use():
+            if start is not None or standing.settings != state.settings.in_use():
                 raise
         else:
-            if put is not RunPut.UNCHANGED:
-                return result_of(row, put)
+            if before != row:
+                return result_of(row, before)
             standing = await self.describe(dataset, name)
-        return await self.store.answers.keep(key, PutRunResult(standing, RunPut.UNCHANGED))
+        return await self.store.answers.keep(key, (standing, False))
 
-    async def _begun(self, opened: OpenDataset, origin: ForkFrom | None, values: dict[str, Any]) -> "_Begun":
+    async def _begun(
+        self, opened: OpenDataset, origin: ForkFrom | None, values: dict[str, Any]
+    ) -> tuple[RunState, OpenDataset, tuple[Predicted, ...], Start | None]:
+        """Return a new run's first state, its dataset as it sees it, the predictions that it knows, and its origin."""
         if origin is None:
-            newest = opened.row.facts.prediction_keys
+            newest = opened.row.facts.predictions
             seen = await self.datasets.seen_with(opened, newest)
-            return _Begun(fresh_state(settings_asked(values), seen.pool), seen, newest)
+            return fresh_state(settings_asked(values), seen.pool), seen, newest, None
         run = await self.open(opened.row.name, origin.run)
         seen = await self.datasets.seen_with(opened, run.row.predictions)
         state = await self.state_at(run, origin.step)
@@ -939,34 +954,7 @@ class Runs:
         folded, receipt = advance(fresh_state(settings, seen.pool), entry, seen.pool, base=begin)
         uniform = await self.store.database.read(lambda connection: estimate_at(connection, run.row.id, state.seq))
         start = Parent(origin.run, state.step, state.seq), FoldedEntry(entry, receipt, uniform=uniform)
-        return _Begun(folded, seen, run.row.predictions, start)
-
-    async def _put(
-        self,
-        opened: OpenDataset,
-        name: str,
-        begun: "_Begun",
-        key: IdempotencyKey | None,
-        result_of: Callable[[RunRow, RunPut], PutRunResult],
-    ) -> tuple[RunRow, RunPut]:
-        before = None
-        with suppress(UnknownRunError):
-            before = await self.store.runs.get(opened.row.id, name)
-        row, put = await self.store.runs.put(
-            opened.row.id,
-            name,
-            begun.state.settings,
-            fork=begun.start,
-            known=begun.predictions,
-            idempotency_key=key,
-            result_of=result_of,
-        )
-        self.invalidate(opened.row.id, name)
-        if before is not None and before.uid != row.uid:  # replicas must not continue with the run that was replaced
-            await self.live.delete(before)
-        if put is not RunPut.UNCHANGED:
-            await self.live.moved(row, BEGIN, begins=True)
-        return row, put
+        return folded, seen, run.row.predictions, start
 
     async def describe(self, dataset: str, run: str) -> Run:
         """Return a run as it stands."""
@@ -990,17 +978,11 @@ class Runs:
             for row in rows:
                 if caller.reaches_run(dataset, row.name):
                     with suppress(UnknownRunError):  # deleted since the rows were read
-                        found.append(await self._described(opened, row))
+                        found.append(await self.describe(dataset, row.name))
             if len(rows) < wanted:
                 break
             after = rows[-1].name
         return found
-
-    async def _described(self, opened: OpenDataset, row: RunRow) -> Run:
-        try:
-            return await self.describe_open(await self.datasets.of(opened, row))
-        except UnknownRunError:  # deleted; there may be a new run of that name
-            return await self.describe(opened.row.name, row.name)
 
     async def datasets_reached(self, caller: Caller, after: str, limit: int) -> list[DatasetRow]:
         """Return up to `limit` datasets that the caller reaches by name, after `after`."""
@@ -1047,15 +1029,6 @@ class Runs:
             await self.live.moved(await self.store.runs.get(run.row.dataset_id, run.row.name), BEGIN, begins=True)
 
 
-class _Begun(NamedTuple):
-    """What a run begins with. start: as in `SqlRuns.put`, the run that it continues; None for an empty journal."""
-
-    state: RunState
-    dataset: OpenDataset
-    predictions: tuple[Any, ...]
-    start: tuple[Parent, FoldedEntry] | None = None
-
-
 def _folded(run: OpenRun, state: RunState, change: _Change, *, pruned: int = 0) -> tuple[RunState, FoldedEntry]:
     """Return the state after a change, and its entry. pruned: entries up to this seq are gone."""
     body, pool = change.make(run, state), run.dataset.pool
@@ -1069,7 +1042,7 @@ def _folded(run: OpenRun, state: RunState, change: _Change, *, pruned: int = 0) 
 def _done(body: Body, state: RunState) -> Tasks:
     """Return the tasks of a report that may be selected again: not those whose groups wait for more rollouts."""
     if not isinstance(body, Report):
-        return np.empty(0, np.int32)
+        return NO_TASKS
     parts = body.parts.tasks
     if len(parts):
         parts = np.setdiff1d(parts, state.unfinished.parts.tasks)
@@ -1078,9 +1051,8 @@ def _done(body: Body, state: RunState) -> Tasks:
 
 def require_known_tags(settings: RunSettings, pool: Pool) -> None:
     """Raise InvalidSettingsError if the mix names a tag that no task carries."""
-    flaws = tuple(Flaw(("mix", tag), f"no task has the tag {tag!r}") for tag in settings.mix if tag not in pool.tags)
-    if flaws:
-        raise InvalidSettingsError("these settings can't be used with this dataset", flaws)
+    flaws = (Flaw(("mix", tag), f"no task has the tag {tag!r}") for tag in settings.mix if tag not in pool.tags)
+    InvalidSettingsError.refuse("these settings can't be used with this dataset", flaws)
 
 
 def reason_of(error: InvalidInputError) -> str:

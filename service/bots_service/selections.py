@@ -24,7 +24,7 @@ from bots_service.core.draw import (
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
 from bots_service.core.walks import Walk, walk_numbers
-from bots_service.datasets import SHOWN_FLAWS, OpenRun, unknown_tasks
+from bots_service.datasets import OpenRun, unknown_tasks
 from bots_service.errors import Flaw, InvalidSelectionError
 from bots_service.records import OpenDataset, RunRow, Selection
 from bots_service.storage.live import Look
@@ -67,13 +67,13 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, look: Look, name
     The seed is the run's, the epoch, the seq, and the number of selections at that seq: same journal and same calls
     give the same tasks.
     """
-    pool, repeatable = run.dataset.pool, run.dataset.row.facts.repeatable
+    pool = run.dataset.pool
     # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
     leased = look.leased[look.leased < len(pool)]
 
     def select(count: int) -> DrawnTasks:
         asked, context = replace(request, count=count), context_of(state, seeded(state, look.ordinal))
-        return select_tasks(state.belief, pool, asked, context, named=named, leased=leased, repeatable=repeatable)
+        return select_tasks(state.belief, pool, asked, context, named=named, leased=leased)
 
     def expected(count: int) -> float:
         believed = state.belief.distributions(pool, select(count).tasks)
@@ -82,7 +82,7 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, look: Look, name
     count = request.count
     if count is None:
         part, wanted = pool.part(request.tags), request.want_effective or 1
-        available = LARGEST_COUNT if repeatable else len(part) - len(part.keep(named.excluded))
+        available = len(part) - len(part.keep(named.excluded))
         count = enough_tasks(expected, wanted, max(min(MOST_TIMES * wanted, LARGEST_COUNT, available), 1))
     drawn = select(count)
     believed = state.belief.distributions(pool, drawn.tasks)
@@ -97,7 +97,6 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, look: Look, name
         draws=drawn.draws,
         means=believed.mean,
         effective=believed.effective(state.group_size),
-        repeatable=repeatable,
     )
 
 
@@ -138,8 +137,7 @@ def named_tasks(request: SelectRequest, dataset: OpenDataset) -> NamedTasks:
     excluded, first = dataset.ids.find(request.exclude), dataset.ids.find(wanted)
     for name, ids, found in (("exclude", request.exclude, excluded), ("first", wanted, first)):
         flaws += unknown_tasks(ids, found, "body", name)
-    if flaws:
-        raise InvalidSelectionError("invalid selection", tuple(flaws[:SHOWN_FLAWS]))
+    InvalidSelectionError.refuse("invalid selection", flaws)
     return NamedTasks(united(excluded), first)
 
 

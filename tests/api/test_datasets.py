@@ -22,16 +22,6 @@ async def test_the_same_content_again_is_200_and_other_content_is_409(http):
     assert (await http.get("/datasets/guru")).json() == described
 
 
-async def test_a_dataset_may_be_repeatable(http):
-    answer = await http.put("/datasets/levels", json={"repeatable": True, "tasks": [{"id": "easy"}, {"id": "hard"}]})
-    assert (answer.status_code, answer.json()["repeatable"]) == (201, True)
-    chosen = (await http.post("/select", json={"dataset": "levels", "count": 5})).json()
-    assert (len(chosen["tasks"]), chosen["reused"]) == (5, 0)
-    lines = '{"repeatable": true}\n{"id": "easy"}\n'
-    sent = await http.put("/datasets/lines", content=lines, headers={"Content-Type": "application/x-ndjson"})
-    assert (sent.status_code, sent.json()["repeatable"]) == (201, True)
-
-
 LINES = {"Content-Type": "application/x-ndjson"}
 
 
@@ -88,10 +78,13 @@ async def test_tasks_are_selected_in_a_subset(http: httpx.AsyncClient):
 
 
 PROBE = "/datasets/guru/predictions/probe"
-ROWS: list[dict[str, Any]] = [{"id": "task-1", "pass_rate": 0.25}, {"id": "task-2", "pass_rate": 1}]
-UNKNOWN = {"id": "task-3", "pass_rate": None}
+ROWS: list[dict[str, Any]] = [
+    {"id": "task-1", "reference_pass_rates": [0.25]},
+    {"id": "task-2", "reference_pass_rates": [1], "tags": ["of no account"]},
+]
+UNKNOWN = {"id": "task-3", "reference_pass_rates": [None]}
 PREDICTIONS = {
-    "application/json": json.dumps({"predictions": [*ROWS, UNKNOWN]}).encode(),
+    "application/json": json.dumps({"tasks": [*ROWS, UNKNOWN]}).encode(),
     "application/x-ndjson": "".join(json.dumps(row) + "\n" for row in [*ROWS, UNKNOWN]).encode(),
 }
 
@@ -101,6 +94,7 @@ async def test_every_format_gives_the_same_predictions_and_new_runs_see_them(htt
     for kind, body in PREDICTIONS.items():
         answer = await http.put(PROBE, content=body, headers={"Content-Type": kind})
         assert answer.status_code == 200, answer.text
-        assert answer.json()["predictions"] == [{"name": "probe", "tasks": 2, "mean": 0.625, "parts": 16}]
+        (found,) = answer.json()["predictions"]
+        assert found == {"name": "probe", "tasks": 2, "mean": 0.625, "parts": 16, "digest": found["digest"]}
         assert (await http.get("/datasets/guru")).json() == answer.json()
     assert (await http.get(RUN)).json()["predictions"] == ["probe"]

@@ -159,13 +159,13 @@ def test_tasks_as_the_service_reads_them_are_appended_with_all_they_have(bots, t
     (tmp_path / "grown.jsonl").write_text('{"reference_models": ["w"]}\n{"id": "a", "reference_pass_rates": [0.5]}\n')
     (tmp_path / "more.jsonl").write_text('{"id": "b", "reference_pass_rates": [0.25], "tags": ["t"]}\n')
     bots.ok("datasets", "import", "grown.jsonl", "--id", "id")
-    assert bots("datasets", "append", "grown", "more.jsonl", "--json").json["added"] == 1
+    assert bots("datasets", "append", "grown", "more.jsonl", "--json").json["tasks"] == 2
     rows = {"id": ["c", "d"], "reference_pass_rates": [[0.25], None], "tags": [None, ["t"]]}
     parquet.write_table(pyarrow.table(rows), tmp_path / "most.parquet")
     for file, first in (("grown.jsonl", "a"), ("more.jsonl", "b"), ("most.parquet", "c")):
         shown = bots("datasets", "import", file, "--id", "id", "--dry-run", "--json").json["first"]
         assert (shown[0]["id"], shown[0]["reference_pass_rates"]) == (first, [0.5 if first == "a" else 0.25])
-    assert bots("datasets", "append", "grown", "most.parquet", "--json").json["added"] == 2
+    assert bots("datasets", "append", "grown", "most.parquet", "--json").json["tasks"] == 4
     assert bots("datasets", "show", "grown", "--json").json["tags"] == {"t": 2}
 
 

@@ -138,12 +138,8 @@ def test_tasks_are_appended_retired_and_restored(bots, pool, tmp_path):
     assert bots("datasets", "append", pool, "more.jsonl", *columns, "--json").json["tasks"] == 6
     assert bots("datasets", "retire", pool, "p1", "p5", "--json").json["retired"] == 2
     assert "; 3 left" in bots.ok("datasets", "retire", pool, "-", stdin="p6\n\n")
-    assert bots("datasets", "restore", pool, "p1", "p5", "--json").json == {
-        "dataset": pool,
-        "tasks": 5,
-        "retired": 1,
-        "added": 0,
-    }
+    restored = bots("datasets", "restore", pool, "p1", "p5", "--json").json
+    assert (restored["name"], restored["tasks"], restored["retired"]) == (pool, 5, 1)
     assert (
         bots.ok("datasets", "restore", pool, "-", stdin="p6\n") == f"6 tasks of {pool} can be selected; 0 are retired\n"
     )

@@ -16,7 +16,7 @@ from tests.serving import NOWHERE
 
 MIX = {"a": 1, "b": [(0, 3), (9, 1)]}
 TASK = Task("math-17", [0.25, None], ["math"])
-PREDICTED = {"id": "a", "pass_rate": 0.25}
+PREDICTED = {"id": "a", "reference_pass_rates": [0.25]}
 TASK_JSON = {"id": "math-17", "reference_pass_rates": [0.25, None], "tags": ["math"]}
 MADE = Selection(selection_id="s-1", dataset="guru", run="default", tasks=())
 
@@ -37,8 +37,8 @@ OUTCOMES = [
 # name, arguments, keyword arguments, method, target, body: JSON, or a list of what NDJSON has a line of
 CALLS = [
     ("create_dataset", ("guru", [TASK, Task("a")]), {}, "PUT", "/datasets/guru", [TASK_JSON, {"id": "a"}]),
-    ("create_dataset", ("guru", [TASK], ["small"], "maths"), {"repeatable": True}, "PUT", "/datasets/guru",
-     [{"reference_models": ["small"], "description": "maths", "repeatable": True}, TASK_JSON]),
+    ("create_dataset", ("guru", [TASK], ["small"], "maths"), {}, "PUT", "/datasets/guru",
+     [{"reference_models": ["small"], "description": "maths"}, TASK_JSON]),
     ("append_tasks", ("guru", [TASK]), {}, "POST", "/datasets/guru/tasks", [TASK_JSON]),
     ("make_subset", ("guru", [Task("a")]), {}, "POST", "/datasets/guru/subsets", [{"id": "a"}]),
     ("put_predictions", ("guru", "p", {"a": 0.25}), {}, "PUT", "/datasets/guru/predictions/p", [PREDICTED]),
@@ -79,8 +79,8 @@ CALLS = [
                          "outcomes": [wire for _, wire in OUTCOMES]}),
     ("report", ("guru", []), {"selection": "s-2"}, "POST", "/report",
      {"dataset": "guru", "run": "default", "selection_id": "s-2", "outcomes": []}),
-    ("report", ("guru", []), {"age": 3}, "POST", "/report",
-     {"dataset": "guru", "run": "default", "age": 3, "outcomes": []}),
+    ("report", ("guru", []), {"close_step": True}, "POST", "/report",
+     {"dataset": "guru", "run": "default", "close_step": True, "outcomes": []}),
     ("create_key", ("trainer 7",), {"scopes": ["select", "report"], "datasets": ["guru*"], "expires_in_s": 60}, "POST",
      "/keys", {"name": "trainer 7", "scopes": ["select", "report"], "datasets": ["guru*"], "expires_in_seconds": 60}),
     ("keys", (), {"limit": 5}, "GET", "/keys?limit=5", None),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bots_client import InvalidRequestError, Outcome, ResilientClient, Selector, Task, TaskColumns
 from bots_client._inputs import MAX_REWARDS, joined
-from tests.client.answers import RECEIPT, RUN, SELECTION
+from tests.client.answers import DATASET, RECEIPT, RUN, SELECTION
 from tests.client.scripted_server import answer
 from tests.serving import NOWHERE
 
@@ -58,7 +58,7 @@ def test_an_argument_of_the_wrong_kind_is_named(connect, mistake, named, monkeyp
 
 def test_what_numpy_and_generators_give_is_taken(serve, connect):
     two: Any = np.int64(2)
-    server = serve(answer(SELECTION), answer(RUN), answer({"dataset": "pool", "tasks": 1}), answer(RECEIPT))
+    server = serve(answer(SELECTION), answer(RUN), answer(DATASET), answer(RECEIPT))
     bots = connect(server)
     bots.select("pool", two, tags=np.array(["math"]))
     bots.rewind("pool", two)

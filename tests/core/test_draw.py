@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 
 from bots_service.core import draw as drawing
 from bots_service.core.draw import (
@@ -113,9 +112,9 @@ TRACKED = replay(
 BELIEF = belief([2, 6, 1], [5, 4, 1], own_tasks=[1, 13, 14, 35], alpha=[9, 40, 3, 0.2], beta=[9, 44, 30, 0.1])
 
 
-def selected(request, leased=NONE, exclude=NONE, first=NONE, about=POOL, of=BELIEF, context=None, repeatable=False):
+def selected(request, leased=NONE, exclude=NONE, first=NONE, about=POOL, of=BELIEF, context=None):
     named, context = NamedTasks(np.unique(exclude), first), context or context_of()
-    return select_tasks(of, about, request, context, named=named, leased=leased, repeatable=repeatable)
+    return select_tasks(of, about, request, context, named=named, leased=leased)
 
 
 @settings(deadline=None, max_examples=examples(150))
@@ -222,39 +221,6 @@ def test_of_tasks_wanted_first_those_that_may_not_be_chosen_are_passed_over():
 
     assert got.tasks[:2].tolist() == [16, 30]
     assert selected(a_request(2), first=tasks(31, 5, 17)).tasks.tolist() == [31, 5]
-
-
-@settings(deadline=None, max_examples=examples(50))
-@given(st.data(), st.integers(1, 3))
-def test_repeatable_tasks_come_again_only_where_there_are_too_few(data, times):
-    about = data.draw(pools())
-    request, run = data.draw(requests(about)), data.draw(some_settings())
-    request = structs.replace(request, count=request.task_count * times)
-    exclude = data.draw(some_tasks(about))
-    of = data.draw(beliefs(about) | normal_beliefs(about))
-    allowed = candidates(about, request.tags, barred=exclude)
-    if not len(allowed):
-        with pytest.raises(PoolTooSmallError):
-            selected(request, exclude=exclude, about=about, of=of, repeatable=True)
-        return
-    got = selected(
-        request,
-        exclude=exclude,
-        about=about,
-        of=of,
-        context=DrawContext(run, 0, np.random.default_rng(0)),
-        repeatable=True,
-    )
-    counts = np.array([np.count_nonzero(got.tasks == task) for task in allowed])
-    assert counts.sum() == len(got.draws) == request.count
-    assert counts.max() == 1 or request.count > len(allowed)
-    assert run.mix or counts.max() - counts.min() <= 1
-    assert got.reused == 0
-
-
-def test_where_repeatable_tasks_suffice_the_draw_is_that_of_others():
-    plain = selected(a_request(6), context=context_of(3))
-    assert selected(a_request(6), context=context_of(3), repeatable=True).tasks.tolist() == plain.tasks.tolist()
 
 
 # --- each strategy against a slow obvious version of itself ----------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,7 +23,6 @@ from bots_service.core.pool import (
     choose_offset_tags,
     number_profiles,
     rounded,
-    seen_with,
 )
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
@@ -190,7 +188,7 @@ POOL = Pool.of_tasks(REFERENCES, TAGS, ("even",))
 
 
 def seen(rates: np.ndarray, pool: Pool = POOL) -> Pool:
-    return seen_with(pool, [rounded("probe", rates, pool, [])])
+    return pool.with_predictions([rounded("probe", rates, pool, [])])
 
 
 def reported(rng: np.random.Generator, success: np.ndarray = TRUTH) -> Report:
@@ -218,7 +216,7 @@ def test_each_task_keeps_its_rates_tags_and_prediction_in_its_profile():
 
 
 def test_without_predictions_a_pool_stays_as_it_is():
-    assert seen_with(POOL, []) is POOL
+    assert POOL.with_predictions([]) is POOL
 
 
 def test_features_tell_the_logit_of_a_prediction_and_whether_it_is_unknown():
@@ -235,23 +233,26 @@ def test_predictions_are_rounded_more_coarsely_where_there_would_be_too_many_pro
     many = Pool.of_tasks(np.round(np.random.default_rng(2).random((size, 1)) * 600) / 600)
     rates = np.random.default_rng(3).random(size)
     column = rounded("probe", rates, many, [])
-    assert column.parts == next(parts for parts in PARTS if 601 * (parts + 1) <= MOST_PREDICTED)
-    assert seen_with(many, [column]).profiles <= MOST_PREDICTED
+    assert column.about.parts == next(parts for parts in PARTS if 601 * (parts + 1) <= MOST_PREDICTED)
+    assert many.with_predictions([column]).profiles <= MOST_PREDICTED
 
 
 def test_the_coarsest_predictions_are_taken_whatever_the_number_of_profiles():
     pool = Pool.of_tasks(np.arange(3 * MOST_PREDICTED, dtype=float)[:, None] // 3 / MOST_PREDICTED)
     column = rounded("probe", np.tile([0.0, 0.5, 1.0], MOST_PREDICTED), pool, [])
-    assert column.parts == PARTS[-1]
+    assert column.about.parts == PARTS[-1]
 
 
 def test_facts_of_predictions_count_only_known_ones():
-    column = Predictions("probe", 4, np.array([0, UNKNOWN, 4, 2], np.uint8))
-    assert (column.known, column.mean) == (3, 0.5)
+    levels = np.array([0, UNKNOWN, 4, 2], np.uint8)
+    column, finer, other = (
+        Predictions.of("probe", 4, levels),
+        Predictions.of("probe", 8, levels),
+        Predictions.of("other", 4, levels),
+    )
+    assert (column.about.name, column.about.tasks, column.about.mean) == ("probe", 3, 0.5)
     np.testing.assert_array_equal(column.rates(5), [0.0, np.nan, 1.0, 0.5, np.nan])
-    assert column.digest != replace(column, parts=8).digest
-    assert column.digest == replace(column, name="other").digest
-    assert column.key == ("probe", column.digest)
+    assert finer.about.digest != column.about.digest == other.about.digest
 
 
 def test_the_tracker_trusts_good_predictions_and_no_others():

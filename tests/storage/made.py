@@ -36,7 +36,7 @@ def facts(size: int) -> DatasetFacts:
 async def dataset(stores: SqlStores, *, size: int = 10) -> DatasetRow:
     stage = await stores.datasets.stage()
     await stores.datasets.add_block(stage, block(0, size))
-    return (await stores.datasets.create(None, next(names), stage, facts(size))).row
+    return (await stores.datasets.create(None, next(names), stage, facts(size)))[0]
 
 
 async def run(stores: SqlStores, of: DatasetRow | None = None) -> RunRow:

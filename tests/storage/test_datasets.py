@@ -12,7 +12,7 @@ from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.pool import Predictions
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, DatasetExistsError, LimitReachedError, UnknownDatasetError, UnknownRunError
-from bots_service.records import Capacity, CreateDatasetResult, DatasetRow, PredictionsFacts, RunPut, Subset, TaskBlock
+from bots_service.records import Capacity, DatasetRow, Subset, TaskBlock
 from bots_service.storage.sql.datasets import MOST_SUBSETS, SqlDatasets
 from bots_service.storage.sql.runs import SqlRuns
 from bots_service.storage.sql.stores import SqlStores
@@ -61,9 +61,9 @@ async def test_of_callers_that_create_one_dataset_at_once_one_does_and_those_wit
     creates = (stores.datasets.create(None, "guru", stage, made.facts(stage % 2)) for stage in stages)
     results = await asyncio.gather(*creates, return_exceptions=True)
     row = await stores.datasets.get("guru")
-    same = [result for result in results if isinstance(result, CreateDatasetResult)]
-    assert {type(result) for result in results} <= {CreateDatasetResult, DatasetExistsError}
-    assert sorted(same, key=lambda result: result.created) == [(row, False)] * (len(same) - 1) + [(row, True)]
+    same = [result for result in results if isinstance(result, tuple)]
+    assert {type(result) for result in results} <= {tuple, DatasetExistsError}
+    assert sorted(same, key=lambda result: result[1]) == [(row, False)] * (len(same) - 1) + [(row, True)]
     assert len(same) == sum(stage % 2 == row.facts.size for stage in stages)
 
 
@@ -72,8 +72,7 @@ async def test_appended_blocks_follow_the_old_ones_and_raise_the_version(stores:
     stage = await stores.datasets.stage()
     for start in (4, 6):
         await stores.datasets.add_block(stage, made.block(start, 2))
-    grown, added = await stores.datasets.append(None, row, stage, made.facts(8))
-    assert added == 4
+    grown = await stores.datasets.append(None, row, stage, made.facts(8))
     assert grown == replace(row, version=row.version + 1, facts=made.facts(8))
     ids = [task for block in await tasks_of(stores, row.id) for task in block.ids]
     assert ids == [f"task-{task}" for task in range(8)]
@@ -159,12 +158,11 @@ async def test_the_subsets_that_were_kept_last_stay(stores: SqlStores):
 
 
 def column(level: int) -> Predictions:
-    return Predictions("probe", 16, frozen(np.full(10, level, np.uint8)))
+    return Predictions.of("probe", 16, frozen(np.full(10, level, np.uint8)))
 
 
 async def put(stores: SqlStores, row: DatasetRow, *columns: Predictions) -> DatasetRow:
-    said = tuple(PredictionsFacts(each.name, each.digest, each.parts, each.known, each.mean) for each in columns)
-    facts = replace(row.facts, predictions=said)
+    facts = replace(row.facts, predictions=tuple(each.about for each in columns))
     return await stores.datasets.put_predictions(None, row, facts, columns[-1] if columns else None, [])
 
 
@@ -173,11 +171,11 @@ async def test_predictions_are_read_as_they_were_put_and_runs_without_a_journal_
     empty, live = [(await stores.runs.put(old.id, name, RunSettings()))[0] for name in ("empty", "live")]
     await made.append(stores, live)
     row = await put(stores, old, column(3))
-    (found,) = await stores.datasets.predictions(row.id, row.facts.prediction_keys)
-    assert (found.name, found.parts, found.digest) == ("probe", 16, column(3).digest)
+    (found,) = await stores.datasets.predictions(row.id, row.facts.predictions)
+    assert (found.about, found.levels.tolist()) == (column(3).about, [3] * 10)
     assert (await stores.datasets.get(row.name)) == row
     got, kept = [await stores.runs.get(row.id, name) for name in ("empty", "live")]
-    assert (got.predictions, kept.predictions) == (row.facts.prediction_keys, ())
+    assert (got.predictions, kept.predictions) == (row.facts.predictions, ())
     assert (got.uid != empty.uid, kept.uid) == (True, live.uid)
     with pytest.raises(BusyError):
         await put(stores, old, column(4))
@@ -185,11 +183,11 @@ async def test_predictions_are_read_as_they_were_put_and_runs_without_a_journal_
 
 async def test_what_neither_new_runs_nor_a_run_knows_is_dropped(stores: SqlStores):
     row = await put(stores, await made.dataset(stores), column(3))
-    first = row.facts.prediction_keys
+    first = row.facts.predictions
     run = await stores.runs.get(row.id, "default")
     await made.append(stores, run)
     row = await put(stores, row, column(4))
-    second = row.facts.prediction_keys
+    second = row.facts.predictions
     row = await put(stores, row)
     assert len(await stores.datasets.predictions(row.id, first)) == 1
     with pytest.raises(UnknownRunError):
@@ -200,17 +198,17 @@ async def test_a_new_run_must_know_the_newest_and_a_fork_such_as_are_there(store
     row = await put(stores, await made.dataset(stores), column(3))
     with pytest.raises(BusyError, match="predictions"):
         await stores.runs.put(row.id, "late", RunSettings())
-    run, _ = await stores.runs.put(row.id, "late", RunSettings(), known=row.facts.prediction_keys)
-    assert run.predictions == row.facts.prediction_keys
+    run, _ = await stores.runs.put(row.id, "late", RunSettings(), known=row.facts.predictions)
+    assert run.predictions == row.facts.predictions
     origin = made.fork()
     assert (await stores.runs.put(row.id, "fork", RunSettings(), fork=origin))[0].predictions == ()
     with pytest.raises(BusyError, match="predictions"):
-        await stores.runs.put(row.id, "gone", RunSettings(), fork=origin, known=(column(9).key,))
+        await stores.runs.put(row.id, "gone", RunSettings(), fork=origin, known=(column(9).about,))
 
 
 async def make(stores: SqlStores, name: str, within: tuple[str, ...] = ALL) -> DatasetRow:
     datasets = SqlDatasets(stores.database, SMALL)
-    return (await datasets.create(None, name, await datasets.stage(), made.facts(0), within=within)).row
+    return (await datasets.create(None, name, await datasets.stage(), made.facts(0), within=within))[0]
 
 
 async def made_of(attempts: Iterable[Awaitable[Any]]) -> int:
@@ -257,11 +255,11 @@ async def test_a_dataset_has_at_most_so_many_runs_also_of_callers_at_the_same_ti
         await runs.put(row.id, "more", RunSettings())
     full = await runs.after(row.id, "", 10)
 
-    changed, put = await runs.put(row.id, full[0].name, RunSettings(target=0.3))  # no new run
+    changed, before = await runs.put(row.id, full[0].name, RunSettings(target=0.3))  # no new run
     await runs.delete(None, full[1])
     await runs.put(row.id, "more", RunSettings())
 
-    assert (changed.settings.target, put) == (0.3, RunPut.REPLACED)
+    assert (changed.settings.target, before) == (0.3, full[0])
 
 
 async def test_imports_make_no_more_runs_than_there_is_room_for(stores: SqlStores):

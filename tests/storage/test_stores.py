@@ -22,7 +22,7 @@ from bots_service.errors import (
     UnknownRunError,
 )
 from bots_service.keys import KeyRow, Scope
-from bots_service.records import Answer, CreateDatasetResult, DatasetRow, Head, IdempotencyKey, RunPut, RunRow
+from bots_service.records import Answer, DatasetRow, Head, IdempotencyKey, RunRow
 from bots_service.storage.sql import stores as module
 from bots_service.storage.sql.journal import encode_body, receipt_under
 from bots_service.storage.sql.stores import SqlStores
@@ -32,14 +32,14 @@ from tests.storage import made
 
 class KeptPut(NamedTuple):
     row: RunRow
-    put: RunPut
+    before: RunRow | None
 
 
 async def test_a_run_reads_back_as_it_was_put(stores: SqlStores):
     row = await made.dataset(stores)
     settings = RunSettings(belief="bots", forgetting=0.1 + 0.2, prior=(0.5, 2.0), tasks_per_step=8, seed=2**63 - 1)
-    run, put = await stores.runs.put(row.id, "mine", settings)
-    assert put is RunPut.CREATED
+    run, before = await stores.runs.put(row.id, "mine", settings)
+    assert before is None
     assert run == await stores.runs.get(row.id, "mine")
     assert (run.settings, run.head, run.epoch, run.parent) == (settings, 0, 0, None)
 
@@ -47,8 +47,8 @@ async def test_a_run_reads_back_as_it_was_put(stores: SqlStores):
 async def test_of_several_that_create_one_run_one_does_and_all_get_it(stores: SqlStores):
     row = await made.dataset(stores)
     outcomes = await asyncio.gather(*(stores.runs.put(row.id, "mine", RunSettings()) for _ in range(4)))
-    assert len({run.uid for run, _ in outcomes}) == 1
-    assert sorted(put.value for _, put in outcomes) == ["created", *["unchanged"] * 3]
+    (made_it,) = [run for run, before in outcomes if before is None]
+    assert [(run, before) for run, before in outcomes if before is not None] == [(made_it, made_it)] * 3
 
 
 async def test_a_fork_is_the_first_entry_of_its_run(stores: SqlStores):
@@ -79,12 +79,12 @@ async def test_what_a_write_came_to_is_kept_with_it(stores: SqlStores):
     assert answer == Answer("same", KeptPut(*put))
     assert await stores.answers.find("PUT /other", "k", KeptPut) is None
     unchanged = await stores.runs.put(row.id, "mine", RunSettings(), idempotency_key=made.once("again"))
-    assert unchanged == (put[0], RunPut.UNCHANGED)
+    assert unchanged == (put[0], put[0])
     assert await stores.answers.find("PUT /it", "again", KeptPut) is None
 
 
 async def test_of_two_results_of_one_request_the_first_stays(stores: SqlStores):
-    first, second = [KeptPut(await made.run(stores), put) for put in (RunPut.UNCHANGED, RunPut.CREATED)]
+    first, second = [KeptPut(await made.run(stores), None) for _ in range(2)]
     assert await stores.answers.keep(made.once("k"), first) == first
     with pytest.raises(BusyError):
         await stores.answers.keep(made.once("k"), second)
@@ -108,7 +108,7 @@ async def test_a_refused_write_keeps_no_answer(stores: SqlStores):
     row = await made.dataset(stores)
     with pytest.raises(DatasetExistsError):
         await stores.datasets.create(made.once("k"), row.name, await stores.datasets.stage(), made.facts(0))
-    assert await stores.answers.find("PUT /it", "k", CreateDatasetResult) is None
+    assert await stores.answers.find("PUT /it", "k", tuple[DatasetRow, bool]) is None
 
 
 NOW = 1_800_000_000.25

@@ -2,7 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,7 @@ from bots_service import errors
 from bots_service.core.belief import KINDS
 from bots_service.core.belief.distributions import Distributions
 from bots_service.core.pool import MOST_COLUMNS
-from bots_service.datasets import DatasetHeader
-from bots_service.records import IdempotencyKey, PredictionBlock, Subset, TaskBlock
+from bots_service.records import IdempotencyKey, Subset, TaskBlock
 from bots_service.runs import ForkFrom
 from tests.usecases.world import HEADER, POOL, TASKS, World, block, flaws_of, meanwhile, never, outage, outcome, stream
 
@@ -56,16 +56,16 @@ async def test_an_upload_ends_as_it_would_where_its_stage_can_not_be_dropped(wor
 
     with outage(world.use.store.datasets, "drop_stage"):
         for refused in (
-            datasets.create("other", HEADER, stream(wrong), never),
+            datasets.create("other", *HEADER, stream(wrong), never),
             datasets.append(POOL, stream(wrong), never),
         ):
             with pytest.raises(errors.InvalidTasksError, match="invalid tasks"):
                 await refused
         row = (await world.opened()).dataset.row
-        assert await datasets.create(POOL, HEADER, stream(block()), never) == (row, False)
-        assert (await datasets.create("other", HEADER, stream(block(0, 3)), never)).created
-        assert (await datasets.append("other", stream(block(3, 2)), never)).row.live == 5
-        upload = asyncio.create_task(datasets.create("given up", HEADER, endless(), never))
+        assert await datasets.create(POOL, *HEADER, stream(block()), never) == (row, False)
+        assert (await datasets.create("other", *HEADER, stream(block(0, 3)), never))[1]
+        assert (await datasets.append("other", stream(block(3, 2)), never)).live == 5
+        upload = asyncio.create_task(datasets.create("given up", *HEADER, endless(), never))
         await arrived.wait()
         upload.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -74,15 +74,15 @@ async def test_an_upload_ends_as_it_would_where_its_stage_can_not_be_dropped(wor
 
 async def test_the_digest_knows_the_content_and_not_its_blocks(empty: World):
     whole = block()
-    row, new = await empty.use.datasets.create(POOL, HEADER, stream(whole), never)
+    row, new = await empty.use.datasets.create(POOL, *HEADER, stream(whole), never)
     assert new
     for ends in [(1,), (20,), (39,), (0, 0, 40), tuple(range(1, 40))]:
-        again, new = await empty.use.datasets.create(POOL, HEADER, stream(*cut(whole, *ends)), never)
+        again, new = await empty.use.datasets.create(POOL, *HEADER, stream(*cut(whole, *ends)), never)
         assert (again, new) == (row, False)
     zero = changed(whole, 0, rate=0.0)
-    one, _ = await empty.use.datasets.create("zero", HEADER, stream(zero), never)
+    one, _ = await empty.use.datasets.create("zero", *HEADER, stream(zero), never)
     odd_nan = changed(changed(whole, 0, rate=-0.0), 8, rate=float(np.array(0xFFF8000000000001, np.uint64).view(float)))
-    assert (await empty.use.datasets.create("zero", HEADER, stream(odd_nan), never)) == (one, False)
+    assert (await empty.use.datasets.create("zero", *HEADER, stream(odd_nan), never)) == (one, False)
     others = [
         changed(whole, 3, rate=0.0625),
         changed(whole, 3, tags=("even", "odd")),
@@ -91,10 +91,10 @@ async def test_the_digest_knows_the_content_and_not_its_blocks(empty: World):
     ]
     for other in others:
         with pytest.raises(errors.DatasetExistsError):
-            await empty.use.datasets.create(POOL, HEADER, stream(other), never)
-    for header in (DatasetHeader(("weak", "other"), "about ü"), DatasetHeader(("weak", "strong"), "about")):
+            await empty.use.datasets.create(POOL, *HEADER, stream(other), never)
+    for header in ((("weak", "other"), "about ü"), (("weak", "strong"), "about")):
         with pytest.raises(errors.DatasetExistsError):
-            await empty.use.datasets.create(POOL, header, stream(whole), never)
+            await empty.use.datasets.create(POOL, *header, stream(whole), never)
     assert hidden(empty) == 0
 
 
@@ -109,15 +109,15 @@ async def test_an_import_that_fails_leaves_nothing(empty: World):
         (stream(wrong), [("tasks", place, "id") for place in range(20)]),
         (stream(), []),
     ):
-        assert await flaws_of(empty.use.datasets.create(POOL, HEADER, blocks, never)) == flaws
+        assert await flaws_of(empty.use.datasets.create(POOL, *HEADER, blocks, never)) == flaws
     with pytest.raises(ConnectionError):
-        await empty.use.datasets.create(POOL, HEADER, stream(block(), fail=ConnectionError()), never)
+        await empty.use.datasets.create(POOL, *HEADER, stream(block(), fail=ConnectionError()), never)
     assert await empty.use.store.datasets.after("", 10) == []
     assert hidden(empty) == 0
 
 
 async def test_what_is_imported_is_what_is_told_and_opened(empty: World):
-    row, _ = await empty.use.datasets.create(POOL, HEADER, stream(*cut(block(), 7, 30)), never)
+    row, _ = await empty.use.datasets.create(POOL, *HEADER, stream(*cut(block(), 7, 30)), never)
     whole = block()
     assert (row.live, row.retired, row.version) == (40, 0, 1)
     assert row.facts.tags == {"even": 20, "odd": 20, "rare": 4}
@@ -149,13 +149,13 @@ async def test_what_is_imported_is_what_is_told_and_opened(empty: World):
     ],
 )
 async def test_tasks_that_can_not_be_true_are_refused(empty: World, wrong, where):
-    assert where in await flaws_of(empty.use.datasets.create(POOL, HEADER, stream(block(), wrong), never))
+    assert where in await flaws_of(empty.use.datasets.create(POOL, *HEADER, stream(block(), wrong), never))
 
 
 async def test_the_largest_ids_and_tags_are_taken(empty: World):
     tags = tuple(sorted(f"{n:02}" + "x" * 62 for n in range(32)))
     most = changed(block(0, 1, ids=["ü" * 256]), 0, tags=tags)
-    row, _ = await empty.use.datasets.create(POOL, HEADER, stream(most, block(1, 1)), never)
+    row, _ = await empty.use.datasets.create(POOL, *HEADER, stream(most, block(1, 1)), never)
     assert row.facts.tags == {**dict.fromkeys(tags, 1), "odd": 1, "rare": 1}
     assert (await empty.report(outcome("ü" * 256))).reported == 1
 
@@ -163,7 +163,7 @@ async def test_the_largest_ids_and_tags_are_taken(empty: World):
 async def test_three_reference_models_are_put_in_the_order_of_their_means(empty: World):
     rates = np.array([[0.9, 0.1, 0.5], [0.8, 0.2, 0.6], [np.nan, 1.0, 1.0]])
     pool = TaskBlock(["a", "b", "c"], rates, [(), (), ()])
-    row, _ = await empty.use.datasets.create(POOL, DatasetHeader(("x", "y", "z")), stream(pool), never)
+    row, _ = await empty.use.datasets.create(POOL, ("x", "y", "z"), "", stream(pool), never)
     assert (row.facts.reference_models, row.facts.reference_order) == (("x", "y", "z"), (1, 2, 0))
     more = TaskBlock(["d"], np.array([[0.0, 1.0, 1.0]]), [()])
     await empty.use.datasets.append(POOL, stream(more, TaskBlock(["e"], np.array([[0.9, 0.1, 0.5]]), [()])), never)
@@ -192,8 +192,8 @@ async def test_appending_leaves_beliefs_and_gives_new_profiles_what_the_steps_im
     pool = (await world.opened()).dataset.pool
     everyone = np.arange(40, dtype=np.int32)
     before = moments((await world.state()).belief.distributions(pool, everyone))
-    row, added = await world.use.datasets.append(POOL, stream(*cut(grown, 1)), never)
-    assert (added, row.live, row.version, row.facts.profiles) == (3, 43, 2, pool.profiles + 1)
+    row = await world.use.datasets.append(POOL, stream(*cut(grown, 1)), never)
+    assert (row.live, row.version, row.facts.profiles) == (43, 2, pool.profiles + 1)
     after = (await world.opened()).dataset.pool
     np.testing.assert_array_equal(moments((await world.state()).belief.distributions(after, everyone)), before)
     for name in (POOL, "whole"):
@@ -209,7 +209,7 @@ async def test_appending_leaves_beliefs_and_gives_new_profiles_what_the_steps_im
 
 async def test_a_new_dataset_chooses_its_offset_tags_and_an_append_keeps_them(empty: World):
     await empty.import_pool(POOL, block(0, 90))
-    row, _ = await empty.use.datasets.append(POOL, stream(block(90, 310)), never)
+    row = await empty.use.datasets.append(POOL, stream(block(90, 310)), never)
     assert row.facts.tags["rare"] == 40  # enough by now, and too late
     mine, theirs = [(await world.opened()).dataset for world in (empty, empty.beside())]
     assert mine.row.facts.offset_tags == ("even", "odd")
@@ -256,7 +256,7 @@ async def test_an_append_that_is_overtaken_while_it_reads_the_dataset_is_refused
         await other.use.datasets.append(POOL, stream(block(40, 2)), never)
     assert hidden(world) == 0
     assert (await other.opened()).dataset.row.live == 42
-    row, _ = await other.use.datasets.append(POOL, stream(block(50, 1)), never)
+    row = await other.use.datasets.append(POOL, stream(block(50, 1)), never)
     assert row.live == 43
 
 
@@ -276,7 +276,7 @@ async def test_changes_at_once_give_one_change_and_refusals(world: World):
     done = await asyncio.gather(*appends, return_exceptions=True)
     assert [type(one) for one in done] == [errors.BusyError, errors.BusyError]
     assert hidden(world) == 0
-    assert (await datasets.append(POOL, stream(block(60, 1)), never)).row.version == 3
+    assert (await datasets.append(POOL, stream(block(60, 1)), never)).version == 3
 
 
 async def test_retired_tasks_are_not_selected_until_they_are_restored_with_what_is_known_of_them(world: World):
@@ -345,9 +345,13 @@ async def test_many_datasets_in_a_tiny_cache_are_still_right(folder):
 RATES = {f"t{number}": number % 5 / 4 for number in range(30)}  # the last ten tasks have none
 
 
-async def blocks(*parts: dict[str, float]) -> AsyncIterator[PredictionBlock]:
+def predicted(ids: Iterable[str], rates: Any) -> TaskBlock:
+    return TaskBlock(list(ids), np.array(rates, np.float64)[:, None], [()] * len(rates))
+
+
+async def blocks(*parts: dict[str, float]) -> AsyncIterator[TaskBlock]:
     for part in parts:
-        yield PredictionBlock(list(part), np.array(list(part.values()), np.float64))
+        yield predicted(list(part), list(part.values()))
 
 
 async def predict(world: World, name: str = "probe", *parts: dict[str, float]) -> None:
@@ -433,10 +437,10 @@ async def test_a_fork_keeps_what_its_run_knows(world: World):
 )
 @pytest.mark.parametrize("at_once", [1, 2])
 async def test_predictions_that_cannot_be_are_refused(world: World, rows, message: str, at_once: int):
-    async def some() -> AsyncIterator[PredictionBlock]:
+    async def some() -> AsyncIterator[TaskBlock]:
         for first in range(0, len(rows), at_once):
             ids, rates = zip(*rows[first : first + at_once], strict=True)
-            yield PredictionBlock(list(ids), np.array(rates, np.float64))
+            yield predicted(ids, rates)
 
     with pytest.raises(errors.InvalidTasksError) as refused:
         await world.use.datasets.put_predictions(POOL, "probe", some(), never)
@@ -545,7 +549,7 @@ async def test_retired_tasks_of_a_subset_are_counted_and_not_selected(world: Wor
 
 async def test_a_run_that_knows_predictions_selects_in_a_subset(world: World):
     async def predictions():
-        yield PredictionBlock([f"t{number}" for number in range(40)], np.linspace(0, 1, 40))
+        yield predicted([f"t{number}" for number in range(40)], np.linspace(0, 1, 40))
 
     await world.use.datasets.put_predictions(POOL, "probe", predictions(), never)
     await world.put_run("seeing")

@@ -112,7 +112,7 @@ async def test_callers_cancelled_at_random_lose_and_double_nothing(world: World,
 Call = Callable[[World, int], Coroutine[Any, Any, Any]]
 
 CHANGES: dict[str, Call] = {
-    "import": lambda world, n: world.use.datasets.create(f"new-{n}", HEADER, stream(block(0, 3), block(3, 3)), never),
+    "import": lambda world, n: world.use.datasets.create(f"new-{n}", *HEADER, stream(block(0, 3), block(3, 3)), never),
     "append": lambda world, n: world.use.datasets.append(f"pool-{n}", stream(block(4, 2), block(6, 2)), never),
     "retire": lambda world, n: world.use.datasets.retire(POOL, [f"t{n}"], None),
     "restore": lambda world, n: world.use.datasets.retire(POOL, [f"t{39 - n % 10}"], None, restore=True),

@@ -76,7 +76,7 @@ async def test_every_run_of_a_random_life_folds_to_the_same_elsewhere(empty: Wor
 async def test_every_kind_of_entry_moves(world: World, other: World):
     for successes in (6, 9, 6):
         await world.report(*(outcome(f"t{task}", successes) for task in range(TASKS)))
-    await world.runs.report(ReportRequest(POOL, [outcome("t1")], age=2), None)
+    await world.runs.report(ReportRequest(POOL, [outcome("t1")]), None)
     await world.runs.change_settings(POOL, "default", {"mix": {"even": 1.0, "odd": 3.0}}, None)
     selection = await world.select(2)
     ids = (await world.opened()).dataset.ids

@@ -14,7 +14,7 @@ from bots_service.core.belief import KINDS
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
-from bots_service.records import IdempotencyKey, RunPut, RunRow
+from bots_service.records import IdempotencyKey, RunRow
 from bots_service.retention import NEWEST_SNAPSHOTS
 from bots_service.runs import ATTEMPTS, ForkFrom
 from tests.core.pools import bots_belief
@@ -344,8 +344,8 @@ async def test_a_fork_equals_its_parent_at_every_step_and_then_diverges(world: W
     parent_bytes = encode_state(await world.state())
     for step in [*range(0, STEPS + 1, 6), None]:
         wanted = states[-1 if step is None else step]
-        run, put = await world.runs.put(POOL, f"fork-{step}", {}, ForkFrom("default", step), None)
-        assert put is RunPut.CREATED
+        run, is_new = await world.runs.put(POOL, f"fork-{step}", {}, ForkFrom("default", step), None)
+        assert is_new
         assert (run.seq, run.epoch, run.step) == (1, 0, wanted.step)
         assert evidence_bytes(await world.state(run.run)) == evidence_bytes(wanted)
         assert run.forked_from is not None

@@ -10,7 +10,7 @@ from bots_service import errors
 from bots_service.core.belief import KINDS
 from bots_service.core.codec import encode_state
 from bots_service.core.draw import SelectRequest
-from bots_service.datasets import DatasetHeader, OpenRun
+from bots_service.datasets import OpenRun
 from bots_service.outcomes import ReportRequest
 from bots_service.records import Head, IdempotencyKey
 from bots_service.runs import KEEP_EVERY
@@ -185,7 +185,7 @@ async def test_a_dataset_deleted_and_made_anew_here_is_the_new_one_there(replica
     else:
         with pytest.raises(errors.UnknownDatasetError):
             await there.select(1)
-    await here.use.datasets.create(POOL, DatasetHeader(HEADER.reference_models, "other"), stream(block(0, 9)), never)
+    await here.use.datasets.create(POOL, HEADER[0], "other", stream(block(0, 9)), never)
     assert len((await there.select(9)).tasks) == 9
     assert (await there.report(outcome("t1"))).seq == 1
 

@@ -146,34 +146,6 @@ async def test_a_report_while_sql_is_away_is_refused_and_comes_later_under_its_k
     assert (await world.report(outcome("t1"), key="key")).seq == 1
 
 
-async def test_evidence_of_an_age_counts_as_that_of_a_selection_so_many_steps_ago(world: World):
-    await world.put_run("selected")
-    selection = await world.select(1, "selected")
-    for number in range(1, 4):
-        for run in ("default", "selected"):
-            await world.report(outcome(f"t{number}", 4), run=run)
-    await world.report(*outcomes_of(selection, 9), run="selected", selection_id=selection.id)
-    receipt = await world.report(*outcomes_of(selection, 9), age=3)
-    assert (receipt.late, receipt.closed) == (1, True)
-    pool, tasks = (await world.opened()).dataset.pool, np.arange(TASKS, dtype=np.int32)
-    believed = [(await world.state(run)).belief.distributions(pool, tasks) for run in ("default", "selected")]
-    assert believed[0].mean.tobytes() == believed[1].mean.tobytes()
-    assert believed[0].interval()[1].tobytes() == believed[1].interval()[1].tobytes()
-    assert (await world.report(outcome("t1", 4), age=0)).late == 0
-
-
-async def test_an_age_that_cannot_be_is_refused(world: World):
-    await world.report(outcome("t1", 4))
-    selection = await world.select(1)
-    for wrong, what in (
-        ({"age": 2}, "1 have closed"),
-        ({"age": 1, "selection_id": selection.id}, "exclude each other"),
-    ):
-        with pytest.raises(InvalidOutcomesError) as error:
-            await world.report(outcome("t1", 4), **wrong)
-        assert what in error.value.flaws[0].what
-
-
 def reported(*worlds: World) -> float:
     """Return how many reported tasks were counted, in all processes together."""
     return sum(world.shown("reported_tasks_total") or 0.0 for world in worlds)

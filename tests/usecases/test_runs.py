@@ -11,27 +11,27 @@ from bots_service import errors
 from bots_service.access import Caller
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.keys import Scope
-from bots_service.records import IdempotencyKey, RunPut, RunRow
+from bots_service.records import IdempotencyKey, RunRow
 from bots_service.replay import superfluous
 from bots_service.retention import NEWEST_SNAPSHOTS
-from bots_service.runs import LONGEST_REASON, ChangeRunResult, ForkFrom, PutRunResult, reason_of
+from bots_service.runs import LONGEST_REASON, ForkFrom, Run, reason_of
 from tests.usecases.world import POOL, World, away, flaws_of, meanwhile, outcome, reports
 
 # --- PUT and PATCH ---------------------------------------------------------------------------------------------------
 
 
 async def test_putting_a_run_makes_it_and_later_replaces_the_settings_of_an_empty_one(world: World):
-    first, put = await world.runs.put(POOL, "run", {"seed": 1}, None, None)
-    assert (put, first.settings.seed, first.run) == (RunPut.CREATED, 1, "run")
+    first, is_new = await world.runs.put(POOL, "run", {"seed": 1}, None, None)
+    assert (is_new, first.settings.seed, first.run) == (True, 1, "run")
     replaced = await world.row("run")
-    second, put = await world.runs.put(POOL, "run", {"target": 0.7}, None, None)
-    assert (put, second.settings.seed, second.settings.target) == (RunPut.REPLACED, 0, 0.7)
+    second, is_new = await world.runs.put(POOL, "run", {"target": 0.7}, None, None)
+    assert (is_new, second.settings.seed, second.settings.target) == (False, 0, 0.7)
     assert (there := await world.row("run")).uid != replaced.uid
-    same, put = await world.runs.put(POOL, "run", {"target": 0.7}, None, None)
-    assert (put, same, await world.row("run")) == (RunPut.UNCHANGED, second, there)
+    same, is_new = await world.runs.put(POOL, "run", {"target": 0.7}, None, None)
+    assert (is_new, same, await world.row("run")) == (False, second, there)
     await world.report(outcome("t1"), run="run")
-    same, put = await world.runs.put(POOL, "run", {"target": 0.7}, None, None)
-    assert (put, same.step) == (RunPut.UNCHANGED, 1)
+    same, is_new = await world.runs.put(POOL, "run", {"target": 0.7}, None, None)
+    assert (is_new, same.step) == (False, 1)
     for values, fork in (({}, None), ({"target": 0.7}, ForkFrom("default"))):
         with pytest.raises(errors.RunHasHistoryError):
             await world.runs.put(POOL, "run", values, fork, None)
@@ -51,7 +51,7 @@ async def test_a_stored_state_of_replaced_settings_is_not_taken_for_the_new_ones
 async def test_what_a_put_came_to_is_kept_even_if_its_sender_was_not_told(world: World):
     await world.report(outcome("t1"))
     puts = [("a", {"seed": 3}, None), ("b", {"seed": 3}, ForkFrom("default", 1)), ("a", {"seed": 4}, None)]
-    done = (RunPut.CREATED, RunPut.CREATED, RunPut.REPLACED, RunPut.UNCHANGED)
+    is_new = (True, True, False, False)
     for number, (name, values, fork) in enumerate([*puts, puts[-1]]):
         once = IdempotencyKey(str(number), "f", "PUT")
         if number == 1:
@@ -60,9 +60,9 @@ async def test_what_a_put_came_to_is_kept_even_if_its_sender_was_not_told(world:
                 await world.runs.put(POOL, name, values, fork, once)
         else:
             await world.runs.put(POOL, name, values, fork, once)
-        kept = await world.use.store.answers.find("PUT", str(number), PutRunResult)
+        kept = await world.use.store.answers.find("PUT", str(number), tuple[Run, bool])
         assert kept is not None
-        assert kept.result == (await world.describe(name), done[number])
+        assert kept.result == (await world.describe(name), is_new[number])
     with pytest.raises(errors.KeyReusedError):
         await world.runs.put(POOL, "a", {"seed": 4}, None, IdempotencyKey("0", "g", "PUT"))
 
@@ -89,7 +89,7 @@ async def test_settings_change_from_the_next_step_on_and_are_journalled(world: W
 
 
 ONCE = IdempotencyKey("key", "fingerprint", "POST /it")
-CHANGES: dict[str, Callable[[World], Awaitable[ChangeRunResult]]] = {
+CHANGES: dict[str, Callable[[World], Awaitable[tuple[Run, bool]]]] = {
     "settings": lambda world: world.runs.change_settings(POOL, "default", {"target": 0.25}, ONCE),
     "rewind": lambda world: world.runs.rewind(POOL, "default", 1, ONCE),
 }
@@ -103,7 +103,7 @@ async def test_a_change_whose_reply_was_lost_is_told_by_its_retry_as_the_run_sta
         await change(world)
     retried = await change(world)
     assert retried == (await world.describe(), True)
-    assert retried.run.seq == 3
+    assert retried[0].seq == 3
     await world.report(outcome("t1"))
     run, again = await change(world.beside())
     assert (run.seq, again) == (4, True)

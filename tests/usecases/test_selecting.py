@@ -13,10 +13,9 @@ from bots_service.core.belief import KINDS
 from bots_service.core.draw import SelectRequest
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName, settings_from
-from bots_service.datasets import DatasetHeader
 from bots_service.errors import InvalidSelectionError, KeyReusedError, PoolTooSmallError
 from bots_service.insight import IDS_PER_LEASE, Insight, Lease
-from bots_service.records import IdempotencyKey, RunRow, Selection, TaskBlock
+from bots_service.records import IdempotencyKey, RunRow, Selection
 from bots_service.retention import LEASE_S
 from bots_service.selections import QUICK_NUMBERS, Origin, is_quick, read_id
 from bots_service.storage.live import Look, Previous
@@ -271,20 +270,6 @@ async def test_as_few_tasks_come_as_are_expected_to_give_the_wanted_groups(world
     assert len(least.tasks) == len(pool.part(("odd",))) - 1
     with pytest.raises(PoolTooSmallError):
         await wish(world, want_effective=2, tags=("rare",), exclude=("t1", "t11", "t21", "t31"))
-
-
-async def test_repeatable_tasks_are_never_leased_and_count_as_usual(empty: World):
-    header = DatasetHeader(repeatable=True)
-    tasks = TaskBlock(["a", "b", "c"], np.empty((3, 0)), [()] * 3)
-    await empty.use.datasets.create(POOL, header, stream(tasks), never)
-    first = await empty.select(8, key="once")
-    assert sorted(np.bincount(first.tasks).tolist()) == [2, 3, 3]
-    again, second = await empty.select(8, key="once"), await empty.select(3)
-    assert (again.id, again.tasks.tolist()) == (first.id, first.tasks.tolist())
-    assert (sorted(second.tasks.tolist()), second.reused, await in_flight(empty)) == ([0, 1, 2], 0, 0)
-    receipt = await empty.report(*(outcome(task, 4) for task in ("a", "a", "b")), selection_id=first.id)
-    assert (receipt.reported, receipt.rollouts) == (2, 48.0)
-    await empty.assert_is_a_replay()
 
 
 async def leased(world: World, limit: int = 100, run: str = "default") -> tuple[int, list[Lease]]:

@@ -20,7 +20,7 @@ from bots_service.core.draw import SelectRequest
 from bots_service.core.entries import Entry, Fork, Rewind
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
-from bots_service.datasets import DatasetHeader, OpenRun
+from bots_service.datasets import OpenRun
 from bots_service.errors import InvalidInputError, StorageUnavailableError
 from bots_service.metrics import Metrics
 from bots_service.observing import ObserveRuns
@@ -35,7 +35,7 @@ from bots_service.storage.sqlite import SqliteDatabase
 from bots_service.wiring import build_services
 
 POOL = "pool"
-HEADER = DatasetHeader(("weak", "strong"), "about ü")
+HEADER = ("weak", "strong"), "about ü"  # the reference models, and what is said of the tasks
 TASKS = 40
 
 
@@ -205,7 +205,7 @@ class World:
     # --- the calls ---------------------------------------------------------------------------------------------------
 
     async def import_pool(self, name: str = POOL, *blocks: TaskBlock) -> None:
-        await self.use.datasets.create(name, HEADER, stream(*(blocks or (block(),))), never)
+        await self.use.datasets.create(name, *HEADER, stream(*(blocks or (block(),))), never)
 
     async def put_run(self, run: str, dataset: str = POOL, **values: Any) -> Run:
         return (await self.runs.put(dataset, run, values, None, None))[0]

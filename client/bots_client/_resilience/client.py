@@ -16,7 +16,7 @@ from bots_client._client import Client, unsent
 from bots_client._errors import BUSY, BotsClientError, ConflictError, InvalidRequestError, NotFoundError, RequestError
 from bots_client._http import NDJSON, Call, Deadline
 from bots_client._inputs import Outcome, checked, checked_list, wrong_type
-from bots_client._models import Dataset, Receipt, Run, SelectedTask, Selection
+from bots_client._models import Receipt, Run, SelectedTask, Selection
 from bots_client._resilience.connection import RANGE_FIX, Connection, Health, Mistakes, is_about_subset
 from bots_client._resilience.delivery import Delivery
 from bots_client._resilience.spool import Spool, spool_folder, spool_of
@@ -80,10 +80,7 @@ class Registration:
 
 
 class LocalRun:
-    """One run, as this process sees it: what waits for the service, and the draw while it is away.
-
-    repeatable: whether a selection is known to hold a task several times where it wants more than there are.
-    """
+    """One run, as this process sees it: what waits for the service, and the draw while it is away."""
 
     def __init__(
         self,
@@ -98,7 +95,6 @@ class LocalRun:
         self.name = name
         self.mistakes = Mistakes(connection, raises=raises_mistakes)
         self.delivery = Delivery(connection, spool, self.mistakes, name, deadline_s=report_deadline_s)
-        self.repeatable = False
         self._connection = connection
         self._report_deadline_s = report_deadline_s
         self._seed = f"{seed}/{'/'.join(name)}"
@@ -125,12 +121,11 @@ class LocalRun:
                 self._connection.probe()  # registers; the training must not wait for it
             self._connection.log(error)
             return None
-        self.repeatable |= len(set(selection.ids)) < len(selection.ids)
         return self._only_known(selection, ids)
 
     def require_count(self, count: int, ids: Sequence[str], exclude: Sequence[str]) -> None:
-        """Note that the trainer wants more tasks than it has, unless they are repeatable."""
-        if self.repeatable or count <= len(ids) - len(exclude):
+        """Note that the trainer wants more tasks than it has."""
+        if count <= len(ids) - len(exclude):
             return
         left = len(set(ids).difference(exclude))
         if count > left:
@@ -197,11 +192,10 @@ class LocalRun:
 
     def _register(self, wanted: Registration) -> None:
         try:
-            dataset, run = register(self._connection, *self.name, wanted)
+            run = register(self._connection, *self.name, wanted)
         except (RequestError, ValueError):
             self._unregistered = None  # it would fail again
             raise
-        self.repeatable |= dataset.repeatable
         self._reward_range = run.settings.reward_range
         self._unregistered = None
 
@@ -249,14 +243,13 @@ class LocalRun:
         return self._pool
 
 
-def register(connection: Connection, name: str, run: str, wanted: Registration) -> tuple[Dataset, Run]:
+def register(connection: Connection, name: str, run: str, wanted: Registration) -> Run:
     """Make a trainer's tasks a subset of a dataset, which gets the missing ones, and give the run its reward range.
 
-    Creates the dataset and the run if they don't exist. Returns the dataset as it was found, and the run. A ValueError
-    if the dataset has none of these tasks.
+    Creates the dataset and the run if they don't exist. A ValueError if the dataset has none of these tasks.
     """
     ask, ids = connection.ask, wanted.ids
-    dataset = _found_or_made(
+    _found_or_made(
         f"dataset {name} with the trainer's {len(ids)} tasks",
         lambda: ask(lambda bots: bots.dataset(name), CALL_S),
         lambda: ask(_upload(Client.create_dataset, name, ids, f"creating dataset {name}"), UPLOAD_S),
@@ -271,7 +264,7 @@ def register(connection: Connection, name: str, run: str, wanted: Registration) 
     if after is not None and after != before:
         logger.warning("changed the reward range of run %s of dataset %s from %s to %s", run, name, before, after)
         found = ask(lambda bots: bots.update_run(name, run, reward_range=after), CALL_S)
-    return dataset, found
+    return found
 
 
 def _found_or_made(what: str, find: Callable[[], T], make: Callable[[], T]) -> T:
@@ -514,7 +507,7 @@ class ResilientClient:
         if selection is not None:
             return selection
         wanted = TASKS_PER_GROUP * (want_effective or 0) if count is None else count
-        if count is None and not local_run.repeatable:
+        if count is None:
             wanted = min(wanted, len(ids))
         return local_run.choose(wanted, ids, exclude, first)
 

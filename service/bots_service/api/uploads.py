@@ -1,12 +1,11 @@
-"""Uploads of tasks and of predictions, as a stream of blocks: from a JSON document, or from NDJSON line by line."""
+"""Uploads of tasks, as a stream of blocks: from a JSON document, or from NDJSON line by line."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sized
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import islice
 from math import nan
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -14,12 +13,10 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 
 from bots_service.api.requests import DATASET_LIMIT, JSON, MIB, NDJSON, Body, decode, services_of, state_of
-from bots_service.datasets import DatasetHeader
 from bots_service.errors import Flaw, InvalidTasksError, PayloadTooLargeError
-from bots_service.records import DatasetFacts, PredictionBlock, TaskBlock
+from bots_service.records import DatasetFacts, TaskBlock
 
 BLOCK_TASKS = 65_536  # about 10 MB of tasks at work at a time
-SHOWN_FLAWS = 20
 
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
@@ -39,20 +36,12 @@ class TaskRequest(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 
 
 class Header(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is said of a dataset before its tasks; None where it is not said.
-
-    repeatable: whether tasks are handed out again without waiting.
-    """
+    """What is said of a dataset before its tasks; None where it is not said."""
 
     reference_models: (
         Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=256)], ...], Meta(max_length=64)] | None
     ) = None
     description: Annotated[str, Meta(max_length=10_000)] | None = None
-    repeatable: bool | None = None
-
-
-Row = TypeVar("Row")
-Block = TypeVar("Block", bound=Sized)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +65,9 @@ def _task_block(tasks: list[TaskRequest], first: int, models: int) -> TaskBlock:
         for place, row in enumerate(rows, first)
         if len(row) != models
     )
-    _refuse("the number of reference pass rates is wrong", flaws)
+    InvalidTasksError.refuse("the number of reference pass rates is wrong", flaws)
     references = np.array(rows, np.float64).reshape(len(tasks), models)  # None turns into NaN
     return TaskBlock([task.id for task in tasks], references, [_tidy(tuple(task.tags or ())) for task in tasks])
-
-
-def _refuse(message: str, flaws: Iterable[Flaw]) -> None:
-    if shown := tuple(islice(flaws, SHOWN_FLAWS)):
-        raise InvalidTasksError(message, shown)
 
 
 @lru_cache(4096)  # few combinations occur, most of them often
@@ -96,17 +80,16 @@ class TasksRequest(Header, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     reference_models: names of the models, in the order of the pass rates.
     description: a text for people.
-    repeatable: whether tasks are handed out again without waiting, such as generators that make a fresh one each time.
     tasks: the tasks.
     """
 
     tasks: list[TaskRequest]
 
 
-async def _blocks_of_document(rows: list[Row], block_of: Callable[[list[Row], int], Block]) -> AsyncIterator[Block]:
-    """Yield the rows of a JSON document as blocks. block_of: makes one of rows and the number of the first."""
-    for first in range(0, len(rows), BLOCK_TASKS):
-        yield await asyncio.to_thread(block_of, rows[first : first + BLOCK_TASKS], first)
+async def _blocks_of_document(tasks: list[TaskRequest], models: int) -> AsyncIterator[TaskBlock]:
+    """Yield the tasks of a JSON document as blocks."""
+    for first in range(0, len(tasks), BLOCK_TASKS):
+        yield await asyncio.to_thread(_task_block, tasks[first : first + BLOCK_TASKS], first, models)
 
 
 LINE_LIMIT = MIB
@@ -122,11 +105,7 @@ async def read_ndjson(chunks: AsyncIterator[bytes]) -> TaskFile:
         header = decode(Header, lines[0], ("body", "header"))
         lines = lines[1:]
 
-    def block_of(lines: list[bytes], first: int, models: int) -> TaskBlock:
-        tasks = [decode(TaskRequest, line, ("body", "tasks", place)) for place, line in enumerate(lines, first)]
-        return _task_block(tasks, first, models)
-
-    return TaskFile(header, lambda models: _blocks_of_lines(lines, more, partial(block_of, models=models)))
+    return TaskFile(header, partial(_blocks_of_lines, lines, more))
 
 
 def _is_header(line: bytes) -> bool:
@@ -152,19 +131,24 @@ async def split_lines(chunks: AsyncIterator[bytes], *, longest: int = LINE_LIMIT
 
 
 async def _blocks_of_lines(
-    lines: list[bytes], more: AsyncIterator[list[bytes]], block_of_lines: Callable[[list[bytes], int], Block]
-) -> AsyncIterator[Block]:
+    lines: list[bytes], more: AsyncIterator[list[bytes]], models: int
+) -> AsyncIterator[TaskBlock]:
     """Yield blocks, each once it is large enough. more: brings what comes behind the first lines, some at a time."""
     first, size = 0, sum(map(len, lines))
     async for fresh in more:
         lines.extend(fresh)
         size += sum(map(len, fresh))
         if len(lines) >= BLOCK_TASKS or size >= BLOCK_BYTES:
-            yield await asyncio.to_thread(block_of_lines, lines, first)
+            yield await asyncio.to_thread(_block_of_lines, lines, first, models)
             first, size = first + len(lines), 0
             lines = []
     if lines:
-        yield await asyncio.to_thread(block_of_lines, lines, first)
+        yield await asyncio.to_thread(_block_of_lines, lines, first, models)
+
+
+def _block_of_lines(lines: list[bytes], first: int, models: int) -> TaskBlock:
+    tasks = [decode(TaskRequest, line, ("body", "tasks", place)) for place, line in enumerate(lines, first)]
+    return _task_block(tasks, first, models)
 
 
 _encoder = msgspec.json.Encoder()
@@ -172,7 +156,7 @@ _encoder = msgspec.json.Encoder()
 
 def header_line(facts: DatasetFacts) -> bytes:
     """Return the first line of a dataset's tasks."""
-    return _encoder.encode(Header(facts.reference_models, facts.description, facts.repeatable)) + b"\n"
+    return _encoder.encode(Header(facts.reference_models, facts.description)) + b"\n"
 
 
 def task_lines(block: TaskBlock) -> bytes:
@@ -184,7 +168,7 @@ def task_lines(block: TaskBlock) -> bytes:
 
 
 def upload_of(request: Request) -> Body:
-    """Return the body of a request that uploads tasks or predictions, as one JSON document or as NDJSON."""
+    """Return the body of a request that uploads tasks, as one JSON document or as NDJSON."""
     most = state_of(request.app).limits.upload_bytes
     return Body(request, {JSON: min(DATASET_LIMIT, most), NDJSON: most})
 
@@ -194,7 +178,7 @@ async def read_tasks(body: Body) -> TaskFile:
     if body.media_type == NDJSON:
         return await read_ndjson(body.chunks())
     document = await asyncio.to_thread(decode, TasksRequest, await body.whole())
-    return TaskFile(document, lambda models: _blocks_of_document(document.tasks, partial(_task_block, models=models)))
+    return TaskFile(document, partial(_blocks_of_document, document.tasks))
 
 
 async def read_more_tasks(body: Body, dataset: str) -> AsyncIterator[TaskBlock]:
@@ -203,55 +187,6 @@ async def read_more_tasks(body: Body, dataset: str) -> AsyncIterator[TaskBlock]:
     file = await read_tasks(body)
     named, known = file.header.reference_models, facts.reference_models  # what else is said is of where they come from
     if named is not None and named != known:
-        flaw = Flaw(("body", "reference_models"), f"the dataset has {msgspec.json.encode(known).decode()}"[:200])
-        raise InvalidTasksError("the tasks have other reference models", (flaw,))
+        flaw = Flaw(("body", "reference_models"), f"the dataset has {msgspec.json.encode(known).decode()}")
+        InvalidTasksError.refuse("the tasks have other reference models", [flaw])
     return file.blocks(len(known))
-
-
-def header_of(file: TaskFile) -> DatasetHeader:
-    """Return the fields of the dataset that a file makes."""
-    said = file.header
-    return DatasetHeader(said.reference_models or (), said.description or "", bool(said.repeatable))
-
-
-# --- predictions -----------------------------------------------------------------------------------------------------
-
-
-class PredictionRequest(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """What is predicted of a task.
-
-    id: the task's id.
-    pass_rate: the predicted pass rate, from 0 to 1; null where it is not known.
-    """
-
-    # gc=False: values without cycles, in numbers that would keep Python's collector busy.
-
-    id: str
-    pass_rate: float | None
-
-
-class PredictionsRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Predictions of tasks.
-
-    predictions: one for each task; tasks that are left out have none.
-    """
-
-    predictions: list[PredictionRequest]
-
-
-async def read_predictions(body: Body) -> AsyncIterator[PredictionBlock]:
-    """Return the predictions of a body as blocks."""
-    if body.media_type == NDJSON:
-        return _blocks_of_lines([], split_lines(body.chunks()), _predictions_of_lines)
-    document = await asyncio.to_thread(decode, PredictionsRequest, await body.whole())
-    return _blocks_of_document(document.predictions, _predictions)
-
-
-def _predictions_of_lines(lines: list[bytes], first: int) -> PredictionBlock:
-    rows = [decode(PredictionRequest, line, ("body", "predictions", row)) for row, line in enumerate(lines, first)]
-    return _predictions(rows, first)
-
-
-def _predictions(rows: list[PredictionRequest], _first: int) -> PredictionBlock:
-    rates = np.array([row.pass_rate for row in rows], np.float64)  # None turns into NaN
-    return PredictionBlock([row.id for row in rows], rates)

@@ -5,7 +5,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -97,9 +97,6 @@ def import_(
     *,
     name: Annotated[str | None, typer.Option(help="Name of the dataset.", show_default="the file's name")] = None,
     description: Annotated[str, typer.Option(help="Description for readers.")] = "",
-    repeatable: Annotated[
-        bool, typer.Option("--repeatable", help="Tasks are handed out again without waiting: nothing is leased.")
-    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read all files and show the first tasks; send nothing.")
     ] = False,
@@ -118,7 +115,6 @@ def import_(
             name,
             reference_models=reader.columns.references,
             description=description,
-            repeatable=repeatable,
             **reader.upload(advance),
         )
     return dataset, details(dataset)
@@ -129,8 +125,8 @@ def import_(
 def append(client: "Client", dataset: Dataset, reader: "TaskReader") -> Result:
     """Add the tasks in files to a dataset: all of them, or none if one is invalid."""
     with progress_line() as advance, _told_what_was_left_out(reader):
-        change = client.append_tasks(dataset, **reader.upload(advance))
-    return change, f"{counted(change.added, 'task')} added to {dataset}; it now has {count(change.tasks)}"
+        found = client.append_tasks(dataset, **reader.upload(advance))
+    return found, f"{dataset} now has {counted(found.tasks, 'task')}"
 
 
 @command(app, "list")
@@ -164,7 +160,8 @@ def predict(client: "Client", dataset: Dataset, name: PredictionsName, file: Pre
     """Put predicted pass rates of tasks, or replace those of the same name; new runs learn how far to trust them."""
     reader = reader_of([file], reference=["pass_rate"])
     with progress_line() as advance:
-        found = client.put_predictions(dataset, name, **reader.upload_as_predictions(advance))
+        upload = reader.upload(advance)
+        found = client.put_predictions(dataset, name, upload.pop("tasks"), **upload)
     tasks = next(each.tasks for each in found.predictions if each.name == name)
     return found, f"new runs of {dataset} see the predictions {name} of {counted(tasks, 'task')}"
 
@@ -242,7 +239,7 @@ LONGEST_CELL = 2**24  # characters of a CSV file's; Python's own limit is too lo
 NOT_MEASURED = {"", "#N/A", "N/A", "NA", "NULL", "n/a", "null"}  # pass rates in CSV, besides NaN
 NDJSON = "application/x-ndjson"
 SERVICE_COLUMNS = {"id", "reference_pass_rates", "tags"}  # the service reads a file with only these as it is
-HEADER_FIELDS = {"reference_models", "description", "repeatable"}  # which may be the first line of such a file
+HEADER_FIELDS = {"reference_models", "description"}  # which may be the first line of such a file
 
 Row = dict[str, Any]  # column -> value; a struct is a nested Row
 # Consecutive rows of a file with at least the wanted columns; the share of it that is read so far; all its columns.
@@ -276,14 +273,6 @@ class TaskReader:
             return {"tasks": self.files[0], "on_progress": partial(show_sent, advance)}
         return {"tasks": lambda: self._rows_as_ndjson(advance), "media_type": NDJSON}
 
-    def upload_as_predictions(self, advance: Advance) -> dict[str, Any]:
-        """Return the arguments of the client's upload of predictions: the one reference is what is predicted."""
-
-        def prediction(task: "Task") -> dict[str, Any]:
-            return {"id": task.id, "pass_rate": task.reference_pass_rates[0]}
-
-        return {"pass_rates": lambda: self._ndjson(advance, prediction), "media_type": NDJSON}
-
     def _is_service_format(self) -> bool:
         """Say whether this is one file whose rows are what the service reads, and no option changes its tasks."""
         columns, (file, *more) = self.columns, self.files
@@ -314,14 +303,6 @@ class TaskReader:
         import msgspec
 
         yield from map(msgspec.json.Encoder().encode_lines, self.rows_sent(advance))
-        advance(None, f"{counted(self.rows, 'row')} {STORING}")
-
-    def _ndjson(self, advance: Advance, line_of: Callable[["Task"], object]) -> Iterator[bytes]:
-        import msgspec
-
-        encoder = msgspec.json.Encoder()
-        for tasks in self.tasks(advance):
-            yield encoder.encode_lines(map(line_of, tasks))
         advance(None, f"{counted(self.rows, 'row')} {STORING}")
 
     def tasks(self, advance: Advance = lambda _share, _doing: None) -> Iterator[list["Task"]]:

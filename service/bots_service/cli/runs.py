@@ -311,7 +311,7 @@ async def _comparison_of(journal: bytes, tasks: bytes) -> "BeliefComparison":
     from bots_service.api.uploads import read_ndjson
     from bots_service.core.comparison import compared
     from bots_service.core.run_settings import RunSettings, settings_from
-    from bots_service.datasets import DatasetBuilder, DatasetHeader
+    from bots_service.datasets import DatasetBuilder
     from bots_service.moving import read_entry, read_header
     from bots_service.records import DatasetFacts
     from bots_service.storage.sql.journal import entry_of
@@ -322,7 +322,7 @@ async def _comparison_of(journal: bytes, tasks: bytes) -> "BeliefComparison":
     first, *lines = journal.splitlines()
     header, file = read_header(first), await read_ndjson(chunks())
     models, chosen = file.header.reference_models or (), header.tasks
-    builder = DatasetBuilder(DatasetHeader(models))
+    builder = DatasetBuilder(models)
     async for block in file.blocks(len(models)):
         builder.add(block)
     pool = builder.build(DatasetFacts("", models, chosen.reference_order, chosen.offset_tags, 0, 0, {}, ""))[2]

@@ -111,7 +111,7 @@ class DrawContext:
 class DrawnTasks:
     """The selected tasks.
 
-    tasks: [n] distinct unless they are repeatable; the `first` tasks, then those of each tag of the mix, nearest first
+    tasks: [n] distinct; the `first` tasks, then those of each tag of the mix, nearest first
         if the strategy knows distances.
     draws: [n] the sampled success probability of each task; NaN if nothing was sampled.
     walks: how far each part of the pool was walked; reused: how many tasks are already leased.
@@ -131,9 +131,8 @@ def select_tasks(
     *,
     named: NamedTasks,
     leased: Tasks,
-    repeatable: bool = False,
 ) -> DrawnTasks:
-    """Return exactly `request.count` tasks, distinct unless they are repeatable and too few; else PoolTooSmallError.
+    """Return exactly `request.count` distinct tasks; PoolTooSmallError where too few are eligible.
 
     Leased tasks, in any order, are excluded unless too few others are eligible; then the strategy also selects among
     them. The same holds for tasks that rest after aborts, which come before leased ones. The tags of the run's mix are
@@ -146,17 +145,12 @@ def select_tasks(
     chosen, reused = [undrawn(first)], int(np.count_nonzero(contained(first, (in_flight,))))
     unavailable = united(named.excluded, first)
     for part, count in list(_quotas(pool, request, context, first=first, unavailable=unavailable, leased=in_flight)):
-        wanted, taken = count, unavailable
-        if repeatable:
-            several, taken = _repeated(part, count, named.excluded, unavailable)
-            chosen.append(undrawn(several))
-            wanted -= len(several)
-        taken = part.keep(taken)
-        if len(part) - len(taken) < wanted:
+        taken = part.keep(unavailable)
+        if len(part) - len(taken) < count:
             raise PoolTooSmallError(_too_small(request, tasks=len(part), unavailable=len(taken)))
         later = without(part.keep(in_flight), taken)
         resting = without(part.keep(context.aborts.resting(context.step)), united(taken, later))
-        results = _fill(Eligible(pool, belief, part, united(taken, later, resting)), wanted, (resting, later), context)
+        results = _fill(Eligible(pool, belief, part, united(taken, later, resting)), count, (resting, later), context)
         tasks = united(*(one.tasks for one in results))
         reused += int(np.count_nonzero(contained(tasks, (later,))))
         unavailable = united(unavailable, tasks)
@@ -193,17 +187,6 @@ def _quotas(
         left -= sum(dealt.values())
     if left:
         yield pool.part(request.tags), left
-
-
-def _repeated(part: Part, count: int, excluded: Tasks, unavailable: Tasks) -> tuple[Tasks, Tasks]:
-    """Return a part's tasks, each as often as a quota has room for all, and, sorted, those that may not fill the rest.
-
-    excluded: sorted, never come; unavailable: sorted, with those that came already: they may, where others are too few.
-    """
-    available = without(np.sort(part.order), part.keep(excluded))
-    times = (count - 1) // len(available) if len(available) else 0
-    is_enough = len(part) - len(part.keep(unavailable)) >= count - times * len(available)
-    return np.tile(available, times), unavailable if is_enough else excluded
 
 
 def _fill(eligible: Eligible, count: int, later: tuple[Tasks, ...], context: DrawContext) -> list[DrawnTasks]:

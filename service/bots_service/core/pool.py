@@ -8,9 +8,9 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import NO_TASKS, Bits, Counts, Flags, Floats, Tasks, frozen, united
@@ -119,17 +119,20 @@ class Pool:
         rows, carried, profile_of = number_profiles(references, carried)
         return cls(rows, profile_of, tags, offset_tags=offset_tags, carried=carried)
 
-    def with_predictions(self, names: tuple[str, ...], predictions: Floats) -> "Pool":
-        """Return these tasks in profiles that differ by predictions too: [N, C > 0], few distinct, NaN if unknown."""
-        firsts, profile_of = _numbered(np.column_stack([self.profile_of, _comparable(predictions)]))
+    def with_predictions(self, columns: "Sequence[Predictions]") -> "Pool":
+        """Return the pool of a dataset as runs see it that know these predictions, by which profiles differ too."""
+        if not columns:
+            return self
+        rates = np.column_stack([column.rates(len(self)) for column in columns])
+        firsts, profile_of = _numbered(np.column_stack([self.profile_of, _comparable(rates)]))
         before = self.profile_of[firsts]
         return replace(
             self,
             references=frozen(self.references[before]),
             profile_of=profile_of,
             carried=frozen(self.carried[before]) if self.offset_tags else self.carried,
-            prediction_names=names,
-            predictions=frozen(predictions[firsts]),
+            prediction_names=tuple(column.about.name for column in columns),
+            predictions=frozen(rates[firsts]),
         )
 
     @property
@@ -356,70 +359,57 @@ MOST_PREDICTED = 4096  # with predictions; or twice as many as without the new o
 UNKNOWN = 255
 
 
-class PredictionsKey(NamedTuple):
-    """Which predictions: their name, and the digest of their content."""
+class Predicted(Struct, frozen=True):
+    """Predictions of a dataset that new runs see, or that a run knows.
+
+    name: of the predictor.
+    tasks: how many tasks they are about.
+    mean: of the predicted pass rates.
+    parts: predictions are rounded to whole numbers of these parts of one.
+    digest: of their content, without the name.
+    """
 
     name: str
+    tasks: int
+    mean: float
+    parts: int
     digest: str
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """A column of predicted pass rates, rounded to whole numbers of `parts` of one.
+    """A column of predicted pass rates, rounded to whole numbers of `about.parts` of one.
 
     levels: [n] of the first n tasks, `UNKNOWN` where there is no prediction; there is none of later tasks.
     """
 
-    name: str
-    parts: int
+    about: Predicted
     levels: NDArray[np.uint8]
 
-    @cached_property
-    def digest(self) -> str:
-        """A digest of the content, without the name."""
-        content = hashlib.blake2b(str(self.parts).encode() + b"\0", digest_size=16)
-        content.update(self.levels.tobytes())
-        return content.hexdigest()
-
-    @property
-    def key(self) -> PredictionsKey:
-        """What a run remembers of them."""
-        return PredictionsKey(self.name, self.digest)
-
-    @cached_property
-    def known(self) -> int:
-        """How many tasks they are about."""
-        return int((self.levels != UNKNOWN).sum())
-
-    @property
-    def mean(self) -> float:
-        """Their mean, over the tasks that they are about."""
-        return float(self.levels[self.levels != UNKNOWN].mean()) / self.parts
+    @classmethod
+    def of(cls, name: str, parts: int, levels: NDArray[np.uint8]) -> "Predictions":
+        """Return predictions of at least one task, with what there is to tell of them."""
+        content = hashlib.blake2b(str(parts).encode() + b"\0", digest_size=16)
+        content.update(levels.tobytes())
+        known = levels[levels != UNKNOWN]
+        return cls(Predicted(name, len(known), float(known.mean()) / parts, parts, content.hexdigest()), levels)
 
     def rates(self, size: int) -> Floats:
         """[size] the predicted pass rates of all tasks, NaN where unknown."""
         rates = np.full(size, np.nan)
         is_known = np.flatnonzero(self.levels != UNKNOWN)
-        rates[is_known] = self.levels[is_known] / self.parts
+        rates[is_known] = self.levels[is_known] / self.about.parts
         return rates
-
-
-def seen_with(pool: Pool, columns: Sequence[Predictions]) -> Pool:
-    """Return the pool of a dataset as runs see it that know these predictions."""
-    if not columns:
-        return pool
-    rates = np.column_stack([column.rates(len(pool)) for column in columns])
-    return pool.with_predictions(tuple(column.name for column in columns), rates)
 
 
 def rounded(name: str, rates: Floats, pool: Pool, others: Sequence[Predictions]) -> Predictions:
     """Return a predictor's rates, [N], NaN where unknown, as fine as the number of profiles with others allows."""
-    most = max(MOST_PREDICTED, 2 * seen_with(pool, others).profiles)
+    most = max(MOST_PREDICTED, 2 * pool.with_predictions(others).profiles)
     fine = (_rounded_to(parts, name, rates) for parts in PARTS[:-1])
-    few = (column for column in fine if seen_with(pool, [*others, column]).profiles <= most)
+    few = (column for column in fine if pool.with_predictions([*others, column]).profiles <= most)
     return next(few, None) or _rounded_to(PARTS[-1], name, rates)
 
 
 def _rounded_to(parts: int, name: str, rates: Floats) -> Predictions:
     levels = np.where(np.isnan(rates), UNKNOWN, np.rint(rates * parts)).astype(np.uint8)
-    return Predictions(name, parts, frozen(levels))
+    return Predictions.of(name, parts, frozen(levels))

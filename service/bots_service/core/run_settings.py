@@ -102,12 +102,12 @@ FIXED = ("belief", "prior")  # a state is built on them
 def changed_settings(values: dict[str, Any], base: RunSettings) -> RunSettings:
     """Return a run's settings after a change; InvalidSettingsError where the run's state is built on what differs."""
     settings = settings_from(values, base)
-    changed = [name for name in FIXED if getattr(settings, name) != getattr(base, name)]
-    if changed:
-        flaws = (
-            Flaw((name,), f"the {name} is fixed once a run exists; create another run with it") for name in changed
-        )
-        raise InvalidSettingsError("these settings can't be changed", tuple(flaws))
+    flaws = (
+        Flaw((name,), f"the {name} is fixed once a run exists; create another run with it")
+        for name in FIXED
+        if getattr(settings, name) != getattr(base, name)
+    )
+    InvalidSettingsError.refuse("these settings can't be changed", flaws)
     return settings
 
 
@@ -119,8 +119,7 @@ def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> Ru
             settings[name] = _read(name, value)
         except ValueError as error:
             flaws.append(Flaw((name,), str(error)))
-    if flaws:
-        raise InvalidSettingsError("invalid settings", tuple(flaws))
+    InvalidSettingsError.refuse("invalid settings", flaws)
     if base is None and "strategy" not in values:
         settings["strategy"] = BELIEFS[settings["belief"]].default_strategy
     return RunSettings(**settings)
@@ -181,18 +180,16 @@ def settings_asked(values: dict[str, Any], base: RunSettings | None = None) -> R
     InvalidSettingsError also where the run's kind of belief would ignore a value that differs from the base's.
     """
     settings, before = settings_from(values, base), base or RunSettings()
-    changed = [name for name in values if getattr(settings, name) != getattr(before, name)]
     belief, unread = settings.belief, _unread_by(settings.belief)
-    flaws = tuple(
+    flaws = (
         Flaw(
             (name,),
             f"the belief {belief!r} has no {name}; leave it out, or create a run with the belief {unread[name]!r}",
         )
-        for name in changed
-        if name in unread
+        for name in values
+        if name in unread and getattr(settings, name) != getattr(before, name)
     )
-    if flaws:
-        raise InvalidSettingsError("invalid settings", flaws)
+    InvalidSettingsError.refuse("invalid settings", flaws)
     return settings if base is None else changed_settings(values, base)
 
 

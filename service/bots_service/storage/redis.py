@@ -9,20 +9,19 @@ from collections.abc import Callable, Sequence
 from contextvars import Context
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 import numpy as np
 import structlog
-from numpy.typing import NDArray
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, MovedError, NoPermissionError, RedisError, ResponseError
 
 from bots_service.core.arrays import NO_TASKS, Tasks, frozen, is_first, united, without
-from bots_service.core.codec import decode_state, encode_state
+from bots_service.core.codec import decode_state, encode_state, pack, unpack
 from bots_service.errors import DamagedStateError, StorageUnavailableError
 from bots_service.records import IdempotencyKey, LeaseTtls, RunRow, Selection
 from bots_service.retention import IDLE_RUNS_S, NONCES_S, PROBES_S, SELECTIONS_S
@@ -244,7 +243,7 @@ class RedisLive(Live):
         """Lease a selection's tasks, all or none, and keep it under the request's key."""
         if look.local:
             return await super().lease(run, selection, look, once, lease_s=lease_s)
-        blob = b"" if once is None else _encoded(Previous(once.fingerprint, selection))
+        blob = b"" if once is None else pack(Previous(once.fingerprint, selection))
         if len(blob) > MOST_SELECTION_BYTES:
             once, blob = None, b""
         nonce, tasks, new = f"{random.getrandbits(64):x}", selection.leased, newly_leased(selection, look)
@@ -350,18 +349,10 @@ def _dataset(dataset_id: int) -> str:
     return f"bots:dataset:{dataset_id}"
 
 
-def _array_in(kind: Any, blob: bytes) -> NDArray[Any]:
-    return frozen(np.frombuffer(blob, get_args(get_args(kind)[1])[0]))
-
-
-_encoded = msgspec.msgpack.Encoder(enc_hook=np.ndarray.tobytes).encode
-_previous = msgspec.msgpack.Decoder(Previous, dec_hook=_array_in)
-
-
 def _previous_in(blob: bytes, run: RunRow) -> Previous | None:
     """Return a kept selection; None if it can't be read, as if it had not been kept."""
     try:
-        return _previous.decode(blob)
-    except (msgspec.MsgspecError, TypeError) as error:
+        return unpack(blob, Previous)
+    except DamagedStateError as error:
         log.error("kept_selection_damaged", run=run.name, reason=str(error))
         return None

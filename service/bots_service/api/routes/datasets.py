@@ -32,36 +32,19 @@ from bots_service.api.requests import (
 )
 from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
 from bots_service.api.uploads import (
-    PredictionsRequest,
     TasksRequest,
     header_line,
-    header_of,
     read_more_tasks,
-    read_predictions,
     read_tasks,
     task_lines,
     upload_of,
 )
 from bots_service.core.checks import MAX_IDS, Name, TaskId
+from bots_service.core.pool import Predicted
 from bots_service.keys import Scope
-from bots_service.records import AppendTasksResult, CreateDatasetResult, DatasetRow, IdempotencyKey, Subset
+from bots_service.records import DatasetRow, IdempotencyKey, Subset
 
 routes = Routes("datasets")
-
-
-class Predicted(Struct, frozen=True):
-    """Predictions of a dataset that new runs see.
-
-    name: of the predictor.
-    tasks: how many tasks they are about.
-    mean: of the predicted pass rates.
-    parts: predictions are rounded to whole numbers of these parts of one.
-    """
-
-    name: str
-    tasks: int
-    mean: float
-    parts: int
 
 
 class Dataset(Struct, frozen=True):
@@ -73,7 +56,6 @@ class Dataset(Struct, frozen=True):
     profiles: number of distinct combinations of reference pass rates and offset tags.
     tags: number of tasks with each tag.
     digest: of the tasks; does not depend on the upload's format.
-    repeatable: whether its tasks are handed out again without waiting.
     predictions: those that new runs see, in the order in which they were put.
     """
 
@@ -88,14 +70,11 @@ class Dataset(Struct, frozen=True):
     digest: str
     created_at: datetime
     predictions: tuple[Predicted, ...]
-    repeatable: bool = False
 
     @classmethod
     def from_row(cls, row: DatasetRow) -> "Dataset":
         """Return the answer for a row."""
-        predictions = tuple(Predicted(each.name, each.known, each.mean, each.parts) for each in row.facts.predictions)
-        created_at = moment(row.created_at)
-        return filled(cls, row, row.facts, tasks=row.live, created_at=created_at, predictions=predictions)
+        return filled(cls, row, row.facts, tasks=row.live, created_at=moment(row.created_at))
 
 
 class DatasetPage(Struct, frozen=True):
@@ -103,25 +82,6 @@ class DatasetPage(Struct, frozen=True):
 
     datasets: list[Dataset]
     next_cursor: str | None
-
-
-class AppendResponse(Struct, frozen=True):
-    """Tasks were appended.
-
-    added: how many tasks this request appended.
-    """
-
-    dataset: str
-    added: int
-    tasks: int
-
-
-class RetiredResponse(Struct, frozen=True):
-    """Tasks were retired or restored."""
-
-    dataset: str
-    retired: int
-    tasks: int
 
 
 class TaskIdsRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -137,19 +97,18 @@ class TaskIdsRequest(Struct, frozen=True, forbid_unknown_fields=True):
 async def put_dataset(request: Request, dataset: DatasetName) -> Response:
     """Create a dataset, with its run `default`, from JSON or NDJSON: one task per line.
 
-    The first line of NDJSON may be an object with `reference_models`, `description` and `repeatable` instead.
+    The first line of NDJSON may be an object with `reference_models` and `description` instead.
     """
     create, within = services_of(request).datasets.create, caller_of(request).datasets
     body = upload_of(request)
 
-    async def act() -> CreateDatasetResult:
+    async def act() -> tuple[DatasetRow, bool]:
         file = await read_tasks(body)
-        header = header_of(file)
-        blocks = file.blocks(len(header.reference_models))
-        return await create(dataset, header, blocks, body.idempotency_key, within=within)
+        models, about = file.header.reference_models or (), file.header.description or ""
+        return await create(dataset, models, about, file.blocks(len(models)), body.idempotency_key, within=within)
 
     return await answered_once(
-        body, CreateDatasetResult, act, lambda done: _respond(done.row, 201 if done.created else 200)
+        body, tuple[DatasetRow, bool], act, lambda done: _respond(done[0], 201 if done[1] else 200)
     )
 
 
@@ -193,30 +152,25 @@ async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Respo
     return Download(request, lines(), media_type=NDJSON)
 
 
-@Route(routes, "POST /datasets/{dataset}/tasks", Scope.ADMIN, AppendResponse, reads=TasksRequest, lines=True)
+@Route(routes, "POST /datasets/{dataset}/tasks", Scope.ADMIN, Dataset, reads=TasksRequest, lines=True)
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset. Beliefs about its other tasks do not change."""
     body = upload_of(request)
 
-    async def act() -> AppendTasksResult:
+    async def act() -> DatasetRow:
         blocks = await read_more_tasks(body, dataset)
         return await services_of(request).datasets.append(dataset, blocks, body.idempotency_key)
 
-    return await answered_once(
-        body,
-        AppendTasksResult,
-        act,
-        lambda done: json_response(AppendResponse(done.row.name, done.added, done.row.live)),
-    )
+    return await answered_once(body, DatasetRow, act, _respond)
 
 
-@Route(routes, "DELETE /datasets/{dataset}/tasks", Scope.ADMIN, RetiredResponse, reads=TaskIdsRequest)
+@Route(routes, "DELETE /datasets/{dataset}/tasks", Scope.ADMIN, Dataset, reads=TaskIdsRequest)
 async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
     """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""
     return await _changed_retired(request, dataset, services_of(request).datasets.retire)
 
 
-@Route(routes, "POST /datasets/{dataset}/tasks/restore", Scope.ADMIN, RetiredResponse, reads=TaskIdsRequest)
+@Route(routes, "POST /datasets/{dataset}/tasks/restore", Scope.ADMIN, Dataset, reads=TaskIdsRequest)
 async def restore_tasks(request: Request, dataset: DatasetName) -> Response:
     """Restore retired tasks: they can be selected again, with what is known of them."""
     return await _changed_retired(request, dataset, partial(services_of(request).datasets.retire, restore=True))
@@ -227,9 +181,7 @@ async def _changed_retired(
 ) -> Response:
     body, wanted = await read_json(request, TaskIdsRequest, TRAINING_LIMIT)
     act = partial(change, dataset, wanted.ids, body.idempotency_key())
-    return await answered_once(
-        body, DatasetRow, act, lambda row: json_response(RetiredResponse(row.name, row.retired, row.live))
-    )
+    return await answered_once(body, DatasetRow, act, _respond)
 
 
 @Route(
@@ -255,16 +207,16 @@ async def make_subset(request: Request, dataset: DatasetName) -> Response:
     return await answered_once(body, Subset, act, json_response)
 
 
-@Route(routes, "PUT /datasets/{dataset}/predictions/{name}", Scope.ADMIN, Dataset, reads=PredictionsRequest, lines=True)
+@Route(routes, "PUT /datasets/{dataset}/predictions/{name}", Scope.ADMIN, Dataset, reads=TasksRequest, lines=True)
 async def put_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
-    """Put predicted pass rates from JSON or NDJSON (one task per line), in place of those of the same name.
+    """Put predicted pass rates, in place of those of the same name: tasks with one reference pass rate each.
 
     New runs see them, and runs without a journal entry. All others keep what they know.
     """
     body = upload_of(request)
 
     async def act() -> DatasetRow:
-        blocks = await read_predictions(body)
+        blocks = (await read_tasks(body)).blocks(1)
         return await services_of(request).datasets.put_predictions(dataset, name, blocks, body.idempotency_key)
 
     return await answered_once(body, DatasetRow, act, _respond)

@@ -50,8 +50,8 @@ from bots_service.core.summary import RunStatus
 from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, SORTS, Segment, TaskTable
 from bots_service.keys import Scope
 from bots_service.moving import LONGEST_LINE
-from bots_service.records import EntryKind, JournalEntry, OpenDataset, Point, RunPut, TaskVisit
-from bots_service.runs import ForkFrom, PutRunResult, Run
+from bots_service.records import EntryKind, JournalEntry, OpenDataset, Point, TaskVisit
+from bots_service.runs import ForkFrom, Run
 from bots_service.storage.sql.transfer import Moved
 
 routes = Routes("runs")
@@ -95,7 +95,7 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
         caller_of(request).require_run(dataset, wanted.fork.run)
     act = partial(services_of(request).runs.put, dataset, run, wanted.given(), wanted.fork, body.idempotency_key())
     return await answered_once(
-        body, PutRunResult, act, lambda done: json_response(done.run, 201 if done.put is RunPut.CREATED else 200)
+        body, tuple[Run, bool], act, lambda done: json_response(done[0], 201 if done[1] else 200)
     )
 
 
@@ -117,16 +117,17 @@ async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
 async def change_settings(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Change settings from the next step on; written to the journal. Belief and prior are fixed."""
     body, wanted = await read_json(request, SomeSettings)
-    result = await services_of(request).runs.change_settings(dataset, run, wanted.given(), body.idempotency_key())
-    return json_response(result.run, replayed=result.duplicate)
+    change = services_of(request).runs.change_settings
+    changed, again = await change(dataset, run, wanted.given(), body.idempotency_key())
+    return json_response(changed, replayed=again)
 
 
 @Route(routes, f"POST {RUN}/rewind", Scope.REPORT, Run, reads=RewindRequest)
 async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return to the state right after a step closed. Outcomes of earlier selections are refused from then on."""
     body, wanted = await read_json(request, RewindRequest)
-    result = await services_of(request).runs.rewind(dataset, run, wanted.step, body.idempotency_key())
-    return json_response(result.run, replayed=result.duplicate)
+    rewound, again = await services_of(request).runs.rewind(dataset, run, wanted.step, body.idempotency_key())
+    return json_response(rewound, replayed=again)
 
 
 @Route(routes, f"DELETE {RUN}", Scope.ADMIN)

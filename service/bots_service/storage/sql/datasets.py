@@ -4,14 +4,13 @@ import asyncio
 import time
 import zlib
 from collections.abc import AsyncIterator, Sequence
-from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
-from bots_service.core.arrays import NO_TASKS, Tasks
-from bots_service.core.pool import Predictions, PredictionsKey
+from bots_service.core.arrays import NO_TASKS, Floats, Tasks
+from bots_service.core.codec import pack, unpack
+from bots_service.core.pool import Predicted, Predictions
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import (
     BusyError,
@@ -23,9 +22,7 @@ from bots_service.errors import (
 )
 from bots_service.keys import EVERY_DATASET, reaches
 from bots_service.records import (
-    AppendTasksResult,
     Capacity,
-    CreateDatasetResult,
     DatasetFacts,
     DatasetRow,
     RunRow,
@@ -89,7 +86,7 @@ class SqlDatasets(Store):
         end = _end(connection, stage)
         _require_room_for_tasks(int(end.tasks) + count, self.capacity)
         row = {"dataset_id": stage, "position": end.blocks, "count": count, "body": body}
-        connection.execute(insert(task_blocks), {**row, "checksum": zlib.crc32(body)})
+        connection.execute(insert(task_blocks), row)
 
     @writing
     def drop_stage(self, connection: Connection, stage: int) -> None:
@@ -105,10 +102,11 @@ class SqlDatasets(Store):
         facts: DatasetFacts,
         *,
         within: tuple[str, ...] = (EVERY_DATASET,),
-    ) -> CreateDatasetResult:
+    ) -> tuple[DatasetRow, bool]:
         """Make the staged blocks a dataset, with its run `default` on default settings, in one transaction.
 
-        Where a dataset of the name has the same content, that one is returned; the stage stays.
+        Where a dataset of the name has the same content, that one is returned; the stage stays. Also return whether
+        it is new.
 
         within: patterns of names that the caller's key reaches.
 
@@ -123,17 +121,17 @@ class SqlDatasets(Store):
                 raise DatasetExistsError(
                     f"dataset {name!r} exists with other content; delete it or choose another name"
                 )
-            return CreateDatasetResult(row, created=False)
+            return row, False
         _require_room_for_dataset(connection, self.capacity, within)
         named = update(datasets).where(datasets.c.id == stage, datasets.c.name.is_(None))
         values = {"name": name, "version": 1, "facts": facts, "created_at": time.time()}
         if connection.execute(named, values).rowcount == 0:
             raise stage_gone()
         insert_run(connection, stage, DEFAULT_RUN, RunSettings())
-        return CreateDatasetResult(_row(connection, stage), created=True)
+        return _row(connection, stage), True
 
     @writing_once
-    def append(self, connection: Connection, row: DatasetRow, stage: int, facts: DatasetFacts) -> AppendTasksResult:
+    def append(self, connection: Connection, row: DatasetRow, stage: int, facts: DatasetFacts) -> DatasetRow:
         """Move the staged blocks to the end of the dataset and set its facts, in one transaction."""
         _require_room_for_tasks(facts.size, self.capacity)
         changed = _changed(connection, row, facts=facts)
@@ -142,7 +140,7 @@ class SqlDatasets(Store):
         connection.execute(update(task_blocks).where(task_blocks.c.dataset_id == stage).values(moved))
         if connection.execute(delete(datasets).where(datasets.c.id == stage)).rowcount == 0:
             raise stage_gone()
-        return AppendTasksResult(changed, facts.size - row.facts.size)
+        return changed
 
     @writing_once
     def set_retired(self, connection: Connection, row: DatasetRow, tasks: Tasks) -> DatasetRow:
@@ -170,29 +168,29 @@ class SqlDatasets(Store):
         """
         changed = _changed(connection, row, facts=facts)
         if column is not None:
-            kept = {"dataset_id": row.id, "digest": column.digest, "content": (column.parts, column.levels)}
+            kept = {"dataset_id": row.id, "digest": column.about.digest, "levels": column.levels}
             connection.execute(insert_missing(connection.dialect.name, predictions), kept)
         of_empty = (runs.c.dataset_id == row.id) & of_last_entry("seq").is_(None)
         empty[:] = [run for run in locked_runs(connection, of_empty) if not run.head]
         for run in empty:
-            replace_empty_run(connection, run.id, {"predictions": facts.prediction_keys})
-        _drop_unused_predictions(connection, row.id, facts.prediction_keys)
+            replace_empty_run(connection, run.id, {"predictions": facts.predictions})
+        _drop_unused_predictions(connection, row.id, facts.predictions)
         return changed
 
     @reading
-    def predictions(self, connection: Connection, dataset_id: int, keys: Sequence[PredictionsKey]) -> list[Predictions]:
-        """Return predictions that new runs see or that a run knows, in the order of the keys.
+    def predictions(self, connection: Connection, dataset_id: int, those: Sequence[Predicted]) -> list[Predictions]:
+        """Return predictions that new runs see or that a run knows, in this order.
 
         Raises:
             UnknownRunError: one is not there any more.
         """
         found = []
-        for name, digest in keys:
-            these = (predictions.c.dataset_id == dataset_id) & (predictions.c.digest == digest)
-            content = connection.scalar(select(predictions.c.content).where(these))
-            if content is None:
+        for about in those:
+            these = (predictions.c.dataset_id == dataset_id) & (predictions.c.digest == about.digest)
+            levels = connection.scalar(select(predictions.c.levels).where(these))
+            if levels is None:
                 raise UnknownRunError("the run that knew these predictions was deleted or replaced")
-            found.append(Predictions(name, *content))
+            found.append(Predictions(about, levels))
         return found
 
     @writing_once
@@ -245,7 +243,7 @@ class SqlDatasets(Store):
         this = (task_blocks.c.dataset_id == dataset_id) & (task_blocks.c.position == position)
         row = connection.execute(select(task_blocks).where(this)).one_or_none()
         if row is not None:
-            return decode_block(row.body, row.checksum)
+            return decode_block(row.body)
         if connection.scalar(select(datasets.c.id).where(datasets.c.id == dataset_id)) is None:
             raise UnknownDatasetError("the dataset was deleted while it was read")
         return None
@@ -286,46 +284,27 @@ def _require_room_for_dataset(connection: Connection, capacity: Capacity, within
         )
 
 
-def _drop_unused_predictions(connection: Connection, dataset_id: int, newest: tuple[PredictionsKey, ...]) -> None:
+def _drop_unused_predictions(connection: Connection, dataset_id: int, newest: tuple[Predicted, ...]) -> None:
     known = connection.scalars(select(runs.c.predictions).where(runs.c.dataset_id == dataset_id).distinct())
-    used = {key.digest for keys in (newest, *known) for key in keys}
+    used = {each.digest for those in (newest, *known) for each in those}
     unused = delete(predictions).where(predictions.c.dataset_id == dataset_id, predictions.c.digest.not_in(used))
     connection.execute(unused)
 
 
 def encode_block(block: TaskBlock) -> bytes:
-    """Return columns `id`, `reference_0`, `reference_1`, ... and `tags` as an Arrow stream."""
-    columns = {"id": pa.array(block.ids, pa.string())}
-    for model in range(block.references.shape[1]):
-        columns[f"reference_{model}"] = pa.array(np.ascontiguousarray(block.references[:, model], np.float64))
-    columns["tags"] = pa.array(block.tags, pa.list_(pa.string()))
-    batch = pa.record_batch(columns)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_batch(batch)
-    body: bytes = sink.getvalue().to_pybytes()
-    return body
+    """Return a block as bytes: ids, pass rates, the different tags of its tasks, and which of these each has."""
+    different = {tags: place for place, tags in enumerate(dict.fromkeys(block.tags))}
+    places = np.array([different[tags] for tags in block.tags], np.int32)
+    references = np.asarray(block.references, np.float64)
+    return zlib.compress(pack(("\0".join(block.ids), references, list(different), places)), 1)
 
 
-def decode_block(body: bytes, expected_checksum: int) -> TaskBlock:
-    """Return the block that was encoded."""
-    if zlib.crc32(body) != expected_checksum:
-        raise DamagedStateError("a block of tasks does not match its checksum: the bytes were altered or truncated")
-    with pa.ipc.open_stream(body) as reader:
-        batch = reader.read_next_batch()
-    models = batch.num_columns - 2
-    references = np.empty((batch.num_rows, models))
-    for model in range(models):
-        references[:, model] = batch.column(f"reference_{model}").to_numpy(zero_copy_only=False)
-    return TaskBlock(batch.column("id").to_pylist(), references, _tags(batch.column("tags")))
-
-
-def _tags(column: pa.ListArray) -> list[tuple[str, ...]]:
-    """Return each task's tags; tasks with the same tags share one tuple."""
-    words, ends = column.values.to_pylist(), column.offsets.to_pylist()
-    seen: dict[tuple[str, ...], tuple[str, ...]] = {}
-    tags = []
-    for start, end in pairwise(ends):
-        own = tuple(words[start:end])
-        tags.append(seen.setdefault(own, own))
-    return tags
+def decode_block(body: bytes) -> TaskBlock:
+    """Return the block that was encoded; tasks with the same tags share one tuple."""
+    try:
+        ids, references, different, places = unpack(
+            zlib.decompress(body), tuple[str, Floats, list[tuple[str, ...]], Tasks]
+        )
+    except zlib.error as error:
+        raise DamagedStateError(f"a block of tasks can't be read: {error}") from error
+    return TaskBlock(ids.split("\0") if ids else [], references, [different[place] for place in places.tolist()])

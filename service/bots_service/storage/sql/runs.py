@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, CursorResult, delete, func, insert, select, update
 
-from bots_service.core.pool import PredictionsKey
+from bots_service.core.pool import Predicted
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, LimitReachedError, RunHasHistoryError, UnknownRunError
-from bots_service.records import Capacity, IdempotencyKey, Parent, RefusedReports, RunPut, RunRow
+from bots_service.records import Capacity, IdempotencyKey, Parent, RefusedReports, RunRow
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import FoldedEntry, append
 from bots_service.storage.sql.store import Store, keep_result, reading, require_unanswered, writing, writing_once
@@ -29,7 +29,7 @@ def new_uid() -> str:
 
 
 def insert_run(
-    connection: Connection, dataset_id: int, name: str, settings: RunSettings, known: tuple[PredictionsKey, ...] = ()
+    connection: Connection, dataset_id: int, name: str, settings: RunSettings, known: tuple[Predicted, ...] = ()
 ) -> int:
     """Insert a run with an empty journal, which knows these predictions, and return its id."""
     values = {"uid": new_uid(), "dataset_id": dataset_id, "name": name, "settings": settings, "predictions": known}
@@ -64,14 +64,14 @@ def replace_empty_run(connection: Connection, run_id: int, values: dict[str, Any
     connection.execute(delete(snapshots).where(snapshots.c.run_id == run_id))
 
 
-def current_predictions(connection: Connection, dataset_id: int) -> tuple[PredictionsKey, ...]:
+def current_predictions(connection: Connection, dataset_id: int) -> tuple[Predicted, ...]:
     """Return the predictions that new runs see; they stay so, and no other run is made, until the transaction ends.
 
     Ask for this before you lock runs: another order could end in a deadlock.
     """
     locked = select(datasets.c.facts).where(datasets.c.id == dataset_id).with_for_update(key_share=True)
     facts = connection.scalar(locked)
-    return () if facts is None else facts.prediction_keys
+    return () if facts is None else facts.predictions
 
 
 def require_room_for_run(connection: Connection, dataset_id: int, capacity: Capacity) -> None:
@@ -136,14 +136,17 @@ class SqlRuns(Store):
         settings: RunSettings,
         *,
         fork: Start | None = None,
-        known: tuple[PredictionsKey, ...] = (),
+        known: tuple[Predicted, ...] = (),
         idempotency_key: IdempotencyKey | None = None,
-        result_of: Callable[[RunRow, RunPut], object] = lambda row, put: (row, put),
-    ) -> tuple[RunRow, RunPut]:
+        result_of: Callable[[RunRow, RunRow | None], object] = lambda row, before: (row, before),
+    ) -> tuple[RunRow, RunRow | None]:
         """Create the run, or replace the settings of one whose journal is empty.
 
         known: the predictions that it knows.
         result_of: returns what is kept under the key, unless the run stays as it is.
+
+        Returns:
+            The run as it stands now, and as it stood before; None if it is new.
 
         Raises:
             BusyError: its predictions are gone; or it is no fork, and others were put since.
@@ -151,14 +154,14 @@ class SqlRuns(Store):
         require_unanswered(connection, idempotency_key)
         newest = current_predictions(connection, dataset_id)
         there = connection.scalars(select(predictions.c.digest).where(predictions.c.dataset_id == dataset_id))
-        if {key.digest for key in known} - set(there) or (fork is None and known != newest):
+        if {each.digest for each in known} - set(there) or (fork is None and known != newest):
             raise BusyError("another request changed the dataset's predictions at the same time; try again")
         standing = standing_run(connection, dataset_id, name, "change its settings by PATCH")
         if standing is None:
             require_room_for_run(connection, dataset_id, self.capacity)
             run_id = insert_run(connection, dataset_id, name, settings, known)
         elif standing.settings == settings and fork is None:
-            return standing, RunPut.UNCHANGED
+            return standing, standing
         else:
             run_id = standing.id
             replace_empty_run(connection, run_id, {"settings": settings, "predictions": known, "refused": None})
@@ -167,9 +170,8 @@ class SqlRuns(Store):
             append(connection, run_id, [first], time.time())
             connection.execute(update(runs).where(runs.c.id == run_id), {"parent": parent})
         row = run_of(connection.execute(RUNS.where(runs.c.id == run_id)).one())
-        put = RunPut.CREATED if standing is None else RunPut.REPLACED
-        keep_result(connection, idempotency_key, result_of(row, put))
-        return row, put
+        keep_result(connection, idempotency_key, result_of(row, standing))
+        return row, standing
 
     @writing
     def note_refused_report(self, connection: Connection, row: RunRow, reason: str) -> None:

@@ -34,7 +34,7 @@ from sqlalchemy import (
 
 from bots_service.core.arrays import Tasks, frozen, last_of
 from bots_service.core.codec import pack, unpack
-from bots_service.core.pool import PredictionsKey
+from bots_service.core.pool import Predicted
 from bots_service.core.receipt import BINS, Calibration, Receipt, TagCounts
 from bots_service.core.run_settings import StrategyName, settings_from
 from bots_service.core.summary import RunFindings
@@ -102,7 +102,7 @@ def _tasks_in(content: bytes) -> Tasks:
 
 
 _tasks = _AsBytes(_bits_of, _tasks_in)
-_levels = _AsBytes(pack, lambda blob: unpack(blob, tuple[int, NDArray[np.uint8]]))
+_levels = _AsBytes(pack, lambda blob: unpack(blob, NDArray[np.uint8]))
 
 
 def calibration_in(blobs: bytes) -> Calibration:
@@ -150,7 +150,6 @@ task_blocks = Table(
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("count", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
-    Column("checksum", BigInteger, nullable=False),
 )
 
 # Some of a dataset's tasks, named by their digest.
@@ -169,7 +168,7 @@ predictions = Table(
     metadata,
     _of_dataset(primary_key=True),
     Column("digest", Text, primary_key=True),
-    Column("content", _levels, nullable=False),
+    Column("levels", _levels, nullable=False),
 )
 
 runs = Table(
@@ -183,7 +182,7 @@ runs = Table(
     Column("parent", _json(Parent)),
     Column("created_at", Double, nullable=False),
     Column("pruned", BigInteger, nullable=False, server_default=text("0")),  # entries up to this seq are gone
-    Column("predictions", _json(tuple[PredictionsKey, ...]), nullable=False, server_default=text("'[]'")),
+    Column("predictions", _json(tuple[Predicted, ...]), nullable=False, server_default=text("'[]'")),
     Column("refused", _json(RefusedReports)),
     Column("refused_seq", BigInteger),  # the run's head when the last report was refused
     UniqueConstraint("dataset_id", "name"),

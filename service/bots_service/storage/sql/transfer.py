@@ -7,7 +7,7 @@ from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
 from bots_service.core.entries import Entry
-from bots_service.core.pool import PredictionsKey
+from bots_service.core.pool import Predicted
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import BINS, RunFindings, UniformEstimate
@@ -90,7 +90,7 @@ class SqlTransfers(Store):
 
     @writing
     def add_run(
-        self, connection: Connection, stage: int, settings: RunSettings, known: tuple[PredictionsKey, ...]
+        self, connection: Connection, stage: int, settings: RunSettings, known: tuple[Predicted, ...]
     ) -> RunRow:
         """Put a run with an empty journal on the stage."""
         is_stage = (datasets.c.id == stage) & datasets.c.name.is_(None)

@@ -140,9 +140,9 @@ function sentences(chosen, { runs, matching }, baseline) {
   ];
 }
 
-function factsOf({ tasks, profiles, reference_models: models, tags, description, repeatable, predictions }) {
+function factsOf({ tasks, profiles, reference_models: models, tags, description, predictions }) {
   const parts = [
-    [tasks, repeatable ? "repeatable task" : "task"],
+    [tasks, "task"],
     [models.length && profiles, "profile", " of pass rates"],
     [Object.keys(tags).length, "tag"],
   ];
