@@ -129,8 +129,7 @@ class MoveRuns:
         """Yield the lines of a run's journal as it stands at first, some at a time.
 
         A fork begins with another run's state. So its ancestors' entries come first, then what leads from there to the
-        fork; its own are numbered behind them. Raises JournalIncompleteError: entries of the run or of an ancestor were
-        pruned, or an ancestor was deleted.
+        fork; its own are numbered behind them. Raises JournalIncompleteError: an ancestor was deleted.
         """
         opened = await self.runs.fresh(dataset, run)
         parts = await self._parts(opened.row)
@@ -169,11 +168,11 @@ class MoveRuns:
             except errors.UnknownRunError:
                 found = None
             if found is None or found.head < parent.seq or found.created_at > parts[0][0].created_at:
-                raise _incomplete(row.name, f"began from run {parent.run!r}, which was deleted")
+                raise errors.JournalIncompleteError(
+                    f"run {row.name!r} began from run {parent.run!r}, which was deleted; save the whole database "
+                    "instead, with pg_dump or sqlite3's .backup"
+                )
             parts.insert(0, (found, parent.seq))
-        for part, _ in parts:
-            if (begins := (await self.runs.store.journal.head(part)).pruned) > 0:
-                raise _incomplete(row.name, f"needs the journal of run {part.name!r}, pruned up to entry {begins}")
         return parts
 
     async def _entries(self, run: RunRow, up_to: int) -> AsyncIterator[list[SavedEntry]]:
@@ -181,7 +180,7 @@ class MoveRuns:
         while seq < up_to:
             page = await self.runs.store.transfers.entries(run, seq, up_to)
             if [entry.seq for entry in page] != list(range(seq + 1, seq + 1 + len(page))) or not page:
-                raise errors.BusyError(f"run {run.name!r} was deleted or pruned while it was exported; export again")
+                raise errors.BusyError(f"run {run.name!r} was deleted while it was exported; export again")
             seq = page[-1].seq
             yield page
 
@@ -258,11 +257,6 @@ class MoveRuns:
             await self.runs.live.delete(moved.replaced)
         await self.runs.live.moved(moved.run, BEGIN, begins=True)
         return moved
-
-
-def _incomplete(run: str, what: str) -> errors.JournalIncompleteError:
-    todo = "save the whole database instead, with pg_dump or sqlite3's .backup"
-    return errors.JournalIncompleteError(f"run {run!r} {what}; {todo}")
 
 
 async def _lines(batches: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:

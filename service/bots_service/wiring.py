@@ -63,7 +63,6 @@ def build_services(settings: Settings, database: Database, live: Live, metrics: 
         snapshot_every=settings.snapshot_every,
         cache_bytes=settings.cache_bytes,
         admin_key=None if settings.admin_key is None else settings.admin_key.get_secret_value(),
-        keep_journal_days=settings.keep_journal_days,
     )
 
 

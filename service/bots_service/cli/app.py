@@ -37,7 +37,6 @@ app.add_typer(runs.app, name="runs")
 for function in (runs.select, runs.report, runs.tasks, runs.history, runs.rewind, runs.compare_beliefs, runs.export):
     command(app)(function)
 command(app, "import")(runs.import_)
-command(app)(runs.prune)
 app.add_typer(service.keys, name="keys")
 command(app)(service.whoami)
 app.command()(service.migrate)

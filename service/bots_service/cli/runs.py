@@ -336,7 +336,7 @@ async def _comparison_of(journal: bytes, tasks: bytes) -> "BeliefComparison":
     return compared(entries, settings_from(header.settings), others, pool)
 
 
-# --- moving runs, and cleaning up -------------------------------------------------------------------------------------
+# --- moving runs ----------------------------------------------------------------------------------------------------
 
 
 def export(
@@ -398,17 +398,3 @@ def _header_of(file: Path) -> dict[str, Any]:
         if isinstance(header, dict) and {"dataset", "run", "settings"} <= header.keys():
             return header
     raise CommandError(f"{file} is no exported run: its first line is no header")
-
-
-def prune(
-    client: "Client",
-    keep_days: Annotated[
-        float | None,
-        typer.Option(help="Keep entries younger than this many days.", min=0.0, show_default="BOTS_KEEP_JOURNAL_DAYS"),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed; change nothing.")] = False,
-) -> Result:
-    """Remove old journal entries now; the service does this every hour."""
-    done = client.prune(keep_journal_days=keep_days, dry_run=dry_run)
-    columns = f"dataset  run  {'would be removed' if dry_run else 'removed'}=entries  up to entry=seq"
-    return done, table(columns, done.runs) if done.runs else "no entry is old enough to remove"

@@ -32,6 +32,7 @@ from bots_service.records import (
     Subset,
     TaskBlock,
 )
+from bots_service.retention import STAGES_S
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, locked_runs, new_id, replace_empty_run
 from bots_service.storage.sql.store import Store, insert_missing, reading, writing, writing_once
@@ -95,6 +96,12 @@ class SqlDatasets(Store):
     def drop_stage(self, connection: Connection, stage: int) -> None:
         """Drop the stage and its blocks; one that is gone already, or became a dataset, is fine."""
         connection.execute(delete(datasets).where(datasets.c.name.is_(None), datasets.c.id == stage))
+
+    @reading
+    def dead_stages(self, connection: Connection, now: float) -> list[int]:
+        """Return the stages of uploads that died. now: seconds since 1970, UTC."""
+        is_old = datasets.c.created_at < now - STAGES_S
+        return list(connection.scalars(select(datasets.c.id).where(datasets.c.name.is_(None), is_old)))
 
     @writing_once
     def create(
