@@ -42,11 +42,6 @@ class Settings(BaseSettings):
     snapshot_every: int = Field(500, ge=1, description="Journal entries between two stored states of a run.")
     max_upload_bytes: int = Field(4 * GIB, ge=2**10, description="Largest NDJSON body.")
     max_tasks: int = Field(10_000_000, ge=1, description="Maximum number of tasks in a dataset.")
-    max_datasets: int = Field(10_000, ge=1, description="Maximum number of datasets in the service.")
-    max_datasets_per_key: int = Field(
-        1_000, ge=1, description="Maximum number of datasets that a key can access, unless it can access all."
-    )
-    max_runs: int = Field(1_000, ge=1, description="Maximum number of runs in a dataset.")
     log_format: Literal["console", "json"] = Field("console", description="Format of log lines.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level to log.")
 

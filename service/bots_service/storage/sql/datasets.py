@@ -285,12 +285,10 @@ def _require_room_for_dataset(connection: Connection, capacity: Capacity, within
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
     names = connection.scalars(select(datasets.c.name).where(datasets.c.name.is_not(None))).all()
     if len(names) >= capacity.datasets:
-        raise LimitReachedError(f"too many datasets: there are {len(names)} already (BOTS_MAX_DATASETS); delete some")
+        raise LimitReachedError(f"too many datasets: there are {len(names)} already; delete some")
     reached = 0 if EVERY_DATASET in within else sum(reaches(within, name) for name in names)
     if reached >= capacity.datasets_per_key:
-        raise LimitReachedError(
-            f"too many datasets for this key: it can access {reached} already (BOTS_MAX_DATASETS_PER_KEY)"
-        )
+        raise LimitReachedError(f"too many datasets for this key: it can access {reached} already; delete some")
 
 
 def _drop_unused_predictions(connection: Connection, dataset_id: int, newest: tuple[PredictionsKey, ...]) -> None:
