@@ -1,16 +1,15 @@
-"""`bots serve`, `migrate`, `version`, `doctor`: the service itself; `bots keys`, `whoami`: who may do what there."""
+"""`bots serve`, `migrate`, `doctor`: the service itself; `bots keys`, `whoami`: who may do what there."""
 
-import re
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from bots_service.cli.connection import AsJson, Url, command, connected, with_options
-from bots_service.cli.output import CommandError, Result, client_message, counted, details, sheet, show, table
+from bots_service.cli.output import CommandError, Result, client_message, counted, details, show, table
 from bots_service.keys import Scope
+from bots_service.retention import DAY_S
 
 if TYPE_CHECKING:
     from bots_client import Client, Version
@@ -61,21 +60,6 @@ def migrate(
         raise CommandError(f"the tables are at revision {before or 'none'}, not {newest}; run `bots migrate`")
     line = f"migrated from {before or 'nothing'} to {newest}" if found["changed"] else f"up to date: {before}"
     show(found, line, as_json=as_json)
-
-
-def version(url: Url = None, as_json: AsJson = False) -> None:
-    """Show the versions of this program and of the service."""
-    from bots_client import UnreachableError, __version__
-
-    service, address = None, None
-    with suppress(CommandError, UnreachableError), connected(url, attempts=1) as client:
-        address = client.url
-        service = client.version()
-    rows = {"this program": __version__, "the service": f"no answer at {address}"}
-    if service is not None:
-        rows["the service"] = f"{service.version} at {address}"
-        rows["runs on"] = f"Python {service.python}, numpy {service.numpy}, tables at revision {service.schema}"
-    show({"client": __version__, "url": address, "service": service}, sheet(rows), as_json=as_json)
 
 
 def doctor(url: Url = None, as_json: AsJson = False) -> None:
@@ -158,17 +142,6 @@ def settings_with(**given: Any) -> "Settings":
 keys = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
 
 
-SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
-
-
-def _seconds(text: str) -> float:
-    found = DURATION.fullmatch(text)
-    if found is None or float(found[1]) == 0:
-        raise typer.BadParameter(f"{text!r} is not a duration; write, for example, 30d, 12h, 15m or 90s")
-    return float(found[1]) * SECONDS[found[2]]
-
-
 @command(keys)
 def create(
     client: "Client",
@@ -182,15 +155,12 @@ def create(
             metavar="PATTERN",
         ),
     ],
-    expires_in: Annotated[
-        float | None,
-        typer.Option(help="Lifetime, such as 30d or 12h.", parser=_seconds, metavar="TIME", show_default="never"),
-    ] = None,
+    days: Annotated[float | None, typer.Option(help="Lifetime in days.", show_default="unlimited")] = None,
 ) -> Result:
     """Create an API key and show it once; the service stores only its digest."""
     from rich.console import Group
 
-    made = client.create_key(name, scopes=scope, datasets=dataset, expires_in_s=expires_in)
+    made = client.create_key(name, scopes=scope, datasets=dataset, expires_in_s=None if days is None else days * DAY_S)
     if made.key is None:
         said = "the key was created, but the response was lost"
         raise CommandError(f"{said}; run `bots keys revoke {made.id}` and create another")
