@@ -10,7 +10,6 @@ import numpy as np
 from msgspec import Struct, structs
 
 from bots_service import errors
-from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.run_settings import FIXED, settings_from
@@ -281,24 +280,15 @@ def _require_same(tasks: TasksFacts, row: DatasetRow) -> None:
 def _is_possible_entry(entry: Entry, size: int) -> bool:
     """Return whether an entry names tasks of a dataset of this size, with counts that a request can bring."""
     body = entry.body
-    if isinstance(body, Report):
-        parts = body.parts
-        counts = (parts.group_size, parts.rollouts, parts.successes, parts.failures)
-        return (
-            _is_known(size, body.evidence.tasks, body.aborted, parts.tasks)
-            and _is_within(MAX_TRIALS, body.evidence.successes, body.evidence.failures)
-            and bool((body.evidence.successes + body.evidence.failures > 0).all())
-            and _is_within(MAX_TRIALS, *counts)
-            and _is_within(np.inf, np.array(body.costs))
-            and (body.made_at or 0) >= 0
-        )
-    return not isinstance(body, Fork) and not (isinstance(body, Rewind) and not 0 <= body.to_seq < entry.seq)
-
-
-def _is_known(size: int, *named: Tasks) -> bool:
-    return all(bool(((tasks >= 0) & (tasks < size)).all()) for tasks in named)
-
-
-def _is_within(most: float, *numbers: Floats) -> bool:
-    """Return whether all numbers lie in [0, most]; NaN does not."""
-    return all(bool(((each >= 0) & (each <= most)).all()) for each in numbers)
+    if not isinstance(body, Report):
+        return not isinstance(body, Fork) and not (isinstance(body, Rewind) and not 0 <= body.to_seq < entry.seq)
+    seen, parts = body.evidence, body.parts
+    named = np.concatenate([seen.tasks, body.aborted, parts.tasks])
+    brought = (parts.group_size, parts.rollouts, parts.successes, parts.failures)
+    counts = np.concatenate([seen.successes, seen.failures, *brought])
+    return bool(
+        ((named >= 0) & (named < size)).all()
+        and ((counts >= 0) & (counts <= MAX_TRIALS)).all()
+        and (seen.successes + seen.failures > 0).all()
+        and min(*body.costs, body.made_at or 0) >= 0
+    )

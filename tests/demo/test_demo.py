@@ -191,12 +191,6 @@ def test_the_page_stays_open_until_a_signal_and_then_all_is_gone(on_terminal, tm
     assert list(tmp_path.iterdir()) == []
 
 
-def test_scripts_are_not_kept_waiting(on_terminal):
-    terminal = on_terminal(*QUICK, "--exit")
-    assert terminal.end() == 0
-    assert STAYS not in terminal.shown
-
-
 def test_a_service_can_leave_its_database_for_the_next(tmp_path: Path) -> None:
     with own_service(tmp_path) as url, Client(url) as client:
         client.create_dataset("kept", [Task("a"), Task("b")])

@@ -37,7 +37,6 @@ def demo(
     url: Annotated[
         str | None, typer.Option(help="Address of a service; by default the demo starts its own.", metavar="URL")
     ] = None,
-    exit_: Annotated[bool, typer.Option("--exit", help="End after the replay; don't keep the page open.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Replay a real GRPO run and compare ways to select tasks: uniform sampling, two beliefs, two strategies.
@@ -52,7 +51,7 @@ def demo(
         show(results, closing_table(results), as_json=as_json)
         if as_json:
             return
-        stays = sys.stdout.isatty() and not exit_ and url is None
+        stays = sys.stdout.isatty() and url is None
         page = f" The page is still open at {address} (press Ctrl-C to stop)." if stays else ""
         console().print("", f"{headline(results)}{page}", sep="\n")
         with suppress(KeyboardInterrupt, SystemExit):

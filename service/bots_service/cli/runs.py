@@ -268,7 +268,7 @@ def history(
     columns = (
         "step  reported  new_tasks  ETR=effective_task_ratio  mean_pass_rate  capability  brier  tokens  seconds  time"
     )
-    return {"history": found}, table(columns, found) if found else f"run {run} has no closed steps"
+    return {"history": found}, table(columns, found, nothing=f"run {run} has no closed steps")
 
 
 def rewind(

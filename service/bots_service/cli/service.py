@@ -71,10 +71,10 @@ def doctor(url: Url = None, as_json: AsJson = False) -> None:
     settings = settings_with()
     from rich.text import Text
 
-    from bots_service.doctor import Grade, examine
+    from bots_service.doctor import examine
 
     findings = [*examine(settings), *(_service_findings(url) if url else ())]
-    problems, warnings = (sum(each.grade is grade for each in findings) for grade in (Grade.PROBLEM, Grade.WARNING))
+    problems, warnings = (sum(each.grade == grade for each in findings) for grade in ("problem", "warning"))
     widest, lines = max(len(each.about) for each in findings), Text()
     for each in findings:
         lines.append(f"{each.grade:<9}", STYLES[each.grade])
@@ -115,11 +115,10 @@ def version_finding(theirs: "Version", *, where: str) -> "Finding":
     from bots_service.doctor import judge
     from bots_service.storage.sql.migrate import head
 
-    ours, found = (__version__, head(), np.__version__), (theirs.version, theirs.schema, theirs.numpy)
-    said = "version {} with tables {} and numpy {}".format(*found) + f" at {where}"
-    said += ", the same as this program" if ours == found else "; here {} with {} and numpy {}".format(*ours)
-    advice = "run one version everywhere; equal seeds need equal versions of numpy"
-    return judge("service", said, advice, warning=ours != found)
+    said = f"version {theirs.version} with tables {theirs.schema} and numpy {theirs.numpy} at {where}"
+    is_same = (theirs.version, theirs.schema, theirs.numpy) == (__version__, head(), np.__version__)
+    advice = f"here {__version__} with {head()} and numpy {np.__version__}; run the same everywhere"
+    return judge("service", said, advice, warning=not is_same)
 
 
 def settings_with(**given: Any) -> "Settings":
@@ -172,9 +171,8 @@ def list_(client: "Client") -> Result:
     """List the API keys, oldest first, without their secrets."""
     found = sorted(client.keys(), key=lambda one: (one.created_at, one.id))
     nothing = "no keys yet: anyone who reaches the service may do everything"
-    return {"keys": found}, table(
-        "id  name  scopes  datasets  created_at  expires_at  revoked_at", found
-    ) if found else nothing
+    columns = "id  name  scopes  datasets  created_at  expires_at  revoked_at"
+    return {"keys": found}, table(columns, found, nothing=nothing)
 
 
 @command(keys)
