@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks
-from bots_service.demo.replay import REFERENCE_MODELS, STEPS, VISITS_POOLED, VISITS_WEAK
+from bots_service.demo.replay import REFERENCE_MODELS, STEPS, VISITS_POOLED, VISITS_WEAK, Recording
 from bots_service.demo.replay import recorded_run as read_recording
 from studies.environment import Batch
 
@@ -41,13 +41,21 @@ class PublicPool:
     tags: Tasks | None = None
 
 
+def with_both_references(recording: Recording) -> Recording:
+    """Return the problems whose 7B pass rate is known."""
+    known = np.flatnonzero(~np.isnan(recording.strong))
+    ids = tuple(recording.ids[problem] for problem in known.tolist())
+    solved, visits, strong = recording.solved[known], recording.visits[known], recording.strong[known]
+    return replace(recording, ids=ids, solved=solved, visits=visits, strong=strong)
+
+
 def recorded_run() -> PublicPool:
     """Return the 678 problems of the recorded GRPO run that both references tried, over its 500 steps.
 
     A problem's success at a visit is the mean of the five visits around it, and linear in time between visits. The weak
     reference is the model's first two visits.
     """
-    recording = read_recording().with_both_references()
+    recording = with_both_references(read_recording())
     rates = np.diff(recording.solved, axis=1) / recording.rollouts_per_visit  # [N, V]
     steps, window = np.arange(STEPS), np.full(VISITS_POOLED, 1 / VISITS_POOLED)
     success = np.empty((STEPS, len(recording)))

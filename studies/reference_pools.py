@@ -19,6 +19,7 @@ from studies.public_pools import (
     reasoning_gym,
     reasoning_rates,
     recorded_run,
+    with_both_references,
 )
 
 STRONG_ATTEMPTS = 128  # of Qwen2.5-Math-7B at each problem
@@ -89,7 +90,7 @@ def reasoning_case(models: tuple[str, ...], attempts: int) -> ReferenceCase:
 
 def recorded_cases() -> dict[str, Callable[[], ReferenceCase]]:
     """Return what makes each case of the recorded run: its own model is measured in two visits."""
-    recording = read_recording().with_both_references()
+    recording = with_both_references(read_recording())
     visits, own = recording.visits, VISITS_WEAK * recording.rollouts_per_visit
     before, middle, after = (own_rates(recording, first) for first in (0 * visits, visits // 2, visits - VISITS_WEAK))
     strong = recording.strong

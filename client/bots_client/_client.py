@@ -49,7 +49,6 @@ from bots_client._models import (
     Leases,
     NewApiKey,
     Overview,
-    Pruning,
     Receipt,
     Run,
     RunSummary,
@@ -71,7 +70,6 @@ TASK_BYTES = 1024  # of a selected task; most have about 120, and an id has at m
 UPLOAD_DEADLINE_S = 600.0  # a pool of a million tasks is some 100 MB, and the service checks every one
 STREAM_DEADLINE_S = 60.0  # until the first bytes; the service computes a belief for every task of the pool
 TRANSFER_DEADLINE_S = 3600.0  # a journal of a long run is some 100 MB, and is folded where it arrives
-PRUNE_DEADLINE_S = 3600.0  # a first time, of long journals
 
 
 class Client(HttpClient):
@@ -233,7 +231,7 @@ class Client(HttpClient):
             with open("guru.default.ndjson", "wb") as file:
                 file.writelines(bots.export_run("guru"))
 
-        A ConflictError if old entries were pruned, or the run forked one that was deleted.
+        A ConflictError if the run forked one that was deleted.
         """
         return self._download(run_path(dataset, run, "export"), TRANSFER_DEADLINE_S)
 
@@ -440,16 +438,6 @@ class Client(HttpClient):
         )
         call = write_call("POST", path("report"), into(Receipt), content, key=idempotency_key)
         return self.send(_of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES))
-
-    def prune(self, *, keep_journal_days: float | None = None, dry_run: bool = False) -> Pruning:
-        """Remove old journal entries that stored states cover; with dry_run, only report what would be removed.
-
-        keep_journal_days: keep entries younger than this; None: the service's setting.
-        """
-        content = given(keep_journal_days=keep_journal_days, dry_run=dry_run)
-        return self.send(
-            replace(write_call("POST", path("prune"), into(Pruning), content), deadline_s=PRUNE_DEADLINE_S)
-        )
 
     def create_key(
         self, name: str, *, scopes: Iterable[str], datasets: Iterable[str], expires_in_s: float | None = None

@@ -612,24 +612,6 @@ class ImportedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrunedRun:
-    """Removed journal entries of one run. entries: how many; seq: the last one removed."""
-
-    dataset: str
-    run: str
-    entries: int
-    seq: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pruning:
-    """The removed journal entries of all runs; with dry_run, those that would be removed."""
-
-    dry_run: bool
-    runs: tuple[PrunedRun, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
     """An API key without its secret.
 

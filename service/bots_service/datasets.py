@@ -329,7 +329,7 @@ class Datasets:
     async def stage(self) -> AsyncIterator[int]:
         """Open a stage for an upload, and drop it at the end; once it is a dataset, dropping it changes nothing.
 
-        Where SQL can't drop it, what the upload came to stands: pruning drops the stage a day later.
+        Where SQL can't drop it, what the upload came to stands: the stage is dropped a day later.
         """
         stage = await self.store.stage()
         try:

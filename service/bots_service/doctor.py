@@ -5,9 +5,8 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from sqlalchemy import URL, Connection, text
@@ -19,15 +18,8 @@ from bots_service.storage.redis import RedisServer
 from bots_service.storage.sql.database import connected, is_missing, is_pooled, sql_url
 from bots_service.storage.sql.migrate import MIGRATE_DIRECTLY, require_new_enough, revision_of
 
-
-class Grade(StrEnum):
-    """How a thing was found."""
-
-    OK = "ok"
-    WARNING = "warning"
-    """The service works, but worse, or not for long."""
-    PROBLEM = "problem"
-    """The service does not start, or can't keep what it promises."""
+# A warning: it works, but worse, or not for long. A problem: it does not start, or can't keep what it promises.
+Grade = Literal["ok", "warning", "problem"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +38,8 @@ class Finding:
 
 def judge(about: str, said: str, advice: str = "", *, problem: bool = False, warning: bool = False) -> Finding:
     """Return a finding: a problem or a warning with its advice where that holds, otherwise ok."""
-    grade = Grade.PROBLEM if problem else Grade.WARNING if warning else Grade.OK
-    return Finding(about, grade, said, "" if grade is Grade.OK else advice)
+    grade: Grade = "problem" if problem else "warning" if warning else "ok"
+    return Finding(about, grade, said, "" if grade == "ok" else advice)
 
 
 def examine(settings: Settings) -> Iterator[Finding]:

@@ -62,7 +62,7 @@ class TaskExistsError(ConflictError):
 
 
 class JournalIncompleteError(ConflictError):
-    """Entries that an export of the run needs were pruned, or deleted with the run that it forked."""
+    """Entries that an export of the run needs were deleted with the run that it forked."""
 
 
 class RunHasHistoryError(ConflictError):

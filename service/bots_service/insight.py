@@ -414,7 +414,7 @@ class TaskPage:
 class TagTable:
     """The tags with most tasks, over the last closed steps; at most 100 of them.
 
-    first_step, last_step: the first and the last of these steps; 0 if none closed, or all were pruned.
+    first_step, last_step: the first and the last of these steps; 0 if none closed.
     tags: the tags, those with most tasks first.
     """
 
@@ -474,7 +474,7 @@ class Insight:
     ) -> list[JournalEntry]:
         """Return up to `limit` entries before this one, None for the newest; those that a rewind hides too.
 
-        Pruned ones are not there. With `kinds` only entries of these kinds.
+        With `kinds` only entries of these kinds.
         """
         await self._store.journal.head(run.row)
         return await self._store.history.entries(run.row, before, limit, kinds)

@@ -10,7 +10,6 @@ import numpy as np
 from msgspec import Struct, structs
 
 from bots_service import errors
-from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.pool import Predicted
@@ -130,8 +129,7 @@ class MoveRuns:
         """Yield the lines of a run's journal as it stands at first, some at a time.
 
         A fork begins with another run's state. So its ancestors' entries come first, then what leads from there to the
-        fork; its own are numbered behind them. Raises JournalIncompleteError: entries of the run or of an ancestor were
-        pruned, or an ancestor was deleted.
+        fork; its own are numbered behind them. Raises JournalIncompleteError: an ancestor was deleted.
         """
         opened = await self.runs.fresh(dataset, run)
         parts = await self._parts(opened.row)
@@ -170,11 +168,11 @@ class MoveRuns:
             except errors.UnknownRunError:
                 found = None
             if found is None or found.head < parent.seq or found.created_at > parts[0][0].created_at:
-                raise _incomplete(row.name, f"began from run {parent.run!r}, which was deleted")
+                raise errors.JournalIncompleteError(
+                    f"run {row.name!r} began from run {parent.run!r}, which was deleted; save the whole database "
+                    "instead, with pg_dump or sqlite3's .backup"
+                )
             parts.insert(0, (found, parent.seq))
-        for part, _ in parts:
-            if (begins := (await self.runs.store.journal.head(part)).pruned) > 0:
-                raise _incomplete(row.name, f"needs the journal of run {part.name!r}, pruned up to entry {begins}")
         return parts
 
     async def _entries(self, run: RunRow, up_to: int) -> AsyncIterator[list[SavedEntry]]:
@@ -182,7 +180,7 @@ class MoveRuns:
         while seq < up_to:
             page = await self.runs.store.transfers.entries(run, seq, up_to)
             if [entry.seq for entry in page] != list(range(seq + 1, seq + 1 + len(page))) or not page:
-                raise errors.BusyError(f"run {run.name!r} was deleted or pruned while it was exported; export again")
+                raise errors.BusyError(f"run {run.name!r} was deleted while it was exported; export again")
             seq = page[-1].seq
             yield page
 
@@ -261,11 +259,6 @@ class MoveRuns:
         return moved
 
 
-def _incomplete(run: str, what: str) -> errors.JournalIncompleteError:
-    todo = "save the whole database instead, with pg_dump or sqlite3's .backup"
-    return errors.JournalIncompleteError(f"run {run!r} {what}; {todo}")
-
-
 async def _lines(batches: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
     async for batch in batches:
         for line in batch:
@@ -288,24 +281,15 @@ def _require_same(tasks: TasksFacts, row: DatasetRow) -> None:
 def _is_possible_entry(entry: Entry, size: int) -> bool:
     """Return whether an entry names tasks of a dataset of this size, with counts that a request can bring."""
     body = entry.body
-    if isinstance(body, Report):
-        parts = body.parts
-        counts = (parts.group_size, parts.rollouts, parts.successes, parts.failures)
-        return (
-            _is_known(size, body.evidence.tasks, body.aborted, parts.tasks)
-            and _is_within(MAX_TRIALS, body.evidence.successes, body.evidence.failures)
-            and bool((body.evidence.successes + body.evidence.failures > 0).all())
-            and _is_within(MAX_TRIALS, *counts)
-            and _is_within(np.inf, np.array(body.costs))
-            and (body.made_at or 0) >= 0
-        )
-    return not isinstance(body, Fork) and not (isinstance(body, Rewind) and not 0 <= body.to_seq < entry.seq)
-
-
-def _is_known(size: int, *named: Tasks) -> bool:
-    return all(bool(((tasks >= 0) & (tasks < size)).all()) for tasks in named)
-
-
-def _is_within(most: float, *numbers: Floats) -> bool:
-    """Return whether all numbers lie in [0, most]; NaN does not."""
-    return all(bool(((each >= 0) & (each <= most)).all()) for each in numbers)
+    if not isinstance(body, Report):
+        return not isinstance(body, Fork) and not (isinstance(body, Rewind) and not 0 <= body.to_seq < entry.seq)
+    seen, parts = body.evidence, body.parts
+    named = np.concatenate([seen.tasks, body.aborted, parts.tasks])
+    brought = (parts.group_size, parts.rollouts, parts.successes, parts.failures)
+    counts = np.concatenate([seen.successes, seen.failures, *brought])
+    return bool(
+        ((named >= 0) & (named < size)).all()
+        and ((counts >= 0) & (counts <= MAX_TRIALS)).all()
+        and (seen.successes + seen.failures > 0).all()
+        and min(*body.costs, body.made_at or 0) >= 0
+    )

@@ -159,7 +159,7 @@ class RunRow:
 class Head:
     """Where a run stands in SQL.
 
-    seq: of its last entry; epoch: number of rewinds; pruned: entries up to this seq were deleted.
+    seq: of its last entry; epoch: number of rewinds.
     dataset_version: of its dataset.
     uniform: the estimate of uniform sampling after its last entry.
     """
@@ -167,7 +167,6 @@ class Head:
     uid: str
     seq: int
     epoch: int
-    pruned: int
     dataset_version: int
     uniform: UniformEstimate
 
@@ -366,13 +365,11 @@ class VisitsPage:
     """A part of a task's history.
 
     visits: newest first; there may be none, although older entries have some.
-    next: entries before this seq are still to be read; None if no older one is kept.
-    pruned: the last pruned seq: nothing is known of entries up to it. 0 if nothing was pruned.
+    next: entries before this seq are still to be read; None if there is no older one.
     """
 
     visits: list[TaskVisit]
     next: int | None
-    pruned: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.datasets import Datasets, OpenRun
-from bots_service.errors import BotsError, DamagedStateError, UnknownStepError
+from bots_service.errors import DamagedStateError
 from bots_service.records import Head, RunRow
 from bots_service.retention import NEWEST_SNAPSHOTS
 from bots_service.storage.live import KeptState, version_of
@@ -89,16 +89,16 @@ class Replay:
         """Return the state after entry `up_to`, folding what comes after a state.
 
         Raises:
-            UnknownStepError: some of it was pruned.
+            DamagedStateError: the journal lacks some of it.
         """
         while state.seq < up_to:
             entries = await self.journal.between(run.row, state.seq, up_to, PAGE)
             for seq, entry in enumerate(entries, start=state.seq + 1):
                 if entry.seq != seq:
-                    raise await self.missing_entry(run, seq, f"has no entry {seq}")
+                    raise DamagedStateError(f"the journal of run {run.row.name!r} has no entry {seq}")
             if not entries:
                 await self.journal.head(run.row)  # raises if the run was deleted meanwhile
-                raise await self.missing_entry(run, state.seq + 1, f"ends before entry {up_to}")
+                raise DamagedStateError(f"the journal of run {run.row.name!r} ends before entry {up_to}")
             pool = await self._pool(run, state, entries)
             bases = {entry.seq: await self._base(run, entry) for entry in entries}
             with self.fold_seconds.time():
@@ -108,15 +108,6 @@ class Replay:
                 else:
                     state, _ = await asyncio.to_thread(fold, state, entries, pool, bases)
         return state
-
-    async def missing_entry(self, run: OpenRun, seq: int, damage: str) -> BotsError:
-        """Return the error for a missing entry: it was pruned, or the journal is damaged."""
-        name, begins = run.row.name, (await self.journal.head(run.row)).pruned
-        receipt = await self.journal.receipt(run.row, begins)
-        if seq > begins or receipt is None:
-            return DamagedStateError(f"the journal of run {name!r} {damage}")
-        first = receipt.step if receipt.closed else receipt.step + 1
-        return UnknownStepError(f"pruned: the journal of run {name!r} begins at step {first}")
 
     async def _pool(self, run: OpenRun, state: RunState, entries: list[Entry]) -> Pool:
         """Return a pool with all tasks of the state and the entries: replicas may report newly appended tasks."""

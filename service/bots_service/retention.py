@@ -1,8 +1,8 @@
 """How long the service keeps what it keeps. Every lifetime is defined here and nowhere else.
 
 The stores, the Lua scripts and the use cases take their values from this module; to change a lifetime, change it here.
-How long a run's journal is kept is the operator's choice: BOTS_KEEP_JOURNAL_DAYS (`settings.py`). Timeouts and
-capacities of caches are no lifetimes; they stand where they are used.
+A run's journal is kept until the run is deleted. Timeouts and capacities of caches are no lifetimes; they stand where
+they are used.
 """
 
 MINUTE_S = 60.0
@@ -13,7 +13,7 @@ DAY_S = 24 * HOUR_S
 ANSWERS_S = 7 * DAY_S  # answers by idempotency key; no client repeats a request for longer
 STAGES_S = DAY_S  # uploads that were not finished; one that takes longer has died with its process
 NEWEST_SNAPSHOTS = 4  # of a run: snapshots that thinning never drops
-PRUNE_EVERY_S = HOUR_S  # each replica removes what is due about so often
+DELETE_EVERY_S = HOUR_S  # each replica deletes what is due about so often
 
 # In the hot store.
 LEASE_S = HOUR_S  # leases of a run that sets no `lease_seconds`

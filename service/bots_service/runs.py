@@ -331,7 +331,7 @@ class Runs:
     """All that can be done with runs.
 
     Names that are not known, and a run that was deleted or replaced meanwhile, raise UnknownDatasetError or
-    UnknownRunError; a step that the present history has not, or that was pruned, UnknownStepError; an idempotency key
+    UnknownRunError; a step that the present history has not, UnknownStepError; an idempotency key
     that came with another request before, KeyReusedError; BusyError comes where others change the same again and again.
     """
 
@@ -675,7 +675,7 @@ class Runs:
         row, pool = run.row, run.dataset.pool
         head, known = locked_head(connection, row, [one.key.key for one in batch if one.key is not None])
         uniform = head.uniform
-        if head.dataset_version != run.dataset.row.version or state.seq < max(head.pruned, head.seq - TAIL):
+        if head.dataset_version != run.dataset.row.version or state.seq < head.seq - TAIL:
             raise _OutdatedError
         for entry in entries_between(connection, row.id, state.seq, head.seq, TAIL) if head.seq > state.seq else ():
             is_start = isinstance(entry.body, Rewind | Fork)
@@ -691,7 +691,7 @@ class Runs:
                 first = self._first(connection, row, change.key, known, folded)
                 if first is None:
                     with self.metrics.fold_seconds.time():
-                        after, one = _folded(run, state, change, pruned=head.pruned)
+                        after, one = _folded(run, state, change)
                     one = self._looked_at(connection, run, uniform, state, after, one, folded)
                     state, uniform = after, one.uniform
                     folded.append(one)
@@ -777,8 +777,6 @@ class Runs:
         if seq is None:
             message = f"run {run.row.name!r} has no step {step} in its current history; it is at step {newest.step}"
             raise UnknownStepError(message)
-        if seq < (await self.store.journal.head(run.row)).pruned:
-            raise await self.replay.missing_entry(run, seq, f"has no entry {seq}")
         return seq
 
     async def _caught_up(self, run: OpenRun, head: Head) -> RunState:
@@ -794,10 +792,7 @@ class Runs:
             if state is None or head.seq - state.seq > KEEP_EVERY or state.epoch != head.epoch:
                 state = await self.replay.nearest(run, head, state, await self.live.state(run.row))
             if state.seq < head.seq:
-                try:
-                    state = await self.replay.to(run, state, head.seq)
-                except UnknownStepError:  # what follows this process's state was pruned
-                    state = await self.replay.to(run, await self.replay.stored(run, head.seq), head.seq)
+                state = await self.replay.to(run, state, head.seq)
             self.states.keep(run.row, state)
             return state
 
@@ -1029,11 +1024,9 @@ class Runs:
             await self.live.moved(await self.store.runs.get(run.row.dataset_id, run.row.name), BEGIN, begins=True)
 
 
-def _folded(run: OpenRun, state: RunState, change: _Change, *, pruned: int = 0) -> tuple[RunState, FoldedEntry]:
-    """Return the state after a change, and its entry. pruned: entries up to this seq are gone."""
+def _folded(run: OpenRun, state: RunState, change: _Change) -> tuple[RunState, FoldedEntry]:
+    """Return the state after a change, and its entry."""
     body, pool = change.make(run, state), run.dataset.pool
-    if isinstance(body, Rewind) and body.to_seq < pruned:
-        raise BusyError(f"run {run.row.name!r} was pruned meanwhile; check that step {body.to_step} still exists")
     entry = Entry(state.seq + 1, state.epoch + isinstance(body, Rewind), pool.profiles, body)
     after, receipt = advance(state, entry, pool, base=change.base)
     return after, FoldedEntry(entry, receipt, change.key)

@@ -1,17 +1,19 @@
 """All that the API may call, and what works in the background, made over one database and one live store."""
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from bots_service.access import Access, digest_of
+from bots_service.background import repeating
 from bots_service.datasets import Datasets
 from bots_service.insight import Insight, Overview
 from bots_service.metrics import TrainingMetrics
 from bots_service.moving import MoveRuns
 from bots_service.observing import ObserveRuns
-from bots_service.prune import Prune
 from bots_service.readiness import Check, Readiness
 from bots_service.replay import Replay
+from bots_service.retention import DELETE_EVERY_S
 from bots_service.runs import Runs
 from bots_service.storage.live import Live
 from bots_service.storage.sql.stores import SqlStores
@@ -29,12 +31,11 @@ class Services:
         snapshot_every: int,
         cache_bytes: int,
         admin_key: str | None = None,
-        keep_journal_days: float | None = None,
     ) -> None:
         """Make all of it; nothing is read yet.
 
         snapshot_every: entries between two snapshots of a run. cache_bytes: limit of open datasets, and of states.
-        admin_key: the operator's own. keep_journal_days: age at which journal entries are pruned; None keeps all.
+        admin_key: the operator's own.
         """
         self.store, self.live, self.at_work = store, live, metrics.runs
         self.datasets = Datasets(store.datasets, store.runs, live, metrics.runs, max_bytes=cache_bytes)
@@ -44,7 +45,6 @@ class Services:
         self.insight = Insight(self.runs)
         self.overview = Overview(self.runs, store.history)
         self.access = Access(store.keys, None if admin_key is None else digest_of(admin_key))
-        self.prune = Prune(store, keep_journal_days)
         self.observe = ObserveRuns(self.runs, metrics.runs)
         checks: dict[str, Check] = {"sql": store.health.check, "sql_writes": store.health.check_writes}
         self.readiness = Readiness(checks | ({"redis": live.check} if live.is_shared else {}))
@@ -58,7 +58,16 @@ class Services:
                 self.access.in_background,
                 self.runs.follow_replicas,
                 self.observe.in_background,
-                self.prune.in_background,
             ):
                 await stack.enter_async_context(work())
+            await stack.enter_async_context(
+                repeating(self.delete_old, every_s=DELETE_EVERY_S, failure_event="old_not_deleted", jitter=0.5)
+            )
             yield
+
+    async def delete_old(self) -> None:
+        """Delete kept answers that are old, and uploads that died; another replica may do so at once."""
+        now = time.time()
+        await self.store.answers.delete_old(now)
+        for stage in await self.store.datasets.dead_stages(now):  # one at a time: a large one takes a second
+            await self.store.datasets.drop_stage(stage)

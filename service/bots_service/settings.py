@@ -37,18 +37,10 @@ class Settings(BaseSettings):
     max_concurrent: int = Field(64, ge=1, description="Selects and reports in progress at a time, per process.")
     max_waiting: int = Field(256, ge=0, description="Selects and reports that may wait, per process; more get 503.")
     drain_s: float = Field(0.0, ge=0, description="Time between SIGTERM and the last accepted connection.")
-    keep_journal_days: float | None = Field(
-        None, gt=0, description="Age at which covered journal entries are pruned, in days."
-    )
     cache_bytes: int = Field(2 * GIB, ge=2**20, description="Bytes for open datasets, and the same again for states.")
     snapshot_every: int = Field(500, ge=1, description="Journal entries between two stored states of a run.")
     max_upload_bytes: int = Field(4 * GIB, ge=2**10, description="Largest NDJSON body.")
     max_tasks: int = Field(10_000_000, ge=1, description="Maximum number of tasks in a dataset.")
-    max_datasets: int = Field(10_000, ge=1, description="Maximum number of datasets in the service.")
-    max_datasets_per_key: int = Field(
-        1_000, ge=1, description="Maximum number of datasets that a key can access, unless it can access all."
-    )
-    max_runs: int = Field(1_000, ge=1, description="Maximum number of runs in a dataset.")
     log_format: Literal["console", "json"] = Field("console", description="Format of log lines.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level to log.")
 

@@ -55,15 +55,13 @@ async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[S
 
 def build_services(settings: Settings, database: Database, live: Live, metrics: TrainingMetrics) -> Services:
     """Return what the API may call."""
-    capacity = Capacity(settings.max_tasks, settings.max_datasets, settings.max_datasets_per_key, settings.max_runs)
     return Services(
-        SqlStores(database, capacity),
+        SqlStores(database, Capacity(settings.max_tasks)),
         live,
         metrics,
         snapshot_every=settings.snapshot_every,
         cache_bytes=settings.cache_bytes,
         admin_key=None if settings.admin_key is None else settings.admin_key.get_secret_value(),
-        keep_journal_days=settings.keep_journal_days,
     )
 
 

@@ -61,13 +61,12 @@ OPENED_BY: dict[str, set[str] | None] = {
     "POST /datasets/{dataset}/runs/{run}/rewind": {"report"},
     "GET /datasets/{dataset}/runs/{run}/export": {"read"},
     "POST /datasets/{dataset}/runs/{run}/import": set(),
-    "POST /prune": set(),
     "POST /keys": set(),
     "GET /keys": set(),
     "DELETE /keys/{key_id}": set(),
     "GET /whoami": ANY,
 }
-FOR_EVERY_DATASET = {"POST /prune", "GET /metrics"} | {route for route in OPENED_BY if "/keys" in route}
+FOR_EVERY_DATASET = {"GET /metrics"} | {route for route in OPENED_BY if "/keys" in route}
 WHOLE = {"GET /datasets/{dataset}/tasks", "GET /datasets/{dataset}/runs/{run}/export"}
 FOR_BROWSERS = {f"{method} {route.path}" for route in ROUTES if not route.include_in_schema for method in route.methods}
 OF_A_DATASET = {route for route in OPENED_BY if "{dataset}" in route or route in ("POST /select", "POST /report")}

@@ -33,7 +33,7 @@ def known(client):
         (["tasks", "pool", "--url", "ftp://example.org"], "http://"),
         (["serve", "--port", "99999"], "--port"),
         (["serve", "--database-url", "mysql://here"], "sqlite:///"),
-        (["keys", "create", "x", "--scope", "read", "--dataset", "*", "--expires-in", "soon"], "for example, 30d"),
+        (["keys", "create", "x", "--scope", "read", "--dataset", "*", "--days", "soon"], "should be a valid number"),
     ],
 )
 def test_wrong_usage_exits_with_2(capsys, arguments, says):
@@ -79,15 +79,6 @@ def test_a_dead_service_is_told_with_what_to_do(tmp_path):
     line = CommandLine(url, tmp_path)("datasets", "list", "--json").assert_one_line(1)
     assert url in line
     assert "`bots serve`" in line
-
-
-def test_the_version_is_told_without_a_service_too(bots, tmp_path):
-    url = f"http://127.0.0.1:{free_port()}"
-    alone = CommandLine(url, tmp_path)("version", "--json").json
-    assert (alone["url"], alone["service"]) == (url, None)
-    both = bots("version", "--json").json
-    assert both["service"]["version"] == both["client"]
-    assert both["client"] in bots.ok("version")
 
 
 def test_a_stranger_on_the_port_is_told(tmp_path):

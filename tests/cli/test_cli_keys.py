@@ -35,7 +35,7 @@ def test_a_key_is_made_used_listed_and_revoked(bots):
     assert "not shown again" in shown
     made = bots(
         *("keys", "create", "trainer 7", "--scope", "select", "--scope", "report", "--dataset", "guru*"),
-        *("--dataset", "b?", "--expires-in", "1.5d", "--json"),
+        *("--dataset", "b?", "--days", "1.5", "--json"),
     ).json
     assert API_KEY.fullmatch(made["key"].encode())
     assert (made["scopes"], made["datasets"]) == (["report", "select"], ["guru*", "b?"])

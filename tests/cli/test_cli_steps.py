@@ -1,6 +1,5 @@
-"""One training run by hand, through every command; moved to a file and back; and what is pruned."""
+"""One training run by hand, through every command; moved to a file and back."""
 
-import json
 import re
 from itertools import count
 from typing import Any
@@ -8,8 +7,6 @@ from typing import Any
 import pytest
 
 from bots_client import Client, Outcome, Task
-from tests.cli.running import CommandLine
-from tests.serving import running_service
 
 NAMES = (f"pool-{number}" for number in count())
 ROWS = [("p1", 0.25, 0.875, "easy"), ("p2", 0.0, 0.5, "hard"), ("p3", 0.5, 1.0, "hard"), ("p4", 0.125, 0.25, "")]
@@ -210,16 +207,3 @@ def test_beliefs_are_compared(bots, client, trained):
     client.report(trained, [Outcome.counts("t1", 3, 8)], run="seeing")
     assert bots("compare-beliefs", trained, "--run", "seeing", "--json").json["steps"] == 1
     client.delete_run(trained, "seeing")
-
-
-def test_pruning_says_what_goes(tmp_path):
-    with running_service(tmp_path / "service", snapshot_every="2") as service, Client(service.url) as client:
-        client.create_dataset("old", [Task(f"t{number}") for number in range(10)])
-        for number in range(5):
-            client.report("old", [Outcome.counts(f"t{number}", 3, 8)])
-        bots = CommandLine(service.url, tmp_path)
-        assert bots.ok("prune") == "no entry is old enough to remove\n"
-        told = json.loads(bots.ok("prune", "--keep-days", "0.0000001", "--dry-run", "--json"))
-        assert told == {"dry_run": True, "runs": [{"dataset": "old", "run": "default", "entries": 2, "seq": 2}]}
-        said = bots.ok("prune", "--keep-days", "0.0000001").splitlines()
-        assert ["old", "default", "2", "2"] in [line.split() for line in said]

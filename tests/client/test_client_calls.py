@@ -69,7 +69,6 @@ CALLS = [
      f"{RUN_PATH}/journal?kind=rewind&kind=settings&limit=5", None),
     ("curve", ("guru", "r1"), {"points": 50}, "GET", f"{RUN_PATH}/curve?points=50", None),
     ("calibration", ("guru",), {}, "GET", "/datasets/guru/runs/default/calibration", None),
-    ("prune", (), {"keep_journal_days": 1.5}, "POST", "/prune", {"keep_journal_days": 1.5, "dry_run": False}),
     ("rewind", ("guru", 400, "r1"), {}, "POST", f"{RUN_PATH}/rewind", {"step": 400}),
     ("select", ("guru", 2), {}, "POST", "/select", {"dataset": "guru", "run": "default", "count": 2}),
     ("select", ("guru", np.int64(2)), {"run": "r1", "subset": "s1", "tags": ["math"], "exclude": []}, "POST",

@@ -17,7 +17,7 @@ import pytest
 from bots_client import Client, Task
 from bots_service.cli.demo import headline
 from bots_service.core.rounding import half_up
-from bots_service.demo.replay import DEFAULT, RECENT, ROLLOUTS, RUNS, log_loss, own_service
+from bots_service.demo.replay import ROLLOUTS, log_loss, own_service
 from tests.cli.running import BOTS, CommandLine, clean_environment
 from tests.cli.terminals import terminals
 from tests.serving import running_service
@@ -77,50 +77,30 @@ def test_the_numbers_are_the_same_every_time_and_on_any_service(tmp_path):
 def test_the_closing_table_shows_the_numbers_of_the_api_as_the_page_does(tmp_path):
     with running_service(tmp_path / "service") as service, Client(service.url) as client:
         done = CommandLine(service.url, tmp_path)("demo", "--steps", "10", "--count", "8", "--url", service.url)
-        runs = runs_of(client, "rlvr-run-890")
-        shown = {label: cells_of(client, run) for label, run in runs.items()}
-    rows, told, rollouts = closing_table_in(done.out)
+        runs = [run for run in client.overview(dataset="rlvr-run-890").runs if run.run != "default"]
+        shown = {run.run: cells_of(client, run) for run in (client.summary("rlvr-run-890", one.run) for one in runs)}
+    rows = {row[1]: row[2].split()[:-1] for row in filter(None, map(ROW.fullmatch, done.out.splitlines()))}
     assert "\x1b" not in done.out + done.err
     assert "10 steps of a real GRPO run, 8 tasks a step" in done.out
-    assert {label: {name: row[name] for name in shown[label]} for label, row in rows.items()} == shown
-    gains = {label: run.gain for label, run in runs.items() if run.gain}
-    factors = {label: gain.factor or 0 for label, gain in gains.items()}
-    percents = {label: int(f"{100 * (factor - 1):.0f}") for label, factor in factors.items()}
-    shown_ones = {label for label, factor in factors.items() if factor > factors[DEFAULT]} | {DEFAULT}
-    assert told == {label: percents[label] for label in shown_ones}
-    assert {rollouts} == {f"{10 * 8 * ROLLOUTS:,}"} == {f"{gain.rollouts_spent:,.0f}" for gain in gains.values()}
+    assert rows == shown
+    (default,) = (run for run in runs if run.run.startswith("tracker-pass"))
+    assert default.gain is not None
+    assert default.gain.factor is not None
+    said = f"found {default.gain.factor - 1:+.0%} effective tasks for the same {10 * 8 * ROLLOUTS:,} rollouts"
+    assert f"{default.run}, which new runs get, {said}" in done.out
 
 
-COLUMNS = ("effective task ratio", "last 50 steps", "vs uniform", "rollouts saved", "tasks met", "log loss")
-ROW = re.compile(r"(uniform|bots-thompson|tracker-thompson|tracker-pass)((?:\s\s+\S+){6})\s*")
-HEADLINE = re.compile(r"tracker-pass, .+ found ([+-]\d+)% effective tasks for the same ([\d,]+) rollouts")
-LARGER = re.compile(r"(\S+-thompson) \(([+-]\d+)%\)")
-
-
-def closing_table_in(said):
-    """Return each row's cells, how many percent more the headline tells of each run, and with how many rollouts."""
-    found = list(filter(None, map(ROW.fullmatch, said.splitlines())))
-    headline = HEADLINE.search(said)
-    assert headline, said
-    percents = {"tracker-pass": int(headline[1])} | {label: int(change) for label, change in LARGER.findall(said)}
-    return {row[1]: dict(zip(COLUMNS, row[2].split(), strict=True)) for row in found}, percents, headline[2]
-
-
-def runs_of(client, dataset):
-    """Return the summaries of the demo's runs by their labels."""
-    names = {run.run.rpartition("-")[0]: run.run for run in client.overview(dataset=dataset).runs}
-    return {label: client.summary(dataset, names[label]) for label in RUNS}
+ROW = re.compile(r"((?:uniform|bots-thompson|tracker-thompson|tracker-pass)-\w+)((?:\s\s+\S+){5})\s*")
 
 
 def cells_of(client, run):
     """Return what the closing table shows of a run, but for the log loss."""
-    return {
-        "effective task ratio": half_up(run.effective / run.reported, 3),
-        f"last {RECENT} steps": half_up(run.effective_task_ratio, 3),
-        "vs uniform": "baseline" if run.gain is None else f"{run.gain.factor:.2f}x",
-        "rollouts saved": "-" if run.gain is None else f"{round(run.gain.rollouts_saved):,}",
-        "tasks met": str(client.run(run.dataset, run.run).coverage.distinct_tasks),
-    }
+    return [
+        half_up(run.effective / run.reported, 4),
+        half_up(run.effective_task_ratio, 4),
+        "-" if run.gain is None else half_up(run.gain.factor, 4),
+        str(client.run(run.dataset, run.run).coverage.distinct_tasks),
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
@@ -175,19 +155,12 @@ def test_the_log_loss_is_the_expected_one_of_a_rollout_and_one_certain_mistake_i
     assert log_loss(predicted, probabilities) == pytest.approx(expected)
 
 
-def headline_of(*factors):
-    """The headline of a replay in which the runs found so many times the effective tasks of uniform sampling."""
-    return headline({"runs": [{"vs_uniform": factor, "rollouts": 12800.0} for factor in (None, None, *factors)]})
-
-
-def test_the_headline_is_the_gain_of_the_default_and_says_why_a_larger_one_is_no_better():
-    found = headline_of(2.0, 1.75)
-    assert found.startswith("tracker-pass")
-    assert "+75% effective tasks for the same 12,800 rollouts" in found.partition(".")[0]
-    assert "tracker-thompson (+100%)" in found
-    assert "no better training" in found
-    assert "thompson" not in headline_of(0.8, 0.9)
-    assert "no effective task" in headline_of(None, None)
+def test_the_headline_is_the_gain_of_what_new_runs_get():
+    runs = [{"run": run, "vs_uniform": gain, "rollouts": 12800.0} for run, gain in (("uniform", None), ("pass", 1.75))]
+    assert headline({"runs": runs}).startswith(
+        "pass, which new runs get, found +75% effective tasks for the same 12,800"
+    )
+    assert "no effective task" in headline({"runs": runs[:1]})
 
 
 QUICK = ("demo", "--steps", "5", "--count", "4")
@@ -216,12 +189,6 @@ def test_the_page_stays_open_until_a_signal_and_then_all_is_gone(on_terminal, tm
     with pytest.raises(httpx.ConnectError):
         httpx.get(url)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_scripts_are_not_kept_waiting(on_terminal):
-    terminal = on_terminal(*QUICK, "--exit")
-    assert terminal.end() == 0
-    assert STAYS not in terminal.shown
 
 
 def test_a_service_can_leave_its_database_for_the_next(tmp_path: Path) -> None:

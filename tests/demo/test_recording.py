@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bots_service.demo.replay import STEPS, VISITS_POOLED, VISITS_WEAK, recorded_run
+from studies.public_pools import with_both_references
 
 RECORDING = recorded_run()
 ROLLOUTS = 16
@@ -47,7 +48,7 @@ def test_references_are_the_first_two_visits_and_the_7b_model_where_known():
 
 
 def test_problems_with_both_references_keep_their_success_probabilities():
-    both = RECORDING.with_both_references()
+    both = with_both_references(RECORDING)
     place_of = {name: place for place, name in enumerate(RECORDING.ids)}
     places = [place_of[name] for name in both.ids]
     assert len(both) == int((~np.isnan(raw()["reference_qwen25_math_7b"])).sum())

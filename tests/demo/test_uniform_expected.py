@@ -12,6 +12,7 @@ from scipy.stats import betabinom
 from bots_client import Client, Outcome
 from bots_service.core.summary import outlook
 from bots_service.demo.replay import REFERENCE_MODELS, ROLLOUTS, Recording, recorded_run
+from studies.public_pools import with_both_references
 from tests.core.pools import belief, pool
 from tests.serving import running_service
 
@@ -19,9 +20,7 @@ STEPS, LOOKED_EVERY = 90, 30
 PRIOR = (1.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    "recording", [recorded_run(), recorded_run().with_both_references()], ids=["all", "referenced"]
-)
+@pytest.mark.parametrize("recording", [recorded_run(), with_both_references(recorded_run())], ids=["all", "referenced"])
 def test_it_is_kind_to_uniform_choice_and_nearer_to_the_truth_than_the_beliefs_own(
     tmp_path: Path, recording: Recording
 ):

@@ -11,12 +11,12 @@ import pytest
 from pydantic import ValidationError
 
 from bots_service import doctor
-from bots_service.doctor import Grade, examine
+from bots_service.doctor import examine
 from bots_service.settings import Settings, unknown_variables
 from bots_service.storage.sql.migrate import head, upgrade
 from tests.ports import free_port
 
-OK, WARNING, PROBLEM = Grade.OK, Grade.WARNING, Grade.PROBLEM
+OK, WARNING, PROBLEM = "ok", "warning", "problem"
 ROOT = Path(__file__).parents[2]
 SOURCES = [
     *ROOT.glob("client/bots_client/**/*.py"),
@@ -54,7 +54,7 @@ def test_the_defaults_are_fit_and_looking_changes_nothing(look, tmp_path):
 def test_a_variable_that_nothing_reads_is_named_with_the_nearest(look, monkeypatch):
     monkeypatch.setenv("BOTS_PROT", "4711")
     found = look()["variables"]
-    assert found.grade is WARNING
+    assert found.grade == WARNING
     assert re.findall(r"BOTS_\w+", found.said) == ["BOTS_PROT", "BOTS_PORT"]
     assert "4711" not in found.said  # it may be a secret
 
@@ -65,7 +65,7 @@ def test_each_variable_that_is_read_anywhere_is_known():
 
 
 def test_what_the_start_would_refuse_is_a_problem_with_the_same_words(look):
-    assert look()["address"].grade is OK
+    assert look()["address"].grade == OK
     found = look(host="0.0.0.0")["address"]  # noqa: S104 - what is judged
     assert (found.grade, "set BOTS_ADMIN_KEY" in found.said) == (PROBLEM, True)
 
@@ -73,7 +73,7 @@ def test_what_the_start_would_refuse_is_a_problem_with_the_same_words(look):
 @pytest.mark.parametrize(("free", "grade"), [(10, PROBLEM), (2**29, WARNING), (2**30, OK)])
 def test_the_room_on_the_disk_is_judged(tmp_path, monkeypatch, free, grade):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
-    assert {each.about: each.grade for each in examine(Settings(data_dir=tmp_path))}["disk"] is grade
+    assert {each.about: each.grade for each in examine(Settings(data_dir=tmp_path))}["disk"] == grade
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mysql://u:secret@db/bots", "sqlite://", "sqlite:///:memory:"])
@@ -93,7 +93,7 @@ def test_a_database_file_is_looked_at_without_being_changed(look, tmp_path):
     assert path.read_bytes() == before
     path.write_bytes(b"something else entirely")
     found = grades(look(database_url=url, host="10.0.0.7"))
-    assert {about for about, grade in found.items() if grade is PROBLEM} == {"database", "address"}
+    assert {about for about, grade in found.items() if grade == PROBLEM} == {"database", "address"}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_tables_must_fit_this_version(revision, migrates, grade, says):
 
 @pytest.mark.parametrize(("count", "grade"), [(7, PROBLEM), (15, WARNING), (16, OK)])
 def test_connections_must_be_enough_for_two_machines(count, grade):
-    assert doctor.judge_connections(count, 8).grade is grade
+    assert doctor.judge_connections(count, 8).grade == grade
 
 
 def test_a_standby_that_lags_is_a_warning():
@@ -127,14 +127,14 @@ def test_a_standby_that_lags_is_a_warning():
 
 def test_a_postgresql_is_found_as_it_is(look, postgres_url):
     found = look(database_url=postgres_url, migrate_on_start=False, host="10.0.0.7")
-    assert found["database"].grade is found["database role"].grade is OK
-    assert found["connections"].grade is OK
-    assert found["durability"].grade is PROBLEM  # the tests' server does without fsync, to be quicker
+    assert found["database"].grade == found["database role"].grade == OK
+    assert found["connections"].grade == OK
+    assert found["durability"].grade == PROBLEM  # the tests' server does without fsync, to be quicker
     assert found["durability"].said.startswith("fsync and full_page_writes off")
     # What the server keeps for superusers is not for us: 300 less the default 3.
     assert found["connections"].said == "297 connections, 8 needed per machine with these settings: enough for 37"
     assert found["tables"].said == f"at revision {head()}"
-    assert found["address"].grade is PROBLEM
+    assert found["address"].grade == PROBLEM
     name = postgres_url.rpartition("/")[2]
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("UPDATE alembic_version SET version_num = %s", ["0" * len(head())])
@@ -200,12 +200,12 @@ def test_a_redis_is_found_as_it_is_and_eviction_is_a_problem_once_there_is_a_lim
     assert grades(found) == {"redis": OK, **{f"redis {part}": OK for part in parts}}
     assert f"127.0.0.1:{redis_server.port}" in found["redis"].said
     with configured(redis_server, **{"maxmemory-policy": "allkeys-lru", "maxmemory": "0"}):
-        assert look_at_redis(redis_server.url)["redis eviction"].grade is WARNING
+        assert look_at_redis(redis_server.url)["redis eviction"].grade == WARNING
     with configured(redis_server, **{"maxmemory-policy": "volatile-ttl", "maxmemory": "1gb"}):
         found = look_at_redis(redis_server.url)["redis eviction"]
     assert (found.grade, found.advice) == (PROBLEM, "set maxmemory-policy noeviction")
     with configured(redis_server, appendonly="no"):
-        assert look_at_redis(redis_server.url)["redis persistence"].grade is WARNING
+        assert look_at_redis(redis_server.url)["redis persistence"].grade == WARNING
 
 
 def test_a_user_who_may_not_run_scripts_is_a_problem_and_the_advice_is_enough(redis_server):
@@ -215,9 +215,9 @@ def test_a_user_who_may_not_run_scripts_is_a_problem_and_the_advice_is_enough(re
             "doctor", enabled=True, passwords=["+hunter2"], categories=["+@all", "-@scripting"], keys=["*"]
         )
         found = look_at_redis(url)["redis"]
-        assert found.grade is PROBLEM
+        assert found.grade == PROBLEM
         rights = found.said.partition("ACL SETUSER NAME ")[2].partition(": ")[0].split()
         client.execute_command("ACL", "SETUSER", "doctor", "reset", "on", ">hunter2", *rights)
-    assert look_at_redis(url)["redis"].grade is OK
+    assert look_at_redis(url)["redis"].grade == OK
     found = look_at_redis(url.replace("hunter2", "hunter3"))["redis"]
     assert (found.grade, "hunter3" in found.said) == (PROBLEM, False)

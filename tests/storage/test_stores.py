@@ -239,7 +239,7 @@ async def test_heads_say_where_runs_stand_and_when_an_entry_came_is_known(stores
     await stores.runs.delete(None, gone)
     for body in (None, None, Rewind(1, 1)):
         await made.append(stores, run, body)
-    head = Head(run.uid, 3, 1, 0, dataset.version, made.uniform(3)._replace(distribution=None))
+    head = Head(run.uid, 3, 1, dataset.version, made.uniform(3)._replace(distribution=None))
     assert await stores.journal.head(run) == head
     assert await stores.journal.heads([run.id, gone.id]) == {run.id: head}
     times = [await stores.journal.created_at(run, seq) for seq in (1, 2, 3, 4)]

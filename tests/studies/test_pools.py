@@ -9,7 +9,15 @@ import pytest
 from bots_service.demo.replay import recorded_run as read_recording
 from studies.environment import batch_of, binomial
 from studies.learners import LEARNERS, Learner, SharedAbility
-from studies.public_pools import LADDER, MODEL_CASES, POOLS, REFERENCE_CASES, reasoning_gym, recorded_run
+from studies.public_pools import (
+    LADDER,
+    MODEL_CASES,
+    POOLS,
+    REFERENCE_CASES,
+    reasoning_gym,
+    recorded_run,
+    with_both_references,
+)
 from studies.reference_pools import NONE, case_names, reference_case
 from studies.references import paid_after, saved_steps
 from studies.rewards import FLIPPED, FORMAT_BONUS, REWARDS_OF, WELL_FORMED
@@ -21,7 +29,7 @@ def pool(request):
 
 
 def test_the_recorded_run_follows_five_visits():
-    recording = read_recording().with_both_references()
+    recording = with_both_references(read_recording())
     problem = int(np.flatnonzero(recording.visits == 50)[0])  # so that the middle of visit j is step 10 j + 5
     shares = np.diff(recording.solved[problem]) / recording.rollouts_per_visit
     success = recorded_run().success[:, problem]

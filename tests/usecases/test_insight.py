@@ -23,7 +23,6 @@ from bots_service.records import RunRow, VisitsPage
 from bots_service.runs import ForkFrom
 from bots_service.storage.sql.history import KnownRun, RunHead, SqlHistory
 from tests.core.pools import beta_parameters
-from tests.usecases.test_moving import pruner
 from tests.usecases.world import (
     POOL,
     TASKS,
@@ -35,7 +34,6 @@ from tests.usecases.world import (
     meanwhile,
     never,
     outcome,
-    reports,
     stream,
 )
 
@@ -172,15 +170,6 @@ async def history(world: World, task: str, before: int | None = None, limit: int
     return await world.use.insight.task_history(POOL, "default", task, before, limit)
 
 
-async def test_of_a_pruned_journal_the_kept_reports_are_told_and_where_they_begin(world: World):
-    await reports(world, 40)
-    await world.report(outcome("t1"))
-    assert [one.seq for one in (await history(world, "t1")).visits] == [41, 2]
-    pruned = (await pruner(world).remove_old())[0].seq
-    page = await history(world, "t1")
-    assert ([one.seq for one in page.visits], page.next, page.pruned) == ([41], None, pruned)
-
-
 async def test_an_unknown_task_is_refused_with_ids_that_contain_what_was_asked(world: World):
     other = world.beside()
     with pytest.raises(UnknownTaskError, match="'t3', 't30', 't31', 't32', 't33'"):
@@ -188,7 +177,7 @@ async def test_an_unknown_task_is_refused_with_ids_that_contain_what_was_asked(w
     with pytest.raises(UnknownTaskError):
         await history(other, "nothing")
     await world.use.datasets.append(POOL, stream(block(40, 1)), never)
-    assert await history(other, "t40") == VisitsPage([], None, 0)
+    assert await history(other, "t40") == VisitsPage([], None)
 
 
 EVERYONE = Caller(None, frozenset(), ("*",))

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 import pytest
-from msgspec import structs
 from msgspec.structs import asdict
 from prometheus_client import CollectorRegistry
 
@@ -25,7 +24,7 @@ from bots_service.errors import InvalidInputError, StorageUnavailableError
 from bots_service.metrics import Metrics
 from bots_service.observing import ObserveRuns
 from bots_service.outcomes import Outcome, ReportRequest
-from bots_service.records import IdempotencyKey, RunRow, Selection, StoredReceipt, TaskBlock
+from bots_service.records import IdempotencyKey, RunRow, Selection, TaskBlock
 from bots_service.runs import ForkFrom, Run, Runs
 from bots_service.services import Services
 from bots_service.settings import Settings
@@ -334,17 +333,12 @@ async def states(world: World, run: str, dataset: str = POOL) -> list[bytes]:
     """The state after every entry that can still be reached, by the service's own ways."""
     opened = await world.opened(run, dataset)
     head = await world.use.store.journal.head(opened.row)
-    seqs = range(head.pruned, head.seq + 1)
+    seqs = range(head.seq + 1)
     return [encode_state(await world.use.replay.state_at(opened, seq)) for seq in seqs]
 
 
 async def rows(world: World) -> list[RunRow]:
     return await world.use.store.runs.all((await world.row()).dataset_id)
-
-
-async def histories(world: World) -> dict[str, list[StoredReceipt]]:
-    steps = {row.name: await world.use.insight.steps(POOL, row.name, 0, 1000) for row in await rows(world)}
-    return {run: [structs.replace(one, created_at=0.0) for one in found] for run, found in steps.items()}
 
 
 def copied(world: World, folder: Path) -> World:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bots_service.doctor import Finding, Grade, examine
+from bots_service.doctor import Finding, examine
 from bots_service.settings import Settings
 from tests.servers import RedisServer, wait_until
 from tests.system.faults.oracle import REPORTERS, Account, assert_settled, load
@@ -87,4 +87,4 @@ def test_a_pair_of_which_the_standby_is_asynchronous_and_synchronous():
             assert found["database role"].said == "primary"
             assert f"127.0.0.1:{postgres.standby.port}" in found["database"].said
             role = looked_at(database_url=postgres.standby_url)["database role"]
-            assert (role.grade, "target_session_attrs=read-write" in role.advice) == (Grade.PROBLEM, True)
+            assert (role.grade, "target_session_attrs=read-write" in role.advice) == ("problem", True)

@@ -1,10 +1,9 @@
-"""Commands that speak to the service: their shared options, their connection, and what Tab completes from it."""
+"""Commands that speak to the service: their shared options, and their connection."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
@@ -14,33 +13,7 @@ from bots_service.cli.output import CommandError, Result, show
 if TYPE_CHECKING:
     from bots_client import Client
 
-COMPLETION_S = 3.0  # for a request: a person has pressed Tab and waits
-MOST_NAMES = 1000  # looked through: a shell can't show more
 ATTEMPTS = 3  # a person waits: a missing service is reported within half a second
-
-
-def dataset_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of datasets that begin with the text."""
-    return _beginning_with(incomplete, ctx, lambda client: (one.name for one in client.datasets()))
-
-
-def run_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of runs of the command's dataset that begin with the text."""
-    # Behind an option without its value yet, nothing was parsed; the dataset is every command's first argument.
-    dataset = ctx.params.get("dataset") or next(iter(ctx.args), "")
-    return _beginning_with(
-        incomplete, ctx, lambda client: (one.run for one in client.overview(dataset=dataset, limit=MOST_NAMES).runs)
-    )
-
-
-def _beginning_with(text: str, ctx: typer.Context, names_of: "Callable[[Client], Iterable[str]]") -> list[str]:
-    from bots_client import BotsClientError, Client, Retries
-
-    try:
-        with Client(ctx.params.get("url"), retries=Retries(attempts=1), deadline_s=COMPLETION_S) as client:
-            return [name for name in islice(names_of(client), MOST_NAMES) if name.startswith(text)]
-    except (BotsClientError, ValueError):
-        return []
 
 
 Url = Annotated[
@@ -51,8 +24,8 @@ Url = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")]
-Dataset = Annotated[str, typer.Argument(help="Name of the dataset.", autocompletion=dataset_names)]
-RunName = Annotated[str, typer.Option("--run", help="Name of the run.", metavar="NAME", autocompletion=run_names)]
+Dataset = Annotated[str, typer.Argument(help="Name of the dataset.")]
+RunName = Annotated[str, typer.Option("--run", help="Name of the run.", metavar="NAME")]
 
 
 @contextmanager

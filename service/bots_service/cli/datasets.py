@@ -17,7 +17,6 @@ import typer
 
 from bots_service.cli.connection import Dataset, Yes, command, parsed_by
 from bots_service.cli.output import (
-    STORING,
     Advance,
     CommandError,
     Result,
@@ -87,9 +86,6 @@ def reader_of(
     return TaskReader(files, columns, file_in_id=file_in_id, skip_repeats=skip_repeats)
 
 
-TASKS_SHOWN = 5
-
-
 @command(app, "import")
 @parsed_by(reader_of)
 def import_(
@@ -97,19 +93,14 @@ def import_(
     *,
     name: Annotated[str | None, typer.Option(help="Name of the dataset.", show_default="the file's name")] = None,
     description: Annotated[str, typer.Option(help="Description for readers.")] = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read all files and show the first tasks; send nothing.")
-    ] = False,
     reader: "TaskReader",
 ) -> Result:
     """Create a dataset from files.
 
-    COLUMN may be a path into a nested column, such as extra_info.index. A .jsonl or .parquet file that has only the
-    columns id, reference_pass_rates and tags needs no column options.
+    COLUMN may be a path into a nested column, such as extra_info.index. A .jsonl file that has only the columns id,
+    reference_pass_rates and tags needs no column options.
     """
     name = name or dataset_name_of(reader.paths)
-    if dry_run:
-        return _dry_run(reader)
     with progress_line() as advance, _told_what_was_left_out(reader):
         dataset = client.create_dataset(
             name,
@@ -134,9 +125,8 @@ def list_(client: "Client") -> Result:
     """List the datasets."""
     found = list(client.datasets())
     nothing = "no datasets yet; create one with `bots datasets import FILE`"
-    return {"datasets": found}, table(
-        "dataset=name  tasks  retired  reference_models  created_at", found
-    ) if found else nothing
+    columns = "dataset=name  tasks  retired  reference_models  created_at"
+    return {"datasets": found}, table(columns, found, nothing=nothing)
 
 
 @command(app, "show")
@@ -203,17 +193,6 @@ def delete(client: "Client", dataset: Dataset, yes: Yes = False) -> Result:
     return {"deleted": dataset}, f"{dataset} is deleted"
 
 
-def _dry_run(reader: "TaskReader") -> Result:
-    tasks, first = 0, list[Row]()
-    with _told_what_was_left_out(reader):
-        for batch in reader.rows_sent():
-            tasks += len(batch)
-            first += batch[: TASKS_SHOWN - len(first)]
-    caption = f"the first of {counted(tasks, 'task')}; nothing was sent"
-    shown = [dict.fromkeys(sorted(SERVICE_COLUMNS)) | task for task in first]
-    return {"tasks": tasks, "first": first}, table("id  reference_pass_rates  tags", shown, caption=caption)
-
-
 @contextmanager
 def _told_what_was_left_out(reader: "TaskReader") -> Iterator[None]:
     """Print on stderr which rows and columns are in no task; name the options that help against repeated ids."""
@@ -269,41 +248,28 @@ class TaskReader:
 
     def upload(self, advance: Advance) -> dict[str, Any]:
         """Return the arguments `tasks`, `media_type` and `on_progress` of the client's uploads of tasks."""
-        if self._is_service_format() and self.files[0].suffix.lower() != ".parquet":
+        if self._is_service_format():
             return {"tasks": self.files[0], "on_progress": partial(show_sent, advance)}
-        return {"tasks": lambda: self._rows_as_ndjson(advance), "media_type": NDJSON}
+        return {"tasks": lambda: self._ndjson(advance), "media_type": NDJSON}
+
+    def _ndjson(self, advance: Advance) -> Iterator[bytes]:
+        import msgspec
+
+        encoder = msgspec.json.Encoder()
+        for tasks in self.tasks(advance):
+            yield encoder.encode_lines([task.as_wire() for task in tasks])
+        advance(None, f"{counted(self.rows, 'row')} {STORING}")
 
     def _is_service_format(self) -> bool:
-        """Say whether this is one file whose rows are what the service reads, and no option changes its tasks."""
+        """Say whether this is one NDJSON file with rows that the service reads, and no option changes its tasks."""
         columns, (file, *more) = self.columns, self.files
         is_plain = columns.id_columns == ("id",) and columns.id_from == "columns"
         is_changed = more or self.file_in_id or self.skip_repeats or columns.references or columns.tags or not is_plain
-        if is_changed or file.suffix.lower() not in (".jsonl", ".ndjson", ".parquet"):
+        if is_changed or file.suffix.lower() not in (".jsonl", ".ndjson"):
             return False
-        rows, _, names = next(_read_rows(file, (), set()), ([], 1.0, ()))
-        is_parquet = file.suffix.lower() == ".parquet"
-        shapes = [names] if is_parquet else [row for row in rows if not HEADER_FIELDS.issuperset(row)]
-        return bool(shapes) and all("id" in shape and SERVICE_COLUMNS.issuperset(shape) for shape in shapes)
-
-    def rows_sent(self, advance: Advance = lambda _share, _doing: None) -> Iterator[list[Row]]:
-        """Yield the tasks in batches, as the service reads them."""
-        if not self._is_service_format():
-            yield from ([task.as_wire() for task in batch] for batch in self.tasks(advance))
-            return
-        file, self.rows = self.files[0], 0
-        _, _, names = next(_read_rows(file, (), set()))
-        wanted = tuple(names) if file.suffix.lower() == ".parquet" else ()  # in other files a row has what it has
-        for rows, share, _ in _read_rows(file, wanted, set()):
-            tasks = [row for row in rows if not HEADER_FIELDS.issuperset(row)]
-            self.rows += len(tasks)
-            advance(share, counted(self.rows, "row"))
-            yield tasks
-
-    def _rows_as_ndjson(self, advance: Advance) -> Iterator[bytes]:
-        import msgspec
-
-        yield from map(msgspec.json.Encoder().encode_lines, self.rows_sent(advance))
-        advance(None, f"{counted(self.rows, 'row')} {STORING}")
+        first, _, _ = next(_read_rows(file, (), set()), ([], 1.0, ()))
+        rows = [row for row in first if not HEADER_FIELDS.issuperset(row)]
+        return bool(rows) and all("id" in row and SERVICE_COLUMNS.issuperset(row) for row in rows)
 
     def tasks(self, advance: Advance = lambda _share, _doing: None) -> Iterator[list["Task"]]:
         """Yield the tasks in batches, from the start. advance: is told the share of the files' bytes that is read."""
@@ -342,7 +308,7 @@ class TaskReader:
         if "reference_pass_rates" in unused and not self.columns.references:
             raise CommandError(
                 f"{file}: the column reference_pass_rates would be dropped; name the columns of pass rates with "
-                f"--reference, or pass one file that has only {', '.join(sorted(SERVICE_COLUMNS))}, without options"
+                f"--reference, or pass one .jsonl file with only {', '.join(sorted(SERVICE_COLUMNS))}, without options"
             )
 
 

@@ -47,18 +47,22 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else asdict(value)
 
 
-def table(columns: str, rows: Iterable[object], *, caption: str = "") -> "RenderableType":
+def table(columns: str, rows: Iterable[object], *, caption: str = "", nothing: str = "") -> "RenderableType":
     """Return a table of dataclasses or dicts; on a terminal too narrow for it, one block of lines for each row.
 
     columns: separated by two blanks: fields of the rows, such as "gain.factor", or titled ones, "vs uniform=...". One
     whose values are all empty or 0 is left out; numbers are aligned to the right. caption: text below the table.
+    nothing: text in place of a table without rows.
     """
     from rich import box
     from rich.console import Group
     from rich.table import Table
 
+    rows = list(rows)
+    if nothing and not rows:
+        return nothing
     made = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False, collapse_padding=True)
-    texts, rows = dict[str, list[str]](), list(rows)
+    texts = dict[str, list[str]]()
     for title, _, path in (column.rpartition("=") for column in columns.split("  ")):
         values = [_value_at(row, path) for row in rows]
         if not any(values):

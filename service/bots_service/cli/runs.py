@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bots_service.cli.connection import Dataset, RunName, Yes, command, parsed_by, run_names, with_options
+from bots_service.cli.connection import Dataset, RunName, Yes, command, parsed_by, with_options
 from bots_service.cli.output import (
     CommandError,
     Result,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete runs.")
 
-Name = Annotated[str, typer.Argument(help="Name of the run.", autocompletion=run_names)]
+Name = Annotated[str, typer.Argument(help="Name of the run.")]
 
 
 @command(app, "list")
@@ -125,7 +125,7 @@ def set_(client: "Client", dataset: Dataset, run: Name = "default", *, settings:
     return changed, details(changed)
 
 
-Deleted = Annotated[str, typer.Argument(help='Name of the run; "default" is emptied.', autocompletion=run_names)]
+Deleted = Annotated[str, typer.Argument(help='Name of the run; "default" is emptied.')]
 
 
 @command(app)
@@ -170,11 +170,8 @@ def select(
     return found, Group(table("task=id  draw  mean  effective", found.tasks), line)
 
 
-FORMS = "TASK=SUCCESSES/TRIALS, TASK=REWARD,REWARD,..., TASK=SUCCESSES/TRIALS:REWARD,REWARD,... or TASK=aborted"
-FLAGS = {":effective": True, ":ineffective": False}
-Outcomes = Annotated[
-    list[str], typer.Argument(help="math-17=7/16, math-4=0,1,0.5, math-5=1/3:1.2,0.2,0 or math-9=aborted")
-]
+FORMS = "TASK=SUCCESSES/TRIALS, TASK=REWARD,REWARD,... or TASK=aborted"
+Outcomes = Annotated[list[str], typer.Argument(help="math-17=7/16, math-4=0,1,0.5 or math-9=aborted")]
 OfSelection = Annotated[str | None, typer.Option(help="ID of the selection that these tasks belong to.")]
 
 
@@ -196,32 +193,24 @@ def report(
 
 
 def _outcome_of(text: str) -> "Outcome":
-    """Return the outcome in an argument: one of FORMS, perhaps with a flag that says if the group gives a gradient."""
+    """Return the outcome in an argument: one of FORMS."""
     from bots_client import InvalidRequestError, Outcome
 
     task, equals, result = text.rpartition("=")  # a task's id may hold an equals sign, its result can't
-    flag = next((flag for flag in FLAGS if result.endswith(flag)), "")
-    effective = FLAGS.get(flag)
-    first, colon, second = result.removesuffix(flag).partition(":")
-    successes, slash, trials = first.partition("/")
+    successes, slash, trials = result.partition("/")
     try:
         if not (equals and task):
             raise ValueError(text)
         if result == "aborted":
             return Outcome.aborted(task)
-        if not slash:
-            return Outcome.rewards(task, _numbers(first), effective=effective)
-        rewards = _numbers(second) if colon else None
-        return Outcome.counts(task, float(successes), float(trials), rewards=rewards, effective=effective)
+        if slash:
+            return Outcome.counts(task, float(successes), float(trials))
+        rewards = [float(reward) for reward in result.split(",")]
+        if not all(map(math.isfinite, rewards)):
+            raise ValueError(text)
+        return Outcome.rewards(task, rewards)
     except (ValueError, InvalidRequestError) as error:
         raise typer.BadParameter(f"{text!r} is not one of {FORMS}", param_hint="OUTCOME") from error
-
-
-def _numbers(text: str) -> list[float]:
-    numbers = [float(number) for number in text.split(",")]
-    if not all(map(math.isfinite, numbers)):
-        raise ValueError(text)
-    return numbers
 
 
 Ids = Annotated[list[str] | None, typer.Argument(help="Task IDs; all tasks if there are none.")]
@@ -279,7 +268,7 @@ def history(
     columns = (
         "step  reported  new_tasks  ETR=effective_task_ratio  mean_pass_rate  capability  brier  tokens  seconds  time"
     )
-    return {"history": found}, table(columns, found) if found else f"run {run} has no closed steps"
+    return {"history": found}, table(columns, found, nothing=f"run {run} has no closed steps")
 
 
 def rewind(
@@ -336,7 +325,7 @@ async def _comparison_of(journal: bytes, tasks: bytes) -> "BeliefComparison":
     return compared(entries, settings_from(header.settings), others, pool)
 
 
-# --- moving runs, and cleaning up -------------------------------------------------------------------------------------
+# --- moving runs ----------------------------------------------------------------------------------------------------
 
 
 def export(
@@ -398,17 +387,3 @@ def _header_of(file: Path) -> dict[str, Any]:
         if isinstance(header, dict) and {"dataset", "run", "settings"} <= header.keys():
             return header
     raise CommandError(f"{file} is no exported run: its first line is no header")
-
-
-def prune(
-    client: "Client",
-    keep_days: Annotated[
-        float | None,
-        typer.Option(help="Keep entries younger than this many days.", min=0.0, show_default="BOTS_KEEP_JOURNAL_DAYS"),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed; change nothing.")] = False,
-) -> Result:
-    """Remove old journal entries now; the service does this every hour."""
-    done = client.prune(keep_journal_days=keep_days, dry_run=dry_run)
-    columns = f"dataset  run  {'would be removed' if dry_run else 'removed'}=entries  up to entry=seq"
-    return done, table(columns, done.runs) if done.runs else "no entry is old enough to remove"

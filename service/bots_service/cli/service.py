@@ -1,16 +1,15 @@
-"""`bots serve`, `migrate`, `version`, `doctor`: the service itself; `bots keys`, `whoami`: who may do what there."""
+"""`bots serve`, `migrate`, `doctor`: the service itself; `bots keys`, `whoami`: who may do what there."""
 
-import re
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from bots_service.cli.connection import AsJson, Url, command, connected, with_options
-from bots_service.cli.output import CommandError, Result, client_message, counted, details, sheet, show, table
+from bots_service.cli.output import CommandError, Result, client_message, counted, details, show, table
 from bots_service.keys import Scope
+from bots_service.retention import DAY_S
 
 if TYPE_CHECKING:
     from bots_client import Client, Version
@@ -62,21 +61,6 @@ def migrate(
     show(found, line, as_json=as_json)
 
 
-def version(url: Url = None, as_json: AsJson = False) -> None:
-    """Show the versions of this program and of the service."""
-    from bots_client import UnreachableError, __version__
-
-    service, address = None, None
-    with suppress(CommandError, UnreachableError), connected(url, attempts=1) as client:
-        address = client.url
-        service = client.version()
-    rows = {"this program": __version__, "the service": f"no answer at {address}"}
-    if service is not None:
-        rows["the service"] = f"{service.version} at {address}"
-        rows["runs on"] = f"Python {service.python}, numpy {service.numpy}, tables at revision {service.schema}"
-    show({"client": __version__, "url": address, "service": service}, sheet(rows), as_json=as_json)
-
-
 def doctor(url: Url = None, as_json: AsJson = False) -> None:
     """Check the configuration and suggest fixes; exit code 1 if there is a problem.
 
@@ -86,10 +70,10 @@ def doctor(url: Url = None, as_json: AsJson = False) -> None:
     settings = settings_with()
     from rich.text import Text
 
-    from bots_service.doctor import Grade, examine
+    from bots_service.doctor import examine
 
     findings = [*examine(settings), *(_service_findings(url) if url else ())]
-    problems, warnings = (sum(each.grade is grade for each in findings) for grade in (Grade.PROBLEM, Grade.WARNING))
+    problems, warnings = (sum(each.grade == grade for each in findings) for grade in ("problem", "warning"))
     widest, lines = max(len(each.about) for each in findings), Text()
     for each in findings:
         lines.append(f"{each.grade:<9}", STYLES[each.grade])
@@ -130,11 +114,10 @@ def version_finding(theirs: "Version", *, where: str) -> "Finding":
     from bots_service.doctor import judge
     from bots_service.storage.sql.migrate import head
 
-    ours, found = (__version__, head(), np.__version__), (theirs.version, theirs.schema, theirs.numpy)
-    said = "version {} with tables {} and numpy {}".format(*found) + f" at {where}"
-    said += ", the same as this program" if ours == found else "; here {} with {} and numpy {}".format(*ours)
-    advice = "run one version everywhere; equal seeds need equal versions of numpy"
-    return judge("service", said, advice, warning=ours != found)
+    said = f"version {theirs.version} with tables {theirs.schema} and numpy {theirs.numpy} at {where}"
+    is_same = (theirs.version, theirs.schema, theirs.numpy) == (__version__, head(), np.__version__)
+    advice = f"here {__version__} with {head()} and numpy {np.__version__}; run the same everywhere"
+    return judge("service", said, advice, warning=not is_same)
 
 
 def settings_with(**given: Any) -> "Settings":
@@ -157,17 +140,6 @@ def settings_with(**given: Any) -> "Settings":
 keys = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
 
 
-SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
-
-
-def _seconds(text: str) -> float:
-    found = DURATION.fullmatch(text)
-    if found is None or float(found[1]) == 0:
-        raise typer.BadParameter(f"{text!r} is not a duration; write, for example, 30d, 12h, 15m or 90s")
-    return float(found[1]) * SECONDS[found[2]]
-
-
 @command(keys)
 def create(
     client: "Client",
@@ -181,15 +153,12 @@ def create(
             metavar="PATTERN",
         ),
     ],
-    expires_in: Annotated[
-        float | None,
-        typer.Option(help="Lifetime, such as 30d or 12h.", parser=_seconds, metavar="TIME", show_default="never"),
-    ] = None,
+    days: Annotated[float | None, typer.Option(help="Lifetime in days.", show_default="unlimited")] = None,
 ) -> Result:
     """Create an API key and show it once; the service stores only its digest."""
     from rich.console import Group
 
-    made = client.create_key(name, scopes=scope, datasets=dataset, expires_in_s=expires_in)
+    made = client.create_key(name, scopes=scope, datasets=dataset, expires_in_s=None if days is None else days * DAY_S)
     if made.key is None:
         said = "the key was created, but the response was lost"
         raise CommandError(f"{said}; run `bots keys revoke {made.id}` and create another")
@@ -201,9 +170,8 @@ def list_(client: "Client") -> Result:
     """List the API keys, oldest first, without their secrets."""
     found = sorted(client.keys(), key=lambda one: (one.created_at, one.id))
     nothing = "no keys yet: anyone who reaches the service may do everything"
-    return {"keys": found}, table(
-        "id  name  scopes  datasets  created_at  expires_at  revoked_at", found
-    ) if found else nothing
+    columns = "id  name  scopes  datasets  created_at  expires_at  revoked_at"
+    return {"keys": found}, table(columns, found, nothing=nothing)
 
 
 @command(keys)

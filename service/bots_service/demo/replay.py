@@ -54,12 +54,6 @@ class Recording:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def with_both_references(self) -> "Recording":
-        """Return the problems whose 7B pass rate is known."""
-        known = np.flatnonzero(~np.isnan(self.strong))
-        ids = tuple(self.ids[problem] for problem in known.tolist())
-        return Recording(ids, self.solved[known], self.visits[known], self.rollouts_per_visit, self.strong[known])
-
     def tasks(self) -> Iterator[Task]:
         """Yield the problems as a pool for the service: the model before training, and the 7B model where known."""
         weak = self.solved[:, VISITS_WEAK] / (VISITS_WEAK * self.rollouts_per_visit)
@@ -101,19 +95,17 @@ def recorded_run() -> Recording:
 
 # --- the replay -------------------------------------------------------------------------------------------------------
 
-RECENT = 50  # steps: over so many goes the effective task ratio of a summary
 ROLLOUTS = 16  # per task and step, as in the paper
 PREDICTED_EVERY = 10  # steps: reading the predictions for the whole pool takes as long as a step
 LEAST_PREDICTION = 1e-3  # and at most 1 less that, as one certain mistake would outweigh everything else
 
-# The runs by their names: belief and strategy. Uniform sampling looks at no belief.
+# The runs by their names: belief and strategy. Uniform sampling looks at no belief; the last one is what a new run has.
 RUNS: dict[str, GivenSettings] = {
     "uniform": {"belief": "bots", "strategy": "uniform"},
     "bots-thompson": {"belief": "bots", "strategy": "thompson"},
     "tracker-thompson": {"belief": "tracker", "strategy": "thompson"},
     "tracker-pass": {"belief": "tracker", "strategy": "pass"},
 }
-DEFAULT = "tracker-pass"  # what a new run has
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +170,8 @@ class Replay:
         shared, losses = ("run", "belief", "strategy", "reported", "effective", "rollouts"), self.log_losses[label]
         return {
             **{name: getattr(summary, name) for name in shared},
-            f"effective_task_ratio_last_{RECENT}": summary.effective_task_ratio,
+            "effective_task_ratio": summary.effective / summary.reported,
+            "effective_task_ratio_last_50": summary.effective_task_ratio,
             "vs_uniform": summary.gain and summary.gain.factor,
             "rollouts_saved": summary.gain and summary.gain.rollouts_saved,
             "distinct_tasks": self.client.run(self.dataset, summary.run).coverage.distinct_tasks,

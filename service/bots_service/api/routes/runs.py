@@ -399,11 +399,9 @@ class TaskHistoryPage(Struct, frozen=True):
     """A page of a task's history, the newest report first.
 
     history: the reports; there may be none on a page that is not the last.
-    pruned: journal entries up to this one were pruned, so older reports are not known; 0 if all entries are kept.
     """
 
     history: list[TaskVisit]
-    pruned: int
     next_cursor: str | None
 
 
@@ -417,7 +415,7 @@ async def read_task_history(
     """
     before = read_cursor(cursor, AfterNumber)
     page = await services_of(request).insight.task_history(dataset, run, task, before, limit)
-    return json_response(TaskHistoryPage(page.visits, page.pruned, write_cursor(page.next)))
+    return json_response(TaskHistoryPage(page.visits, write_cursor(page.next)))
 
 
 CSV = "text/csv"

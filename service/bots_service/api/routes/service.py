@@ -1,4 +1,4 @@
-"""The service itself: API keys, probes, metrics, versions, pruning; for browsers the documentation and the page."""
+"""The service itself: API keys, probes, metrics, versions; for browsers the documentation and the page."""
 
 import asyncio
 import platform
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import numpy as np
 from fastapi import Path
-from msgspec import Meta, Struct
+from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -38,7 +38,6 @@ from bots_service.core.checks import Name
 from bots_service.errors import NotFoundError
 from bots_service.keys import KeyRow, Scope
 from bots_service.metrics import MEDIA_TYPE
-from bots_service.prune import PrunedRun
 from bots_service.readiness import Ready
 from bots_service.retention import DOCS_CACHED_S
 
@@ -205,35 +204,6 @@ async def tell_version(request: Request) -> Response:
 async def tell_metrics(request: Request) -> Response:
     """Return the metrics of this process, without asking a store."""
     return Response(state_of(request.app).metrics.text(), media_type=MEDIA_TYPE)
-
-
-class PruneRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to remove.
-
-    dry_run: only report what would be removed.
-    keep_journal_days: keep entries younger than this; default: BOTS_KEEP_JOURNAL_DAYS.
-    """
-
-    dry_run: bool = False
-    keep_journal_days: Annotated[float, Meta(gt=0, le=36_500)] | None = None
-
-
-class PruneResponse(Struct, frozen=True):
-    """The removed journal entries of all runs; with dry_run, those that would be removed.
-
-    dry_run: whether nothing was removed.
-    """
-
-    dry_run: bool
-    runs: list[PrunedRun]
-
-
-@Route(routes, "POST /prune", Scope.ADMIN, PruneResponse, about=About.EVERY, reads=PruneRequest)
-async def prune(request: Request) -> Response:
-    """Remove old journal entries that a snapshot covers, as the service does every hour."""
-    _, asked = await read_json(request, PruneRequest)
-    pruned = await services_of(request).prune.remove_old(keep_days=asked.keep_journal_days, dry_run=asked.dry_run)
-    return json_response(PruneResponse(asked.dry_run, pruned))
 
 
 # --- for browsers ----------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from bots_service.records import (
     Subset,
     TaskBlock,
 )
+from bots_service.retention import STAGES_S
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, locked_runs, new_id, replace_empty_run
 from bots_service.storage.sql.store import Store, insert_missing, reading, writing, writing_once
@@ -92,6 +93,12 @@ class SqlDatasets(Store):
     def drop_stage(self, connection: Connection, stage: int) -> None:
         """Drop the stage and its blocks; one that is gone already, or became a dataset, is fine."""
         connection.execute(delete(datasets).where(datasets.c.name.is_(None), datasets.c.id == stage))
+
+    @reading
+    def dead_stages(self, connection: Connection, now: float) -> list[int]:
+        """Return the stages of uploads that died. now: seconds since 1970, UTC."""
+        is_old = datasets.c.created_at < now - STAGES_S
+        return list(connection.scalars(select(datasets.c.id).where(datasets.c.name.is_(None), is_old)))
 
     @writing_once
     def create(
@@ -276,12 +283,10 @@ def _require_room_for_dataset(connection: Connection, capacity: Capacity, within
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
     names = connection.scalars(select(datasets.c.name).where(datasets.c.name.is_not(None))).all()
     if len(names) >= capacity.datasets:
-        raise LimitReachedError(f"too many datasets: there are {len(names)} already (BOTS_MAX_DATASETS); delete some")
+        raise LimitReachedError(f"too many datasets: there are {len(names)} already; delete some")
     reached = 0 if EVERY_DATASET in within else sum(reaches(within, name) for name in names)
     if reached >= capacity.datasets_per_key:
-        raise LimitReachedError(
-            f"too many datasets for this key: it can access {reached} already (BOTS_MAX_DATASETS_PER_KEY)"
-        )
+        raise LimitReachedError(f"too many datasets for this key: it can access {reached} already; delete some")
 
 
 def _drop_unused_predictions(connection: Connection, dataset_id: int, newest: tuple[Predicted, ...]) -> None:

@@ -79,7 +79,7 @@ def _point(row: SqlRow, end: SqlRow, looked: SqlRow | None) -> Point:
 _PAGE = select(
     *(journal.c[name] for name in ("seq", "epoch", "kind", "hidden", "created_at", "step", "closed")),
     case((journal.c.kind != KINDS[Fork], journal.c.body)).label("body"),
-).where(journal.c.body.is_not(None))
+)
 
 
 def _told(body: Body) -> dict[str, Any]:
@@ -103,7 +103,6 @@ _REPORTS = (
     .where(
         journal.c.run_id == bindparam("run"),
         journal.c.kind == KINDS[Report],
-        journal.c.body.is_not(None),
         journal.c.seq > bindparam("after", type_=BigInteger),
         journal.c.seq < bindparam("before", type_=BigInteger),
     )
@@ -314,11 +313,9 @@ class SqlHistory(Store):
     @reading
     def visits(self, connection: Connection, run: RunRow, task: int, before: int | None, limit: int) -> VisitsPage:
         """Return at most `limit` reports of a task before `before` (None: of all), hidden ones too, newest first."""
-        head = connection.execute(select(HEAD, runs.c.pruned).where(runs.c.id == run.id)).one_or_none()
-        if head is None:
-            return VisitsPage([], None, 0)
-        end, pruned = head.head + 1 if before is None else min(before, head.head + 1), head.pruned
-        oldest = max(pruned, end - 1 - ENTRIES)
+        head = connection.scalar(select(HEAD).where(runs.c.id == run.id)) or 0  # none where the run was deleted
+        end = head + 1 if before is None else min(before, head + 1)
+        oldest = max(0, end - 1 - ENTRIES)
         visits: list[TaskVisit] = []
         characters = 0
         while end - 1 > oldest and len(visits) < limit and characters < BODY_CHARACTERS:
@@ -329,7 +326,7 @@ class SqlHistory(Store):
             rest = limit - len(visits)
             visits += found[:rest]
             end = visits[-1].seq if len(found) >= rest else after + 1
-        return VisitsPage(visits, end if end - 1 > pruned else None, pruned)
+        return VisitsPage(visits, end if end > 1 else None)
 
     @reading
     def heads(self, connection: Connection, dataset: str | None = None) -> list[RunHead]:

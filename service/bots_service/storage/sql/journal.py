@@ -53,9 +53,7 @@ RECEIPTS = select(*(journal.c[name] for name in Receipt.__struct_fields__))
 Told = TypeVar("Told", bound=Receipt)
 
 _UNIFORM = tuple(of_last_entry(name).label(name) for name in ("uniform", "expected"))
-_HEADS = select(runs.c.id, runs.c.uid, HEAD, EPOCH, runs.c.pruned, datasets.c.version, *_UNIFORM).select_from(
-    runs.join(datasets)
-)
+_HEADS = select(runs.c.id, runs.c.uid, HEAD, EPOCH, datasets.c.version, *_UNIFORM).select_from(runs.join(datasets))
 _OF_RUN = journal.c.run_id == bindparam("run")
 # What each report asks is made once. The lock makes seqs follow commit order on PostgreSQL; snapshots may refer to the
 # run meanwhile.
@@ -77,7 +75,6 @@ _BETWEEN = (
         _OF_RUN,
         journal.c.seq > bindparam("after", type_=BigInteger),
         journal.c.seq <= bindparam("up_to", type_=BigInteger),
-        journal.c.body.is_not(None),
     )
     .order_by(journal.c.seq)
     .limit(bindparam("most"))
@@ -236,10 +233,10 @@ def entries_between(connection: Connection, run_id: int, after: int, up_to: int,
     return list(map(entry_of, rows))
 
 
-def rewinds_between(connection: Connection, run_id: int, after: int = 0, up_to: int = 2**62) -> list[tuple[Entry, int]]:
-    """Return the kept rewinds behind one entry and up to another in order, each with the seq that it went back to."""
+def rewinds_between(connection: Connection, run_id: int, after: int, up_to: int) -> list[tuple[Entry, int]]:
+    """Return the rewinds behind one entry and up to another in order, each with the seq that it went back to."""
     found = select(*_ENTRY).where(journal.c.run_id == run_id, text(IS_MARK), journal.c.kind == KINDS[Rewind])
-    found = found.where(journal.c.seq > after, journal.c.seq <= up_to, journal.c.body.is_not(None))
+    found = found.where(journal.c.seq > after, journal.c.seq <= up_to)
     entries = map(entry_of, connection.execute(found.order_by(journal.c.seq)))
     return [(entry, entry.body.to_seq) for entry in entries if isinstance(entry.body, Rewind)]
 
@@ -308,7 +305,7 @@ def _of_run(row: SqlRow | None, run: RunRow) -> Head:
 
 def _head(row: SqlRow) -> Head:
     uniform = UniformEstimate(row.uniform, row.expected)
-    return Head(row.uid, row.head, row.epoch, row.pruned, row.version, uniform)
+    return Head(row.uid, row.head, row.epoch, row.version, uniform)
 
 
 class SqlJournal(Store):
@@ -397,7 +394,4 @@ class SqlSnapshots(Store):
     @writing
     def drop(self, connection: Connection, run: RunRow, seqs: list[int]) -> None:
         """Drop some stored states; the journal still leads to them."""
-        # The state that pruned entries led to has nothing else that leads to it.
-        beginning = select(runs.c.pruned).where(runs.c.id == run.id).scalar_subquery()
-        own = delete(snapshots).where(snapshots.c.run_id == run.id, snapshots.c.seq != beginning)
-        connection.execute(own.where(snapshots.c.seq.in_(seqs)))
+        connection.execute(delete(snapshots).where(snapshots.c.run_id == run.id, snapshots.c.seq.in_(seqs)))

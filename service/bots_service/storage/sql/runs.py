@@ -82,7 +82,7 @@ def require_room_for_run(connection: Connection, dataset_id: int, capacity: Capa
     """
     count = connection.scalar(select(func.count()).select_from(runs).where(runs.c.dataset_id == dataset_id)) or 0
     if count >= capacity.runs:
-        raise LimitReachedError(f"too many runs: the dataset has {count}, and can have {capacity.runs} (BOTS_MAX_RUNS)")
+        raise LimitReachedError(f"too many runs: the dataset has {count}, and can have {capacity.runs}; delete some")
 
 
 def standing_run(connection: Connection, dataset_id: int, name: str, todo: str) -> RunRow | None:

@@ -7,11 +7,12 @@ from functools import cache, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Insert, Table, insert, select
+from sqlalchemy import Connection, Insert, Table, delete, insert, select
 from sqlalchemy.dialects import sqlite
 
 from bots_service.errors import BusyError, DamagedStateError
 from bots_service.records import Answer, Capacity, IdempotencyKey
+from bots_service.retention import ANSWERS_S
 from bots_service.storage.sql.database import Database, Result, SqlRow
 from bots_service.storage.sql.tables import answers
 
@@ -127,3 +128,8 @@ class SqlAnswers(Store):
     def keep(self, connection: Connection, result: Value) -> Value:  # noqa: ARG002
         """Keep the result of what changed nothing."""
         return result
+
+    @writing
+    def delete_old(self, connection: Connection, now: float) -> None:
+        """Delete the answers that no client asks for any more. now: seconds since 1970, UTC."""
+        connection.execute(delete(answers).where(answers.c.created_at < now - ANSWERS_S))

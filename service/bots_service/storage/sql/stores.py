@@ -1,22 +1,20 @@
-"""All that is kept in one database; and what needs no file of its own: API keys, a look at its health, retention."""
+"""All that is kept in one database; and what needs no file of its own: API keys, a look at its health."""
 
 from time import monotonic, time
 
-from sqlalchemy import Connection, delete, exists, func, insert, select, text, update
+from sqlalchemy import Connection, exists, insert, select, text, update
 
-from bots_service.core.entries import Entry
 from bots_service.errors import LimitReachedError, UnauthenticatedError, UnknownApiKeyError
 from bots_service.keys import KeyRow
-from bots_service.records import Capacity, RunRow
-from bots_service.retention import ANSWERS_S, STAGES_S
+from bots_service.records import Capacity
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.storage.sql.history import SqlHistory
-from bots_service.storage.sql.journal import SqlJournal, SqlSnapshots, rewinds_between
+from bots_service.storage.sql.journal import SqlJournal, SqlSnapshots
 from bots_service.storage.sql.migrate import require_new_enough, revision_of
 from bots_service.storage.sql.runs import SqlRuns
-from bots_service.storage.sql.store import SqlAnswers, Store, reading, writing, writing_once
-from bots_service.storage.sql.tables import answers, api_keys, datasets, journal, runs, snapshots
+from bots_service.storage.sql.store import SqlAnswers, Store, reading, writing_once
+from bots_service.storage.sql.tables import api_keys, runs
 from bots_service.storage.sql.transfer import SqlTransfers
 
 MOST_KEYS = 1000  # in use: each process holds them all, and reads them all again every 2 s
@@ -93,71 +91,6 @@ class SqlHealth(Store):
             self._written = now
 
 
-BATCH = 1000  # entries of one transaction, some 20 ms, so that other writes never wait long
-
-
-class SqlRetention(Store):
-    """Deletes old data. Several replicas may do so at once: what one deleted is gone for the other."""
-
-    @reading
-    def truncation_points(self, connection: Connection, run: RunRow, before: float) -> list[int]:
-        """Return the seqs of snapshots up to which the journal can be truncated, newest first."""
-        old = (
-            select(snapshots.c.seq)
-            .join(journal, (journal.c.run_id == snapshots.c.run_id) & (journal.c.seq == snapshots.c.seq))
-            .join(runs, runs.c.id == snapshots.c.run_id)
-            .where(snapshots.c.run_id == run.id, snapshots.c.seq > runs.c.pruned, journal.c.created_at < before)
-            .order_by(snapshots.c.seq.desc())
-        )
-        found = list(connection.scalars(old))
-        rewinds = rewinds_between(connection, run.id) if found else []
-        return [seq for seq in found if _is_free(seq, rewinds)]
-
-    @writing
-    def truncate(self, connection: Connection, run: RunRow, seq: int) -> bool:
-        """Let the journal begin after the snapshot at `seq`, now the first; return whether that was possible."""
-        this = select(runs.c.uid, runs.c.pruned).where(runs.c.id == run.id).with_for_update(key_share=True)
-        row = connection.execute(this).one_or_none()
-        stored = select(snapshots.c.seq).where(snapshots.c.run_id == run.id, snapshots.c.seq == seq)
-        is_standing = row is not None and row.uid == run.uid and row.pruned < seq and connection.scalar(stored)
-        # Again, for a rewind may have come: none comes between now and the commit, as the run's row is locked.
-        if not is_standing or not _is_free(seq, rewinds_between(connection, run.id)):
-            return False
-        connection.execute(update(runs).where(runs.c.id == run.id), {"pruned": seq})
-        connection.execute(delete(snapshots).where(snapshots.c.run_id == run.id, snapshots.c.seq < seq))
-        return True
-
-    @writing
-    def delete_entries(self, connection: Connection, run: RunRow) -> int:
-        """Delete the bodies of some entries before the beginning of the journal; return how many."""
-        kept = (journal.c.run_id == run.id, journal.c.body.is_not(None))
-        first, pruned = connection.execute(
-            select(func.min(journal.c.seq), func.min(runs.c.pruned))
-            .join(runs, runs.c.id == journal.c.run_id)
-            .where(*kept, journal.c.seq <= runs.c.pruned)
-        ).one()
-        if first is None:
-            return 0
-        some = journal.c.seq.between(first, min(first + BATCH - 1, pruned))
-        return connection.execute(update(journal).where(*kept, some), {"body": None}).rowcount
-
-    @writing
-    def delete_answers(self, connection: Connection, now: float) -> None:
-        """Delete old answers. now: seconds since 1970, UTC."""
-        connection.execute(delete(answers).where(answers.c.created_at < now - ANSWERS_S))
-
-    @reading
-    def dead_stages(self, connection: Connection, now: float) -> list[int]:
-        """Return the stages of uploads that died. now: seconds since 1970, UTC."""
-        is_old = datasets.c.created_at < now - STAGES_S
-        return list(connection.scalars(select(datasets.c.id).where(datasets.c.name.is_(None), is_old)))
-
-
-def _is_free(seq: int, rewinds: list[tuple[Entry, int]]) -> bool:
-    """Return whether no rewind after `seq` goes back before it, so that no later state needs these entries."""
-    return all(to_seq >= seq for entry, to_seq in rewinds if entry.seq > seq)
-
-
 class SqlStores:
     """The tables, by what they hold; `database` runs transactions over several."""
 
@@ -171,6 +104,5 @@ class SqlStores:
         self.history = SqlHistory(database)
         self.snapshots = SqlSnapshots(database)
         self.keys = SqlKeys(database)
-        self.retention = SqlRetention(database)
         self.transfers = SqlTransfers(database, capacity)
         self.health = SqlHealth(database)

@@ -181,7 +181,6 @@ runs = Table(
     Column("settings", _settings, nullable=False),
     Column("parent", _json(Parent)),
     Column("created_at", Double, nullable=False),
-    Column("pruned", BigInteger, nullable=False, server_default=text("0")),  # entries up to this seq are gone
     Column("predictions", _json(tuple[Predicted, ...]), nullable=False, server_default=text("'[]'")),
     Column("refused", _json(RefusedReports)),
     Column("refused_seq", BigInteger),  # the run's head when the last report was refused
@@ -210,7 +209,7 @@ def _of_receipt() -> Iterator[Column[Any]]:
             yield Column(field.name, kind, nullable=is_optional)
 
 
-# Entries, each with what folding it did. Of pruned entries the body is gone.
+# Entries, each with what folding it did.
 journal = Table(
     "journal",
     metadata,
@@ -219,7 +218,7 @@ journal = Table(
     Column("epoch", Integer, nullable=False),
     Column("kind", Text, nullable=False),
     Column("profiles", Integer, nullable=False),
-    Column("body", Text),
+    Column("body", Text, nullable=False),
     Column("key", Text),
     Column("fingerprint", Text),
     Column("created_at", Double, nullable=False),

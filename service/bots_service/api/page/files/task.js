@@ -71,15 +71,8 @@ export function showTask(dataset, run, id, caller) {
     for (const visit of page.history) visits.set(visit.seq, visit);
     next = page.next_cursor;
     older.hidden = next === null;
-    const pruned = page.pruned && next === null ? "Older visits are no longer in the journal: it was pruned." : "";
-    say(
-      status,
-      visits.size || pruned
-        ? pruned
-        : next === null
-          ? "Never tried in this run."
-          : "None in the newest part of the journal.",
-    );
+    const none = next === null ? "Never tried in this run." : "None in the newest part of the journal.";
+    say(status, visits.size ? "" : none);
     fill(history, visits.size ? table("Visits", COLUMNS, [...visits.values()].map(rowOf)) : []);
   }
   return { node, trail: [...trailOf(dataset, run), [id, tasksHref(dataset, run, { task: id })]], refresh };
