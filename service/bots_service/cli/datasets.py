@@ -17,6 +17,7 @@ import typer
 
 from bots_service.cli.connection import Dataset, Yes, command, parsed_by
 from bots_service.cli.output import (
+    STORING,
     Advance,
     CommandError,
     Result,
