@@ -614,7 +614,7 @@ def _miscalibrated(facts: RunFacts) -> RunVerdict | None:
     if error is None or error < LARGE_ERROR or error < CLEAR * noise:
         return None
     reason = f"Predicted success rates are off by {error:.2f} on average; chance explains {noise:.2f}."
-    advice = "Don't change forgetting. Compare beliefs to see whether another one predicts better."
+    advice = "Don't change forgetting. See what another belief predicts: export the run, and import it under that."
     if facts.has_references:
         advice = f"Often the reference models no longer describe this model: add one that is closer to it. {advice}"
     return RunVerdict("miscalibrated", reason, advice)
@@ -676,7 +676,7 @@ def _going(course: RunCourse, uniform: float | None, hint: str) -> RunVerdict:
         # How far below uniform sampling a ratio may be by chance, if both have so many tasks.
         slack = CLEAR * sqrt((ratio * (1 - ratio) + uniform * (1 - uniform)) / recent.reported)
         if ratio < uniform - slack:
-            advice = hint or "Compare beliefs, and use the one that predicts this run best."
+            advice = hint or "See whether another belief predicts better: export the run, and import it under that."
             return RunVerdict("learning_slowly", reason, advice)
     return RunVerdict("healthy", reason, todo)
 
