@@ -24,7 +24,7 @@ from msgspec import Meta, Struct
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from bots_service.access import ANYBODY, Caller
+from bots_service.access import Caller
 from bots_service.background import repeating
 from bots_service.core.arrays import Tasks, united
 from bots_service.core.checks import Name
@@ -980,27 +980,6 @@ class Runs:
         degraded = is_older or leases.degraded
         described = partial(Run.of, leased=len(leases.tasks), degraded=degraded)
         return await asyncio.to_thread(described, matching, state)  # a look at each task that was ever tried
-
-    async def page(self, dataset: str, after: str, limit: int, caller: Caller = ANYBODY) -> list[Run]:
-        """Return the next `limit` runs that the caller reaches by name, after `after`; fewer if there are no more."""
-        opened = await self.datasets.fresh(dataset)
-        found: list[Run] = []
-        while wanted := limit - len(found):
-            rows = await self.store.runs.after(opened.row.id, after, wanted)
-            for row in rows:
-                if caller.reaches_run(dataset, row.name):
-                    with suppress(UnknownRunError):  # deleted since the rows were read
-                        found.append(await self._described(opened, row))
-            if len(rows) < wanted:
-                break
-            after = rows[-1].name
-        return found
-
-    async def _described(self, opened: OpenDataset, row: RunRow) -> Run:
-        try:
-            return await self.describe_open(await self.datasets.of(opened, row))
-        except UnknownRunError:  # deleted; there may be a new run of that name
-            return await self.describe(opened.row.name, row.name)
 
     async def datasets_reached(self, caller: Caller, after: str, limit: int) -> list[DatasetRow]:
         """Return up to `limit` datasets that the caller reaches by name, after `after`."""

@@ -76,7 +76,7 @@ async def ask_everything(stores: SqlStores, run: RunRow) -> None:
     await stores.datasets.get("pool-7")
     await stores.datasets.after("pool-7", 10)
     await stores.runs.get(run.dataset_id, run.name)
-    await stores.runs.after(run.dataset_id, run.name, 10)
+    await stores.runs.all(run.dataset_id)
     await stores.answers.find("PUT /7", "k", NoneType)
     await stores.database.read(lambda connection: receipt_under(connection, run, made.once("new")))
     for body in (None, Rewind(ENTRIES - 9, ENTRIES - 9), SettingsChange({"seed": 1})):

@@ -28,9 +28,7 @@ def run_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names of runs of the command's dataset that begin with the text."""
     # Behind an option without its value yet, nothing was parsed; the dataset is every command's first argument.
     dataset = ctx.params.get("dataset") or next(iter(ctx.args), "")
-    return _beginning_with(
-        incomplete, ctx, lambda client: (one.run for one in client.overview(dataset=dataset, limit=MOST_NAMES).runs)
-    )
+    return _beginning_with(incomplete, ctx, lambda client: (one.run for one in client.runs(dataset, limit=MOST_NAMES)))
 
 
 def _beginning_with(text: str, ctx: typer.Context, names_of: "Callable[[Client], Iterable[str]]") -> list[str]:

@@ -28,7 +28,7 @@ from bots_service.cli.output import (
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
-    from bots_client import Client, Outcome, RunSummary
+    from bots_client import Client, Outcome
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete runs.")
 
@@ -38,11 +38,7 @@ Name = Annotated[str, typer.Argument(help="Name of the run.", autocompletion=run
 @command(app, "list")
 def list_(client: "Client", dataset: Dataset) -> Result:
     """List the runs of a dataset."""
-    found, cursor, is_done = list["RunSummary"](), None, False
-    while not is_done:
-        page = client.overview(dataset=dataset, sort="name", limit=1000, cursor=cursor)
-        found += page.runs
-        cursor, is_done = page.next_cursor, page.next_cursor is None
+    found = list(client.runs(dataset))
     if not found:
         client.dataset(dataset)  # says if there is no such dataset
     columns = (

@@ -43,7 +43,7 @@ from bots_service.api.requests import (
 )
 from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
 from bots_service.api.uploads import split_lines
-from bots_service.core.checks import NAME, Name
+from bots_service.core.checks import NAME
 from bots_service.core.receipt import BINS
 from bots_service.core.run_settings import SomeSettings
 from bots_service.core.summary import RunStatus
@@ -77,13 +77,6 @@ class RewindRequest(Struct, frozen=True, forbid_unknown_fields=True):
     step: Annotated[int, Meta(ge=0, le=2**53)]
 
 
-class RunPage(Struct, frozen=True):
-    """A page of runs, by name."""
-
-    runs: list[Run]
-    next_cursor: str | None
-
-
 @Route(routes, f"PUT {RUN}", Scope.ADMIN, Run, reads=RunRequest, statuses=(200, 201))
 async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Create a run, or replace the settings of one whose journal is empty.
@@ -97,14 +90,6 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     return await answered_once(
         body, PutRunResult, act, lambda done: json_response(done.run, 201 if done.put is RunPut.CREATED else 200)
     )
-
-
-@Route(routes, "GET /datasets/{dataset}/runs", Scope.READ, RunPage)
-async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    """Return by name the runs of a dataset that the caller's key reaches."""
-    after = read_cursor(cursor, Name, "")
-    found = await services_of(request).runs.page(dataset, after, limit + 1, caller_of(request))
-    return json_response(RunPage(*page_of(found, limit, lambda run: run.run)))
 
 
 @Route(routes, f"GET {RUN}", ANY_SCOPE, Run)
