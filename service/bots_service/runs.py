@@ -41,7 +41,6 @@ from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.core.summary import (
     Coverage,
     UniformEstimate,
-    advice,
     coverage,
     estimate_after,
     facts_of,
@@ -264,7 +263,6 @@ class Run(Struct, frozen=True):
     degraded: the shared store is unreachable, so other replicas may know a newer state and more tasks in flight.
     totals: sums over all closed steps; tokens and seconds as far as outcomes say what they cost.
     coverage: how the visits spread over the pool; a visit is a step that reported the task.
-    advice: hints about the run, such as where selection brings little; a sentence or two each.
     mix: the tags of the run's mix, by name; empty without one.
     forked_from: the run that it continues; null if none.
     predictions: names of the predictions that it knows.
@@ -288,7 +286,6 @@ class Run(Struct, frozen=True):
     degraded: bool
     totals: Totals
     coverage: Coverage
-    advice: tuple[str, ...]
     mix: tuple[MixShare, ...]
     forked_from: Parent | None
     created_at: datetime
@@ -318,7 +315,6 @@ class Run(Struct, frozen=True):
             degraded=degraded,
             totals=state.totals,
             coverage=coverage(state, pool),
-            advice=advice(state, pool),
             mix=mix_shares(state.settings.mix, state.mix),
             forked_from=row.parent,
             created_at=datetime.fromtimestamp(row.created_at, UTC),

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from bots_service import observing as module
 from bots_service.access import Caller
-from bots_service.core.summary import RUNNING_S, Gain, Sums, coverage, outlook_of
+from bots_service.core.summary import RUNNING_S, Gain, Sums, coverage, narrow, outlook_of
 from bots_service.core.task_table import SORTS
 from bots_service.errors import UnknownRunError, UnknownTaskError
 from bots_service.insight import Overview, OverviewPage, OverviewQuery, RunSummary
@@ -479,7 +479,7 @@ async def test_it_shows_where_the_run_stands_and_how_it_chooses(watched: World):
         assert looked is not None
         expected = looked.effective_task_ratio
         assert (watched.shown("step"), watched.shown("leased_tasks")) == (step, 5)
-        assert watched.shown("narrow") == covered.narrow
+        assert watched.shown("narrow") == (narrow(covered, state.settings) is not None)
         await watched.report(outcome(f"t{other}", 1, 4))
     await watched.runs.change_settings(POOL, "default", {"strategy": "uniform"}, None)
     await watched.observe.once()
