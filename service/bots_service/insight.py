@@ -1,4 +1,4 @@
-"""What is read of runs: how each goes, with a verdict; its steps, its entries, its tasks, and what these showed."""
+"""What is read of runs: how each goes, with a verdict; its steps, its entries, and its tasks."""
 
 import asyncio
 import time
@@ -19,10 +19,9 @@ from bots_service.core.arrays import Floats, Tasks, contained, is_first, united
 from bots_service.core.receipt import Calibration, added
 from bots_service.core.state import RunState
 from bots_service.core.summary import Gain, RunStatus, RunVerdict, TagRow
-from bots_service.core.task_ids import TaskIds
 from bots_service.core.task_table import Segment, TaskTable
 from bots_service.datasets import OpenRun
-from bots_service.errors import Flaw, InvalidInputError, InvalidTasksError, UnknownRunError, UnknownTaskError
+from bots_service.errors import Flaw, InvalidInputError, InvalidTasksError, UnknownRunError
 from bots_service.records import (
     EntryKind,
     JournalEntry,
@@ -31,7 +30,6 @@ from bots_service.records import (
     Point,
     RefusedReports,
     StoredReceipt,
-    VisitsPage,
 )
 from bots_service.runs import Runs
 from bots_service.storage.sql.history import KnownRun, SqlHistory
@@ -359,7 +357,6 @@ def _page_of(runs: Sequence[RunSummary], query: OverviewQuery) -> OverviewPage:
 
 # --- one run ----------------------------------------------------------------------------------------------------------
 
-SHOWN_IDS = 5  # ids that contain an unknown one: enough to see what was meant
 IDS_PER_LEASE = 5  # ids of each group, unless more are wanted: enough to know a selection by
 
 
@@ -479,21 +476,6 @@ class Insight:
         await self._store.journal.head(run.row)
         return await self._store.history.entries(run.row, before, limit, kinds)
 
-    @_of_run
-    async def task_history(self, run: OpenRun, task_id: str, before: int | None, limit: int) -> VisitsPage:
-        """Return up to `limit` reports of a task before this entry, None for the newest; hidden ones too.
-
-        A page may be empty and not the last. Raises UnknownTaskError: the dataset has no such task.
-        """
-        await self._store.journal.head(run.row)
-        task = int(run.dataset.ids.find([task_id])[0])
-        if task < 0:
-            ids = (await self.runs.datasets.current(run)).dataset.ids  # another replica may have appended it
-            task = int(ids.find([task_id])[0])
-            if task < 0:
-                raise UnknownTaskError(await asyncio.to_thread(_unknown, task_id, run.dataset.row.name, ids))
-        return await self._store.history.visits(run.row, task, before, limit)
-
     async def leases(self, dataset: str, run: str, limit: int, named: int = IDS_PER_LEASE) -> tuple[int, list[Lease]]:
         """Return how many tasks are in flight, and up to `limit` groups of them, those that end soonest first.
 
@@ -556,12 +538,6 @@ def _grouped(leased: LeaseTtls, dataset: OpenDataset, now: float, limit: int, na
         Lease(end, size, dataset.ids.take(tasks[begin : begin + min(size, named)]))
         for end, begin, size in zip(ends, begins[:limit].tolist(), sizes[:limit].tolist(), strict=True)
     ]
-
-
-def _unknown(task_id: str, dataset: str, ids: TaskIds) -> str:
-    near = ids.take(ids.containing(task_id)[:SHOWN_IDS])
-    hint = f"these ids contain it: {', '.join(map(repr, near))}" if near else "search for a part of the id"
-    return f"no task {task_id[:80]!r} in dataset {dataset!r}; {hint}"
 
 
 def _chosen(query: TaskQuery, dataset: OpenDataset, state: RunState) -> tuple[Tasks, dict[Segment, int]]:

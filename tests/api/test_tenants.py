@@ -51,7 +51,6 @@ OPENED_BY: dict[str, set[str] | None] = {
     "GET /datasets/{dataset}/runs/{run}/summary": {"read"},
     "GET /datasets/{dataset}/runs/{run}/tags": {"read"},
     "GET /datasets/{dataset}/runs/{run}/tasks": {"read"},
-    "GET /datasets/{dataset}/runs/{run}/tasks/{task:path}/history": {"read"},
     "GET /datasets/{dataset}/runs/{run}/history": {"read"},
     "GET /datasets/{dataset}/runs/{run}/curve": {"read"},
     "GET /datasets/{dataset}/runs/{run}/calibration": {"read"},

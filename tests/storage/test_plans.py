@@ -89,7 +89,6 @@ async def ask_everything(stores: SqlStores, run: RunRow) -> None:
     await history.entries(run, ENTRIES - 5, 10)
     await history.entries(run, ENTRIES - 5, 10, ["report"])
     await history.entries(run, ENTRIES - 5, 10, ["settings", "rewind"])
-    await history.visits(run, 7, None, 10)
     await history.closing(run, ENTRIES - 20)
     await history.steps(run, ENTRIES - 50, 10)
     await stores.runs.note_refused_report(run, "why")

@@ -14,29 +14,24 @@ from bots_service import observing as module
 from bots_service.access import Caller
 from bots_service.core.summary import RUNNING_S, Gain, Sums, coverage, narrow, outlook_of
 from bots_service.core.task_table import SORTS
-from bots_service.errors import UnknownRunError, UnknownTaskError
+from bots_service.errors import UnknownRunError
 from bots_service.insight import Overview, OverviewPage, OverviewQuery, RunSummary
 from bots_service.insight import TaskQuery as Query
 from bots_service.metrics import RunAtWork
 from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
-from bots_service.records import RunRow, VisitsPage
+from bots_service.records import RunRow
 from bots_service.runs import ForkFrom
 from bots_service.storage.sql.history import KnownRun, RunHead, SqlHistory
 from tests.core.pools import beta_parameters
-from tests.usecases.test_moving import pruner
 from tests.usecases.world import (
     POOL,
     TASKS,
     Clock,
     Later,
     World,
-    block,
     flaws_of,
     meanwhile,
-    never,
     outcome,
-    reports,
-    stream,
 )
 
 SOLVED = (4.0, 16.0, 0.0, 8.0, 16.0)  # of 16 rollouts of t1, in one step after the other
@@ -166,29 +161,6 @@ async def test_the_whole_pool_comes_in_pieces_of_one_state(world: World):
         seen.append(piece.tasks.tolist())
     left = [task for task in range(40) if task != 3 and task not in range(16, 32)]
     assert seen == [left[:16], left[16:]]
-
-
-async def history(world: World, task: str, before: int | None = None, limit: int = 100) -> VisitsPage:
-    return await world.use.insight.task_history(POOL, "default", task, before, limit)
-
-
-async def test_of_a_pruned_journal_the_kept_reports_are_told_and_where_they_begin(world: World):
-    await reports(world, 40)
-    await world.report(outcome("t1"))
-    assert [one.seq for one in (await history(world, "t1")).visits] == [41, 2]
-    pruned = (await pruner(world).remove_old())[0].seq
-    page = await history(world, "t1")
-    assert ([one.seq for one in page.visits], page.next, page.pruned) == ([41], None, pruned)
-
-
-async def test_an_unknown_task_is_refused_with_ids_that_contain_what_was_asked(world: World):
-    other = world.beside()
-    with pytest.raises(UnknownTaskError, match="'t3', 't30', 't31', 't32', 't33'"):
-        await history(other, "T3")
-    with pytest.raises(UnknownTaskError):
-        await history(other, "nothing")
-    await world.use.datasets.append(POOL, stream(block(40, 1)), never)
-    assert await history(other, "t40") == VisitsPage([], None, 0)
 
 
 EVERYONE = Caller(None, frozenset(), ("*",))

@@ -35,7 +35,6 @@ KINDS: dict[type[BotsError], Kind] = {
     errors.NotFoundError: NO_SUCH_ROUTE,
     errors.UnknownDatasetError: Kind(404, "unknown-dataset", "There is no such dataset"),
     errors.UnknownRunError: Kind(404, "unknown-run", "There is no such run"),
-    errors.UnknownTaskError: Kind(404, "unknown-task", "There is no such task"),
     errors.UnknownPredictionsError: Kind(404, "unknown-predictions", "There are no such predictions"),
     errors.UnknownStepError: Kind(404, "unknown-step", "The run's history has no such step"),
     errors.UnknownApiKeyError: Kind(404, "unknown-api-key", "There is no such API key"),

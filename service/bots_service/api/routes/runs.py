@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from fastapi import Depends, Path, Query
+from fastapi import Depends, Query
 from msgspec import Meta, Struct
 from pyarrow import csv
 from starlette.requests import Request
@@ -50,7 +50,7 @@ from bots_service.core.summary import RunStatus
 from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, SORTS, Segment, TaskTable
 from bots_service.keys import Scope
 from bots_service.moving import LONGEST_LINE
-from bots_service.records import EntryKind, JournalEntry, OpenDataset, Point, RunPut, TaskVisit
+from bots_service.records import EntryKind, JournalEntry, OpenDataset, Point, RunPut
 from bots_service.runs import ForkFrom, PutRunResult, Run
 from bots_service.storage.sql.transfer import Moved
 
@@ -346,11 +346,10 @@ async def read_journal(
     return json_response(JournalPage(*page_of(found, limit, lambda entry: entry.seq)))
 
 
-# --- their tasks in flight, tags, and single tasks ------------------------------------------------------------------
+# --- their tasks in flight, their tags, and tasks -------------------------------------------------------------------
 
 LeaseIds = Annotated[int, Query(ge=0, le=1000, description="How many ids of each lease at most.")]
 TagSteps = Annotated[int, Query(ge=1, le=200, description="Number of last steps to sum up.")]
-OneTask = Annotated[str, Path(min_length=1, max_length=256, description="The task's id; encode a slash in it as %2F.")]
 
 
 class LeasesResponse(Struct, frozen=True):
@@ -377,31 +376,6 @@ async def read_leases(
 async def read_tags(request: Request, dataset: DatasetName, run: RunName, steps: TagSteps = 50) -> Response:
     """Return the sums over the last steps by tag, next to the success rates of as many steps before."""
     return json_response(await services_of(request).insight.tags(dataset, run, steps))
-
-
-class TaskHistoryPage(Struct, frozen=True):
-    """A page of a task's history, the newest report first.
-
-    history: the reports; there may be none on a page that is not the last.
-    pruned: journal entries up to this one were pruned, so older reports are not known; 0 if all entries are kept.
-    """
-
-    history: list[TaskVisit]
-    pruned: int
-    next_cursor: str | None
-
-
-@Route(routes, f"GET {RUN}/tasks/{{task:path}}/history", Scope.READ, TaskHistoryPage)
-async def read_task_history(
-    request: Request, dataset: DatasetName, run: RunName, task: OneTask, limit: Limit = 50, cursor: Cursor = None
-) -> Response:
-    """Return what the run's reports said of a task, newest first, including reports undone by a rewind.
-
-    Each request reads at most 500 journal entries, so a page may have few reports, or none, and a cursor.
-    """
-    before = read_cursor(cursor, AfterNumber)
-    page = await services_of(request).insight.task_history(dataset, run, task, before, limit)
-    return json_response(TaskHistoryPage(page.visits, page.pruned, write_cursor(page.next)))
 
 
 CSV = "text/csv"
