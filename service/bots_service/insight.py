@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import wraps
+from operator import itemgetter
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -59,6 +60,7 @@ class RunSummary(Struct, frozen=True):
     attention: whether somebody should look at the run: its verdict says that something is wrong, and it moved within
         three days.
     refused: the reports that were refused as invalid; null without any.
+    leased: number of tasks in flight; null in an overview.
     """
 
     dataset: str
@@ -80,21 +82,13 @@ class RunSummary(Struct, frozen=True):
     verdict: RunVerdict
     attention: bool
     refused: RefusedReports | None
+    leased: int | None = None
 
     @property
     def moved_at(self) -> float | None:
         """When it last closed a step, or had a report refused, in seconds since 1970; None if it never did."""
         times = (self.last_step_at, None if self.refused is None else self.refused.last_at)
         return max((at.timestamp() for at in times if at is not None), default=None)
-
-
-class RunSummaryWithLeases(RunSummary, frozen=True):
-    """How a run goes, and how many of its tasks are in flight.
-
-    leased: number of tasks in flight.
-    """
-
-    leased: int
 
 
 class Place(NamedTuple):
@@ -187,7 +181,7 @@ class Overview:
         runs = await self._as_they_are_now([one for one in known if caller.reaches_run(one.head.dataset, one.row.name)])
         return await asyncio.to_thread(_page_of, runs, query)
 
-    async def one(self, dataset: str, run: str) -> RunSummaryWithLeases:
+    async def one(self, dataset: str, run: str) -> RunSummary:
         """Return one run."""
         await self._runs.store.datasets.get(dataset)
         known = [one for one in await self._up_to_date(dataset) if one.row.name == run]
@@ -195,7 +189,7 @@ class Overview:
             raise UnknownRunError(f"no run {run!r}")
         (found,) = await self._as_they_are_now(known)
         leased = len((await self._runs.live.leases(known[0].row)).tasks)
-        return RunSummaryWithLeases(**structs.asdict(found), leased=leased)
+        return structs.replace(found, leased=leased)
 
     async def _up_to_date(self, dataset: str | None, reaches: Callable[[str], bool] = lambda _: True) -> list[KnownRun]:
         """Return what is known of the runs of a dataset; or with None, of all datasets that the caller reaches."""
@@ -223,9 +217,13 @@ class Overview:
         The baseline of a run is the run that samples uniformly and was created nearest in time; of several, the first
         by name.
         """
-        uniform = (run for run in runs if run.strategy == UNIFORM and run.course.sums.reported)
-        baselines = [(run.row.created_at, run) for run in sorted(uniform, key=lambda run: run.row.name)]
-        return [await self._with_gain(run, summary.nearest(run.row.created_at, baselines)) for run in runs]
+        uniform = [run for run in runs if run.strategy == UNIFORM and run.course.sums.reported]
+
+        def baseline_of(run: KnownRun) -> KnownRun | None:
+            distances = [(abs(one.row.created_at - run.row.created_at), one.row.name, one) for one in uniform]
+            return min(distances, key=itemgetter(0, 1), default=(0.0, "", None))[2]
+
+        return [await self._with_gain(run, baseline_of(run)) for run in runs]
 
     async def _with_gain(self, run: KnownRun, baseline: KnownRun | None) -> KnownRun:
         if run.strategy == UNIFORM or baseline is None:
@@ -238,20 +236,19 @@ class Overview:
 
     async def _measured(self, run: KnownRun, baseline: KnownRun) -> Gain:
         first, last = max(run.row.origin_step, baseline.row.origin_step), min(run.step, baseline.step)
-        if last <= first:
-            nothing = summary.NO_SUMS
-            return summary.measured_gain(baseline.row.name, 0, own=nothing, uniform=nothing, recent=nothing)
         recent = max(first, last - summary.RECENT)
         own = await self._history.ends(run.row, run.head.head, [first, last])
         uniform = await self._history.ends(baseline.row, baseline.head.head, [first, recent, last])
-        if not own.keys() >= {first, last} or not uniform.keys() >= {first, recent, last}:  # one was rewound meanwhile
+        is_known = own.keys() >= {first, last} and uniform.keys() >= {first, recent, last}  # else one was rewound now
+        if last <= first or not is_known:
             return summary.estimated_gain(run.course)
-        return summary.measured_gain(
+        whole, latest = uniform[last].less(uniform[first]), uniform[last].less(uniform[recent])
+        return summary.gain_over(
             baseline.row.name,
             last - first,
-            own=own[last].less(own[first]),
-            uniform=uniform[last].less(uniform[first]),
-            recent=uniform[last].less(uniform[recent]),
+            own[last].less(own[first]),
+            whole.effective_task_ratio,
+            latest.effective_task_ratio,
         )
 
     async def _as_they_are_now(self, known: list[KnownRun]) -> list[RunSummary]:

@@ -32,7 +32,7 @@ from bots_service.core.codec import encode_state
 from bots_service.core.draw import SelectRequest
 from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import NOTHING_OPEN
-from bots_service.core.guard import VerifierAlarm
+from bots_service.core.guard import Streak
 from bots_service.core.mixing import MixShare, mix_shares
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Totals
@@ -290,7 +290,7 @@ class Run(Struct, frozen=True):
     forked_from: Parent | None
     created_at: datetime
     predictions: tuple[str, ...]
-    alarms: tuple[VerifierAlarm, ...]
+    alarms: tuple[Streak, ...]
 
     @classmethod
     def of(cls, run: OpenRun, state: RunState, *, leased: int, degraded: bool) -> Self:

@@ -16,7 +16,7 @@ from scipy.stats import betabinom
 from bots_service.core import summary
 from bots_service.core.draw import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.entries import Entry, Report
-from bots_service.core.guard import VerifierAlarm
+from bots_service.core.guard import Streak
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import BINS as CALIBRATION_BINS
 from bots_service.core.receipt import Calibration, Receipt
@@ -50,12 +50,11 @@ from bots_service.core.summary import (
     estimate_after,
     estimated_gain,
     findings_of,
+    gain_over,
     hint_on,
     is_overdue,
     listed_tags,
-    measured_gain,
     narrow,
-    nearest,
     needs_attention,
     outlook,
     outlook_of,
@@ -394,7 +393,7 @@ def read(steps: list[Step], earlier: list[int], *, estimated: bool = True) -> Ru
         ends[number] = sums = Sums(reported, sums.effective + step.effective, 8.0 * reported, expected, step.time)
     last = origin + len(steps)
     wanted = wanted_steps(origin, last)
-    assert len(wanted) <= TREND + TIMED + 2
+    assert len(wanted) <= TREND + TIMED + 1
     return course_of(origin, last, {number: ends[number] for number in (origin, *wanted)})
 
 
@@ -424,12 +423,11 @@ def test_sums_and_recent_steps_are_those_of_plain_loops(steps: list[Step], earli
 @given(steps=made_steps(), earlier=before_a_fork)
 def test_a_trend_has_the_moving_ratio_at_even_distances_and_at_the_end(steps: list[Step], earlier: list[int]):
     course = read(steps, earlier)
-    stride = next(2**power for power in range(20) if len(steps) // 2**power < TREND)
-    ends = sorted({*range(stride, len(steps) + 1, stride), *([len(steps)] if steps else [])})
-    assert len(course.trend) == len(ends) <= TREND
-    for found, end in zip(course.trend, ends, strict=True):
-        width = RECENT if end % stride else -(-RECENT // stride) * stride  # between points of the trend
-        assert same(found, ratio(steps[max(0, end - width) : end]))
+    ends = sorted({len(steps) * place // TREND for place in range(TREND + 1)})
+    assert len(course.trend) == len(ends) - 1 <= TREND
+    for place, found in enumerate(course.trend, 1):
+        width = next((w for w in range(1, 99) if w * len(steps) >= RECENT * (len(ends) - 1)), 1)  # points of the trend
+        assert same(found, ratio(steps[ends[max(0, place - width)] : ends[place]]))
 
 
 @given(steps=made_steps(), earlier=before_a_fork)
@@ -467,7 +465,7 @@ sums = st.builds(
 
 @given(own=sums, uniform=sums, recent=sums)
 def test_a_measured_gain_compares_the_shares_of_effective_tasks(own, uniform, recent):
-    gain = measured_gain("even", 7, own=own, uniform=uniform, recent=recent)
+    gain = gain_over("even", 7, own, uniform.effective_task_ratio, recent.effective_task_ratio)
     assert (gain.source, gain.baseline, gain.steps, gain.rollouts_spent) == ("measured", "even", 7, own.rollouts)
     assert gain.uniform_effective_task_ratio == recent.effective_task_ratio
     assert gain.own_ratio == (own.effective / own.reported if own.reported else None)
@@ -481,13 +479,6 @@ def test_a_measured_gain_compares_the_shares_of_effective_tasks(own, uniform, re
     assert math.isclose(gain.factor, factor)
     # Uniform sampling finds as many effective tasks with `factor` times the rollouts.
     assert math.isclose(gain.rollouts_saved, own.rollouts * factor - own.rollouts, abs_tol=1e-6)
-
-
-def test_a_run_is_compared_with_the_baseline_created_nearest_in_time_and_the_first_of_several():
-    runs = list(zip([10.0, 20.0, 20.0, 31.0], "abcd", strict=True))
-    assert [nearest(at, runs) for at in (0.0, 14.9, 15.1, 20.0, 25.4, 25.6, 99.0)] == list("aabbbdd")
-    assert nearest(15.0, runs) == "a"
-    assert nearest(15.0, []) is None
 
 
 @pytest.mark.parametrize(
@@ -549,7 +540,7 @@ def in_bin(place: int, rollouts: float, predicted: float, solved: float) -> Cali
     return Calibration(*(tuple(column) for column in columns.tolist()))
 
 
-ALARM = VerifierAlarm(None, "failed", 71, 80, 24, 1e-12)
+ALARM = Streak(None, "failed", 71, 80, 24, 1e-12)
 # By urgency: each fits together with all that come after it. What the clock says, the course, the facts.
 URGENT: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ("reports_refused", {"refused": REFUSED}, {}, {}),

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import ceil, pi, sqrt
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bots_service.core.arrays import Tasks, contained
 from bots_service.core.belief import Belief
 from bots_service.core.draw import IN_ORDER
-from bots_service.core.guard import VerifierAlarm
+from bots_service.core.guard import Streak
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import NO_COUNTS, Calibration, Receipt, TagCounts
 from bots_service.core.rounding import half_up
@@ -210,7 +210,7 @@ def _walked(state: RunState, pool: Pool, available: int) -> tuple[int | None, fl
 # --- the course of its steps, from a few of them ---------------------------------------------------------------------
 
 RECENT = 50  # steps; fewer are too noisy to show a run's present level
-TREND = 40  # points at most, the newest included: as many as a sparkline can show
+TREND = 40  # points at most: as many as a sparkline can show
 TIMED = 21  # steps whose times are known: the gaps between them say how long a step usually takes
 
 
@@ -266,30 +266,25 @@ class RunCourse:
     trend: tuple[float | None, ...] = ()
 
 
-def stride_of(steps: int) -> int:
-    """Return the smallest power of two of which so few multiples are steps that a trend can show them."""
-    stride = 1
-    while steps // stride > TREND - 1:
-        stride *= 2
-    return stride
+def _trend_steps(origin: int, step: int) -> list[int]:
+    """Return the steps between which a trend is drawn: at even distances, the first and the last included."""
+    return sorted({origin + (step - origin) * place // TREND for place in range(TREND + 1)})
 
 
 def wanted_steps(origin: int, step: int) -> list[int]:
     """Return the steps whose ends a course is made of. origin: how many steps closed before a fork; step: by now."""
-    grid = range(origin, step + 1, stride_of(step - origin))
     timed = range(max(origin, step - TIMED) + 1, step + 1)
-    return sorted({*grid, *timed, max(origin, step - RECENT), step} - {origin})
+    return sorted({*_trend_steps(origin, step), *timed, max(origin, step - RECENT), step} - {origin})
 
 
 def course_of(origin: int, step: int, ends: Mapping[int, Sums]) -> RunCourse:
     """Return the course of a run that closed `step` steps. ends: sums up to each of `wanted_steps` and `origin`."""
     last, recent = ends[step], ends[step].less(ends[max(origin, step - RECENT)])
-    stride = stride_of(step - origin)
-    grid = list(range(origin, step + 1, stride))
-    width = -(-RECENT // stride)
+    drawn = _trend_steps(origin, step)
+    width = ceil(RECENT * len(drawn[1:]) / max(step - origin, 1))  # points of the trend
     trend = [
-        ends[each].less(ends[grid[max(place - width, 0)]]).effective_task_ratio for place, each in enumerate(grid)
-    ][1:]
+        ends[each].less(ends[drawn[max(place - width, 0)]]).effective_task_ratio for place, each in enumerate(drawn)
+    ]
     times = [ends[each].at for each in range(max(origin, step - TIMED) + 1, step + 1)]
     gaps = np.diff(np.array(times, np.float64))
     return RunCourse(
@@ -297,12 +292,11 @@ def course_of(origin: int, step: int, ends: Mapping[int, Sums]) -> RunCourse:
         sums=last.less(ends[origin]),
         recent=recent,
         usual_gap_s=float(np.median(gaps)) if len(gaps) else 0.0,
-        trend=tuple(trend if grid[-1] == step else [*trend, recent.effective_task_ratio]),
+        trend=tuple(trend[1:]),
     )
 
 
 GainSource = Literal["measured", "estimated"]
-Run = TypeVar("Run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,30 +326,23 @@ class Gain:
     uniform_effective_task_ratio: float | None
 
 
-def measured_gain(baseline: str, steps: int, *, own: Sums, uniform: Sums, recent: Sums) -> Gain:
-    """Return the gain over `baseline`, which samples uniformly, in the steps that both closed; recent: its last 50."""
-    return _gain("measured", baseline, steps, own, uniform.effective_task_ratio, recent.effective_task_ratio)
-
-
 def estimated_gain(course: RunCourse) -> Gain:
     """Return the gain over what the run's belief expects of uniform sampling."""
     sums, recent = course.sums, course.recent
-    return _gain("estimated", None, course.steps, sums, sums.uniform_ratio, recent.uniform_ratio)
+    return gain_over(None, course.steps, sums, sums.uniform_ratio, recent.uniform_ratio)
 
 
-def _gain(
-    source: GainSource, baseline: str | None, steps: int, own: Sums, uniform: float | None, recent: float | None
-) -> Gain:
+def gain_over(baseline: str | None, steps: int, own: Sums, uniform: float | None, recent: float | None) -> Gain:
+    """Return the gain over uniform sampling in some steps.
+
+    baseline: the run that sampled uniformly; None if it is estimated what that has. own: sums over the steps of the
+    run that gained. uniform, recent: the effective task ratio of uniform sampling over these steps and the last 50.
+    """
+    source: GainSource = "estimated" if baseline is None else "measured"
     expected = own.reported * (uniform or 0.0)
     factor = own.effective / expected if expected > 0.0 else None
     saved = None if factor is None else own.rollouts * (factor - 1.0)
     return Gain(source, baseline, factor, saved, own.rollouts, steps, own.effective_task_ratio, uniform, recent)
-
-
-def nearest(created_at: float, runs: Sequence[tuple[float, Run]]) -> Run | None:
-    """Return the run that was created nearest to a time, the first of several; None without runs."""
-    _, found = min(runs, key=lambda run: abs(run[0] - created_at), default=(0.0, None))
-    return found
 
 
 # --- its status, and one verdict, the most urgent of those that fit --------------------------------------------------
@@ -374,7 +361,7 @@ class RunFacts:
     hint: of `hint_on`.
     """
 
-    alarms: tuple[VerifierAlarm, ...]
+    alarms: tuple[Streak, ...]
     narrow: "RunVerdict | None"
     calibration: Calibration
     group_size: float

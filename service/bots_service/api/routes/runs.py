@@ -204,7 +204,7 @@ async def read_overview(request: Request, query: Annotated[insight.OverviewQuery
     return json_response(Overview(page.runs, page.matching, page.totals, following))
 
 
-@Route(routes, f"GET {RUN}/summary", Scope.READ, insight.RunSummaryWithLeases)
+@Route(routes, f"GET {RUN}/summary", Scope.READ, insight.RunSummary)
 async def read_summary(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return how a run goes, its gain over uniform sampling, and a verdict with advice."""
     return json_response(await services_of(request).overview.one(dataset, run))
