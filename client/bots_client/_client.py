@@ -359,7 +359,7 @@ class Client(HttpClient):
         Args:
             search: only runs whose "dataset/run" contains this text, ignoring case.
             status, attention: only runs with this status (new, running, stalled or idle); True: that need attention.
-            sort: attention, name, created, last_step, step, effective_task_ratio, vs_uniform or rollouts; "-step"
+            sort: attention, name, last_step, step, effective_task_ratio, vs_uniform or rollouts; "-step"
                 descends; None: "-last_step". By "-attention", runs that need attention come first, then the others by
                 their last step. By vs_uniform, healthy runs come first, whichever way.
             limit, cursor: maximum number of runs, 1 to 1,000, None: 50; `next_cursor` of the page before.

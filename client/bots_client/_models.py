@@ -221,7 +221,6 @@ class Run:
     """One belief about one dataset, for one model in training.
 
     step: closed steps; seq: journal entries; epoch: how often it was rewound.
-    capability: of the model, on the scale of its references; None before the first closed step, or without references.
     estimates: what the belief estimates about the model, by name; the first tells where the model stands: ability with
         the tracker, capability with the belief bots.
     uniform_effective_task_ratio: what the belief expects of uniform sampling, in [0, 1].
@@ -240,7 +239,6 @@ class Run:
     seq: int
     epoch: int = 0
     settings: Settings = field(default_factory=Settings)
-    capability: float | None = None
     estimates: Mapping[str, float] = field(default_factory=dict)
     uniform_effective_task_ratio: float | None = None
     rollouts_per_task: float | None = None

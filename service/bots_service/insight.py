@@ -38,7 +38,7 @@ from bots_service.storage.sql.history import KnownRun, SqlHistory
 # --- the overview -----------------------------------------------------------------------------------------------------
 
 UNIFORM = "uniform"
-RUN_SORTS = ("attention", "name", "created", "last_step", "step", "effective_task_ratio", "vs_uniform", "rollouts")
+RUN_SORTS = ("attention", "name", "last_step", "step", "effective_task_ratio", "vs_uniform", "rollouts")
 LOOKED_AT_ONCE = 64  # runs whose tasks in flight are asked for side by side
 MORE_THAN_A_TIME = 1e11  # seconds: a run that needs attention comes before all that need it less, however old
 
@@ -229,10 +229,8 @@ class Overview:
         if run.strategy == UNIFORM or baseline is None:
             gain = None if run.strategy == UNIFORM else summary.estimated_gain(run.course)
             return replace(run, gain=gain, compared=None)
-        journals = (run.head.journal, baseline.head.journal)
-        if run.compared == journals:
-            return run
-        return replace(run, gain=await self._measured(run, baseline), compared=journals)
+        heads = (run.head, baseline.head)
+        return run if run.compared == heads else replace(run, gain=await self._measured(run, baseline), compared=heads)
 
     async def _measured(self, run: KnownRun, baseline: KnownRun) -> Gain:
         first, last = max(run.row.origin_step, baseline.row.origin_step), min(run.step, baseline.step)
@@ -309,8 +307,6 @@ def _value_of(run: RunSummary, sort: str) -> float | None:
         case "attention":
             urgency = 2 if run.verdict.kind in summary.AT_ONCE_KINDS else 1
             return None if run.moved_at is None else run.moved_at + run.attention * urgency * MORE_THAN_A_TIME
-        case "created":
-            return run.created_at.timestamp()
         case "last_step":
             return None if run.last_step_at is None else run.last_step_at.timestamp()
         case "vs_uniform":

@@ -275,7 +275,6 @@ class Run(Struct, frozen=True):
     epoch: int
     step: int
     seq: int
-    capability: float | None
     estimates: dict[str, float]
     uniform_effective_task_ratio: float | None
     rollouts_per_task: float | None
@@ -304,7 +303,6 @@ class Run(Struct, frozen=True):
             epoch=state.epoch,
             step=state.step,
             seq=state.seq,
-            capability=state.belief.capability,
             estimates=state.belief.estimates(pool),
             uniform_effective_task_ratio=None if expected is None else expected.effective_task_ratio,
             rollouts_per_task=state.rollouts_per_task,

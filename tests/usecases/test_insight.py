@@ -339,7 +339,6 @@ async def test_pages_in_any_order_hold_each_run_once_those_without_a_value_last(
         "step": ["default", "none", "few", "many"],
         "-step": ["many", "few", "default", "none"],
         "-rollouts": ["many", "few", "default", "none"],
-        "created": ["default", "few", "many", "none"],
         "last_step": ["few", "many", "default", "none"],
         "-last_step": ["many", "few", "default", "none"],
         "effective_task_ratio": ["few", "many", "default", "none"],

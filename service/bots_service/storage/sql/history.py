@@ -91,10 +91,6 @@ def _told(body: Body) -> dict[str, Any]:
     return {"changed": body.values} if isinstance(body, SettingsChange) else {}
 
 
-Journal = tuple[str, int, int]
-"""A run's uid, epoch and last entry: the same for the same journal."""
-
-
 class RunHead(NamedTuple):
     """Where a run stands in SQL: the last seq, and how often it was rewound. A replaced run has a new uid.
 
@@ -109,11 +105,6 @@ class RunHead(NamedTuple):
     refused: RefusedReports | None = None
     refused_seq: int | None = None
 
-    @property
-    def journal(self) -> Journal:
-        """Which journal the run has."""
-        return self.uid, self.epoch, self.head
-
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:
@@ -124,7 +115,7 @@ class KnownRun:
     strategy: in use.
     findings: what the service found when it last looked.
     gain: over uniform sampling; None for a run that samples uniformly.
-    compared: the journals of the run and of its baseline from which the gain was measured.
+    compared: where the run and its baseline stood when the gain was measured.
     """
 
     head: RunHead
@@ -133,7 +124,7 @@ class KnownRun:
     strategy: StrategyName
     findings: RunFindings
     gain: Gain | None = None
-    compared: tuple[Journal, Journal] | None = None
+    compared: tuple[RunHead, RunHead] | None = None
 
     @property
     def step(self) -> int:
