@@ -217,9 +217,9 @@ class Client(HttpClient):
         """Describe a run: settings, step, capability, totals."""
         return self.send(Call("GET", run_path(dataset, run), into(Run), max_bytes=ANSWER_BYTES))
 
-    def runs(self, dataset: str, *, limit: int | None = None) -> Listing[Run]:
-        """List the runs of a dataset."""
-        return self._list(Run, "runs", path("datasets", dataset, "runs"), limit)
+    def runs(self, dataset: str, *, limit: int | None = None) -> Listing[RunSummary]:
+        """List how the runs of a dataset go, by name."""
+        return self._list(RunSummary, "runs", path("overview"), limit, ("dataset", dataset), ("sort", "name"))
 
     def delete_run(self, dataset: str, run: str) -> None:
         """Permanently delete a run and its journal; "default" is emptied instead."""
@@ -352,7 +352,7 @@ class Client(HttpClient):
         Args:
             search: only runs whose "dataset/run" contains this text, ignoring case.
             status, attention: only runs with this status (new, running, stalled or idle); True: that need attention.
-            sort: attention, name, created, last_step, step, effective_task_ratio, vs_uniform or rollouts; "-step"
+            sort: attention, name, last_step, step, effective_task_ratio, vs_uniform or rollouts; "-step"
                 descends; None: "-last_step". By "-attention", runs that need attention come first, then the others by
                 their last step. By vs_uniform, healthy runs come first, whichever way.
             limit, cursor: maximum number of runs, 1 to 1,000, None: 50; `next_cursor` of the page before.

@@ -196,12 +196,11 @@ class Coverage:
     available_tasks: that are not retired; distinct_tasks: different ones reported so far, retired ones included.
     reached_share: of the available tasks, those that were reported at least once.
     mean_visits, most_visits: of the reported tasks.
-    top_tenth_share: of all visits, those that the most visited tenth of the reported tasks took.
+    top_tenth_share: of all visits, those that a tenth of the available tasks took, the most visited.
     pass_steps: how many steps visit as many tasks as are available.
     unmet_share: of the available tasks, those that so many last steps did not report.
     visits_per_met_task: how often so many last steps reported each task that they reported, on average.
     passes_done, pass_share: full passes over the pool, and the share of the present one; None without passes.
-    narrow: whether few tasks take most visits; reason: why, and what to do.
     """
 
     available_tasks: int = 0
@@ -215,8 +214,6 @@ class Coverage:
     visits_per_met_task: float | None = None
     passes_done: int | None = None
     pass_share: float | None = None
-    narrow: bool = False
-    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +221,6 @@ class Run:
     """One belief about one dataset, for one model in training.
 
     step: closed steps; seq: journal entries; epoch: how often it was rewound.
-    capability: of the model, on the scale of its references; None before the first closed step, or without references.
     estimates: what the belief estimates about the model, by name; the first tells where the model stands: ability with
         the tracker, capability with the belief bots.
     uniform_effective_task_ratio: what the belief expects of uniform sampling, in [0, 1].
@@ -233,7 +229,6 @@ class Run:
     unfinished_groups: groups that were reported in part; aborting_tasks: tasks that were aborted three times in a row.
     degraded: other replicas may have a newer state and more tasks in flight.
     coverage: how the visits spread over the pool.
-    advice: hints about the run, such as where selection gains little; one or two sentences each.
     mix: the tags of the run's mix; empty without one.
     alarms: those of the verifier guard that stand, the whole run's first.
     """
@@ -244,7 +239,6 @@ class Run:
     seq: int
     epoch: int = 0
     settings: Settings = field(default_factory=Settings)
-    capability: float | None = None
     estimates: Mapping[str, float] = field(default_factory=dict)
     uniform_effective_task_ratio: float | None = None
     rollouts_per_task: float | None = None
@@ -255,7 +249,6 @@ class Run:
     degraded: bool = False
     totals: Totals = field(default_factory=Totals)
     coverage: Coverage = field(default_factory=Coverage)
-    advice: tuple[str, ...] = ()
     mix: tuple[MixShare, ...] = ()
     forked_from: Fork | None = None
     created_at: datetime | None = None

@@ -29,10 +29,6 @@ class UnknownRunError(NotFoundError):
     """No run of that name in the dataset."""
 
 
-class UnknownTaskError(NotFoundError):
-    """No task of that id in the dataset."""
-
-
 class UnknownPredictionsError(NotFoundError):
     """A dataset has no predictions of this name."""
 

@@ -1,4 +1,4 @@
-"""What is read of runs: how each goes, with a verdict; its steps, its entries, its tasks, and what these showed."""
+"""What is read of runs: how each goes, with a verdict; its steps, its entries, and its tasks."""
 
 import asyncio
 import time
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import wraps
+from operator import itemgetter
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -19,10 +20,9 @@ from bots_service.core.arrays import Floats, Tasks, contained, is_first, united
 from bots_service.core.receipt import Calibration, added
 from bots_service.core.state import RunState
 from bots_service.core.summary import Gain, RunStatus, RunVerdict, TagRow
-from bots_service.core.task_ids import TaskIds
 from bots_service.core.task_table import Segment, TaskTable
 from bots_service.datasets import OpenRun
-from bots_service.errors import Flaw, InvalidInputError, InvalidTasksError, UnknownRunError, UnknownTaskError
+from bots_service.errors import Flaw, InvalidInputError, InvalidTasksError, UnknownRunError
 from bots_service.records import (
     EntryKind,
     JournalEntry,
@@ -31,7 +31,6 @@ from bots_service.records import (
     Point,
     RefusedReports,
     StoredReceipt,
-    VisitsPage,
 )
 from bots_service.runs import Runs
 from bots_service.storage.sql.history import KnownRun, SqlHistory
@@ -39,7 +38,7 @@ from bots_service.storage.sql.history import KnownRun, SqlHistory
 # --- the overview -----------------------------------------------------------------------------------------------------
 
 UNIFORM = "uniform"
-RUN_SORTS = ("attention", "name", "created", "last_step", "step", "effective_task_ratio", "vs_uniform", "rollouts")
+RUN_SORTS = ("attention", "name", "last_step", "step", "effective_task_ratio", "vs_uniform", "rollouts")
 LOOKED_AT_ONCE = 64  # runs whose tasks in flight are asked for side by side
 MORE_THAN_A_TIME = 1e11  # seconds: a run that needs attention comes before all that need it less, however old
 
@@ -61,6 +60,7 @@ class RunSummary(Struct, frozen=True):
     attention: whether somebody should look at the run: its verdict says that something is wrong, and it moved within
         three days.
     refused: the reports that were refused as invalid; null without any.
+    leased: number of tasks in flight; null in an overview.
     """
 
     dataset: str
@@ -82,21 +82,13 @@ class RunSummary(Struct, frozen=True):
     verdict: RunVerdict
     attention: bool
     refused: RefusedReports | None
+    leased: int | None = None
 
     @property
     def moved_at(self) -> float | None:
         """When it last closed a step, or had a report refused, in seconds since 1970; None if it never did."""
         times = (self.last_step_at, None if self.refused is None else self.refused.last_at)
         return max((at.timestamp() for at in times if at is not None), default=None)
-
-
-class RunSummaryWithLeases(RunSummary, frozen=True):
-    """How a run goes, and how many of its tasks are in flight.
-
-    leased: number of tasks in flight.
-    """
-
-    leased: int
 
 
 class Place(NamedTuple):
@@ -189,7 +181,7 @@ class Overview:
         runs = await self._as_they_are_now([one for one in known if caller.reaches_run(one.head.dataset, one.row.name)])
         return await asyncio.to_thread(_page_of, runs, query)
 
-    async def one(self, dataset: str, run: str) -> RunSummaryWithLeases:
+    async def one(self, dataset: str, run: str) -> RunSummary:
         """Return one run."""
         await self._runs.store.datasets.get(dataset)
         known = [one for one in await self._up_to_date(dataset) if one.row.name == run]
@@ -197,7 +189,7 @@ class Overview:
             raise UnknownRunError(f"no run {run!r}")
         (found,) = await self._as_they_are_now(known)
         leased = len((await self._runs.live.leases(known[0].row)).tasks)
-        return RunSummaryWithLeases(**structs.asdict(found), leased=leased)
+        return structs.replace(found, leased=leased)
 
     async def _up_to_date(self, dataset: str | None, reaches: Callable[[str], bool] = lambda _: True) -> list[KnownRun]:
         """Return what is known of the runs of a dataset; or with None, of all datasets that the caller reaches."""
@@ -225,35 +217,36 @@ class Overview:
         The baseline of a run is the run that samples uniformly and was created nearest in time; of several, the first
         by name.
         """
-        uniform = (run for run in runs if run.strategy == UNIFORM and run.course.sums.reported)
-        baselines = [(run.row.created_at, run) for run in sorted(uniform, key=lambda run: run.row.name)]
-        return [await self._with_gain(run, summary.nearest(run.row.created_at, baselines)) for run in runs]
+        uniform = [run for run in runs if run.strategy == UNIFORM and run.course.sums.reported]
+
+        def baseline_of(run: KnownRun) -> KnownRun | None:
+            distances = [(abs(one.row.created_at - run.row.created_at), one.row.name, one) for one in uniform]
+            return min(distances, key=itemgetter(0, 1), default=(0.0, "", None))[2]
+
+        return [await self._with_gain(run, baseline_of(run)) for run in runs]
 
     async def _with_gain(self, run: KnownRun, baseline: KnownRun | None) -> KnownRun:
         if run.strategy == UNIFORM or baseline is None:
             gain = None if run.strategy == UNIFORM else summary.estimated_gain(run.course)
             return replace(run, gain=gain, compared=None)
-        journals = (run.head.journal, baseline.head.journal)
-        if run.compared == journals:
-            return run
-        return replace(run, gain=await self._measured(run, baseline), compared=journals)
+        heads = (run.head, baseline.head)
+        return run if run.compared == heads else replace(run, gain=await self._measured(run, baseline), compared=heads)
 
     async def _measured(self, run: KnownRun, baseline: KnownRun) -> Gain:
         first, last = max(run.row.origin_step, baseline.row.origin_step), min(run.step, baseline.step)
-        if last <= first:
-            nothing = summary.NO_SUMS
-            return summary.measured_gain(baseline.row.name, 0, own=nothing, uniform=nothing, recent=nothing)
         recent = max(first, last - summary.RECENT)
         own = await self._history.ends(run.row, run.head.head, [first, last])
         uniform = await self._history.ends(baseline.row, baseline.head.head, [first, recent, last])
-        if not own.keys() >= {first, last} or not uniform.keys() >= {first, recent, last}:  # one was rewound meanwhile
+        is_known = own.keys() >= {first, last} and uniform.keys() >= {first, recent, last}  # else one was rewound now
+        if last <= first or not is_known:
             return summary.estimated_gain(run.course)
-        return summary.measured_gain(
+        whole, latest = uniform[last].less(uniform[first]), uniform[last].less(uniform[recent])
+        return summary.gain_over(
             baseline.row.name,
             last - first,
-            own=own[last].less(own[first]),
-            uniform=uniform[last].less(uniform[first]),
-            recent=uniform[last].less(uniform[recent]),
+            own[last].less(own[first]),
+            whole.effective_task_ratio,
+            latest.effective_task_ratio,
         )
 
     async def _as_they_are_now(self, known: list[KnownRun]) -> list[RunSummary]:
@@ -314,8 +307,6 @@ def _value_of(run: RunSummary, sort: str) -> float | None:
         case "attention":
             urgency = 2 if run.verdict.kind in summary.AT_ONCE_KINDS else 1
             return None if run.moved_at is None else run.moved_at + run.attention * urgency * MORE_THAN_A_TIME
-        case "created":
-            return run.created_at.timestamp()
         case "last_step":
             return None if run.last_step_at is None else run.last_step_at.timestamp()
         case "vs_uniform":
@@ -359,7 +350,6 @@ def _page_of(runs: Sequence[RunSummary], query: OverviewQuery) -> OverviewPage:
 
 # --- one run ----------------------------------------------------------------------------------------------------------
 
-SHOWN_IDS = 5  # ids that contain an unknown one: enough to see what was meant
 IDS_PER_LEASE = 5  # ids of each group, unless more are wanted: enough to know a selection by
 
 
@@ -479,21 +469,6 @@ class Insight:
         await self._store.journal.head(run.row)
         return await self._store.history.entries(run.row, before, limit, kinds)
 
-    @_of_run
-    async def task_history(self, run: OpenRun, task_id: str, before: int | None, limit: int) -> VisitsPage:
-        """Return up to `limit` reports of a task before this entry, None for the newest; hidden ones too.
-
-        A page may be empty and not the last. Raises UnknownTaskError: the dataset has no such task.
-        """
-        await self._store.journal.head(run.row)
-        task = int(run.dataset.ids.find([task_id])[0])
-        if task < 0:
-            ids = (await self.runs.datasets.current(run)).dataset.ids  # another replica may have appended it
-            task = int(ids.find([task_id])[0])
-            if task < 0:
-                raise UnknownTaskError(await asyncio.to_thread(_unknown, task_id, run.dataset.row.name, ids))
-        return await self._store.history.visits(run.row, task, before, limit)
-
     async def leases(self, dataset: str, run: str, limit: int, named: int = IDS_PER_LEASE) -> tuple[int, list[Lease]]:
         """Return how many tasks are in flight, and up to `limit` groups of them, those that end soonest first.
 
@@ -556,12 +531,6 @@ def _grouped(leased: LeaseTtls, dataset: OpenDataset, now: float, limit: int, na
         Lease(end, size, dataset.ids.take(tasks[begin : begin + min(size, named)]))
         for end, begin, size in zip(ends, begins[:limit].tolist(), sizes[:limit].tolist(), strict=True)
     ]
-
-
-def _unknown(task_id: str, dataset: str, ids: TaskIds) -> str:
-    near = ids.take(ids.containing(task_id)[:SHOWN_IDS])
-    hint = f"these ids contain it: {', '.join(map(repr, near))}" if near else "search for a part of the id"
-    return f"no task {task_id[:80]!r} in dataset {dataset!r}; {hint}"
 
 
 def _chosen(query: TaskQuery, dataset: OpenDataset, state: RunState) -> tuple[Tasks, dict[Segment, int]]:

@@ -8,7 +8,7 @@ from time import monotonic
 import structlog
 
 from bots_service.background import repeating
-from bots_service.core.summary import coverage
+from bots_service.core.summary import coverage, narrow
 from bots_service.errors import BotsError, UnknownDatasetError, UnknownRunError
 from bots_service.metrics import RunAtWork, RunsAtWork
 from bots_service.runs import Runs
@@ -79,5 +79,5 @@ class ObserveRuns:
             if self._at_work.has(seen):
                 series.uniform_effective_task_ratio.set(math.nan if uniform is None else uniform)
                 series.reached_share.set(math.nan if covered.reached_share is None else covered.reached_share)
-                series.narrow.set(covered.narrow)
+                series.narrow.set(narrow(covered, state.settings) is not None)
             seen.shown = version

@@ -334,44 +334,6 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     time: datetime
 
 
-class TaskVisit(Struct, frozen=True):
-    """What a report said of a task.
-
-    seq: the report's journal entry.
-    step: the number of steps that had closed after it.
-    successes: how many of the task's rollouts succeeded; a fractional reward counts in part.
-    trials: how many rollouts of the task were reported.
-    mean_reward: successes / trials: the mean reward, with the run's reward range mapped to [0, 1].
-    effective: whether the rollouts have a gradient: their rewards differ. False for a part of a group.
-    group_size: how many rollouts the group has, of which the report brought some; null for a whole group.
-    late: whether the report came after its step had closed, so that it counts for less or for nothing.
-    hidden: whether a rewind undid it.
-    """
-
-    seq: int
-    step: int
-    successes: float
-    trials: float
-    mean_reward: float
-    effective: bool
-    group_size: float | None
-    late: bool
-    hidden: bool
-    time: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class VisitsPage:
-    """A part of a task's history.
-
-    visits: newest first; there may be none, although older entries have some.
-    next: entries before this seq are still to be read; None if there is no older one.
-    """
-
-    visits: list[TaskVisit]
-    next: int | None
-
-
 @dataclass(frozen=True, slots=True)
 class LeaseTtls:
     """The tasks in flight.

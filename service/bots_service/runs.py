@@ -24,7 +24,7 @@ from msgspec import Meta, Struct
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from bots_service.access import ANYBODY, Caller
+from bots_service.access import Caller
 from bots_service.background import repeating
 from bots_service.core.arrays import NO_TASKS, Tasks, united
 from bots_service.core.checks import Name
@@ -32,7 +32,7 @@ from bots_service.core.codec import encode_state
 from bots_service.core.draw import SelectRequest
 from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import NOTHING_OPEN
-from bots_service.core.guard import VerifierAlarm
+from bots_service.core.guard import Streak
 from bots_service.core.mixing import MixShare, mix_shares
 from bots_service.core.pool import Pool, Predicted
 from bots_service.core.receipt import Receipt, Totals
@@ -41,7 +41,6 @@ from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.core.summary import (
     Coverage,
     UniformEstimate,
-    advice,
     coverage,
     estimate_after,
     facts_of,
@@ -264,7 +263,6 @@ class Run(Struct, frozen=True):
     degraded: the shared store is unreachable, so other replicas may know a newer state and more tasks in flight.
     totals: sums over all closed steps; tokens and seconds as far as outcomes say what they cost.
     coverage: how the visits spread over the pool; a visit is a step that reported the task.
-    advice: hints about the run, such as where selection brings little; a sentence or two each.
     mix: the tags of the run's mix, by name; empty without one.
     forked_from: the run that it continues; null if none.
     predictions: names of the predictions that it knows.
@@ -277,7 +275,6 @@ class Run(Struct, frozen=True):
     epoch: int
     step: int
     seq: int
-    capability: float | None
     estimates: dict[str, float]
     uniform_effective_task_ratio: float | None
     rollouts_per_task: float | None
@@ -288,12 +285,11 @@ class Run(Struct, frozen=True):
     degraded: bool
     totals: Totals
     coverage: Coverage
-    advice: tuple[str, ...]
     mix: tuple[MixShare, ...]
     forked_from: Parent | None
     created_at: datetime
     predictions: tuple[str, ...]
-    alarms: tuple[VerifierAlarm, ...]
+    alarms: tuple[Streak, ...]
 
     @classmethod
     def of(cls, run: OpenRun, state: RunState, *, leased: int, degraded: bool) -> Self:
@@ -307,7 +303,6 @@ class Run(Struct, frozen=True):
             epoch=state.epoch,
             step=state.step,
             seq=state.seq,
-            capability=state.belief.capability,
             estimates=state.belief.estimates(pool),
             uniform_effective_task_ratio=None if expected is None else expected.effective_task_ratio,
             rollouts_per_task=state.rollouts_per_task,
@@ -318,7 +313,6 @@ class Run(Struct, frozen=True):
             degraded=degraded,
             totals=state.totals,
             coverage=coverage(state, pool),
-            advice=advice(state, pool),
             mix=mix_shares(state.settings.mix, state.mix),
             forked_from=row.parent,
             created_at=datetime.fromtimestamp(row.created_at, UTC),
@@ -963,21 +957,6 @@ class Runs:
         degraded = is_older or leases.degraded
         described = partial(Run.of, leased=len(leases.tasks), degraded=degraded)
         return await asyncio.to_thread(described, matching, state)  # a look at each task that was ever tried
-
-    async def page(self, dataset: str, after: str, limit: int, caller: Caller = ANYBODY) -> list[Run]:
-        """Return the next `limit` runs that the caller reaches by name, after `after`; fewer if there are no more."""
-        opened = await self.datasets.fresh(dataset)
-        found: list[Run] = []
-        while wanted := limit - len(found):
-            rows = await self.store.runs.after(opened.row.id, after, wanted)
-            for row in rows:
-                if caller.reaches_run(dataset, row.name):
-                    with suppress(UnknownRunError):  # deleted since the rows were read
-                        found.append(await self.describe(dataset, row.name))
-            if len(rows) < wanted:
-                break
-            after = rows[-1].name
-        return found
 
     async def datasets_reached(self, caller: Caller, after: str, limit: int) -> list[DatasetRow]:
         """Return up to `limit` datasets that the caller reaches by name, after `after`."""

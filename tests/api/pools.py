@@ -51,7 +51,7 @@ def solved(task: int, successes: float = 7, trials: float = 16) -> dict[str, Any
 
 async def standing(http: httpx.AsyncClient) -> dict[str, Any]:
     """Return all that is readable of the dataset and its run `default`."""
-    paths = ["/datasets", "/datasets/guru", "/datasets/guru/runs", f"{RUN}/tasks?limit=1000"]
+    paths = ["/datasets", "/datasets/guru", RUN, f"{RUN}/tasks?limit=1000"]
     paths.append(f"{RUN}/history")
     return {path: (await http.get(path)).json() for path in paths}
 

@@ -34,7 +34,7 @@ def ndjson(_context: Any, value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
 
 
-AIMED = {"dataset": "guru", "run": "default", "task": "task-1", "name": "probe", "key_id": "0" * 16}
+AIMED = {"dataset": "guru", "run": "default", "name": "probe", "key_id": "0" * 16}
 LONGEST_URL = 65_000  # beyond 64 KiB the HTTP parser itself refuses, in plain text, before any of our code runs
 EXAMPLES = int(os.environ.get("TEST_FUZZ_EXAMPLES", examples(12)))
 

@@ -157,7 +157,7 @@ def test_without_a_run_of_uniform_choice_the_gain_is_said_to_be_modelled_and_adv
         assert "no run samples uniformly" in tile
         assert f"uniform {100 * share:.1f}{PERCENT}" in tile
         assert visit.data(RATIO)["uniform (estimate)"] == [pytest.approx(share)]  # of the only step
-        assert f"fewer than {40 // 10} tasks a step" in page.get_by_role("note", name="Advice").inner_text()
+        assert f"fewer than {40 // 10} tasks a step" in page.get_by_role("note", name="Verdict").inner_text()
     httpx.delete(f"{trained.url}/datasets/bare").raise_for_status()
 
 

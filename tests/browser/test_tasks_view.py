@@ -88,27 +88,16 @@ def test_all_that_the_view_shows_stands_in_its_address(visit: Visit, service: Se
         other.page.wait_for_selector("th[aria-sort=descending] >> text=Visits")
 
 
-def test_a_task_shows_each_visit_and_loads_older_ones_and_back_returns_to_the_list(
-    visit: Visit, service: ServiceProcess
-):
+def test_a_task_shows_its_counts_and_back_returns_to_the_list(visit: Visit, service: ServiceProcess):
     page = visit.open(f"{VIEW}?segment=teaching")
     lists(page, TEACHING)
     page.get_by_role("link", name=ODD).click()
     told = httpx.get(f"{service.url}{RUN}/tasks", params={"ids": ODD}).json()["tasks"][0]
-    visits = page.get_by_role("table", name="Visits").locator("tbody tr")
-    expect(visits).to_have_count(50)
     expect(page.get_by_role("heading", level=1)).to_have_text(ODD)  # it stays text
+    facts = page.locator(".tiles")
+    expect(facts).to_contain_text(f"of {VISITS * TRIALS} rollouts in {VISITS} visits")
     assert page.locator("main img").count() == 0
-    facts = page.locator(".tiles").inner_text()
-    assert f"of {VISITS * TRIALS} rollouts in {VISITS} visits" in facts
-    assert f"{told['mean']:.2f}" in facts
-    page.get_by_role("button", name="Load older visits").click()
-    expect(visits).to_have_count(VISITS)
-    solved = [(visit, visit % (TRIALS + 1)) for visit in range(VISITS - 1, -1, -1)]
-    expected = [(f"step {visit + 1}", f"{number} of 8", f"{number / 0.08:.1f}{PERCENT}") for visit, number in solved]
-    rows = visit.rows("Visits")
-    assert [(row["Step"], row["Rollouts"], row["Success rate"].strip()) for row in rows] == expected
-    expect(page.get_by_role("button", name="Load older visits")).to_be_hidden()
+    assert f"{told['mean']:.2f}" in facts.inner_text()
     assert not visit.barriers()
     page.go_back()
     lists(page, TEACHING)

@@ -188,22 +188,3 @@ def test_a_file_that_was_changed_is_refused_by_what_is_wrong(bots, trained):
     for text in ("id\nt1\n", '{"id": "t1"}\n', "[1]\n"):
         file.write_text(text)
         assert "no exported run" in bots("import", file, "--run", "new").assert_one_line(1)
-
-
-def test_beliefs_are_compared(bots, client, trained):
-    found = bots("compare-beliefs", trained, "--json").json
-    assert (found["steps"], found["rollouts"]) == (3, 24.0)
-    assert [one["belief"] for one in found["beliefs"]] == ["this run", "tracker", "bots"]
-    own = list(client.history(trained))
-    assert found["beliefs"][0]["log_loss"] == pytest.approx(sum(step.log_loss for step in own) / 3)
-    assert found["beliefs"][0]["brier"] == pytest.approx(sum(step.brier for step in own) / 3)
-    assert found["beliefs"][1]["log_loss"] == found["beliefs"][0]["log_loss"]
-    assert found["beliefs"][2]["log_loss"] != found["beliefs"][0]["log_loss"]
-    said = bots.ok("compare-beliefs", trained)
-    assert "log loss" in said
-    assert "steps with outcomes: 3" in said
-    client.put_predictions(trained, "probe", {f"t{number}": 0.5 for number in range(9)})
-    client.create_run(trained, "seeing")
-    client.report(trained, [Outcome.counts("t1", 3, 8)], run="seeing")
-    assert bots("compare-beliefs", trained, "--run", "seeing", "--json").json["steps"] == 1
-    client.delete_run(trained, "seeing")

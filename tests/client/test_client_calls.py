@@ -56,7 +56,7 @@ CALLS = [
     ("update_run", ("guru", "r1"), {"target": 0.6}, "PATCH", RUN_PATH, {"target": 0.6}),
     ("update_run", ("guru", "r1"), {"mix": MIX}, "PATCH", RUN_PATH, {"mix": {"a": 1, "b": [[0, 3], [9, 1]]}}),
     ("run", ("guru",), {}, "GET", "/datasets/guru/runs/default", None),
-    ("runs", ("guru",), {"limit": 5}, "GET", "/datasets/guru/runs?limit=5", None),
+    ("runs", ("guru",), {"limit": 5}, "GET", "/overview?dataset=guru&sort=name&limit=5", None),
     ("delete_run", ("guru", "r1"), {}, "DELETE", RUN_PATH, None),
     ("tasks", ("guru", "r1"),
      {"ids": ["a", "b"], "tag": "math", "search": "é/1", "segment": "stuck", "sort": "-mean", "limit": 7}, "GET",
@@ -196,8 +196,8 @@ def test_cursors_are_followed_to_the_end_and_a_page_is_asked_for_when_it_is_need
 
 @pytest.mark.parametrize(("limit", "requests"), [(0, 0), (1, 1), (2, 1), (3, 2)])
 def test_a_limit_ends_the_list_and_no_page_is_asked_in_vain(serve, connect, limit, requests):
-    server = serve(answer(page("runs", RUN, RUN, cursor="c1")), answer(page("runs", RUN, RUN)))
-    assert len(list(connect(server).runs("guru", limit=limit))) == limit
+    server = serve(answer(page("datasets", DATASET, DATASET, cursor="c1")), answer(page("datasets", DATASET, DATASET)))
+    assert len(list(connect(server).datasets(limit=limit))) == limit
     assert len(server.received) == requests
 
 

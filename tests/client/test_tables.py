@@ -11,6 +11,7 @@ from bots_client import (
     Client,
     Curve,
     CurvePoint,
+    Fork,
     JournalEntry,
     Lease,
     Leases,
@@ -20,7 +21,7 @@ from bots_client import (
     SelectedTask,
     Selection,
 )
-from tests.client.answers import HISTORY_STEP, RUN, page
+from tests.client.answers import HISTORY_STEP, page
 from tests.client.scripted_server import answer
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)  # noqa: UP017 - the client runs on Python 3.10
@@ -39,13 +40,11 @@ def test_a_history_of_two_pages_is_one_frame(serve):
     assert (frame["rollouts"].sum(), frame["late"].dtype) == (128, "int64")
 
 
-def test_a_run_s_mix_is_a_list_of_objects(serve):
-    share: dict[str, Any] = {"tag": "math", "share": 0.75, "owed": 7.5, "given": 8}
-    with Client(
-        serve(answer(page("runs", RUN | {"mix": [share], "forked_from": {"run": "other", "step": 3, "seq": 4}}))).url
-    ) as bots:
-        frame = bots.runs("guru").to_pandas()
-    assert frame.loc[0, "mix"] == (MixShare(**share),)
+def test_a_run_s_mix_is_a_list_of_objects():
+    share = MixShare(tag="math", share=0.75, owed=7.5, given=8)
+    run = Run(dataset="guru", run="r", step=4, seq=9, mix=(share,), forked_from=Fork(run="other", step=3, seq=4))
+    frame = Listing(Run, (each for each in [run])).to_pandas()
+    assert frame.loc[0, "mix"] == (share,)
     assert frame.loc[0, "forked_from.run"] == "other"
 
 

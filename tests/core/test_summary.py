@@ -16,7 +16,7 @@ from scipy.stats import betabinom
 from bots_service.core import summary
 from bots_service.core.draw import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.entries import Entry, Report
-from bots_service.core.guard import VerifierAlarm
+from bots_service.core.guard import Streak
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import BINS as CALIBRATION_BINS
 from bots_service.core.receipt import Calibration, Receipt
@@ -44,17 +44,17 @@ from bots_service.core.summary import (
     RunVerdict,
     Sums,
     UniformEstimate,
-    advice,
     calibration_error,
     course_of,
     coverage,
     estimate_after,
     estimated_gain,
     findings_of,
+    gain_over,
+    hint_on,
     is_overdue,
     listed_tags,
-    measured_gain,
-    nearest,
+    narrow,
     needs_attention,
     outlook,
     outlook_of,
@@ -187,23 +187,23 @@ def test_it_is_what_a_plain_count_gives(data):
         assert (found.mean_visits, found.most_visits, found.top_tenth_share, found.pass_steps) == (None,) * 4
         return
     assert (found.mean_visits, found.most_visits) == (total / len(visits), max(visits.values()))
-    top = sum(sorted(visits.values())[-ceil(len(visits) / 10) :])
-    assert found.top_tenth_share == pytest.approx(top / total)
+    told = narrow(found, settings_from({}))
     if not offered:
-        assert (found.pass_steps, found.unmet_share, found.narrow) == (None, None, False)
+        assert (found.pass_steps, found.unmet_share, found.top_tenth_share, told) == (None,) * 4
         return
+    largest = sum(sorted(visits.values())[-ceil(len(offered) / 10) :]) / total
+    assert found.top_tenth_share == pytest.approx(largest)
     pass_steps = ceil(len(offered) * len(steps) / total)
     assert found.pass_steps == pass_steps
     if pass_steps > len(steps):
-        assert (found.unmet_share, found.visits_per_met_task, found.narrow) == (None, None, False)
+        assert (found.unmet_share, found.visits_per_met_task, told) == (None, None, None)
         return
     met = {task for step in steps[-pass_steps:] for task in step}
     assert found.unmet_share == pytest.approx(sum(task not in met for task in offered) / len(offered))
     per_met = pass_steps * total / len(steps) / len(met)
     assert found.visits_per_met_task == pytest.approx(per_met)
-    largest = sum(sorted(visits.values())[-ceil(len(offered) / 10) :]) / total
     over = per_met > MOST_VISITS_PER_MET_TASK or largest > MOST_OF_VISITS
-    assert found.narrow == (over and len(offered) >= SMALLEST_POOL) == (found.reason is not None)
+    assert (told is not None) == (over and len(offered) >= SMALLEST_POOL)
 
 
 @pytest.mark.parametrize("strategy", ["shuffle", "easy_to_hard"])
@@ -231,29 +231,32 @@ def test_with_a_mix_each_tag_has_a_pass_of_its_own_and_none_is_told():
     assert found.passes_done is found.pass_share is None
 
 
+def told_of(state: RunState, pool: Pool) -> RunVerdict:
+    found = narrow(coverage(state, pool), state.settings)
+    assert found is not None
+    return found
+
+
 def test_the_reason_tells_what_was_counted_and_what_to_do():
     pool = pool_without_references(40)
     steps = [[0, 1, 2, 3]] * 10
     for strategy, todo in (("thompson", "use the strategy pass"), ("uniform", "add tasks of another difficulty")):
-        reason = coverage(visited(pool, steps, strategy=strategy), pool).reason
-        assert reason is not None
-        assert todo in reason
-        assert f"the last {40 // 4} steps, enough for a pass over all 40 tasks, reported 4 different ones" in reason
-        assert f"{40 / 4:.1f} times each, and a tenth of the pool took {100 * 4 / 4:.0f} % of all visits" in reason
+        told = told_of(visited(pool, steps, strategy=strategy), pool)
+        assert todo in told.advice
+        assert f"the last {40 // 4} steps, enough for a pass over all 40 tasks, reported each task" in told.reason
+        assert f"met {40 / 4:.1f} times, and a tenth of the pool took {100 * 4 / 4:.0f} % of all visits" in told.reason
 
 
 def test_one_of_the_bounds_is_enough():
     pool = pool_without_references(40)
     spread = [[4 * turn + task for task in range(4)] for turn in range(10)]
     few = [[4 * (turn % 3) + task for task in range(4)] for turn in range(10)]
-    many_at_first = coverage(visited(pool, [*spread * 5, *few]), pool)
-    assert many_at_first.reason is not None
-    assert "times each" in many_at_first.reason
-    assert "of all visits" not in many_at_first.reason
-    few_at_first = coverage(visited(pool, [*[[0, 1, 2, 3]] * 10, *spread]), pool)
-    assert few_at_first.reason is not None
-    assert "of all visits" in few_at_first.reason
-    assert "times each" not in few_at_first.reason
+    many_at_first = told_of(visited(pool, [*spread * 5, *few]), pool).reason
+    assert "each task" in many_at_first
+    assert "of all visits" not in many_at_first
+    few_at_first = told_of(visited(pool, [*[[0, 1, 2, 3]] * 10, *spread]), pool).reason
+    assert "of all visits" in few_at_first
+    assert "each task" not in few_at_first
 
 
 SIZE, BATCH, ROLLOUTS, STEPS = 480, 16, 8, 120
@@ -273,7 +276,7 @@ def ever_narrow(**settings) -> bool:
         evidence = evidence_of(*((task, float(s), float(ROLLOUTS - s)) for task, s in zip(chosen, solved, strict=True)))
         entry = Entry(state.seq + 1, 0, pool.profiles, Report(evidence, state.step, None, drawn.walks))
         state, _ = advance(state, entry, pool)
-        found = found or coverage(state, pool).narrow
+        found = found or narrow(coverage(state, pool), state.settings) is not None
     return found
 
 
@@ -297,7 +300,7 @@ def test_the_nearest_to_the_target_under_a_sharp_belief_is_called_narrow(setting
     assert ever_narrow(strategy="thompson", **settings)
 
 
-# --- what a run's description advises --------------------------------------------------------------------------------
+# --- what is said of how a run selects -------------------------------------------------------------------------------
 
 UNKNOWN = pool_of(*[()] * 100)
 BOTS = settings_from({"belief": "bots"})
@@ -305,31 +308,31 @@ BOTS = settings_from({"belief": "bots"})
 
 def after_steps_of(tasks: int, pool=UNKNOWN, **settings):
     body = report_of(*((task, 1.0, 1.0) for task in range(tasks)))
-    return advice(replay(pool, [body] * 2, settings_from({"belief": "bots", **settings})), pool)
+    return hint_on(replay(pool, [body] * 2, settings_from({"belief": "bots", **settings})), pool)
 
 
 def test_without_references_a_run_is_told_how_long_evidence_lasts_and_how_many_tasks_a_step_it_takes():
-    (text,) = advice(fresh_state(BOTS, UNKNOWN), UNKNOWN)
+    text = hint_on(fresh_state(BOTS, UNKNOWN), UNKNOWN)
     assert f"about {1 / 0.1:.0f} steps" in text
     assert f"fewer than {100 * 0.1:.0f} tasks a step" in text
-    (text,) = after_steps_of(4, forgetting=0.05)
+    text = after_steps_of(4, forgetting=0.05)
     assert f"about {1 / 0.05:.0f} steps" in text
     assert f"fewer than {100 * 0.05:.0f} tasks a step" in text
 
 
 def test_a_run_that_comes_round_its_pool_before_it_forgets_needs_no_advice():
-    assert len(after_steps_of(9)) == 1
-    assert after_steps_of(10) == ()
+    assert after_steps_of(9)
+    assert not after_steps_of(10)
     retired = replace(UNKNOWN, retired=np.arange(10, 20, dtype=np.int32))
-    assert after_steps_of(9, retired) == ()
+    assert not after_steps_of(9, retired)
     small = pool_of(*[()] * 10)
-    assert advice(fresh_state(BOTS, small), small) == ()  # any step brings one of ten
+    assert not hint_on(fresh_state(BOTS, small), small)  # any step brings one of ten
 
 
 def test_references_of_one_task_are_enough_to_tell_others_apart():
     nobody, one = pool_of(*[(math.nan, 0.5)] * 100), pool_of((0.25, 0.5), *[(math.nan, 0.5)] * 99)
-    assert len(advice(fresh_state(BOTS, nobody), nobody)) == 1
-    assert advice(fresh_state(BOTS, one), one) == ()
+    assert hint_on(fresh_state(BOTS, nobody), nobody)
+    assert not hint_on(fresh_state(BOTS, one), one)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +344,7 @@ def test_references_of_one_task_are_enough_to_tell_others_apart():
     ],
 )
 def test_a_run_that_does_not_look_at_its_belief_or_never_forgets_gets_no_advice(settings):
-    assert advice(fresh_state(settings_from(settings), UNKNOWN), UNKNOWN) == ()
+    assert not hint_on(fresh_state(settings_from(settings), UNKNOWN), UNKNOWN)
 
 
 REFERENCES = pool_of(*[(0.25, 0.5)] * 100)
@@ -350,7 +353,7 @@ REFERENCES = pool_of(*[(0.25, 0.5)] * 100)
 @pytest.mark.parametrize("belief", [{"belief": "tracker"}, {"belief": "bots", "forgetting": 0.0}])
 def test_a_belief_that_forgets_nothing_is_told_to_leave_what_is_nearest(belief):
     for about in (UNKNOWN, REFERENCES):
-        (text,) = advice(fresh_state(settings_from({**belief, "strategy": "thompson"}), about), about)
+        text = hint_on(fresh_state(settings_from({**belief, "strategy": "thompson"}), about), about)
         assert "'thompson'" in text
         assert "'pass'" in text
 
@@ -390,7 +393,7 @@ def read(steps: list[Step], earlier: list[int], *, estimated: bool = True) -> Ru
         ends[number] = sums = Sums(reported, sums.effective + step.effective, 8.0 * reported, expected, step.time)
     last = origin + len(steps)
     wanted = wanted_steps(origin, last)
-    assert len(wanted) <= TREND + TIMED + 2
+    assert len(wanted) <= TREND + TIMED + 1
     return course_of(origin, last, {number: ends[number] for number in (origin, *wanted)})
 
 
@@ -420,12 +423,11 @@ def test_sums_and_recent_steps_are_those_of_plain_loops(steps: list[Step], earli
 @given(steps=made_steps(), earlier=before_a_fork)
 def test_a_trend_has_the_moving_ratio_at_even_distances_and_at_the_end(steps: list[Step], earlier: list[int]):
     course = read(steps, earlier)
-    stride = next(2**power for power in range(20) if len(steps) // 2**power < TREND)
-    ends = sorted({*range(stride, len(steps) + 1, stride), *([len(steps)] if steps else [])})
-    assert len(course.trend) == len(ends) <= TREND
-    for found, end in zip(course.trend, ends, strict=True):
-        width = RECENT if end % stride else -(-RECENT // stride) * stride  # between points of the trend
-        assert same(found, ratio(steps[max(0, end - width) : end]))
+    ends = sorted({len(steps) * place // TREND for place in range(TREND + 1)})
+    assert len(course.trend) == len(ends) - 1 <= TREND
+    for place, found in enumerate(course.trend, 1):
+        width = next((w for w in range(1, 99) if w * len(steps) >= RECENT * (len(ends) - 1)), 1)  # points of the trend
+        assert same(found, ratio(steps[ends[max(0, place - width)] : ends[place]]))
 
 
 @given(steps=made_steps(), earlier=before_a_fork)
@@ -463,7 +465,7 @@ sums = st.builds(
 
 @given(own=sums, uniform=sums, recent=sums)
 def test_a_measured_gain_compares_the_shares_of_effective_tasks(own, uniform, recent):
-    gain = measured_gain("even", 7, own=own, uniform=uniform, recent=recent)
+    gain = gain_over("even", 7, own, uniform.effective_task_ratio, recent.effective_task_ratio)
     assert (gain.source, gain.baseline, gain.steps, gain.rollouts_spent) == ("measured", "even", 7, own.rollouts)
     assert gain.uniform_effective_task_ratio == recent.effective_task_ratio
     assert gain.own_ratio == (own.effective / own.reported if own.reported else None)
@@ -477,13 +479,6 @@ def test_a_measured_gain_compares_the_shares_of_effective_tasks(own, uniform, re
     assert math.isclose(gain.factor, factor)
     # Uniform sampling finds as many effective tasks with `factor` times the rollouts.
     assert math.isclose(gain.rollouts_saved, own.rollouts * factor - own.rollouts, abs_tol=1e-6)
-
-
-def test_a_run_is_compared_with_the_baseline_created_nearest_in_time_and_the_first_of_several():
-    runs = list(zip([10.0, 20.0, 20.0, 31.0], "abcd", strict=True))
-    assert [nearest(at, runs) for at in (0.0, 14.9, 15.1, 20.0, 25.4, 25.6, 99.0)] == list("aabbbdd")
-    assert nearest(15.0, runs) == "a"
-    assert nearest(15.0, []) is None
 
 
 @pytest.mark.parametrize(
@@ -528,7 +523,7 @@ FACTS = RunFacts(
     aborting=0,
     met=800,
     has_references=True,
-    hints=(),
+    hint="",
 )
 COURSE = RunCourse(steps=80, usual_gap_s=10.0, recent=Sums(1600, 960, 12_800.0))
 NOW: dict[str, Any] = {"uniform": 0.4}
@@ -545,14 +540,14 @@ def in_bin(place: int, rollouts: float, predicted: float, solved: float) -> Cali
     return Calibration(*(tuple(column) for column in columns.tolist()))
 
 
-ALARM = VerifierAlarm(None, "failed", 71, 80, 24, 1e-12)
+ALARM = Streak(None, "failed", 71, 80, 24, 1e-12)
 # By urgency: each fits together with all that come after it. What the clock says, the course, the facts.
 URGENT: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ("reports_refused", {"refused": REFUSED}, {}, {}),
     ("verifier_suspect", {}, {}, {"alarms": (ALARM,)}),
     ("stalled", {"stalled_s": 1000.0}, {}, {}),
     ("aborting", {}, {}, {"aborting": 9, "met": 800}),
-    ("narrow", {}, {}, {"narrow": ("Few tasks take most visits.", "Use pass.")}),
+    ("narrow", {}, {}, {"narrow": RunVerdict("narrow", "Few tasks take most visits.", "Use pass.")}),
     ("miscalibrated", {}, {}, {"calibration": in_bin(8, 80_000, 0.85, 0.4)}),
     ("pool_exhausted", {}, {}, {"expected": expecting(0.05, easy=0.9)}),
     ("learning_slowly", {}, {"recent": Sums(1600, 160, 12_800.0)}, {}),
@@ -574,6 +569,7 @@ def test_a_run_of_few_steps_is_starting_whatever_else_its_numbers_say_except_wha
         found = judged(replace(FACTS, **known), replace(early, **going), **now).kind
         assert found == (kind if kind in ("reports_refused", "verifier_suspect", "stalled") else "starting")
     assert judged(FACTS, replace(early, steps=STARTING)).kind == "healthy"
+    assert judged(replace(FACTS, hint="Use pass."), early).advice == "Use pass."
 
 
 @pytest.mark.parametrize(
@@ -662,13 +658,13 @@ def test_few_effective_tasks_or_clearly_fewer_than_uniform_sampling_are_slow_lea
     for ratio, kind in ((0.6 - slack - 0.02, "learning_slowly"), (0.6 - slack + 0.02, "healthy")):
         course = replace(COURSE, recent=Sums(1600, round(1600 * ratio), 12_800.0))
         assert judged(FACTS, course, uniform=0.6).kind == kind
-    assert judged(replace(FACTS, hints=("Use the tracker.",)), collapsed).advice == "Use the tracker."
+    assert judged(replace(FACTS, hint="Use the tracker."), collapsed).advice == "Use the tracker."
 
 
 def test_a_healthy_run_says_what_it_has_and_what_uniform_sampling_has():
     found = judged(FACTS)
     assert found.reason == "60.0 % of the tasks of the last 50 steps were effective; uniform sampling has 40.0 %."
-    alone = judged(replace(FACTS, hints=("Use pass.",)), replace(COURSE, steps=20), uniform=None)
+    alone = judged(replace(FACTS, hint="Use pass."), replace(COURSE, steps=20), uniform=None)
     assert (alone.reason, alone.advice) == ("60.0 % of the tasks of the last 20 steps were effective.", "Use pass.")
     nothing = judged(FACTS, replace(COURSE, recent=Sums()))
     assert (nothing.kind, nothing.reason) == ("healthy", "The last steps reported no task.")

@@ -146,7 +146,7 @@ def receipt(seq: int, step: int, *, closed: bool = True, epoch: int = 0) -> Rece
 
 def findings(seq: int) -> RunFindings | None:
     """What could be found after an entry, where the service looked."""
-    return None if seq % 3 else RunFindings(RunVerdict("narrow", f"Why ü, {seq}.", "What to do."), None, ("A hint.",))
+    return None if seq % 3 else RunFindings(RunVerdict("narrow", f"Why ü, {seq}.", "What to do."), None, "A hint.")
 
 
 def uniform(seq: int) -> UniformEstimate:

@@ -253,7 +253,7 @@ async def test_a_dataset_has_at_most_so_many_runs_also_of_callers_at_the_same_ti
     assert await made_of(puts) == SMALL.runs - len(["default"])
     with pytest.raises(LimitReachedError, match="has 3, and can have 3; delete some"):
         await runs.put(row.id, "more", RunSettings())
-    full = await runs.after(row.id, "", 10)
+    full = await runs.all(row.id)
 
     changed, before = await runs.put(row.id, full[0].name, RunSettings(target=0.3))  # no new run
     await runs.delete(None, full[1])

@@ -14,12 +14,10 @@ from bots_service.core.entries import Body, Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import Sums, course_of, wanted_steps
 from bots_service.errors import DamagedStateError, UnknownRunError
-from bots_service.records import EntryKind, RunRow, StoredReceipt, VisitsPage
-from bots_service.storage.sql.history import BODY_CHARACTERS, CHUNK, ENTRIES, RUNS_AT_ONCE, RunHead
-from bots_service.storage.sql.journal import encode_body
+from bots_service.records import EntryKind, RunRow, StoredReceipt
+from bots_service.storage.sql.history import RUNS_AT_ONCE, RunHead
 from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.tables import journal
-from tests.core.journals import report_of
 from tests.sizes import examples
 from tests.storage import made
 
@@ -187,13 +185,12 @@ async def test_the_present_history_is_that_of_a_slow_model(
 
 async def test_an_empty_journal_and_a_run_that_is_gone_have_no_history(stores: SqlStores):
     run = await made.run(stores)
-    history, nothing = stores.history, VisitsPage([], None)
-    assert await history.visits(run, 7, None, 10) == await history.visits(run, 7, 2**53, 10) == nothing
+    history = stores.history
     await made.append(stores, run)
     assert (await history.closing(run, 2**53), await history.steps(run, 2**53, 10)) == (None, [])
     await stores.runs.delete(None, run)
     assert (await history.steps(run, 0, 10), await history.closing(run, 1)) == ([], None)
-    assert (await history.entries(run, None, 10), await history.visits(run, 7, None, 10)) == ([], nothing)
+    assert await history.entries(run, None, 10) == []
 
 
 async def test_what_a_page_tells_of_each_kind_of_entry(stores: SqlStores):
@@ -234,53 +231,6 @@ async def test_a_page_does_not_read_the_state_that_a_fork_holds(stores: SqlStore
     with pytest.raises(DamagedStateError):
         await stores.journal.between(run, 0, 9)
     assert [one.kind for one in await stores.history.entries(run, None, 9)] == ["fork"]
-
-
-async def test_only_reports_of_a_task_are_told_and_hidden_ones_are_marked(stores: SqlStores):
-    run = await made.run(stores)
-    bodies: list[Body] = [
-        report_of((7, 1.0, 3.0), (2, 1.0, 0.0)),
-        report_of((2, 1.0, 3.0)),
-        report_of((7, 0.0, 2.0), (7, 2.0, 0.0), (7, 0.5, 0.0)),
-        SettingsChange({"target": 0.6}),
-        Rewind(1, 1),
-        report_of((7, 4.0, 0.0)),
-    ]
-    for body in bodies:
-        await made.append(stores, run, body)
-    page = await stores.history.visits(run, 7, None, 10)
-    told = [(one.seq, one.step, one.successes, one.trials, one.effective, one.hidden) for one in page.visits]
-    assert told == [(6, 6, 4.0, 4.0, False, False), (3, 3, 2.5, 4.5, True, True), (1, 1, 1.0, 4.0, True, False)]
-    assert page.next is None
-    logged = {one.seq: one.time for one in await stores.history.entries(run, None, 9)}
-    assert [one.time for one in page.visits] == [logged[one.seq] for one in page.visits]
-    assert (await stores.history.visits(run, 5, None, 10)).visits == []
-
-
-async def test_a_page_of_visits_reads_a_bounded_number_of_entries_and_the_pages_lose_none(stores: SqlStores):
-    run, last = await made.run(stores), 2 * ENTRIES + 100
-    having = {1, 2, 60, 61, 62, 3 * CHUNK, last - 2 * CHUNK, last}
-    other, wanted = encode_body(report_of((7, 1.0, 1.0))), encode_body(report_of((3, 1.0, 1.0), (77, 2.0, 0.0)))
-    await made.write_bodies(stores, run, [wanted if seq in having else other for seq in range(1, last + 1)])
-    page = await stores.history.visits(run, 77, None, 1000)
-    assert ([one.seq for one in page.visits], page.next) == ([last, last - 2 * CHUNK], last + 1 - ENTRIES)
-    for limit, requests in ((1, None), (3, None), (1000, 3)):
-        pages, before = list[VisitsPage](), None
-        while not pages or before is not None:
-            pages.append(await stores.history.visits(run, 77, before, limit))
-            before = pages[-1].next
-        assert requests in (None, len(pages))
-        assert [one.seq for page in pages for one in page.visits] == sorted(having, reverse=True)
-        assert max(len(page.visits) for page in pages) <= limit
-
-
-async def test_a_page_of_visits_ends_once_it_read_many_bytes(stores: SqlStores):
-    run, size = await made.run(stores), BODY_CHARACTERS // CHUNK
-    large = encode_body(report_of((7, 1.0, 1.0))).ljust(size + 1)
-    await made.write_bodies(stores, run, [large] * (CHUNK + 1))
-    page = await stores.history.visits(run, 8, None, 10)
-    assert (page.visits, page.next) == ([], 2)
-    assert (await stores.history.visits(run, 8, 2, 10)).next is None
 
 
 # --- courses of many runs ---------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ async def ask_everything(stores: SqlStores, run: RunRow) -> None:
     await stores.datasets.get("pool-7")
     await stores.datasets.after("pool-7", 10)
     await stores.runs.get(run.dataset_id, run.name)
-    await stores.runs.after(run.dataset_id, run.name, 10)
+    await stores.runs.all(run.dataset_id)
     await stores.answers.find("PUT /7", "k", NoneType)
     await stores.database.read(lambda connection: receipt_under(connection, run, made.once("new")))
     for body in (None, Rewind(ENTRIES - 9, ENTRIES - 9), SettingsChange({"seed": 1})):
@@ -89,7 +89,6 @@ async def ask_everything(stores: SqlStores, run: RunRow) -> None:
     await history.entries(run, ENTRIES - 5, 10)
     await history.entries(run, ENTRIES - 5, 10, ["report"])
     await history.entries(run, ENTRIES - 5, 10, ["settings", "rewind"])
-    await history.visits(run, 7, None, 10)
     await history.closing(run, ENTRIES - 20)
     await history.steps(run, ENTRIES - 50, 10)
     await stores.runs.note_refused_report(run, "why")

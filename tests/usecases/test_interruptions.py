@@ -134,11 +134,11 @@ async def what_stands(world: World) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for row in await world.use.store.datasets.after("", 1000):
         found[row.name] = facts_of((await world.opened(dataset=row.name)).dataset)
-        for run in await world.runs.page(row.name, "", 1000):
-            await world.report(outcome("t0"), run=run.run, dataset=row.name)  # nobody is stuck
-            state = await world.assert_is_a_replay(run.run, row.name)
-            uid = (await world.row(run.run, row.name)).uid
-            found[f"{row.name}/{run.run}"] = (uid, encode_state(state))
+        for run in await world.use.store.runs.all(row.id):
+            await world.report(outcome("t0"), run=run.name, dataset=row.name)  # nobody is stuck
+            state = await world.assert_is_a_replay(run.name, row.name)
+            uid = (await world.row(run.name, row.name)).uid
+            found[f"{row.name}/{run.name}"] = (uid, encode_state(state))
     return found
 
 

@@ -276,14 +276,11 @@ async def test_parts_in_any_cut_delay_and_order_count_as_whole_groups(services: 
         await follow_a_schedule(services, rng, f"run-{number}")
 
 
-async def test_a_tasks_history_lists_the_parts_that_came(world: World, selected: tuple[str, str]):
+async def test_the_journal_tells_the_parts_that_came(world: World, selected: tuple[str, str]):
     task, selection_id = selected
     await world.report(part(task, 1.0, 1.0), selection_id=selection_id)
     await world.report(part(task, None), selection_id=selection_id)
     await world.report(part(task, 0.0), selection_id=selection_id)
-    page = await world.use.insight.task_history(POOL, "default", task, None, 10)
-    told = [(one.successes, one.trials, one.group_size) for one in page.visits]
-    assert told == [(0.0, 1.0, 4.0), (2.0, 2.0, 4.0)]
     entries = await world.use.insight.entries(POOL, "default", None, 10, [])
     assert [(entry.tasks, entry.rollouts) for entry in entries] == [(1, 1.0), (1, 0.0), (1, 2.0)]
 

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from bots_service import errors
-from bots_service.access import Caller
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.keys import Scope
 from bots_service.records import IdempotencyKey, RunRow
 from bots_service.replay import superfluous
 from bots_service.retention import NEWEST_SNAPSHOTS
@@ -111,41 +109,6 @@ async def test_a_change_whose_reply_was_lost_is_told_by_its_retry_as_the_run_sta
 
 
 # --- describing ------------------------------------------------------------------------------------------------------
-
-
-async def test_runs_are_listed_by_name_as_they_stand(world: World):
-    for name in ("b", "a", "c"):
-        await world.put_run(name)
-    await world.report(outcome("t1"), run="b")
-    await world.select(3, "c")
-    pages, after = [], ""
-    while page := await world.beside().runs.page(POOL, after, 3):
-        pages.append([one.run for one in page])
-        after = page[-1].run
-    assert pages == [["a", "b", "c"], ["default"]]
-    told = {one.run: (one.step, one.leased) for one in await world.runs.page(POOL, "", 10)}
-    assert told == {"a": (0, 0), "b": (1, 0), "c": (0, 3), "default": (0, 0)}
-    caller = Caller("k", frozenset({Scope.READ}), (f"{POOL}/c*", f"{POOL}/d*"))
-    assert [one.run for one in await world.runs.page(POOL, "", 2, caller)] == ["c", "default"]
-
-
-@pytest.mark.parametrize(("is_replaced", "listed"), [(False, ["b", "c"]), (True, ["a", "b"])])
-async def test_a_run_that_is_deleted_while_runs_are_listed_is_left_out(world: World, is_replaced, listed):
-    for name in ("a", "b", "c"):
-        await world.put_run(name)
-    reader = world.beside()
-
-    async def deleted() -> None:
-        await world.runs.delete(POOL, "a", None)
-        if is_replaced:
-            await world.put_run("a", seed=5)
-
-    meanwhile(reader.use.store.runs, "after", deleted, after=True)
-    found = await reader.runs.page(POOL, "", 2)
-    assert [one.run for one in found] == listed
-    assert [one.settings.seed for one in found] == [5 if is_replaced else 0, 0]
-    with pytest.raises(errors.UnknownRunError):
-        await world.describe("none")
 
 
 async def test_a_deleted_run_is_gone_and_default_is_there_again_empty(world: World):

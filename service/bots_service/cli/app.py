@@ -34,7 +34,7 @@ app.command()(service.serve)
 app.command()(demo)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(runs.app, name="runs")
-for function in (runs.select, runs.report, runs.tasks, runs.history, runs.rewind, runs.compare_beliefs, runs.export):
+for function in (runs.select, runs.report, runs.tasks, runs.history, runs.rewind, runs.export):
     command(app)(function)
 command(app, "import")(runs.import_)
 app.add_typer(service.keys, name="keys")

@@ -1,12 +1,11 @@
 """`bots runs`, and what is done with one run: `bots select`, `report`, `tasks`, `history`, `rewind`, `export` etc."""
 
-import asyncio
 import json
 import math
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -29,8 +28,7 @@ from bots_service.cli.output import (
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
-    from bots_client import Client, Outcome, RunSummary
-    from bots_service.core.comparison import BeliefComparison
+    from bots_client import Client, Outcome
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete runs.")
 
@@ -40,11 +38,7 @@ Name = Annotated[str, typer.Argument(help="Name of the run.")]
 @command(app, "list")
 def list_(client: "Client", dataset: Dataset) -> Result:
     """List the runs of a dataset."""
-    found, cursor, is_done = list["RunSummary"](), None, False
-    while not is_done:
-        page = client.overview(dataset=dataset, sort="name", limit=1000, cursor=cursor)
-        found += page.runs
-        cursor, is_done = page.next_cursor, page.next_cursor is None
+    found = list(client.runs(dataset))
     if not found:
         client.dataset(dataset)  # says if there is no such dataset
     columns = (
@@ -283,46 +277,6 @@ def rewind(
     """
     found = client.rewind(dataset, step, run)
     return found, f"run {run} of {dataset} is back at step {count(found.step)}, in epoch {found.epoch}"
-
-
-def compare_beliefs(client: "Client", dataset: Dataset, run: RunName = "default") -> Result:
-    """Fold a run's journal here under each belief, and show how wrong its predictions would have been.
-
-    Smaller errors are better. Predictions from elsewhere are left out.
-    """
-    journal, tasks = b"".join(client.export_run(dataset, run)), b"".join(client.download_tasks(dataset))
-    found = asyncio.run(_comparison_of(journal, tasks))
-    caption = f"steps with outcomes: {count(found.steps)}, rollouts: {count(found.rollouts)}"
-    return asdict(found), table("belief  log_loss  brier", found.beliefs, caption=caption)
-
-
-async def _comparison_of(journal: bytes, tasks: bytes) -> "BeliefComparison":
-    from bots_service.api.uploads import read_ndjson
-    from bots_service.core.comparison import compared
-    from bots_service.core.run_settings import RunSettings, settings_from
-    from bots_service.datasets import DatasetBuilder
-    from bots_service.moving import read_entry, read_header
-    from bots_service.records import DatasetFacts
-    from bots_service.storage.sql.journal import entry_of
-
-    async def chunks() -> AsyncIterator[bytes]:
-        yield tasks
-
-    first, *lines = journal.splitlines()
-    header, file = read_header(first), await read_ndjson(chunks())
-    models, chosen = file.header.reference_models or (), header.tasks
-    builder = DatasetBuilder(models)
-    async for block in file.blocks(len(models)):
-        builder.add(block)
-    pool = builder.build(DatasetFacts("", models, chosen.reference_order, chosen.offset_tags, 0, 0, {}, ""))[2]
-    entries = []
-    for place, line in enumerate(lines, 2):
-        saved = read_entry(line, place)
-        # Predictions tell other profiles apart: without them, all are known from the start.
-        profiles = pool.profiles if header.predictions else saved.profiles
-        entries.append(replace(entry_of(saved), profiles=profiles))
-    others = {"tracker": RunSettings(), "bots": settings_from({"belief": "bots"})}
-    return compared(entries, settings_from(header.settings), others, pool)
 
 
 # --- moving runs ----------------------------------------------------------------------------------------------------

@@ -33,8 +33,8 @@ LARGEST_GROUP = 256  # rollouts; of larger groups so many count
 
 
 @dataclass(frozen=True, slots=True)
-class VerifierAlarm:
-    """Rewards that turned all equal at once.
+class Streak:
+    """Rewards that turned all equal at once: steps without groups don't end it.
 
     tag: whose tasks; null for the whole run.
     outcome: what all groups of rollouts did.
@@ -50,11 +50,6 @@ class VerifierAlarm:
     last_step: int
     groups: int
     chance: float
-
-
-@dataclass(frozen=True, slots=True)
-class Streak(VerifierAlarm):
-    """Steps in which all groups of a tag, or of the whole run, had one outcome; steps without groups don't end it."""
 
     def with_step(self, chance: float, groups: int, step: int) -> Self:
         """Return the streak with one more step; it begins again where it raised no alarm at once."""

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import ceil, pi, sqrt
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bots_service.core.arrays import Tasks, contained
 from bots_service.core.belief import Belief
 from bots_service.core.draw import IN_ORDER
-from bots_service.core.guard import VerifierAlarm
+from bots_service.core.guard import Streak
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import NO_COUNTS, Calibration, Receipt, TagCounts
 from bots_service.core.rounding import half_up
@@ -94,46 +94,30 @@ def is_due(step: int) -> bool:
     return step % EVERY == 0 if step >= EVERY else step & (step - 1) == 0
 
 
-def advice(state: RunState, pool: Pool) -> tuple[str, ...]:
-    """Return what to know about a run, a sentence or two each; nothing where all is well."""
-    found = [_without_references(state, pool), _returning(state)]
-    return tuple(text for text in found if text is not None)
-
-
-def _without_references(state: RunState, pool: Pool) -> str | None:
-    """Warn where what a report shows of a task is forgotten before the task can come up again.
-
-    Then only pass rates tell tasks apart: evidence lasts about 1 / lambda steps, and a pass has as many as batches.
-    """
-    settings, forgotten = state.settings, _forgotten(state.settings)
-    if pool.has_references or settings.strategy != "thompson" or forgotten == 0.0:
-        return None
+def hint_on(state: RunState, pool: Pool) -> str:
+    """Return what is known to be wrong with how a run selects, in a sentence or two; nothing where all is well."""
+    settings = state.settings
+    if settings.strategy != "thompson":
+        return ""
+    forgotten = settings.forgetting if "forgetting" in BELIEFS[settings.belief].own else 0.0
+    if forgotten == 0.0:  # the same few tasks stay nearest to the target
+        return (
+            "The belief of this run forgets nothing, so 'thompson' returns to the same few tasks near the"
+            " target, and the model may unlearn the others. In our own pilot with the tracker, this had the best"
+            " effective task ratio, and held-out accuracy fell by 0.06 to 0.09 compared with a shuffled pass. Change"
+            " the strategy to 'pass'."
+        )
+    # Without references only pass rates tell tasks apart: evidence lasts about 1 / lambda steps, and a pass has as many
+    # as batches.
     enough = (len(pool) - len(pool.retired)) * forgotten
     tasks_a_step = state.totals.reported / state.step if state.step else 1.0  # unknown yet: the fewest possible
-    if tasks_a_step >= enough:
-        return None
+    if pool.has_references or tasks_a_step >= enough:
+        return ""
     return (
         "No task of this dataset has known reference pass rates, so a report says nothing about other tasks, and"
         f" evidence of a task lasts about {1 / forgotten:.0f} steps. With fewer than {ceil(enough)} tasks a"
         " step, selection is little better than uniform sampling. Create a run with the belief 'tracker', which needs"
         " no references, or the dataset with the pass rates of one or more reference models."
-    )
-
-
-def _forgotten(settings: RunSettings) -> float:
-    return settings.forgetting if "forgetting" in BELIEFS[settings.belief].own else 0.0
-
-
-def _returning(state: RunState) -> str | None:
-    """Warn where the same few tasks stay nearest to the target, because what is known of them is never forgotten."""
-    settings = state.settings
-    if settings.strategy != "thompson" or _forgotten(settings) > 0.0:
-        return None
-    return (
-        "The belief of this run forgets nothing, so 'thompson' returns to the same few tasks near the"
-        " target, and the model may unlearn the others. In our own pilot with the tracker, this had the best effective"
-        " task ratio, and held-out accuracy fell by 0.06 to 0.09 compared with a shuffled pass. Change the strategy"
-        " to 'pass'."
     )
 
 
@@ -152,7 +136,8 @@ class Coverage:
     distinct_tasks: number of different ones reported so far, retired ones included.
     reached_share: how much of the available tasks was reported at least once; None where all are retired.
     mean_visits, most_visits: of the reported tasks; None before the first.
-    top_tenth_share: of all visits, those that the most visited tenth of the reported tasks took; None before the first.
+    top_tenth_share: of all visits, those that a tenth of the available tasks took, the most visited; None before the
+        first, and where all are retired.
     pass_steps: W; None before the first report.
     unmet_share: how much of the available tasks the last W steps did not report; None before so many steps closed.
     visits_per_met_task: how often the last W steps reported each task that they reported, on average, taking them for
@@ -160,8 +145,6 @@ class Coverage:
     passes_done, pass_share: how often the strategy walked through the pool, or the part that was walked last, and how
         far the present walk has come; None for a strategy that does not walk, and with a mix, whose tags have a pass
         each.
-    narrow: whether few tasks take most visits.
-    reason: why it is narrow, and what to do about it; None where it is not.
     """
 
     available_tasks: int
@@ -175,8 +158,6 @@ class Coverage:
     visits_per_met_task: float | None
     passes_done: int | None
     pass_share: float | None
-    narrow: bool
-    reason: str | None
 
 
 def coverage(state: RunState, pool: Pool) -> Coverage:
@@ -185,23 +166,13 @@ def coverage(state: RunState, pool: Pool) -> Coverage:
     rows = state.attempts.whole
     tasks, visits = rows.tasks, np.sort(rows.visits)[::-1]
     pass_steps = ceil(available * state.step / reported) if reported and available else None
-    met, unmet_share, per_met = 0, None, None
+    unmet_share, per_met, largest = None, None, None
+    if pass_steps is not None:
+        largest = int(visits[: ceil(available / 10)].sum(dtype=np.int64)) / reported
     if pass_steps is not None and state.step >= pass_steps:
         window = tasks[rows.last_step > state.step - pass_steps]
-        met = len(window)
         unmet_share = 1.0 - _available(window, pool) / available
-        per_met = reported / state.step * pass_steps / met if met else None
-    found = []
-    if per_met is not None and available >= SMALLEST_POOL:
-        largest = _share(visits, available, reported)
-        if per_met > MOST_VISITS_PER_MET_TASK:
-            found.append(
-                f"the last {pass_steps} steps, enough for a pass over all {available} tasks, reported {met} different"
-                f" ones, {per_met:.1f} times each"
-            )
-        if largest > MOST_OF_VISITS:
-            found.append(f"a tenth of the pool took {100 * largest:.0f} % of all visits")
-    why = f"Few tasks take most visits: {', and '.join(found)}. {narrow_advice(state.settings)}"
+        per_met = reported / state.step * pass_steps / len(window) if len(window) else None
     passes_done, pass_share = _walked(state, pool, available)
     return Coverage(
         available_tasks=available,
@@ -209,25 +180,18 @@ def coverage(state: RunState, pool: Pool) -> Coverage:
         reached_share=_available(tasks, pool) / available if available else None,
         mean_visits=reported / len(tasks) if reported else None,
         most_visits=int(visits[0]) if reported else None,
-        top_tenth_share=_share(visits, len(tasks), reported) if reported else None,
+        top_tenth_share=largest,
         pass_steps=pass_steps,
         unmet_share=unmet_share,
         visits_per_met_task=per_met,
         passes_done=passes_done,
         pass_share=pass_share,
-        narrow=bool(found),
-        reason=why if found else None,
     )
 
 
 def _available(tasks: Tasks, pool: Pool) -> int:
     """Return how many of the tasks are not retired."""
     return len(tasks) - int(np.count_nonzero(contained(tasks, (pool.retired,))))
-
-
-def _share(visits: Tasks, tasks: int, reported: int) -> float:
-    """Return the share of all visits that a tenth of so many tasks took, rounded up; the most visited come first."""
-    return int(visits[: ceil(tasks / 10)].sum(dtype=np.int64)) / reported
 
 
 def _walked(state: RunState, pool: Pool, available: int) -> tuple[int | None, float | None]:
@@ -243,21 +207,10 @@ def _walked(state: RunState, pool: Pool, available: int) -> tuple[int | None, fl
     return done, place / available
 
 
-def narrow_advice(settings: RunSettings) -> str:
-    """Return what to do about a run that is narrow: the end of its reason."""
-    if settings.strategy == "thompson":  # returns to what is nearest, again and again
-        return (
-            "A model that trains on few tasks may unlearn the others, however high the effective task ratio is: use the"
-            " strategy pass, which meets each task at most once a pass."
-        )
-    few = "If requests don't name tags that few tasks carry, few tasks are of use by now"
-    return f"{few}: add tasks of another difficulty."
-
-
 # --- the course of its steps, from a few of them ---------------------------------------------------------------------
 
 RECENT = 50  # steps; fewer are too noisy to show a run's present level
-TREND = 40  # points at most, the newest included: as many as a sparkline can show
+TREND = 40  # points at most: as many as a sparkline can show
 TIMED = 21  # steps whose times are known: the gaps between them say how long a step usually takes
 
 
@@ -313,30 +266,25 @@ class RunCourse:
     trend: tuple[float | None, ...] = ()
 
 
-def stride_of(steps: int) -> int:
-    """Return the smallest power of two of which so few multiples are steps that a trend can show them."""
-    stride = 1
-    while steps // stride > TREND - 1:
-        stride *= 2
-    return stride
+def _trend_steps(origin: int, step: int) -> list[int]:
+    """Return the steps between which a trend is drawn: at even distances, the first and the last included."""
+    return sorted({origin + (step - origin) * place // TREND for place in range(TREND + 1)})
 
 
 def wanted_steps(origin: int, step: int) -> list[int]:
     """Return the steps whose ends a course is made of. origin: how many steps closed before a fork; step: by now."""
-    grid = range(origin, step + 1, stride_of(step - origin))
     timed = range(max(origin, step - TIMED) + 1, step + 1)
-    return sorted({*grid, *timed, max(origin, step - RECENT), step} - {origin})
+    return sorted({*_trend_steps(origin, step), *timed, max(origin, step - RECENT), step} - {origin})
 
 
 def course_of(origin: int, step: int, ends: Mapping[int, Sums]) -> RunCourse:
     """Return the course of a run that closed `step` steps. ends: sums up to each of `wanted_steps` and `origin`."""
     last, recent = ends[step], ends[step].less(ends[max(origin, step - RECENT)])
-    stride = stride_of(step - origin)
-    grid = list(range(origin, step + 1, stride))
-    width = -(-RECENT // stride)
+    drawn = _trend_steps(origin, step)
+    width = ceil(RECENT * len(drawn[1:]) / max(step - origin, 1))  # points of the trend
     trend = [
-        ends[each].less(ends[grid[max(place - width, 0)]]).effective_task_ratio for place, each in enumerate(grid)
-    ][1:]
+        ends[each].less(ends[drawn[max(place - width, 0)]]).effective_task_ratio for place, each in enumerate(drawn)
+    ]
     times = [ends[each].at for each in range(max(origin, step - TIMED) + 1, step + 1)]
     gaps = np.diff(np.array(times, np.float64))
     return RunCourse(
@@ -344,12 +292,11 @@ def course_of(origin: int, step: int, ends: Mapping[int, Sums]) -> RunCourse:
         sums=last.less(ends[origin]),
         recent=recent,
         usual_gap_s=float(np.median(gaps)) if len(gaps) else 0.0,
-        trend=tuple(trend if grid[-1] == step else [*trend, recent.effective_task_ratio]),
+        trend=tuple(trend[1:]),
     )
 
 
 GainSource = Literal["measured", "estimated"]
-Run = TypeVar("Run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,30 +326,23 @@ class Gain:
     uniform_effective_task_ratio: float | None
 
 
-def measured_gain(baseline: str, steps: int, *, own: Sums, uniform: Sums, recent: Sums) -> Gain:
-    """Return the gain over `baseline`, which samples uniformly, in the steps that both closed; recent: its last 50."""
-    return _gain("measured", baseline, steps, own, uniform.effective_task_ratio, recent.effective_task_ratio)
-
-
 def estimated_gain(course: RunCourse) -> Gain:
     """Return the gain over what the run's belief expects of uniform sampling."""
     sums, recent = course.sums, course.recent
-    return _gain("estimated", None, course.steps, sums, sums.uniform_ratio, recent.uniform_ratio)
+    return gain_over(None, course.steps, sums, sums.uniform_ratio, recent.uniform_ratio)
 
 
-def _gain(
-    source: GainSource, baseline: str | None, steps: int, own: Sums, uniform: float | None, recent: float | None
-) -> Gain:
+def gain_over(baseline: str | None, steps: int, own: Sums, uniform: float | None, recent: float | None) -> Gain:
+    """Return the gain over uniform sampling in some steps.
+
+    baseline: the run that sampled uniformly; None if it is estimated what that has. own: sums over the steps of the
+    run that gained. uniform, recent: the effective task ratio of uniform sampling over these steps and the last 50.
+    """
+    source: GainSource = "estimated" if baseline is None else "measured"
     expected = own.reported * (uniform or 0.0)
     factor = own.effective / expected if expected > 0.0 else None
     saved = None if factor is None else own.rollouts * (factor - 1.0)
     return Gain(source, baseline, factor, saved, own.rollouts, steps, own.effective_task_ratio, uniform, recent)
-
-
-def nearest(created_at: float, runs: Sequence[tuple[float, Run]]) -> Run | None:
-    """Return the run that was created nearest to a time, the first of several; None without runs."""
-    _, found = min(runs, key=lambda run: abs(run[0] - created_at), default=(0.0, None))
-    return found
 
 
 # --- its status, and one verdict, the most urgent of those that fit --------------------------------------------------
@@ -414,37 +354,36 @@ EASY, HARD = 0.9, 0.1  # expected success probabilities from and up to which a t
 class RunFacts:
     """What follows from a run's journal.
 
-    narrow: why few tasks take most visits, and what to do; None if they don't.
+    narrow: what is said where few tasks take most visits; None if they don't.
     calibration: predictions and observations of the last steps; group_size: mean rollouts of a reported task.
     expected: of tasks chosen uniformly; None without available tasks.
     aborting: how many tasks always abort; met: how many were aborted or tried.
-    hints: what is known to be wrong with the run's settings and references, a sentence or two each.
+    hint: of `hint_on`.
     """
 
-    alarms: tuple[VerifierAlarm, ...]
-    narrow: tuple[str, str] | None
+    alarms: tuple[Streak, ...]
+    narrow: "RunVerdict | None"
     calibration: Calibration
     group_size: float
     expected: Outlook | None
     aborting: int
     met: int
     has_references: bool
-    hints: tuple[str, ...]
+    hint: str
 
 
 def facts_of(state: RunState, pool: Pool, calibration: Calibration, expected: Outlook | None) -> RunFacts:
     """Return what follows from a run's state, its last steps' calibration, and what uniform sampling is to find."""
-    spread, todo = coverage(state, pool), narrow_advice(state.settings)
     return RunFacts(
         alarms=state.guard.alarms,
-        narrow=None if spread.reason is None else (spread.reason.removesuffix(f" {todo}"), todo),
+        narrow=narrow(coverage(state, pool), state.settings),
         calibration=calibration,
         group_size=state.totals.rollouts_per_task or 1.0,
         expected=expected,
         aborting=len(state.aborts.always_aborted),
         met=state.totals.distinct + state.attempts.never_tried(state.aborts.tasks),
         has_references=pool.has_references,
-        hints=advice(state, pool),
+        hint=hint_on(state, pool),
     )
 
 
@@ -507,21 +446,20 @@ class RunVerdict:
 
 @dataclass(frozen=True, slots=True)
 class RunFindings:
-    """What a run's journal says against it, whatever time it is; hints as in `RunFacts`.
+    """What a run's journal says against it, whatever time it is; hint as in `RunFacts`.
 
     suspect: its rewards look wrong; weakness: the most urgent of all that its belief, its pool and its visits show.
     """
 
     suspect: RunVerdict | None = None
     weakness: RunVerdict | None = None
-    hints: tuple[str, ...] = ()
+    hint: str = ""
 
 
 def findings_of(facts: RunFacts) -> RunFindings:
     """Return what the facts say against a run."""
-    narrow = None if facts.narrow is None else RunVerdict("narrow", *facts.narrow)
-    weakness = _aborting(facts) or narrow or _miscalibrated(facts) or _exhausted(facts)
-    return RunFindings(_alarmed(facts), weakness, facts.hints)
+    weakness = _aborting(facts) or facts.narrow or _miscalibrated(facts) or _exhausted(facts)
+    return RunFindings(_alarmed(facts), weakness, facts.hint)
 
 
 def verdict_on(
@@ -543,8 +481,8 @@ def verdict_on(
     found = findings.suspect or _stalled(stalled_s, course.usual_gap_s)
     if found is None and course.steps < STARTING:
         reason = f"{course.steps} steps have closed; a verdict needs {STARTING}."
-        return RunVerdict("starting", reason, "Wait for more steps.")
-    return found or findings.weakness or _going(course, uniform, " ".join(findings.hints))
+        return RunVerdict("starting", reason, findings.hint or "Wait for more steps.")
+    return found or findings.weakness or _going(course, uniform, findings.hint)
 
 
 ATTENTION_S = 3 * 86400.0  # a weekend; what happened to a run that has not moved for longer can wait
@@ -609,12 +547,37 @@ def _aborting(facts: RunFacts) -> RunVerdict | None:
     return RunVerdict("aborting", reason, advice)
 
 
+def narrow(spread: Coverage, settings: RunSettings) -> RunVerdict | None:
+    """Return the verdict on a run where few tasks take most visits; None where they don't."""
+    per_met, largest = spread.visits_per_met_task, spread.top_tenth_share
+    if per_met is None or largest is None or spread.available_tasks < SMALLEST_POOL:
+        return None
+    found = []
+    if per_met > MOST_VISITS_PER_MET_TASK:
+        found.append(
+            f"the last {spread.pass_steps} steps, enough for a pass over all {spread.available_tasks} tasks, reported"
+            f" each task that they met {per_met:.1f} times"
+        )
+    if largest > MOST_OF_VISITS:
+        found.append(f"a tenth of the pool took {100 * largest:.0f} % of all visits")
+    if not found:
+        return None
+    few = "If requests don't name tags that few tasks carry, few tasks are of use by now"
+    advice = f"{few}: add tasks of another difficulty."
+    if settings.strategy == "thompson":  # returns to what is nearest, again and again
+        advice = (
+            "A model that trains on few tasks may unlearn the others, however high the effective task ratio is: use the"
+            " strategy pass, which meets each task at most once a pass."
+        )
+    return RunVerdict("narrow", f"Few tasks take most visits: {', and '.join(found)}.", advice)
+
+
 def _miscalibrated(facts: RunFacts) -> RunVerdict | None:
     error, noise = calibration_error(facts.calibration, facts.group_size)
     if error is None or error < LARGE_ERROR or error < CLEAR * noise:
         return None
     reason = f"Predicted success rates are off by {error:.2f} on average; chance explains {noise:.2f}."
-    advice = "Don't change forgetting. Compare beliefs to see whether another one predicts better."
+    advice = "Don't change forgetting. See what another belief predicts: export the run, and import it under that."
     if facts.has_references:
         advice = f"Often the reference models no longer describe this model: add one that is closer to it. {advice}"
     return RunVerdict("miscalibrated", reason, advice)
@@ -676,7 +639,7 @@ def _going(course: RunCourse, uniform: float | None, hint: str) -> RunVerdict:
         # How far below uniform sampling a ratio may be by chance, if both have so many tasks.
         slack = CLEAR * sqrt((ratio * (1 - ratio) + uniform * (1 - uniform)) / recent.reported)
         if ratio < uniform - slack:
-            advice = hint or "Compare beliefs, and use the one that predicts this run best."
+            advice = hint or "See whether another belief predicts better: export the run, and import it under that."
             return RunVerdict("learning_slowly", reason, advice)
     return RunVerdict("healthy", reason, todo)
 

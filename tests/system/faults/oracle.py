@@ -223,7 +223,7 @@ def assert_settled(urls: list[str], database_url: str, account: Account, folder:
         with Client(url, deadline_s=60) as client:
             wait_until(lambda client=client: client.run("pool").seq == state.seq, SETTLED_S)  # type: ignore[misc]
             run = client.run("pool")
-        assert (run.step, run.epoch, run.capability) == (state.step, 0, state.belief.capability)
+        assert (run.step, run.epoch, run.estimates.get("capability")) == (state.step, 0, state.belief.capability)
         assert asdict(run.totals) == asdict(state.totals)
         assert means(url) == wanted
     with psycopg.connect(database_url) as connection:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from fastapi import Depends, Path, Query
+from fastapi import Depends, Query
 from msgspec import Meta, Struct
 from pyarrow import csv
 from starlette.requests import Request
@@ -43,14 +43,14 @@ from bots_service.api.requests import (
 )
 from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
 from bots_service.api.uploads import split_lines
-from bots_service.core.checks import NAME, Name
+from bots_service.core.checks import NAME
 from bots_service.core.receipt import BINS
 from bots_service.core.run_settings import SomeSettings
 from bots_service.core.summary import RunStatus
 from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, SORTS, Segment, TaskTable
 from bots_service.keys import Scope
 from bots_service.moving import LONGEST_LINE
-from bots_service.records import EntryKind, JournalEntry, OpenDataset, Point, TaskVisit
+from bots_service.records import EntryKind, JournalEntry, OpenDataset, Point
 from bots_service.runs import ForkFrom, Run
 from bots_service.storage.sql.transfer import Moved
 
@@ -77,13 +77,6 @@ class RewindRequest(Struct, frozen=True, forbid_unknown_fields=True):
     step: Annotated[int, Meta(ge=0, le=2**53)]
 
 
-class RunPage(Struct, frozen=True):
-    """A page of runs, by name."""
-
-    runs: list[Run]
-    next_cursor: str | None
-
-
 @Route(routes, f"PUT {RUN}", Scope.ADMIN, Run, reads=RunRequest, statuses=(200, 201))
 async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Create a run, or replace the settings of one whose journal is empty.
@@ -97,14 +90,6 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     return await answered_once(
         body, tuple[Run, bool], act, lambda done: json_response(done[0], 201 if done[1] else 200)
     )
-
-
-@Route(routes, "GET /datasets/{dataset}/runs", Scope.READ, RunPage)
-async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    """Return by name the runs of a dataset that the caller's key reaches."""
-    after = read_cursor(cursor, Name, "")
-    found = await services_of(request).runs.page(dataset, after, limit + 1, caller_of(request))
-    return json_response(RunPage(*page_of(found, limit, lambda run: run.run)))
 
 
 @Route(routes, f"GET {RUN}", ANY_SCOPE, Run)
@@ -220,7 +205,7 @@ async def read_overview(request: Request, query: Annotated[insight.OverviewQuery
     return json_response(Overview(page.runs, page.matching, page.totals, following))
 
 
-@Route(routes, f"GET {RUN}/summary", Scope.READ, insight.RunSummaryWithLeases)
+@Route(routes, f"GET {RUN}/summary", Scope.READ, insight.RunSummary)
 async def read_summary(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return how a run goes, its gain over uniform sampling, and a verdict with advice."""
     return json_response(await services_of(request).overview.one(dataset, run))
@@ -362,11 +347,10 @@ async def read_journal(
     return json_response(JournalPage(*page_of(found, limit, lambda entry: entry.seq)))
 
 
-# --- their tasks in flight, tags, and single tasks ------------------------------------------------------------------
+# --- their tasks in flight, their tags, and tasks -------------------------------------------------------------------
 
 LeaseIds = Annotated[int, Query(ge=0, le=1000, description="How many ids of each lease at most.")]
 TagSteps = Annotated[int, Query(ge=1, le=200, description="Number of last steps to sum up.")]
-OneTask = Annotated[str, Path(min_length=1, max_length=256, description="The task's id; encode a slash in it as %2F.")]
 
 
 class LeasesResponse(Struct, frozen=True):
@@ -393,29 +377,6 @@ async def read_leases(
 async def read_tags(request: Request, dataset: DatasetName, run: RunName, steps: TagSteps = 50) -> Response:
     """Return the sums over the last steps by tag, next to the success rates of as many steps before."""
     return json_response(await services_of(request).insight.tags(dataset, run, steps))
-
-
-class TaskHistoryPage(Struct, frozen=True):
-    """A page of a task's history, the newest report first.
-
-    history: the reports; there may be none on a page that is not the last.
-    """
-
-    history: list[TaskVisit]
-    next_cursor: str | None
-
-
-@Route(routes, f"GET {RUN}/tasks/{{task:path}}/history", Scope.READ, TaskHistoryPage)
-async def read_task_history(
-    request: Request, dataset: DatasetName, run: RunName, task: OneTask, limit: Limit = 50, cursor: Cursor = None
-) -> Response:
-    """Return what the run's reports said of a task, newest first, including reports undone by a rewind.
-
-    Each request reads at most 500 journal entries, so a page may have few reports, or none, and a cursor.
-    """
-    before = read_cursor(cursor, AfterNumber)
-    page = await services_of(request).insight.task_history(dataset, run, task, before, limit)
-    return json_response(TaskHistoryPage(page.visits, write_cursor(page.next)))
 
 
 CSV = "text/csv"

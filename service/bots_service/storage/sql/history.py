@@ -1,4 +1,4 @@
-"""What runs did, read from SQL: steps, curve, entries, one task's reports; and courses, of many runs at once.
+"""What runs did, read from SQL: steps, curve, entries; and courses, of many runs at once.
 
 A rewind hides what stood before it.
 """
@@ -24,7 +24,6 @@ from sqlalchemy import (
 )
 
 from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
-from bots_service.core.evidence import sum_by_task
 from bots_service.core.run_settings import StrategyName
 from bots_service.core.summary import NO_SUMS, Gain, RunCourse, RunFindings, Sums, course_of, wanted_steps
 from bots_service.records import (
@@ -34,8 +33,6 @@ from bots_service.records import (
     RefusedReports,
     RunRow,
     StoredReceipt,
-    TaskVisit,
-    VisitsPage,
 )
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import KINDS, RECEIPTS, decode_body, receipt_of
@@ -94,51 +91,6 @@ def _told(body: Body) -> dict[str, Any]:
     return {"changed": body.values} if isinstance(body, SettingsChange) else {}
 
 
-ENTRIES = 500  # read at most for one page: reports of 32 tasks take about 10 ms
-CHUNK = 25  # entries at a time: a report's body may take MBs, and drivers fetch a whole result at once
-BODY_CHARACTERS = 16 * 2**20  # of all entries of a page; the last chunk may exceed it
-
-_REPORTS = (
-    select(*(journal.c[name] for name in ("seq", "body", "hidden", "created_at", "step", "late", "expired")))
-    .where(
-        journal.c.run_id == bindparam("run"),
-        journal.c.kind == KINDS[Report],
-        journal.c.seq > bindparam("after", type_=BigInteger),
-        journal.c.seq < bindparam("before", type_=BigInteger),
-    )
-    .order_by(journal.c.seq.desc())
-)
-
-
-def _visit(row: SqlRow, task: int) -> TaskVisit | None:
-    body = decode_body(KINDS[Report], row.body)
-    assert isinstance(body, Report)  # noqa: S101 - for the type checker
-    seen, parts = body.evidence.where(body.evidence.tasks == task), body.parts.where(body.parts.tasks == task)
-    if not len(seen) and not len(parts):
-        return None
-    seen = sum_by_task(seen)
-    successes = float(seen.successes.sum() + parts.successes.sum())
-    trials = successes + float(seen.failures.sum() + parts.failures.sum())
-    if not trials:  # all of these were aborted
-        return None
-    return TaskVisit(
-        seq=row.seq,
-        step=row.step,
-        successes=successes,
-        trials=trials,
-        mean_reward=successes / trials,
-        effective=bool(seen.effective.any()),
-        group_size=None if len(seen) else float(parts.group_size[-1]),
-        late=row.late + row.expired > 0,
-        hidden=row.hidden,
-        time=datetime.fromtimestamp(row.created_at, UTC),
-    )
-
-
-Journal = tuple[str, int, int]
-"""A run's uid, epoch and last entry: the same for the same journal."""
-
-
 class RunHead(NamedTuple):
     """Where a run stands in SQL: the last seq, and how often it was rewound. A replaced run has a new uid.
 
@@ -153,11 +105,6 @@ class RunHead(NamedTuple):
     refused: RefusedReports | None = None
     refused_seq: int | None = None
 
-    @property
-    def journal(self) -> Journal:
-        """Which journal the run has."""
-        return self.uid, self.epoch, self.head
-
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:
@@ -168,7 +115,7 @@ class KnownRun:
     strategy: in use.
     findings: what the service found when it last looked.
     gain: over uniform sampling; None for a run that samples uniformly.
-    compared: the journals of the run and of its baseline from which the gain was measured.
+    compared: where the run and its baseline stood when the gain was measured.
     """
 
     head: RunHead
@@ -177,7 +124,7 @@ class KnownRun:
     strategy: StrategyName
     findings: RunFindings
     gain: Gain | None = None
-    compared: tuple[Journal, Journal] | None = None
+    compared: tuple[RunHead, RunHead] | None = None
 
     @property
     def step(self) -> int:
@@ -309,24 +256,6 @@ class SqlHistory(Store):
             # One by one: all their bodies may be tens of MB.
             for row in connection.execute(page.order_by(journal.c.seq.desc()).limit(limit))
         ]
-
-    @reading
-    def visits(self, connection: Connection, run: RunRow, task: int, before: int | None, limit: int) -> VisitsPage:
-        """Return at most `limit` reports of a task before `before` (None: of all), hidden ones too, newest first."""
-        head = connection.scalar(select(HEAD).where(runs.c.id == run.id)) or 0  # none where the run was deleted
-        end = head + 1 if before is None else min(before, head + 1)
-        oldest = max(0, end - 1 - ENTRIES)
-        visits: list[TaskVisit] = []
-        characters = 0
-        while end - 1 > oldest and len(visits) < limit and characters < BODY_CHARACTERS:
-            after = max(oldest, end - 1 - CHUNK)
-            rows = connection.execute(_REPORTS, {"run": run.id, "after": after, "before": end}).all()
-            found = [visit for row in rows if (visit := _visit(row, task)) is not None]
-            characters += sum(len(row.body) for row in rows)
-            rest = limit - len(visits)
-            visits += found[:rest]
-            end = visits[-1].seq if len(found) >= rest else after + 1
-        return VisitsPage(visits, end if end > 1 else None)
 
     @reading
     def heads(self, connection: Connection, dataset: str | None = None) -> list[RunHead]:

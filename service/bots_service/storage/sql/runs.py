@@ -117,12 +117,6 @@ class SqlRuns(Store):
         return run_of(row)
 
     @reading
-    def after(self, connection: Connection, dataset_id: int, name: str, limit: int) -> list[RunRow]:
-        """Return up to `limit` runs by name, beginning behind `name` ("" for the first)."""
-        those = (runs.c.dataset_id == dataset_id) & (runs.c.name > name)
-        return list(map(run_of, connection.execute(RUNS.where(those).order_by(runs.c.name).limit(limit))))
-
-    @reading
     def all(self, connection: Connection, dataset_id: int) -> list[RunRow]:
         """Return every run of a dataset by name."""
         return list(map(run_of, connection.execute(RUNS.where(runs.c.dataset_id == dataset_id).order_by(runs.c.name))))

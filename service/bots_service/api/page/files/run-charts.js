@@ -121,7 +121,7 @@ function coverageWords(coverage) {
   if (!coverage.distinct_tasks) return "No task has been reported yet.";
   const said = [
     `${count(coverage.distinct_tasks)} different tasks, ${decimal(coverage.mean_visits, 1)} visits each, at most ${count(coverage.most_visits)}.`,
-    `The most visited tenth of these took ${percent(coverage.top_tenth_share)} of all visits.`,
+    `The most visited tenth of the pool took ${percent(coverage.top_tenth_share)} of all visits.`,
   ];
   if (coverage.unmet_share !== null)
     said.push(

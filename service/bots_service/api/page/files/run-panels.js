@@ -97,7 +97,7 @@ function metTile(found) {
 
 function factsOf({ step, strategy, belief, leased, last_step_at: at, refused }, { run, points, calibration }) {
   const [name, place] =
-    "ability" in run.estimates ? ["Ability", run.estimates.ability] : ["Capability", run.capability];
+    "ability" in run.estimates ? ["Ability", run.estimates.ability] : ["Capability", run.estimates.capability ?? null];
   return [
     ["Step", count(step)],
     at && ["Last step", ago(at)],

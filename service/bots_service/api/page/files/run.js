@@ -2,7 +2,7 @@
 
 import { datasetHref, runHref } from "./addresses.js";
 import { ask, card, element, fill, pairs, say } from "./dom.js";
-import { UNKNOWN, count, moment, precise, tellTimes, unbroken } from "./format.js";
+import { UNKNOWN, count, moment, precise, tellTimes } from "./format.js";
 import { runCharts } from "./run-charts.js";
 import { historyCard, marksOf, runNumbers, tagsCard } from "./run-panels.js";
 import { segmentLinks } from "./segments.js";
@@ -20,7 +20,7 @@ const MOST_CHANGES = 100;
 export function showRun(dataset, run, caller) {
   const path = ["datasets", dataset, "runs", run];
   const [verdict, numbers, charts, acts] = [verdictLine(), runNumbers(), runCharts(), actions(path, caller)];
-  const [advice, tags, tasks, settings] = Array.from({ length: 4 }, () => element("div", { class: "wide" }));
+  const [tags, tasks, settings] = Array.from({ length: 3 }, () => element("div", { class: "wide" }));
   const side = element("div", { class: "stack" });
   const heading = element(
     "div",
@@ -35,7 +35,6 @@ export function showRun(dataset, run, caller) {
     heading,
     verdict.node,
     numbers.node,
-    advice,
     charts.nodes,
     side,
     tags,
@@ -57,12 +56,6 @@ export function showRun(dataset, run, caller) {
       numbers.show(summary, found);
       charts.draw(summary, found);
       acts.refresh(found.run);
-      fill(
-        advice,
-        found.run.advice.map((text) =>
-          element("p", { class: "soft", role: "note", "aria-label": "Advice" }, unbroken(text)),
-        ),
-      );
       fill(tags, tagsCard(found.tags, found.run.mix));
       fill(tasks, segmentLinks(dataset, run, found.segments));
       fill(side, historyCard(path, found.changes, caller), estimatesCard(found.run));

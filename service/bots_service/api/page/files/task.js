@@ -1,42 +1,27 @@
-// One task of a run: its estimates, its counts, and each time that the run tried it.
+// One task of a run: its estimates, and its counts.
 
 import { tasksHref } from "./addresses.js";
-import { ask, card, element, fill, pairs, say, soft, table } from "./dom.js";
-import { bar, interval } from "./drawings.js";
-import { UNKNOWN, ago, count, decimal, percent, unbroken } from "./format.js";
+import { ask, card, element, fill, pairs, say, soft } from "./dom.js";
+import { interval } from "./drawings.js";
+import { UNKNOWN, count, decimal, percent, unbroken } from "./format.js";
 import { segmentMark } from "./segments.js";
 import { get, send } from "./service.js";
 import { lastTried, tagsOf, trailOf } from "./tasks.js";
 
-const PAGE = 50;
-const COLUMNS = [
-  { name: "Step" },
-  { name: "Success rate" },
-  { name: "Rollouts", number: true },
-  { name: "When" },
-  { name: "Notes" },
-];
-
 /** Return the view. caller: who looks. */
 export function showTask(dataset, run, id, caller) {
   const path = ["datasets", dataset, "runs", run];
-  const visits = new Map(); // seq -> visit
   const retire = element("button", { type: "button", disabled: true });
-  const [facts, history] = [element("div"), element("div")];
+  const facts = element("div");
   const status = element("p", { class: "soft", role: "status" });
-  const older = element(
-    "button",
-    { type: "button", hidden: true, onclick: () => more().catch((error) => say(status, error.message)) },
-    "Load older visits",
-  );
   const node = element(
     "div",
     { class: "stack" },
     element("div", { class: "heading" }, element("h1", {}, id), retire),
     facts,
-    card("Visits, newest first", null, history, status, older),
+    status,
   );
-  let [shown, next, segment] = ["", null, ""];
+  let [shown, segment] = ["", ""];
   retire.addEventListener("click", () => askToRetire(dataset, id, segment === "retired", again));
 
   async function refresh() {
@@ -45,18 +30,14 @@ export function showTask(dataset, run, id, caller) {
     if (version === shown) return;
     const task = await find(path, id);
     retire.hidden = task === null;
-    if (task === null) {
-      say(status, "No task of this dataset has this id.");
-      return;
-    }
+    say(status, task === null ? "No task of this dataset has this id." : "");
+    if (task === null) return;
     segment = task.segment;
     retire.disabled = !caller.scopes.includes("admin");
     retire.title = retire.disabled ? "This needs a key with the scope admin." : "";
     say(retire, segment === "retired" ? "Restore…" : "Retire…");
     const beside = element("span", {}, segmentMark(segment), tagsOf(task));
     fill(facts, card("Estimates", beside, pairs("tiles", factsOf(task, now.settings.target))));
-    visits.clear();
-    await more(null);
     shown = version;
   }
 
@@ -65,16 +46,6 @@ export function showTask(dataset, run, id, caller) {
     return refresh();
   }
 
-  /** Load older visits. The service reads a part of the journal at a time, where there may be none. */
-  async function more(cursor = next) {
-    const page = await get([...path, "tasks", id, "history"], { limit: PAGE, cursor });
-    for (const visit of page.history) visits.set(visit.seq, visit);
-    next = page.next_cursor;
-    older.hidden = next === null;
-    const none = next === null ? "Never tried in this run." : "None in the newest part of the journal.";
-    say(status, visits.size ? "" : none);
-    fill(history, visits.size ? table("Visits", COLUMNS, [...visits.values()].map(rowOf)) : []);
-  }
   return { node, trail: [...trailOf(dataset, run), [id, tasksHref(dataset, run, { task: id })]], refresh };
 }
 
@@ -123,21 +94,5 @@ function factsOf(task, target) {
       soft(`of ${count(task.attempts)} rollouts in ${count(task.visits)} visits`),
     ],
     ["Last tried", value(lastTried(task))],
-  ];
-}
-
-function rowOf({ step, successes, trials, time, late, hidden, group_size: size }) {
-  const amount = Number.isInteger(successes) ? count(successes) : decimal(successes, 2); // a shaped reward counts in part
-  const notes = [
-    size !== null && `of a group of ${count(size)}`,
-    late && "after its step had closed",
-    hidden && "undone by a rewind",
-  ];
-  return [
-    `step ${count(step)}`,
-    bar(trials ? successes / trials : null),
-    `${amount} of ${count(trials)}`,
-    ago(time),
-    notes.filter(Boolean).join(", "),
   ];
 }
