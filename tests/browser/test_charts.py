@@ -91,6 +91,7 @@ def test_a_long_course_s_table_shows_the_newest_rows_and_its_file_all(visit: Vis
     )
     long = visit.chart("Long")
     long.get_by_text("Data", exact=True).click()
+    long.locator("tbody th").first.wait_for()
     steps = [int(text.replace(",", "")) for text in long.locator("tbody th").all_inner_texts()]
     assert steps == list(range(length, length - most, -1))
     assert "The last 200 of 20,000 rows" in long.inner_text()

@@ -26,7 +26,7 @@ def seen(visit: Visit, view: str) -> None:
     if page.locator("figure").count():
         visit.drawn()
     else:
-        page.locator("tbody tr").first.wait_for()
+        page.locator("tbody tr, dd").first.wait_for()
 
 
 @pytest.mark.parametrize("view", VIEWS)
