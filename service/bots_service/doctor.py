@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from sqlalchemy import URL, Connection, text
 
 from bots_service.errors import BotsError, OutdatedTablesError, StorageUnavailableError
-from bots_service.serving.starting import is_loopback, require_guarded
+from bots_service.serving.server import is_loopback, require_guarded
 from bots_service.settings import Settings, unknown_variables
 from bots_service.storage.redis import RedisServer
 from bots_service.storage.sql.database import connected, is_missing, is_pooled, sql_url

@@ -39,7 +39,7 @@ def serve(**given: Any) -> None:
     Options that you omit come from the environment: BOTS_HOST, BOTS_PORT, BOTS_DATA_DIR and so on.
     """
     settings = settings_with(**given)
-    from bots_service.serving.starting import serve as serve_with
+    from bots_service.serving.server import serve as serve_with
 
     serve_with(settings)
 
