@@ -8,7 +8,7 @@ import structlog
 from fastapi import FastAPI
 
 from bots_service.api.app import create_app
-from bots_service.api.overload import Limits
+from bots_service.api.overload import Admission
 from bots_service.metrics import Metrics, TrainingMetrics
 from bots_service.readiness import OK
 from bots_service.records import Capacity
@@ -29,9 +29,10 @@ def build_app(settings: Settings) -> FastAPI:
     return create_app(
         lambda: open_services(settings, metrics),
         schema=head(),
-        limits=Limits(
-            settings.request_timeout_s, settings.max_concurrent, settings.max_waiting, settings.max_upload_bytes
+        admission=Admission(
+            timeout_s=settings.request_timeout_s, concurrent=settings.max_concurrent, waiting=settings.max_waiting
         ),
+        upload_bytes=settings.max_upload_bytes,
         metrics=metrics,
     )
 

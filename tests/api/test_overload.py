@@ -14,7 +14,7 @@ import pytest
 
 from bots_service.api import overload
 from bots_service.api import requests as pace_module
-from bots_service.api.overload import DOWNLOADS_AT_ONCE, DOWNLOADS_WAITING, Admission, Limits
+from bots_service.api.overload import DOWNLOADS_AT_ONCE, DOWNLOADS_WAITING, Admission
 from bots_service.api.routing import RouteKind
 from tests.api.conftest import ClientInProcess, serving
 from tests.api.pools import RUN, make_dataset, require_problem, select, solved
@@ -127,7 +127,9 @@ async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_i
         taken.append(message["body"])
 
     monkeypatch.setattr(overload, "BUFFERED_BYTES", 15)
-    admission = partial(Admission(Limits(10.0, 1, 0, 15)), app, RouteKind.TRAINING, ends_with_client=False)
+    admission = partial(
+        Admission(timeout_s=10.0, concurrent=1, waiting=0), app, RouteKind.TRAINING, ends_with_client=False
+    )
 
     def sender(*pieces: bytes) -> Any:
         messages = [

@@ -51,7 +51,8 @@ def create_app(
     open_services: Callable[[], AbstractAsyncContextManager[Services]],
     *,
     schema: str,
-    limits: overload.Limits,
+    admission: overload.Admission,
+    upload_bytes: int,
     metrics: Metrics,
 ) -> FastAPI:
     """Return the application, which opens the services at its start. schema: revision of the database's tables."""
@@ -70,8 +71,7 @@ def create_app(
         redirect_slashes=False,
         telemetry=NO_TELEMETRY,
     )
-    admission = overload.Admission(limits)
-    app.state.typed = AppState(limits, schema, metrics, admission)
+    app.state.typed = AppState(upload_bytes, schema, metrics, admission)
     app.router.routes += ROUTES  # `include_router` makes a copy of each, for the first request to wait for
     metrics.requests.watch_line(lambda: admission.training.waiting)
     app.add_middleware(RequestScope, line=admission.training, metrics=metrics.requests)

@@ -5,7 +5,6 @@ import random
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from time import monotonic
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -104,25 +103,16 @@ SMALL_REST = 64 * 1024  # of an unwanted body: receiving it is cheaper than a ne
 LINGER_S = 2.0  # for a larger rest: a client that still sends when the connection closes may miss its answer
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limits of requests in one process. upload_bytes: of an NDJSON body; all others are of training requests."""
-
-    request_timeout_s: float
-    max_concurrent: int
-    max_waiting: int
-    upload_bytes: int
-
-
 class Admission:
     """Gives each request a deadline and, once its body has arrived, a turn if it needs one."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.training = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
+    def __init__(self, *, timeout_s: float, concurrent: int, waiting: int) -> None:
+        """Have nobody in line. All is about training requests. timeout_s: their deadline."""
+        self.training = Line(concurrent=concurrent, waiting=waiting)
         self._uploads = Line(concurrent=UPLOADS_AT_ONCE, waiting=UPLOADS_WAITING)
         self.downloads = Line(concurrent=DOWNLOADS_AT_ONCE, waiting=DOWNLOADS_WAITING)
         self._training_bodies, self._bodies = Buffer(), Buffer()
-        self._timeout_s = limits.request_timeout_s
+        self._timeout_s = timeout_s
 
     async def __call__(
         self, app: ASGIApp, kind: RouteKind, scope: Scope, receive: Receive, send: Send, *, ends_with_client: bool

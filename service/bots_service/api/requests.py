@@ -32,7 +32,7 @@ from bots_service.records import Answer, IdempotencyKey
 from bots_service.services import Services
 
 if TYPE_CHECKING:  # it imports this module
-    from bots_service.api.overload import Admission, Limits
+    from bots_service.api.overload import Admission
 
 Value = TypeVar("Value")
 Made = TypeVar("Made", bound=Struct)
@@ -44,12 +44,12 @@ Made = TypeVar("Made", bound=Struct)
 class AppState:
     """The typed state of one application; Starlette's own `app.state` is untyped.
 
-    schema: revision of the database's tables.
+    upload_bytes: of the largest NDJSON body; schema: revision of the database's tables.
     admission: of all requests but probes; it has their queues.
     services: set while the application runs, because its stores are opened at the start.
     """
 
-    limits: "Limits"
+    upload_bytes: int
     schema: str
     metrics: Metrics
     admission: "Admission"

@@ -169,7 +169,7 @@ def task_lines(block: TaskBlock) -> bytes:
 
 def upload_of(request: Request) -> Body:
     """Return the body of a request that uploads tasks, as one JSON document or as NDJSON."""
-    most = state_of(request.app).limits.upload_bytes
+    most = state_of(request.app).upload_bytes
     return Body(request, {JSON: min(DATASET_LIMIT, most), NDJSON: most})
 
 

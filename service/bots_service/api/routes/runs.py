@@ -146,7 +146,7 @@ async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 @Route(routes, f"POST {RUN}/import", Scope.ADMIN, ImportedRun, lines=True, statuses=(201,))
 async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Replay an exported journal as a run of a dataset with the same tasks: all of it or nothing."""
-    body = Body(request, {NDJSON: state_of(request.app).limits.upload_bytes})
+    body = Body(request, {NDJSON: state_of(request.app).upload_bytes})
     lines = split_lines(body.chunks(), longest=LONGEST_LINE)
     act = partial(services_of(request).moves.import_lines, dataset, run, lines, body.idempotency_key)
     return await answered_once(
