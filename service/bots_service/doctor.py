@@ -3,7 +3,7 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -46,7 +46,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     """Yield what is found, one thing after the other. The database, the files and the leases stay as they are."""
     yield from (judge("variables", line, warning=True) for line in unknown_variables(os.environ))
     url = sql_url(settings.sql_url)
-    yield _tried("address", lambda: require_guarded(settings), f"listens on {settings.host}:{settings.port}")
+    yield _address(settings)
     if url.get_backend_name() == "sqlite":
         yield _disk(Path(url.database or "").absolute())
     yield from _database(settings, url)
@@ -54,13 +54,12 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield from redis(settings.redis_url, timeout_s=settings.redis_timeout_s)
 
 
-def _tried(about: str, require: Callable[[], object], fine: str) -> Finding:
-    """Return whether what the start requires is there; its error says what to do."""
+def _address(settings: Settings) -> Finding:
     try:
-        require()
+        require_guarded(settings)
     except BotsError as error:
-        return judge(about, _line(error), problem=True)
-    return judge(about, fine)
+        return judge("address", _line(error), problem=True)
+    return judge("address", f"listens on {settings.host}:{settings.port}")
 
 
 def _line(error: Exception) -> str:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from threading import Event
 
 from bots_client import Client
-from bots_service.demo.replay import Plan, Replay, recorded_run
+from bots_service.demo.replay import Replay, recorded_run
 
 PAUSE_S = 0.05  # between two steps, so that the page can be seen to follow
 DATASET = "rlvr-run-890"
@@ -20,7 +20,7 @@ def replaying(url: str, steps: int) -> Iterator[Event]:
 
     def replay() -> None:
         with Client(url) as client:
-            started = Replay(client, recorded_run(), Plan(steps, count=32, seed=0))
+            started = Replay(client, recorded_run(), steps=steps, count=32, seed=0)
             for step in range(steps):
                 started.take(step)
                 if leave.wait(PAUSE_S):

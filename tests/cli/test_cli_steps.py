@@ -27,7 +27,7 @@ def test_datasets_are_listed_and_described(bots, pool):
     assert found["tags"] == {"easy": 1, "hard": 2}
     assert found in bots("datasets", "list", "--json").json["datasets"]
     assert pool in bots.ok("datasets", "list")
-    assert re.search(r"\ntags\neasy +1 *\nhard +2", bots.ok("datasets", "show", pool))
+    assert re.search(r"\ntags *\n  easy +1 *\n  hard +2", bots.ok("datasets", "show", pool))
 
 
 def test_what_is_selected_and_reported_becomes_a_belief_and_history(bots, client, pool):
@@ -56,7 +56,7 @@ def test_a_run_is_shown_with_what_its_belief_estimates(bots, pool):
     bots.ok("report", pool, "p1=16/16", "p2=16/16", "--run", "tracked")
     estimates = bots("runs", "show", pool, "tracked", "--json").json["estimates"]
     lines = bots.ok("runs", "show", pool, "tracked").splitlines()
-    shown = {line.split("  ")[0].strip(): line.split()[-1] for line in lines if line.strip()}
+    shown = {line.strip().split("  ")[0]: line.split()[-1] for line in lines}
     assert estimates["ability"] > 0
     for name, value in estimates.items():
         assert float(shown[name]) == pytest.approx(value, abs=1e-4)
@@ -110,7 +110,7 @@ def test_a_mix_is_set_shown_changed_and_ended(bots, pool):
     made = bots("runs", "create", pool, "m", "--mix", "easy=3", "--mix", "hard=1", "--json").json
     assert made["settings"]["mix"] == {"easy": 3, "hard": 1}
     shown = bots.ok("runs", "show", pool, "m")
-    assert re.search(r"\nmix\neasy +3 *\nhard +1", shown)
+    assert re.search(r"\n  mix *\n    easy +3 *\n    hard +1", shown)
     assert "tag easy share 0.7500 owed 0 given 0" in shown
     assert bots("runs", "set", pool, "m", "--mix", "none", "--json").json["settings"]["mix"] == {}
 
@@ -121,7 +121,7 @@ def test_a_weight_that_can_not_be_read_is_refused_with_an_example(bots, pool, op
 
 
 def test_predictions_of_a_file_are_put_shown_and_removed(bots, pool, tmp_path):
-    (tmp_path / "probe.csv").write_text("id,pass_rate,x\np1,0.25,\np2,0.5,\np3,,\n")
+    (tmp_path / "probe.csv").write_text("id,pass_rate\np1,0.25\np2,0.5\np3,\n")
     said = bots.ok("datasets", "predict", pool, "probe", "probe.csv")
     assert said == f"new runs of {pool} see the predictions probe of 2 tasks\n"
     assert "name probe tasks 2 mean 0.3750" in bots.ok("datasets", "show", pool)

@@ -1,10 +1,10 @@
 """Commands that speak to the service: their shared options, and their connection."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -29,14 +29,14 @@ RunName = Annotated[str, typer.Option("--run", help="Name of the run.", metavar=
 
 
 @contextmanager
-def connected(url: str | None, *, attempts: int = ATTEMPTS) -> Iterator["Client"]:
+def connected(url: str | None) -> Iterator["Client"]:
     """Connect to the service; the API key comes from BOTS_API_KEY."""
     import httpx
 
     from bots_client import Client, Retries, UnreachableError
 
     try:
-        client = Client(url, retries=Retries(attempts=attempts))
+        client = Client(url, retries=Retries(attempts=ATTEMPTS))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--url or BOTS_API_KEY") from error
     with client:
@@ -53,64 +53,36 @@ Function = TypeVar("Function", bound="Callable[..., Result]")
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
-def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], Function]:
+def command(
+    app: typer.Typer, name: str | None = None, *, parser: Callable[..., Any] | None = None
+) -> Callable[[Function], Function]:
     """Add a function as a command that speaks to the service, with the options --url and --json.
 
     The function gets the connected client before its own arguments. It returns its result twice: as dataclasses and
     plain values, which --json prints, and as text for people.
+
+    parser: its parameters are the command's, in place of the function's last one, which is what it makes of them.
     """
 
     def add(function: Function) -> Function:
+        _, *parameters = inspect.signature(function).parameters.values()
+        parsed = inspect.signature(parser).parameters if parser else {}
+        made = parameters.pop().name if parser else ""
+
         @wraps(function)
         def run(*, url: str | None, as_json: bool, **arguments: Any) -> None:
+            if parser:
+                arguments[made] = parser(**{each: arguments.pop(each) for each in parsed})
             with connected(url) as client:
                 show(*function(client, **arguments), as_json=as_json)
 
-        _, *parameters = inspect.signature(function).parameters.values()
+        parameters += parsed.values()
         parameters.append(inspect.Parameter("url", KEYWORD, annotation=Url, default=None))
         parameters.append(inspect.Parameter("as_json", KEYWORD, annotation=AsJson, default=False))
-        _give_typer_parameters(run, parameters)
+        seen = [parameter.replace(kind=KEYWORD) for parameter in parameters]
+        run.__signature__ = inspect.Signature(seen)  # type: ignore[attr-defined]  # typer looks there
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in seen}
         app.command(name)(run)
         return function
 
     return add
-
-
-def parsed_by(parser: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Give a command the parser's parameters in place of its own last one, which is what the parser makes of them."""
-
-    def replace(function: Function) -> Function:
-        *own, last = inspect.signature(function).parameters.values()
-        others = inspect.signature(parser).parameters
-
-        @wraps(function)
-        def run(client: "Client", **arguments: Any) -> Result:
-            made = parser(**{name: arguments.pop(name) for name in others})
-            return function(client, **arguments, **{last.name: made})
-
-        _give_typer_parameters(run, [*own, *others.values()])
-        return cast(Function, run)
-
-    return replace
-
-
-AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
-
-
-def with_options(options: Mapping[str, tuple[Any, str]]) -> Callable[[AnyFunction], AnyFunction]:
-    """Give a function of any keyword arguments some options by name, each with its type and help; None: not given."""
-
-    def give(function: AnyFunction) -> AnyFunction:
-        annotations = {name: Annotated[kind | None, typer.Option(help=text)] for name, (kind, text) in options.items()}
-        parameters = [inspect.Parameter(name, KEYWORD, default=None, annotation=annotations[name]) for name in options]
-        _give_typer_parameters(function, parameters)
-        return function
-
-    return give
-
-
-def _give_typer_parameters(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> None:
-    """Let typer see these parameters in place of a function's own."""
-    seen = [parameter.replace(kind=KEYWORD) for parameter in parameters]
-    function.__signature__ = inspect.Signature(seen)  # type: ignore[attr-defined]  # inspect and typer look there
-    function.__annotations__ = {parameter.name: parameter.annotation for parameter in seen}

@@ -4,19 +4,14 @@ import sys
 import time
 from contextlib import nullcontext, suppress
 from secrets import token_hex
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from bots_service.cli.connection import AsJson, connected
-from bots_service.cli.output import console, count, progress_line, show, table
+from bots_service.cli.output import console, progress_line, show, table, written
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from bots_client import Client
-    from bots_service.demo.replay import Plan
-
+HEAD = "{steps} steps of a real GRPO run, {count} tasks a step, {rollouts_per_task} rollouts each"
 COLUMNS = (
     "run  effective\ntask ratio=effective_task_ratio  last 50\nsteps=effective_task_ratio_last_50"
     "  vs\nuniform=vs_uniform  tasks\nmet=distinct_tasks  log\nloss=log_loss"
@@ -43,42 +38,27 @@ def demo(
 
     Then the page stays open until you press Ctrl-C, if stdout is a terminal and the demo started its own service.
     """
-    from bots_service.demo.replay import Plan, own_service
+    from rich.console import Group
 
-    plan = Plan(steps, tasks, seed, suffix=f"-{token_hex(3)}" if url else "")
+    from bots_service.demo.replay import Replay, own_service, recorded_run
+
     with nullcontext(url) if url else own_service() as address, connected(address) as client:
-        results = replay_with_progress(client, plan)
-        show(results, closing_table(results), as_json=as_json)
-        if as_json:
-            return
-        stays = sys.stdout.isatty() and url is None
+        suffix = f"-{token_hex(3)}" if url else ""
+        replay = Replay(client, recorded_run(), steps=steps, count=tasks, seed=seed, suffix=suffix)
+        console(stderr=True).print(f"Follow it at {client.url}/#/datasets/{replay.dataset}", soft_wrap=True)
+        with progress_line() as advance:
+            for step in range(1, steps + 1):
+                replay.take(step - 1)
+                advance(step / steps, f"step {step} of {steps}")
+        results = replay.results()
+        stays = sys.stdout.isatty() and not url and not as_json
         page = f" The page is still open at {address} (press Ctrl-C to stop)." if stays else ""
-        console().print("", f"{headline(results)}{page}", sep="\n")
+        compared = table(COLUMNS, results["runs"])
+        readable = Group(HEAD.format(**results), "", compared, "", EXPLANATION, "", f"{headline(results)}{page}")
+        show(results, readable, as_json=as_json)
         with suppress(KeyboardInterrupt, SystemExit):
             while stays:
                 time.sleep(3600)
-
-
-def replay_with_progress(client: "Client", plan: "Plan") -> dict[str, Any]:
-    """Return the results of a replay; show on stderr where to follow it, and how far it is."""
-    from bots_service.demo.replay import Replay, recorded_run
-
-    replay = Replay(client, recorded_run(), plan)
-    console(stderr=True).print(f"Follow it at {client.url}/#/datasets/{replay.dataset}", soft_wrap=True)
-    with progress_line() as advance:
-        for step in range(1, plan.steps + 1):
-            replay.take(step - 1)
-            advance(step / plan.steps, f"step {step} of {plan.steps}")
-    return replay.results()
-
-
-def closing_table(results: dict[str, Any]) -> "RenderableType":
-    """Return the results as a table with a row for each run."""
-    from rich.console import Group
-    from rich.text import Text
-
-    head = "{steps} steps of a real GRPO run, {count} tasks a step, {rollouts_per_task} rollouts each"
-    return Group(Text(head.format(**results), style="bold"), "", table(COLUMNS, results["runs"]), "", EXPLANATION)
 
 
 def headline(results: dict[str, Any]) -> str:
@@ -88,5 +68,5 @@ def headline(results: dict[str, Any]) -> str:
         return "Uniform sampling found no effective task."
     return (
         f"{default['run']}, which new runs get, found {default['vs_uniform'] - 1:+.0%} effective tasks for the same"
-        f" {count(default['rollouts'])} rollouts, compared with uniform sampling."
+        f" {written(default['rollouts'])} rollouts, compared with uniform sampling."
     )

@@ -77,9 +77,7 @@ def table(columns: str, rows: Iterable[object], *, caption: str = "", nothing: s
     parts: list[RenderableType] = [made]
     if screen.measure(made, options=screen.options.update(width=UNBOUNDED)).maximum > screen.width:
         names = [name.replace("\n", " ") for name in texts]
-        parts = []
-        for row in zip(*texts.values(), strict=True):
-            parts += [*([""] if parts else []), sheet(dict(zip(names, row, strict=True)))]
+        parts = [Group("", sheet(zip(names, row, strict=True))) for row in zip(*texts.values(), strict=True)]
     return Group(*parts, *(["", caption] if caption else []))
 
 
@@ -90,28 +88,20 @@ def _value_at(row: Any, path: str) -> Any:
     return row
 
 
-def details(answer: Any) -> "RenderableType":
-    """Return the fields of a dataclass or a mapping, without empty ones; what is nested stands below its name."""
-    from rich.console import Group
-    from rich.text import Text
-
-    items = _items_of(answer)
-    own = {name: written(value) for name, value in items.items() if not _is_nested(value)}
-    parts: list[RenderableType] = [sheet(own)]
-    for name, value in items.items():
-        if _is_nested(value):
-            parts += ["", Text(name, style="bold"), details(value)]
-    return Group(*parts)
+def details(answer: Any) -> "Table":
+    """Return the fields of a dataclass, without empty ones; what is nested stands below its name."""
+    return sheet(_lines_of(answer))
 
 
-def _is_nested(value: object) -> bool:
-    return is_dataclass(value) or isinstance(value, Mapping)
-
-
-def _items_of(answer: Any) -> dict[str, Any]:
+def _lines_of(answer: Any) -> Iterator[tuple[str, str]]:
     if not isinstance(answer, Mapping):
         answer = {one.name.replace("_", " "): getattr(answer, one.name) for one in fields(answer)}
-    return {name: value for name, value in answer.items() if value not in (None, "", (), {})}
+    for name, value in answer.items():
+        if is_dataclass(value) or (value and isinstance(value, Mapping)):
+            yield name, ""
+            yield from ((f"  {inner}", text) for inner, text in _lines_of(value))
+        elif value not in (None, "", (), {}):
+            yield name, written(value)
 
 
 def written(value: Any) -> str:
@@ -123,37 +113,27 @@ def written(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return number(value, 4) if isinstance(value, float) and not value.is_integer() else count(value)
+        return half_up(value, 4) if isinstance(value, float) and not value.is_integer() else f"{value:,.0f}"
     if is_dataclass(value):
-        return " ".join(f"{name} {written(inner)}" for name, inner in _items_of(value).items())
+        return " ".join(f"{name} {text}" for name, text in _lines_of(value))
     return ", ".join(map(written, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def sheet(rows: Mapping[str, str]) -> "Table":
+def sheet(rows: Iterable[tuple[str, str]]) -> "Table":
     """Return names and values, one pair per line."""
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, value in rows.items():
+    for name, value in rows:
         grid.add_row(name, value)
     return grid
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """Format a number with fixed decimals; "-" for None."""
-    return "-" if value is None else half_up(value, digits)
-
-
-def count(value: float) -> str:
-    """Format a count with thousands separators, and two decimals unless it is whole."""
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
-
-
-def counted(value: float, noun: str) -> str:
-    """Format a count with its noun, such as "1 task" or "2.50 rollouts"."""
-    return f"{count(value)} {noun}" + ("" if value == 1 else "s")
+def counted(value: int, noun: str) -> str:
+    """Format a count with its noun, such as "1 task" or "2,000 rollouts"."""
+    return f"{written(value)} {noun}" + ("" if value == 1 else "s")
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -186,17 +166,6 @@ def progress_line() -> Iterator[Advance]:
             progress.tasks[line].total = None if share is None else 1.0  # `update` can't say that it is unknown
 
         yield advance
-
-
-STORING = "sent; the service checks and stores it"
-
-
-def show_sent(advance: Advance, sent: int, total: int | None) -> None:
-    """Show how much of a file is sent, as the client's `on_progress`."""
-    if total is None or sent < total:
-        advance(sent / total if total else None, "sending")
-    else:
-        advance(None, STORING)
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------

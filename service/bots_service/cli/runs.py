@@ -6,24 +6,21 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bots_service.cli.connection import Dataset, RunName, Yes, command, parsed_by, with_options
+from bots_service.cli.connection import Dataset, RunName, Yes, command
 from bots_service.cli.output import (
     CommandError,
     Result,
     confirm,
-    count,
     counted,
     details,
-    number,
     progress_line,
-    show_sent,
     table,
+    written,
 )
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
@@ -54,30 +51,37 @@ def show_(client: "Client", dataset: Dataset, run: Name = "default") -> Result:
     return found, details(found)
 
 
-SETTINGS: dict[str, tuple[Any, str]] = {
-    "belief": (str, "Kind of belief: tracker (default) or bots."),
-    "forgetting": (float, "With bots: share of past evidence that each step drops (lambda)."),
-    "implicit_weight": (float, "With bots: weight of evidence implied by other tasks (rho)."),
-    "rollouts_per_task": (float, "Rollouts m that one implied observation counts for; 0: learned from reports."),
-    "target": (float, "Target success rate."),
-    "prior": (tuple[float, float], "With bots: prior of every task, alpha and beta."),
-    "capability": (CapabilityRule, "With bots: how the capability is estimated."),
-    "capability_momentum": (float, "With bots: momentum of the capability (gamma)."),
-    "strategy": (StrategyName, "Strategy; default: pass, or thompson with bots."),
-    "seed": (int, "Random seed."),
-    "tasks_per_step": (int, "Close a step after this many reported tasks; 0: after each report."),
-    "reward_range": (tuple[float, float], "Lowest and highest possible reward."),
-    "lease_seconds": (float, "Seconds until a selected task may be selected again, unless it is reported."),
-    "mix": (list[str], 'Weight of a tag, as in math=3; repeat for each. "none" ends the mix.'),
-}
-
-
-@with_options(SETTINGS)
-def settings_of(**options: Any) -> dict[str, Any]:
+def settings_of(
+    *,
+    belief: Annotated[str | None, typer.Option(help="Kind of belief: tracker (default) or bots.")] = None,
+    forgetting: Annotated[float | None, typer.Option(help="With bots: past evidence a step drops (lambda).")] = None,
+    implicit_weight: Annotated[float | None, typer.Option(help="With bots: weight of implied evidence (rho).")] = None,
+    rollouts_per_task: Annotated[
+        float | None, typer.Option(help="Rollouts that one implied observation counts for; 0: learned from reports.")
+    ] = None,
+    target: Annotated[float | None, typer.Option(help="Target success rate.")] = None,
+    prior: Annotated[tuple[float, float] | None, typer.Option(help="With bots: every task's alpha and beta.")] = None,
+    capability: Annotated[CapabilityRule | None, typer.Option(help="With bots: how it is estimated.")] = None,
+    capability_momentum: Annotated[float | None, typer.Option(help="With bots: its momentum (gamma).")] = None,
+    strategy: Annotated[StrategyName | None, typer.Option(help="Default: pass, or thompson with bots.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
+    tasks_per_step: Annotated[
+        int | None, typer.Option(help="Close a step after this many reported tasks; 0: after each report.")
+    ] = None,
+    reward_range: Annotated[
+        tuple[float, float] | None, typer.Option(help="Lowest and highest possible reward.")
+    ] = None,
+    lease_seconds: Annotated[
+        float | None, typer.Option(help="Seconds until a selected task may be selected again, unless it is reported.")
+    ] = None,
+    mix: Annotated[
+        list[str] | None, typer.Option(help='Weight of a tag, as in math=3; repeat for each. "none" ends the mix.')
+    ] = None,
+) -> dict[str, Any]:
     """Return the settings that are given."""
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in locals().items() if value is not None}
     given |= {name: None for name in ("rollouts_per_task", "tasks_per_step") if given.get(name) == 0}
-    return {**given, "mix": _mix_of(given["mix"])} if "mix" in given else given
+    return given if mix is None else {**given, "mix": _mix_of(mix)}
 
 
 def _mix_of(options: list[str]) -> dict[str, float]:
@@ -95,8 +99,7 @@ def _mix_of(options: list[str]) -> dict[str, float]:
     return mix
 
 
-@command(app)
-@parsed_by(settings_of)
+@command(app, parser=settings_of)
 def create(
     client: "Client",
     dataset: Dataset,
@@ -109,8 +112,7 @@ def create(
     return made, details(made)
 
 
-@command(app, "set")
-@parsed_by(settings_of)
+@command(app, "set", parser=settings_of)
 def set_(client: "Client", dataset: Dataset, run: Name = "default", *, settings: dict[str, Any]) -> Result:
     """Change settings of a run from the next step on; omitted settings keep their values."""
     if not settings:
@@ -126,7 +128,7 @@ Deleted = Annotated[str, typer.Argument(help='Name of the run; "default" is empt
 def delete(client: "Client", dataset: Dataset, run: Deleted, yes: Yes = False) -> Result:
     """Permanently delete a run and its history."""
     step = client.run(dataset, run).step
-    confirm(f"Permanently delete run {run} of {dataset} at step {count(step)}?", yes=yes)
+    confirm(f"Permanently delete run {run} of {dataset} at step {written(step)}?", yes=yes)
     client.delete_run(dataset, run)
     return {"dataset": dataset, "deleted": run}, f"run {run} of {dataset} is deleted"
 
@@ -151,17 +153,15 @@ def select(
     want_effective: Wanted = None,
 ) -> Result:
     """Select the tasks to train on next."""
-    from rich.console import Group
-
     if (number_of_tasks is None) == (want_effective is None):
         raise typer.BadParameter("pass either COUNT or --want-effective")
     found = client.select(dataset, number_of_tasks, run=run, tags=tag, want_effective=want_effective)
-    line = f"selection {found.selection_id} at step {count(found.step)}"
+    line = f"selection {found.selection_id} at step {written(found.step)}"
     if found.expected_effective is not None:
-        line += f"; {number(found.expected_effective)} effective groups expected"
+        line += f"; {written(found.expected_effective)} effective groups expected"
     if found.reused:
-        line += f"; {count(found.reused)} of them are also in another selection"
-    return found, Group(table("task=id  draw  mean  effective", found.tasks), line)
+        line += f"; {written(found.reused)} of them are also in another selection"
+    return found, table("task=id  draw  mean  effective", found.tasks, caption=line)
 
 
 FORMS = "TASK=SUCCESSES/TRIALS, TASK=REWARD,REWARD,... or TASK=aborted"
@@ -183,7 +183,7 @@ def report(
     which = f"step {receipt.step} is closed" if receipt.closed else f"the step after {receipt.step} is open"
     tasks = f"{counted(receipt.reported, 'task')}, {receipt.new_tasks} new, {receipt.effective} effective"
     late = f"; {receipt.late} late, {receipt.expired} too late to count" if receipt.late or receipt.expired else ""
-    return receipt, f"{which}: {tasks} (ETR {number(receipt.effective_task_ratio)}){late}"
+    return receipt, f"{which}: {tasks} (ETR {written(receipt.effective_task_ratio)}){late}"
 
 
 def _outcome_of(text: str) -> "Outcome":
@@ -245,9 +245,9 @@ def tasks(
     found = list(client.tasks(dataset, run, ids=ids, tag=tag, search=search, segment=segment, sort=sort, limit=limit))
     counts = client.count_tasks(dataset, run, ids=ids, tag=tag, search=search)
     matching = counts.available if segment is None else getattr(counts, segment)
-    each = ", ".join(f"{count(value)} {name}" for name, value in asdict(counts).items())
+    each = ", ".join(f"{written(value)} {name}" for name, value in asdict(counts).items())
     columns = "task=id  segment  mean  90 % within=interval  effective  attempts  successes  visits  last_step  tags"
-    shown = table(columns, found, caption=f"{count(len(found))} of {count(matching)} tasks; {each}")
+    shown = table(columns, found, caption=f"{written(len(found))} of {written(matching)} tasks; {each}")
     return {"tasks": found, "matching": matching, "segments": counts}, shown if found else f"no task matches; {each}"
 
 
@@ -276,7 +276,7 @@ def rewind(
     Its journal is kept. Reports for selections made before the rewind are rejected.
     """
     found = client.rewind(dataset, step, run)
-    return found, f"run {run} of {dataset} is back at step {count(found.step)}, in epoch {found.epoch}"
+    return found, f"run {run} of {dataset} is back at step {written(found.step)}, in epoch {found.epoch}"
 
 
 # --- moving runs ----------------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ def export(
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)
-    return {"file": str(file), "bytes": size}, f"{file}: {count(size)} bytes"
+    return {"file": str(file), "bytes": size}, f"{file}: {written(size)} bytes"
 
 
 ImportedFile = Annotated[Path, typer.Argument(help="File written by `bots export`.", exists=True, dir_okay=False)]
@@ -329,10 +329,10 @@ def import_(client: "Client", file: ImportedFile, run: AsRun = None, belief: Und
             while piece := opened.read(2**16):
                 yield piece
 
-    names = (header["dataset"], run or header["run"])
+    names, size = (header["dataset"], run or header["run"]), file.stat().st_size
     with progress_line() as advance:
-        imported = client.import_run(lines, *names, on_progress=partial(show_sent, advance))
-    return imported, f"{imported.run} of {imported.dataset}: {count(imported.seq)} entries"
+        imported = client.import_run(lines, *names, on_progress=lambda sent, _: advance(sent / size, "sent"))
+    return imported, f"{imported.run} of {imported.dataset}: {written(imported.seq)} entries"
 
 
 def _header_of(file: Path) -> dict[str, Any]:

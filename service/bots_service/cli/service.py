@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bots_service.cli.connection import AsJson, Url, command, connected, with_options
-from bots_service.cli.output import CommandError, Result, client_message, counted, details, show, table
+from bots_service.cli.connection import AsJson, Url, command, connected
+from bots_service.cli.output import CommandError, Result, client_message, counted, details, sheet, show, table
 from bots_service.keys import Scope
 from bots_service.retention import DAY_S
 
@@ -22,43 +22,35 @@ DATABASE = (
 )
 
 
-@with_options(
-    {
-        "host": (str, "Address to listen on; default 127.0.0.1."),
-        "port": (int, "Port, 8000 by default; 0 picks a free one."),
-        "data_dir": (Path, "Folder of the database file, if no database URL is set; default ./data."),
-        "database_url": (str, DATABASE),
-        "insecure": (bool, "Allow other machines to connect although there are no API keys."),
-        "log_format": (Literal["console", "json"], "Log format; default console."),
-        "log_level": (Literal["debug", "info", "warning", "error"], "Minimum log level; default info."),
-    }
-)
-def serve(**given: Any) -> None:
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on; default 127.0.0.1.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port, 8000 by default; 0 picks a free one.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the database file; default ./data.")] = None,
+    database_url: Annotated[str | None, typer.Option(help=DATABASE)] = None,
+    insecure: Annotated[bool | None, typer.Option(help="Let others connect although there are no API keys.")] = None,
+    log_format: Annotated[Literal["console", "json"] | None, typer.Option(help="Default console.")] = None,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None, typer.Option(help="Minimum log level; default info.")
+    ] = None,
+) -> None:
     """Start the service.
 
     Options that you omit come from the environment: BOTS_HOST, BOTS_PORT, BOTS_DATA_DIR and so on.
     """
-    settings = settings_with(**given)
+    settings = settings_with(**locals())
     from bots_service.serving.server import serve as serve_with
 
     serve_with(settings)
 
 
-def migrate(
-    database_url: Annotated[str | None, typer.Option(help=DATABASE)] = None,
-    check: Annotated[bool, typer.Option("--check", help="Fail if a migration is pending; change nothing.")] = False,
-    as_json: AsJson = False,
-) -> None:
+def migrate(database_url: Annotated[str | None, typer.Option(help=DATABASE)] = None, as_json: AsJson = False) -> None:
     """Migrate the database to the newest revision."""
     url = settings_with(database_url=database_url).sql_url
-    from bots_service.storage.sql.migrate import current, head, is_new_enough, upgrade
+    from bots_service.storage.sql.migrate import upgrade
 
-    before, newest = (current(url), head()) if check else upgrade(url)
-    found = {"before": before, "newest": newest, "changed": before != newest and not check}
-    if check and not is_new_enough(before):
-        raise CommandError(f"the tables are at revision {before or 'none'}, not {newest}; run `bots migrate`")
-    line = f"migrated from {before or 'nothing'} to {newest}" if found["changed"] else f"up to date: {before}"
-    show(found, line, as_json=as_json)
+    before, newest = upgrade(url)
+    line = f"migrated from {before or 'nothing'} to {newest}" if before != newest else f"up to date: {before}"
+    show({"before": before, "newest": newest, "changed": before != newest}, line, as_json=as_json)
 
 
 def doctor(url: Url = None, as_json: AsJson = False) -> None:
@@ -68,23 +60,17 @@ def doctor(url: Url = None, as_json: AsJson = False) -> None:
     It changes nothing. Run it where the service runs, with the same environment and as the same user.
     """
     settings = settings_with()
-    from rich.text import Text
+    from rich.console import Group
 
     from bots_service.doctor import examine
 
     findings = [*examine(settings), *(_service_findings(url) if url else ())]
     problems, warnings = (sum(each.grade == grade for each in findings) for grade in ("problem", "warning"))
-    widest, lines = max(len(each.about) for each in findings), Text()
-    for each in findings:
-        lines.append(f"{each.grade:<9}", STYLES[each.grade])
-        lines.append(f"{each.about:<{widest}}  {each.said}" + (f"; {each.advice}" if each.advice else "") + "\n")
-    lines.append(f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}")
-    show({"problems": problems, "warnings": warnings, "checks": findings}, lines, as_json=as_json)
+    lines = sheet((one.grade, "; ".join(filter(None, (f"{one.about}: {one.said}", one.advice)))) for one in findings)
+    found = Group(lines, f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}")
+    show({"problems": problems, "warnings": warnings, "checks": findings}, found, as_json=as_json)
     if problems:
         raise typer.Exit(1)
-
-
-STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
 def _service_findings(url: str) -> "Iterator[Finding]":
@@ -92,7 +78,7 @@ def _service_findings(url: str) -> "Iterator[Finding]":
     from bots_service.doctor import judge
 
     try:
-        with connected(url, attempts=1) as client:
+        with connected(url) as client:
             yield version_finding(client.version(), where=client.url)
             is_ready = client.is_ready()
     except CommandError as error:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from bots_client import Client, GivenSettings, Outcome, Retries, RunSummary, Task
+from bots_client import Client, GivenSettings, Outcome, RunSummary, Task
 from bots_service.core.arrays import Floats
 from bots_service.errors import BotsError
 
@@ -108,29 +108,21 @@ RUNS: dict[str, GivenSettings] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How to replay: the first so many of the run's 500 steps, with so many tasks each.
-
-    seed: of every draw, the service's and the rollouts'. suffix: of the runs' names, so that replays don't meet.
-    """
-
-    steps: int
-    count: int
-    seed: int
-    suffix: str = ""
-
-
 class Replay:
     """A replay through the service, which holds all but the log losses.
 
+    steps: how many of the run's 500, from the first one. count: of tasks, in each step.
+    seed: of every draw, the service's and the rollouts'. suffix: of the runs' names, so that replays don't meet.
     log_losses: of the success rates that each run predicted for all problems, before every tenth step.
     """
 
-    def __init__(self, client: Client, recording: Recording, plan: Plan) -> None:
-        self.client, self.recording, self.plan = client, recording, plan
+    def __init__(
+        self, client: Client, recording: Recording, *, steps: int, count: int, seed: int, suffix: str = ""
+    ) -> None:
+        self.client, self.recording = client, recording
+        self.steps, self.count, self.seed = steps, count, seed
         self.dataset = f"rlvr-run-{len(recording)}"
-        self.runs = {label: f"{label}{plan.suffix}" for label in RUNS}
+        self.runs = {label: f"{label}{suffix}" for label in RUNS}
         self.log_losses: dict[str, list[float]] = {label: [] for label in RUNS}
         client.create_dataset(
             self.dataset,
@@ -139,18 +131,19 @@ class Replay:
             description="Problems of a recorded GRPO run (One-Shot-RLVR, Apache-2.0), created by bots demo",
         )
         for label, run in self.runs.items():
-            settings: GivenSettings = {**RUNS[label], "seed": plan.seed}
+            settings: GivenSettings = {**RUNS[label], "seed": seed}
             client.create_run(self.dataset, run, **settings)
 
     def take(self, step: int) -> None:
         """Let each run select and report. step: from 0."""
-        solved = self.recording.roll_out(step, rollouts=ROLLOUTS, seed=self.plan.seed)
+        solved = self.recording.roll_out(step, rollouts=ROLLOUTS, seed=self.seed)
         shown = dict(zip(self.recording.ids, solved.tolist(), strict=True))
         for label, run in self.runs.items():
             if step % PREDICTED_EVERY == PREDICTED_EVERY // 2:
-                predicted = predictions(self.client, self.dataset, run)
+                table = csv.read_csv(io.BytesIO(b"".join(self.client.tasks_csv(self.dataset, run))))
+                predicted = np.asarray(table["mean"])  # in the pool's order
                 self.log_losses[label].append(log_loss(predicted, self.recording.success_probabilities(step)))
-            selection = self.client.select(self.dataset, self.plan.count, run=run)
+            selection = self.client.select(self.dataset, self.count, run=run)
             outcomes = [Outcome.counts(task, shown[task], ROLLOUTS) for task in selection.ids]
             self.client.report(self.dataset, outcomes, run=run, selection=selection)
 
@@ -158,10 +151,10 @@ class Replay:
         """Return the results, as the service tells them."""
         return {
             "problems": len(self.recording),
-            "steps": self.plan.steps,
-            "count": self.plan.count,
+            "steps": self.steps,
+            "count": self.count,
             "rollouts_per_task": ROLLOUTS,
-            "seed": self.plan.seed,
+            "seed": self.seed,
             "dataset": self.dataset,
             "runs": [self._results_of(label, self.client.summary(self.dataset, self.runs[label])) for label in RUNS],
         }
@@ -179,12 +172,6 @@ class Replay:
         }
 
 
-def predictions(client: Client, dataset: str, run: str) -> Floats:
-    """Return [N] the success rates that a run expects now, in the pool's order."""
-    table = csv.read_csv(io.BytesIO(b"".join(client.tasks_csv(dataset, run))))
-    return np.asarray(table["mean"])
-
-
 def log_loss(predicted: Floats, probabilities: Floats) -> float:
     """Return the mean cross-entropy, in nats, of [N] predicted success rates and what they are in fact."""
     q = np.clip(predicted, LEAST_PREDICTION, 1 - LEAST_PREDICTION)
@@ -196,7 +183,7 @@ def log_loss(predicted: Floats, probabilities: Floats) -> float:
 START_S = 90.0  # a cold, busy machine reads numpy, scipy and pyarrow from a slow disk
 STOP_S = 10.0
 POLL_S = 0.05
-ADDRESS = re.compile(r"BOTS listens on (http://\S+)")
+ADDRESS = re.compile(r"BOTS listens on (http://\S+) ")
 
 
 class OwnServiceError(BotsError):
@@ -220,7 +207,7 @@ def own_service(kept_in: Path | None = None) -> Iterator[str]:
                 [sys.executable, *serve], env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
         try:
-            yield _ready_url(process, log)
+            yield _url_of(process, log)
         finally:
             process.terminate()
             try:
@@ -230,17 +217,13 @@ def own_service(kept_in: Path | None = None) -> Iterator[str]:
                 process.wait()
 
 
-def _ready_url(process: subprocess.Popen[bytes], log: Path) -> str:
+def _url_of(process: subprocess.Popen[bytes], log: Path) -> str:
     give_up = time.monotonic() + START_S
     while time.monotonic() < give_up and process.poll() is None:
-        said = ADDRESS.search(log.read_text("utf-8", "replace"))
-        if said:
-            with Client(said[1], retries=Retries(attempts=1), deadline_s=5) as client:
-                if client.is_ready():
-                    return said[1]
+        if said := ADDRESS.search(log.read_text("utf-8", "replace")):
+            return said[1]
         time.sleep(POLL_S)
-    lines = log.read_text("utf-8", "replace").split("\n")
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    *_, last = ["it said nothing", *filter(str.strip, log.read_text("utf-8", "replace").splitlines())]
     happened = f"was not ready within {START_S:g} s" if process.returncode is None else f"ended ({process.returncode})"
     raise OwnServiceError(f"the demo's own service {happened}: {last}")
 
