@@ -226,13 +226,7 @@ class Client(HttpClient):
         self.send(write_call("DELETE", run_path(dataset, run), nothing))
 
     def export_run(self, dataset: str, run: str = "default") -> Generator[bytes, None, None]:
-        """Export a run's journal, as the chunks of a file with one entry a line.
-
-            with open("guru.default.ndjson", "wb") as file:
-                file.writelines(bots.export_run("guru"))
-
-        A ConflictError if the run forked one that was deleted.
-        """
+        """Export a run's journal, as the chunks of a file with one entry a line: give them to its `writelines`."""
         return self._download(run_path(dataset, run, "export"), TRANSFER_DEADLINE_S)
 
     def import_run(
@@ -314,7 +308,7 @@ class Client(HttpClient):
     ) -> Listing[JournalEntry]:
         """List the journal of a run, newest entry first, including entries undone by a rewind.
 
-        kinds: only entries of these kinds, of report, settings, rewind and fork; empty: all.
+        kinds: only entries of these kinds, of report, settings and rewind; empty: all.
         """
         chosen = [("kind", kind) for kind in checked_list(kinds, str, "kinds")]
         return self._list(JournalEntry, "entries", run_path(dataset, run, "journal"), limit, *chosen)

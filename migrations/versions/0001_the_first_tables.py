@@ -86,7 +86,7 @@ def upgrade() -> None:
         sa.Column("fingerprint", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("hidden", sa.Boolean(), nullable=False),
-        sa.Column("step", sa.Integer(), nullable=False),
+        sa.Column("step", sa.BigInteger(), nullable=False),
         sa.Column("closed", sa.Boolean(), nullable=False),
         sa.Column("strategy", sa.Text(), nullable=False),
         sa.Column("reported", sa.Integer(), nullable=False),

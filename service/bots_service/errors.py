@@ -57,10 +57,6 @@ class TaskExistsError(ConflictError):
     """An appended task has the id of a task that exists."""
 
 
-class JournalIncompleteError(ConflictError):
-    """Entries that an export of the run needs were deleted with the run that it forked."""
-
-
 class RunHasHistoryError(ConflictError):
     """The run's journal is no longer empty, so its settings are changed step by step, by PATCH."""
 

@@ -447,7 +447,7 @@ class Insight:
     async def curve(self, run: OpenRun, points: int) -> list[Point]:
         """Return the closed steps as at most `points` points, in order; each but the last stands for as many steps."""
         state = await self.runs.state_of(run)
-        width = -(-(state.step - run.row.origin_step) // points)
+        width = -(-state.step // points)
         return await self._store.history.curve(run.row, state.seq, max(width, 1))
 
     @_of_run
@@ -482,8 +482,7 @@ class Insight:
     async def tags(self, run: OpenRun, steps: int) -> TagTable:
         """Return the tags with most tasks, over the last steps and compared with the steps before."""
         state = await self.runs.state_of(run)
-        after = max(run.row.origin_step, state.step - 2 * steps)
-        found = await self._store.history.steps(run.row, after, 2 * steps)
+        found = await self._store.history.steps(run.row, max(0, state.step - 2 * steps), 2 * steps)
         last, earlier = found[-steps:], found[:-steps]
         pool = (await self.runs.datasets.matching(run, state)).dataset.pool
         rows = await asyncio.to_thread(summary.tag_rows, pool, last, earlier)

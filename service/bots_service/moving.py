@@ -10,21 +10,22 @@ import numpy as np
 from msgspec import Struct, structs
 
 from bots_service import errors
-from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, SettingsChange
+from bots_service.core.entries import Entry, Report, Rewind
 from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.pool import Predicted
-from bots_service.core.run_settings import FIXED, settings_from
+from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, fresh_state
 from bots_service.datasets import KeyOfUpload, OpenRun
-from bots_service.records import DatasetFacts, DatasetRow, Parent, RunRow
+from bots_service.records import DatasetRow, RunRow
 from bots_service.replay import fold
 from bots_service.runs import Runs
 from bots_service.storage.live import BEGIN
-from bots_service.storage.sql.journal import KINDS, decode_body, encode_body, entry_of
+from bots_service.storage.sql.journal import KINDS, entry_of
 from bots_service.storage.sql.transfer import Moved, SavedEntry
 
 PAGE = 1000  # entries stored at a time
 LONGEST_LINE = 32 * 2**20  # bytes; a report of the largest request is some 8 MiB as an entry
+OF_TASKS = ("digest", "reference_order", "offset_tags")  # what a journal speaks of
 # What folding entries that no run can have written raises.
 NO_FOLD = (
     ArithmeticError,
@@ -37,32 +38,20 @@ NO_FOLD = (
 )
 
 
-class TasksFacts(Struct, frozen=True):
-    """What a journal speaks of: its dataset's digest, and what the dataset chose of its tasks when it was made."""
-
-    digest: str
-    reference_order: tuple[int, ...]
-    offset_tags: tuple[str, ...]
-
-    @classmethod
-    def of(cls, facts: DatasetFacts) -> "TasksFacts":
-        """Return those of a dataset."""
-        return cls(facts.digest, facts.reference_order, facts.offset_tags)
-
-
 class JournalHeader(Struct, frozen=True):
     """The first line.
 
-    settings: of the run before its first entry. predictions: those that it knows. parent: the run
-    that it forked; the journal begins with that run's. entries: how many follow.
+    digest: of the dataset; reference_order, offset_tags: what that chose of its tasks when it was made.
+    settings: of the run before its first entry. predictions: those that it knows. entries: how many follow.
     """
 
     dataset: str
     run: str
-    tasks: TasksFacts
+    digest: str
+    reference_order: tuple[int, ...]
+    offset_tags: tuple[str, ...]
     settings: dict[str, Any]
     predictions: tuple[Predicted, ...]
-    parent: Parent | None
     entries: int
 
 
@@ -72,51 +61,12 @@ _header = msgspec.json.Decoder(JournalHeader)
 _entry = msgspec.json.Decoder(SavedEntry)
 
 
-def read_header(line: bytes) -> JournalHeader:
-    """Return the header. Raises InvalidJournalError: the line is none."""
-    return _read(_header, line, "the first line is no header of a journal")
-
-
-def read_entry(line: bytes, number: int) -> SavedEntry:
-    """Return the entry of a line. number: the line's, from 1. Raises InvalidJournalError: the line is no entry."""
-    return _read(_entry, line, f"line {number} is no entry of a journal")
-
-
 def _read(decoder: msgspec.json.Decoder[Line], line: bytes, refusal: str) -> Line:
+    """Return what a line holds. Raises InvalidJournalError: it holds something else; refusal: what to say then."""
     try:
         return decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise errors.InvalidJournalError(f"{refusal}: {error}") from error
-
-
-def _forked(entry: SavedEntry, row: RunRow, seq: int, epoch: int) -> list[SavedEntry]:
-    """Return what leads from the ancestor's entry `seq` to the run that begins there: a rewind, and its settings.
-
-    entry: the run's first, which holds the state that the ancestors' journal leads to. seq: of the last of the
-    ancestors' entries before it, as they are numbered in the export. epoch: of the first entry.
-    """
-    settings = {name: value for name, value in structs.asdict(row.settings).items() if name not in FIXED}
-    bodies: tuple[Body, ...] = (Rewind(seq, row.origin_step), SettingsChange(settings))
-    return [
-        SavedEntry(seq + place, epoch, entry.profiles, entry.created_at, KINDS[type(body)], _raw(body))
-        for place, body in enumerate(bodies, 1)
-    ]
-
-
-def _renumbered(entry: SavedEntry, seqs: int, epochs: int) -> SavedEntry:
-    """Return an entry of a fork behind its ancestors' entries, so many seqs and epochs later."""
-    if not seqs:
-        return entry
-    body = decode_body(entry.kind, entry.body)
-    if isinstance(body, Rewind):
-        body = replace(body, to_seq=body.to_seq + seqs)
-    elif isinstance(body, Report) and any(body.selection):
-        body = replace(body, selection=(body.selection[0] + seqs, body.selection[1]))
-    return structs.replace(entry, seq=entry.seq + seqs, epoch=entry.epoch + epochs, body=_raw(body))
-
-
-def _raw(body: Body) -> msgspec.Raw:
-    return msgspec.Raw(encode_body(body).encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,63 +76,20 @@ class MoveRuns:
     runs: Runs
 
     async def export(self, dataset: str, run: str) -> AsyncGenerator[bytes]:
-        """Yield the lines of a run's journal as it stands at first, some at a time.
-
-        A fork begins with another run's state. So its ancestors' entries come first, then what leads from there to the
-        fork; its own are numbered behind them. Raises JournalIncompleteError: an ancestor was deleted.
-        """
+        """Yield the lines of a run's journal as it stands at first, some at a time."""
         opened = await self.runs.fresh(dataset, run)
-        parts = await self._parts(opened.row)
-        first, last = parts[0][0], parts[-1][0]
-        header = JournalHeader(
-            dataset,
-            run,
-            TasksFacts.of(opened.dataset.row.facts),
-            structs.asdict(first.settings),
-            last.predictions,
-            last.parent,
-            sum(up_to for _, up_to in parts) + len(parts) - 1,
-        )
+        row, facts = opened.row, opened.dataset.row.facts
+        chosen = {name: getattr(facts, name) for name in OF_TASKS}
+        settings = structs.asdict(row.settings)
+        header = JournalHeader(dataset, run, **chosen, settings=settings, predictions=row.predictions, entries=row.head)
         yield _encoder.encode_lines([header])
-        seqs = epochs = seq = epoch = 0
-        for row, up_to in parts:
-            async for page in self._entries(row, up_to):
-                written: list[SavedEntry] = []
-                for entry in page:
-                    if row is not first and entry.seq == 1:
-                        seqs, epochs = seq + 1, epoch + 1
-                        written += _forked(entry, row, seq, epochs)
-                        continue
-                    own = _renumbered(entry, seqs, epochs)
-                    # A key is of one run alone.
-                    written.append(own if row is last else structs.replace(own, key=None, fingerprint=None))
-                seq, epoch = written[-1].seq, written[-1].epoch
-                yield _encoder.encode_lines(written)
-
-    async def _parts(self, row: RunRow) -> list[tuple[RunRow, int]]:
-        """Return the run and its ancestors, the oldest first, each with the last of its entries that is exported."""
-        parts = [(row, row.head)]
-        while (parent := parts[0][0].parent) is not None:
-            try:
-                found = await self.runs.store.runs.get(row.dataset_id, parent.run)
-            except errors.UnknownRunError:
-                found = None
-            if found is None or found.head < parent.seq or found.created_at > parts[0][0].created_at:
-                raise errors.JournalIncompleteError(
-                    f"run {row.name!r} began from run {parent.run!r}, which was deleted; save the whole database "
-                    "instead, with pg_dump or sqlite3's .backup"
-                )
-            parts.insert(0, (found, parent.seq))
-        return parts
-
-    async def _entries(self, run: RunRow, up_to: int) -> AsyncIterator[list[SavedEntry]]:
         seq = 0
-        while seq < up_to:
-            page = await self.runs.store.transfers.entries(run, seq, up_to)
+        while seq < row.head:
+            page = await self.runs.store.transfers.entries(row, seq, row.head)
             if [entry.seq for entry in page] != list(range(seq + 1, seq + 1 + len(page))) or not page:
-                raise errors.BusyError(f"run {run.name!r} was deleted while it was exported; export again")
+                raise errors.BusyError(f"run {run!r} was deleted while it was exported; export again")
+            yield _encoder.encode_lines(page)
             seq = page[-1].seq
-            yield page
 
     async def import_lines(
         self, dataset: str, run_name: str, lines: AsyncIterator[list[bytes]], idempotency_key: KeyOfUpload
@@ -198,8 +105,8 @@ class MoveRuns:
         newest = opened.row.facts.predictions
         seen = await datasets.seen_with(opened, newest)
         entries = _lines(lines)
-        header = read_header(await anext(entries, b""))
-        _require_same(header.tasks, opened.row)
+        header = _read(_header, await anext(entries, b""), "the first line is no header of a journal")
+        _require_same(header, opened.row)
         try:
             settings = settings_from(header.settings)
         except errors.InvalidSettingsError as error:
@@ -221,7 +128,7 @@ class MoveRuns:
         """Store the entries with what folding them does, some at a time; return the state after the last."""
         state, page = fresh_state(run.row.settings, run.dataset.pool), list[SavedEntry]()
         async for line in lines:
-            saved = read_entry(line, state.seq + len(page) + 2)
+            saved = _read(_entry, line, f"line {state.seq + len(page) + 2} is no entry of a journal")
             saved = saved if profiles is None else structs.replace(saved, profiles=profiles)
             if len(page) == PAGE or saved.kind == KINDS[Rewind]:  # all that it may go back to is stored before
                 state, page = await self._with_page(run, state, page), []
@@ -238,8 +145,7 @@ class MoveRuns:
                     raise errors.InvalidJournalError(f"entry {seq} is none that this dataset's journals can hold")
             if entries and isinstance(entries[0].body, Rewind):
                 base = await self.runs.replay.state_at(run, entries[0].body.to_seq)
-            bases = {entries[0].seq: base} if entries else {}
-            state, receipts = await asyncio.to_thread(fold, state, entries, run.dataset.pool, bases)
+            state, receipts = await asyncio.to_thread(fold, state, entries, run.dataset.pool, base)
             folded = [
                 saved.folded(entry, receipt) for saved, entry, receipt in zip(page, entries, receipts, strict=True)
             ]
@@ -265,12 +171,11 @@ async def _lines(batches: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
             yield line
 
 
-def _require_same(tasks: TasksFacts, row: DatasetRow) -> None:
-    here = TasksFacts.of(row.facts)
+def _require_same(header: JournalHeader, row: DatasetRow) -> None:
     differences = [
-        f"{name} is {getattr(here, name)} here and {getattr(tasks, name)} in the journal"
-        for name in TasksFacts.__struct_fields__
-        if getattr(here, name) != getattr(tasks, name)
+        f"{name} is {getattr(row.facts, name)} here and {getattr(header, name)} in the journal"
+        for name in OF_TASKS
+        if getattr(row.facts, name) != getattr(header, name)
     ]
     if differences:
         raise errors.DatasetExistsError(
@@ -282,7 +187,7 @@ def _is_possible_entry(entry: Entry, size: int) -> bool:
     """Return whether an entry names tasks of a dataset of this size, with counts that a request can bring."""
     body = entry.body
     if not isinstance(body, Report):
-        return not isinstance(body, Fork) and not (isinstance(body, Rewind) and not 0 <= body.to_seq < entry.seq)
+        return not isinstance(body, Rewind) or 0 <= body.to_seq < entry.seq
     seen, parts = body.evidence, body.parts
     named = np.concatenate([seen.tasks, body.aborted, parts.tasks])
     brought = (parts.group_size, parts.rollouts, parts.successes, parts.failures)

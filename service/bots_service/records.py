@@ -120,7 +120,7 @@ class Parent:
     """The run that another one continues.
 
     step: the parent's step after which it begins.
-    seq: the last entry of the parent's journal that it knows.
+    seq: the last entry with which it begins: copies of the parent's, and what leads from there; later ones are its own.
     """
 
     run: str
@@ -300,7 +300,7 @@ class RefusedReports:
     reason: str
 
 
-EntryKind = Literal["report", "settings", "rewind", "fork"]
+EntryKind = Literal["report", "settings", "rewind"]
 
 
 class JournalEntry(Struct, frozen=True, kw_only=True):
@@ -309,7 +309,7 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     seq: the number of the entry.
     epoch: the epoch that it was appended in.
     step: number of closed steps after it.
-    kind: report, settings, rewind or fork.
+    kind: report, settings or rewind.
     tasks: how many outcomes a report has.
     effective: how many of these groups have a gradient.
     rollouts: how many rollouts a report has.

@@ -8,7 +8,7 @@ import structlog
 from prometheus_client import Histogram
 
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Entry, Fork, Report, Rewind
+from bots_service.core.entries import Entry, Report
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
@@ -54,7 +54,8 @@ class Replay:
             state = await self.stored(run, seq)
         state = await self.to(run, state, seq)
         for entry, up_to in reversed(rewinds):
-            state, _ = advance(replace(state, seq=entry.seq - 1), entry, run.dataset.pool, base=state)
+            pool = await self._pool(run, state, [entry])
+            state, _ = advance(replace(state, seq=entry.seq - 1), entry, pool, base=state)
             state = await self.to(run, state, up_to)
         return state
 
@@ -72,7 +73,7 @@ class Replay:
                 up_to = seq - 1
 
     async def nearest(self, run: OpenRun, head: Head, known: RunState | None, kept: KeptState | None) -> RunState:
-        """Return the newest of some states up to the head: one that is known, one that replicas keep, a snapshot."""
+        """Return the newest of some states up to the head, as often rewound: known, kept by replicas, or stored."""
         found = [] if known is None else [known]
         if (
             kept is not None
@@ -82,11 +83,12 @@ class Replay:
             found.append(kept.state)
         nearest = max(found, key=version_of, default=None)
         if nearest is not None and nearest.epoch == head.epoch and head.seq - nearest.seq <= self.snapshot_every:
-            return nearest  # after a rewind there is a snapshot, and folding a rewind takes long
-        return max([*found, await self.stored(run, head.seq)], key=version_of)
+            return nearest
+        nearest = max([*found, await self.stored(run, head.seq)], key=version_of)
+        return nearest if nearest.epoch == head.epoch else await self.state_at(run, head.seq)
 
     async def to(self, run: OpenRun, state: RunState, up_to: int) -> RunState:
-        """Return the state after entry `up_to`, folding what comes after a state.
+        """Return the state after entry `up_to`, folding what comes after a state; no rewind may be among it.
 
         Raises:
             DamagedStateError: the journal lacks some of it.
@@ -100,13 +102,12 @@ class Replay:
                 await self.journal.head(run.row)  # raises if the run was deleted meanwhile
                 raise DamagedStateError(f"the journal of run {run.row.name!r} ends before entry {up_to}")
             pool = await self._pool(run, state, entries)
-            bases = {entry.seq: await self._base(run, entry) for entry in entries}
             with self.fold_seconds.time():
                 is_small = state.fold_numbers * len(entries) <= SMALL_STATE_NUMBERS
                 if is_small:
-                    state, _ = fold(state, entries, pool, bases)
+                    state, _ = fold(state, entries, pool)
                 else:
-                    state, _ = await asyncio.to_thread(fold, state, entries, pool, bases)
+                    state, _ = await asyncio.to_thread(fold, state, entries, pool)
         return state
 
     async def _pool(self, run: OpenRun, state: RunState, entries: list[Entry]) -> Pool:
@@ -116,11 +117,6 @@ class Replay:
             pool = (await self.datasets.current(run)).dataset.pool
         return pool
 
-    async def _base(self, run: OpenRun, entry: Entry) -> RunState | None:
-        if isinstance(entry.body, Fork):
-            return await asyncio.to_thread(decode_state, entry.body.state)
-        return await self.state_at(run, entry.body.to_seq) if isinstance(entry.body, Rewind) else None
-
     async def save_if_due(self, run: RunRow, before: RunState, state: RunState) -> None:
         """Store a snapshot if it is due: at regular intervals, and after a rewind, which takes long to fold."""
         every = self.snapshot_every
@@ -128,7 +124,7 @@ class Replay:
             return
         try:
             await self.save(run, state)
-            await self.snapshots.drop(run, superfluous(await self.snapshots.seqs(run, 1)))
+            await self.snapshots.drop(run, superfluous(await self.snapshots.seqs(run)))
         except Exception as error:  # a snapshot only shortens replays: a later one will do
             log.warning("snapshot_not_saved", run=run.name, seq=state.seq, reason=str(error))
 
@@ -146,12 +142,12 @@ def largest_task(entry: Entry) -> int:
 
 
 def fold(
-    state: RunState, entries: list[Entry], pool: Pool, bases: dict[int, RunState | None]
+    state: RunState, entries: list[Entry], pool: Pool, base: RunState | None = None
 ) -> tuple[RunState, list[Receipt]]:
-    """Return the state after these entries, and their receipts. bases: by seq, what rewinds and forks restore."""
+    """Return the state after these entries, and their receipts. base: what the only rewind among them restores."""
     receipts = []
     for entry in entries:
-        state, receipt = advance(state, entry, pool, base=bases.get(entry.seq))
+        state, receipt = advance(state, entry, pool, base=base)
         receipts.append(receipt)
     return state, receipts
 

@@ -30,8 +30,7 @@ from bots_service.core.arrays import NO_TASKS, Tasks, united
 from bots_service.core.checks import Name
 from bots_service.core.codec import encode_state
 from bots_service.core.draw import SelectRequest
-from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, SettingsChange
-from bots_service.core.evidence import NOTHING_OPEN
+from bots_service.core.entries import Body, Entry, Report, Rewind, SettingsChange
 from bots_service.core.guard import Streak
 from bots_service.core.mixing import MixShare, mix_shares
 from bots_service.core.pool import Pool, Predicted
@@ -63,16 +62,7 @@ from bots_service.errors import (
 )
 from bots_service.metrics import TrainingMetrics
 from bots_service.outcomes import ReportRequest, read_report
-from bots_service.records import (
-    DatasetRow,
-    Head,
-    IdempotencyKey,
-    LeaseTtls,
-    OpenDataset,
-    Parent,
-    RunRow,
-    Selection,
-)
+from bots_service.records import DatasetRow, Head, IdempotencyKey, LeaseTtls, OpenDataset, Parent, RunRow, Selection
 from bots_service.replay import SMALL_STATE_NUMBERS, Replay, largest_task
 from bots_service.selections import drawn, named_tasks
 from bots_service.storage.live import BEGIN, KeptState, Live, Look, Previous, version_of
@@ -85,7 +75,7 @@ from bots_service.storage.sql.journal import (
     locked_head,
     receipt_under,
 )
-from bots_service.storage.sql.runs import Start
+from bots_service.storage.sql.runs import Fork
 from bots_service.storage.sql.stores import SqlStores
 
 log = structlog.get_logger(__name__)
@@ -114,7 +104,7 @@ LONGEST_REASON = 300  # characters of why a report was refused; a longer one is 
 
 
 def _groups(state: RunState) -> int:
-    return state.totals.reported + len(state.open_step.evidence) + len(state.unfinished.parts)
+    return state.totals.reported + len(state.open_step.evidence) + len(state.unfinished)
 
 
 class OwnEntry(NamedTuple):
@@ -307,7 +297,7 @@ class Run(Struct, frozen=True):
             uniform_effective_task_ratio=None if expected is None else expected.effective_task_ratio,
             rollouts_per_task=state.rollouts_per_task,
             pending=state.open_step.tasks,
-            unfinished_groups=len(state.unfinished),
+            unfinished_groups=state.unfinished.groups,
             aborting_tasks=len(state.aborts.always_aborted),
             leased=leased,
             degraded=degraded,
@@ -672,8 +662,8 @@ class Runs:
         if head.dataset_version != run.dataset.row.version or state.seq < head.seq - TAIL:
             raise _OutdatedError
         for entry in entries_between(connection, row.id, state.seq, head.seq, TAIL) if head.seq > state.seq else ():
-            is_start = isinstance(entry.body, Rewind | Fork)
-            if is_start or entry.profiles > pool.profiles or largest_task(entry) >= len(pool):
+            is_rewind = isinstance(entry.body, Rewind)
+            if is_rewind or entry.profiles > pool.profiles or largest_task(entry) >= len(pool):
                 raise _OutdatedError
             state, _ = advance(state, entry, pool)
         if state.seq != head.seq:
@@ -761,16 +751,12 @@ class Runs:
                 raise
             return known, True
 
-    async def state_at(self, run: OpenRun, step: int | None) -> RunState:
-        """Return the state right after `step` closed, in the run's present history; None: the newest state."""
-        newest = await self.state_of(run)
-        return newest if step is None else await self.replay.state_at(run, await self._closing(run, step, newest))
-
     async def _closing(self, run: OpenRun, step: int, newest: RunState) -> int:
+        """Return the seq of the entry that closed `step` in the run's present history."""
         seq = await self.store.history.closing(run.row, step)
         if seq is None:
-            message = f"run {run.row.name!r} has no step {step} in its current history; it is at step {newest.step}"
-            raise UnknownStepError(message)
+            began = f"it began with step {run.row.origin_step} and is at step {newest.step}"
+            raise UnknownStepError(f"run {run.row.name!r} has no step {step} in its current history; {began}")
         return seq
 
     async def _caught_up(self, run: OpenRun, head: Head) -> RunState:
@@ -891,14 +877,13 @@ class Runs:
         require_known_tags(state.settings, opened.pool)
 
         def result_of(row: RunRow, before: RunRow | None) -> tuple[Run, bool]:
-            begun = replace(state, seq=row.head, epoch=row.epoch)
-            return Run.of(OpenRun(seen, row), begun, leased=0, degraded=False), before is None
+            return Run.of(OpenRun(seen, row), state, leased=0, degraded=False), before is None
 
         async def write() -> tuple[RunRow, RunRow | None]:
             row, before = await self.store.runs.put(
                 opened.row.id,
                 name,
-                state.settings,
+                state.settings if start is None else start.source.settings,
                 fork=start,
                 known=known,
                 idempotency_key=key,
@@ -926,7 +911,7 @@ class Runs:
 
     async def _begun(
         self, opened: OpenDataset, origin: ForkFrom | None, values: dict[str, Any]
-    ) -> tuple[RunState, OpenDataset, tuple[Predicted, ...], Start | None]:
+    ) -> tuple[RunState, OpenDataset, tuple[Predicted, ...], Fork | None]:
         """Return a new run's first state, its dataset as it sees it, the predictions that it knows, and its origin."""
         if origin is None:
             newest = opened.row.facts.predictions
@@ -934,16 +919,21 @@ class Runs:
             return fresh_state(settings_asked(values), seen.pool), seen, newest, None
         run = await self.open(opened.row.name, origin.run)
         seen = await self.datasets.seen_with(opened, run.row.predictions)
-        state = await self.state_at(run, origin.step)
-        settings = settings_asked(values, base=state.settings)
-        walks = state.walks if settings.seed == state.settings.seed else state.walks.restarted()
-        begin = replace(state, epoch=0, seq=0, settings=settings, walks=walks, open_step=NOTHING_OPEN)
-        body = Fork(origin.run, state.seq, await asyncio.to_thread(encode_state, begin))
-        entry = Entry(1, 0, seen.pool.profiles, body)
-        folded, receipt = advance(fresh_state(settings, seen.pool), entry, seen.pool, base=begin)
-        uniform = await self.store.database.read(lambda connection: estimate_at(connection, run.row.id, state.seq))
-        start = Parent(origin.run, state.step, state.seq), FoldedEntry(entry, receipt, uniform=uniform)
-        return folded, seen, run.row.predictions, start
+        base = await self.state_of(run)
+        if origin.step is not None:
+            base = await self.replay.state_at(run, await self._closing(run, origin.step, base))
+        settings_asked(values, base=base.settings)
+        uniform = await self.store.database.read(lambda connection: estimate_at(connection, run.row.id, base.seq))
+        bodies: list[Body] = [Rewind(base.seq, base.step)]
+        if values:
+            bodies.append(SettingsChange(values))
+        state, folded = base, list[FoldedEntry]()
+        for body in bodies:
+            entry = Entry(state.seq + 1, base.epoch + 1, seen.pool.profiles, body)
+            state, receipt = advance(state, entry, seen.pool, base=base)
+            folded.append(FoldedEntry(entry, receipt, uniform=uniform))
+        blob = await asyncio.to_thread(encode_state, state)
+        return state, seen, run.row.predictions, Fork(run.row, base.step, folded, blob)
 
     async def describe(self, dataset: str, run: str) -> Run:
         """Return a run as it stands."""
@@ -1017,7 +1007,7 @@ def _done(body: Body, state: RunState) -> Tasks:
         return NO_TASKS
     parts = body.parts.tasks
     if len(parts):
-        parts = np.setdiff1d(parts, state.unfinished.parts.tasks)
+        parts = np.setdiff1d(parts, state.unfinished.tasks)
     return united(body.evidence.tasks, body.aborted, parts)
 
 

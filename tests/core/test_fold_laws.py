@@ -1,4 +1,4 @@
-"""Laws of the fold that hold for every kind of belief: replay, order, bounds, rewinds and forks."""
+"""Laws of the fold that hold for every kind of belief: replay, order, bounds, and rewinds."""
 
 import math
 from dataclasses import fields, is_dataclass, replace
@@ -12,7 +12,7 @@ from msgspec import structs
 from bots_service.core.belief import KINDS
 from bots_service.core.belief.distributions import Distributions
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import NOTHING_UNFINISHED, Body, Entry, Fork, Report, Rewind, SettingsChange
+from bots_service.core.entries import NOTHING_UNFINISHED, Body, Entry, Report, Rewind, SettingsChange
 from bots_service.core.evidence import MAX_TRIALS, NOTHING_OPEN
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
@@ -142,10 +142,9 @@ def assert_within_range(said: Distributions) -> None:
     assert np.isfinite(said.sample(np.random.default_rng(0))).all()
 
 
-@pytest.mark.parametrize("body", [Rewind(1, 1), Fork("default", 1, b"")], ids=["rewind", "fork"])
-def test_an_entry_that_starts_from_another_state_needs_it(body, chosen):
+def test_a_rewind_needs_the_state_that_it_goes_back_to(chosen):
     with pytest.raises(ValueError, match="starts from another state"):
-        advance(fresh_state(chosen, POOL), Entry(1, 0, 1, body), POOL)
+        advance(fresh_state(chosen, POOL), Entry(1, 0, 1, Rewind(0, 0)), POOL)
 
 
 @given(stories(), st.data())
@@ -159,20 +158,6 @@ def test_rewinding_gives_the_state_that_stood_there_with_nothing_open(story: Sto
     assert encode_state(replace(state, seq=base.seq, epoch=base.epoch)) == encode_state(closed_off)
     assert (state.seq, state.epoch, receipt.seq, receipt.epoch) == (newest.seq + 1, 1, newest.seq + 1, 1)
     assert (receipt.step, receipt.closed, receipt.reported) == (base.step, False, 0)
-
-
-@given(stories())
-def test_a_fork_goes_on_as_its_parent_with_its_open_step(story: Story):
-    newest, _ = story.replayed()
-    parent = replace(newest, unfinished=NOTHING_UNFINISHED)
-    entry = Entry(1, 0, story.pool.profiles, Fork("default", parent.seq, encode_state(parent)))
-    child, _ = advance(fresh_state(settings_from({"belief": "bots"}), story.pool), entry, story.pool, base=parent)
-    assert encode_state(replace(child, seq=parent.seq)) == encode_state(parent)
-    body = report_of((0, 1.0, 3.0), close=True)
-    grown = replay(story.pool, [body], story.settings, parent)
-    assert encode_state(replace(replay(story.pool, [body], story.settings, child), seq=grown.seq)) == encode_state(
-        grown
-    )
 
 
 def test_only_tasks_tried_lately_stand_apart_and_all_others_follow_their_profile(chosen):

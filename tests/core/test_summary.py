@@ -393,8 +393,8 @@ def read(steps: list[Step], earlier: list[int], *, estimated: bool = True) -> Ru
         ends[number] = sums = Sums(reported, sums.effective + step.effective, 8.0 * reported, expected, step.time)
     last = origin + len(steps)
     wanted = wanted_steps(origin, last)
-    assert len(wanted) <= TREND + TIMED + 1
-    return course_of(origin, last, {number: ends[number] for number in (origin, *wanted)})
+    assert len(wanted) <= TREND + TIMED + 2
+    return course_of(origin, last, {number: ends[number] for number in wanted})
 
 
 def ratio(steps: list[Step]) -> float | None:

@@ -8,14 +8,15 @@ from msgspec import structs
 from sqlalchemy import Connection, insert
 
 from bots_service.core.arrays import frozen
-from bots_service.core.entries import Body, Entry, Fork, Report, Rewind
+from bots_service.core.entries import Body, Entry, Report, Rewind
 from bots_service.core.evidence import NO_COSTS, Costs, Evidence
 from bots_service.core.receipt import BINS, Calibration, Receipt, TagCounts
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import RunFindings, RunVerdict, UniformEstimate
-from bots_service.records import DatasetFacts, DatasetRow, Head, IdempotencyKey, Parent, RunRow, TaskBlock
-from bots_service.storage.sql.journal import FoldedEntry, locked_head
+from bots_service.records import DatasetFacts, DatasetRow, Head, IdempotencyKey, RunRow, TaskBlock
+from bots_service.storage.sql.journal import RECEIPTS, FoldedEntry, locked_head, receipt_of
 from bots_service.storage.sql.journal import append as append_folded
+from bots_service.storage.sql.runs import Fork
 from bots_service.storage.sql.stores import SqlStores
 from bots_service.storage.sql.tables import journal
 
@@ -44,10 +45,10 @@ async def run(stores: SqlStores, of: DatasetRow | None = None) -> RunRow:
     return (await stores.runs.put(row.id, next(names), RunSettings()))[0]
 
 
-def fork() -> tuple[Parent, FoldedEntry]:
-    """What a run begins with that continues another one, whose step 12 entry 14 closed."""
-    entry = Entry(1, 0, 3, Fork("default", 14, bytes(range(256))))
-    return Parent("default", 12, 14), FoldedEntry(entry, receipt(1, 12, closed=False))
+def fork(source: RunRow, seq: int = 0, step: int = 0) -> Fork:
+    """How a run begins that continues another one, whose `step` the entry `seq` closed."""
+    entry = Entry(seq + 1, source.epoch + 1, 3, Rewind(seq, step))
+    return Fork(source, step, [folded_entry(entry, step=step, closed=False)], b"a state")
 
 
 def report(seed: int = 0, tasks: int = 4) -> Report:
@@ -98,6 +99,13 @@ def folded_entry(
     seq = entry.seq
     told = receipt(seq, seq if step is None else step, closed=closed, epoch=entry.epoch)
     return FoldedEntry(entry, told, key, uniform(seq), findings(seq))
+
+
+async def receipt_of_entry(stores: SqlStores, run: RunRow, seq: int) -> Receipt | None:
+    """Return what folding entry `seq` did, as it is stored; None if there is no such entry."""
+    of = RECEIPTS.where(journal.c.run_id == run.id, journal.c.seq == seq)
+    row = await stores.database.read(lambda connection: connection.execute(of).one_or_none())
+    return None if row is None else receipt_of(Receipt, row)
 
 
 async def write_bodies(stores: SqlStores, run: RunRow, bodies: list[str]) -> None:

@@ -113,7 +113,7 @@ async def test_deleting_a_dataset_deletes_all_that_hangs_on_it(stores: SqlStores
         await tasks_of(stores, row.id)
     with pytest.raises(UnknownRunError):
         await made.append(stores, run)
-    assert await stores.journal.receipt(run, 1) is None
+    assert await made.receipt_of_entry(stores, run, 1) is None
 
 
 async def keep(stores: SqlStores, row: DatasetRow, name: str, tasks: Tasks) -> Subset:
@@ -200,7 +200,7 @@ async def test_a_new_run_must_know_the_newest_and_a_fork_such_as_are_there(store
         await stores.runs.put(row.id, "late", RunSettings())
     run, _ = await stores.runs.put(row.id, "late", RunSettings(), known=row.facts.predictions)
     assert run.predictions == row.facts.predictions
-    origin = made.fork()
+    origin = made.fork(await stores.runs.get(row.id, "default"))
     assert (await stores.runs.put(row.id, "fork", RunSettings(), fork=origin))[0].predictions == ()
     with pytest.raises(BusyError, match="predictions"):
         await stores.runs.put(row.id, "gone", RunSettings(), fork=origin, known=(column(9).about,))

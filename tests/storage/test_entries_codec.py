@@ -1,6 +1,5 @@
 """Journal entries as text: a format that databases hold for years."""
 
-import base64
 import json
 import math
 from dataclasses import replace
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Costs, Evidence
 from bots_service.errors import DamagedStateError
 from bots_service.records import EntryKind
@@ -38,11 +37,6 @@ GOLDEN: list[tuple[EntryKind, Body, dict[str, object]]] = [
     ),
     ("settings", SettingsChange({"target": 1 / 3}), {"values": {"target": 1 / 3}}),
     ("rewind", Rewind(17, 9), {"to_seq": 17, "to_step": 9}),
-    (
-        "fork",
-        Fork("ü", 4, bytes(range(256))),
-        {"parent": "ü", "parent_seq": 4, "state": base64.b64encode(bytes(range(256))).decode()},
-    ),
 ]
 
 

@@ -85,7 +85,7 @@ async def ask_everything(stores: SqlStores, run: RunRow) -> None:
     await journal.head(run)
     await journal.heads([run.id])
     await journal.created_at(run, ENTRIES)
-    await journal.receipt(run, ENTRIES)
+    await journal.last_rewind(run, ENTRIES - 20, ENTRIES)
     await history.entries(run, ENTRIES - 5, 10)
     await history.entries(run, ENTRIES - 5, 10, ["report"])
     await history.entries(run, ENTRIES - 5, 10, ["settings", "rewind"])
@@ -95,7 +95,7 @@ async def ask_everything(stores: SqlStores, run: RunRow) -> None:
     await stores.history.known(await stores.history.heads("pool-30"))
     await stores.history.ends(run, ENTRIES, [3, ENTRIES - 60, ENTRIES - 20])
     await snapshots.newest(run, ENTRIES)
-    await snapshots.seqs(run, ENTRIES - 20)
+    await snapshots.seqs(run)
     await snapshots.save(run, ENTRIES - 1, b"state")
     await snapshots.drop(run, [ENTRIES - 1])
 

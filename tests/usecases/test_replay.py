@@ -346,10 +346,10 @@ async def test_a_fork_equals_its_parent_at_every_step_and_then_diverges(world: W
         wanted = states[-1 if step is None else step]
         run, is_new = await world.runs.put(POOL, f"fork-{step}", {}, ForkFrom("default", step), None)
         assert is_new
-        assert (run.seq, run.epoch, run.step) == (1, 0, wanted.step)
+        assert (run.seq, run.epoch, run.step) == (wanted.seq + 1, wanted.epoch + 1, wanted.step)
         assert evidence_bytes(await world.state(run.run)) == evidence_bytes(wanted)
         assert run.forked_from is not None
-        assert (run.forked_from.run, run.forked_from.step, run.forked_from.seq) == ("default", wanted.step, wanted.seq)
+        assert (run.forked_from.run, run.forked_from.step, run.forked_from.seq) == ("default", wanted.step, run.seq)
     await world.report(outcome("t1"), run="fork-30")
     assert encode_state(await world.state()) == parent_bytes
     assert (await world.state("fork-30")).step == 31
@@ -369,14 +369,25 @@ async def test_a_fork_lives_on_when_its_parent_is_deleted(world: World):
     await again.assert_is_a_replay("child")
     await again.rewind(4, "child")
     assert evidence_bytes(await again.state("child")) == evidence_bytes(decode_state(begun))
-    with pytest.raises(errors.UnknownStepError):
+    with pytest.raises(errors.UnknownStepError, match="it began with step 4 and is at step 4"):
         await again.rewind(3, "child")
+    assert [told.step for told in await again.use.insight.steps(POOL, "child", 0, 10)] == [1, 2, 3, 4]
     await again.close()
+
+
+async def test_a_fork_is_refused_where_its_parent_is_deleted_or_rewound_meanwhile(world: World):
+    await reports(world, 4)
+    for undo in (lambda: world.rewind(2), lambda: world.runs.delete(POOL, "default", None)):
+        meanwhile(world.use.store.runs, "put", undo)
+        with pytest.raises(errors.BusyError, match="'default' was deleted or rewound"):
+            await world.runs.put(POOL, "child", {}, ForkFrom("default"), None)
+        with pytest.raises(errors.UnknownRunError):
+            await world.describe("child")
 
 
 async def test_forks_of_forks_and_of_empty_runs_start_where_they_should(world: World):
     empty, _ = await world.runs.put(POOL, "a", {}, ForkFrom("default", 0), None)
-    assert (empty.step, empty.seq) == (0, 1)
+    assert (empty.step, empty.seq, empty.epoch) == (0, 1, 1)
     await world.report(outcome("t2"), close_step=False)
     begun, _ = await world.runs.put(POOL, "without-open-step", {}, ForkFrom("default"), None)
     assert (begun.pending, (await world.state()).open_step.tasks) == (0, 1)

@@ -317,7 +317,7 @@ async def test_the_trainers_word_ends_a_group(
     receipt = await world.report(last(task), selection_id=selection_id, close_step=True)
     state = await world.state()
     assert (receipt.reported, receipt.rollouts, receipt.effective) == (1, rollouts, rollouts == 3)
-    assert (len(state.unfinished), len(state.aborts), (await world.describe()).leased) == (0, 0, 0)
+    assert (state.unfinished.groups, len(state.aborts), (await world.describe()).leased) == (0, 0, 0)
     await world.assert_is_a_replay()
 
 
@@ -333,7 +333,7 @@ async def test_a_group_whose_lease_ran_out_counts_as_it_is(world: World):
     receipt = await world.report(run="short")
     assert (receipt.closed, receipt.reported, receipt.rollouts) == (True, 1, 2.0)
     state = await world.state("short")
-    assert (len(state.unfinished), state.attempts.whole.visits.tolist()) == (1, [1])
+    assert (state.unfinished.groups, state.attempts.whole.visits.tolist()) == (1, [1])
     await world.assert_is_a_replay("short")
 
 
@@ -343,9 +343,9 @@ async def test_a_rewind_and_a_fork_forget_what_can_not_be_finished(world: World)
     (task,) = task_ids(selection)
     await world.report(part(task, 1.0), selection_id=selection.id)
     await world.runs.put(POOL, "fork", {}, ForkFrom("default"), None)
-    assert len((await world.state("fork")).unfinished) == 0
+    assert (await world.state("fork")).unfinished.groups == 0
     await world.rewind(1)
-    assert len((await world.state()).unfinished) == 0
+    assert (await world.state()).unfinished.groups == 0
     with pytest.raises(StaleEpochError):
         await world.report(part(task, 1.0), selection_id=selection.id)
     await world.assert_is_a_replay()
@@ -364,7 +364,7 @@ async def test_only_so_many_parts_wait(world: World, monkeypatch: pytest.MonkeyP
     for number in range(7):
         await world.report(part(f"t{number}", 1.0))
     state = await world.state()
-    assert (state.step, state.totals.reported, len(state.unfinished)) == (2, 2, 5)
+    assert (state.step, state.totals.reported, state.unfinished.groups) == (2, 2, 5)
 
 
 @pytest.mark.parametrize(

@@ -78,16 +78,7 @@ class Rewind:
     to_step: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fork:
-    """The run starts from another's state after its entry `parent_seq`, kept here: the parent may be deleted."""
-
-    parent: str
-    parent_seq: int
-    state: bytes
-
-
-Body = Report | SettingsChange | Rewind | Fork
+Body = Report | SettingsChange | Rewind
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +96,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class WaitingParts(GroupParts):
-    """Parts that wait for the rest of their groups.
+    """Parts that wait for the rest of their groups, in the order in which they came.
 
     origin: [3, n] the step of their selection, -1 without one; its seq, and its place among the selections at that seq.
         With the task it names the group.
@@ -115,38 +106,32 @@ class WaitingParts(GroupParts):
     origin: NDArray[np.int64]
     until: Floats
 
-
-@dataclass(frozen=True, slots=True)
-class UnfinishedGroups:
-    """Groups of which rollouts are to come. parts: of theirs, in the order in which they came."""
-
-    parts: WaitingParts
-
-    def __len__(self) -> int:
+    @property
+    def groups(self) -> int:
         """How many groups wait."""
         return len(self._groups()[0])
 
     def _groups(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """[G] the place of each group's first part, and [P] the group of each part."""
-        names = np.vstack([self.parts.origin, self.parts.tasks])
+        names = np.vstack([self.origin, self.tasks])
         _, firsts, group = np.unique(names, axis=1, return_index=True, return_inverse=True)
         return firsts, group.reshape(-1)  # numpy 2.0 gives it another shape
 
-    def after(self, report: Report, lease_s: float) -> tuple[list[Report], "UnfinishedGroups"]:
-        """Return reports of whole groups alone, the given one last, and the groups that wait afterwards.
+    def after(self, report: Report, lease_s: float) -> tuple[list[Report], "WaitingParts"]:
+        """Return reports of whole groups alone, the given one last, and the parts that wait afterwards.
 
         The others are of groups whose time is over: `lease_s` seconds after it came, a part waits no longer. A report
         without parts, while none wait, is returned as it is.
         """
-        if not len(report.parts) and not len(self.parts):
+        if not len(report.parts) and not len(self):
             return [report], self
         name = np.array([[-1 if report.made_at is None else report.made_at], *([one] for one in report.selection)])
-        own = np.sort(self.parts.tasks[(self.parts.origin == name).all(axis=0)])
+        own = np.sort(self.tasks[(self.origin == name).all(axis=0)])
         ends, aborts = contained(report.evidence.tasks, (own,)), contained(report.aborted, (own,))
         new = GroupParts.joined([report.parts, _endings(report.evidence.where(ends), report.aborted[aborts])])
         until = np.full(len(new), report.at + lease_s)
         waiting = WaitingParts(*(*new, np.repeat(name, len(new), axis=1), until))
-        whole, over, rest = UnfinishedGroups(WaitingParts.joined([self.parts, waiting]))._sorted_out(report.at)
+        whole, over, rest = WaitingParts.joined([self, waiting])._sorted_out(report.at)
         evidence, aborted = _counted(whole)
         own_report = replace(
             report,
@@ -154,24 +139,22 @@ class UnfinishedGroups:
             aborted=frozen(united(report.aborted[~aborts], aborted)),
             parts=NO_PARTS,
         )
-        return [*_as_reports(over, report), own_report], UnfinishedGroups(rest)
+        return [*_as_reports(over, report), own_report], rest
 
-    def _sorted_out(self, now: float) -> tuple[WaitingParts, WaitingParts, WaitingParts]:
+    def _sorted_out(self, now: float) -> tuple["WaitingParts", "WaitingParts", "WaitingParts"]:
         """Return the parts of whole groups, those of groups whose time is over, and the rest."""
-        parts, (firsts, group) = self.parts, self._groups()
+        firsts, group = self._groups()
         size = np.empty(len(firsts))
-        size[group] = parts.group_size  # of equal places the last one stays: the trainer's last word
-        whole, over = np.bincount(group, parts.rollouts) >= size, parts.until[firsts] <= now
+        size[group] = self.group_size  # of equal places the last one stays: the trainer's last word
+        whole, over = np.bincount(group, self.rollouts) >= size, self.until[firsts] <= now
         oldest, waiting = firsts.argsort(), np.bincount(group[~(whole | over)[group]], minlength=len(firsts))
         younger = waiting[oldest][::-1].cumsum()[::-1]  # parts of a group and all younger ones
         over[oldest] |= younger > MOST_PARTS
         is_whole, is_over = whole[group], (over & ~whole)[group]
-        return parts.where(is_whole), parts.where(is_over), parts.where(~(is_whole | is_over))
+        return self.where(is_whole), self.where(is_over), self.where(~(is_whole | is_over))
 
 
-NOTHING_UNFINISHED = UnfinishedGroups(
-    WaitingParts(*(*NO_PARTS, frozen(np.empty((3, 0), np.int64)), NO_EVIDENCE.successes))
-)
+NOTHING_UNFINISHED = WaitingParts(*(*NO_PARTS, frozen(np.empty((3, 0), np.int64)), NO_EVIDENCE.successes))
 
 
 def _as_reports(parts: WaitingParts, report: Report) -> list[Report]:

@@ -14,7 +14,7 @@ from bots_service.core.arrays import NO_TASKS, Table, Tasks, last_of
 from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, AbortRows, Attempts
 from bots_service.core.belief import KINDS, Belief
 from bots_service.core.belief.distributions import Distributions
-from bots_service.core.entries import NOTHING_UNFINISHED, Entry, Fork, Report, SettingsChange, UnfinishedGroups
+from bots_service.core.entries import NOTHING_UNFINISHED, Entry, Report, SettingsChange, WaitingParts
 from bots_service.core.evidence import NOTHING_OPEN, ClosingStep, Evidence, OpenStep, sum_by_task
 from bots_service.core.guard import NO_ALARMS, SeenGroups, VerifierGuard
 from bots_service.core.mixing import MixAccount, after_report
@@ -44,7 +44,7 @@ class RunState:
     totals: Totals
     mix: MixAccount
     guard: VerifierGuard = NO_ALARMS
-    unfinished: UnfinishedGroups = NOTHING_UNFINISHED
+    unfinished: WaitingParts = NOTHING_UNFINISHED
     aborts: AbortRows = NO_ABORTS
 
     @property
@@ -69,14 +69,14 @@ class RunState:
     @cached_property
     def largest_task(self) -> int:
         """The last task of the pool that the state knows of, -1 of none. A belief knows of tasks that were tried."""
-        waiting = (self.open_step.evidence.tasks, self.unfinished.parts.tasks)
+        waiting = (self.open_step.evidence.tasks, self.unfinished.tasks)
         sorted_ones = (self.attempts.settled.tasks, self.attempts.ordered, self.aborts.tasks)
         return max(*map(last_of, sorted_ones), *(int(tasks.max(initial=-1)) for tasks in waiting))
 
     @property
     def fold_numbers(self) -> int:
         """About how many numbers the fold of one report touches."""
-        rows = len(self.open_step.evidence) + len(self.attempts.recent) + len(self.unfinished.parts) + len(self.aborts)
+        rows = len(self.open_step.evidence) + len(self.attempts.recent) + len(self.unfinished) + len(self.aborts)
         return self.belief.fold_numbers + 4 * rows
 
     def fits(self, pool: Pool) -> bool:
@@ -101,7 +101,7 @@ def fresh_state(settings: RunSettings, pool: Pool) -> RunState:
 def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None = None) -> tuple[RunState, Receipt]:
     """Return the state after the next entry, and what that did; the arguments stay as they were.
 
-    pool: at the entry's version or a later one; base: for a rewind or a fork, the state from which it continues.
+    pool: at the entry's version or a later one; base: for a rewind, the state from which it continues.
     ValueError: the entry is not the next one, its base is missing, or the pool is older than the entry.
     """
     if entry.seq != state.seq + 1:
@@ -123,9 +123,8 @@ def _changed(state: RunState, entry: Entry, base: RunState | None) -> RunState:
         return replace(state, seq=entry.seq, settings=settings, walks=walks)
     if base is None:
         raise ValueError(f"entry {entry.seq} starts from another state, which is not given")
-    open_step = base.open_step if isinstance(body, Fork) else NOTHING_OPEN
     # No selection from before can bring the rest of a group.
-    return replace(base, seq=entry.seq, epoch=entry.epoch, open_step=open_step, unfinished=NOTHING_UNFINISHED)
+    return replace(base, seq=entry.seq, epoch=entry.epoch, open_step=NOTHING_OPEN, unfinished=NOTHING_UNFINISHED)
 
 
 def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> tuple[RunState, Receipt]:

@@ -274,11 +274,11 @@ def _trend_steps(origin: int, step: int) -> list[int]:
 def wanted_steps(origin: int, step: int) -> list[int]:
     """Return the steps whose ends a course is made of. origin: how many steps closed before a fork; step: by now."""
     timed = range(max(origin, step - TIMED) + 1, step + 1)
-    return sorted({*_trend_steps(origin, step), *timed, max(origin, step - RECENT), step} - {origin})
+    return sorted({*_trend_steps(origin, step), *timed, max(origin, step - RECENT), step})
 
 
 def course_of(origin: int, step: int, ends: Mapping[int, Sums]) -> RunCourse:
-    """Return the course of a run that closed `step` steps. ends: sums up to each of `wanted_steps` and `origin`."""
+    """Return the course of a run that closed `step` steps. ends: sums up to each of `wanted_steps`."""
     last, recent = ends[step], ends[step].less(ends[max(origin, step - RECENT)])
     drawn = _trend_steps(origin, step)
     width = ceil(RECENT * len(drawn[1:]) / max(step - origin, 1))  # points of the trend

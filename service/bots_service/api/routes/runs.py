@@ -137,7 +137,7 @@ class ImportedRun(Struct, frozen=True):
 
 @Route(routes, f"GET {RUN}/export", Scope.READ, about=About.WHOLE, answers_media=(NDJSON,))
 async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
-    """Stream the run's journal as lines of JSON; of a fork, the journals of the runs that it continues come first."""
+    """Stream the run's journal as lines of JSON."""
     pieces = services_of(request).moves.export(dataset, run)
     disposition = {"Content-Disposition": f'attachment; filename="{dataset}.{run}.ndjson"'}
     return Download(request, pieces, headers=disposition, media_type=NDJSON)

@@ -9,31 +9,12 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import (
-    BigInteger,
-    BindParameter,
-    ColumnElement,
-    Connection,
-    TextClause,
-    bindparam,
-    case,
-    func,
-    literal,
-    select,
-    text,
-)
+from sqlalchemy import ColumnElement, Connection, TextClause, bindparam, case, func, select, text
 
-from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Report, Rewind
 from bots_service.core.run_settings import StrategyName
 from bots_service.core.summary import NO_SUMS, Gain, RunCourse, RunFindings, Sums, course_of, wanted_steps
-from bots_service.records import (
-    EntryKind,
-    JournalEntry,
-    Point,
-    RefusedReports,
-    RunRow,
-    StoredReceipt,
-)
+from bots_service.records import EntryKind, JournalEntry, Point, RefusedReports, RunRow, StoredReceipt
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import KINDS, RECEIPTS, decode_body, receipt_of
 from bots_service.storage.sql.runs import run_of
@@ -45,11 +26,6 @@ _SUMS = ("reported", "effective", "all_solved", "none_solved", "rollouts", "succ
 
 def _steps_of(run: RunRow) -> tuple[ColumnElement[bool], TextClause]:
     return journal.c.run_id == run.id, text(IS_STEP)
-
-
-def _step(number: int) -> BindParameter[int]:
-    """Return a step as a statement takes it: callers may ask for one beyond those that the column holds."""
-    return literal(number, BigInteger)
 
 
 def _weighed(column: Any, weight: Any = journal.c.rollouts) -> Any:
@@ -72,10 +48,8 @@ def _point(row: SqlRow, end: SqlRow, looked: SqlRow | None) -> Point:
     )
 
 
-# A fork's body holds a whole state, tens of MB for a large pool, and nothing that a page tells.
 _PAGE = select(
-    *(journal.c[name] for name in ("seq", "epoch", "kind", "hidden", "created_at", "step", "closed")),
-    case((journal.c.kind != KINDS[Fork], journal.c.body)).label("body"),
+    *(journal.c[name] for name in ("seq", "epoch", "kind", "hidden", "created_at", "step", "closed", "body"))
 )
 
 
@@ -88,7 +62,7 @@ def _told(body: Body) -> dict[str, Any]:
         return {"tasks": tasks, "effective": int(seen.effective.sum()), "rollouts": rollouts}
     if isinstance(body, Rewind):
         return {"to_step": body.to_step}
-    return {"changed": body.values} if isinstance(body, SettingsChange) else {}
+    return {"changed": body.values}
 
 
 class RunHead(NamedTuple):
@@ -156,11 +130,9 @@ _FINDINGS = (
 
 
 def _ends(connection: Connection, run: RunRow, head: int, steps: Sequence[int]) -> dict[int, Sums]:
-    """Return the sums up to these steps that the run closed, and up to the one that it began with."""
+    """Return the sums up to these steps that the run closed, and up to step 0."""
     found = connection.execute(_ENDS, {"run": run.id, "steps": list(steps), "head": head})
-    origin = None if run.parent is None else connection.execute(_THIS, {"run": run.id, "seq": 1}).one_or_none()
-    begin = NO_SUMS if origin is None else Sums(*origin[1:5])
-    return {run.origin_step: begin} | {step: Sums(*sums) for step, *sums in found}
+    return {0: NO_SUMS} | {step: Sums(*sums) for step, *sums in found}
 
 
 def _known(connection: Connection, head: RunHead, row: SqlRow | None) -> KnownRun | None:
@@ -175,7 +147,7 @@ def _known(connection: Connection, head: RunHead, row: SqlRow | None) -> KnownRu
         return None
     wanted = wanted_steps(run.origin_step, last.step)
     ends = _ends(connection, run, head.head, wanted)
-    if len(ends) <= len(wanted):  # one was rewound
+    if not ends.keys() >= set(wanted):  # one was rewound
         return None
     findings = connection.scalar(_FINDINGS, {"run": run.id, "head": head.head})
     course = course_of(run.origin_step, last.step, ends)
@@ -189,23 +161,24 @@ class SqlHistory(Store):
     def closing(self, connection: Connection, run: RunRow, step: int) -> int | None:
         """Return the seq of the entry that closed `step` in the present history; None if there is none.
 
-        Step 0 is seq 0 of a run that is not a fork; a fork begins with its parent's step, at seq 1.
+        A run begins with step 0 at seq 0, a fork with its parent's step; it goes back no further.
         """
-        if step == run.origin_step:
-            return 0 if run.parent is None else 1
-        return connection.scalar(select(journal.c.seq).where(*_steps_of(run), journal.c.step == _step(step)))
+        begin = 0 if run.parent is None else run.parent.seq
+        if step <= run.origin_step:
+            return begin if step == run.origin_step else None
+        return connection.scalar(select(journal.c.seq).where(*_steps_of(run), journal.c.step == step))
 
     @reading
     def steps(self, connection: Connection, run: RunRow, after_step: int, limit: int) -> list[StoredReceipt]:
         """Return closed steps of the present history in order, after `after_step`."""
-        later = RECEIPTS.add_columns(journal.c.created_at).where(*_steps_of(run), journal.c.step > _step(after_step))
+        later = RECEIPTS.add_columns(journal.c.created_at).where(*_steps_of(run), journal.c.step > after_step)
         rows = connection.execute(later.order_by(journal.c.step).limit(limit))
         return [receipt_of(StoredReceipt, row) for row in rows]
 
     @reading
     def curve(self, connection: Connection, run: RunRow, up_to: int, width: int) -> list[Point]:
         """Return the closed steps of the present history up to entry `up_to`, in order, `width` steps a point."""
-        place = (journal.c.step - 1 - _step(run.origin_step)) // _step(width)
+        place = (journal.c.step - 1) // width
         points = connection.execute(
             select(
                 func.min(journal.c.step).label("first_step"),
@@ -251,7 +224,7 @@ class SqlHistory(Store):
                 closed=row.closed if row.kind == KINDS[Report] else None,
                 hidden=row.hidden,
                 time=datetime.fromtimestamp(row.created_at, UTC),
-                **({} if row.body is None else _told(decode_body(row.kind, row.body))),
+                **_told(decode_body(row.kind, row.body)),
             )
             # One by one: all their bodies may be tens of MB.
             for row in connection.execute(page.order_by(journal.c.seq.desc()).limit(limit))

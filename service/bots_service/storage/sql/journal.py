@@ -20,6 +20,7 @@ from sqlalchemy import (
     delete,
     exists,
     insert,
+    literal,
     or_,
     select,
     text,
@@ -28,11 +29,11 @@ from sqlalchemy import (
 )
 
 from bots_service.core.arrays import Table, frozen
-from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Entry, Report, Rewind, SettingsChange
 from bots_service.core.receipt import Calibration, Receipt, added
 from bots_service.core.run_settings import settings_from
 from bots_service.core.summary import RunFindings, UniformEstimate
-from bots_service.errors import DamagedStateError, InvalidSettingsError, UnknownRunError
+from bots_service.errors import BusyError, DamagedStateError, InvalidSettingsError, UnknownRunError
 from bots_service.records import EntryKind, Head, IdempotencyKey, RunRow
 from bots_service.storage.sql.database import UNANSWERED, SqlRow
 from bots_service.storage.sql.store import Store, insert_missing, reading, writing
@@ -106,12 +107,7 @@ def _append_next(product: str) -> Insert:
     return insert_missing(product, journal).from_select(names, _NEXT).execution_options(preserve_rowcount=True)
 
 
-KINDS: dict[type[Body], EntryKind] = {
-    Report: "report",
-    SettingsChange: "settings",
-    Rewind: "rewind",
-    Fork: "fork",
-}
+KINDS: dict[type[Body], EntryKind] = {Report: "report", SettingsChange: "settings", Rewind: "rewind"}
 # What may stand in an array of each kind: the numbers of JSON, not what numpy would make numbers of.
 _NUMBERS: dict[str, set[type]] = {"i": {int}, "f": {int, float}, "b": {bool}}
 
@@ -233,14 +229,6 @@ def entries_between(connection: Connection, run_id: int, after: int, up_to: int,
     return list(map(entry_of, rows))
 
 
-def rewinds_between(connection: Connection, run_id: int, after: int, up_to: int) -> list[tuple[Entry, int]]:
-    """Return the rewinds behind one entry and up to another in order, each with the seq that it went back to."""
-    found = select(*_ENTRY).where(journal.c.run_id == run_id, text(IS_MARK), journal.c.kind == KINDS[Rewind])
-    found = found.where(journal.c.seq > after, journal.c.seq <= up_to)
-    entries = map(entry_of, connection.execute(found.order_by(journal.c.seq)))
-    return [(entry, entry.body.to_seq) for entry in entries if isinstance(entry.body, Rewind)]
-
-
 def entry_of(row: SqlRow) -> Entry:
     """Return the entry that a row holds, or a line of an export."""
     return Entry(row.seq, row.epoch, row.profiles, decode_body(row.kind, row.body))
@@ -268,6 +256,20 @@ def append(connection: Connection, run_id: int, folded: Sequence[FoldedEntry], n
         if isinstance(entry.body, Rewind):
             undone = (journal.c.run_id == run_id, journal.c.seq > entry.body.to_seq, journal.c.seq < entry.seq)
             connection.execute(update(journal).where(*undone).values(hidden=True))
+
+
+def copy_entries(connection: Connection, run_id: int, source: RunRow, up_to: int) -> None:
+    """Copy a run's entries up to one into an empty run, without their idempotency keys.
+
+    Raises:
+        BusyError: they were deleted or undone meanwhile.
+    """
+    names = [column.name for column in journal.columns if column.name not in ("run_id", "key", "fingerprint")]
+    those = select(literal(run_id), *(journal.c[name] for name in names))
+    those = those.where(journal.c.run_id == source.id, journal.c.seq <= up_to)
+    connection.execute(insert(journal).from_select(["run_id", *names], those))
+    if up_to and connection.scalar(select(journal.c.hidden).where(*_is(run_id, up_to))) is not False:
+        raise BusyError(f"run {source.name!r} was deleted or rewound by another request at the same time; try again")
 
 
 def _row(run_id: int, folded: FoldedEntry, now: float) -> dict[str, Any]:
@@ -351,18 +353,15 @@ class SqlJournal(Store):
     @reading
     def last_rewind(self, connection: Connection, run: RunRow, after: int, up_to: int) -> tuple[Entry, int] | None:
         """Return the last rewind after entry `after` with the seq that it restored; None if there is none."""
-        return next(reversed(rewinds_between(connection, run.id, after, up_to)), None)
+        found = select(*_ENTRY).where(journal.c.run_id == run.id, text(IS_MARK), journal.c.kind == KINDS[Rewind])
+        found = found.where(journal.c.seq > after, journal.c.seq <= up_to).order_by(journal.c.seq.desc()).limit(1)
+        entry = next(map(entry_of, connection.execute(found)), None)
+        return (entry, entry.body.to_seq) if entry is not None and isinstance(entry.body, Rewind) else None
 
     @reading
     def created_at(self, connection: Connection, run: RunRow, seq: int) -> float | None:
         """Return when an entry was appended, in seconds since 1970, UTC; None if it is not there."""
         return connection.scalar(select(journal.c.created_at).where(*_is(run.id, seq)))
-
-    @reading
-    def receipt(self, connection: Connection, run: RunRow, seq: int) -> Receipt | None:
-        """Return what folding entry `seq` did; None if there is no such entry."""
-        row = connection.execute(RECEIPTS.where(*_is(run.id, seq))).one_or_none()
-        return None if row is None else receipt_of(Receipt, row)
 
 
 class SqlSnapshots(Store):
@@ -386,10 +385,10 @@ class SqlSnapshots(Store):
         return None if found is None else (found.seq, found.blob)
 
     @reading
-    def seqs(self, connection: Connection, run: RunRow, first: int = 0) -> list[int]:
-        """Return the seqs of all stored states from `first` on, in order."""
-        those = (snapshots.c.run_id == run.id, snapshots.c.seq >= first)
-        return list(connection.scalars(select(snapshots.c.seq).where(*those).order_by(snapshots.c.seq)))
+    def seqs(self, connection: Connection, run: RunRow) -> list[int]:
+        """Return the seqs of all stored states in order."""
+        those = select(snapshots.c.seq).where(snapshots.c.run_id == run.id)
+        return list(connection.scalars(those.order_by(snapshots.c.seq)))
 
     @writing
     def drop(self, connection: Connection, run: RunRow, seqs: list[int]) -> None:

@@ -4,7 +4,7 @@ import secrets
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, CursorResult, delete, func, insert, select, update
 
@@ -13,14 +13,25 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, LimitReachedError, RunHasHistoryError, UnknownRunError
 from bots_service.records import Capacity, IdempotencyKey, Parent, RefusedReports, RunRow
 from bots_service.storage.sql.database import SqlRow
-from bots_service.storage.sql.journal import FoldedEntry, append
+from bots_service.storage.sql.journal import FoldedEntry, append, copy_entries
 from bots_service.storage.sql.store import Store, keep_result, reading, require_unanswered, writing, writing_once
 from bots_service.storage.sql.tables import HEAD, RUNS, datasets, predictions, runs, snapshots
 
 DEFAULT_RUN = "default"  # every dataset has it, so that a first user never needs to know the word
 
-Start = tuple[Parent, FoldedEntry]
-"""The run that a new run continues, and its first entry."""
+
+class Fork(NamedTuple):
+    """How a run begins that continues another one.
+
+    source: the other run; its entries come first. step: of the other run, behind which it begins.
+    folded: the entries that come next: a rewind to the source's last one, and a change of settings.
+    blob: the state after these, as a snapshot.
+    """
+
+    source: RunRow
+    step: int
+    folded: list[FoldedEntry]
+    blob: bytes
 
 
 def new_uid() -> str:
@@ -129,7 +140,7 @@ class SqlRuns(Store):
         name: str,
         settings: RunSettings,
         *,
-        fork: Start | None = None,
+        fork: Fork | None = None,
         known: tuple[Predicted, ...] = (),
         idempotency_key: IdempotencyKey | None = None,
         result_of: Callable[[RunRow, RunRow | None], object] = lambda row, before: (row, before),
@@ -143,7 +154,8 @@ class SqlRuns(Store):
             The run as it stands now, and as it stood before; None if it is new.
 
         Raises:
-            BusyError: its predictions are gone; or it is no fork, and others were put since.
+            BusyError: its predictions are gone; or it is no fork, and others were put since; or what it continues was
+                deleted or undone.
         """
         require_unanswered(connection, idempotency_key)
         newest = current_predictions(connection, dataset_id)
@@ -160,8 +172,11 @@ class SqlRuns(Store):
             run_id = standing.id
             replace_empty_run(connection, run_id, {"settings": settings, "predictions": known, "refused": None})
         if fork is not None:
-            parent, first = fork
-            append(connection, run_id, [first], time.time())
+            first, last = fork.folded[0].entry.seq, fork.folded[-1].entry.seq
+            copy_entries(connection, run_id, fork.source, first - 1)
+            append(connection, run_id, fork.folded, time.time())
+            connection.execute(insert(snapshots), {"run_id": run_id, "seq": last, "blob": fork.blob})
+            parent = Parent(fork.source.name, fork.step, last)
             connection.execute(update(runs).where(runs.c.id == run_id), {"parent": parent})
         row = run_of(connection.execute(RUNS.where(runs.c.id == run_id)).one())
         keep_result(connection, idempotency_key, result_of(row, standing))

@@ -203,7 +203,7 @@ def _of_receipt() -> Iterator[Column[Any]]:
     for field in structs.fields(Receipt):
         is_optional = NoneType in get_args(field.type)
         kind = _OF_KINDS[get_args(field.type)[0] if is_optional else field.type]
-        if field.name in ("total_reported", "total_effective"):
+        if field.name in ("step", "total_reported", "total_effective"):  # callers may ask for a step beyond 2**31
             kind = BigInteger
         if field.name not in ("seq", "epoch"):
             yield Column(field.name, kind, nullable=is_optional)

@@ -15,13 +15,7 @@ from bots_service.errors import DamagedStateError
 from bots_service.records import DatasetRow, EntryKind, IdempotencyKey, RunRow
 from bots_service.storage.sql.datasets import changed_meanwhile, stage_gone
 from bots_service.storage.sql.journal import FoldedEntry, append
-from bots_service.storage.sql.runs import (
-    current_predictions,
-    insert_run,
-    require_room_for_run,
-    run_of,
-    standing_run,
-)
+from bots_service.storage.sql.runs import current_predictions, insert_run, require_room_for_run, run_of, standing_run
 from bots_service.storage.sql.store import Store, reading, writing, writing_once
 from bots_service.storage.sql.tables import RUNS, datasets, journal, runs
 

@@ -105,12 +105,10 @@ function heatWords(looks) {
   return `Now ${parts.join(", ")}.`;
 }
 
-function coverageLines({ coverage, totals }, points) {
+function coverageLines({ coverage }, points) {
   const tasks = Math.max(coverage.available_tasks, 1); // all may be retired
   const x = stepsOf(points);
-  const reported = sums(points, "reported");
-  const before = totals.reported - (reported.at(-1) ?? 0); // by the run that this one was forked from
-  const shuffled = reported.map((sum) => Math.min(1, (before + sum) / tasks));
+  const shuffled = sums(points, "reported").map((sum) => Math.min(1, sum / tasks));
   return [
     { name: "a shuffled pass", x, y: shuffled, paint: "other", dash: "dash" },
     { name: "this run", x, y: points.map((point) => point.distinct_tasks / tasks), paint: "accent", width: 3 },

@@ -162,7 +162,6 @@ const WORDS = {
     `Settings changed: ${Object.entries(changed ?? {})
       .map(([name, value]) => `${plain(name)} ${written(value)}`)
       .join(", ")}`,
-  fork: () => "Start from another run",
 };
 
 /** Return the card of what happened to a run besides its reports. entries: of its journal, newest first. */

@@ -13,7 +13,7 @@ import { verdictLine } from "./verdict.js";
 
 const POINTS = 500;
 const SETTLED_MS = 6000; // after a change: the service looks at the pool as a whole a little later
-const CHANGES = ["rewind", "settings", "fork"];
+const CHANGES = ["rewind", "settings"];
 const MOST_CHANGES = 100;
 
 /** Return the view of a run. caller: who looks. */
