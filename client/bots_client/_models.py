@@ -195,25 +195,17 @@ class Coverage:
 
     available_tasks: that are not retired; distinct_tasks: different ones reported so far, retired ones included.
     reached_share: of the available tasks, those that were reported at least once.
-    mean_visits, most_visits: of the reported tasks.
     top_tenth_share: of all visits, those that a tenth of the available tasks took, the most visited.
-    pass_steps: how many steps visit as many tasks as are available.
-    unmet_share: of the available tasks, those that so many last steps did not report.
-    visits_per_met_task: how often so many last steps reported each task that they reported, on average.
-    passes_done, pass_share: full passes over the pool, and the share of the present one; None without passes.
+    unmet_share: of the available tasks, those that the last steps did not report, as many as visit so many tasks.
+    passes: passes over the pool, the present one in part; None without passes.
     """
 
     available_tasks: int = 0
     distinct_tasks: int = 0
     reached_share: float | None = None
-    mean_visits: float | None = None
-    most_visits: int | None = None
     top_tenth_share: float | None = None
-    pass_steps: int | None = None
     unmet_share: float | None = None
-    visits_per_met_task: float | None = None
-    passes_done: int | None = None
-    pass_share: float | None = None
+    passes: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,7 +329,7 @@ class HistoryStep:
     reported: int = 0
     effective: int = 0
     effective_task_ratio: float | None = None
-    mean_pass_rate: float | None = None
+    success_rate: float | None = None
     rollouts: float = 0.0
     capability: float | None = None
     brier: float | None = None
@@ -365,8 +357,6 @@ class CurvePoint:
     reported: int = 0
     effective: int = 0
     effective_task_ratio: float | None = None
-    all_solved: int = 0
-    none_solved: int = 0
     rollouts: float = 0.0
     success_rate: float | None = None
     capability: float | None = None
@@ -374,9 +364,6 @@ class CurvePoint:
     log_loss: float | None = None
     uniform_effective_task_ratio: float | None = None
     distribution: tuple[float, ...] | None = None
-    late: int = 0
-    expired: int = 0
-    new_tasks: int = 0
     distinct_tasks: int = 0
     time: datetime | None = None
 
@@ -434,8 +421,8 @@ class JournalEntry:
 class Gain:
     """How much more a run found than uniform sampling finds with the same rollouts. None: not known.
 
-    source: "measured" by the run `baseline`, which samples uniformly, over the steps that both have closed; or
-        "estimated" from the run's own belief.
+    baseline: the run that it is measured by, which samples uniformly, over the steps that both have closed; None where
+        it is estimated from the run's own belief.
     factor: effective tasks found, as a multiple of those of uniform sampling.
     rollouts_saved: how many more rollouts uniform sampling needs for as many effective tasks.
     rollouts_spent, steps: in the steps compared, and how many these are.
@@ -444,7 +431,6 @@ class Gain:
     uniform_effective_task_ratio: of uniform sampling, over the last 50 of them.
     """
 
-    source: str
     baseline: str | None = None
     factor: float | None = None
     rollouts_saved: float | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import wraps
 from operator import itemgetter
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from msgspec import Struct, structs
@@ -20,7 +20,7 @@ from bots_service.core.arrays import Floats, Tasks, contained, is_first, united
 from bots_service.core.receipt import Calibration, added
 from bots_service.core.state import RunState
 from bots_service.core.summary import Gain, RunStatus, RunVerdict, TagRow
-from bots_service.core.task_table import Segment, TaskTable
+from bots_service.core.task_table import Segment, Segments, TaskTable
 from bots_service.datasets import OpenRun
 from bots_service.errors import Flaw, InvalidInputError, InvalidTasksError, UnknownRunError
 from bots_service.records import (
@@ -91,16 +91,9 @@ class RunSummary(Struct, frozen=True):
         return max((at.timestamp() for at in times if at is not None), default=None)
 
 
-class Place(NamedTuple):
-    """A run's place in a list, whichever way it is sorted: runs of a greater group come later.
-
-    Runs without a value come last, and by the gain, runs that are not healthy come after those that are.
-    """
-
-    group: int
-    value: float
-    dataset: str
-    run: str
+# A run's place in a list, whichever way it is sorted: its group, its value, its dataset and its name. Runs without a
+# value come last, and by the gain, runs that are not healthy come after those that are.
+Place = tuple[int, float, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +145,16 @@ class OverviewTotals:
     rollouts: float
 
 
-@dataclass(frozen=True, slots=True)
-class OverviewPage:
-    """A page of runs. matching: how many the query is about; next: the last run's place, None on the last page."""
+class OverviewPage(Struct, frozen=True):
+    """A page of runs.
+
+    matching: how many runs the query is about, on all pages.
+    totals: sums over all runs that the key reaches, whatever the query.
+    """
 
     runs: list[RunSummary]
     matching: int
     totals: OverviewTotals
-    next: Place | None
 
 
 class Overview:
@@ -175,8 +170,8 @@ class Overview:
         self._known: dict[int, KnownRun] = {}
         self._reading = asyncio.Lock()  # one reads for all that wait
 
-    async def page(self, caller: Caller, query: OverviewQuery) -> OverviewPage:
-        """Return a page of the runs that the query is about."""
+    async def page(self, caller: Caller, query: OverviewQuery) -> tuple[OverviewPage, Place | None]:
+        """Return a page of the runs that the query is about, and the place of its last run; None on the last page."""
         known = await self._up_to_date(None, caller.reaches)
         runs = await self._as_they_are_now([one for one in known if caller.reaches_run(one.head.dataset, one.row.name)])
         return await asyncio.to_thread(_page_of, runs, query)
@@ -320,12 +315,12 @@ def _value_of(run: RunSummary, sort: str) -> float | None:
 def _place_of(run: RunSummary, sort: str, *, descends: bool) -> Place:
     value = _value_of(run, sort)
     if value is None:
-        return Place(2, 0.0, run.dataset, run.run)
+        return 2, 0.0, run.dataset, run.run
     is_doubtful = sort == "vs_uniform" and run.verdict.kind != "healthy"
-    return Place(int(is_doubtful), -value if descends else value, run.dataset, run.run)
+    return int(is_doubtful), -value if descends else value, run.dataset, run.run
 
 
-def _page_of(runs: Sequence[RunSummary], query: OverviewQuery) -> OverviewPage:
+def _page_of(runs: Sequence[RunSummary], query: OverviewQuery) -> tuple[OverviewPage, Place | None]:
     sort, descends = query.sort.removeprefix("-"), query.sort.startswith("-")
     backwards = descends and sort == "name"  # a text has no opposite
     found = [(_place_of(run, sort, descends=descends), run) for run in runs if query.wants(run)]
@@ -345,7 +340,7 @@ def _page_of(runs: Sequence[RunSummary], query: OverviewQuery) -> OverviewPage:
         effective=sum(run.effective for run in runs),
         rollouts=sum(run.rollouts for run in runs),
     )
-    return OverviewPage([run for _, run in page], len(found), totals, following)
+    return OverviewPage([run for _, run in page], len(found), totals), following
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------
@@ -402,7 +397,7 @@ class TaskPage:
 
 @dataclass(frozen=True, slots=True)
 class TagTable:
-    """The tags with most tasks, over the last closed steps; at most 100 of them.
+    """The tags that the verifier guard watches, at most 128, over the last closed steps.
 
     first_step, last_step: the first and the last of these steps; 0 if none closed.
     tags: the tags, those with most tasks first.
@@ -480,7 +475,7 @@ class Insight:
 
     @_of_run
     async def tags(self, run: OpenRun, steps: int) -> TagTable:
-        """Return the tags with most tasks, over the last steps and compared with the steps before."""
+        """Return the watched tags, over the last steps and compared with the steps before."""
         state = await self.runs.state_of(run)
         found = await self._store.history.steps(run.row, max(0, state.step - 2 * steps), 2 * steps)
         last, earlier = found[-steps:], found[:-steps]
@@ -496,23 +491,23 @@ class Insight:
 
     async def every_task(
         self, dataset: str, run: str, query: TaskQuery, *, piece: int
-    ) -> tuple[OpenDataset, AsyncIterator[TaskTable]]:
-        """Return the dataset, and the tasks of all pages of the query, of one state, `piece` tasks at a time.
+    ) -> AsyncIterator[tuple[OpenDataset, TaskTable]]:
+        """Yield the dataset and the tasks of all pages of the query, of one state, `piece` tasks at a time.
 
         Where there are none, the one piece is empty.
         """
         opened, state = await self._newest(dataset, run)
         pool = opened.dataset.pool
 
-        def in_order() -> Tasks:
-            tasks, _ = _chosen(query, opened.dataset, state)
-            return tasks[tables.ordered(query.sort, state, pool, tasks).argsort(kind="stable")]  # equals by index
+        def in_order() -> tuple[Tasks, Segments]:
+            tasks, segments, _ = _chosen(query, opened.dataset, state)
+            order = tables.ordered(query.sort, state, pool, tasks).argsort(kind="stable")  # equals by index
+            return tasks[order], segments
 
-        async def pieces(tasks: Tasks) -> AsyncIterator[TaskTable]:
-            for first in range(0, max(len(tasks), 1), piece):
-                yield await asyncio.to_thread(tables.task_table, state, pool, tasks[first : first + piece])
-
-        return opened.dataset, pieces(await asyncio.to_thread(in_order))
+        tasks, segments = await asyncio.to_thread(in_order)
+        for first in range(0, max(len(tasks), 1), piece):
+            some = tasks[first : first + piece]
+            yield opened.dataset, await asyncio.to_thread(tables.task_table, state, pool, some, segments)
 
     @_of_run
     async def _newest(self, run: OpenRun) -> tuple[OpenRun, RunState]:
@@ -532,8 +527,11 @@ def _grouped(leased: LeaseTtls, dataset: OpenDataset, now: float, limit: int, na
     ]
 
 
-def _chosen(query: TaskQuery, dataset: OpenDataset, state: RunState) -> tuple[Tasks, dict[Segment, int]]:
-    """Return the tasks that the query is about, sorted by index, and how many of each segment it could ask for."""
+def _chosen(query: TaskQuery, dataset: OpenDataset, state: RunState) -> tuple[Tasks, Segments, dict[Segment, int]]:
+    """Return the tasks that the query is about, sorted by index, the segments of the pool's tasks, and their numbers.
+
+    These count what the query would be about if it asked for that segment.
+    """
     pool = dataset.pool
     if query.tag is not None and query.tag not in pool.tags:
         flaw = Flaw(("query", "tag"), f"no task has the tag {query.tag!r}")
@@ -548,28 +546,26 @@ def _chosen(query: TaskQuery, dataset: OpenDataset, state: RunState) -> tuple[Ta
         tasks = tasks[contained(tasks, (united(wanted),))]
     if query.search is not None:
         tasks = tasks[contained(tasks, (dataset.ids.containing(query.search),))]
-    segment = tables.segments_of_pool(state, pool)[tasks]
+    segments = tables.segments_of_pool(state, pool)
+    segment = segments[tasks]
     shown = None if query.segment is None else tables.SEGMENTS.index(query.segment)
     is_wanted = segment != tables.RETIRED if shown is None else segment == shown
-    return tasks[is_wanted], tables.counts_of(segment)
+    return tasks[is_wanted], segments, tables.counts_of(segment)
 
 
 def _page(query: TaskQuery, dataset: OpenDataset, state: RunState) -> TaskPage:
-    tasks, segments = _chosen(query, dataset, state)
+    tasks, segments, counts = _chosen(query, dataset, state)
     count = len(tasks)
     values: Floats = tables.ordered(query.sort, state, dataset.pool, tasks)
     if query.after is not None:
         value, index = query.after
         behind = (values > value) | ((values == value) & (tasks > index))
         tasks, values = tasks[behind], values[behind]
-    if len(tasks) > query.limit:
-        nearest = np.argpartition(values, query.limit)
-        # Equal values may be cut anywhere by the partition: take all of the border value, then sort by index too.
-        candidates = np.flatnonzero(values <= values[nearest[query.limit]])
-    else:
-        candidates = np.arange(len(tasks))
-    order = candidates[np.lexsort((tasks[candidates], values[candidates]))][: query.limit]
-    more = len(tasks) > len(order)
+    more = len(tasks) > query.limit
+    if more:  # only these are sorted
+        near = values <= np.partition(values, query.limit - 1)[query.limit - 1]
+        tasks, values = tasks[near], values[near]
+    order = values.argsort(kind="stable")[: query.limit]  # equals by index
     last = (float(values[order[-1]]), int(tasks[order[-1]])) if more else None
-    table = tables.task_table(state, dataset.pool, tasks[order])
-    return TaskPage(dataset, table, count, segments, last)
+    table = tables.task_table(state, dataset.pool, tasks[order], segments)
+    return TaskPage(dataset, table, count, counts, last)

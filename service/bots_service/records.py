@@ -238,8 +238,6 @@ class Point(Struct, frozen=True):
     reported: int
     effective: int
     effective_task_ratio: float | None
-    all_solved: int
-    none_solved: int
     rollouts: float
     success_rate: float | None
     capability: float | None
@@ -247,9 +245,6 @@ class Point(Struct, frozen=True):
     log_loss: float | None
     uniform_effective_task_ratio: float | None
     distribution: tuple[float, ...] | None
-    late: int
-    expired: int
-    new_tasks: int
     distinct_tasks: int
     time: datetime
 

@@ -45,7 +45,7 @@ from bots_service.core.summary import (
     facts_of,
     findings_of,
     is_due,
-    outlook_of,
+    outlook,
 )
 from bots_service.datasets import Datasets, OpenRun
 from bots_service.errors import (
@@ -285,7 +285,6 @@ class Run(Struct, frozen=True):
     def of(cls, run: OpenRun, state: RunState, *, leased: int, degraded: bool) -> Self:
         """Return the description of a run in a state."""
         row, pool = run.row, run.dataset.pool
-        expected = outlook_of(state, pool)
         return cls(
             dataset=run.dataset.row.name,
             run=row.name,
@@ -294,7 +293,7 @@ class Run(Struct, frozen=True):
             step=state.step,
             seq=state.seq,
             estimates=state.belief.estimates(pool),
-            uniform_effective_task_ratio=None if expected is None else expected.effective_task_ratio,
+            uniform_effective_task_ratio=outlook(state, pool).ratio,
             rollouts_per_task=state.rollouts_per_task,
             pending=state.open_step.tasks,
             unfinished_groups=state.unfinished.groups,
@@ -710,7 +709,8 @@ class Runs:
                 uniform = estimate_after(uniform, before, entry.receipt, pool)
             if entry.receipt.closed and (is_due(before.step) or after.guard.alarms != before.guard.alarms):
                 shown = calibration_of(connection, run.row.id, after.step - CALIBRATED, [*earlier, entry])
-                findings = findings_of(facts_of(after, pool, shown, uniform.outlook or outlook_of(before, pool)))
+                expected = uniform if uniform.distribution else outlook(before, pool)
+                findings = findings_of(facts_of(after, pool, shown, expected))
         except SQLAlchemyError:
             raise
         except Exception:

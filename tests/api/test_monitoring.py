@@ -118,7 +118,7 @@ async def stored(http: httpx.AsyncClient) -> list[Any]:
     return [
         {name: totals[name] for name in NAMES},
         [(step["reported"], step["effective"], step["effective_task_ratio"]) for step in history],
-        [{name: point[name] for name in NAMES} for point in curve],
+        [(point["reported"], point["effective"]) for point in curve],
         [(entry["tasks"], entry["effective"]) for entry in reversed(journal)],
     ]
 
@@ -126,7 +126,7 @@ async def stored(http: httpx.AsyncClient) -> list[Any]:
 SHOWN = [
     TOTALS,
     [(step["reported"], step["effective"], step["effective"] / step["reported"]) for step in STEPS],
-    STEPS,
+    [(step["reported"], step["effective"]) for step in STEPS],
     [(len(FIRST), 2), (2, 0), (2, 0)],  # the journal tells of outcomes as they were reported: of halves
 ]
 

@@ -45,7 +45,7 @@ def test_what_is_selected_and_reported_becomes_a_belief_and_history(bots, client
     assert len(nearest) == 1
 
     (step,) = bots("history", pool, "--json").json["history"]
-    assert step["mean_pass_rate"] == pytest.approx((7 / 16 + 1.5 / 3) / 2)
+    assert step["success_rate"] == pytest.approx((7 + 1.5) / 19)
     assert step["rollouts"] == 19
     for readable in (bots.ok("tasks", pool), bots.ok("history", pool), bots.ok("runs", "show", pool)):
         assert readable.strip()

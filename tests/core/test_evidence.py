@@ -20,7 +20,7 @@ from bots_service.core.evidence import (
     rewards_differ,
     sum_by_task,
 )
-from bots_service.core.receipt import BINS, calibration, errors_of, mean_pass_rate, totals_of
+from bots_service.core.receipt import BINS, calibration, errors_of, totals_of
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, advance, fresh_state
 from tests.core.journals import Story, evidence_of, pool_of, replay, report_of, stories
@@ -217,8 +217,6 @@ def test_the_sums_of_a_step_count_tasks_rollouts_and_successes(counts, data):
     alike = [(s, f) for (s, f), flag in zip(counts, flags, strict=True) if not flag]
     assert told.all_solved == sum(s / (s + f) >= 0.5 for s, f in alike)
     assert (told.rollouts, told.successes) == (sum(s + f for s, f in counts), sum(s for s, _ in counts))
-    rates = [s / (s + f) for s, f in counts]
-    assert mean_pass_rate(evidence) == (pytest.approx(sum(rates) / len(rates)) if rates else None)
 
 
 @given(outcomes.filter(any), st.data())

@@ -82,13 +82,13 @@ def test_only_passes_that_reached_their_end_count_as_done():
     end = places_of_pass(3)
     unselected = report_of((1, 1.0, 3.0))
     state = replay(POOL, [unselected, unselected], RunSettings())
-    assert state.walks.done(3) == (0, 0.0)
+    assert state.walks.passes(3) == 0.0
     state = replay(POOL, [report_with(Walk(0, 2, 1, 3)), report_with(Walk(0, 2, 2, 3))], RunSettings(), state)
-    assert (state.walks.done(3), state.walks.first_turn) == ((0, 2 / end), 2)
+    assert (state.walks.passes(3), state.walks.first_turn) == (2 / end, 2)
     state = replay(POOL, [report_with(Walk(0, 3, 1, 3)), unselected], RunSettings(), state)
-    assert state.walks.done(3) == (1, 0.0)  # the second pass was given up
+    assert state.walks.passes(3) == 1.0  # the second pass was given up
     state = replay(POOL, [report_with(Walk(0, 4, end, 3)), unselected], RunSettings(), state)
-    assert state.walks.done(3) == (2, 0.0)
+    assert state.walks.passes(3) == 2.0
     assert decode_state(encode_state(state)).walks == state.walks == Walks(5, (), 2)
 
 
@@ -103,9 +103,9 @@ def test_another_seed_begins_other_passes_and_other_settings_do_not():
 def test_the_pass_that_is_shown_is_that_of_the_part_that_was_walked_last():
     whole, part = Walk(WHOLE, 3, 10, 40), Walk(7, 2, 5, 20)
     walks = Walks().moved([whole]).moved([part])
-    assert walks.done(40) == (2, 5 / places_of_pass(20))
-    assert walks.moved([Walk(WHOLE, 3, 12, 40)]).done(40) == (3, 12 / places_of_pass(40))
-    assert walks.restarted().done(40) == (2, 0.0)
+    assert walks.passes(40) == 2 + 5 / places_of_pass(20)
+    assert walks.moved([Walk(WHOLE, 3, 12, 40)]).passes(40) == 3 + 12 / places_of_pass(40)
+    assert walks.restarted().passes(40) == 2.0
 
 
 # --- keyed permutations and hashes: each item once, every order as likely as any other, anywhere at once -------------

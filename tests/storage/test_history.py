@@ -101,7 +101,7 @@ def point_of(several: list[StoredReceipt]) -> dict[str, Any]:
     sums: dict[str, Any] = {"first_step": several[0].step, "last_step": end.step}
     sums |= {"capability": end.capability, "distinct_tasks": end.distinct_tasks}
     sums["time"] = datetime.fromtimestamp(end.created_at, UTC)
-    names = ("reported", "effective", "all_solved", "none_solved", "rollouts", "late", "expired", "new_tasks")
+    names = ("reported", "effective", "rollouts")
     sums |= {name: sum(getattr(receipt, name) for receipt in several) for name in names}
     for name in ("brier", "log_loss"):
         known = [(getattr(one, name), one.rollouts) for one in several if getattr(one, name) is not None]

@@ -67,7 +67,7 @@ def test_each_batch_that_comes_back_closes_a_step_with_its_evidence(trainer, bot
     assert len(chosen) == TASKS // 8
     history = list(bots.history(*RUN))
     assert [(step.reported, step.effective, step.rollouts) for step in history] == [(8, 8, 8 * ROLLOUTS)] * len(chosen)
-    assert {step.mean_pass_rate for step in history} == {1 / ROLLOUTS}
+    assert {step.success_rate for step in history} == {1 / ROLLOUTS}
     tried = {task.id: task.last_step for task in bots.tasks(*RUN) if task.last_step is not None}
     assert tried == {task: at + 1 for at, tasks in enumerate(chosen) for task in tasks}
     assert bots.run(*RUN).leased == 0

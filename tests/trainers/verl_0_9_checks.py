@@ -116,7 +116,7 @@ def test_what_the_reward_manager_scores_is_the_evidence_of_the_step(trainer, bot
     assert (bots.run(*RUN).step, bots.run(*RUN).pending) == (0, 8)
     trainer._next_train_batch()
     (step,) = bots.history(*RUN)
-    assert (step.reported, step.effective, step.rollouts, step.mean_pass_rate) == (8, 8, 32, 0.25)
+    assert (step.reported, step.effective, step.rollouts, step.success_rate) == (8, 8, 32, 0.25)
     assert bots.run(*RUN).totals.late == 0
 
 

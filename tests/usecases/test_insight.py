@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from bots_service import observing as module
 from bots_service.access import Caller
-from bots_service.core.summary import RUNNING_S, Gain, Sums, coverage, narrow, outlook_of
+from bots_service.core.summary import RUNNING_S, Gain, Sums, coverage, narrow, outlook
 from bots_service.core.task_table import SORTS
 from bots_service.errors import UnknownRunError
 from bots_service.insight import Overview, OverviewPage, OverviewQuery, RunSummary
@@ -74,9 +74,9 @@ async def test_tags_are_read_over_the_last_steps_and_compared_with_those_before(
     table = await world.use.insight.tags(POOL, "default", 2)
     assert (table.first_step, table.last_step) == (4, 5)
     rows = {row.tag: row for row in table.tags}
-    assert (rows["odd"].reported, rows["odd"].effective, rows["odd"].mean_pass_rate) == (2, 1, 0.75)
-    assert rows["odd"].earlier_mean_pass_rate == 0.5  # steps 2 and 3
-    assert rows["even"].mean_pass_rate == rows["even"].earlier_mean_pass_rate == 1.0
+    assert (rows["odd"].reported, rows["odd"].effective_task_ratio, rows["odd"].success_rate) == (2, 0.5, 0.75)
+    assert rows["odd"].earlier_success_rate == 0.5  # steps 2 and 3
+    assert rows["even"].success_rate == rows["even"].earlier_success_rate == 1.0
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
@@ -87,8 +87,8 @@ async def all_pages(world: World, query: dict, limit: int) -> list[int]:
     after = None
     while True:
         page = await world.use.insight.tasks(POOL, "default", Query(**query, after=after, limit=limit))
-        assert len(page.table.tasks) <= limit
-        tasks += page.table.tasks.tolist()
+        assert len(page.table["tasks"]) <= limit
+        tasks += page.table["tasks"].tolist()
         if page.next is None:
             return tasks
         after = page.next
@@ -135,8 +135,8 @@ async def test_tasks_are_found_by_tag_by_id_and_by_a_part_of_it_and_counted_befo
         ({"search": "t1t"}, []),
     ):
         assert await all_pages(world, query, 2) == found
-        _, pieces = await world.use.insight.every_task(POOL, "default", Query(**query, limit=1), piece=2)
-        assert [task async for piece in pieces for task in piece.tasks.tolist()] == found
+        pieces = world.use.insight.every_task(POOL, "default", Query(**query, limit=1), piece=2)
+        assert [task async for _, piece in pieces for task in piece["tasks"].tolist()] == found
     for limit, after in ((3, None), (100, None), (3, (float(teens[4]), teens[4]))):
         page = await world.use.insight.tasks(POOL, "default", Query(search="1", limit=limit, after=after))
         assert page.matching == len(teens)
@@ -152,13 +152,12 @@ async def test_the_whole_pool_comes_in_pieces_of_one_state(world: World):
     await world.use.datasets.retire(POOL, [f"t{task}" for task in (3, *range(16, 32))], None)
     await world.report(outcome("t1"))
     state = await world.state()
-    dataset, pieces = await world.use.insight.every_task(POOL, "default", Query(), piece=16)
     seen = []
-    async for piece in pieces:
+    async for dataset, piece in world.use.insight.every_task(POOL, "default", Query(), piece=16):
         await world.report(outcome("t1"))  # what comes meanwhile is not seen
-        alpha, beta = beta_parameters(state.belief.distributions(dataset.pool, piece.tasks))
-        np.testing.assert_array_equal([piece.alpha, piece.beta], [alpha, beta])
-        seen.append(piece.tasks.tolist())
+        alpha, beta = beta_parameters(state.belief.distributions(dataset.pool, piece["tasks"]))
+        np.testing.assert_array_equal([piece["alpha"], piece["beta"]], [alpha, beta])
+        seen.append(piece["tasks"].tolist())
     left = [task for task in range(40) if task != 3 and task not in range(16, 32)]
     assert seen == [left[:16], left[16:]]
 
@@ -191,7 +190,7 @@ class Summarizing:
         self.use = Overview(world.runs, self.watch, self.now)
 
     async def overview(self, **query: Any) -> OverviewPage:
-        return await self.use.page(EVERYONE, OverviewQuery(**{"sort": "name", **query}))
+        return (await self.use.page(EVERYONE, OverviewQuery(**{"sort": "name", **query})))[0]
 
     async def one(self, run: str = "default") -> RunSummary:
         (found,) = [one for one in (await self.overview(limit=1000)).runs if one.run == run]
@@ -257,7 +256,7 @@ async def test_without_a_baseline_the_gain_is_over_what_the_belief_expected(worl
     await close(world, 2)
     gain, found = await summarizing.gain(), await world.use.insight.curve(POOL, "default", 10)
     expected = [point.reported * (point.uniform_effective_task_ratio or 0.0) for point in found]
-    assert (gain.source, len(found)) == ("estimated", 2)
+    assert (gain.baseline, len(found)) == (None, 2)
     assert gain.factor == pytest.approx(2 / sum(expected))
     assert gain.uniform_effective_task_ratio == pytest.approx(sum(expected) / 4)
 
@@ -286,7 +285,7 @@ async def test_a_measured_gain_compares_the_steps_that_both_closed(world: World,
     await close(world, 55, "even", effective=False)
     await close(world, 1, "even")
     gain = await summarizing.gain()
-    assert (gain.source, gain.baseline, gain.steps) == ("measured", "even", 56)
+    assert (gain.baseline, gain.steps) == ("even", 56)
     assert (gain.factor, gain.uniform_effective_task_ratio) == (56.0, 1 / 100)
     await close(world, 2)
     assert (await summarizing.one()).gain == gain
@@ -300,10 +299,10 @@ async def test_a_measured_gain_compares_the_steps_that_both_closed(world: World,
     await world.runs.put(POOL, "child", {}, ForkFrom("default", 62), None)
     child = (await summarizing.one("child")).gain
     assert child is not None
-    assert child.source == "estimated"  # it began behind the last step of the other
+    assert child.baseline is None  # it began behind the last step of the other
     await assert_is_as_read_at_first(summarizing)
     await world.runs.delete(POOL, "even", None)
-    assert (await summarizing.gain()).source == "estimated"
+    assert (await summarizing.gain()).baseline is None
 
 
 async def test_over_a_baseline_that_is_rewound_while_it_is_read_a_gain_is_estimated(
@@ -315,7 +314,7 @@ async def test_over_a_baseline_that_is_rewound_while_it_is_read_a_gain_is_estima
     meanwhile(summarizing.watch, "ends", lambda: world.rewind(1, "even"))
     gain = (await summarizing.overview()).runs[0].gain
     assert gain is not None
-    assert gain.source == "estimated"
+    assert gain.baseline is None
 
 
 async def test_a_run_that_is_deleted_while_it_is_read_is_left_out(world: World):
@@ -345,10 +344,10 @@ async def test_pages_in_any_order_hold_each_run_once_those_without_a_value_last(
         "-vs_uniform": ["few", "many", "default", "none"],
     }
     for sort, expected in ordered.items():
-        first = await summarizing.overview(sort=sort, limit=3)
-        rest = await summarizing.overview(sort=sort, limit=3, after=first.next)
+        first, last = await summarizing.use.page(EVERYONE, OverviewQuery(sort=sort, limit=3))
+        rest, end = await summarizing.use.page(EVERYONE, OverviewQuery(sort=sort, limit=3, after=last))
         assert [one.run for one in (*first.runs, *rest.runs)] == expected, sort
-        assert (len(first.runs), first.matching, rest.next) == (3, 4, None)
+        assert (len(first.runs), first.matching, end) == (3, 4, None)
 
 
 async def test_a_query_finds_runs_by_part_of_their_names_by_dataset_and_by_status(
@@ -404,7 +403,7 @@ async def test_what_is_found_at_a_step_stands_until_the_run_shows_otherwise_and_
     found = await verdict_on(world, "default")
     assert found[0] == "verifier_suspect"
     for process in (world, world.beside()):
-        (listed,) = (await process.use.overview.page(EVERYONE, OverviewQuery())).runs
+        (listed,) = (await process.use.overview.page(EVERYONE, OverviewQuery()))[0].runs
         assert (listed.verdict.kind, listed.verdict.reason) == found
     await world.report(*(outcome(f"t{task}", 4) for task in range(20)))
     assert (await verdict_on(world, "default"))[0] != "verifier_suspect"  # rewards vary again
@@ -445,10 +444,10 @@ async def test_it_shows_where_the_run_stands_and_how_it_chooses(watched: World):
     for step in range(2):
         await watched.observe.once()
         state, pool = await watched.state(), (await watched.opened()).dataset.pool
-        covered, looked = coverage(state, pool), outlook_of(state, pool)
+        covered, looked = coverage(state, pool), outlook(state, pool)
         assert watched.shown("uniform_effective_task_ratio") == pytest.approx(expected, nan_ok=True)
-        assert looked is not None
-        expected = looked.effective_task_ratio
+        assert looked.ratio is not None
+        expected = looked.ratio
         assert (watched.shown("step"), watched.shown("leased_tasks")) == (step, 5)
         assert watched.shown("narrow") == (narrow(covered, state.settings) is not None)
         await watched.report(outcome(f"t{other}", 1, 4))

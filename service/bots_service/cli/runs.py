@@ -260,7 +260,7 @@ def history(
     """Show the last closed steps of a run."""
     found = list(client.history(dataset, run, after_step=max(client.run(dataset, run).step - limit, 0), limit=limit))
     columns = (
-        "step  reported  new_tasks  ETR=effective_task_ratio  mean_pass_rate  capability  brier  tokens  seconds  time"
+        "step  reported  new_tasks  ETR=effective_task_ratio  success_rate  capability  brier  tokens  seconds  time"
     )
     return {"history": found}, table(columns, found, nothing=f"run {run} has no closed steps")
 

@@ -34,27 +34,18 @@ def added(several: Sequence[Calibration]) -> Calibration:
     return Calibration(*(tuple(each) for each in sums.tolist()))
 
 
-@dataclass(frozen=True, slots=True)
-class TagCounts:
-    """What a step showed of the tasks of one tag. pass_rates: the sum over these tasks of successes / rollouts."""
+class TagCounts(NamedTuple):
+    """What a step showed of the tasks of one tag; as in `Totals`."""
 
     reported: int = 0
     effective: int = 0
     rollouts: float = 0.0
-    pass_rates: float = 0.0
+    successes: float = 0.0
 
     @property
-    def mean_pass_rate(self) -> float | None:
-        """The mean over the tasks of the share of successful rollouts; None without tasks."""
-        return self.pass_rates / self.reported if self.reported else None
-
-    def plus(self, other: "TagCounts") -> "TagCounts":
-        """Return the sums of both."""
-        reported, effective = self.reported + other.reported, self.effective + other.effective
-        return TagCounts(reported, effective, self.rollouts + other.rollouts, self.pass_rates + other.pass_rates)
-
-
-NO_COUNTS = TagCounts()
+    def success_rate(self) -> float | None:
+        """The share of successful rollouts; None without any."""
+        return self.successes / self.rollouts if self.rollouts else None
 
 
 def counts_by_tag(pool: Pool, evidence: Evidence) -> dict[str, TagCounts]:
@@ -63,11 +54,11 @@ def counts_by_tag(pool: Pool, evidence: Evidence) -> dict[str, TagCounts]:
     if not names or not len(evidence):
         return {}
     rollouts = evidence.successes + evidence.failures
-    columns = np.array([np.ones(len(evidence)), evidence.effective, rollouts, evidence.successes / rollouts])
+    columns = np.array([np.ones(len(evidence)), evidence.effective, rollouts, evidence.successes])
     sums = (pool.watched_tags.carried_by(evidence.tasks) @ columns.T).tolist()
     return {
-        tag: TagCounts(int(reported), int(effective), trials, rates)
-        for tag, (reported, effective, trials, rates) in zip(names, sums, strict=True)
+        tag: TagCounts(int(reported), int(effective), trials, solved)
+        for tag, (reported, effective, trials, solved) in zip(names, sums, strict=True)
         if reported
     }
 
@@ -79,9 +70,8 @@ class Receipt(Struct, frozen=True, kw_only=True):
     closed: whether the entry closed a step; then what follows is about that step, otherwise about the open step so far.
     strategy: in use after the entry.
     reported: tasks, each counted once; effective: those whose group of rollouts has a gradient: its rewards differ.
-    all_solved, none_solved: the others, by whether their success rate is at least 0.5.
+    all_solved: those of the others whose success rate is at least 0.5.
     rollouts, successes: summed over the tasks; fractional rewards give fractional successes.
-    mean_pass_rate: mean over tasks of successes / rollouts; None without tasks.
     late: outcomes of this entry for a step that had already closed; they have less weight.
     expired: outcomes too late to count.
     brier, log_loss: error of the belief's mean as a prediction of each rollout, made before the step was folded.
@@ -101,10 +91,8 @@ class Receipt(Struct, frozen=True, kw_only=True):
     reported: int = 0
     effective: int = 0
     all_solved: int = 0
-    none_solved: int = 0
     rollouts: float = 0.0
     successes: float = 0.0
-    mean_pass_rate: float | None = None
     capability: float | None = None
     late: int = 0
     expired: int = 0
@@ -125,11 +113,10 @@ class Receipt(Struct, frozen=True, kw_only=True):
         """The share of the reported tasks that were effective; None without any."""
         return self.effective / self.reported if self.reported else None
 
-
-def mean_pass_rate(evidence: Evidence) -> float | None:
-    """Return the mean over tasks of successes / rollouts; None without tasks."""
-    rates = evidence.successes / (evidence.successes + evidence.failures)
-    return ordered_sum(rates) / len(evidence) if len(evidence) else None
+    @property
+    def success_rate(self) -> float | None:
+        """The share of successful rollouts; None without any."""
+        return self.successes / self.rollouts if self.rollouts else None
 
 
 def errors_of(means: Floats, evidence: Evidence) -> tuple[float | None, float | None]:

@@ -19,7 +19,7 @@ from bots_service.core.evidence import NOTHING_OPEN, ClosingStep, Evidence, Open
 from bots_service.core.guard import NO_ALARMS, SeenGroups, VerifierGuard
 from bots_service.core.mixing import MixAccount, after_report
 from bots_service.core.pool import Pool
-from bots_service.core.receipt import Receipt, Totals, calibration, counts_by_tag, errors_of, mean_pass_rate, totals_of
+from bots_service.core.receipt import Receipt, Totals, calibration, counts_by_tag, errors_of, totals_of
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, changed_settings
 from bots_service.core.walks import WHOLE, Walks
 
@@ -154,7 +154,6 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
     facts: dict[str, Any] = {
         "late": ends.late - before.open_step.late,
         "expired": ends.expired - before.open_step.expired,
-        "mean_pass_rate": mean_pass_rate(whole),
     }
     if closes is None:
         state = replace(before, belief=belief, open_step=rest, **changes)
@@ -237,7 +236,6 @@ def _receipt(state: RunState, sums: Totals, *, closed: bool = False, **more: Any
         reported=sums.reported,
         effective=sums.effective,
         all_solved=sums.all_solved,
-        none_solved=sums.none_solved,
         rollouts=sums.rollouts,
         successes=sums.successes,
         capability=state.belief.capability,

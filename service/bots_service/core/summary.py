@@ -2,18 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from math import ceil, pi, sqrt
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bots_service.core.arrays import Tasks, contained
-from bots_service.core.belief import Belief
 from bots_service.core.draw import IN_ORDER
 from bots_service.core.guard import Streak
 from bots_service.core.pool import Pool
-from bots_service.core.receipt import NO_COUNTS, Calibration, Receipt, TagCounts
+from bots_service.core.receipt import Calibration, Receipt, TagCounts
 from bots_service.core.rounding import half_up
 from bots_service.core.run_settings import BELIEFS, RunSettings
 from bots_service.core.state import RunState
@@ -25,65 +23,45 @@ SAMPLE = 512  # tasks looked at: an effective task ratio is then right to about 
 EVERY = 16  # steps between two looks; before the EVERYth there are looks after 0, 1, 2, 4 and 8 steps
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """What to expect of tasks that are chosen uniformly from those that are not retired.
-
-    effective_task_ratio: the expected share of them with some rollouts that succeed and some that fail. Rewards other
-        than 0 and 1 differ more often than that, so where they are reported uniform sampling reaches more.
-    distribution: the share of them whose expected success probability lies in each of the BINS; they add up to 1.
-    """
-
-    effective_task_ratio: float
-    distribution: tuple[float, ...]
-
-
-def outlook(belief: Belief, pool: Pool, rollouts: float, *, seed: Sequence[int] = (0,)) -> Outlook | None:
-    """Return what a belief expects of SAMPLE tasks drawn at random, with m rollouts; None where all are retired."""
-    tasks = pool.part().order
-    if not len(tasks):
-        return None
-    if len(tasks) > SAMPLE:
-        tasks = tasks.take(np.random.default_rng(seed).choice(len(tasks), SAMPLE, replace=False))
-    found = belief.distributions(pool, np.sort(tasks))
-    ratio = float(found.effective(rollouts).mean())
-    places = np.minimum((found.mean * BINS).astype(np.intp), BINS - 1)  # exactly 1 is in the last
-    return Outlook(min(max(ratio, 0.0), 1.0), tuple((np.bincount(places, minlength=BINS) / len(tasks)).tolist()))
-
-
-def outlook_of(state: RunState, pool: Pool) -> Outlook | None:
-    """Return what a run's belief expects in a state."""
-    rollouts = state.totals.rollouts_per_task or state.group_size
-    return outlook(state.belief, pool, rollouts, seed=(state.settings.seed, state.step))
-
-
 class UniformEstimate(NamedTuple):
-    """What uniform sampling would have found instead of a run, by the run's own belief.
+    """What a run's own belief expects of uniform sampling: of tasks chosen uniformly from those that are not retired.
 
-    ratio: the last estimate of its effective task ratio; None before the first.
-    expected: how many of as many tasks would have been effective, by the estimates of the time.
-    distribution: of the outlook that this estimate comes from; None where it comes from an earlier one.
+    ratio: the expected share of them with some rollouts that succeed and some that fail; None where nobody looked, or
+        all are retired. Rewards other than 0 and 1 differ more often than that, so where they are reported uniform
+        sampling reaches more.
+    expected: how many of as many tasks as the run reported would have been effective, by the estimates of the time.
+    distribution: the share of them whose expected success probability lies in each of the BINS, which add up to 1; None
+        where the ratio comes from an earlier look.
     """
 
     ratio: float | None = None
     expected: float | None = None
     distribution: tuple[float, ...] | None = None
 
-    @property
-    def outlook(self) -> Outlook | None:
-        """The outlook that it comes from; None where that was an earlier one's."""
-        return None if self.ratio is None or self.distribution is None else Outlook(self.ratio, self.distribution)
+
+def outlook(state: RunState, pool: Pool) -> UniformEstimate:
+    """Return what a run's belief expects of SAMPLE tasks drawn at random; nothing of what it reported so far."""
+    tasks = pool.part().order
+    if not len(tasks):
+        return UniformEstimate()
+    if len(tasks) > SAMPLE:
+        rng = np.random.default_rng((state.settings.seed, state.step))
+        tasks = tasks.take(rng.choice(len(tasks), SAMPLE, replace=False))
+    found = state.belief.distributions(pool, np.sort(tasks))
+    ratio = float(found.effective(state.totals.rollouts_per_task or state.group_size).mean())
+    places = np.minimum((found.mean * BINS).astype(np.intp), BINS - 1)  # exactly 1 is in the last
+    shares = tuple((np.bincount(places, minlength=BINS) / len(tasks)).tolist())
+    return UniformEstimate(min(max(ratio, 0.0), 1.0), distribution=shares)
 
 
 def estimate_after(before: UniformEstimate, state: RunState, receipt: Receipt, pool: Pool) -> UniformEstimate:
     """Return the estimate after an entry. before: after the one before it; state: before the entry."""
     ratio, distribution = before.ratio, None
-    if not receipt.closed:
+    if receipt.closed and (ratio is None or is_due(state.step)):
+        found = outlook(state, pool)
+        ratio, distribution = ratio if found.ratio is None else found.ratio, found.distribution
+    if ratio is None or not receipt.closed:
         return UniformEstimate(ratio, before.expected)
-    if (ratio is None or is_due(state.step)) and (found := outlook_of(state, pool)) is not None:
-        ratio, distribution = found.effective_task_ratio, found.distribution
-    if ratio is None:
-        return before
     if before.expected is None:  # the first estimate stands for what came before it
         return UniformEstimate(ratio, ratio * receipt.total_reported, distribution)
     return UniformEstimate(ratio, before.expected + ratio * receipt.reported, distribution)
@@ -121,9 +99,9 @@ def hint_on(state: RunState, pool: Pool) -> str:
     )
 
 
-# A shuffled pass came to at most 1.4 and .18, choice at random to 1.6 and .22, `pass` to 1.6 and .18 where 29 % of the
-# pool is useless; the nearest to the target under a sharp belief came to 10 and .74.
-MOST_VISITS_PER_MET_TASK = 3.0
+# A shuffled pass came to at most .29 and .18, choice at random to .38 and .22, `pass` to .38 and .18 where 29 % of the
+# pool is useless; the nearest to the target under a sharp belief came to .9 and .74.
+MOST_UNMET = 2 / 3  # of the pool, by as many visits as it has tasks
 MOST_OF_VISITS = 0.45  # for a tenth of the pool
 SMALLEST_POOL = 20  # in smaller ones chance alone brings choice at random beyond these bounds, now and then
 
@@ -135,29 +113,20 @@ class Coverage:
     available_tasks: number of tasks that are not retired.
     distinct_tasks: number of different ones reported so far, retired ones included.
     reached_share: how much of the available tasks was reported at least once; None where all are retired.
-    mean_visits, most_visits: of the reported tasks; None before the first.
     top_tenth_share: of all visits, those that a tenth of the available tasks took, the most visited; None before the
         first, and where all are retired.
-    pass_steps: W; None before the first report.
-    unmet_share: how much of the available tasks the last W steps did not report; None before so many steps closed.
-    visits_per_met_task: how often the last W steps reported each task that they reported, on average, taking them for
-        as large as all steps are on average; None where `unmet_share` is.
-    passes_done, pass_share: how often the strategy walked through the pool, or the part that was walked last, and how
-        far the present walk has come; None for a strategy that does not walk, and with a mix, whose tags have a pass
-        each.
+    unmet_share: how much of the available tasks the last steps did not report, as many as visit so many tasks; None
+        before so many steps closed.
+    passes: how often the strategy walked through the pool, or the part that was walked last, the present walk in part;
+        None for a strategy that does not walk, and with a mix, whose tags have a pass each.
     """
 
     available_tasks: int
     distinct_tasks: int
     reached_share: float | None
-    mean_visits: float | None
-    most_visits: int | None
     top_tenth_share: float | None
-    pass_steps: int | None
     unmet_share: float | None
-    visits_per_met_task: float | None
-    passes_done: int | None
-    pass_share: float | None
+    passes: float | None
 
 
 def coverage(state: RunState, pool: Pool) -> Coverage:
@@ -165,27 +134,19 @@ def coverage(state: RunState, pool: Pool) -> Coverage:
     available, reported = len(pool) - len(pool.retired), state.totals.reported
     rows = state.attempts.whole
     tasks, visits = rows.tasks, np.sort(rows.visits)[::-1]
-    pass_steps = ceil(available * state.step / reported) if reported and available else None
-    unmet_share, per_met, largest = None, None, None
-    if pass_steps is not None:
+    unmet_share, largest = None, None
+    if reported and available:
         largest = int(visits[: ceil(available / 10)].sum(dtype=np.int64)) / reported
-    if pass_steps is not None and state.step >= pass_steps:
-        window = tasks[rows.last_step > state.step - pass_steps]
-        unmet_share = 1.0 - _available(window, pool) / available
-        per_met = reported / state.step * pass_steps / len(window) if len(window) else None
-    passes_done, pass_share = _walked(state, pool, available)
+        pass_steps = ceil(available * state.step / reported)
+        if state.step >= pass_steps:
+            unmet_share = 1.0 - _available(tasks[rows.last_step > state.step - pass_steps], pool) / available
     return Coverage(
         available_tasks=available,
         distinct_tasks=len(tasks),
         reached_share=_available(tasks, pool) / available if available else None,
-        mean_visits=reported / len(tasks) if reported else None,
-        most_visits=int(visits[0]) if reported else None,
         top_tenth_share=largest,
-        pass_steps=pass_steps,
         unmet_share=unmet_share,
-        visits_per_met_task=per_met,
-        passes_done=passes_done,
-        pass_share=pass_share,
+        passes=_passes(state, pool, available),
     )
 
 
@@ -194,17 +155,11 @@ def _available(tasks: Tasks, pool: Pool) -> int:
     return len(tasks) - int(np.count_nonzero(contained(tasks, (pool.retired,))))
 
 
-def _walked(state: RunState, pool: Pool, available: int) -> tuple[int | None, float | None]:
-    """Return how many passes over the whole pool are done, and the share of the present one."""
+def _passes(state: RunState, pool: Pool, available: int) -> float | None:
     strategy = state.settings.strategy
-    if strategy == "pass" and state.settings.mix:  # with a mix, each tag has a pass of its own
-        return None, None
     if strategy == "pass":
-        return state.walks.done(len(pool))
-    if strategy not in IN_ORDER or not available:
-        return None, None
-    done, place = divmod(state.totals.reported, available)
-    return done, place / available
+        return None if state.settings.mix else state.walks.passes(len(pool))
+    return state.totals.reported / available if strategy in IN_ORDER and available else None
 
 
 # --- the course of its steps, from a few of them ---------------------------------------------------------------------
@@ -296,16 +251,12 @@ def course_of(origin: int, step: int, ends: Mapping[int, Sums]) -> RunCourse:
     )
 
 
-GainSource = Literal["measured", "estimated"]
-
-
 @dataclass(frozen=True, slots=True)
 class Gain:
     """How much more a run found than uniform sampling finds with the same rollouts.
 
-    source: measured by another run that samples uniformly, over the steps that both have closed; or estimated from the
-        run's own belief, over all its steps.
-    baseline: the name of that other run; None for an estimate.
+    baseline: the run that it is measured by, which samples uniformly, over the steps that both have closed; None where
+        it is estimated from the run's own belief, over all its steps.
     factor: effective tasks found, as a multiple of those of uniform sampling; None where that finds none.
     rollouts_saved: how many more rollouts uniform sampling needs for as many; None as above.
     rollouts_spent: in the steps compared.
@@ -315,7 +266,6 @@ class Gain:
     uniform_effective_task_ratio: what uniform sampling has over the last 50 of them; None as above.
     """
 
-    source: GainSource
     baseline: str | None
     factor: float | None
     rollouts_saved: float | None
@@ -338,11 +288,10 @@ def gain_over(baseline: str | None, steps: int, own: Sums, uniform: float | None
     baseline: the run that sampled uniformly; None if it is estimated what that has. own: sums over the steps of the
     run that gained. uniform, recent: the effective task ratio of uniform sampling over these steps and the last 50.
     """
-    source: GainSource = "estimated" if baseline is None else "measured"
     expected = own.reported * (uniform or 0.0)
     factor = own.effective / expected if expected > 0.0 else None
     saved = None if factor is None else own.rollouts * (factor - 1.0)
-    return Gain(source, baseline, factor, saved, own.rollouts, steps, own.effective_task_ratio, uniform, recent)
+    return Gain(baseline, factor, saved, own.rollouts, steps, own.effective_task_ratio, uniform, recent)
 
 
 # --- its status, and one verdict, the most urgent of those that fit --------------------------------------------------
@@ -356,7 +305,7 @@ class RunFacts:
 
     narrow: what is said where few tasks take most visits; None if they don't.
     calibration: predictions and observations of the last steps; group_size: mean rollouts of a reported task.
-    expected: of tasks chosen uniformly; None without available tasks.
+    expected: of uniform sampling.
     aborting: how many tasks always abort; met: how many were aborted or tried.
     hint: of `hint_on`.
     """
@@ -365,14 +314,14 @@ class RunFacts:
     narrow: "RunVerdict | None"
     calibration: Calibration
     group_size: float
-    expected: Outlook | None
+    expected: UniformEstimate
     aborting: int
     met: int
     has_references: bool
     hint: str
 
 
-def facts_of(state: RunState, pool: Pool, calibration: Calibration, expected: Outlook | None) -> RunFacts:
+def facts_of(state: RunState, pool: Pool, calibration: Calibration, expected: UniformEstimate) -> RunFacts:
     """Return what follows from a run's state, its last steps' calibration, and what uniform sampling is to find."""
     return RunFacts(
         alarms=state.guard.alarms,
@@ -549,14 +498,14 @@ def _aborting(facts: RunFacts) -> RunVerdict | None:
 
 def narrow(spread: Coverage, settings: RunSettings) -> RunVerdict | None:
     """Return the verdict on a run where few tasks take most visits; None where they don't."""
-    per_met, largest = spread.visits_per_met_task, spread.top_tenth_share
-    if per_met is None or largest is None or spread.available_tasks < SMALLEST_POOL:
+    unmet, largest = spread.unmet_share, spread.top_tenth_share
+    if unmet is None or largest is None or spread.available_tasks < SMALLEST_POOL:
         return None
     found = []
-    if per_met > MOST_VISITS_PER_MET_TASK:
+    if unmet > MOST_UNMET:
         found.append(
-            f"the last {spread.pass_steps} steps, enough for a pass over all {spread.available_tasks} tasks, reported"
-            f" each task that they met {per_met:.1f} times"
+            f"the last steps, enough for a pass over all {spread.available_tasks} tasks, left out"
+            f" {100 * unmet:.0f} % of them"
         )
     if largest > MOST_OF_VISITS:
         found.append(f"a tenth of the pool took {100 * largest:.0f} % of all visits")
@@ -601,13 +550,12 @@ def calibration_error(sums: Calibration, group_size: float) -> tuple[float | Non
 
 
 def _exhausted(facts: RunFacts) -> RunVerdict | None:
-    expected = facts.expected
-    if expected is None or expected.effective_task_ratio > EXHAUSTED or facts.group_size < SINGLE:
+    ratio, _, shares = facts.expected
+    if ratio is None or shares is None or ratio > EXHAUSTED or facts.group_size < SINGLE:
         return None
-    shares = expected.distribution
     easy, hard = sum(shares[round(EASY * BINS) :]), sum(shares[: round(HARD * BINS)])
     reason = (
-        f"About {_percent(expected.effective_task_ratio, 0)} of the pool's tasks would be effective:"
+        f"About {_percent(ratio, 0)} of the pool's tasks would be effective:"
         f" {_percent(easy, 0)} are solved nearly always, {_percent(hard, 0)} nearly never."
     )
     advice = "Add harder tasks." if easy >= hard else "Add easier tasks, or check the verifier."
@@ -651,8 +599,6 @@ def _percent(share: float, digits: int = 1) -> str:
 
 # --- its last steps by tag -------------------------------------------------------------------------------------------
 
-MOST_TAGS_LISTED = 100  # those with most tasks: a table of more is not readable
-
 
 @dataclass(frozen=True, slots=True)
 class TagRow:
@@ -663,11 +609,9 @@ class TagRow:
     pool_share: the share of the available tasks that carry it.
     reported: how many of its tasks were reported, each once a step.
     selected_share: the share of all reported tasks that carry it; null if nothing was reported.
-    effective: how many of its reported tasks had a gradient.
-    effective_task_ratio: effective / reported; null if none was reported.
+    effective_task_ratio: the share of its reported tasks that had a gradient; null if none was reported.
     rollouts: how many rollouts of its tasks were reported.
-    mean_pass_rate: mean over the reported tasks of the share of successful rollouts; null if none was reported.
-    earlier_mean_pass_rate: the same over the steps before.
+    earlier_success_rate: the success rate over the steps before.
     """
 
     tag: str
@@ -675,44 +619,32 @@ class TagRow:
     pool_share: float
     reported: int
     selected_share: float | None
-    effective: int
     effective_task_ratio: float | None
     rollouts: float
-    mean_pass_rate: float | None
-    earlier_mean_pass_rate: float | None
+    success_rate: float | None
+    earlier_success_rate: float | None
 
 
 def tag_rows(pool: Pool, steps: Sequence[Receipt], earlier: Sequence[Receipt]) -> list[TagRow]:
-    """Return the tags with most available tasks, these first, over some last steps and those before."""
+    """Return the watched tags with available tasks, those with most first, over some last steps and those before."""
     available, reported = len(pool) - len(pool.retired), sum(step.reported for step in steps)
     rows = []
-    for tag, tasks in listed_tags(pool):
-        own, before = (
-            reduce(TagCounts.plus, (step.tags.get(tag, NO_COUNTS) for step in some), NO_COUNTS)
-            for some in (steps, earlier)
-        )
-        rows.append(
-            TagRow(
-                tag=tag,
-                tasks=tasks,
-                pool_share=tasks / available,
-                reported=own.reported,
-                selected_share=own.reported / reported if reported else None,
-                effective=own.effective,
-                effective_task_ratio=own.effective / own.reported if own.reported else None,
-                rollouts=own.rollouts,
-                mean_pass_rate=own.mean_pass_rate,
-                earlier_mean_pass_rate=before.mean_pass_rate,
+    for tag in pool.watched_tags.names:
+        tasks = len(pool.tags[tag]) - int(np.count_nonzero(contained(pool.retired, (pool.tags[tag],))))
+        counts = ([step.tags[tag] for step in some if tag in step.tags] for some in (steps, earlier))
+        own, before = (TagCounts(*map(sum, zip(TagCounts(), *each, strict=True))) for each in counts)
+        if tasks:
+            rows.append(
+                TagRow(
+                    tag=tag,
+                    tasks=tasks,
+                    pool_share=tasks / available,
+                    reported=own.reported,
+                    selected_share=own.reported / reported if reported else None,
+                    effective_task_ratio=own.effective / own.reported if own.reported else None,
+                    rollouts=own.rollouts,
+                    success_rate=own.success_rate,
+                    earlier_success_rate=before.success_rate,
+                )
             )
-        )
-    return rows
-
-
-def listed_tags(pool: Pool) -> list[tuple[str, int]]:
-    """Return the tags with most available tasks, and how many these are, most first; equals by name."""
-    tasks = {
-        tag: len(pool.tags[tag]) - int(np.count_nonzero(contained(pool.retired, (pool.tags[tag],))))
-        for tag in pool.watched_tags.names
-    }
-    found = sorted((-count, tag) for tag, count in tasks.items() if count)
-    return [(tag, -count) for count, tag in found[:MOST_TAGS_LISTED]]
+    return sorted(rows, key=lambda row: (-row.tasks, row.tag))

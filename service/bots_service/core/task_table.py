@@ -1,7 +1,6 @@
 """What is known of some tasks, as columns; and segments: what to do about each task, at a glance."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +19,12 @@ SOLVED_MEAN = 0.9  # of 16 rollouts one still fails 4 times in 5, but most of th
 Segments = NDArray[np.int8]  # places in SEGMENTS
 
 
-def segments_of_tried(successes: Floats, mean: Floats) -> Segments:
-    """[n] the segment of tasks that were tried and are not retired, by all rollouts' successes and expected success."""
-    of_solvable = np.where(mean >= SOLVED_MEAN, SOLVED, TEACHING)
-    return np.where(successes > 0, of_solvable, STUCK).astype(np.int8)
-
-
 def segments_of_pool(state: RunState, pool: Pool) -> Segments:
     """[N] the segment of each task of the pool."""
     segments = np.full(len(pool), UNTRIED, np.int8)
     tried = state.attempts.whole
-    segments[tried.tasks] = segments_of_tried(tried.successes, state.belief.distributions(pool, tried.tasks).mean)
+    is_solved = state.belief.distributions(pool, tried.tasks).mean >= SOLVED_MEAN
+    segments[tried.tasks] = np.where(tried.successes > 0, np.where(is_solved, SOLVED, TEACHING), STUCK)
     segments[state.aborts.always_aborted] = ABORTING
     segments[pool.retired] = RETIRED
     return segments
@@ -50,60 +44,34 @@ TRIED = {
 SORTS = ("index", "mean", "distance", "effective", "variance", *TRIED)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskTable:
-    """The belief about n tasks, and how often they were tried, each [n].
+TaskTable = dict[str, NDArray[Any]]  # columns by name
 
-    alpha, beta: of the Beta distributions of the success probabilities; None where they are no Betas.
+
+def task_table(state: RunState, pool: Pool, tasks: Tasks, segments: Segments) -> TaskTable:
+    """Return the belief about n tasks, and how often they were tried: columns of [n]. segments: [N] of the whole pool.
+
+    tasks: as given.
+    alpha, beta: of the Beta distributions of the success probabilities; not there where they are no Betas.
     mean: expected success probability; low, high: its 5 % and 95 % quantiles.
     effective: how likely some of a group of rollouts succeed and some fail.
     variance: E[p (1 - p)], the expected variance of one rollout.
     attempts: rollouts that were reported; visits: how many steps reported any; last_step: the last of them, or 0.
     aborts: how often a selection of the task brought nothing; segment: places in SEGMENTS.
     """
-
-    tasks: Tasks
-    alpha: Floats | None
-    beta: Floats | None
-    mean: Floats
-    low: Floats
-    high: Floats
-    effective: Floats
-    variance: Floats
-    attempts: Floats
-    successes: Floats
-    visits: NDArray[np.int32]
-    last_step: NDArray[np.int32]
-    aborts: NDArray[np.int32]
-    segment: Segments
-
-
-def task_table(state: RunState, pool: Pool, tasks: Tasks) -> TaskTable:
-    """Return what is known of some tasks."""
     attempts, (believed, place) = state.attempts.of(tasks), _distinct(state.belief, pool, tasks)
-    alpha, beta = (believed.alpha[place], believed.beta[place]) if isinstance(believed, Betas) else (None, None)
     low, high = believed.interval()
-    mean = believed.mean[place]
-    segment = segments_of_tried(attempts.successes, mean)
-    segment[attempts.visits == 0] = UNTRIED
-    segment[contained(tasks, (state.aborts.always_aborted,))] = ABORTING
-    segment[contained(tasks, (pool.retired,))] = RETIRED
-    return TaskTable(
-        tasks=tasks,
-        alpha=alpha,
-        beta=beta,
-        mean=mean,
-        low=low[place],
-        high=high[place],
-        effective=believed.effective(state.group_size)[place],
-        variance=believed.rollout_variance[place],
-        attempts=attempts.rollouts,
-        successes=attempts.successes,
-        visits=attempts.visits,
-        last_step=attempts.last_step,
-        aborts=state.aborts.of(tasks).aborts,
-        segment=segment,
-    )
+    each = {
+        "mean": believed.mean,
+        "low": low,
+        "high": high,
+        "effective": believed.effective(state.group_size),
+        "variance": believed.rollout_variance,
+    }
+    if isinstance(believed, Betas):
+        each |= {"alpha": believed.alpha, "beta": believed.beta}
+    columns = {name: values[place] for name, values in each.items()}
+    tried = {name: getattr(attempts, TRIED[name]) for name in TRIED}
+    return {"tasks": tasks, **columns, **tried, "aborts": state.aborts.of(tasks).aborts, "segment": segments[tasks]}
 
 
 def ordered(sort: str, state: RunState, pool: Pool, tasks: Tasks) -> Floats:

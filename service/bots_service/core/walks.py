@@ -60,14 +60,14 @@ class Walks:
     walks: tuple[Walk, ...] = ()
     finished: int = 0
 
-    def done(self, size: int) -> tuple[int, float]:
-        """Return how many passes reached their end, and the share of the present one, of the part that was walked last.
+    def passes(self, size: int) -> float:
+        """Return how many passes the part that was walked last has had, the present one in part.
 
         That is the whole pool, or a subset, unless selections name tags. size: of the pool, with retired tasks.
         """
         walk = self.walks[-1] if self.walks else Walk(WHOLE, self.first_turn, 0, size)
         walk = walk.beginning(size if walk.part == WHOLE else walk.size)
-        return self.finished + walk.turn - self.first_turn, walk.place / places_of_pass(walk.size)
+        return self.finished + walk.turn - self.first_turn + walk.place / places_of_pass(walk.size)
 
     def of(self, part: int, size: int) -> Walk:
         """Return where the next selection begins from the part of this key, with `size` tasks, also retired ones."""

@@ -287,7 +287,7 @@ def test_a_group_whose_rollouts_come_in_several_steps_counts_once(selector):
     receipt = selector.step()
     run = selector.client.direct.run(selector.dataset)
     assert (receipt.reported, receipt.effective, run.totals.rollouts) == (1, 1, 5)
-    assert (run.unfinished_groups, run.leased, run.coverage.most_visits) == (0, 0, 1)
+    assert (run.unfinished_groups, run.leased, run.coverage.distinct_tasks) == (0, 0, 2)
 
 
 @pytest.mark.parametrize("rewards", [None, math.nan, [None, math.inf]])

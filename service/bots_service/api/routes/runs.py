@@ -2,7 +2,7 @@
 
 import asyncio
 import io
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import datetime
 from functools import partial
 from types import NoneType
@@ -160,20 +160,15 @@ async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 # --- how runs go -----------------------------------------------------------------------------------------------------
 
 
-class Overview(Struct, frozen=True):
-    """A page of runs.
+class Overview(insight.OverviewPage, frozen=True):
+    """A page of runs."""
 
-    matching: how many runs the query is about, on all pages.
-    totals: sums over all runs that the key reaches, whatever the query.
-    """
-
-    runs: list[insight.RunSummary]
-    matching: int
-    totals: insight.OverviewTotals
     next_cursor: str | None
 
 
-async def overview_query(
+@Route(routes, "GET /overview", Scope.READ, Overview)
+async def read_overview(
+    request: Request,
     search: Annotated[
         str | None,
         Query(min_length=1, max_length=257, description="Only runs whose `dataset/run` contains this, in any case."),
@@ -190,19 +185,12 @@ async def overview_query(
     ] = "-last_step",
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> insight.OverviewQuery:
-    """Return which runs are asked for."""
-    last = read_cursor(cursor, AfterRun, sort=sort)
-    after = None if last is None else insight.Place(*last)
-    return insight.OverviewQuery(search, dataset, status, attention, sort, after, limit)
-
-
-@Route(routes, "GET /overview", Scope.READ, Overview)
-async def read_overview(request: Request, query: Annotated[insight.OverviewQuery, Depends(overview_query)]) -> Response:
+) -> Response:
     """Return a summary of each run of the datasets that the key has access to."""
-    page = await services_of(request).overview.page(caller_of(request), query)
-    following = page.next and write_cursor((query.sort, *page.next))
-    return json_response(Overview(page.runs, page.matching, page.totals, following))
+    after = read_cursor(cursor, AfterRun, sort=sort)
+    query = insight.OverviewQuery(search, dataset, status, attention, sort, after, limit)
+    page, last = await services_of(request).overview.page(caller_of(request), query)
+    return json_response(filled(Overview, page, next_cursor=last and write_cursor((sort, *last))))
 
 
 @Route(routes, f"GET {RUN}/summary", Scope.READ, insight.RunSummary)
@@ -222,8 +210,6 @@ class ClosedStep(Struct, frozen=True):
 
     step: the step.
     seq: the journal entry that closed it.
-    mean_pass_rate: mean over its tasks of the share of successful rollouts; null without rollouts.
-    capability: the estimate after the step; null without references and with the belief `tracker`.
     tokens, seconds: what its rollouts cost, as far as outcomes say it.
     """
 
@@ -233,7 +219,7 @@ class ClosedStep(Struct, frozen=True):
     reported: int
     effective: int
     effective_task_ratio: float | None
-    mean_pass_rate: float | None
+    success_rate: float | None
     rollouts: float
     capability: float | None
     brier: float | None
@@ -381,7 +367,6 @@ async def read_tags(request: Request, dataset: DatasetName, run: RunName, steps:
 
 CSV = "text/csv"
 PIECE = 16_384  # tasks at a time: about 2 MB on the wire, and some tenths of a second of a thread's time
-Whole = Callable[[], Awaitable[tuple[OpenDataset, AsyncIterator[TaskTable]]]]
 _FLOATS = ("alpha", "beta", "mean", "low", "high", "effective", "variance", "attempts", "successes")
 _INTEGERS = ("visits", "last_step", "aborts")
 SCHEMA = pa.schema(
@@ -487,7 +472,7 @@ async def list_tasks(
     """Return the beliefs about tasks; retired ones only if the query asks for their segment."""
     read = services_of(request).insight
     if format == "csv":
-        pieces = _as_csv(partial(read.every_task, dataset, run, query, piece=PIECE))
+        pieces = _as_csv(read.every_task(dataset, run, query, piece=PIECE))
         headers = {"Content-Disposition": f'attachment; filename="{dataset}-{run}-tasks.csv"'}
         return Download(request, pieces, media_type=CSV, headers=headers)
     page = await read.tasks(dataset, run, query)
@@ -502,37 +487,36 @@ def _tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:
 
 
 def _tags_of(dataset: OpenDataset, table: TaskTable) -> list[list[str]]:
-    tags: list[list[str]] = [[] for _ in range(len(table.tasks))]
+    tags: list[list[str]] = [[] for _ in range(len(table["tasks"]))]
     for tag, carriers in sorted(dataset.pool.tags.items()):
-        places = np.searchsorted(carriers, table.tasks)
+        places = np.searchsorted(carriers, table["tasks"])
         places[places == len(carriers)] = 0
-        for row in np.flatnonzero(carriers[places] == table.tasks).tolist():
+        for row in np.flatnonzero(carriers[places] == table["tasks"]).tolist():
             tags[row].append(tag)
     return tags
 
 
-async def _as_csv(whole: Whole) -> AsyncGenerator[bytes]:
+async def _as_csv(pieces: AsyncIterator[tuple[OpenDataset, TaskTable]]) -> AsyncGenerator[bytes]:
     """Yield the tasks as CSV (RFC 4180) with a header, tags joined by semicolons; one piece at a time is in memory."""
-    dataset, pieces = await whole()
 
-    def lines(table: TaskTable, *, header: bool) -> bytes:
+    def lines(dataset: OpenDataset, table: TaskTable, *, header: bool) -> bytes:
         sink, batch = io.BytesIO(), _record_batch(dataset, table)
         flat = batch.set_column(batch.num_columns - 1, "tags", pc.binary_join(batch["tags"], ";"))
         csv.write_csv(flat, sink, csv.WriteOptions(include_header=header, eol="\r\n"))
         return sink.getvalue()
 
-    yield await asyncio.to_thread(lines, await anext(pieces), header=True)
-    async for table in pieces:
-        yield await asyncio.to_thread(lines, table, header=False)
+    header = True
+    async for dataset, table in pieces:
+        yield await asyncio.to_thread(lines, dataset, table, header=header)
+        header = False
 
 
 def _record_batch(dataset: OpenDataset, table: TaskTable) -> Any:
     """Return the table with the columns of SCHEMA. `last_step` is null where no step reported the task."""
-    nothing = pa.nulls(len(table.tasks), pa.float64())
-    columns = {name: getattr(table, name) for name in (*_FLOATS, *_INTEGERS)}
-    columns = {name: nothing if column is None else column for name, column in columns.items()}
-    columns["id"] = pa.array(dataset.ids.take(table.tasks), pa.string())
-    columns["last_step"] = pa.array(table.last_step, pa.int32(), mask=table.last_step == 0)
-    columns["segment"] = pa.array(SEGMENTS, pa.string()).take(pa.array(table.segment))
+    nothing = pa.nulls(len(table["tasks"]), pa.float64())
+    columns = {name: table.get(name, nothing) for name in (*_FLOATS, *_INTEGERS)}
+    columns["id"] = pa.array(dataset.ids.take(table["tasks"]), pa.string())
+    columns["last_step"] = pa.array(table["last_step"], pa.int32(), mask=table["last_step"] == 0)
+    columns["segment"] = pa.array(SEGMENTS, pa.string()).take(pa.array(table["segment"]))
     columns["tags"] = pa.array(_tags_of(dataset, table), pa.list_(pa.string()))
     return pa.record_batch([columns[name] for name in SCHEMA.names], schema=SCHEMA)

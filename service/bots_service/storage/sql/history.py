@@ -21,7 +21,7 @@ from bots_service.storage.sql.runs import run_of
 from bots_service.storage.sql.store import Store, reading
 from bots_service.storage.sql.tables import EPOCH, HEAD, IS_MARK, IS_STEP, RUNS, datasets, journal, runs
 
-_SUMS = ("reported", "effective", "all_solved", "none_solved", "rollouts", "successes", "late", "expired", "new_tasks")
+_SUMS = ("reported", "effective", "rollouts", "successes")
 
 
 def _steps_of(run: RunRow) -> tuple[ColumnElement[bool], TextClause]:

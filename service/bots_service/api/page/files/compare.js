@@ -106,7 +106,7 @@ const byGain = (runs) => runs.toSorted((one, other) => other.gain.factor - one.g
  */
 export function headline(compared) {
   const known = byGain(compared.filter(({ gain }) => (gain?.factor ?? null) !== null));
-  const measured = known.filter(({ gain }) => gain.source === "measured");
+  const measured = known.filter(({ gain }) => gain.baseline !== null);
   const shown = measured.filter(({ gain }) => compared.some(({ run }) => run === gain.baseline));
   if (!shown.length && measured.length)
     return [soft(`Select ${measured[0].gain.baseline}, too, to see the gain over uniform sampling.`, "p")];

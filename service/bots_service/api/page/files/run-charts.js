@@ -118,15 +118,14 @@ function coverageLines({ coverage }, points) {
 function coverageWords(coverage) {
   if (!coverage.distinct_tasks) return "No task has been reported yet.";
   const said = [
-    `${count(coverage.distinct_tasks)} different tasks, ${decimal(coverage.mean_visits, 1)} visits each, at most ${count(coverage.most_visits)}.`,
+    `${count(coverage.distinct_tasks)} different tasks.`,
     `The most visited tenth of the pool took ${percent(coverage.top_tenth_share)} of all visits.`,
   ];
   if (coverage.unmet_share !== null)
     said.push(
-      `In the last ${count(coverage.pass_steps)} steps, enough for a whole pass, ${percent(coverage.unmet_share)} of the tasks were not met.`,
+      `In the last steps, enough for a whole pass, ${percent(coverage.unmet_share)} of the tasks were not met.`,
     );
-  if (coverage.pass_share !== null)
-    said.push(`${count(coverage.passes_done)} passes done, ${percent(coverage.pass_share)} of the present one.`);
+  if (coverage.passes !== null) said.push(`${decimal(coverage.passes, 2)} passes.`);
   return said.join(" ");
 }
 

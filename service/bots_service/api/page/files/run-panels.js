@@ -70,8 +70,8 @@ function ratioTile({ effective_task_ratio: ratio, step }, found) {
  * their numbers are over the same steps.
  */
 function gainTiles({ gain }) {
-  const { source, baseline, factor: times, rollouts_saved: saved, rollouts_spent: spent, steps } = gain ?? {};
-  const isMeasured = source === "measured";
+  const { baseline, factor: times, rollouts_saved: saved, rollouts_spent: spent, steps } = gain ?? {};
+  const isMeasured = (baseline ?? null) !== null;
   if (!steps) return [tile("vs uniform", UNKNOWN, NOT_YET), tile("Rollouts saved", UNKNOWN, NOT_YET)];
   const over = `over ${count(steps)} ${steps === 1 ? "step" : "steps"}`;
   const how = isMeasured ? `measured: run ${baseline}` : "no run samples uniformly";
@@ -136,7 +136,7 @@ export function tagsCard({ first_step: first, last_step: last, tags }, mix) {
         ? bar(tag.selected_share, owed[tag.tag], "owed by the mix")
         : bar(tag.selected_share, tag.pool_share, "of the pool"),
       bar(tag.effective_task_ratio),
-      bar(tag.mean_pass_rate, tag.earlier_mean_pass_rate, "before"),
+      bar(tag.success_rate, tag.earlier_success_rate, "before"),
       count(tag.rollouts),
     ]);
   const ticks = mix.length

@@ -73,5 +73,5 @@ export function gainOf(summary) {
   if ((gain?.factor ?? null) === null) return null;
   const doubt = doubtOf(summary);
   const times = element("b", { class: doubt && "soft", title: doubt }, factor(gain.factor));
-  return { times, how: gain.source === "measured" ? "measured" : "estimate" };
+  return { times, how: gain.baseline === null ? "estimate" : "measured" };
 }
