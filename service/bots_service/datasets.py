@@ -29,15 +29,7 @@ from bots_service.errors import (
 )
 from bots_service.keys import EVERY_DATASET
 from bots_service.metrics import RunsAtWork
-from bots_service.records import (
-    DatasetFacts,
-    DatasetRow,
-    IdempotencyKey,
-    OpenDataset,
-    RunRow,
-    Subset,
-    TaskBlock,
-)
+from bots_service.records import DatasetFacts, DatasetRow, IdempotencyKey, OpenDataset, RunRow, Subset, TaskBlock
 from bots_service.storage.live import BEGIN, Live
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.storage.sql.runs import SqlRuns

@@ -23,15 +23,7 @@ from bots_service.core.summary import Gain, RunStatus, RunVerdict, TagRow
 from bots_service.core.task_table import Segment, Segments, TaskTable
 from bots_service.datasets import OpenRun
 from bots_service.errors import Flaw, InvalidInputError, InvalidTasksError, UnknownRunError
-from bots_service.records import (
-    EntryKind,
-    JournalEntry,
-    LeaseTtls,
-    OpenDataset,
-    Point,
-    RefusedReports,
-    StoredReceipt,
-)
+from bots_service.records import EntryKind, JournalEntry, LeaseTtls, OpenDataset, Point, RefusedReports, StoredReceipt
 from bots_service.runs import Runs
 from bots_service.storage.sql.history import KnownRun, SqlHistory
 

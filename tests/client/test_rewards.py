@@ -11,14 +11,7 @@ import pytest
 
 from bots_client import Client, InvalidRequestError, ResilientClient, Selector, Task
 from bots_client.integrations import rewards
-from bots_client.integrations.rewards import (
-    SplitRollouts,
-    flush,
-    guarded,
-    named,
-    reports_groups,
-    reports_rollouts,
-)
+from bots_client.integrations.rewards import SplitRollouts, flush, guarded, named, reports_groups, reports_rollouts
 
 IDS = [f"task-{number}" for number in range(8)]
 

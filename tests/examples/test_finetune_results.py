@@ -11,10 +11,7 @@ from scipy.stats import bernoulli, permutation_test
 from examples.finetune.calibration import calibration_of
 from examples.finetune.course import Course, Record, finished_runs, records_of
 from examples.finetune.intervals import sign_flip_p
-from examples.finetune.measures import (
-    charged,
-    share_of_steps_to,
-)
+from examples.finetune.measures import charged, share_of_steps_to
 from examples.finetune.plan import BASE, SMALL, Plan
 
 

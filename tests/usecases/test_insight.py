@@ -23,16 +23,7 @@ from bots_service.records import RunRow
 from bots_service.runs import ForkFrom
 from bots_service.storage.sql.history import KnownRun, RunHead, SqlHistory
 from tests.core.pools import beta_parameters
-from tests.usecases.world import (
-    POOL,
-    TASKS,
-    Clock,
-    Later,
-    World,
-    flaws_of,
-    meanwhile,
-    outcome,
-)
+from tests.usecases.world import POOL, TASKS, Clock, Later, World, flaws_of, meanwhile, outcome
 
 SOLVED = (4.0, 16.0, 0.0, 8.0, 16.0)  # of 16 rollouts of t1, in one step after the other
 

@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bots_service.cli.connection import Dataset, RunName, Yes, command
-from bots_service.cli.output import (
-    CommandError,
-    Result,
-    confirm,
-    counted,
-    details,
-    progress_line,
-    table,
-    written,
-)
+from bots_service.cli.output import CommandError, Result, confirm, counted, details, progress_line, table, written
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:

@@ -31,14 +31,7 @@ from bots_service.api.requests import (
     services_of,
 )
 from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
-from bots_service.api.uploads import (
-    TasksRequest,
-    header_line,
-    read_more_tasks,
-    read_tasks,
-    task_lines,
-    upload_of,
-)
+from bots_service.api.uploads import TasksRequest, header_line, read_more_tasks, read_tasks, task_lines, upload_of
 from bots_service.core.checks import MAX_IDS, Name, TaskId
 from bots_service.core.pool import Predicted
 from bots_service.keys import Scope

@@ -9,16 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service import errors
-from bots_service.api.requests import (
-    JSON,
-    TRAINING_LIMIT,
-    Body,
-    decode,
-    filled,
-    json_response,
-    read_json,
-    services_of,
-)
+from bots_service.api.requests import JSON, TRAINING_LIMIT, Body, decode, filled, json_response, read_json, services_of
 from bots_service.api.routing import Route, RouteKind, Routes, caller_of, log_names
 from bots_service.core.checks import Name
 from bots_service.core.draw import SelectRequest

@@ -21,14 +21,7 @@ from bots_service.errors import (
     UnknownRunError,
 )
 from bots_service.keys import EVERY_DATASET, reaches
-from bots_service.records import (
-    Capacity,
-    DatasetFacts,
-    DatasetRow,
-    RunRow,
-    Subset,
-    TaskBlock,
-)
+from bots_service.records import Capacity, DatasetFacts, DatasetRow, RunRow, Subset, TaskBlock
 from bots_service.retention import STAGES_S
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, locked_runs, new_id, replace_empty_run
