@@ -18,6 +18,7 @@ VIEWS = {
     "task": f"{RUN}/tasks?task=dsr_sub%2F21",
 }
 SIZES = {"desk": DESK, "phone": PHONE}
+FITS = "(width) => document.documentElement.scrollWidth <= width"
 
 
 def seen(visit: Visit, view: str) -> None:
@@ -41,7 +42,7 @@ def test_every_view_is_readable_by_all_in_light_and_dark_and_as_wide_as_its_wind
             for scheme in visit.in_each_scheme():
                 visit.keep(f"{view}-{size}-{scheme}")
                 assert not visit.barriers()
-                assert visit.page.evaluate("() => document.documentElement.scrollWidth") <= width
+                visit.page.wait_for_function(FITS, arg=width)  # charts are drawn anew a moment after a resize
                 grounds.append(visit.page.evaluate("() => getComputedStyle(document.body).backgroundColor"))
             assert grounds[0] != grounds[1]
 
@@ -56,7 +57,7 @@ def test_what_has_tags_and_predictions_is_readable_by_all_and_as_wide_as_its_win
             visit.page.get_by_role("table", name="Numbers by tag").wait_for()
         for width, height in SIZES.values():
             visit.page.set_viewport_size({"width": width, "height": height})
-            assert visit.page.evaluate("() => document.documentElement.scrollWidth") <= width
+            visit.page.wait_for_function(FITS, arg=width)  # charts are drawn anew a moment after a resize
             assert not visit.barriers()
 
 
