@@ -239,8 +239,11 @@ class PostgresDatabase:
         return answer
 
     def _give_up(self, done: Future[Any], answer: asyncio.Future[Any]) -> None:
-        settle(answer, StorageUnavailableError(f"the database did not answer in {self._timeout_s:g} s"))
+        settle(answer, self._too_late())
         done.cancel()  # nobody begins it any more
+
+    def _too_late(self) -> StorageUnavailableError:
+        return StorageUnavailableError(f"the database did not answer in {self._timeout_s:g} s")
 
     def _do(self, job: Job[Result], begins: str | None, deadline: float) -> Result:
         """Return what the job returns, once it is committed; where that may help, run it again.
@@ -255,7 +258,9 @@ class PostgresDatabase:
                     return self._transact(job, begins, deadline)
                 except DBAPIError as error:
                     may_help = error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _AGAIN
-                    if not may_help or tries == MOST_TRIES or time.monotonic() >= deadline:
+                    if may_help and time.monotonic() >= deadline:  # the driver's wait may end before the caller's
+                        raise self._too_late() from error
+                    if not may_help or tries == MOST_TRIES:
                         raise
                 # Two that met once would meet again if both came back at once.
                 time.sleep(random.uniform(0, 0.01) * 2**tries)  # noqa: S311 - no secret
