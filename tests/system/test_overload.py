@@ -43,14 +43,19 @@ class Crowd:
     others: list[bytes] = field(default_factory=list)
 
     async def done_in(self, callers: int, seconds: float) -> int:
-        before, give_up = self.done, time.monotonic() + seconds
-        await asyncio.gather(*(self._caller(number, give_up) for number in range(callers)))
+        """Return how many reports were taken; all callers are connected before the first asks, and each asks once."""
+        before = self.done
+        streams = await asyncio.gather(*(asyncio.open_connection("127.0.0.1", self.port) for _ in range(callers)))
+        give_up = time.monotonic() + seconds
+        await asyncio.gather(*(self._caller(number, *each, give_up) for number, each in enumerate(streams)))
         return self.done - before
 
-    async def _caller(self, number: int, give_up: float) -> None:
-        rng = random.Random(number)
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        while time.monotonic() < give_up:
+    async def _caller(
+        self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, give_up: float
+    ) -> None:
+        rng, is_first = random.Random(number), True
+        while is_first or time.monotonic() < give_up:
+            is_first = False
             outcomes = [{"task": f"t{task}", "successes": 3, "trials": 8} for task in rng.sample(range(REPORTED), 64)]
             body = json.dumps({"dataset": "pool", "run": f"run{number % 4}", "outcomes": outcomes}).encode()
             head = (
@@ -114,7 +119,7 @@ def test_five_times_too_many_callers_slow_nothing_down(tmp_path: Path):
         recovered_s = time.monotonic() - start
 
     assert few.refused == 0
-    assert many.refused > ROOM  # more than have room; how many a round refuses depends on what else the machine does
+    assert many.refused > 5 * ROOM // 2
     assert few.others == many.others == after.others == []
     assert {1 <= wait_s <= 30 for wait_s in many.waits_s} == {True}
     # Short rounds are at the mercy of what else the machine does: one that was left in peace shows it.
