@@ -14,7 +14,7 @@ from contextvars import Context
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, NamedTuple, Self, TypeVar
 from weakref import WeakValueDictionary
 
@@ -34,7 +34,7 @@ from bots_service.core.entries import Body, Entry, Report, Rewind, SettingsChang
 from bots_service.core.guard import Streak
 from bots_service.core.mixing import MixShare, mix_shares
 from bots_service.core.pool import Pool, Predicted
-from bots_service.core.receipt import Receipt, Totals
+from bots_service.core.receipt import Calibration, Receipt, Totals, added
 from bots_service.core.run_settings import RunSettings, SomeSettings, settings_asked
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.core.summary import (
@@ -551,15 +551,17 @@ class Runs:
         """Fold changes and append them, unless other processes change the run; return how many: the first so many.
 
         Where this process alone changes a run, that is all of them but those that are refused, that were made before,
-        that go back to another state, or after which the service looks at the run.
+        that go back to another state, or that raise an alarm.
         """
         before, own = self.states.get(run.row), self.states.own(run.row)
         if before is None or own is None or (own.alone < ALONE and not self.live.is_exact):
             return 0
         run, now = await self.datasets.matching(run, before), self._clock()
-        outcomes = sum(each.outcomes for each in batch)
+        outcomes, shown = sum(each.outcomes for each in batch), added(())
         is_quick = outcomes <= QUICK_OUTCOMES and before.fold_numbers <= SMALL_STATE_NUMBERS
-        fold = partial(self._folded_ahead, run, before, own.uniform, batch)
+        if any(map(is_due, range(before.step, before.step + len(batch)))):
+            shown = await self.store.journal.calibration(run.row, before.step - CALIBRATED)
+        fold = partial(self._folded_ahead, run, before, own.uniform, batch, shown)
         made = fold() if is_quick else await asyncio.to_thread(fold)
         folded = [one for _, one in made]
         stored = await self.store.journal.append_next(run.row, folded, own.key, now) if made else 0
@@ -571,12 +573,15 @@ class Runs:
         return stored
 
     def _folded_ahead(
-        self, run: OpenRun, state: RunState, uniform: UniformEstimate, batch: list[_Change]
+        self, run: OpenRun, state: RunState, uniform: UniformEstimate, batch: list[_Change], shown: Calibration
     ) -> list[tuple[RunState, FoldedEntry]]:
-        """Return the states and entries of as many changes as fold without another look at SQL."""
+        """Return the states and entries of as many changes as fold without another look at SQL.
+
+        shown: of the steps before, where it is time to look at the run.
+        """
         made: list[tuple[RunState, FoldedEntry]] = []
         for change in batch:
-            if change.key is None or change.base is not None or is_due(state.step) or uniform.ratio is None:
+            if change.key is None or change.base is not None:
                 break
             try:
                 with self.metrics.fold_seconds.time():
@@ -585,9 +590,9 @@ class Runs:
                 break
             if after.guard.alarms != state.guard.alarms:
                 break
-            uniform = estimate_after(uniform, state, one.receipt, run.dataset.pool)
-            state = after
-            made.append((state, one._replace(uniform=uniform)))
+            one = self._looked_at(run, uniform, state, after, one, lambda: shown, [one for _, one in made])
+            state, uniform = after, one.uniform
+            made.append((state, one))
         return made
 
     async def _commit(self, run: OpenRun, batch: list[_Change]) -> None:
@@ -669,13 +674,16 @@ class Runs:
             raise _OutdatedError
         outcomes: list[tuple[Receipt, bool] | Exception] = []
         folded: list[FoldedEntry] = []
+        shown = cache(partial(calibration_of, connection, row.id, state.step - CALIBRATED))
         for change in batch:
             try:
                 first = self._first(connection, row, change.key, known, folded)
                 if first is None:
                     with self.metrics.fold_seconds.time():
                         after, one = _folded(run, state, change)
-                    one = self._looked_at(connection, run, uniform, state, after, one, folded)
+                    if isinstance(one.entry.body, Rewind):
+                        uniform = estimate_at(connection, row.id, one.entry.body.to_seq)
+                    one = self._looked_at(run, uniform, state, after, one, shown, folded)
                     state, uniform = after, one.uniform
                     folded.append(one)
                 outcomes.append((folded[-1].receipt, False) if first is None else (first, True))
@@ -688,29 +696,27 @@ class Runs:
 
     @staticmethod
     def _looked_at(
-        connection: Connection,
         run: OpenRun,
         uniform: UniformEstimate,
         before: RunState,
         after: RunState,
         entry: FoldedEntry,
+        shown: Callable[[], Calibration],
         earlier: list[FoldedEntry],
     ) -> FoldedEntry:
         """Return an entry with what it says of uniform sampling and against the run, where it is time to look.
 
         A defect here costs what people would see, and no report.
-        uniform: after the entry before; earlier: entries of the same transaction, not stored yet.
+        uniform: after the entry before; shown: by the last steps that are stored; earlier: entries that are stored with
+            this one.
         """
-        pool, body, findings = run.dataset.pool, entry.entry.body, None
+        pool, findings = run.dataset.pool, None
         try:
-            if isinstance(body, Rewind):
-                uniform = estimate_at(connection, run.row.id, body.to_seq)
-            else:
-                uniform = estimate_after(uniform, before, entry.receipt, pool)
+            uniform = estimate_after(uniform, before, entry.receipt, pool)
             if entry.receipt.closed and (is_due(before.step) or after.guard.alarms != before.guard.alarms):
-                shown = calibration_of(connection, run.row.id, after.step - CALIBRATED, [*earlier, entry])
+                new = [one.receipt.calibration for one in (*earlier, entry) if one.receipt.calibration is not None]
                 expected = uniform if uniform.distribution else outlook(before, pool)
-                findings = findings_of(facts_of(after, pool, shown, expected))
+                findings = findings_of(facts_of(after, pool, added([shown(), *new]), expected))
         except SQLAlchemyError:
             raise
         except Exception:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import redis
-from redis.asyncio import BlockingConnectionPool
+from redis.asyncio import ConnectionPool
 from redis.exceptions import MovedError, ResponseError
 
 from bots_service.core.arrays import frozen
@@ -313,7 +313,7 @@ async def test_a_server_that_ends_while_it_is_connected_to_counts_as_away(
         """What uvloop raises where asyncio has a ConnectionError; seen when Redis was killed under load."""
         raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
 
-    monkeypatch.setattr(BlockingConnectionPool, "get_connection", closed)
+    monkeypatch.setattr(ConnectionPool, "get_connection", closed)
     assert (await hasty.look()).local
     assert hasty.is_away
     monkeypatch.undo()

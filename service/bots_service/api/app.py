@@ -21,7 +21,7 @@ from bots_service.api import openapi, overload
 from bots_service.api.problems import problem_response
 from bots_service.api.requests import AppState, Pace, finish_headers, request_id_of, state_of
 from bots_service.api.routes import datasets, runs, service, training
-from bots_service.api.routing import LOGGED, READS, GuardedRoute, RouteKind
+from bots_service.api.routing import READS, GuardedRoute, RouteKind
 from bots_service.errors import Flaw, InternalError, InvalidInputError, MethodNotAllowedError, NotFoundError
 from bots_service.metrics import Metrics, RequestMetrics
 from bots_service.services import Services
@@ -145,21 +145,21 @@ class RequestScope:
                 finish_headers(MutableHeaders(scope=message), request_id)
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
-            try:
-                await app(scope, receive, send_named)
-            except Exception:
-                log.exception("request_failed")
-                if status:
-                    raise  # half an answer is sent: only a broken connection informs the client
-                unexpected = InternalError("an unexpected error; the log has the details")
-                response = problem_response(Request(scope), unexpected)
-                await response(scope, receive, send_named)
-            finally:
-                seconds = time.perf_counter() - started
-                self._metrics.answered(scope["method"], _template_of(scope), status, seconds)
-                _log_access(scope, status, seconds)
-                structlog.contextvars.unbind_contextvars(*LOGGED)
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        try:
+            await app(scope, receive, send_named)
+        except Exception:
+            log.exception("request_failed")
+            if status:
+                raise  # half an answer is sent: only a broken connection informs the client
+            unexpected = InternalError("an unexpected error; the log has the details")
+            response = problem_response(Request(scope), unexpected)
+            await response(scope, receive, send_named)
+        finally:
+            seconds = time.perf_counter() - started
+            self._metrics.answered(scope["method"], _template_of(scope), status, seconds)
+            _log_access(scope, status, seconds)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         """Answer that too many requests wait; log one line for all refusals of a second."""

@@ -20,7 +20,6 @@ from bots_service.keys import Scope
 MAX_NAME_LENGTH = 128  # a refused request may contain any name
 WHOLE_KEY = re.compile("(bots_[0-9a-f]+_)[0-9a-f]+", re.IGNORECASE)  # a key given where its id belongs
 LOGGED_NAMES = ("dataset", "run")
-LOGGED = (*LOGGED_NAMES, "key")
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -175,7 +174,8 @@ def caller_of(request: Request) -> Caller:
 def log_names(request: Request, names: Mapping[str, str]) -> None:
     """Add the names of dataset and run, without any key, to the request's further log lines."""
     is_operators = services_of(request).access.is_operators
-    for name in LOGGED_NAMES:
-        if (value := names.get(name)) is not None:
-            said = "*" if is_operators(value) else WHOLE_KEY.sub(r"\1*", value)[:MAX_NAME_LENGTH]
-            structlog.contextvars.bind_contextvars(**{name: said})
+
+    def shown(value: str) -> str:
+        return "*" if is_operators(value) else WHOLE_KEY.sub(r"\1*", value)[:MAX_NAME_LENGTH]
+
+    structlog.contextvars.bind_contextvars(**{name: shown(names[name]) for name in LOGGED_NAMES if name in names})

@@ -15,10 +15,17 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import numpy as np
 import structlog
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, MovedError, NoPermissionError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    MovedError,
+    NoPermissionError,
+    NoScriptError,
+    RedisError,
+    ResponseError,
+)
 
 from bots_service.core.arrays import NO_TASKS, Tasks, frozen, is_first, united, without
 from bots_service.core.codec import decode_state, encode_state, pack, unpack
@@ -63,6 +70,7 @@ class RedisServer:
         self._timeout_s = timeout_s
         self._client = _client_of(url, timeout_s)
         self._scripts = {name: self._client.register_script(source_of(name)) for name in SCRIPTS}
+        self._free = asyncio.Semaphore(CONNECTIONS)  # a blocking pool takes half as long again
         self._probing: asyncio.Task[None] | None = None
 
     @property
@@ -136,9 +144,13 @@ class RedisServer:
         await self._client.aclose()
 
     async def _once(self, script: str, keys: list[str], arguments: Sequence[object], blob: bytes = b"") -> Any:
+        called, given = self._scripts[script], [msgspec.msgpack.encode(arguments), blob]
         # Not the client's own timeout: before Python 3.12 that can swallow a cancellation.
-        async with asyncio.timeout(self._timeout_s):
-            return await self._scripts[script](keys=keys, args=[msgspec.msgpack.encode(arguments), blob])
+        async with asyncio.timeout(self._timeout_s), self._free:
+            try:
+                return await self._client.evalsha(called.sha, len(keys), *keys, *given)
+            except NoScriptError:
+                return await called(keys, given)
 
     def _mark_away(self, error: BaseException) -> None:
         if not self.is_away:
@@ -171,10 +183,9 @@ def _client_of(url: str, timeout_s: float) -> Redis:
         for option, value in parse_qsl(urlsplit(url).query):
             if option in FILES and not Path(value).is_file():
                 raise StorageUnavailableError(f"{option} in BOTS_REDIS_URL names no file: {value}")
-        pool = BlockingConnectionPool.from_url(
+        pool = ConnectionPool.from_url(
             url,
             max_connections=CONNECTIONS,
-            timeout=None,
             socket_timeout=None,
             socket_connect_timeout=timeout_s,
             retry=Retry(NoBackoff(), 0),

@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from bots_service.core.arrays import Table, frozen
 from bots_service.core.entries import Body, Entry, Report, Rewind, SettingsChange
-from bots_service.core.receipt import Calibration, Receipt, added
+from bots_service.core.receipt import Calibration, Receipt
 from bots_service.core.run_settings import settings_from
 from bots_service.core.summary import RunFindings, UniformEstimate
 from bots_service.errors import BusyError, DamagedStateError, InvalidSettingsError, UnknownRunError
@@ -82,7 +82,13 @@ _BETWEEN = (
 )
 _BY_KEY = RECEIPTS.add_columns(journal.c.fingerprint).where(_OF_RUN, journal.c.key == bindparam("key"))
 _APPEND = insert(journal).execution_options(**UNANSWERED)
-_CALIBRATION = type_coerce(journal.c.calibration, LargeBinary)  # to be added up at once
+# Bytes, to be added up at once.
+_CALIBRATIONS = select(type_coerce(journal.c.calibration, LargeBinary)).where(
+    _OF_RUN,
+    text(IS_STEP),
+    journal.c.step > bindparam("after_step", type_=BigInteger),
+    journal.c.calibration.is_not(None),
+)
 _last = journal.alias("last")
 _previous_key = bindparam("previous_key", type_=journal.c.key.type)
 _NEXT = (
@@ -205,16 +211,9 @@ def locked_head(connection: Connection, run: RunRow, keys: Sequence[str] = ()) -
     return _of_run(rows[0] if rows else None, run), {row.key for row in rows if row.key is not None}
 
 
-def calibration_of(connection: Connection, run_id: int, after_step: int, folded: Sequence[FoldedEntry]) -> Calibration:
-    """Return predicted and observed success of the closed steps behind one, those that are about to be stored too."""
-    closed = (
-        journal.c.run_id == run_id,
-        text(IS_STEP),
-        journal.c.step > after_step,
-        journal.c.calibration.is_not(None),
-    )
-    stored = calibration_in(b"".join(connection.scalars(select(_CALIBRATION).where(*closed))))
-    return added([stored, *(one.receipt.calibration for one in folded if one.receipt.calibration is not None)])
+def calibration_of(connection: Connection, run_id: int, after_step: int) -> Calibration:
+    """Return predicted and observed success of the closed steps behind one."""
+    return calibration_in(b"".join(connection.scalars(_CALIBRATIONS, {"run": run_id, "after_step": after_step})))
 
 
 def estimate_at(connection: Connection, run_id: int, seq: int) -> UniformEstimate:
@@ -330,6 +329,11 @@ class SqlJournal(Store):
             return connection.execute(_append_next(connection.dialect.name), rows).rowcount
 
         return await self.database.write(job, alone=True)
+
+    @reading
+    def calibration(self, connection: Connection, run: RunRow, after_step: int) -> Calibration:
+        """Return predicted and observed success of the closed steps behind one."""
+        return calibration_of(connection, run.id, after_step)
 
     @reading
     def head(self, connection: Connection, run: RunRow) -> Head:
