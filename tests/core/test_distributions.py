@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import expit
+from scipy.special import expit, logit
 from scipy.stats import beta, kstest, norm
 
 from bots_service.core.belief.distributions import FOCUS, LogitNormals
@@ -92,44 +92,64 @@ def test_the_interval_holds_nine_tenths():
     np.testing.assert_allclose(((shares() > low) & (shares() < high)).mean(axis=0), 0.9, atol=1e-3)
 
 
-NORMAL = st.builds(normals, st.lists(st.floats(-8, 8), min_size=1, max_size=1), st.just([0.3]) | st.just([40.0]))
-
-
-@given(NORMAL, st.floats(0.01, 0.99))
-def test_a_quantile_is_where_so_much_lies_below(one: LogitNormals, level: float):
-    (value,) = one.quantile(np.array([level]))
-    if 1e-12 < value < 1 - 1e-9:  # nearer to 1 doubles are too coarse
-        assert one.below(value)[0] == pytest.approx(level, abs=1e-6)
-
-
-@given(NORMAL, st.floats(0.05, 0.95))
-def test_the_density_is_how_fast_the_share_below_grows(one: LogitNormals, value: float):
-    step = 1e-6
-    grown = (one.below(value + step)[0] - one.below(value - step)[0]) / (2 * step)
-    assert np.exp(one.log_density(value)[0]) == pytest.approx(grown, rel=1e-3, abs=1e-6)
-
-
-def test_nothing_lies_at_the_ends():
-    assert np.isneginf(GRID.log_density(0.0)).all()
-    assert np.isneginf(GRID.log_density(1.0)).all()
-    assert GRID.below(0.0).tolist() == [0.0] * len(GRID)
-    assert GRID.below(1.0).tolist() == [1.0] * len(GRID)
-
-
 @pytest.mark.parametrize(("location", "variance"), [(-1.0, 0.5), (0.0, 9.0), (3.0, 0.01)])
 def test_draws_come_from_the_narrower_distribution(location: float, variance: float):
     many = normals([location] * 20_000, [variance] * 20_000)
     drawn = many.sample(np.random.default_rng(7))
     logits = np.log(drawn) - np.log1p(-drawn)
     assert kstest(logits, norm(location, FOCUS * np.sqrt(variance)).cdf).pvalue > LEVEL
-    one = normals([location], [variance])
-    assert kstest([one.below(value)[0] for value in drawn.tolist()], "uniform").pvalue > LEVEL
+
+
+def law_of(one):
+    """The law that one distribution draws from, in p for Betas and in logit(p) for logit-normals."""
+    if isinstance(one, LogitNormals):
+        return norm(one.location[0], FOCUS * np.sqrt(one.variance[0]))
+    return beta(one.alpha[0], one.beta[0])
+
+
+def cut(one, value):
+    return logit(value) if isinstance(one, LogitNormals) else value
+
+
+COUNTS = st.lists(st.floats(0.05, 1e3), min_size=1, max_size=1)
+ANY = st.builds(betas, COUNTS, COUNTS) | st.builds(
+    normals, st.lists(st.floats(-8, 8), min_size=1, max_size=1), st.just([0.3]) | st.just([40.0])
+)
+
+
+@given(ANY, st.floats(0, 0.99), st.floats(1e-9, 1))
+def test_a_bound_is_never_below_the_share_within(one, low: float, width: float):
+    high, law = min(low + width, 1.0), law_of(one)
+    share = law.cdf(cut(one, high)) - law.cdf(cut(one, low))
+    assert one.bound_within(low, high)[0] >= share * (1 - 1e-6) - 1e-12
+
+
+@pytest.mark.parametrize("one", [betas([8.0], [3.0]), betas([0.5], [2.5]), betas([0.5], [0.5]), normals([0.7], [4.0])])
+def test_a_narrow_window_holds_what_its_bound_says(one):
+    law, (low, high) = law_of(one), (0.4995, 0.5005)
+    share = law.cdf(cut(one, high)) - law.cdf(cut(one, low))
+    assert one.bound_within(low, high)[0] == pytest.approx(share, rel=1e-4)
+
+
+@pytest.mark.parametrize("window", [(0.3, 0.7), (0.05, 0.1), (0.9, 0.99), (0.49999, 0.50001)])
+@pytest.mark.parametrize(
+    "one", [betas([8.0], [3.0]), betas([1.0], [1.0]), betas([0.5], [3.0]), betas([2.0], [0.5]), normals([0.7], [4.0])]
+)
+def test_what_is_drawn_within_a_window_is_what_falls_there(one, window: tuple[float, float]):
+    law, (low, high) = law_of(one), window
+    proposed = one.at(np.zeros(40_000, int)).sample_within(low, high, np.random.default_rng(5))
+    stayed = proposed[~np.isnan(proposed)]
+    assert ((low <= stayed) & (stayed <= high)).all()
+    first, last = law.cdf(cut(one, low)), law.cdf(cut(one, high))
+    share = min((last - first) / one.bound_within(low, high)[0], 1.0)
+    assert abs(len(stayed) - share * len(proposed)) <= 5 * np.sqrt(share * (1 - share) * len(proposed)) + 1
+    assert kstest((law.cdf(cut(one, stayed)) - first) / (last - first), "uniform").pvalue > LEVEL
 
 
 def test_the_mirror_image_is_of_failing():
     mirrored = GRID.mirrored()
     np.testing.assert_allclose(mirrored.mean, 1 - GRID.mean, atol=1e-12)
-    np.testing.assert_allclose(mirrored.below(0.3), 1 - GRID.below(0.7), atol=1e-12)
+    np.testing.assert_allclose(mirrored.bound_within(0.2, 0.3), GRID.bound_within(0.7, 0.8), atol=1e-12)
 
 
 def test_places_and_masks_take():

@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 from bots_service.core.arrays import Counts, Flags, Floats, Table, Tasks, contained, first_places, united, without
 from bots_service.core.attempts import NO_ABORTS, AbortRows
 from bots_service.core.belief import Belief
-from bots_service.core.belief.distributions import Distributions
+from bots_service.core.belief.distributions import TINY, Distributions
 from bots_service.core.checks import MAX_IDS, Name, Tag, TaskId
 from bots_service.core.mixing import MixAccount, account_of, counts_by_tag, deal, shares_of
 from bots_service.core.pool import Part, Pool
@@ -440,19 +440,18 @@ def _walk(eligible: Eligible, count: int, position: int, order_of: Callable[[int
 # how many lie within a window around it is binomial, and their values follow the distribution within the window.
 
 # A profile gets a window from WINDOW_MEMBERS on, the pool from WINDOW_TASKS on, and only for a small share of it. These
-# thresholds are derived, not tuned, from what single calls took (numpy 2.4, scipy 1.17): 43 ns a draw, 1.2 us a
-# profile's part of a window (two betainc, one betaln, one binomial), 1.2 us each value found there (betaincinv).
-WINDOW_MEMBERS = 24
-WINDOW_TASKS = 6_000
-WINDOW_SHARE = 1 / 30
-PLAIN_SHARE = 1 / 30  # of a profile's members: with more of them inside, it is cheaper drawn out
+# thresholds are derived, not tuned, from what single calls took (numpy 2.4, scipy 1.17): 33 ns a draw, 0.1 ms for any
+# window, 0.15 us a profile's part of it (one or two bounds, one binomial), 0.15 us each value proposed there.
+WINDOW_MEMBERS = 5
+WINDOW_TASKS = 3_000
+WINDOW_SHARE = 1 / 10
+PLAIN_SHARE = 1 / 10  # of a profile's members: with more of them inside, it is cheaper drawn out
 # How many more than wanted a window should hold, in standard deviations: by the normal approximation one in 30,000 then
 # holds too few; the fewer are wanted, the more often it happens (of one wanted task, one in 150). It costs only time.
 MARGIN = 4.0
 SLACK = 4.0  # a window may hold this many times the tasks needed: another look for a better one costs more
 TRIES = 64  # halvings of log(distance): enough to separate any two doubles
-REDRAWS = 64  # each fails for at most 1 / 30 of the values
-TINY = 1e-300  # distances below this count as 0: smaller ones may underflow
+REDRAWS = 64  # each fails for at most 1 / 10 of the values
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,37 +515,33 @@ def _near(
     """
     # Nothing matters beyond the count-th nearest of the others, or the far end of [0, 1].
     limit = float(np.partition(known, count - 1)[count - 1]) if len(known) >= count else 1 - target
-    reach, low, share = _window(beliefs, sizes, count, target, limit)
-    plain = share > PLAIN_SHARE
-    inside = np.where(plain, 0, rng.binomial(sizes, share))
-    drawn_out, rare = _members(np.where(plain, sizes, 0)), np.repeat(np.arange(len(sizes)), inside)
-    levels = low[rare] + share[rare] * rng.random(len(rare))
-    found = beliefs.at(rare).quantile(np.minimum(levels, 1.0)).clip(max(target - reach, 0.0), min(target + reach, 1.0))
+    reach, share = _window(beliefs, sizes, count, target, limit)
+    is_plain = share > PLAIN_SHARE
+    drawn_out = _members(np.where(is_plain, sizes, 0))
+    rare = np.repeat(np.arange(len(sizes)), rng.binomial(sizes, np.where(is_plain, 0.0, share)))
+    found = beliefs.at(rare).sample_within(*_ends(target, reach), rng)
+    rare, found = rare[~np.isnan(found)], found[~np.isnan(found)]
     values, owners = np.concatenate([beliefs.at(drawn_out).sample(rng), found]), np.concatenate([drawn_out, rare])
     within = sum(np.count_nonzero(distances <= reach) for distances in (known, _distances(values, target)))
     if within < count:
-        rest = _members(np.where(plain, 0, sizes - inside))
+        rest = _members(np.where(is_plain, 0, sizes - np.bincount(rare, minlength=len(sizes))))
         values = np.concatenate([values, _outside(beliefs.at(rest), target, reach, rng)])
         owners = np.concatenate([owners, rest])
     return Draws(values, owners)
 
 
-def _window(
-    beliefs: Distributions, sizes: Counts, count: int, target: float, limit: float
-) -> tuple[float, Floats, Floats]:
-    """Return how far a window around the target reaches; [g] P(X below it); and [g] P(X within it).
+def _window(beliefs: Distributions, sizes: Counts, count: int, target: float, limit: float) -> tuple[float, Floats]:
+    """Return how far a window around the target reaches, and [g] a bound on P(X within it).
 
     It should contain enough members and not many more, and reaches at most to `limit`. It uses expectations, never the
     values of these members, so the draw stays exact.
     """
     fewest = count + MARGIN * math.sqrt(count)
     aim = (1 + SLACK) / 4 * fewest
-    # At first as if densities were constant around the target.
-    per_distance = 2 * float(sizes @ np.exp(np.minimum(beliefs.log_density(target), 600.0)))
-    tight, wide, reach = 0.0, limit, min(limit, aim / max(per_distance, TINY))
-    low, share = _within(beliefs, target, reach)
+    tight, wide, reach = 0.0, limit, min(limit, aim / (2 * float(sizes.sum())))  # at first as if all densities were 1
+    share = beliefs.bound_within(*_ends(target, reach))
     for _ in range(TRIES):
-        expected = float(sizes @ share)
+        expected = float(sizes @ np.minimum(share, 1.0))
         if fewest <= expected <= SLACK * fewest or not tight < wide:
             break
         tight, wide = (reach, wide) if expected < fewest else (tight, reach)
@@ -555,14 +550,12 @@ def _window(
             reach = math.sqrt(max(tight, TINY)) * math.sqrt(wide)
         if not tight < reach < wide:
             tight = reach = wide
-        low, share = _within(beliefs, target, reach)
-    return reach, low, share
+        share = beliefs.bound_within(*_ends(target, reach))
+    return reach, share
 
 
-def _within(beliefs: Distributions, target: float, reach: float) -> tuple[Floats, Floats]:
-    """[g] P(X below a window), and [g] P(X within it)."""
-    low = beliefs.below(max(target - reach, 0.0))
-    return low, np.clip(beliefs.below(min(target + reach, 1.0)) - low, 0.0, 1.0)
+def _ends(target: float, reach: float) -> tuple[float, float]:
+    return max(target - reach, 0.0), min(target + reach, 1.0)
 
 
 def _outside(beliefs: Distributions, target: float, reach: float, rng: np.random.Generator) -> Floats:

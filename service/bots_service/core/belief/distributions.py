@@ -1,6 +1,6 @@
 """Independent distributions over [0, 1] of n success probabilities: Beta, and logit-normal.
 
-`sample`, `below`, `quantile` and `log_density` are of one distribution: the one that Thompson sampling draws from.
+`sample`, `bound_within` and `sample_within` are of one distribution: the one that Thompson sampling draws from.
 """
 
 import math
@@ -9,13 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincinv, betaln, expit, logit, ndtr, ndtri, xlog1py, xlogy
+from scipy.special import betaincinv, betaln, expit, logit, ndtr, ndtri, xlog1py, xlogy
 
 from bots_service.core.arrays import Counts, Flags, Floats, as_places, frozen
 from bots_service.core.portable_math import exp, log, sigmoid, summed
 
 INTERVAL = (0.05, 0.95)
 JEFFREYS = 0.5  # alpha and beta of Jeffreys' prior of a probability
+TINY = 1e-300  # numbers and distances below this count as 0: smaller ones may underflow
+FLAT = 1e-9  # a line that changes less over a window is level
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +87,50 @@ class Betas:
         """[n] one draw from each."""
         return rng.beta(self.alpha, self.beta)
 
-    def below(self, value: float) -> Floats:
-        """[n] P(X <= value)."""
-        return np.asarray(betainc(self.alpha, self.beta, value), np.float64)
+    def bound_within(self, low: float, high: float) -> Floats:
+        """[n] a bound on P(low <= X <= high), which a narrow window nearly reaches; infinite where there is none."""
+        return self._line_above(low, high)[2]
 
-    def quantile(self, levels: Floats) -> Floats:
-        """[n] the value below which each has the given probability."""
-        return np.asarray(betaincinv(self.alpha, self.beta, levels), np.float64)
+    def sample_within(self, low: float, high: float, rng: np.random.Generator) -> Floats:
+        """[n] one draw from each between low and high, or NaN: of so many as the bound says, P(low <= X <= high) stay.
 
-    def log_density(self, values: Floats | float) -> Floats:
-        """[n] log of each density at its value."""
+        By rejection from the exponential distribution over the window whose log density is the line above ours. The
+        bounds are finite.
+        """
+        level, slope, _ = self._line_above(low, high)
+        steep = np.maximum(np.abs(slope), FLAT / (high - low))
+        fallen = -np.log1p(rng.random(len(self)) * np.expm1(-steep * (high - low))) / steep  # from its higher end
+        values = np.where(slope > 0, high - fallen, low + fallen).clip(low, high)
+        over = level + slope * (values - (low + high) / 2) - self._log_density(values)
+        return np.where(rng.standard_exponential(len(self)) >= over, values, np.nan)
+
+    def _line_above(self, low: float, high: float) -> tuple[Floats, Floats, Floats]:
+        """Return a line nowhere below the log density in a window: its level in the middle, and its slope, each [n].
+
+        And the integral of its exponential. (alpha - 1) log p lies below its tangent, here where the density is
+        largest, or where alpha < 1 below its chord; so does (beta - 1) log(1 - p).
+        """
+        width, powers = high - low, (self.alpha - 1, self.beta - 1)
+        rising, falling = (np.maximum(power, 0) for power in powers)
+        touched = (rising / np.maximum(rising + falling, TINY)).clip(low, high)
+        level, slope = -betaln(self.alpha, self.beta), np.zeros(len(self))
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            for power, at, near, far, sign in (
+                (powers[0], touched, low, high, 1),
+                (powers[1], 1 - touched, 1 - low, 1 - high, -1),
+            ):
+                at = np.maximum(at, TINY)  # noqa: PLW2901
+                steep, height = sign / at, np.log(at) + ((near + far) / 2 - at) / at
+                if power.min(initial=0) < 0:
+                    ends, is_convex = np.log([near, far]), power < 0
+                    steep = np.where(is_convex, (ends[1] - ends[0]) / width, steep)
+                    height = np.where(is_convex, ends.mean(), height)
+                level, slope = level + power * height, slope + power * steep
+            fall = np.maximum(np.abs(slope) * width, FLAT)
+            whole = np.exp(level + fall / 2 + np.log(-np.expm1(-fall) / fall)) * width
+        return level, slope, np.where(np.isnan(whole), np.inf, whole)
+
+    def _log_density(self, values: Floats) -> Floats:
         alpha, beta = self.alpha, self.beta
         return np.asarray(xlogy(alpha - 1, values) + xlog1py(beta - 1, -values) - betaln(alpha, beta), np.float64)
 
@@ -164,25 +200,18 @@ class LogitNormals:
         """[n] one draw from each."""
         return np.asarray(expit(self.location + self._width * rng.standard_normal(len(self))), np.float64)
 
-    def below(self, value: float) -> Floats:
-        """[n] P(X <= value)."""
+    def bound_within(self, low: float, high: float) -> Floats:
+        """[n] P(low <= X <= high)."""
+        return self._below(high) - self._below(low)
+
+    def sample_within(self, low: float, high: float, rng: np.random.Generator) -> Floats:
+        """[n] one draw from each between low and high."""
+        levels = self._below(low) + self.bound_within(low, high) * rng.random(len(self))
+        values = expit(self.location + self._width * ndtri(np.minimum(levels, 1.0)))
+        return np.asarray(values, np.float64).clip(low, high)
+
+    def _below(self, value: float) -> Floats:
         return np.asarray(ndtr((logit(value) - self.location) / self._width), np.float64)
-
-    def quantile(self, levels: Floats) -> Floats:
-        """[n] the value below which each has the given probability."""
-        return np.asarray(expit(self.location + self._width * ndtri(levels)), np.float64)
-
-    def log_density(self, values: Floats | float) -> Floats:
-        """[n] log of each density at its value; minus infinity at 0 and 1."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            z = (logit(values) - self.location) / self._width
-            found = (
-                -0.5 * z * z
-                - np.log(self._width * math.sqrt(2 * math.pi))
-                - np.log(values)
-                - np.log1p(-np.asarray(values))
-            )
-        return np.where(np.isnan(found), -np.inf, found)
 
     @property
     def _width(self) -> Floats:
