@@ -76,8 +76,7 @@ class DatasetBuilder:
     def add(self, block: TaskBlock) -> None:
         """Add the next tasks.
 
-        Raises:
-            InvalidTasksError: a task is invalid, or an id is repeated; repeats may also be found only by `ids`.
+        Raises InvalidTasksError: a task is invalid, or an id is repeated; repeats may also be found only by `ids`.
         """
         references = _reference_flaws(block, len(self.reference_models), self.size)
         InvalidTasksError.refuse("invalid tasks", chain(_text_flaws(block, self.size), references))
@@ -103,11 +102,7 @@ class DatasetBuilder:
             self._tags.setdefault(tag, []).append(np.array(tasks, np.int32))
 
     def ids(self) -> TaskIds:
-        """Return the packed ids.
-
-        Raises:
-            InvalidTasksError: two tasks have the same id.
-        """
+        """Return the packed ids. Raises InvalidTasksError: two tasks have the same id."""
         ids = self._ids.packed()
         if repeat := ids.first_repeat():
             flaw = Flaw(("tasks", repeat[1], "id"), f"{ids[repeat[1]]!r} is the id of task {repeat[0]} already")
@@ -130,8 +125,7 @@ class DatasetBuilder:
         earlier: facts of an earlier version of the dataset, whose order of reference models, offset tags and
             predictions are kept; None for a new dataset: it has no predictions, and the others are chosen.
 
-        Raises:
-            InvalidTasksError: there are no tasks, an id is repeated, or no task has one of the offset tags.
+        Raises InvalidTasksError: there are no tasks, an id is repeated, or no task has one of the offset tags.
         """
         if self.size == 0:
             raise InvalidTasksError("a dataset needs at least one task")
@@ -255,8 +249,7 @@ class Datasets:
     async def within(self, run: OpenRun, subset: str) -> OpenRun:
         """Return a run with a dataset of whose tasks only those of a subset are handed out.
 
-        Raises:
-            InvalidSelectionError: its dataset has no such subset.
+        Raises InvalidSelectionError: its dataset has no such subset.
         """
         dataset = run.dataset
         async with self._viewing:
@@ -347,10 +340,8 @@ class Datasets:
         Where one of the name has the same content, that is returned. Also return whether it is new.
         within: patterns of names that the caller's key reaches.
 
-        Raises:
-            InvalidTasksError: a task can't be true.
-            LimitReachedError: there is no room for another dataset, or for so many tasks in one.
-            DatasetExistsError: the name is taken by other content.
+        Raises InvalidTasksError: a task can't be true; LimitReachedError: there is no room for another dataset, or for
+        so many tasks in one; DatasetExistsError: the name is taken by other content.
         """
         async with self.stage() as stage:
             builder = DatasetBuilder(reference_models, description)
@@ -368,10 +359,8 @@ class Datasets:
     async def append(self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload) -> DatasetRow:
         """Append tasks; those that were there keep their places and their beliefs.
 
-        Raises:
-            InvalidTasksError: a task can't be true.
-            TaskExistsError: a task's id is taken.
-            LimitReachedError: it would have more tasks than a dataset may have.
+        Raises InvalidTasksError: a task can't be true; TaskExistsError: a task's id is taken; LimitReachedError: it
+        would have more tasks than a dataset may have.
         """
         dataset = await self.fresh(name)
         builder = await self._builder(dataset.row)
@@ -399,8 +388,7 @@ class Datasets:
 
         What is so already stays so.
 
-        Raises:
-            InvalidTasksError: an id is unknown.
+        Raises InvalidTasksError: an id is unknown.
         """
         dataset = await self.fresh(name)
         tasks = dataset.ids.find(ids)
@@ -417,9 +405,8 @@ class Datasets:
         New runs see it, and those whose journal is empty; other runs keep the predictions that they know.
         blocks: with one reference pass rate a task, the predicted one; tags count for nothing.
 
-        Raises:
-            InvalidTasksError: a task is unknown or comes twice, a pass rate is out of range, or there is none.
-            LimitReachedError: the dataset has as many predictions as it may.
+        Raises InvalidTasksError: a task is unknown or comes twice, a pass rate is out of range, or there is none;
+        LimitReachedError: the dataset has as many predictions as it may.
         """
         dataset = await self.fresh(name)
         rates, said, first = np.full(len(dataset.ids), np.nan), np.zeros(len(dataset.ids), bool), 0
@@ -435,9 +422,8 @@ class Datasets:
 
         rates: [N] predicted pass rates, NaN where unknown; None removes them.
 
-        Raises:
-            InvalidTasksError: no task has a prediction.
-            LimitReachedError: the dataset has as many predictions as it may.
+        Raises InvalidTasksError: no task has a prediction; LimitReachedError: the dataset has as many predictions as it
+        may.
         """
         before, column = dataset.row.facts.predictions, None
         now = kept = tuple(each for each in before if each.name != name)
@@ -465,11 +451,7 @@ class Datasets:
         return await self._finished(dataset, write(), lambda row: replace(dataset, row=row, views={}))
 
     async def drop_predictions(self, name: str, predictor: str, idempotency_key: IdempotencyKey | None) -> DatasetRow:
-        """Remove predictions from a dataset.
-
-        Raises:
-            UnknownPredictionsError: there are none of the name.
-        """
+        """Remove predictions from a dataset. Raises UnknownPredictionsError: there are none of the name."""
         dataset = await self.fresh(name)
         if predictor not in [each.name for each in dataset.row.facts.predictions]:
             raise UnknownPredictionsError(f"dataset {name!r} has no predictions {predictor!r}")
@@ -480,8 +462,7 @@ class Datasets:
 
         Only the ids of the blocks count, and a repeated one counts once.
 
-        Raises:
-            InvalidTasksError: there is no task.
+        Raises InvalidTasksError: there is no task.
         """
         dataset = await self.fresh(name)
         found = [await asyncio.to_thread(dataset.ids.find, block.ids) async for block in blocks]

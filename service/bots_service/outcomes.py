@@ -86,10 +86,8 @@ def read_report(request: ReportRequest, run: OpenRun, state: RunState, now: floa
 
     now: seconds since 1970, UTC.
 
-    Raises:
-        InvalidOutcomesError: a task is unknown, or an outcome can't be true.
-        InvalidSelectionError: the selection was not made by this run.
-        StaleEpochError: the selection was made before the run was rewound.
+    Raises InvalidOutcomesError: a task is unknown, or an outcome can't be true; InvalidSelectionError: the selection
+    was not made by this run; StaleEpochError: the selection was made before the run was rewound.
     """
     ids = [outcome.task for outcome in request.outcomes]
     tasks = run.dataset.ids.find(ids)
@@ -121,8 +119,7 @@ def read_outcomes(
 ) -> tuple[Evidence, Tasks, GroupParts]:
     """Return what outcomes show: of whole groups, and of parts of groups; between them, sorted, the aborted tasks.
 
-    Raises:
-        InvalidOutcomesError: an outcome can't be true; carries the first flaws.
+    Raises InvalidOutcomesError: an outcome can't be true; carries the first flaws.
     """
     kept: list[int] = []
     aborted: list[int] = []
@@ -177,8 +174,7 @@ def _part(outcome: Outcome, size: int, reward_range: tuple[float, float]) -> tup
 def _shown(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, float, bool] | None:
     """Return successes, failures, and whether the group has a gradient; None if nothing came of the task.
 
-    Raises:
-        ValueError: the outcome can't be true; the message says why.
+    Raises ValueError: the outcome can't be true; the message says why.
     """
     rewards, is_effective = outcome.given_rewards, outcome.effective
     is_uncounted = outcome.successes is outcome.trials is None
@@ -194,11 +190,7 @@ def _shown(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, 
 
 
 def _counts(outcome: Outcome, rewards: list[float] | None, reward_range: tuple[float, float]) -> tuple[float, float]:
-    """Return successes and failures.
-
-    Raises:
-        ValueError: they can't be true; the message says why.
-    """
+    """Return successes and failures. Raises ValueError: they can't be true; the message says why."""
     if outcome.successes is None and outcome.trials is None:
         if rewards is None:
             raise ValueError('give "successes" and "trials", or "rewards", or both, or "status": "aborted"')

@@ -90,8 +90,7 @@ class Replay:
     async def to(self, run: OpenRun, state: RunState, up_to: int) -> RunState:
         """Return the state after entry `up_to`, folding what comes after a state; no rewind may be among it.
 
-        Raises:
-            DamagedStateError: the journal lacks some of it.
+        Raises DamagedStateError: the journal lacks some of it.
         """
         while state.seq < up_to:
             entries = await self.journal.between(run.row, state.seq, up_to, PAGE)

@@ -345,9 +345,8 @@ class Runs:
         Returns:
             The selection, its dataset, and whether it is the first answer to the same key, given again.
 
-        Raises:
-            InvalidSelectionError: a tag or a task is unknown, or the count is not clear.
-            PoolTooSmallError: the pool has fewer such tasks.
+        Raises InvalidSelectionError: a tag or a task is unknown, or the count is not clear; PoolTooSmallError: the pool
+        has fewer such tasks.
         """
         selection, dataset, again = await self.using(
             request.dataset, request.run, lambda run: self._select(run, request, once)
@@ -437,10 +436,8 @@ class Runs:
     async def report(self, request: ReportRequest, key: IdempotencyKey | None) -> Committed:
         """Record what rollouts showed; once this returns, it is durable and folded.
 
-        Raises:
-            InvalidOutcomesError: an outcome can't be true.
-            InvalidSelectionError: the selection was not made by this run.
-            StaleEpochError: the selection was made before the run was rewound.
+        Raises InvalidOutcomesError: an outcome can't be true; InvalidSelectionError: the selection was not made by this
+        run; StaleEpochError: the selection was made before the run was rewound.
         """
         now = self._clock()
 
@@ -466,9 +463,8 @@ class Runs:
         Returns:
             The run as it stands now, and whether the same request had changed it before.
 
-        Raises:
-            InvalidSettingsError: a setting is out of range, the mix names a tag that no task carries, or belief or
-                prior would change.
+        Raises InvalidSettingsError: a setting is out of range, the mix names a tag that no task carries, or belief or
+        prior would change.
         """
 
         def make(opened: OpenRun, state: RunState) -> SettingsChange:
@@ -657,8 +653,7 @@ class Runs:
             The state; of each change its receipt and whether it is a duplicate, or why it was refused; and what was
             stored.
 
-        Raises:
-            _OutdatedError: the dataset is not the newest, or the state is too old.
+        Raises _OutdatedError: the dataset is not the newest, or the state is too old.
         """
         row, pool = run.row, run.dataset.pool
         head, known = locked_head(connection, row, [one.key.key for one in batch if one.key is not None])
@@ -874,9 +869,8 @@ class Runs:
         Returns:
             The run, and whether it is new.
 
-        Raises:
-            InvalidSettingsError: a setting is out of range, or can't be with this origin.
-            RunHasHistoryError: the run's journal is not empty, and its settings are others.
+        Raises InvalidSettingsError: a setting is out of range, or can't be with this origin; RunHasHistoryError: the
+        run's journal is not empty, and its settings are others.
         """
         opened = await self.datasets.fresh(dataset)
         state, seen, known, start = await self._begun(opened, origin, values)

@@ -122,8 +122,7 @@ def context_of(state: RunState, rng: np.random.Generator) -> DrawContext:
 def named_tasks(request: SelectRequest, dataset: OpenDataset) -> NamedTasks:
     """Return the tasks that the request names, once it is possible for this dataset.
 
-    Raises:
-        InvalidSelectionError: a tag or a task is unknown, or the count is not clear.
+    Raises InvalidSelectionError: a tag or a task is unknown, or the count is not clear.
     """
     if (request.count is None) == (request.want_effective is None):
         flaw = Flaw(("body", "count"), "give either count or want_effective")
@@ -170,11 +169,7 @@ def write_id(run: RunRow, origin: Origin) -> str:
 
 
 def read_id(run: RunRow, selection_id: str) -> Origin:
-    """Return where the selection was made.
-
-    Raises:
-        InvalidSelectionError: this run did not give that id out.
-    """
+    """Return where the selection was made. Raises InvalidSelectionError: this run did not give that id out."""
     numbers, _, check = selection_id.rpartition("-")
     parts = _PARTS.fullmatch(numbers)
     if parts is None or check != _check(run, numbers):

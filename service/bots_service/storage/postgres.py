@@ -283,11 +283,7 @@ def _settle(done: Future[Any], answer: asyncio.Future[Any], timeout: asyncio.Tim
 
 
 def _commit(transaction: Transaction) -> None:
-    """Commit.
-
-    Raises:
-        StorageUnavailableError: the connection broke; running the job again might do it twice.
-    """
+    """Commit. Raises StorageUnavailableError: the connection broke; running the job again might do it twice."""
     try:
         transaction.commit()
     except DBAPIError as error:

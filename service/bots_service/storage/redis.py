@@ -64,8 +64,7 @@ class RedisServer:
     def __init__(self, url: str, *, timeout_s: float) -> None:
         """Create it; nothing is sent yet. timeout_s: longest wait for one answer.
 
-        Raises:
-            StorageUnavailableError: the URL is not a Redis URL, or names a file that is not there.
+        Raises StorageUnavailableError: the URL is not a Redis URL, or names a file that is not there.
         """
         self._timeout_s = timeout_s
         self._client = _client_of(url, timeout_s)
@@ -81,8 +80,7 @@ class RedisServer:
     async def open(self) -> None:
         """Check that Redis is usable; if it does not answer, it counts as away and is probed.
 
-        Raises:
-            StorageUnavailableError: Redis refuses this user or a command, is too old, or the URL is invalid.
+        Raises StorageUnavailableError: Redis refuses this user or a command, is too old, or the URL is invalid.
         """
         try:
             await self.info()
@@ -95,9 +93,8 @@ class RedisServer:
     async def info(self) -> dict[str, str]:
         """Return Redis's INFO, after a test write.
 
-        Raises:
-            StorageUnavailableError: it does not answer, refuses this user or a command, is too old, or the URL is
-                invalid.
+        Raises StorageUnavailableError: it does not answer, refuses this user or a command, is too old, or the URL is
+        invalid.
         """
         try:
             text = await self._once("probe", [PROBE_KEY], [int(PROBES_S)])
@@ -114,11 +111,7 @@ class RedisServer:
         return info
 
     async def run(self, script: str, keys: list[str], *arguments: object, blob: bytes = b"") -> Any:
-        """Return a script's answer.
-
-        Raises:
-            RedisAwayError: Redis is away.
-        """
+        """Return a script's answer. Raises RedisAwayError: Redis is away."""
         if self.is_away:
             raise RedisAwayError
         try:
@@ -340,8 +333,7 @@ class RedisLive(Live):
     async def check(self) -> None:
         """Return if Redis answers.
 
-        Raises:
-            StorageUnavailableError: Redis does not answer, or has not answered a probe since it last failed.
+        Raises StorageUnavailableError: Redis does not answer, or has not answered a probe since it last failed.
         """
         if self._server.is_away:
             raise StorageUnavailableError("Redis does not answer")

@@ -43,8 +43,7 @@ class SqliteDatabase:
     def __init__(self, url: str) -> None:
         """Lock the file, whose folder is made, and start the threads.
 
-        Raises:
-            StorageUnavailableError: it names no file, another process has it, or its folder can't be written.
+        Raises StorageUnavailableError: it names no file, another process has it, or its folder can't be written.
         """
         path = Path(sql_url(url).database or "")
         try:
@@ -147,8 +146,7 @@ def _locked(database: Path) -> TextIO:
 
     It holds the process's id. It stays: removing it would let two processes lock two files of one name.
 
-    Raises:
-        StorageUnavailableError: another process has it.
+    Raises StorageUnavailableError: another process has it.
     """
     file = database.with_name(database.name + ".lock").open("a+", encoding="ascii")
     try:

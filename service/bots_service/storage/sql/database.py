@@ -31,15 +31,13 @@ class Database(Protocol):
         A caller that no longer waits changes nothing.
         alone: the job is one statement, which does the same if it is sent twice, so that it needs no second trip.
 
-        Raises:
-            StorageUnavailableError: (from the future, too) nothing was acknowledged.
+        Raises StorageUnavailableError: (from the future, too) nothing was acknowledged.
         """
 
     def read(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Return what the job will return; it sees everything committed before this call, and one state throughout.
 
-        Raises:
-            StorageUnavailableError: (from the future, too) the database did not answer.
+        Raises StorageUnavailableError: (from the future, too) the database did not answer.
         """
 
     async def close(self) -> None:
@@ -73,8 +71,7 @@ def sql_url(address: str) -> URL:
 
     It may name several hosts, as libpq reads them: `postgresql://USER@HOST1:PORT,HOST2/NAME`.
 
-    Raises:
-        StorageUnavailableError: it is no address, or of a product that this service does not know, or of no file.
+    Raises StorageUnavailableError: it is no address, or of a product that this service does not know, or of no file.
     """
     try:
         url = make_url(_with_hosts_apart(address))
@@ -120,8 +117,7 @@ ENCODING = "UTF8"  # of a database: another one can't hold every task's id
 def connected(address: str) -> Iterator[Connection]:
     """Give a connection for a few questions.
 
-    Raises:
-        StorageUnavailableError: the database did not answer, or its encoding is not UTF8.
+    Raises StorageUnavailableError: the database did not answer, or its encoding is not UTF8.
     """
     url = sql_url(address)
     is_server = url.get_backend_name() == "postgresql"
@@ -156,8 +152,7 @@ def _driver(connection: Connection) -> Any:
 def keys_exist(address: str) -> bool:
     """Return whether there ever was a key, revoked or not.
 
-    Raises:
-        StorageUnavailableError: the database did not answer.
+    Raises StorageUnavailableError: the database did not answer.
     """
     if is_missing(sql_url(address)):
         return False

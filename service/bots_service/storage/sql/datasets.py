@@ -110,9 +110,8 @@ class SqlDatasets(Store):
 
         within: patterns of names that the caller's key reaches.
 
-        Raises:
-            DatasetExistsError: the name is taken by other content.
-            LimitReachedError: the service has as many datasets as it may, or the key does.
+        Raises DatasetExistsError: the name is taken by other content; LimitReachedError: the service has as many
+        datasets as it may, or the key does.
         """
         standing = connection.execute(_ROWS.where(datasets.c.name == name)).one_or_none()
         if standing is not None:
@@ -181,8 +180,7 @@ class SqlDatasets(Store):
     def predictions(self, connection: Connection, dataset_id: int, those: Sequence[Predicted]) -> list[Predictions]:
         """Return predictions that new runs see or that a run knows, in this order.
 
-        Raises:
-            UnknownRunError: one is not there any more.
+        Raises UnknownRunError: one is not there any more.
         """
         found = []
         for about in those:
@@ -199,8 +197,7 @@ class SqlDatasets(Store):
 
         Of all those of the dataset the MOST_SUBSETS that were kept last stay.
 
-        Raises:
-            UnknownDatasetError: the dataset was deleted.
+        Raises UnknownDatasetError: the dataset was deleted.
         """
         standing = select(datasets.c.id).where(datasets.c.id == row.id).with_for_update(key_share=True, read=True)
         if connection.scalar(standing) is None:
@@ -230,8 +227,7 @@ class SqlDatasets(Store):
     async def blocks(self, dataset_id: int) -> AsyncIterator[TaskBlock]:
         """Yield the dataset's blocks in order, one in memory at a time.
 
-        Raises:
-            UnknownDatasetError: the dataset was deleted meanwhile.
+        Raises UnknownDatasetError: the dataset was deleted meanwhile.
         """
         position = 0
         while (block := await self._block(dataset_id, position)) is not None:

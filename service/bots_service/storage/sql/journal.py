@@ -150,8 +150,7 @@ _defaults = {
 def encode_body(body: Body) -> str:
     """Return the body as JSON, field by field, without those that are at their default.
 
-    Raises:
-        ValueError: a count is not finite.
+    Raises ValueError: a count is not finite.
     """
     values = {}
     for name, default in _defaults[type(body)]:
@@ -164,8 +163,7 @@ def encode_body(body: Body) -> str:
 def decode_body(kind: EntryKind, text: str | Raw) -> Body:
     """Return the body that was encoded.
 
-    Raises:
-        DamagedStateError: the text is no body of this kind that this version reads.
+    Raises DamagedStateError: the text is no body of this kind that this version reads.
     """
     try:
         body: Body = _decoders[kind].decode(text)
@@ -202,8 +200,7 @@ def locked_head(connection: Connection, run: RunRow, keys: Sequence[str] = ()) -
 
     Nothing else is appended to the run before the transaction ends.
 
-    Raises:
-        UnknownRunError: it was deleted or replaced.
+    Raises UnknownRunError: it was deleted or replaced.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(_LOCK, {"run": run.id})
@@ -236,8 +233,7 @@ def entry_of(row: SqlRow) -> Entry:
 def receipt_under(connection: Connection, run: RunRow, key: IdempotencyKey) -> Receipt | None:
     """Return what the entry did that was appended under this key; None if there is none.
 
-    Raises:
-        KeyReusedError: it was another request's.
+    Raises KeyReusedError: it was another request's.
     """
     row = connection.execute(_BY_KEY, {"run": run.id, "key": key.key}).one_or_none()
     if row is None:
@@ -260,8 +256,7 @@ def append(connection: Connection, run_id: int, folded: Sequence[FoldedEntry], n
 def copy_entries(connection: Connection, run_id: int, source: RunRow, up_to: int) -> None:
     """Copy a run's entries up to one into an empty run, without their idempotency keys.
 
-    Raises:
-        BusyError: they were deleted or undone meanwhile.
+    Raises BusyError: they were deleted or undone meanwhile.
     """
     names = [column.name for column in journal.columns if column.name not in ("run_id", "key", "fingerprint")]
     those = select(literal(run_id), *(journal.c[name] for name in names))
@@ -337,11 +332,7 @@ class SqlJournal(Store):
 
     @reading
     def head(self, connection: Connection, run: RunRow) -> Head:
-        """Return where a run stands.
-
-        Raises:
-            UnknownRunError: it was deleted or replaced.
-        """
+        """Return where a run stands. Raises UnknownRunError: it was deleted or replaced."""
         return _of_run(connection.execute(_HEADS.where(runs.c.id == run.id)).one_or_none(), run)
 
     @reading

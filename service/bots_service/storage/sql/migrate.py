@@ -34,8 +34,7 @@ def upgrade(url: str) -> tuple[str | None, str]:
 
     Tables that are newer than this version of the service stay as they are. The folder of a SQLite file is made.
 
-    Raises:
-        StorageUnavailableError: the database did not answer, its tables are not ours, or only a pooler reaches it.
+    Raises StorageUnavailableError: the database did not answer, its tables are not ours, or only a pooler reaches it.
     """
     if is_missing(parsed := sql_url(url)):
         Path(parsed.database or "").parent.mkdir(parents=True, exist_ok=True)
@@ -51,8 +50,7 @@ def upgrade(url: str) -> tuple[str | None, str]:
 def current(url: str) -> str | None:
     """Return the database's revision, None if it has none.
 
-    Raises:
-        StorageUnavailableError: the database did not answer.
+    Raises StorageUnavailableError: the database did not answer.
     """
     if is_missing(sql_url(url)):
         return None
@@ -84,8 +82,7 @@ def revisions_folder() -> Path:
 def is_new_enough(revision: str | None) -> bool:
     """Return whether this version of the service can work on tables of a revision: on its newest, or a later one.
 
-    Raises:
-        StorageUnavailableError: the revision is none of ours, so the tables are another program's.
+    Raises StorageUnavailableError: the revision is none of ours, so the tables are another program's.
     """
     if revision is None:
         return False
@@ -114,8 +111,7 @@ def require_new_enough(revision: str | None) -> None:
 def _keep_other_migrators_out(connection: Connection) -> None:
     """Take a lock that ends with the connection, however that ends. A SQLite file has one process anyway.
 
-    Raises:
-        StorageUnavailableError: a pooler would give the server's connection, with the lock, to somebody else.
+    Raises StorageUnavailableError: a pooler would give the server's connection, with the lock, to somebody else.
     """
     if is_pooled(connection):
         raise StorageUnavailableError(

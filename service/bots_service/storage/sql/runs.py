@@ -88,8 +88,7 @@ def current_predictions(connection: Connection, dataset_id: int) -> tuple[Predic
 def require_room_for_run(connection: Connection, dataset_id: int, capacity: Capacity) -> None:
     """Check that there is room for one more run in a dataset, whose current predictions were asked for.
 
-    Raises:
-        LimitReachedError: the dataset has as many as it may.
+    Raises LimitReachedError: the dataset has as many as it may.
     """
     count = connection.scalar(select(func.count()).select_from(runs).where(runs.c.dataset_id == dataset_id)) or 0
     if count >= capacity.runs:
@@ -99,8 +98,7 @@ def require_room_for_run(connection: Connection, dataset_id: int, capacity: Capa
 def standing_run(connection: Connection, dataset_id: int, name: str, todo: str) -> RunRow | None:
     """Return the empty run of that name, as it stands until the transaction ends; None if there is none.
 
-    Raises:
-        RunHasHistoryError: its journal is not empty. todo: what to do then.
+    todo: what to do where its journal is not empty, which raises RunHasHistoryError.
     """
     found = next(iter(locked_runs(connection, _is_named(dataset_id, name))), None)
     if found is not None and found.head > 0:
@@ -153,9 +151,8 @@ class SqlRuns(Store):
         Returns:
             The run as it stands now, and as it stood before; None if it is new.
 
-        Raises:
-            BusyError: its predictions are gone; or it is no fork, and others were put since; or what it continues was
-                deleted or undone.
+        Raises BusyError: its predictions are gone; or it is no fork, and others were put since; or what it continues
+        was deleted or undone.
         """
         require_unanswered(connection, idempotency_key)
         newest = current_predictions(connection, dataset_id)

@@ -67,9 +67,8 @@ def insert_missing(product: str, table: Table) -> Insert:
 def require_unanswered(connection: Connection, idempotency_key: IdempotencyKey | None) -> None:
     """Check that nothing is kept under the key yet.
 
-    Raises:
-        KeyReusedError: the key came with another request before.
-        BusyError: the same request was answered meanwhile; asking again finds the answer.
+    Raises KeyReusedError: the key came with another request before; BusyError: the same request was answered meanwhile;
+    asking again finds the answer.
     """
     if idempotency_key is None:
         return
