@@ -62,9 +62,9 @@ def test_redis_may_be_wiped_at_any_moment(tmp_path: Path):
             while any(thread.is_alive() for thread in reporters) and not account.failures:
                 client.flushall()
                 wipes += 1
-                enough.set()
+                if wipes > 10:
+                    enough.set()
                 calm.wait(moments.uniform(0.0, 0.2))
         print(f"{wipes} wipes; selects without an answer: {account.missed}")  # noqa: T201 - shown when something fails
         assert_all_settled(made, account, tmp_path)
-    assert wipes > 10
     assert len(account.selections) > len(account.missed)

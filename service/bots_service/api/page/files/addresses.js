@@ -44,6 +44,7 @@ export function listing(query, usual, hrefOf, reload) {
 
   /** Ask for something else, from its first page on. isTyped: letter by letter, so Back does not return to each. */
   function change(wanted, isTyped = false) {
+    read(new URLSearchParams(location.hash.split("?")[1])); // of a link that the view has not heard of yet
     list.asked = { ...list.asked, ...wanted };
     return turn(FIRST, [], isTyped);
   }
