@@ -1,6 +1,7 @@
 """All studies, in the order in which they are made and listed."""
 
 from studies.beliefs import BELIEFS
+from studies.first import FIRST
 from studies.methods import METHODS
 from studies.overhead import OVERHEAD
 from studies.references import REFERENCES
@@ -10,5 +11,5 @@ from studies.sizes import SIZES
 from studies.study import Study
 
 STUDIES: dict[str, Study] = {
-    study.name: study for study in (BELIEFS, METHODS, SETTINGS, REFERENCES, SIZES, REWARDS, OVERHEAD)
+    study.name: study for study in (BELIEFS, METHODS, SETTINGS, REFERENCES, FIRST, SIZES, REWARDS, OVERHEAD)
 }

@@ -25,7 +25,7 @@ from bots_client._errors import (
     UnreachableError,
 )
 from bots_client._http import Retries
-from bots_client._inputs import GivenSettings, Outcome, Task, TaskColumns
+from bots_client._inputs import GivenSettings, Outcome, ReferenceColumn, Task, TaskColumns, find_references
 from bots_client._models import (
     ApiKey,
     Calibration,
@@ -72,9 +72,9 @@ __all__ = [
     "ConflictError", "Coverage", "Curve", "CurvePoint", "Dataset", "DeadlineExceededError", "FieldError",
     "ForbiddenError", "Fork", "Gain", "GivenSettings", "Health", "HistoryStep", "ImportedRun", "InvalidRequestError",
     "JournalEntry", "Lease", "Leases", "Listing", "MixShare", "NewApiKey", "NotFoundError", "Outcome", "Overview",
-    "OverviewTotals", "Predicted", "Receipt", "RefusedReports", "RequestError",
+    "OverviewTotals", "Predicted", "Receipt", "ReferenceColumn", "RefusedReports", "RequestError",
     "ResilientClient", "Retries", "Run", "RunSummary", "RunVerdict", "SelectedTask", "Selection", "Selector",
     "ServiceError", "Settings", "StaleEpochError", "Subset", "Task", "TaskBelief",
     "TaskColumns", "TaskCounts", "Totals", "UnreachableError", "VerifierAlarm", "Version", "WhoAmI",
-    "__version__",
+    "__version__", "find_references",
 ]  # fmt: skip

@@ -7,11 +7,13 @@ not a number, is an InvalidRequestError.
 import hashlib
 import json
 import math
+import re
 import reprlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from itertools import islice
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, TypedDict, TypeVar, get_args
 
@@ -353,8 +355,8 @@ class TaskColumns:
         id: one or several columns. With `id_from="columns"` their values, joined by ":", are the id.
         id_from: "columns"; "content", the hash of the columns' values, which stays the same when rows are shuffled or
             removed; or "row", the row's number from 0, which changes then, and needs no column.
-        references: columns of pass rates, one per reference model, weakest first. A list of rewards in [0, 1] counts
-            as its mean.
+        references: columns of pass rates, one per reference model, weakest first: names of columns that hold rates, or
+            `ReferenceColumn`s, which `find_references` returns of columns that others published.
         tags: each value becomes the tag "COLUMN=VALUE", or VALUE if the column is called `tags`; a list gives several
             tags. Empty values give none.
 
@@ -363,7 +365,7 @@ class TaskColumns:
 
     id: str | Sequence[str] = "id"
     id_from: IdFrom = "columns"
-    references: Sequence[str] = ()
+    references: Sequence["str | ReferenceColumn"] = ()
     tags: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -385,7 +387,12 @@ class TaskColumns:
     @property
     def named(self) -> tuple[str, ...]:
         """All columns that are read, without repeats."""
-        return tuple(dict.fromkeys((*self.id_columns, *self.references, *self.tags)))
+        return tuple(dict.fromkeys((*self.id_columns, *self.models, *self.tags)))
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """What the reference models are called: the names of their columns."""
+        return tuple(reference.column for reference in map(_reference, self.references))
 
     def id_of(self, row: Row, number: int = 0) -> str:
         """Return the id of a row's task.
@@ -404,7 +411,7 @@ class TaskColumns:
 
     def task(self, row: Row, number: int = 0) -> Task:
         """Return a row's task; an InvalidRequestError if there is no id, or a pass rate is not a number."""
-        rates = [_rate_of(value_at(row, column), column) for column in self.references]
+        rates = [_reference(column).rate(row) for column in self.references]
         tags = dict.fromkeys(tag for column in self.tags for tag in _tags_of(value_at(row, column), column))
         return Task(self.id_of(row, number), rates, list(tags))
 
@@ -474,20 +481,127 @@ def _plain(value: Any, column: str) -> Any:
     raise InvalidRequestError(f"{column} is {shown(value)}, not a text, number, list or mapping")
 
 
-def _rate_of(value: Any, column: str) -> float | None:
-    plain = _plain(value, column)
-    if isinstance(plain, list):
-        rewards = [reward for reward in plain if reward is not None]
-        if not all(isinstance(reward, int | float) and 0 <= reward <= 1 for reward in rewards):
-            raise InvalidRequestError(f"{column} is {shown(plain)}, not rewards in [0, 1]")
-        return sum(rewards) / len(rewards) if rewards else None
-    if plain is None:
+# --- pass rates that others measured ----------------------------------------------------------------------------------
+
+NOT_MEASURED = {"", "#N/A", "N/A", "NA", "NULL", "NaN", "nan", "n/a", "null"}  # in texts, as of CSV
+SOLVED_OF_TRIED = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
+SAYS_SOLVED = re.compile(r"(pass|solve|solved|success)[ _-]?rate|pass@1", re.IGNORECASE)
+SAYS_DIFFICULT = re.compile("difficulty", re.IGNORECASE)
+TRIES = 16  # of each of Skywork-OR1's three models, which count failures in `model_difficulty`
+
+
+@dataclass(frozen=True)
+class ReferenceColumn:
+    """A column with what one reference model reached on each task.
+
+    A number x counts as x / out_of solved; as 1 - x / out_of where it grows with what the model fails. A text such as
+    "3/8" is solved of tried. A list of rewards in [0, 1] counts as its mean.
+
+    column: its name; dots lead into nested columns.
+    out_of: 1 for rates, 100 for percentages, the number of tries for counts.
+    is_failure: whether the numbers are of failures, or a difficulty.
+    """
+
+    column: str
+    out_of: float = 1.0
+    is_failure: bool = False
+
+    def __str__(self) -> str:
+        scaled = "value" if self.out_of == 1 else f"value / {self.out_of:g}"
+        return f"1 - {scaled}" if self.is_failure else scaled
+
+    def rate(self, row: Row) -> float | None:
+        """Return the pass rate in a row; None: not measured. Raises InvalidRequestError: the column holds none."""
+        value = _plain(value_at(row, self.column), self.column)
+        if isinstance(value, list):
+            rewards = [reward for reward in value if reward is not None]
+            if not all(isinstance(reward, int | float) and 0 <= reward <= 1 for reward in rewards):
+                raise InvalidRequestError(f"{self.column} is {shown(value)}, not rewards in [0, 1]")
+            return sum(rewards) / len(rewards) if rewards else None
+        if value is None or (isinstance(value, str) and value in NOT_MEASURED):
+            return None
+        if isinstance(value, str) and (solved := SOLVED_OF_TRIED.fullmatch(value)) and int(solved[2]):
+            return int(solved[1]) / int(solved[2])
+        number = _number(value)
+        if number is None:
+            raise InvalidRequestError(f"{self.column} is {shown(value)}, not a number")
+        if abs(number) > sys.float_info.max:  # JSON has no infinity, and null would mean "not measured"
+            raise InvalidRequestError(f"{self.column} is {shown(value)}, not a finite number")
+        return 1 - number / self.out_of if self.is_failure else number / self.out_of
+
+    def preview(self, rows: Iterable[Row], count: int = 5) -> str:
+        """Return the first values and what they are read as, such as "43.75 -> 0.5625, 100.0 -> 0"."""
+        read = ((value_at(row, self.column), self.rate(row)) for row in rows)
+        shown_ones = islice((f"{value} -> {rate:.4g}" for value, rate in read if rate is not None), count)
+        return ", ".join(shown_ones)
+
+
+def find_references(rows: Iterable[Row], *, but_not: Sequence[str] = ()) -> list[ReferenceColumn]:
+    """Return the columns that hold published pass rates, by their names and values, weakest model first.
+
+    A name says "pass rate", "solve rate" or "success rate", or "difficulty". All values must fit one form: rates,
+    percentages, texts such as "3/8"; of difficulties also the counts of failures of Skywork-OR1. What may as well be a
+    level, such as whole numbers from 1 to 10, is left out.
+
+    Args:
+        rows: some rows of the file; a thousand are enough.
+        but_not: columns that hold something else.
+    """
+    rows = list(rows)
+    values: dict[str, list[Any]] = {}
+    for row in rows:
+        for column, value in _leaves(row):
+            if value is not None and value not in NOT_MEASURED and column not in but_not:
+                values.setdefault(column, []).append(value)
+    found = [reading for column in values if (reading := _reading(column, values[column])) is not None]
+    means = {}
+    for each in found:
+        rates = [rate for row in rows if (rate := each.rate(row)) is not None]
+        means[each] = sum(rates) / len(rates)
+    return sorted(found, key=means.__getitem__)
+
+
+def _reading(column: str, values: list[Any]) -> ReferenceColumn | None:
+    """Return how a column's values are read; None if they are no pass rates."""
+    says_solved, says_difficult = bool(SAYS_SOLVED.search(column)), bool(SAYS_DIFFICULT.search(column))
+    if not (says_solved or says_difficult) or len({*map(repr, values)}) == 1:
         return None
-    if isinstance(plain, bool) or not isinstance(plain, int | float):
-        raise InvalidRequestError(f"{column} is {shown(value)}, not a number")
-    if abs(plain) > sys.float_info.max:  # JSON has no infinity, and null would mean "not measured"
-        raise InvalidRequestError(f"{column} is {shown(plain)}, not a finite number")
-    return plain
+    if all(isinstance(value, str) and SOLVED_OF_TRIED.fullmatch(value) for value in values):
+        return ReferenceColumn(column)
+    numbers = [number for value in values if (number := _number(value)) is not None]
+    if len(numbers) < len(values) or not 0 <= min(numbers) <= max(numbers) <= 100:
+        return None
+    out_of = 1.0 if max(numbers) <= 1 else 100.0
+    if says_solved:
+        return ReferenceColumn(column, out_of)
+    if all(number == int(number) for number in numbers):
+        is_count = "model_difficulty" in column.lower() and max(numbers) <= TRIES
+        return ReferenceColumn(column, TRIES, is_failure=True) if is_count else None
+    return ReferenceColumn(column, out_of, is_failure=True)
+
+
+def _leaves(row: Row, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        elif isinstance(value, str | Real | Decimal):
+            yield f"{prefix}{name}", value
+
+
+def _reference(column: "str | ReferenceColumn") -> ReferenceColumn:
+    return ReferenceColumn(column) if isinstance(column, str) else column
+
+
+def _number(value: Any) -> float | None:
+    """Return a number, or a text as CSV has it; None of anything else."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Real | Decimal):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
+    except OverflowError:
+        return math.inf
 
 
 def _tags_of(value: Any, column: str) -> Iterator[str]:

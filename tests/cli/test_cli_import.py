@@ -109,6 +109,95 @@ def test_the_paper_s_data_is_imported_with_one_command(bots, train):
     assert [task["id"] for task in shown["tasks"]] == ["math__deepscaler:17"]
 
 
+# Rows as the public datasets have them, with made-up values: what finds their ids, and what their numbers are read as.
+SKYWORK = "extra_info.model_difficulty.DeepSeek-R1-Distill-Qwen"
+PUBLISHED = {
+    "LLM360/guru-RL-92k": (
+        lambda n: {
+            "qwen3_30b_pass_rate": (16 + n) / 32,
+            "qwen2.5_7b_pass_rate": n / 16,
+            "extra_info": {"index": n},
+        },
+        ["--id", "extra_info.index"],
+        {"qwen2.5_7b_pass_rate": lambda n: n / 16, "qwen3_30b_pass_rate": lambda n: (16 + n) / 32},
+    ),
+    "SynthLabsAI/Big-Math-RL-Verified": (
+        lambda n: {"problem": f"p{n}", "source": "orca", "llama8b_solve_rate": None if n == 3 else n / 64},
+        ["--id", "problem"],
+        {"llama8b_solve_rate": lambda n: None if n == 3 else n / 64},
+    ),
+    "POLARIS-Project/Polaris-Dataset-53K": (
+        lambda n: {"problem": f"p{n}", "answer": "1", "difficulty": f"{n % 8}/8"},
+        ["--id", "problem"],
+        {"difficulty": lambda n: n % 8 / 8},
+    ),
+    "Skywork/Skywork-OR1-RL-Data": (
+        lambda n: {
+            "prompt": [{"content": f"p{n}", "role": "user"}],
+            "extra_info": {
+                "index": n,
+                "model_difficulty": {
+                    "DeepSeek-R1-Distill-Qwen-1.5B": 16 - n // 2,
+                    "DeepSeek-R1-Distill-Qwen-7B": 12 - n // 2,
+                    "DeepSeek-R1-Distill-Qwen-32B": 8 - n // 2,
+                },
+            },
+        },
+        ["--id", "extra_info.index"],
+        {
+            f"{SKYWORK}-1.5B": lambda n: n // 2 / 16,
+            f"{SKYWORK}-7B": lambda n: (4 + n // 2) / 16,
+            f"{SKYWORK}-32B": lambda n: (8 + n // 2) / 16,
+        },
+    ),
+    "lime-nlp/DeepScaleR_Difficulty": (
+        lambda n: {"prompt": f"p{n}", "extra_info": {"index": n, "difficulty": 100 * (1 - n / 128)}},
+        ["--id", "extra_info.index"],
+        {"extra_info.difficulty": lambda n: n / 128},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_published_pass_rates_are_found_and_shown(bots, tmp_path, name, kind):
+    row, ids, references = PUBLISHED[name]
+    rows, file = [row(n) for n in range(16)], tmp_path / f"pool.{kind}"
+    if kind == "parquet":
+        parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+    else:
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    pool = f"{kind}-{[*PUBLISHED].index(name)}"
+    done = bots("datasets", "import", file, "--name", pool, *ids, "--references", "auto", "--json")
+    assert done.json["reference_models"] == list(references)
+    for column, rate in references.items():
+        shown = next(line for line in done.err.splitlines() if line.startswith(f"pass rates: {column}, read as "))
+        assert f" -> {rate(1):.4g}, " in shown
+    bots.ok("datasets", "delete", pool, "--yes")  # other tests list all
+    read = [task.reference_pass_rates for task in tasks_in(file, id_=ids[1:], references="auto")]
+    assert read == [[rate(n) for rate in references.values()] for n in range(16)]
+
+
+def test_published_pass_rates_that_are_not_used_are_named(bots, tmp_path):
+    file = tmp_path / "rates.csv"
+    file.write_text("id,solve rate,level\na,0,1\nb,25,2\nc,100,3\n", "utf-8")
+    done = bots("datasets", "import", file, "--json")
+    assert done.json["reference_models"] == []
+    assert "published pass rates, it seems: solve rate; to use them, delete the dataset, and import with" in done.err
+    used = bots("datasets", "import", file, "--name", "used", "--references", "auto", "--json")
+    assert used.json["reference_models"] == ["solve rate"]
+    assert "read as value / 100: 0 -> 0, 25 -> 0.25, 100 -> 1, ..." in used.err
+    line = bots("datasets", "import", file, "--references", "auto", "--reference", "level").assert_one_line(2)
+    assert "pass either --reference or --references auto" in line
+
+
+def test_levels_and_what_never_differs_are_no_pass_rates(bots, tmp_path):
+    file = tmp_path / "levels.csv"
+    file.write_text("id,difficulty,pass_rate,wins\na,1,0.5,3\nb,10,0.5,4\n", "utf-8")
+    line = bots("datasets", "import", file, "--references", "auto").assert_one_line(1)
+    assert "no column looks like pass rates" in line
+
+
 def test_ids_come_from_rows_from_files_and_from_content(train):
     files = sorted(train.glob("*.parquet"))
     code, math = (parquet.read_table(file).to_pylist() for file in files)
@@ -154,7 +243,7 @@ def test_repeats_are_refused_with_what_to_do_or_left_out(bots, train):
         ("a.csv", "id,weak\nx\n", [], "row 1 does not have 2 columns"),
         ("a.csv", "id\n", [], "a.csv: no rows"),
         ("a.jsonl", '{"id": "x"}\n{"id"\n', ["--tag", "id"], "a.jsonl: row 2 is not JSON"),
-        ("a.jsonl", '{"id": 1, "w": "0.5"}\n', ["--reference", "w"], "row 1: w is '0.5', not a number"),
+        ("a.jsonl", '{"id": 1, "w": "often"}\n', ["--reference", "w"], "row 1: w is 'often', not a number"),
         ("a.csv", "id,level\nx,3\n", ["--id-from", "content"], "convert the file to Parquet or JSON Lines"),
         ("a.parquet", "PAR1", [], "a.parquet: "),
         ("a.txt", "id\n", [], "end with one of .csv, .json, .jsonl, .ndjson, .parquet"),

@@ -220,7 +220,7 @@ def test_a_tag_says_its_column_unless_the_column_is_called_tags():
         (TaskColumns(), {"id": True}, "True"),
         (TaskColumns("a", "content"), {"b": 1}, "a"),
         (TaskColumns("a", "content"), {"a": b"x"}, "b'x'"),
-        (TaskColumns(id_from="row", references=["r"]), {"r": "0.5"}, "'0.5'"),
+        (TaskColumns(id_from="row", references=["r"]), {"r": "half"}, "'half'"),
         (TaskColumns(id_from="row", references=["r"]), {"r": True}, "True"),
         (TaskColumns(id_from="row", references=["r"]), {"r": float("inf")}, "inf"),
         (TaskColumns(id_from="row", references=["r"]), {"r": Decimal("-Infinity")}, "-inf"),

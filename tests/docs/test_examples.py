@@ -38,6 +38,7 @@ NOT_RUN: list[tuple[str, str]] = [
     ("docs/deployment.md", "needs a Docker engine and a cluster"),
     ("docs/deployment.md", "needs a PostgreSQL and a Redis, and serves until it is stopped"),
     ("docs/deployment.md", "needs a cluster"),
+    ("docs/references.md", "it needs the datasets"),
 ]
 
 

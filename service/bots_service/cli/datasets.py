@@ -39,7 +39,7 @@ app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete da
 
 BATCH = 10_000  # rows: a few MB, and frequent progress
 LONGEST_CELL = 2**24  # characters of a CSV file's; Python's own limit is too low for long problems
-NOT_MEASURED = {"", "#N/A", "N/A", "NA", "NULL", "n/a", "null"}  # pass rates in CSV, besides NaN
+LOOKED_AT = 1000  # rows of the first file, in which columns of published pass rates are looked for
 NDJSON = "application/x-ndjson"
 FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".parquet")
 
@@ -52,7 +52,7 @@ class TaskReader:
     """Reads the tasks in files; its arguments are those of a command.
 
     rows, repeats: how many rows were read, and how many of them were skipped because their id occurred before.
-    unused: the files' columns that are in no task.
+    unused: the files' columns that are in no task; published: those that seem to hold pass rates, which nobody wanted.
     """
 
     def __init__(
@@ -89,6 +89,10 @@ class TaskReader:
                 metavar="COLUMN",
             ),
         ] = None,
+        references: Annotated[
+            Literal["auto"] | None,
+            typer.Option(help="Find the columns of published pass rates by name and values, show them, and use them."),
+        ] = None,
         tag: Annotated[
             list[str] | None,
             typer.Option("--tag", help="Column with values that become tags, as in level=hard.", metavar="COLUMN"),
@@ -96,8 +100,13 @@ class TaskReader:
     ) -> None:
         from bots_client import TaskColumns
 
+        if reference and references:
+            raise typer.BadParameter("pass either --reference or --references auto", param_hint="--references")
         self.paths, self.files = files, _files_of(files)
         self.columns = TaskColumns(id_ or "id", id_from, reference or (), tag or ())
+        self.published: list[str] = []
+        if not reference:
+            self._look_for_references(use=references is not None)
         self.file_in_id, self.skip_repeats = file_in_id, skip_repeats
         self.rows, self.repeats, self.unused = 0, 0, set[str]()
         for file in self.files:
@@ -106,6 +115,22 @@ class TaskReader:
                     f"{file}: can't hash the content of CSV, whose values have no types; convert the file to Parquet "
                     "or JSON Lines with the library that your trainer uses, and use that file here and in the trainer"
                 )
+
+    def _look_for_references(self, *, use: bool) -> None:
+        """Look for published pass rates; where to use them, say on stderr how they are read."""
+        from bots_client import find_references
+
+        rows = next(_read_rows(self.files[0], None), ([],))[0][:LOOKED_AT]
+        found = find_references(rows, but_not=self.columns.named)
+        if not use:
+            self.published = [each.column for each in found]
+            return
+        if not found:
+            raise CommandError(f"{self.files[0]}: no column looks like pass rates; name it with --reference")
+        self.columns = replace(self.columns, references=found)
+        for each in found:
+            sys.stderr.write(f"pass rates: {each.column}, read as {each}: {each.preview(rows)}, ...\n")
+        sys.stderr.write("if one is wrong, delete the dataset, and import with --reference COLUMN for the right ones\n")
 
     @contextmanager
     def upload(self) -> Iterator[Callable[[], Iterator[bytes]]]:
@@ -128,6 +153,9 @@ class TaskReader:
             sys.stderr.write(f"skipped {written(self.repeats)} of {written(self.rows)} rows: repeated IDs\n")
         if self.unused:
             sys.stderr.write(f"columns not used: {', '.join(sorted(self.unused))}\n")
+        if self.published:
+            todo = "to use them, delete the dataset, and import with --references auto"
+            sys.stderr.write(f"published pass rates, it seems: {', '.join(self.published)}; {todo}\n")
 
     def _ndjson(self, advance: Advance) -> Iterator[bytes]:
         import msgspec
@@ -141,10 +169,9 @@ class TaskReader:
         """Yield the tasks in batches, from the start. advance: is told the share of the files' bytes that is read."""
         sizes, done, seen = [file.stat().st_size for file in self.files], 0, set[str]()
         self.rows = self.repeats = 0
-        numbers = set(self.columns.references) - {*self.columns.id_columns}
         for file, size in zip(self.files, sizes, strict=True):
             before = self.rows
-            for rows, share, names in _read_rows(file, self.columns.named, numbers):
+            for rows, share, names in _read_rows(file, self.columns.named):
                 self._note_unused(file, set(names) - {_enclosing(column, names) for column in self.columns.named})
                 tasks = list(self._tasks_of(file, rows, before))
                 if self.skip_repeats:
@@ -200,11 +227,8 @@ def _files_of(paths: list[Path]) -> list[Path]:
     return files
 
 
-def _read_rows(file: Path, wanted: tuple[str, ...], numbers: set[str]) -> Iterator[Batch]:
-    """Yield the rows of a file, in batches.
-
-    wanted: the columns to read; "a.b" is field b of struct a. numbers: those that are parsed as numbers in CSV.
-    """
+def _read_rows(file: Path, wanted: tuple[str, ...] | None) -> Iterator[Batch]:
+    """Yield the rows of a file, in batches. wanted: the columns to read, None for all; "a.b" is field b of struct a."""
     import pyarrow
 
     try:
@@ -212,12 +236,12 @@ def _read_rows(file: Path, wanted: tuple[str, ...], numbers: set[str]) -> Iterat
             yield from _read_parquet(file, wanted)
             return
         with file.open("rb") as raw, TextIOWrapper(raw, "utf-8-sig", newline="") as text:
-            rows = _csv_rows(file, text, numbers) if file.suffix.lower() == ".csv" else _json_rows(file, text)
+            rows = _csv_rows(file, text) if file.suffix.lower() == ".csv" else _json_rows(file, text)
             names = dict[str, None]()  # of all rows so far
             while batch := list(islice(rows, BATCH)):
                 names |= {name: None for row in batch for name in row}
                 # Top-level columns only: nested fields may be absent in some rows.
-                _require_columns(file, [_enclosing(column, names) or column for column in wanted], names)
+                _require_columns(file, [_enclosing(column, names) or column for column in wanted or ()], names)
                 yield batch, raw.tell() / file.stat().st_size, names
     except (pyarrow.ArrowException, csv.Error, UnicodeDecodeError, OSError) as error:
         if isinstance(error, OSError) and error.filename:  # it can't be opened; the error names the file
@@ -225,13 +249,13 @@ def _read_rows(file: Path, wanted: tuple[str, ...], numbers: set[str]) -> Iterat
         raise CommandError(f"{file}: {error}") from error
 
 
-def _read_parquet(file: Path, wanted: tuple[str, ...]) -> Iterator[Batch]:
+def _read_parquet(file: Path, wanted: tuple[str, ...] | None) -> Iterator[Batch]:
     from pyarrow import parquet
 
     read = 0
     with parquet.ParquetFile(file) as opened:
-        _require_columns(file, wanted, _paths(opened.schema_arrow))
-        for batch in opened.iter_batches(BATCH, columns=list(wanted)):
+        _require_columns(file, wanted or (), _paths(opened.schema_arrow))
+        for batch in opened.iter_batches(BATCH, columns=None if wanted is None else list(wanted)):
             rows = batch.to_pylist() if batch.num_columns else [{} for _ in range(batch.num_rows)]
             read += len(rows)
             yield rows, read / opened.metadata.num_rows, opened.schema_arrow.names
@@ -246,18 +270,13 @@ def _paths(fields: Any) -> Iterator[str]:
             yield from (f"{column.name}.{inner}" for inner in _paths(column.type))
 
 
-def _csv_rows(file: Path, text: TextIO, numbers: set[str]) -> Iterator[Row]:
-    """Yield the rows as texts, so that "007" stays what it is; only the named columns are numbers."""
+def _csv_rows(file: Path, text: TextIO) -> Iterator[Row]:
+    """Yield the rows as texts, so that "007" stays what it is."""
     csv.field_size_limit(LONGEST_CELL)
     lines = csv.DictReader(text, strict=True)
     for number, row in enumerate(lines, 1):
         if None in row or None in row.values():  # what DictReader makes of too many cells, and of too few
             raise CommandError(f"{file}: row {number} does not have {len(lines.fieldnames or ())} columns")
-        for name in numbers & row.keys():
-            try:
-                row[name] = None if row[name] in NOT_MEASURED else float(row[name])
-            except ValueError as error:
-                raise CommandError(f"{file}: row {number}: {name} is {row[name]!r}, not a number") from error
         yield row
 
 
@@ -307,7 +326,7 @@ def import_(
 
     COLUMN may be a path into a nested column, such as extra_info.index.
     """
-    name, models = name or dataset_name_of(reader.paths), reader.columns.references
+    name, models = name or dataset_name_of(reader.paths), reader.columns.models
     with reader.upload() as tasks:
         dataset = client.create_dataset(name, tasks, models, description, media_type=NDJSON)
     return dataset, details(dataset)
