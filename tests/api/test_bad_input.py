@@ -168,12 +168,26 @@ async def test_impossible_tasks_are_refused_in_json_and_ndjson_alike(http, task,
         f"{RUN}/tasks?tag=nobody",
         f"{RUN}/tasks?{'&'.join(['ids=task-1'] * 1001)}",
         f"{RUN}/history?after_step=99999999999999999999999",
+        f"{RUN}/history?limt=5",
+        f"{RUN}?run=other",
     ],
 )
 async def test_impossible_questions_are_refused(busy, path):
     answer = await busy.get(path)
     require_problem(answer, 422, answer.json()["type"].rpartition(":")[2])
     assert answer.json()["errors"]
+
+
+async def test_an_unknown_parameter_is_named_with_what_was_meant(busy):
+    answer = require_problem(await busy.get(f"{RUN}/history?limt=5"), 422, "invalid-input")
+    assert answer["errors"] == [
+        {
+            "loc": ["query", "limt"],
+            "msg": "'limt' is not one of after_step, cursor, limit; did you mean 'limit'?",
+        }
+    ]
+    answer = await busy.post("/select?count=3", json={"dataset": "guru", "count": 3})
+    require_problem(answer, 422, "invalid-input")
 
 
 async def test_bodies_beyond_their_limit_are_refused_by_header_and_by_count(tmp_path):

@@ -51,8 +51,8 @@ def test_a_connection_that_breaks_in_the_middle_of_a_body_changes_nothing(servic
 
 def test_the_log_has_one_line_for_each_act_and_each_refusal_with_its_id_and_no_headers(service, client):
     headers = {"X-Request-Id": "look-for-me", "Authorization": "Bearer a-secret", "Idempotency-Key": "another-secret"}
-    client.post(f"{RUN}/rewind?limit=3", json={"step": 0}, headers=headers)
-    client.get("/datasets/unknown", headers=headers)
+    client.post(f"{RUN}/rewind", json={"step": 0}, headers=headers)
+    client.get("/datasets/unknown/runs/r/history?limit=3", headers=headers)
 
     def lines_written() -> list[dict[str, Any]]:
         told = [json.loads(line) for line in service.log.read_text().splitlines() if "look-for-me" in line]
@@ -62,7 +62,7 @@ def test_the_log_has_one_line_for_each_act_and_each_refusal_with_its_id_and_no_h
     lines = lines_written()
     assert [(line["method"], line["route"], line["status"], line["level"]) for line in lines] == [
         ("POST", "/datasets/{dataset}/runs/{run}/rewind", 200, "info"),
-        ("GET", "/datasets/{dataset}", 404, "warning"),
+        ("GET", "/datasets/{dataset}/runs/{run}/history", 404, "warning"),
     ]
     assert all(line["request_id"] == "look-for-me" and line["ms"] > 0 for line in lines)
     assert "secret" not in service.log.read_text()

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, TypeVar, cast
 
 import structlog
+from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from starlette import types
 from starlette.requests import Request
@@ -15,6 +16,7 @@ from starlette.responses import Response
 
 from bots_service.access import Caller
 from bots_service.api.requests import services_of, state_of
+from bots_service.errors import Flaw, InvalidInputError, not_a_choice
 from bots_service.keys import Scope
 
 MAX_NAME_LENGTH = 128  # a refused request may contain any name
@@ -134,6 +136,7 @@ class GuardedRoute(APIRoute):
         scopes, about = self.scopes, self.declared.about
         if scopes is None:
             return handler
+        known = sorted({field.alias for field in get_flat_params(self.dependant)}.difference(self.param_convertors))
 
         async def answer(request: Request) -> Response:
             scheme, _, key = request.headers.get("authorization", "").partition(" ")
@@ -152,6 +155,10 @@ class GuardedRoute(APIRoute):
                     caller.require_dataset(dataset)
                 else:
                     caller.require_run(dataset, run)
+            if request.scope["query_string"]:
+                unknown = request.query_params.keys() - known
+                flaws = (Flaw(("query", name), not_a_choice(name, known or ["none"])) for name in sorted(unknown))
+                InvalidInputError.refuse("unknown parameter", flaws)
             return await handler(request)
 
         return answer
