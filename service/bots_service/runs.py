@@ -34,7 +34,7 @@ from bots_service.core.entries import Body, Entry, Report, Rewind, SettingsChang
 from bots_service.core.guard import Streak
 from bots_service.core.mixing import MixShare, mix_shares
 from bots_service.core.pool import Pool, Predicted
-from bots_service.core.receipt import Calibration, Receipt, Totals, added
+from bots_service.core.receipt import Receipt, Totals, added
 from bots_service.core.run_settings import RunSettings, SomeSettings, settings_asked
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.core.summary import (
@@ -69,7 +69,7 @@ from bots_service.storage.live import BEGIN, KeptState, Live, Look, Previous, ve
 from bots_service.storage.sql.journal import (
     FoldedEntry,
     append,
-    calibration_of,
+    calibrations_of,
     entries_between,
     estimate_at,
     locked_head,
@@ -77,6 +77,7 @@ from bots_service.storage.sql.journal import (
 )
 from bots_service.storage.sql.runs import Fork
 from bots_service.storage.sql.stores import SqlStores
+from bots_service.storage.sql.tables import calibration_in
 
 log = structlog.get_logger(__name__)
 
@@ -553,10 +554,10 @@ class Runs:
         if before is None or own is None or (own.alone < ALONE and not self.live.is_exact):
             return 0
         run, now = await self.datasets.matching(run, before), self._clock()
-        outcomes, shown = sum(each.outcomes for each in batch), added(())
+        outcomes, shown = sum(each.outcomes for each in batch), b""
         is_quick = outcomes <= QUICK_OUTCOMES and before.fold_numbers <= SMALL_STATE_NUMBERS
         if any(map(is_due, range(before.step, before.step + len(batch)))):
-            shown = await self.store.journal.calibration(run.row, before.step - CALIBRATED)
+            shown = await self.store.journal.calibrations(run.row, before.step - CALIBRATED)
         fold = partial(self._folded_ahead, run, before, own.uniform, batch, shown)
         made = fold() if is_quick else await asyncio.to_thread(fold)
         folded = [one for _, one in made]
@@ -569,11 +570,11 @@ class Runs:
         return stored
 
     def _folded_ahead(
-        self, run: OpenRun, state: RunState, uniform: UniformEstimate, batch: list[_Change], shown: Calibration
+        self, run: OpenRun, state: RunState, uniform: UniformEstimate, batch: list[_Change], shown: bytes
     ) -> list[tuple[RunState, FoldedEntry]]:
         """Return the states and entries of as many changes as fold without another look at SQL.
 
-        shown: of the steps before, where it is time to look at the run.
+        shown: calibrations of the steps before, where it is time to look at the run.
         """
         made: list[tuple[RunState, FoldedEntry]] = []
         for change in batch:
@@ -669,7 +670,7 @@ class Runs:
             raise _OutdatedError
         outcomes: list[tuple[Receipt, bool] | Exception] = []
         folded: list[FoldedEntry] = []
-        shown = cache(partial(calibration_of, connection, row.id, state.step - CALIBRATED))
+        shown = cache(partial(calibrations_of, connection, row.id, state.step - CALIBRATED))
         for change in batch:
             try:
                 first = self._first(connection, row, change.key, known, folded)
@@ -696,14 +697,14 @@ class Runs:
         before: RunState,
         after: RunState,
         entry: FoldedEntry,
-        shown: Callable[[], Calibration],
+        shown: Callable[[], bytes],
         earlier: list[FoldedEntry],
     ) -> FoldedEntry:
         """Return an entry with what it says of uniform sampling and against the run, where it is time to look.
 
         A defect here costs what people would see, and no report.
-        uniform: after the entry before; shown: by the last steps that are stored; earlier: entries that are stored with
-            this one.
+        uniform: after the entry before. shown: calibrations of the last steps that are stored. earlier: entries that
+            are stored with this one.
         """
         pool, findings = run.dataset.pool, None
         try:
@@ -711,7 +712,7 @@ class Runs:
             if entry.receipt.closed and (is_due(before.step) or after.guard.alarms != before.guard.alarms):
                 new = [one.receipt.calibration for one in (*earlier, entry) if one.receipt.calibration is not None]
                 expected = uniform if uniform.distribution else outlook(before, pool)
-                findings = findings_of(facts_of(after, pool, added([shown(), *new]), expected))
+                findings = findings_of(facts_of(after, pool, added([calibration_in(shown()), *new]), expected))
         except SQLAlchemyError:
             raise
         except Exception:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec.structs import asdict
+from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from bots_service import observing as module
@@ -413,6 +414,16 @@ async def test_a_defect_in_what_is_found_costs_no_report(world: World, monkeypat
         assert (await world.report(outcome("t1"))).step == 1
     assert [line["event"] for line in logs if line["log_level"] == "error"] == ["run_not_looked_at"]
     assert (await world.assert_is_a_replay()).step == 1
+
+
+async def test_damaged_predictions_of_earlier_steps_cost_no_report(world: World):
+    for _ in range(8):
+        await world.report(outcome("t1"))
+    broken = text("UPDATE journal SET calibration = :bytes").bindparams(bytes=b"damaged")
+    await world.use.store.database.write(lambda connection: connection.execute(broken).close())
+    with capture_logs() as logs:
+        assert (await world.report(outcome("t1"))).step == 9  # after 8 steps the service looks at the run
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["run_not_looked_at"]
 
 
 async def test_a_summary_counts_the_tasks_in_flight_and_there_is_none_of_an_unknown_run(world: World):

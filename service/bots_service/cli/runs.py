@@ -13,6 +13,7 @@ import typer
 
 from bots_service.cli.connection import Dataset, RunName, Yes, command
 from bots_service.cli.output import CommandError, Result, confirm, counted, details, progress_line, table, written
+from bots_service.core.rounding import half_up
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def select(
     found = client.select(dataset, number_of_tasks, run=run, tags=tag, want_effective=want_effective)
     line = f"selection {found.selection_id} at step {written(found.step)}"
     if found.expected_effective is not None:
-        line += f"; {written(found.expected_effective)} effective groups expected"
+        line += f"; {half_up(found.expected_effective, 1)} effective groups expected"
     if found.reused:
         line += f"; {written(found.reused)} of them are also in another selection"
     return found, table("task=id  draw  mean  effective", found.tasks, caption=line)

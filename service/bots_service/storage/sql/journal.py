@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from bots_service.core.arrays import Table, frozen
 from bots_service.core.entries import Body, Entry, Report, Rewind, SettingsChange
-from bots_service.core.receipt import Calibration, Receipt
+from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import settings_from
 from bots_service.core.summary import RunFindings, UniformEstimate
 from bots_service.errors import BusyError, DamagedStateError, InvalidSettingsError, UnknownRunError
@@ -42,7 +42,6 @@ from bots_service.storage.sql.tables import (
     HEAD,
     IS_MARK,
     IS_STEP,
-    calibration_in,
     datasets,
     journal,
     of_last_entry,
@@ -208,9 +207,9 @@ def locked_head(connection: Connection, run: RunRow, keys: Sequence[str] = ()) -
     return _of_run(rows[0] if rows else None, run), {row.key for row in rows if row.key is not None}
 
 
-def calibration_of(connection: Connection, run_id: int, after_step: int) -> Calibration:
-    """Return predicted and observed success of the closed steps behind one."""
-    return calibration_in(b"".join(connection.scalars(_CALIBRATIONS, {"run": run_id, "after_step": after_step})))
+def calibrations_of(connection: Connection, run_id: int, after_step: int) -> bytes:
+    """Return predicted and observed success of the closed steps behind one, for `calibration_in`."""
+    return b"".join(connection.scalars(_CALIBRATIONS, {"run": run_id, "after_step": after_step}))
 
 
 def estimate_at(connection: Connection, run_id: int, seq: int) -> UniformEstimate:
@@ -326,9 +325,9 @@ class SqlJournal(Store):
         return await self.database.write(job, alone=True)
 
     @reading
-    def calibration(self, connection: Connection, run: RunRow, after_step: int) -> Calibration:
-        """Return predicted and observed success of the closed steps behind one."""
-        return calibration_of(connection, run.id, after_step)
+    def calibrations(self, connection: Connection, run: RunRow, after_step: int) -> bytes:
+        """Return predicted and observed success of the closed steps behind one, for `calibration_in`."""
+        return calibrations_of(connection, run.id, after_step)
 
     @reading
     def head(self, connection: Connection, run: RunRow) -> Head:
