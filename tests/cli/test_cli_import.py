@@ -187,15 +187,30 @@ def test_published_pass_rates_that_are_not_used_are_named(bots, tmp_path):
     used = bots("datasets", "import", file, "--name", "used", "--references", "auto", "--json")
     assert used.json["reference_models"] == ["solve rate"]
     assert "read as value / 100: 0 -> 0, 25 -> 0.25, 100 -> 1, ..." in used.err
-    line = bots("datasets", "import", file, "--references", "auto", "--reference", "level").assert_one_line(2)
-    assert "pass either --reference or --references auto" in line
+    both = ["--references", "auto", "--reference"]
+    assert bots("datasets", "import", file, "--name", "one", *both, "solve rate", "--json").json["tasks"] == 3
+    line = bots("datasets", "import", file, *both, "level").assert_one_line(1)
+    assert "no pass rates are recognised in level" in line
+
+
+def test_published_pass_rates_are_put_to_a_dataset_that_has_runs(bots, tmp_path):
+    file = tmp_path / "known.csv"
+    file.write_text("name,a solve rate,b pass rate\nx,10,1/4\ny,20,3/4\n", "utf-8")
+    named = ["--id", "name", "--references", "auto"]
+    assert bots("datasets", "import", file, "--id", "name", "--json").json["tasks"] == 2
+    bots.ok("report", "known", "x=1/2")
+    line = bots("datasets", "predict", "known", "other", file, *named).err
+    assert "a name has one column, not a solve rate, b pass rate: add --reference COLUMN" in line
+    done = bots("datasets", "predict", "known", "other", file, *named, "--reference", "b pass rate", "--json")
+    (put,) = done.json["predictions"]
+    assert (put["name"], put["tasks"], put["mean"]) == ("other", 2, 0.5)
 
 
 def test_levels_and_what_never_differs_are_no_pass_rates(bots, tmp_path):
     file = tmp_path / "levels.csv"
     file.write_text("id,difficulty,pass_rate,wins\na,1,0.5,3\nb,10,0.5,4\n", "utf-8")
     line = bots("datasets", "import", file, "--references", "auto").assert_one_line(1)
-    assert "no column looks like pass rates" in line
+    assert "no pass rates are recognised in any column" in line
 
 
 def test_ids_come_from_rows_from_files_and_from_content(train):

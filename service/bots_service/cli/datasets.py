@@ -4,7 +4,7 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -91,7 +91,7 @@ class TaskReader:
         ] = None,
         references: Annotated[
             Literal["auto"] | None,
-            typer.Option(help="Find the columns of published pass rates by name and values, show them, and use them."),
+            typer.Option(help="Find published pass rates by names and values, show how they are read, and use them."),
         ] = None,
         tag: Annotated[
             list[str] | None,
@@ -100,13 +100,11 @@ class TaskReader:
     ) -> None:
         from bots_client import TaskColumns
 
-        if reference and references:
-            raise typer.BadParameter("pass either --reference or --references auto", param_hint="--references")
         self.paths, self.files = files, _files_of(files)
-        self.columns = TaskColumns(id_ or "id", id_from, reference or (), tag or ())
+        self.columns = TaskColumns(id_ or "id", id_from, (not references and reference) or (), tag or ())
         self.published: list[str] = []
-        if not reference:
-            self._look_for_references(use=references is not None)
+        if references or not reference:
+            self._look_for_references(reference or (), use=references is not None)
         self.file_in_id, self.skip_repeats = file_in_id, skip_repeats
         self.rows, self.repeats, self.unused = 0, 0, set[str]()
         for file in self.files:
@@ -116,21 +114,23 @@ class TaskReader:
                     "or JSON Lines with the library that your trainer uses, and use that file here and in the trainer"
                 )
 
-    def _look_for_references(self, *, use: bool) -> None:
-        """Look for published pass rates; where to use them, say on stderr how they are read."""
+    def _look_for_references(self, only: Sequence[str], *, use: bool) -> None:
+        """Look for published pass rates, in some columns or all; where to use them, say on stderr how they are read."""
         from bots_client import find_references
 
         rows = next(_read_rows(self.files[0], None), ([],))[0][:LOOKED_AT]
         found = find_references(rows, but_not=self.columns.named)
+        found = [each for each in found if not only or each.column in only]
         if not use:
             self.published = [each.column for each in found]
             return
-        if not found:
-            raise CommandError(f"{self.files[0]}: no column looks like pass rates; name it with --reference")
+        if not found or len(found) < len(only):
+            where = " and ".join(only) or "any column"
+            raise CommandError(f"{self.files[0]}: no pass rates are recognised in {where}; see docs/references.md")
         self.columns = replace(self.columns, references=found)
         for each in found:
             sys.stderr.write(f"pass rates: {each.column}, read as {each}: {each.preview(rows)}, ...\n")
-        sys.stderr.write("if one is wrong, delete the dataset, and import with --reference COLUMN for the right ones\n")
+        sys.stderr.write("if one is wrong, delete the dataset, and add --reference COLUMN for each that is right\n")
 
     @contextmanager
     def upload(self) -> Iterator[Callable[[], Iterator[bytes]]]:
@@ -357,18 +357,19 @@ def show_(client: "Client", dataset: Dataset) -> Result:
 
 
 PredictionsName = Annotated[str, typer.Argument(help="Name of the predictions.", metavar="NAME")]
-PredictionsFile = Annotated[
-    Path,
-    typer.Argument(
-        help="CSV, JSON, JSON Lines or Parquet with the columns id and pass_rate.", exists=True, dir_okay=False
-    ),
-]
 
 
-@command(app)
-def predict(client: "Client", dataset: Dataset, name: PredictionsName, file: PredictionsFile) -> Result:
-    """Put predicted pass rates of tasks, or replace those of the same name; new runs learn how far to trust them."""
-    with TaskReader([file], reference=["pass_rate"]).upload() as pass_rates:
+@command(app, parser=TaskReader)
+def predict(client: "Client", dataset: Dataset, name: PredictionsName, reader: TaskReader) -> Result:
+    """Put predicted pass rates of tasks, or replace those of the same name; new runs learn how far to trust them.
+
+    Without --reference or --references they are in the column pass_rate.
+    """
+    if not reader.columns.references:
+        reader.columns, reader.published = replace(reader.columns, references=["pass_rate"]), []
+    if len(reader.columns.models) > 1:
+        raise CommandError(f"a name has one column, not {', '.join(reader.columns.models)}: add --reference COLUMN")
+    with reader.upload() as pass_rates:
         found = client.put_predictions(dataset, name, pass_rates, media_type=NDJSON)
     tasks = next(each.tasks for each in found.predictions if each.name == name)
     return found, f"new runs of {dataset} see the predictions {name} of {counted(tasks, 'task')}"
