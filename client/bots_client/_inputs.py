@@ -387,12 +387,13 @@ class TaskColumns:
     @property
     def named(self) -> tuple[str, ...]:
         """All columns that are read, without repeats."""
-        return tuple(dict.fromkeys((*self.id_columns, *self.models, *self.tags)))
+        references = (reference.column for reference in map(_reference, self.references))
+        return tuple(dict.fromkeys((*self.id_columns, *references, *self.tags)))
 
     @property
     def models(self) -> tuple[str, ...]:
-        """What the reference models are called: the names of their columns."""
-        return tuple(reference.column for reference in map(_reference, self.references))
+        """What the reference models are called: see `ReferenceColumn.name`."""
+        return tuple(reference.name for reference in map(_reference, self.references))
 
     def id_of(self, row: Row, number: int = 0) -> str:
         """Return the id of a row's task.
@@ -484,9 +485,11 @@ def _plain(value: Any, column: str) -> Any:
 # --- pass rates that others measured ----------------------------------------------------------------------------------
 
 NOT_MEASURED = {"", "#N/A", "N/A", "NA", "NULL", "NaN", "nan", "n/a", "null"}  # in texts, as of CSV
-SOLVED_OF_TRIED = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
-SAYS_SOLVED = re.compile(r"(pass|solve|solved|success)[ _-]?rate|pass@1", re.IGNORECASE)
+SOLVED_OF_TRIED = re.compile(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", re.ASCII)
+NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*", re.ASCII | re.IGNORECASE)
+SAYS_SOLVED = re.compile(r"(?<![a-z])(pass|solve|success)[ _-]?rate(?![a-z])|pass@1(?!\d)", re.IGNORECASE)
 SAYS_DIFFICULT = re.compile("difficulty", re.IGNORECASE)
+SAYS_OTHER = re.compile(r"(?<![a-z])(std|stderr|var|rank|count|num|confidence|level)(?![a-z])", re.IGNORECASE)
 TRIES = 16  # of each of Skywork-OR1's three models, which count failures in `model_difficulty`
 
 
@@ -506,9 +509,19 @@ class ReferenceColumn:
     out_of: float = 1.0
     is_failure: bool = False
 
+    @staticmethod
+    def may_be(column: str) -> bool:
+        """Return whether a column of this name may hold published pass rates."""
+        return bool(SAYS_SOLVED.search(column) or SAYS_DIFFICULT.search(column)) and not SAYS_OTHER.search(column)
+
     def __str__(self) -> str:
         scaled = "value" if self.out_of == 1 else f"value / {self.out_of:g}"
         return f"1 - {scaled}" if self.is_failure else scaled
+
+    @property
+    def name(self) -> str:
+        """What the reference model is called: the column, and how it is read unless as it stands."""
+        return self.column if self == ReferenceColumn(self.column) else f"{self.column}: {self}"
 
     def rate(self, row: Row) -> float | None:
         """Return the pass rate in a row; None: not measured. Raises InvalidRequestError: the column holds none."""
@@ -518,90 +531,98 @@ class ReferenceColumn:
             if not all(isinstance(reward, int | float) and 0 <= reward <= 1 for reward in rewards):
                 raise InvalidRequestError(f"{self.column} is {shown(value)}, not rewards in [0, 1]")
             return sum(rewards) / len(rewards) if rewards else None
-        if value is None or (isinstance(value, str) and value in NOT_MEASURED):
+        if not _is_measured(value):
             return None
-        if isinstance(value, str) and (solved := SOLVED_OF_TRIED.fullmatch(value)) and int(solved[2]):
-            return int(solved[1]) / int(solved[2])
-        number = _number(value)
+        solved = SOLVED_OF_TRIED.fullmatch(value) if isinstance(value, str) else None
+        number = int(solved[1]) / max(int(solved[2]), 1) if solved else _number(value)
         if number is None:
             raise InvalidRequestError(f"{self.column} is {shown(value)}, not a number")
-        if abs(number) > sys.float_info.max:  # JSON has no infinity, and null would mean "not measured"
-            raise InvalidRequestError(f"{self.column} is {shown(value)}, not a finite number")
-        return 1 - number / self.out_of if self.is_failure else number / self.out_of
+        share = number if solved else number / self.out_of
+        rate = 1 - share if self.is_failure and not solved else share
+        if not 0 <= rate <= 1 or (solved and not int(solved[2])):
+            raise InvalidRequestError(f"{self.column} is {shown(value)}, read as {self}: no pass rate in [0, 1]")
+        return rate
 
     def preview(self, rows: Iterable[Row], count: int = 5) -> str:
         """Return the first values and what they are read as, such as "43.75 -> 0.5625, 100.0 -> 0"."""
         read = ((value_at(row, self.column), self.rate(row)) for row in rows)
-        shown_ones = islice((f"{value} -> {rate:.4g}" for value, rate in read if rate is not None), count)
-        return ", ".join(shown_ones)
+        return ", ".join(islice((f"{value} -> {rate:.4g}" for value, rate in read if rate is not None), count))
 
 
-def find_references(rows: Iterable[Row], *, but_not: Sequence[str] = ()) -> list[ReferenceColumn]:
+def find_references(
+    rows: Iterable[Row], *, but_not: Sequence[str] = (), unclear: dict[str, str] | None = None
+) -> list[ReferenceColumn]:
     """Return the columns that hold published pass rates, by their names and values, weakest model first.
 
-    A name says "pass rate", "solve rate" or "success rate", or "difficulty". All values must fit one form: rates,
-    percentages, texts such as "3/8"; of difficulties also the counts of failures of Skywork-OR1. What may as well be a
-    level, such as whole numbers from 1 to 10, is left out.
+    A name says "pass rate", "solve rate", "success rate" or "difficulty". All values must fit one form: rates,
+    percentages, texts such as "3/8"; of difficulties also Skywork-OR1's counts of failures. What may as well be
+    something else, such as levels from 1 to 10, is left out.
 
     Args:
         rows: some rows of the file; a thousand are enough.
         but_not: columns that hold something else.
+        unclear: gets the other columns of such names, and why each is left out.
     """
-    rows = list(rows)
-    values: dict[str, list[Any]] = {}
-    for row in rows:
-        for column, value in _leaves(row):
-            if value is not None and value not in NOT_MEASURED and column not in but_not:
-                values.setdefault(column, []).append(value)
-    found = [reading for column in values if (reading := _reading(column, values[column])) is not None]
-    means = {}
-    for each in found:
-        rates = [rate for row in rows if (rate := each.rate(row)) is not None]
-        means[each] = sum(rates) / len(rates)
-    return sorted(found, key=means.__getitem__)
+    rows, means = list(rows), dict[ReferenceColumn, float]()
+    for column in dict.fromkeys(name for row in rows for name in _leaves(row)):
+        if column in but_not or not ReferenceColumn.may_be(column):
+            continue
+        try:
+            values = [value for row in rows if _is_measured(value := _plain(value_at(row, column), column))]
+            reading = _reading(column, values)
+            rates = [rate for row in rows if (rate := reading.rate(row)) is not None]
+            means[reading] = sum(rates) / len(rates)
+        except InvalidRequestError as error:
+            if unclear is not None:
+                unclear[column] = str(error)
+    return sorted(means, key=means.__getitem__)
 
 
-def _reading(column: str, values: list[Any]) -> ReferenceColumn | None:
-    """Return how a column's values are read; None if they are no pass rates."""
-    says_solved, says_difficult = bool(SAYS_SOLVED.search(column)), bool(SAYS_DIFFICULT.search(column))
-    if not (says_solved or says_difficult) or len({*map(repr, values)}) == 1:
-        return None
+def _reading(column: str, values: list[Any]) -> ReferenceColumn:
+    """Return how a column's values are read. Raises InvalidRequestError: that is not clear."""
+    if len({*map(repr, values)}) < 2:
+        raise InvalidRequestError(f"{column} never differs")
     if all(isinstance(value, str) and SOLVED_OF_TRIED.fullmatch(value) for value in values):
         return ReferenceColumn(column)
     numbers = [number for value in values if (number := _number(value)) is not None]
-    if len(numbers) < len(values) or not 0 <= min(numbers) <= max(numbers) <= 100:
-        return None
-    out_of = 1.0 if max(numbers) <= 1 else 100.0
-    if says_solved:
-        return ReferenceColumn(column, out_of)
-    if all(number == int(number) for number in numbers):
-        is_count = "model_difficulty" in column.lower() and max(numbers) <= TRIES
-        return ReferenceColumn(column, TRIES, is_failure=True) if is_count else None
-    return ReferenceColumn(column, out_of, is_failure=True)
+    if len(numbers) < len(values):
+        strange = next(value for value in values if _number(value) is None)
+        raise InvalidRequestError(f"{column} is {shown(strange)}, not a number as others are")
+    most, are_whole = max(numbers), all(number.is_integer() for number in numbers)
+    if SAYS_SOLVED.search(column):
+        if most <= 1:
+            return ReferenceColumn(column)
+        if most > (64 if are_whole else 1) and 10 * sum(0 < number < 1 for number in numbers) < len(numbers):
+            return ReferenceColumn(column, 100.0)
+        raise InvalidRequestError(f"{column} goes up to {most:g}: counts of how many tries?")
+    if are_whole and "model_difficulty" in column.lower() and 10 < most <= TRIES:
+        return ReferenceColumn(column, TRIES, is_failure=True)
+    if not are_whole and (most <= 1 or most > 20):
+        return ReferenceColumn(column, 1.0 if most <= 1 else 100.0, is_failure=True)
+    raise InvalidRequestError(f"{column} goes up to {most:g}: levels, it seems, which are tags")
 
 
-def _leaves(row: Row, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(row: Row, prefix: str = "") -> Iterator[str]:
     for name, value in row.items():
         if isinstance(value, Mapping):
             yield from _leaves(value, f"{prefix}{name}.")
-        elif isinstance(value, str | Real | Decimal):
-            yield f"{prefix}{name}", value
+        else:
+            yield f"{prefix}{name}"
 
 
 def _reference(column: "str | ReferenceColumn") -> ReferenceColumn:
     return ReferenceColumn(column) if isinstance(column, str) else column
 
 
+def _is_measured(value: Any) -> bool:
+    return value is not None and not (isinstance(value, str) and value in NOT_MEASURED)
+
+
 def _number(value: Any) -> float | None:
-    """Return a number, or a text as CSV has it; None of anything else."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float | Real | Decimal):
-        return None
-    try:
-        return float(value)
-    except ValueError:
-        return None
-    except OverflowError:
-        return math.inf
+    """Return a finite number, or a text as CSV has it, as a float; None of anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        value = float(value) if isinstance(value, str) and NUMBER.fullmatch(value) else math.nan
+    return float(value) if abs(value) <= sys.float_info.max else None
 
 
 def _tags_of(value: Any, column: str) -> Iterator[str]:

@@ -1,7 +1,9 @@
 """`bots datasets import`: three kinds of files, one dataset."""
 
 import json
+import math
 
+import httpx
 import pyarrow
 import pytest
 from pyarrow import csv, parquet
@@ -138,16 +140,16 @@ PUBLISHED = {
                 "index": n,
                 "model_difficulty": {
                     "DeepSeek-R1-Distill-Qwen-1.5B": 16 - n // 2,
-                    "DeepSeek-R1-Distill-Qwen-7B": 12 - n // 2,
-                    "DeepSeek-R1-Distill-Qwen-32B": 8 - n // 2,
+                    "DeepSeek-R1-Distill-Qwen-7B": 14 - n // 2,
+                    "DeepSeek-R1-Distill-Qwen-32B": 12 - n // 2,
                 },
             },
         },
         ["--id", "extra_info.index"],
         {
             f"{SKYWORK}-1.5B": lambda n: n // 2 / 16,
-            f"{SKYWORK}-7B": lambda n: (4 + n // 2) / 16,
-            f"{SKYWORK}-32B": lambda n: (8 + n // 2) / 16,
+            f"{SKYWORK}-7B": lambda n: (2 + n // 2) / 16,
+            f"{SKYWORK}-32B": lambda n: (4 + n // 2) / 16,
         },
     ),
     "lime-nlp/DeepScaleR_Difficulty": (
@@ -169,9 +171,9 @@ def test_published_pass_rates_are_found_and_shown(bots, tmp_path, name, kind):
         file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     pool = f"{kind}-{[*PUBLISHED].index(name)}"
     done = bots("datasets", "import", file, "--name", pool, *ids, "--references", "auto", "--json")
-    assert done.json["reference_models"] == list(references)
+    assert [model.partition(": ")[0] for model in done.json["reference_models"]] == list(references)
     for column, rate in references.items():
-        shown = next(line for line in done.err.splitlines() if line.startswith(f"pass rates: {column}, read as "))
+        shown = next(line for line in done.err.splitlines() if line.startswith(f"pass rates: {column!r}, read as "))
         assert f" -> {rate(1):.4g}, " in shown
     bots.ok("datasets", "delete", pool, "--yes")  # other tests list all
     read = [task.reference_pass_rates for task in tasks_in(file, id_=ids[1:], references="auto")]
@@ -180,22 +182,38 @@ def test_published_pass_rates_are_found_and_shown(bots, tmp_path, name, kind):
 
 def test_published_pass_rates_that_are_not_used_are_named(bots, tmp_path):
     file = tmp_path / "rates.csv"
-    file.write_text("id,solve rate,level\na,0,1\nb,25,2\nc,100,3\n", "utf-8")
+    file.write_text("id,solve rate,level\na,0,1\nb,25.5,2\nc,100,3\n", "utf-8")
     done = bots("datasets", "import", file, "--json")
     assert done.json["reference_models"] == []
-    assert "published pass rates, it seems: solve rate; to use them, delete the dataset, and import with" in done.err
+    assert "published pass rates in solve rate? --references auto finds and uses them" in done.err
     used = bots("datasets", "import", file, "--name", "used", "--references", "auto", "--json")
-    assert used.json["reference_models"] == ["solve rate"]
-    assert "read as value / 100: 0 -> 0, 25 -> 0.25, 100 -> 1, ..." in used.err
+    assert used.json["reference_models"] == ["solve rate: value / 100"]
+    assert "read as value / 100: 0 -> 0, 25.5 -> 0.255, 100 -> 1, ..." in used.err
     both = ["--references", "auto", "--reference"]
     assert bots("datasets", "import", file, "--name", "one", *both, "solve rate", "--json").json["tasks"] == 3
     line = bots("datasets", "import", file, *both, "level").assert_one_line(1)
-    assert "no pass rates are recognised in level" in line
+    assert "published pass rates are not found: no column has such a name" in line
+
+
+def test_appended_tasks_have_their_pass_rates_in_the_dataset_s_order_and_scale(bots, tmp_path):
+    first, second, third = (tmp_path / f"{name}.csv" for name in ("grown", "second", "third"))
+    first.write_text("id,a pass rate,b pass rate\nt1,0.1,0.5\nt2,0.2,0.75\n", "utf-8")
+    second.write_text("id,a pass rate,b pass rate\nt3,0.75,0.25\nt4,1,0\n", "utf-8")
+    third.write_text("id,a pass rate,b pass rate\nt5,75,0.25\nt6,100,0\n", "utf-8")
+    auto = ["--references", "auto", "--json"]
+    assert bots("datasets", "import", first, *auto).json["reference_models"] == ["a pass rate", "b pass rate"]
+    assert bots("datasets", "append", "grown", second, *auto).json["tasks"] == 4
+    with httpx.stream("GET", f"{bots.url}/datasets/grown/tasks") as answer:
+        sent = [json.loads(line) for line in answer.iter_lines()][1:]
+    assert {task["id"]: task["reference_pass_rates"] for task in sent}["t3"] == [0.75, 0.25]
+    line = bots("datasets", "append", "grown", third, *auto).err
+    assert "the dataset's pass rates are a pass rate, b pass rate, here" in line
+    assert "a pass rate: value / 100" in line
 
 
 def test_published_pass_rates_are_put_to_a_dataset_that_has_runs(bots, tmp_path):
     file = tmp_path / "known.csv"
-    file.write_text("name,a solve rate,b pass rate\nx,10,1/4\ny,20,3/4\n", "utf-8")
+    file.write_text("name,a solve rate,b pass rate\nx,0.1,1/4\ny,0.2,3/4\n", "utf-8")
     named = ["--id", "name", "--references", "auto"]
     assert bots("datasets", "import", file, "--id", "name", "--json").json["tasks"] == 2
     bots.ok("report", "known", "x=1/2")
@@ -206,11 +224,38 @@ def test_published_pass_rates_are_put_to_a_dataset_that_has_runs(bots, tmp_path)
     assert (put["name"], put["tasks"], put["mean"]) == ("other", 2, 0.5)
 
 
-def test_levels_and_what_never_differs_are_no_pass_rates(bots, tmp_path):
-    file = tmp_path / "levels.csv"
-    file.write_text("id,difficulty,pass_rate,wins\na,1,0.5,3\nb,10,0.5,4\n", "utf-8")
+@pytest.mark.parametrize(
+    ("column", "values", "says"),
+    [
+        ("difficulty", ["1", "10", "4"], "difficulty goes up to 10: levels, it seems"),
+        ("difficulty", ["4.5", "8.0", "2"], "difficulty goes up to 8: levels, it seems"),
+        ("difficulty", ["easy", "hard"], "difficulty is 'easy', not a number as others are"),
+        ("model_difficulty", ["1", "5"], "goes up to 5: levels, it seems"),
+        ("pass_rate", ["0.5", "0.5"], "pass_rate never differs"),
+        ("pass_rate", ["0.5", "0.25", "7"], "pass_rate goes up to 7: counts of how many tries?"),
+        ("pass_rate", ["0.5", "-1"], "pass_rate is '-1', read as value: no pass rate"),
+        ("pass_rate", ["3/8", "0/0"], "pass_rate is '0/0', read as value: no pass rate"),
+        ("pass_rate", ["3/8", "9/8"], "pass_rate is '9/8', read as value: no pass rate"),
+        ("solve_rate", ["0", "8", "3"], "solve_rate goes up to 8: counts of how many tries?"),
+        ("unsolved_rate", ["0.5", "0.25"], "no column has such a name"),
+        ("pass@16", ["0.5", "0.25"], "no column has such a name"),
+        ("pass_rate_std", ["0.5", "0.25"], "no column has such a name"),
+    ],
+)
+def test_what_may_be_something_else_is_not_taken_for_pass_rates(bots, tmp_path, column, values, says):
+    file = tmp_path / "unclear.csv"
+    file.write_text("".join([f"id,{column}\n", *(f"t{n},{value}\n" for n, value in enumerate(values))]), "utf-8")
     line = bots("datasets", "import", file, "--references", "auto").assert_one_line(1)
-    assert "no pass rates are recognised in any column" in line
+    assert says in line
+
+
+def test_a_pass_rate_that_fits_no_longer_is_told_with_its_row_and_nothing_is_made(bots, tmp_path):
+    file = tmp_path / "later.jsonl"
+    rows = [{"id": f"t{n}", "pass_rate": n % 9 / 8} for n in range(1200)] + [{"id": "t", "pass_rate": 45}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in [{"id": "nan", "pass_rate": math.nan}, *rows]), "utf-8")
+    line = bots("datasets", "import", file, "--references", "auto").err
+    assert "later.jsonl: row 1202: pass_rate is 45, read as value: no pass rate in [0, 1]" in line
+    assert "later" not in bots.ok("datasets", "list", "--json")
 
 
 def test_ids_come_from_rows_from_files_and_from_content(train):

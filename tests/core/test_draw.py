@@ -380,6 +380,7 @@ def test_windows_draw_like_one_draw_per_task(name, monkeypatch):
 def test_a_window_that_holds_too_few_does_not_change_the_draw(name, plain_share, monkeypatch):
     always_windows(monkeypatch)
     monkeypatch.setattr(drawing, "MARGIN", -1.0)
+    monkeypatch.setattr(drawing, "SHARE", -1.0)
     monkeypatch.setattr(drawing, "SLACK", 1.2)
     monkeypatch.setattr(drawing, "PLAIN_SHARE", plain_share)
     assert_draws_like_dense(SCENARIOS[name], seed=21)
@@ -429,6 +430,11 @@ def test_a_window_has_a_width_even_where_it_must_jump_over_a_heap(tries, monkeyp
     reach, share = drawing._window(betas([1e-3], [1e-3]), np.array([10**6]), 5, 0.0, 1.0)
     assert 0 < reach <= 1
     assert share[0] > 0
+
+
+def test_where_a_task_stands_on_the_target_the_window_has_no_width():
+    drawn = drawing._near(betas([2.0], [2.0]), np.array([4000]), np.array([1e-300]), 1, 0.5, np.random.default_rng(1))
+    assert len(drawn.values) == len(drawn.owners) == 0
 
 
 def test_redrawing_gives_up_where_nothing_lies_outside_the_window():

@@ -52,7 +52,7 @@ class TaskReader:
     """Reads the tasks in files; its arguments are those of a command.
 
     rows, repeats: how many rows were read, and how many of them were skipped because their id occurred before.
-    unused: the files' columns that are in no task; published: those that seem to hold pass rates, which nobody wanted.
+    unused: the files' columns that are in no task; finds_references: whether it looked for published pass rates.
     """
 
     def __init__(
@@ -102,9 +102,9 @@ class TaskReader:
 
         self.paths, self.files = files, _files_of(files)
         self.columns = TaskColumns(id_ or "id", id_from, (not references and reference) or (), tag or ())
-        self.published: list[str] = []
-        if references or not reference:
-            self._look_for_references(reference or (), use=references is not None)
+        self.finds_references = references is not None
+        if self.finds_references:
+            self._look_for_references(reference or ())
         self.file_in_id, self.skip_repeats = file_in_id, skip_repeats
         self.rows, self.repeats, self.unused = 0, 0, set[str]()
         for file in self.files:
@@ -114,23 +114,29 @@ class TaskReader:
                     "or JSON Lines with the library that your trainer uses, and use that file here and in the trainer"
                 )
 
-    def _look_for_references(self, only: Sequence[str], *, use: bool) -> None:
-        """Look for published pass rates, in some columns or all; where to use them, say on stderr how they are read."""
+    def _look_for_references(self, only: Sequence[str]) -> None:
+        """Use published pass rates, of some columns or all, and first say on stderr how they are read."""
         from bots_client import find_references
 
-        rows = next(_read_rows(self.files[0], None), ([],))[0][:LOOKED_AT]
-        found = find_references(rows, but_not=self.columns.named)
-        found = [each for each in found if not only or each.column in only]
-        if not use:
-            self.published = [each.column for each in found]
-            return
-        if not found or len(found) < len(only):
-            where = " and ".join(only) or "any column"
-            raise CommandError(f"{self.files[0]}: no pass rates are recognised in {where}; see docs/references.md")
-        self.columns = replace(self.columns, references=found)
-        for each in found:
-            sys.stderr.write(f"pass rates: {each.column}, read as {each}: {each.preview(rows)}, ...\n")
-        sys.stderr.write("if one is wrong, delete the dataset, and add --reference COLUMN for each that is right\n")
+        unclear = dict[str, str]()
+        rows = [row for file in self.files for row in next(_read_rows(file, None), ([],))[0][:LOOKED_AT]]
+        columns = find_references(rows, but_not=self.columns.id_columns, unclear=unclear)
+        found = {each.column: each for each in columns if not only or each.column in only}
+        if rows and (not found or len(found) < len(only)):
+            why = "; ".join(reason for column, reason in unclear.items() if not only or column in only)
+            raise CommandError(f"published pass rates are not found: {why or 'no column has such a name'}")
+        self.columns = replace(
+            self.columns, references=[found[column] for column in only if column in found] or columns
+        )
+        for each in found.values():
+            sys.stderr.write(f"pass rates: {each.column!a}, read as {each}: {each.preview(rows)}, ...\n")
+
+    def in_order_of(self, models: Sequence[str]) -> None:
+        """Give the pass rates that were found in the order that a dataset has."""
+        found = dict(zip(self.columns.models, self.columns.references, strict=True))
+        if found.keys() != set(models):
+            raise CommandError(f"the dataset's pass rates are {', '.join(models) or 'none'}, here {', '.join(found)}")
+        self.columns = replace(self.columns, references=[found[model] for model in models])
 
     @contextmanager
     def upload(self) -> Iterator[Callable[[], Iterator[bytes]]]:
@@ -139,7 +145,7 @@ class TaskReader:
         At the end, print on stderr which rows and columns are in no task; name the options that help against repeated
         ids.
         """
-        from bots_client import InvalidRequestError
+        from bots_client import InvalidRequestError, ReferenceColumn
 
         try:
             with progress_line() as advance:
@@ -153,9 +159,8 @@ class TaskReader:
             sys.stderr.write(f"skipped {written(self.repeats)} of {written(self.rows)} rows: repeated IDs\n")
         if self.unused:
             sys.stderr.write(f"columns not used: {', '.join(sorted(self.unused))}\n")
-        if self.published:
-            todo = "to use them, delete the dataset, and import with --references auto"
-            sys.stderr.write(f"published pass rates, it seems: {', '.join(self.published)}; {todo}\n")
+        if (likely := [*filter(ReferenceColumn.may_be, self.unused)]) and not self.columns.references:
+            sys.stderr.write(f"published pass rates in {', '.join(likely)}? --references auto finds and uses them\n")
 
     def _ndjson(self, advance: Advance) -> Iterator[bytes]:
         import msgspec
@@ -228,7 +233,10 @@ def _files_of(paths: list[Path]) -> list[Path]:
 
 
 def _read_rows(file: Path, wanted: tuple[str, ...] | None) -> Iterator[Batch]:
-    """Yield the rows of a file, in batches. wanted: the columns to read, None for all; "a.b" is field b of struct a."""
+    """Yield the rows of a file, in batches.
+
+    wanted: the columns to read; "a.b" is field b of struct a. None: those that may hold published pass rates.
+    """
     import pyarrow
 
     try:
@@ -252,10 +260,14 @@ def _read_rows(file: Path, wanted: tuple[str, ...] | None) -> Iterator[Batch]:
 def _read_parquet(file: Path, wanted: tuple[str, ...] | None) -> Iterator[Batch]:
     from pyarrow import parquet
 
+    from bots_client import ReferenceColumn
+
     read = 0
     with parquet.ParquetFile(file) as opened:
-        _require_columns(file, wanted or (), _paths(opened.schema_arrow))
-        for batch in opened.iter_batches(BATCH, columns=None if wanted is None else list(wanted)):
+        paths = list(_paths(opened.schema_arrow))
+        wanted = tuple(filter(ReferenceColumn.may_be, paths)) if wanted is None else wanted
+        _require_columns(file, wanted, paths)
+        for batch in opened.iter_batches(BATCH, columns=list(wanted)):
             rows = batch.to_pylist() if batch.num_columns else [{} for _ in range(batch.num_rows)]
             read += len(rows)
             yield rows, read / opened.metadata.num_rows, opened.schema_arrow.names
@@ -335,6 +347,8 @@ def import_(
 @command(app, parser=TaskReader)
 def append(client: "Client", dataset: Dataset, reader: TaskReader) -> Result:
     """Add the tasks in files to a dataset: all of them, or none if one is invalid."""
+    if reader.finds_references:
+        reader.in_order_of(client.dataset(dataset).reference_models)
     with reader.upload() as tasks:
         found = client.append_tasks(dataset, tasks, media_type=NDJSON)
     return found, f"{dataset} now has {counted(found.tasks, 'task')}"
@@ -366,7 +380,7 @@ def predict(client: "Client", dataset: Dataset, name: PredictionsName, reader: T
     Without --reference or --references they are in the column pass_rate.
     """
     if not reader.columns.references:
-        reader.columns, reader.published = replace(reader.columns, references=["pass_rate"]), []
+        reader.columns = replace(reader.columns, references=["pass_rate"])
     if len(reader.columns.models) > 1:
         raise CommandError(f"a name has one column, not {', '.join(reader.columns.models)}: add --reference COLUMN")
     with reader.upload() as pass_rates:

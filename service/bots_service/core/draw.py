@@ -446,9 +446,9 @@ WINDOW_MEMBERS = 5
 WINDOW_TASKS = 3_000
 WINDOW_SHARE = 1 / 10
 PLAIN_SHARE = 1 / 10  # of a profile's members: with more of them inside, it is cheaper drawn out
-# How many more than wanted a window should hold, in standard deviations: by the normal approximation one in 30,000 then
-# holds too few; the fewer are wanted, the more often it happens (of one wanted task, one in 150). It costs only time.
-MARGIN = 4.0
+# How many more than wanted a window should hold, in standard deviations, and as a share: bounds of wide windows promise
+# up to twice of what is there. A window that holds too few, of one wanted task one in 150, costs only time.
+MARGIN, SHARE = 4.0, 0.5
 SLACK = 4.0  # a window may hold this many times the tasks needed: another look for a better one costs more
 TRIES = 64  # halvings of log(distance): enough to separate any two doubles
 REDRAWS = 64  # each fails for at most 1 / 10 of the values
@@ -536,7 +536,7 @@ def _window(beliefs: Distributions, sizes: Counts, count: int, target: float, li
     It should contain enough members and not many more, and reaches at most to `limit`. It uses expectations, never the
     values of these members, so the draw stays exact.
     """
-    fewest = count + MARGIN * math.sqrt(count)
+    fewest = count + max(MARGIN * math.sqrt(count), SHARE * count)
     aim = (1 + SLACK) / 4 * fewest
     tight, wide, reach = 0.0, limit, min(limit, aim / (2 * float(sizes.sum())))  # at first as if all densities were 1
     share = beliefs.bound_within(*_ends(target, reach))

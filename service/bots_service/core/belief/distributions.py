@@ -98,7 +98,7 @@ class Betas:
         bounds are finite.
         """
         level, slope, _ = self._line_above(low, high)
-        steep = np.maximum(np.abs(slope), FLAT / (high - low))
+        steep = np.maximum(np.abs(slope), FLAT / max(high - low, TINY))
         fallen = -np.log1p(rng.random(len(self)) * np.expm1(-steep * (high - low))) / steep  # from its higher end
         values = np.where(slope > 0, high - fallen, low + fallen).clip(low, high)
         over = level + slope * (values - (low + high) / 2) - self._log_density(values)
