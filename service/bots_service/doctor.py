@@ -93,7 +93,7 @@ def _database(settings: Settings, url: URL) -> Iterator[Finding]:
             directly = MIGRATE_DIRECTLY if through_pooler else ""
             yield tables(revision_of(connection), migrates=settings.migrate_on_start and not directly, advice=directly)
     except StorageUnavailableError as error:
-        yield judge("database", _line(error), "start it, or correct BOTS_DATABASE_URL", problem=True)
+        yield judge("database", _line(error), problem=True)
 
 
 POSTGRES_VERSION = 140_000  # older ones get no security fixes any more

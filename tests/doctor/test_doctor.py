@@ -154,6 +154,7 @@ def test_a_database_that_is_not_there_is_told_without_its_password(look, postgre
     found = look(database_url=f"postgresql://bots:hunter2@127.0.0.1:{port}/bots")
     assert (found["database"].grade, "hunter2" in found["database"].said) == (PROBLEM, False)
     assert f"port {port}" in found["database"].said
+    assert found["database"].said.endswith("; start it, or correct BOTS_DATABASE_URL")  # as `bots serve` says, too
     found = look(database_url=postgres.url("no_such_database"))["database"]
     assert 'database "no_such_database" does not exist' in found.said
 

@@ -56,14 +56,14 @@ def settle(answer: asyncio.Future[Any], outcome: object) -> None:
 
 
 @contextmanager
-def storage_errors() -> Iterator[None]:
-    """Turn what the driver says of a database in trouble into StorageUnavailableError; our own mistakes stay."""
+def storage_errors(todo: str = "") -> Iterator[None]:
+    """Turn what the driver says of a database in trouble into StorageUnavailableError and `todo`; our mistakes stay."""
     try:
         yield
     except OUR_FAULT:
         raise
     except DBAPIError as error:
-        raise StorageUnavailableError(f"the database did not answer: {error.orig}") from error
+        raise StorageUnavailableError(f"the database did not answer: {error.orig}{todo}") from error
 
 
 def sql_url(address: str) -> URL:
@@ -123,7 +123,8 @@ def connected(address: str) -> Iterator[Connection]:
     is_server = url.get_backend_name() == "postgresql"
     # Whatever the database's encoding is: of SQL_ASCII, the driver returns bytes, which SQLAlchemy can't read.
     options: dict[str, Any] = {"connect_timeout": CONNECT_S, "client_encoding": ENCODING} if is_server else {}
-    with storage_errors(), create_engine(url, poolclass=NullPool, connect_args=options).connect() as connection:
+    todo = f"; {'start it, or ' if is_server else ''}correct BOTS_DATABASE_URL"
+    with storage_errors(todo), create_engine(url, poolclass=NullPool, connect_args=options).connect() as connection:
         if is_server:
             _require_utf8(connection)
         yield connection
