@@ -25,7 +25,7 @@ from bots_service.core.arrays import Floats
 DATASET = "pool"
 COUNT = 32
 BELIEFS = ("bots", "tracker")
-LEASE_S = 1.0  # short, so that one load leaves no leases to the next
+LEASE_S = 1.0  # short, so that selects alone never lease half the pool
 PLACES = {1: "one process, SQLite", 2: "2 services, PostgreSQL and Redis"}
 
 Load = Callable[[Bench], Awaitable[LoadRow]]
@@ -43,7 +43,7 @@ class AgainstGrid:
     rounds: int
 
 
-FULL = AgainstGrid(10**5, runs=8, callers=32, steps=30, seconds=1.0, rounds=9)
+FULL = AgainstGrid(10**5, runs=8, callers=32, steps=30, seconds=2.0, rounds=7)
 QUICK = AgainstGrid(4_000, runs=2, callers=2, steps=2, seconds=0.1, rounds=1)
 
 
@@ -116,7 +116,7 @@ def loads(grid: AgainstGrid) -> Iterator[tuple[str, Load]]:
     for belief in BELIEFS:
         one, *many = _runs(belief, grid)
         for callers, some in ((1, [one]), (grid.callers, [one]), (grid.callers, many)):
-            yield belief, partial(Bench.selects, count=COUNT, runs=some, callers=callers)
+            yield belief, partial(Bench.steady_selects, count=COUNT, runs=some, callers=callers)
             yield belief, partial(Bench.reports, count=COUNT, runs=some, callers=callers)
 
 

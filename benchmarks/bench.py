@@ -3,14 +3,14 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 import numpy as np
 
 from benchmarks.asks import Asks
-from benchmarks.load import Caller, Tally, calling, send_paced, send_wave
+from benchmarks.load import Ask, Caller, Tally, calling, send_paced, send_wave
 
 STEP_S = 30.0  # a training step of reinforcement finetuning takes half a minute at least
 IN_FLIGHT = 0.4  # the largest share of a pool that a wave leases
@@ -120,10 +120,17 @@ class Bench:
 
     async def reports(self, count: int, runs: list[str], callers: int) -> LoadRow:
         """Report tasks picked at random, from some callers on some runs; each report closes a step."""
-        tally, asks = Tally(), self._asks.reports(runs, count)
+        return await self._steady(f"report {count}", self._asks.reports(runs, count), runs, callers)
+
+    async def steady_selects(self, count: int, runs: list[str], callers: int) -> LoadRow:
+        """Select without waves or rewinds, whose processor time would count too: leases must end by themselves."""
+        return await self._steady(f"select {count}", self._asks.selects(runs, count), runs, callers)
+
+    async def _steady(self, operation: str, asks: Iterator[Ask], runs: list[str], callers: int) -> LoadRow:
+        tally = Tally()
         async with self._calling(callers) as open_callers:
             await send_wave(open_callers, asks, tally, until=_over(time.perf_counter() + self._seconds))
-        return self._row(f"report {count}", runs, callers, tally)
+        return self._row(operation, runs, callers, tally)
 
     async def trainers(self, count: int, runs: list[str], callers: int) -> LoadRow:
         """Let each caller be a trainer that does nothing but select and report what it got; both count as requests."""
