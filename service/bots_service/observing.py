@@ -15,7 +15,7 @@ from bots_service.runs import Runs
 
 log = structlog.get_logger(__name__)
 
-EVERY_S = 1.0
+EVERY_S = 5.0  # Prometheus looks every 15 s
 IDLE_EVERY_S = 60.0  # for runs that are not at work here, but may be at another replica
 MOST_OF_TIME = 1 / 20  # requests have the rest
 MOST_PAUSE_S = 60.0  # after a round that waited for a store that hung
