@@ -28,7 +28,7 @@ class Settings(BaseSettings):
     data_dir: Path = Field(Path("data"), description="Folder of the SQLite file, if no database URL is set.")
     database_url: str | None = Field(None, description="sqlite:/// or postgresql:// URL; unset: sqlite in data_dir.")
     # Each has a thread: with more of them, the event loop waits longer for the interpreter.
-    database_pool: int = Field(4, ge=2, le=128, description="Connections to PostgreSQL per process.")
+    database_pool: int = Field(3, ge=2, le=128, description="Connections to PostgreSQL per process.")
     database_timeout_s: float = Field(5.0, gt=0, description="Longest wait for PostgreSQL before a request gets 503.")
     migrate_on_start: bool = Field(True, description="Migrate the tables before serving.")
     redis_url: str | None = Field(None, description="redis:// or rediss:// URL; unset: this process's memory.")

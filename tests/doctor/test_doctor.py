@@ -132,7 +132,7 @@ def test_a_postgresql_is_found_as_it_is(look, postgres_url):
     assert found["durability"].grade == PROBLEM  # the tests' server does without fsync, to be quicker
     assert found["durability"].said.startswith("fsync and full_page_writes off")
     # What the server keeps for superusers is not for us: 300 less the default 3.
-    assert found["connections"].said == "297 connections, 4 needed per machine with these settings: enough for 74"
+    assert found["connections"].said == "297 connections, 3 needed per machine with these settings: enough for 99"
     assert found["tables"].said == f"at revision {head()}"
     assert found["address"].grade == PROBLEM
     name = postgres_url.rpartition("/")[2]
