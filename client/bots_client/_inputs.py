@@ -533,13 +533,13 @@ class ReferenceColumn:
             return sum(rewards) / len(rewards) if rewards else None
         if not _is_measured(value):
             return None
-        solved = SOLVED_OF_TRIED.fullmatch(value) if isinstance(value, str) else None
-        number = int(solved[1]) / max(int(solved[2]), 1) if solved else _number(value)
-        if number is None:
+        if isinstance(value, str) and (solved := SOLVED_OF_TRIED.fullmatch(value)):
+            rate = int(solved[1]) / int(solved[2]) if int(solved[2]) else math.nan
+        elif (number := _number(value)) is not None:
+            rate = 1 - number / self.out_of if self.is_failure else number / self.out_of
+        else:
             raise InvalidRequestError(f"{self.column} is {shown(value)}, not a number")
-        share = number if solved else number / self.out_of
-        rate = 1 - share if self.is_failure and not solved else share
-        if not 0 <= rate <= 1 or (solved and not int(solved[2])):
+        if not 0 <= rate <= 1:
             raise InvalidRequestError(f"{self.column} is {shown(value)}, read as {self}: no pass rate in [0, 1]")
         return rate
 

@@ -1,8 +1,8 @@
 """Runs: select tasks, report outcomes, change and rewind; and the newest state of each.
 
-Every change of a run goes one way, `Runs._commit`: in one transaction its head is locked, the change is checked against
-the newest state and folded, and the entry is stored with its receipt. So what is acknowledged is durable and folded,
-and an entry that does not fold is never kept.
+A change of a run is folded into the newest state and stored with its receipt: by `Runs._append_next` in one guarded
+statement where this process alone changes the run, else by `Runs._commit` in a transaction that locks it. So what is
+acknowledged is durable and folded, and an entry that does not fold is never kept.
 """
 
 import asyncio
@@ -557,7 +557,8 @@ class Runs:
         outcomes, shown = sum(each.outcomes for each in batch), b""
         is_quick = outcomes <= QUICK_OUTCOMES and before.fold_numbers <= SMALL_STATE_NUMBERS
         if any(map(is_due, range(before.step, before.step + len(batch)))):
-            shown = await self.store.journal.calibrations(run.row, before.step - CALIBRATED)
+            earlier = partial(calibrations_of, run_id=run.row.id, after_step=before.step - CALIBRATED)
+            shown = await self.store.database.read(earlier)
         fold = partial(self._folded_ahead, run, before, own.uniform, batch, shown)
         made = fold() if is_quick else await asyncio.to_thread(fold)
         folded = [one for _, one in made]

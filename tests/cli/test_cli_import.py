@@ -182,16 +182,17 @@ def test_published_pass_rates_are_found_and_shown(bots, tmp_path, name, kind):
 
 def test_published_pass_rates_that_are_not_used_are_named(bots, tmp_path):
     file = tmp_path / "rates.csv"
-    file.write_text("id,solve rate,level\na,0,1\nb,25.5,2\nc,100,3\n", "utf-8")
+    file.write_text("id,solve rate,difficulty\na,0,1\nb,25.5,2\nc,100,3\n", "utf-8")
     done = bots("datasets", "import", file, "--json")
     assert done.json["reference_models"] == []
-    assert "published pass rates in solve rate? --references auto finds and uses them" in done.err
+    assert "published pass rates in difficulty, solve rate? --references auto finds and uses them\n" in done.err
     used = bots("datasets", "import", file, "--name", "used", "--references", "auto", "--json")
     assert used.json["reference_models"] == ["solve rate: value / 100"]
     assert "read as value / 100: 0 -> 0, 25.5 -> 0.255, 100 -> 1, ..." in used.err
+    assert "no pass rates: difficulty goes up to 3: levels, it seems, which are tags\n" in used.err
     both = ["--references", "auto", "--reference"]
     assert bots("datasets", "import", file, "--name", "one", *both, "solve rate", "--json").json["tasks"] == 3
-    line = bots("datasets", "import", file, *both, "level").assert_one_line(1)
+    line = bots("datasets", "import", file, *both, "lost").assert_one_line(1)
     assert "published pass rates are not found: no column has such a name" in line
 
 
@@ -207,7 +208,7 @@ def test_appended_tasks_have_their_pass_rates_in_the_dataset_s_order_and_scale(b
         sent = [json.loads(line) for line in answer.iter_lines()][1:]
     assert {task["id"]: task["reference_pass_rates"] for task in sent}["t3"] == [0.75, 0.25]
     line = bots("datasets", "append", "grown", third, *auto).err
-    assert "the dataset's pass rates are a pass rate, b pass rate, here" in line
+    assert "the dataset's reference models are a pass rate, b pass rate, the files'" in line
     assert "a pass rate: value / 100" in line
 
 

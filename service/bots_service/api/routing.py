@@ -156,8 +156,10 @@ class GuardedRoute(APIRoute):
                 else:
                     caller.require_run(dataset, run)
             if request.scope["query_string"]:
-                unknown = request.query_params.keys() - known
-                flaws = (Flaw(("query", name), not_a_choice(name, known or ["none"])) for name in sorted(unknown))
+                unknown, none = request.query_params.keys() - known, "this route takes no parameters"
+                flaws = (
+                    Flaw(("query", name), not_a_choice(name, known) if known else none) for name in sorted(unknown)
+                )
                 InvalidInputError.refuse("unknown parameter", flaws)
             return await handler(request)
 

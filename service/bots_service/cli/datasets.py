@@ -130,12 +130,14 @@ class TaskReader:
         )
         for each in found.values():
             sys.stderr.write(f"pass rates: {each.column!a}, read as {each}: {each.preview(rows)}, ...\n")
+        sys.stderr.writelines(f"no pass rates: {reason}\n" for reason in unclear.values() if not only)
 
     def in_order_of(self, models: Sequence[str]) -> None:
         """Give the pass rates that were found in the order that a dataset has."""
         found = dict(zip(self.columns.models, self.columns.references, strict=True))
         if found.keys() != set(models):
-            raise CommandError(f"the dataset's pass rates are {', '.join(models) or 'none'}, here {', '.join(found)}")
+            said = f"the dataset's reference models are {', '.join(models) or 'none'}, the files' {', '.join(found)}"
+            raise CommandError(f"{said}; without --references auto the new tasks have no pass rates")
         self.columns = replace(self.columns, references=[found[model] for model in models])
 
     @contextmanager
@@ -159,7 +161,7 @@ class TaskReader:
             sys.stderr.write(f"skipped {written(self.repeats)} of {written(self.rows)} rows: repeated IDs\n")
         if self.unused:
             sys.stderr.write(f"columns not used: {', '.join(sorted(self.unused))}\n")
-        if (likely := [*filter(ReferenceColumn.may_be, self.unused)]) and not self.columns.references:
+        if (likely := sorted(filter(ReferenceColumn.may_be, self.unused))) and not self.columns.references:
             sys.stderr.write(f"published pass rates in {', '.join(likely)}? --references auto finds and uses them\n")
 
     def _ndjson(self, advance: Advance) -> Iterator[bytes]:

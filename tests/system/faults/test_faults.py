@@ -67,4 +67,5 @@ def test_redis_may_be_wiped_at_any_moment(tmp_path: Path):
                 calm.wait(moments.uniform(0.0, 0.2))
         print(f"{wipes} wipes; selects without an answer: {account.missed}")  # noqa: T201 - shown when something fails
         assert_all_settled(made, account, tmp_path)
+    assert wipes > 10
     assert len(account.selections) > len(account.missed)

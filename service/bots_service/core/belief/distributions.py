@@ -202,7 +202,7 @@ class LogitNormals:
 
     def bound_within(self, low: float, high: float) -> Floats:
         """[n] P(low <= X <= high)."""
-        return self._below(high) - self._below(low)
+        return np.maximum(self._below(high) - self._below(low), 0.0)  # no rounding below 0
 
     def sample_within(self, low: float, high: float, rng: np.random.Generator) -> Floats:
         """[n] one draw from each between low and high."""

@@ -325,11 +325,6 @@ class SqlJournal(Store):
         return await self.database.write(job, alone=True)
 
     @reading
-    def calibrations(self, connection: Connection, run: RunRow, after_step: int) -> bytes:
-        """Return predicted and observed success of the closed steps behind one, for `calibration_in`."""
-        return calibrations_of(connection, run.id, after_step)
-
-    @reading
     def head(self, connection: Connection, run: RunRow) -> Head:
         """Return where a run stands. Raises UnknownRunError: it was deleted or replaced."""
         return _of_run(connection.execute(_HEADS.where(runs.c.id == run.id)).one_or_none(), run)
