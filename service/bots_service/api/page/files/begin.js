@@ -24,7 +24,7 @@ export const welcome = () =>
     ),
     way(
       "Bring your tasks",
-      "From CSV, JSON Lines, Parquet and other formats. Pass rates that others published with the tasks make the first pass better: the import names them, and --references auto uses them. It takes a key with the scope admin.",
+      "From CSV, JSON Lines, Parquet and other formats. Pass rates that others published with the tasks make the first pass better, and the import can find them. It takes a key with the scope admin.",
       command(
         "the command of the import",
         `bots datasets import problems.csv --name problems --id problem --url ${home()}`,
