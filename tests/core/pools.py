@@ -142,9 +142,9 @@ def some_settings(draw):
     )
 
 
-def context_of(rng=0, position=0, **settings):
+def context_of(rng=0, **settings):
     """What a strategy may look at: `thompson`, unless the settings say; `rng` is a generator or a seed."""
-    return DrawContext(RunSettings(**{"strategy": "thompson", **settings}), position, np.random.default_rng(rng))
+    return DrawContext(RunSettings(**{"strategy": "thompson", **settings}), np.random.default_rng(rng))
 
 
 def candidates(about, tags=(), barred=()):

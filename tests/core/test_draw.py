@@ -14,12 +14,10 @@ from bots_service.core.draw import (
     NamedTasks,
     SelectRequest,
     draw_nearest,
-    easy_to_hard,
     enough_tasks,
     nearest,
     pick_members,
     select_tasks,
-    shuffle,
     uniform,
 )
 from bots_service.core.run_settings import RunSettings
@@ -125,7 +123,7 @@ def test_a_selection_keeps_every_promise(data):
     leased, exclude = data.draw(some_tasks(about)), data.draw(some_tasks(about))
     of = data.draw(beliefs(about) | normal_beliefs(about))
     allowed = candidates(about, request.tags, barred=exclude)
-    context = DrawContext(run, data.draw(st.integers(0, 99)), np.random.default_rng(0))
+    context = DrawContext(run, np.random.default_rng(0))
     try:
         got = selected(request, leased, exclude, about=about, of=of, context=context)
     except PoolTooSmallError:
@@ -242,47 +240,6 @@ def test_uniform_takes_every_pair_equally_often():
     pairs = {pair: place for place, pair in enumerate(itertools.combinations([0, 1, 2, 4, 5, 6, 7, 9], 2))}
     drawn = [pairs[tuple(sorted(uniform(OFFERED, 2, context_of(rng)).tasks.tolist()))] for _ in range(2800)]
     assert_same_shares(np.array(drawn), np.arange(2800) % 28)
-
-
-def walked(strategy, among, counts, position=0):
-    """Select and report at once, step by step."""
-    for count in counts:
-        yield strategy(among, count, context_of(position=position, seed=7)).tasks.tolist()
-        position += count
-
-
-@pytest.mark.parametrize("strategy", [shuffle, easy_to_hard])
-def test_a_walk_meets_every_task_once_a_pass(strategy):
-    among = offered(SMALL_BELIEF, pool([0, 1, 2] * 4))
-    met = list(itertools.chain.from_iterable(walked(strategy, among, [3] * 8)))
-    assert sorted(met[:12]) == sorted(met[12:]) == list(range(12))
-    assert (met[:12] == met[12:]) == (strategy is easy_to_hard)
-
-
-@pytest.mark.parametrize("strategy", [shuffle, easy_to_hard])
-def test_a_walk_skips_barred_tasks_and_goes_round(strategy):
-    about = pool([0, 1, 2] * 4)
-    whole = next(walked(strategy, offered(SMALL_BELIEF, about), [12]))
-    rest = next(walked(strategy, offered(SMALL_BELIEF, about, barred=whole[:2]), [5]))
-    assert rest == whole[2:7]
-    round_the_end = next(walked(strategy, offered(SMALL_BELIEF, about, barred=whole[11:]), [11], position=9))
-    assert round_the_end[:2] == whole[9:11]
-    assert sorted(round_the_end) == sorted(whole[:11])
-
-
-def test_a_shuffle_is_fixed_by_its_seed():
-    among = offered(SMALL_BELIEF, pool([0, 1, 2] * 4))
-    orders = [shuffle(among, 12, context_of(seed=seed)).tasks.tolist() for seed in (1, 1, 2)]
-    assert orders[0] == orders[1] != orders[2]
-
-
-@given(pools())
-def test_easy_to_hard_falls_in_pass_rates_with_the_unknown_last(about):
-    def ease(task):
-        rates = about.references[about.profile_of[task]].tolist()
-        return (np.isnan(rates).any(), [-rate for rate in rates if not np.isnan(rate)], task)
-
-    assert about.part().easy_to_hard.tolist() == sorted(candidates(about), key=ease)
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 16])

@@ -201,18 +201,10 @@ def test_it_is_what_a_plain_count_gives(data):
     assert (told is not None) == (over and len(offered) >= SMALLEST_POOL)
 
 
-@pytest.mark.parametrize("strategy", ["shuffle", "easy_to_hard"])
-def test_a_walk_in_an_order_tells_how_far_it_came(strategy: str):
+@pytest.mark.parametrize("strategy", ["pass", "shuffle", "easy_to_hard"])
+def test_a_pass_tells_how_far_it_came_and_another_strategy_nothing(strategy: str):
     pool = pool_without_references(8)
-    found = coverage(visited(pool, [[0, 1, 2, 3, 4], [5, 6, 7, 0, 1]], strategy=strategy), pool)
-    assert found.passes == 1 + 2 / 8
-    nobody = replace(pool, retired=np.arange(8, dtype=np.int32))
-    assert coverage(visited(pool, [[0]], strategy=strategy), nobody).passes is None
-
-
-def test_a_pass_tells_how_far_it_came_and_another_strategy_nothing():
-    pool = pool_without_references(8)
-    state = visited(pool, [[0, 1]], strategy="pass")
+    state = visited(pool, [[0, 1]], strategy=strategy)
     state = replace(state, walks=state.walks.moved([Walk(WHOLE, 3, 6, 8)]))
     found = coverage(state, pool)
     # The first pass was given up: its only report came without a selection's id.

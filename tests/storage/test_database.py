@@ -13,7 +13,9 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, text
 
+from bots_service.core.entries import Entry
 from bots_service.errors import DamagedStateError, DatasetExistsError, StorageUnavailableError
+from bots_service.records import RunRow
 from bots_service.storage.postgres import PostgresDatabase
 from bots_service.storage.sql import stores as stores_module
 from bots_service.storage.sql.journal import locked_head
@@ -252,6 +254,21 @@ async def test_a_snapshot_does_not_wait_for_an_append(postgres_stores: SqlStores
     await postgres_stores.snapshots.save(run, 1, b"state")
     ended.set()
     assert await slow
+
+
+async def test_a_run_that_another_holds_stalls_no_report_of_others(postgres_stores: SqlStores, postgres_url: str):
+    held, free = [await made.run(postgres_stores) for _ in range(2)]
+    for run in (held, free):
+        await made.append(postgres_stores, run)
+
+    async def append(run: RunRow) -> int:
+        entry = made.folded_entry(Entry(2, 0, 3, made.report(2)), key=made.once("key"))
+        return await postgres_stores.journal.append_next(run, [entry], None, 1.0)
+
+    with psycopg.connect(postgres_url) as other:
+        other.execute("SELECT id FROM runs WHERE id = %s FOR NO KEY UPDATE", [held.id])
+        assert list(await asyncio.gather(append(held), append(free))) == [0, 1]
+    assert await append(held) == 1
 
 
 async def test_a_head_that_was_waited_for_is_whole(postgres_stores: SqlStores, postgres_url: str):

@@ -1,7 +1,9 @@
 """Runs, answers, API keys, journals and snapshots as stores keep them."""
 
 import asyncio
+import itertools
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -194,8 +196,10 @@ async def test_reports_are_appended_where_the_journal_still_ends_and_under_new_k
             made.folded_entry(Entry(seq, epoch, 3, made.report(seq)), key=keyed(key))
             for seq, key in enumerate(keys, start=first)
         ]
-        return await stores.journal.append_next(run, rows, None if previous is None else keyed(previous), 1.0)
+        now = next(times)
+        return await stores.journal.append_next(run, rows, None if previous is None else keyed(previous), now)
 
+    times = itertools.count(1.0)
     assert await stored(1, "a") == 0  # nothing is before the first entry
     await made.append(stores, run, key=keyed("a"))
     assert await stored(2, "b", "c") == 2
@@ -218,6 +222,28 @@ async def test_reports_are_appended_where_the_journal_still_ends_and_under_new_k
     assert (await stores.journal.head(run)).uniform == expected.uniform._replace(distribution=None)
     await stores.runs.delete(None, run)
     assert await stored(7, "f", epoch=1) == 0
+
+
+async def test_reports_of_many_runs_are_appended_together_and_each_caller_hears_of_its_own(stores: SqlStores):
+    runs = [await made.run(stores) for _ in range(5)]
+    for run in runs[1:]:  # nothing is before the first entry of runs[0]
+        await made.append(stores, run)
+    await made.append(stores, runs[1])  # the next seq is taken
+    await made.append(stores, runs[2], key=made.once("taken"))
+    wanted = [(2, "ab"), (2, "ab"), (3, ["a", "taken", "b"]), (2, "ab"), (2, "c")]
+
+    async def stored(run: RunRow, first: int, keys: Sequence[str]) -> int:
+        rows = [
+            made.folded_entry(Entry(seq, 0, 3, made.report(seq)), key=made.once(key))
+            for seq, key in enumerate(keys, start=first)
+        ]
+        return await stores.journal.append_next(run, rows, None, 1.0)
+
+    for counts in ([0, 0, 1, 2, 1], [0, 0, 1, 2, 1]):  # a statement that is sent twice, too
+        found = await asyncio.gather(*(stored(run, *those) for run, those in zip(runs, wanted, strict=True)))
+        assert found == counts
+    heads = await stores.journal.heads([run.id for run in runs])
+    assert [heads[run.id].seq for run in runs] == [0, 2, 3, 3, 2]
 
 
 async def test_nobody_can_change_an_entry_that_was_read(stores: SqlStores):

@@ -92,13 +92,11 @@ class Eligible:
 class DrawContext:
     """The inputs of a strategy other than the eligible tasks and their belief.
 
-    position: number of tasks reported so far: where baselines that walk through the pool continue.
-    rng: the only source of random numbers, except for `pass`, whose numbers follow from seed, pass and task.
+    rng: the only source of random numbers, but for passes, whose numbers follow from seed, pass and task.
     group_size: how many rollouts to expect of a selected task (m); step: how many steps closed.
     """
 
     settings: RunSettings
-    position: int
     rng: np.random.Generator
     walks: Walks = field(default_factory=Walks)
     group_size: float = TYPICAL_ROLLOUTS
@@ -246,10 +244,7 @@ LOOKED_AT = 4  # places per wanted task in the first look, and at least so many 
 
 @dataclass(frozen=True, slots=True)
 class Met(Table):
-    """Eligible tasks in the order of a pass; places: where they stand; luck: in [0, 1).
-
-    chances: P(effective) of each, at least LEAST_CHANCE.
-    """
+    """Eligible tasks in the order of a pass; places: where they stand; chances: of each; luck: in [0, 1)."""
 
     places: Counts
     chances: Floats
@@ -262,10 +257,10 @@ class Met(Table):
 
 
 def walk_pass(eligible: Eligible, count: int, context: DrawContext) -> DrawnTasks:
-    """Walk on through the part's pass, and take each task with the probability that it is effective.
+    """Walk on through the part's pass, and take each task with its chance: with `pass`, how likely it is effective.
 
     Where a pass ends, the next begins, in another order. A pass that was walked as a whole without enough tasks gives
-    the others by falling P(effective) / luck. What is not eligible now is passed over.
+    the others by falling chance / luck. What is not eligible now is passed over.
     """
     part = eligible.part
     if part.key is None:  # tasks in flight, because too few others are left
@@ -308,30 +303,37 @@ def _rest_of_pass(
 def _meet(eligible: Eligible, walk: Walk, places: Counts, chosen: Tasks, context: DrawContext) -> Met:
     """Return the eligible tasks at these places."""
     part, seed = eligible.part, context.settings.seed
-    items = items_at(places, walk.size, key_of("order", seed, walk.part, walk.turn))
-    are_items = items < walk.size
-    items, places = items[are_items], places[are_items]
-    tasks = (items if part.carriers is None else part.carriers[items]).astype(np.int32)
+    if context.settings.strategy == "easy_to_hard":
+        places = places[places < len(part)]
+        tasks = part.easy_to_hard[places]
+    else:
+        items = items_at(places, walk.size, key_of("order", seed, walk.part, walk.turn))
+        are_items = items < walk.size
+        items, places = items[are_items], places[are_items]
+        tasks = (items if part.carriers is None else part.carriers[items]).astype(np.int32)
     free = part.holds(tasks) & ~contained(tasks, (eligible.excluded, chosen))
     tasks, places = tasks[free], places[free]
     return Met(
         tasks,
         places,
-        chances_of(eligible.belief, eligible.pool, tasks, context),
+        chances_of(eligible, tasks, context),
         fractions(tasks, key_of("luck", seed, walk.part, walk.turn)),
     )
 
 
-def chances_of(belief: Belief, pool: Pool, tasks: Tasks, context: DrawContext) -> Floats:
-    """Return [n] how likely a pass takes each task."""
-    return np.maximum(belief.distributions(pool, tasks).effective(context.group_size), LEAST_CHANCE)
+def chances_of(eligible: Eligible, tasks: Tasks, context: DrawContext) -> Floats:
+    """[n] how likely a pass takes each task: with `pass` P(effective), at least LEAST_CHANCE; with others surely."""
+    if context.settings.strategy != "pass":
+        return np.ones(len(tasks))
+    believed = eligible.belief.distributions(eligible.pool, tasks)
+    return np.maximum(believed.effective(context.group_size), LEAST_CHANCE)
 
 
 def _untracked(eligible: Eligible, count: int, context: DrawContext) -> DrawnTasks:
-    """Return the eligible tasks with the largest P(effective) / luck; no walk moves."""
+    """Return the eligible tasks with the largest chance / luck; no walk moves."""
     tasks = np.sort(eligible.part.order)
     tasks = tasks[~contained(tasks, (eligible.excluded,))]
-    chances = chances_of(eligible.belief, eligible.pool, tasks, context)
+    chances = chances_of(eligible, tasks, context)
     luck = np.maximum(context.rng.random(len(tasks)), LEAST_LUCK)
     best = np.argsort(-chances / luck, kind="stable")[:count]
     return undrawn(tasks[best])
@@ -398,40 +400,13 @@ def pick_members(
     return chosen
 
 
-def shuffle(eligible: Eligible, count: int, context: DrawContext) -> DrawnTasks:
-    """Walk through the part in an order given by the seed and the number of the pass, from the context's position."""
-    return _walk(eligible, count, context.position, lambda turn: eligible.part.shuffled(context.settings.seed, turn))
-
-
-def easy_to_hard(eligible: Eligible, count: int, context: DrawContext) -> DrawnTasks:
-    """Walk through the part by descending reference pass rates, unknown ones last, from the context's position."""
-    return _walk(eligible, count, context.position, lambda _turn: eligible.part.easy_to_hard)
-
-
 STRATEGIES: dict[StrategyName, Strategy] = {
     "thompson": thompson,
     "uniform": uniform,
-    "easy_to_hard": easy_to_hard,
-    "shuffle": shuffle,
     "pass": walk_pass,
+    "shuffle": walk_pass,
+    "easy_to_hard": walk_pass,
 }
-
-IN_ORDER: tuple[StrategyName, ...] = ("shuffle", "easy_to_hard")  # these continue where the tasks reported so far end
-
-
-def _walk(eligible: Eligible, count: int, position: int, order_of: Callable[[int], Tasks]) -> DrawnTasks:
-    """Select the next eligible tasks from `position` on; at the end of a pass, continue with the next one."""
-    turn, start = divmod(position, len(eligible.part))
-    # Each excluded task occurs at most once per pass, so this stretch is long enough unless the pass ends.
-    longest = count + len(eligible.excluded)
-    ahead = order_of(turn)[start : start + longest]
-    if start + longest > len(eligible.part):
-        # Tasks of this pass may occur again in the next one: look that much farther.
-        ahead = np.concatenate([ahead, order_of(turn + 1)[: longest + len(ahead)]])
-    places = np.searchsorted(eligible.excluded, ahead)
-    excluded = np.append(eligible.excluded, -1)[places] == ahead
-    allowed = ahead[~excluded]
-    return undrawn(allowed[first_places(allowed)[:count]])
 
 
 # --- exact Thompson sampling over a whole pool, at a cost of one evaluation per profile ------------------------------

@@ -18,12 +18,11 @@ from bots_service.core.portable_math import log
 from bots_service.core.walks import WHOLE, key_of
 
 # Parts of a pool that are kept ready: one for each set of tags that selections ask for, and for each tag of a mix. A
-# part takes 1 byte a task of the pool and 8 bytes a task of its own (5 more per own task once shuffled): for a pool of
-# 1e7 and a mix of 32 tags about half a GB.
+# part takes 1 byte a task of the pool and 8 bytes a task of its own: for a pool of 1e7 and a mix of 32 tags about
+# half a GB.
 PARTS_KEPT = 48
 REFERENCE_TRIALS = 16.0  # a pass rate counts as that of so many rollouts, with half a success and a failure more
 MOST_WATCHED = 128  # tags; they take a byte a task for each 8
-PASSES_KEPT = 2  # a shuffle looks at the present pass and the next
 
 
 @dataclass(frozen=True)
@@ -70,12 +69,6 @@ class Part:
         # Several profiles may have the same pass rates: order their tasks by index.
         ranks = np.repeat(_row_ranks(-_comparable(self.references)), self.sizes)
         return frozen(self.order[np.lexsort((self.order, ranks))])
-
-    @cached_property
-    def shuffled(self) -> Callable[[int, int], Tasks]:
-        """Give all tasks in a random order that two numbers fix: a seed and the pass."""
-        order = self.order  # not the part itself: a cycle would keep it in memory for long
-        return lru_cache(PASSES_KEPT)(lambda seed, turn: frozen(np.random.default_rng([seed, turn]).permutation(order)))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bots_service.core.arrays import Tasks, contained
-from bots_service.core.draw import IN_ORDER
 from bots_service.core.guard import Streak
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Calibration, Receipt, TagCounts
@@ -132,6 +131,7 @@ class Coverage:
 def coverage(state: RunState, pool: Pool) -> Coverage:
     """Return how a run's visits spread over its pool; looks at each task that was tried."""
     available, reported = len(pool) - len(pool.retired), state.totals.reported
+    is_walked = state.settings.strategy in ("pass", "shuffle", "easy_to_hard") and not state.settings.mix
     rows = state.attempts.whole
     tasks, visits = rows.tasks, np.sort(rows.visits)[::-1]
     unmet_share, largest = None, None
@@ -146,20 +146,13 @@ def coverage(state: RunState, pool: Pool) -> Coverage:
         reached_share=_available(tasks, pool) / available if available else None,
         top_tenth_share=largest,
         unmet_share=unmet_share,
-        passes=_passes(state, pool, available),
+        passes=state.walks.passes(len(pool)) if is_walked else None,
     )
 
 
 def _available(tasks: Tasks, pool: Pool) -> int:
     """Return how many of the tasks are not retired."""
     return len(tasks) - int(np.count_nonzero(contained(tasks, (pool.retired,))))
-
-
-def _passes(state: RunState, pool: Pool, available: int) -> float | None:
-    strategy = state.settings.strategy
-    if strategy == "pass":
-        return None if state.settings.mix else state.walks.passes(len(pool))
-    return state.totals.reported / available if strategy in IN_ORDER and available else None
 
 
 # --- the course of its steps, from a few of them ---------------------------------------------------------------------

@@ -44,12 +44,11 @@ class TaskIds(Sequence[str]):
             return frozen(np.full(len(ids), -1, np.int32))
         wanted = np.fromiter(map(hash, ids), np.int64, len(ids))
         places = self._hashes.searchsorted(wanted)
-        # One look at all first candidates: nearly all of them are right.
-        tasks = self._by_hash.take(places, mode="clip")
-        starts, ends, found = self._ends.take(tasks).tolist(), self._ends.take(tasks + 1).tolist(), tasks.tolist()
-        for asked, task_id in enumerate(ids):
-            if self._text[starts[asked] : ends[asked]].decode() != task_id:
-                found[asked] = self._at(task_id, int(wanted[asked]), int(places[asked]))
+        tasks = self._by_hash.take(places, mode="clip")  # nearly all are right
+        if (candidates := self.take(tasks)) == ids:
+            return frozen(tasks)
+        asked = zip(ids, candidates, tasks.tolist(), wanted.tolist(), places.tolist(), strict=True)
+        found = [task if one == candidate else self._at(one, *where) for one, candidate, task, *where in asked]
         return frozen(np.array(found, np.int32))
 
     def containing(self, text: str) -> Tasks:

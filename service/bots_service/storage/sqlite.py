@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from bots_service.errors import StorageUnavailableError
 from bots_service.storage.sql.database import OUR_FAULT, Job, Result, settle, sql_url, storage_errors
 
-MOST_JOBS = 256  # about, in one transaction; more would make the first wait long for the last
+MOST_JOBS = 256  # in one transaction; more would make the first wait long for the last
 READERS = 4  # reads hold the interpreter's lock most of the time: more threads than that would only wait for it
 
 WRITER_PRAGMAS = (
@@ -54,8 +54,7 @@ class SqliteDatabase:
         self._readable = _engine(url, READERS, READER_PRAGMAS, "BEGIN")
         self._writable = _engine(url, 1, WRITER_PRAGMAS, "BEGIN IMMEDIATE")
         self._writing: Connection | None = None
-        self._next: list[_Waiting] = []  # those of one turn of the event loop are handed over together
-        self._waiting: SimpleQueue[list[_Waiting] | None] = SimpleQueue()
+        self._waiting: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._writer = Thread(target=self._work, name="bots-writer", daemon=True)
         self._writer.start()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="bots-reader")
@@ -64,11 +63,9 @@ class SqliteDatabase:
     def write(self, job: Job[Result], *, alone: bool = False) -> asyncio.Future[Result]:  # noqa: ARG002
         """Put the job in line at once, and return what it will return, once that is committed to stable storage."""
         self._require_open()
-        loop = asyncio.get_running_loop()
-        if not self._next:
-            loop.call_soon(self._hand_over)
-        answer: asyncio.Future[Result] = loop.create_future()  # the job is done even if the caller stops waiting
-        self._next.append((job, answer))
+        # The job is done even if the caller stops waiting.
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._waiting.put((job, answer))
         return answer
 
     def read(self, job: Job[Result]) -> asyncio.Future[Result]:
@@ -80,13 +77,7 @@ class SqliteDatabase:
         """Finish what is in line, then give the file back."""
         if not self._closed:
             self._closed = True
-            self._hand_over()
             await asyncio.to_thread(self._finish)
-
-    def _hand_over(self) -> None:
-        if self._next:  # else they were handed over to be done before the file is closed
-            self._waiting.put(self._next)
-            self._next = []
 
     def _finish(self) -> None:
         self._waiting.put(None)
@@ -107,12 +98,13 @@ class SqliteDatabase:
             return _transact(connection, job)
 
     def _work(self) -> None:
-        while (batch := self._waiting.get()) is not None:
+        while (first := self._waiting.get()) is not None:
+            batch = [first]
             while len(batch) < MOST_JOBS and not self._waiting.empty():
-                if (handed := self._waiting.get()) is None:
+                if (other := self._waiting.get()) is None:
                     self._waiting.put(None)
                     break
-                batch += handed
+                batch.append(other)
             self._commit(batch)
 
     def _commit(self, batch: list[_Waiting]) -> None:

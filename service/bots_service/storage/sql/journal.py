@@ -1,6 +1,8 @@
 """Journals in SQL: each entry with what folding it did, in one row; and states that were stored on the way."""
 
+import asyncio
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, get_args
@@ -19,6 +21,7 @@ from sqlalchemy import (
     bindparam,
     delete,
     exists,
+    func,
     insert,
     literal,
     or_,
@@ -35,7 +38,7 @@ from bots_service.core.run_settings import settings_from
 from bots_service.core.summary import RunFindings, UniformEstimate
 from bots_service.errors import BusyError, DamagedStateError, InvalidSettingsError, UnknownRunError
 from bots_service.records import EntryKind, Head, IdempotencyKey, RunRow
-from bots_service.storage.sql.database import UNANSWERED, SqlRow
+from bots_service.storage.sql.database import OUR_FAULT, UNANSWERED, Database, SqlRow, settle
 from bots_service.storage.sql.store import Store, insert_missing, reading, writing
 from bots_service.storage.sql.tables import (
     EPOCH,
@@ -102,7 +105,12 @@ _NEXT = (
             or_(_previous_key.is_(None), _last.c.key == _previous_key),
         ),
     )
-    .with_for_update(key_share=True)
+    .with_for_update(key_share=True, skip_locked=True)
+)
+_STORED = select(func.count()).where(
+    *(journal.c[name] == bindparam(name) for name in ("run_id", "created_at")),
+    journal.c.seq >= bindparam("seq"),
+    journal.c.key.in_(bindparam("keys", expanding=True)),
 )
 
 
@@ -303,26 +311,63 @@ def _head(row: SqlRow) -> Head:
     return Head(row.uid, row.head, row.epoch, row.version, uniform)
 
 
+_Waiting = tuple[list[dict[str, Any]], asyncio.Future[int]]
+RUNS_AT_ONCE = 64  # in one statement
+
+
 class SqlJournal(Store):
     """Journals. What `append_next` does not store is stored by `append`, in a transaction that does more."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._waiting: list[_Waiting] = []
+        self._writer: asyncio.Task[None] | None = None
 
     async def append_next(
         self, run: RunRow, folded: Sequence[FoldedEntry], previous: IdempotencyKey | None, now: float
     ) -> int:
         """Store entries, each right behind the one before it, and return how many of them: the first so many.
 
-        An entry is not stored where the run has not the one right before it, or has its seq or its idempotency key.
+        An entry is not stored where the run has not the one right before it, or has its seq or its idempotency key, or
+        is locked. What comes while another statement is under way is stored by the next one, whatever its run.
 
         folded: each has a key; none may be the first of a run, or a rewind.
         previous: key of the entry before the first of them.
         """
         keys = [None if key is None else key.key for key in (previous, *(one.key for one in folded))]
         rows = [{**_row(run.id, one, now), "previous_key": key} for one, key in zip(folded, keys, strict=False)]
+        stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append((rows, stored))
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.create_task(self._write())
+        return await stored
 
-        def job(connection: Connection) -> int:
+    async def _write(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting[:RUNS_AT_ONCE], self._waiting[RUNS_AT_ONCE:]
+            outcomes: list[Any]
+            try:
+                outcomes = await self._stored([rows for rows, _ in group])
+            except OUR_FAULT:
+                outcomes = [0] * len(group)  # so that one run's entries hurt no other's
+            except Exception as error:
+                outcomes = [copy(error) for _ in group]  # one raised in several places tangles its traceback
+            for (_, stored), outcome in zip(group, outcomes, strict=True):
+                settle(stored, outcome)
+
+    async def _stored(self, batches: list[list[dict[str, Any]]]) -> list[int]:
+        rows = [row for batch in batches for row in batch]
+
+        def insert(connection: Connection) -> int:
             return connection.execute(_append_next(connection.dialect.name), rows).rowcount
 
-        return await self.database.write(job, alone=True)
+        def count(connection: Connection) -> list[int]:
+            keyed = ({**batch[0], "keys": [row["key"] for row in batch]} for batch in batches)
+            return [connection.scalars(_STORED, one).one() for one in keyed]
+
+        if await self.database.write(insert, alone=True) == len(rows):
+            return list(map(len, batches))
+        return await self.database.read(count)
 
     @reading
     def head(self, connection: Connection, run: RunRow) -> Head:
