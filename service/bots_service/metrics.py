@@ -24,7 +24,9 @@ from prometheus_client import (
 
 from bots_service import __version__
 from bots_service.core.receipt import Receipt
+from bots_service.core.state import RunState
 from bots_service.retention import IDLE_SERIES_S
+from bots_service.storage.sql.journal import FoldedEntry
 
 # --- runs: as many series as Prometheus can bear, whatever users call their runs -------------------------------------
 
@@ -61,11 +63,10 @@ class RunSeries:
     last_report_timestamp_seconds: Annotated[Gauge, "When the last report was taken, in seconds since 1970."]
     last_selection_timestamp_seconds: Annotated[Gauge, "When the last selection was made, in seconds since 1970."]
     step: Annotated[Gauge, "Closed steps of the present history."]
-    leased_tasks: Annotated[Gauge, "Tasks in flight."]
     uniform_effective_task_ratio: Annotated[
         Gauge, "Estimate of the share of effective tasks that uniform sampling would find now."
     ]
-    reached_share: Annotated[Gauge, "Share of the available tasks that were reported at least once."]
+    reached_share: Annotated[Gauge, "Share of the tasks, retired ones included, that were reported at least once."]
     narrow: Annotated[Gauge, "1 where few tasks take most visits, 0 where not."]
     verifier_alarms: Annotated[Gauge, "Alarms of the verifier guard that stand."]
     run_info: Annotated[Gauge, "How a run chooses tasks; always 1.", "strategy"]
@@ -109,16 +110,11 @@ def run_series(registry: CollectorRegistry) -> RunSeries:
 
 @dataclass(slots=True, eq=False)
 class RunAtWork:
-    """A run that has series of its own.
-
-    used: when it was last at work here; looked: when its state was last looked at.
-    shown: uid, epoch and seq of the state whose coverage its series show.
-    """
+    """A run that has series of its own. used: when it was last at work here; strategy: the one that they show."""
 
     series: RunSeries
     used: float
-    looked: float = -math.inf
-    shown: tuple[str, int, int] | None = None
+    strategy: str = ""
 
 
 class RunsAtWork:
@@ -130,6 +126,10 @@ class RunsAtWork:
 
     def __call__(self, dataset: str, run: str) -> RunSeries:
         """Return the series of a run that is at work now."""
+        return self.at_work(dataset, run).series
+
+    def at_work(self, dataset: str, run: str) -> RunAtWork:
+        """Return a run that is at work now; or, where too many are, what stands for all others."""
         names = (dataset, run)
         if names not in self._known and len(self.all()) >= MOST_RUNS:
             self.forget_idle()
@@ -137,15 +137,11 @@ class RunsAtWork:
         if names not in self._known:
             self._known[names] = RunAtWork(self._series.of(*names), monotonic())
         self._known[names].used = monotonic()
-        return self._known[names].series
+        return self._known[names]
 
     def all(self) -> dict[tuple[str, str], RunAtWork]:
         """Return the runs that have series of their own, by dataset and run."""
         return {names: known for names, known in self._known.items() if names != OTHERS}
-
-    def has(self, run: RunAtWork) -> bool:
-        """Say whether a run still has its series: else it was deleted meanwhile."""
-        return self._known.get(run.series.names) is run
 
     def forget(self, dataset: str, run: str | None = None) -> None:
         """Drop the series of a run, or of all runs of a dataset: they are gone."""
@@ -196,6 +192,22 @@ class TrainingMetrics:
             series.rollouts.inc(receipt.rollouts)
             series.solved_rollouts.inc(receipt.successes)
             series.prediction_squared_error.inc((receipt.brier or 0.0) * receipt.rollouts)
+
+    def moved(self, dataset: str, run: str, state: RunState, tasks: int, last: FoldedEntry) -> None:
+        """Show where a run stands after a change that was made here. tasks: of its dataset; last: the last entry."""
+        at_work = self.runs.at_work(dataset, run)
+        series, strategy, uniform = at_work.series, state.settings.strategy, last.uniform.ratio
+        if series.names == OTHERS:
+            return
+        series.step.set(state.step)
+        series.verifier_alarms.set(len(state.guard.alarms))
+        series.reached_share.set(state.totals.distinct / tasks)
+        series.uniform_effective_task_ratio.set(math.nan if uniform is None else uniform)
+        if (found := last.findings) is not None:
+            series.narrow.set(found.weakness is not None and found.weakness.kind == "narrow")
+        if strategy != at_work.strategy:
+            series.set_strategy(strategy)
+            at_work.strategy = strategy
 
     def fenced(self, dataset: str, run: str) -> None:
         """Count a report that was refused because its run was rewound."""

@@ -632,6 +632,7 @@ class Runs:
         if folded:
             if folded[0].entry.seq == 1:
                 await self.live.moved(run.row, BEGIN, begins=True)
+            self.metrics.moved(run.dataset.row.name, run.row.name, state, len(run.dataset.pool), folded[-1])
             done = [_done(one.entry.body, state) for one in folded]
             kept = KeptState(state, now) if before.seq // KEEP_EVERY != state.seq // KEEP_EVERY else None
             degraded = not await self.live.moved(run.row, version_of(state), done=united(*done), kept=kept)

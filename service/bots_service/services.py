@@ -10,7 +10,6 @@ from bots_service.datasets import Datasets
 from bots_service.insight import Insight, Overview
 from bots_service.metrics import TrainingMetrics
 from bots_service.moving import MoveRuns
-from bots_service.observing import ObserveRuns
 from bots_service.readiness import Check, Readiness
 from bots_service.replay import Replay
 from bots_service.retention import DELETE_EVERY_S
@@ -37,7 +36,7 @@ class Services:
         snapshot_every: entries between two snapshots of a run. cache_bytes: limit of open datasets, and of states.
         admin_key: the operator's own.
         """
-        self.store, self.live, self.at_work = store, live, metrics.runs
+        self.store, self.live = store, live
         self.datasets = Datasets(store.datasets, store.runs, live, metrics.runs, max_bytes=cache_bytes)
         self.replay = Replay(store.journal, store.snapshots, self.datasets, metrics.fold_seconds, snapshot_every)
         self.runs = Runs(store, self.datasets, live, self.replay, metrics, cache_bytes=cache_bytes)
@@ -45,7 +44,6 @@ class Services:
         self.insight = Insight(self.runs)
         self.overview = Overview(self.runs, store.history)
         self.access = Access(store.keys, None if admin_key is None else digest_of(admin_key))
-        self.observe = ObserveRuns(self.runs, metrics.runs)
         checks: dict[str, Check] = {"sql": store.health.check, "sql_writes": store.health.check_writes}
         self.readiness = Readiness(checks | ({"redis": live.check} if live.is_shared else {}))
 
@@ -53,12 +51,7 @@ class Services:
     async def in_background(self) -> AsyncIterator[None]:
         """Do what is done beside requests. Raises StorageUnavailableError: nobody knows if keys guard the service."""
         async with AsyncExitStack() as stack:
-            for work in (
-                self.readiness.in_background,
-                self.access.in_background,
-                self.runs.follow_replicas,
-                self.observe.in_background,
-            ):
+            for work in (self.readiness.in_background, self.access.in_background, self.runs.follow_replicas):
                 await stack.enter_async_context(work())
             await stack.enter_async_context(
                 repeating(self.delete_old, every_s=DELETE_EVERY_S, failure_event="old_not_deleted", jitter=0.5)

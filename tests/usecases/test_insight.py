@@ -1,6 +1,5 @@
 """What is read of runs and shown of them: right whichever replica moved a run."""
 
-import asyncio
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,20 +10,17 @@ from msgspec.structs import asdict
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from bots_service import observing as module
 from bots_service.access import Caller
-from bots_service.core.summary import RUNNING_S, Gain, Sums, coverage, narrow, outlook
+from bots_service.core.summary import RUNNING_S, Gain, Sums
 from bots_service.core.task_table import SORTS
 from bots_service.errors import UnknownRunError
 from bots_service.insight import Overview, OverviewPage, OverviewQuery, RunSummary
 from bots_service.insight import TaskQuery as Query
-from bots_service.metrics import RunAtWork
-from bots_service.observing import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
 from bots_service.records import RunRow
 from bots_service.runs import ForkFrom
 from bots_service.storage.sql.history import KnownRun, RunHead, SqlHistory
 from tests.core.pools import beta_parameters
-from tests.usecases.world import POOL, TASKS, Clock, Later, World, flaws_of, meanwhile, outcome
+from tests.usecases.world import POOL, TASKS, Clock, World, flaws_of, meanwhile, outcome
 
 SOLVED = (4.0, 16.0, 0.0, 8.0, 16.0)  # of 16 rollouts of t1, in one step after the other
 
@@ -439,141 +435,32 @@ async def test_a_summary_counts_the_tasks_in_flight_and_there_is_none_of_an_unkn
 
 async def test_it_shows_where_the_run_stands_and_how_it_chooses(watched: World):
     await watched.put_run("default", belief="bots")
-    selected = await watched.select(5)
-    other = next(task for task in range(6) if task not in selected.tasks)  # whose report ends no lease
+    await watched.select(5)
     assert math.isnan(watched.shown("step") or 0.0)
-    expected = math.nan
-    for step in range(2):
-        await watched.observe.once()
-        state, pool = await watched.state(), (await watched.opened()).dataset.pool
-        covered, looked = coverage(state, pool), outlook(state, pool)
-        assert watched.shown("uniform_effective_task_ratio") == pytest.approx(expected, nan_ok=True)
-        assert looked.ratio is not None
-        expected = looked.ratio
-        assert (watched.shown("step"), watched.shown("leased_tasks")) == (step, 5)
-        assert watched.shown("narrow") == (narrow(covered, state.settings) is not None)
-        await watched.report(outcome(f"t{other}", 1, 4))
+    for step in range(1, 4):
+        await watched.report(outcome("t1", 1, 4), outcome(f"t{step + 1}", 4, 4))
+        state, head = await watched.state(), await watched.use.store.journal.head((await watched.opened()).row)
+        assert (watched.shown("step"), watched.shown("verifier_alarms")) == (step, 0)
+        assert watched.shown("uniform_effective_task_ratio") == pytest.approx(head.uniform.ratio)
+        assert watched.shown("reached_share") == pytest.approx(state.totals.distinct / TASKS)
+    await watched.rewind(1)
+    assert watched.shown("step") == 1
     await watched.runs.change_settings(POOL, "default", {"strategy": "uniform"}, None)
-    await watched.observe.once()
     assert (watched.shown("run_info", strategy="uniform"), watched.shown("run_info", strategy="thompson")) == (1, None)
 
 
-@pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> Later:
-    clock = Later()
-    monkeypatch.setattr(module, "monotonic", clock)
-    return clock
+async def test_what_the_service_finds_against_a_run_is_shown(watched: World):
+    assert watched.shown("narrow") is None
+    await break_the_verifier(watched)
+    assert watched.shown("verifier_alarms") == len((await watched.state()).guard.alarms) > 0
+    for step in range(60):
+        await watched.report(*(outcome(f"t{task}", 4) for task in range(20 if step == 0 else 1)))
+    assert (watched.shown("verifier_alarms"), watched.shown("narrow")) == (0, 1)
 
 
-async def test_a_run_that_is_idle_here_is_looked_at_once_a_minute(watched: World, later: Later):
-    """Another replica may be at work on it."""
-    other = watched.beside()
+async def test_a_deleted_run_is_shown_no_longer_and_a_new_one_of_that_name_whole(watched: World):
     await watched.report(outcome("t1"))
-    await watched.observe.once()
-    await watched.select(1)
-    for later_s, step in ((0.0, 2), (IDLE_EVERY_S / 2, 2), (IDLE_EVERY_S + 1, 4)):
-        later.later_s = later_s
-        await other.report(outcome("t2"))
-        await watched.observe.once()
-        assert watched.shown("step") == step
-
-
-@pytest.mark.parametrize("what", ["run", "dataset"])
-async def test_a_run_that_another_replica_deleted_is_shown_no_longer(watched: World, later: Later, what: str):
+    await watched.runs.delete(POOL, "default", None)
+    assert (watched.shown("step"), watched.shown("run_info", strategy="pass")) == (None, None)
     await watched.report(outcome("t1"))
-    await watched.observe.once()
-    assert watched.shown("reports_total") == 1
-    later.later_s = IDLE_EVERY_S
-    other = watched.beside().use
-    await (other.runs.delete(POOL, "default", None) if what == "run" else other.datasets.delete(POOL, None))
-    await watched.observe.once()
-    assert watched.shown("reports_total") is None
-
-
-@pytest.mark.parametrize("moment", ["before the look at the run", "while the pool is looked at"])
-async def test_a_run_that_is_deleted_during_a_look_leaves_nothing(
-    watched: World, monkeypatch: pytest.MonkeyPatch, moment: str
-):
-    await watched.report(outcome("t1"))
-    loop = asyncio.get_running_loop()
-
-    def deleted_during(*arguments):
-        asyncio.run_coroutine_threadsafe(watched.runs.delete(POOL, "default", None), loop).result(30)
-        return coverage(*arguments)
-
-    if moment.startswith("before"):
-        meanwhile(watched.use.live, "leases", lambda: watched.runs.delete(POOL, "default", None))
-    else:
-        monkeypatch.setattr(module, "coverage", deleted_during)
-    await watched.observe.once()
-    samples = [sample for family in watched.registry.collect() for sample in family.samples]
-    assert [sample for sample in samples if sample.labels.get("run")] == []
-
-
-async def test_a_run_that_comes_back_is_shown_whole_again(watched: World):
-    await watched.report(outcome("t1"))
-    for _ in range(2):
-        await watched.observe.once()
-        for name in ("step", "uniform_effective_task_ratio"):
-            assert (watched.shown(name) or 0.0) > 0, name
-        watched.use.at_work.forget(POOL, "default")
-        await watched.select(1)
-
-
-@pytest.mark.parametrize("took_s", [0.0, 0.5, 30.0])
-async def test_looking_takes_no_more_than_a_twentieth_of_the_time(watched: World, took_s: float):
-    clock, rounds = Clock(), []
-    at_work = watched.use.at_work
-
-    def looked() -> dict[tuple[str, str], RunAtWork]:
-        rounds.append(clock.now)
-        clock.now += took_s
-        return {}
-
-    with pytest.MonkeyPatch.context() as slow:
-        slow.setattr(module, "monotonic", clock)
-        slow.setattr(at_work, "all", looked)
-        observing = ObserveRuns(watched.runs, at_work)
-        await observing.when_due()
-        pause_s = min(took_s / MOST_OF_TIME, MOST_PAUSE_S)
-        for part in (0.99, 1.0):
-            clock.now = max(clock.now, rounds[0] + pause_s * part)
-            await observing.when_due()
-    assert rounds[1:2] == [max(rounds[0] + took_s, rounds[0] + pause_s)]
-
-
-async def test_it_goes_on_whatever_happens(watched: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "EVERY_S", 0.001)
-    wrong = ["a bug"]
-
-    async def faulty() -> None:
-        raise RuntimeError(wrong.pop())
-
-    meanwhile(watched.runs, "newest_or_known", faulty)
-    await watched.report(outcome("t1"))
-    # Drawing a traceback for people takes a second, and the observer pauses for twenty times as long as it took.
-    with capture_logs():
-        async with asyncio.timeout(30), watched.observe.in_background():
-            while wrong:  # noqa: ASYNC110 - nothing tells when it has looked
-                await asyncio.sleep(0.001)
-            await watched.report(outcome("t1"))
-            while watched.shown("step") != 2:  # noqa: ASYNC110 - the same
-                await asyncio.sleep(0.001)
-
-
-async def test_a_run_that_can_not_be_looked_at_hides_no_other(watched: World, monkeypatch: pytest.MonkeyPatch):
-    await watched.put_run("other")
-    await watched.report(outcome("t1"))
-    await watched.select(1, run="other")
-
-    def broken(state, pool):
-        if not state.step:
-            raise ValueError("a defect")
-        return coverage(state, pool)
-
-    monkeypatch.setattr(module, "coverage", broken)
-    with capture_logs() as logs:
-        for _ in range(2):
-            await watched.observe.once()
-    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["run_not_observed"]
-    assert watched.shown("step") == 1
+    assert (watched.shown("step"), watched.shown("run_info", strategy="pass")) == (1, 1)

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +21,6 @@ from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.datasets import OpenRun
 from bots_service.errors import InvalidInputError, StorageUnavailableError
 from bots_service.metrics import Metrics
-from bots_service.observing import ObserveRuns
 from bots_service.outcomes import Outcome, ReportRequest
 from bots_service.records import IdempotencyKey, RunRow, Selection, TaskBlock
 from bots_service.runs import ForkFrom, Run, Runs
@@ -136,16 +134,6 @@ class Clock:
 
 
 @dataclass
-class Later:
-    """A clock that a test can put forward. later_s: by how much."""
-
-    later_s: float = 0.0
-
-    def __call__(self) -> float:
-        return monotonic() + self.later_s
-
-
-@dataclass
 class World:
     """One process over the database in a folder."""
 
@@ -192,10 +180,6 @@ class World:
     async def reopened(self, **values: Any) -> Self:
         await self.close()
         return self.open(self.folder, **{"snapshot_every": self.settings.snapshot_every, **values})
-
-    @property
-    def observe(self) -> ObserveRuns:
-        return self.use.observe
 
     def shown(self, name: str, **labels: str) -> float | None:
         """Return the value of a series of the run `default`, None if there is none."""

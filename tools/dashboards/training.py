@@ -171,19 +171,12 @@ SPEED = Row(
             "cpm",
         ),
         Panel(
-            "Tasks in flight",
-            {"{{run}}": newest("leased_tasks")},
-            "Tasks that were handed out and not reported. Grows without end: workers die before they report; their"
-            " leases end after lease_seconds.",
-            "short",
-        ),
-        Panel(
             "Since the last selection and report",
             {
                 "{{run}}, selection": f"time() - {newest('last_selection_timestamp_seconds')}",
                 "{{run}}, report": f"time() - {newest('last_report_timestamp_seconds')}",
             },
-            "Grows for a run that should be at work: its trainer stalls. After half an hour with tasks in flight"
+            "Grows for a run that should be at work: its trainer stalls. After half an hour without a report"
             " BotsRunStalled fires.",
             "s",
             steps=((None, "green"), (1800, "orange")),
