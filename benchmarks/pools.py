@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks
-from bots_service.core.belief import Belief
 from bots_service.core.draw import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import ClosingStep, Evidence, sum_by_task
@@ -81,7 +80,7 @@ def entry_of(state: RunState, evidence: Evidence, grounds: Grounds) -> Entry:
     return Entry(state.seq + 1, state.epoch, grounds.pool.profiles, Report(evidence, None, True))
 
 
-def fold_of(state: RunState, evidence: Evidence, grounds: Grounds) -> Callable[[], Belief]:
+def fold_of(state: RunState, evidence: Evidence, grounds: Grounds) -> Callable[[], object]:
     """Return what folds one step into the belief alone: without receipt, attempts and costs."""
     pool, whole = grounds.pool, sum_by_task(evidence)
     step = ClosingStep(state.step + 1, ((0, whole),), whole, state.rollouts_per_task or 16.0)

@@ -1,5 +1,6 @@
 """What chooses the tasks of each step: the service, in this process, or a published method."""
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -82,6 +83,14 @@ class Served:
     def means(self) -> Floats:
         """[N] predicted probabilities of success."""
         return self.state.belief.distributions(self.pool, self._everything).mean
+
+
+class WithoutPractice(Served):
+    """A run that is told that no group had a gradient: its tracker then knows of no practice."""
+
+    def report(self, batch: Batch) -> None:
+        """Fold the batch of the last selection."""
+        super().report(replace(batch, effective=np.zeros(len(batch.tasks), bool)))
 
 
 def pool_of(references: Floats, tags: Tasks | None) -> Pool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from studies.environment import Environment
 from studies.learners import LEARNERS, PULL, Interference
-from studies.method import Method, Served
+from studies.method import Method, Served, WithoutPractice
 from studies.progress import rollouts_to_end, steps_to_end, until
 from studies.public_pools import POOLS, Replayed
 from studies.published import KalmanFilter, MoPPS, NearestOracle, PassOracle
@@ -46,6 +46,9 @@ CONTENDERS: dict[str, Contender] = {
     "Kalman filter": Contender(lambda environment, seed: KalmanFilter(len(environment.references), seed)),
     "BOTS": Contender(partial(served, belief="bots")),
     "tracker, pass": Contender(partial(served, belief="tracker")),
+    "tracker, pass, no practice": Contender(
+        lambda environment, seed: WithoutPractice(environment.references, seed=seed, belief="tracker")
+    ),
     "tracker, thompson": Contender(partial(served, belief="tracker", strategy="thompson")),
     "oracle, pass": Contender(lambda environment, seed: PassOracle(environment, seed, rollouts=ROLLOUTS)),
     "oracle, nearest": Contender(lambda environment, _seed: NearestOracle(environment)),

@@ -16,7 +16,7 @@ from bots_service.core.pool import Pool
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import advance, fresh_state, parts_of
 from tests.core.journals import Piece, pool_of, report_of
-from tests.core.test_tracker import LATE, ON_TIME, TAGGED, folded
+from tests.core.test_tracker import JOURNALS, folded
 from tests.sizes import size
 
 STEPS = size(70, 120)  # evidence is remembered for 64
@@ -57,7 +57,7 @@ def digest_of_journal(kind: str, shape: str) -> str:
 
 def digest_of_golden_journals() -> str:
     digest = hashlib.sha256()
-    for pool, steps in (ON_TIME, LATE, TAGGED):
+    for pool, steps in JOURNALS.values():
         for part in parts_of(folded(pool, steps)):
             digest.update(part.tobytes() if isinstance(part, np.ndarray) else b"")
     return digest.hexdigest()

@@ -175,7 +175,9 @@ def test_a_step_is_compared_with_what_was_predicted_before_it_whatever_it_brings
     solved, failed = np.array([1.0, 9.0, 4.0]), np.array([3.0, 7.0, 0.0])
     body = report_of(*zip((0, 3, 4), solved, failed, strict=True))
     after, receipt = advance(before, Entry(3, 0, POOL.profiles, body), POOL)
-    for state, is_compared in ((before, True), (after, False)):
+    # The tracker predicts for the step that closes: for one later than the last.
+    ahead = before if chosen.belief == "bots" else replay(POOL, [report_of(close=True)], chosen, before)
+    for state, is_compared in ((ahead, True), (after, False)):
         predicted = state.belief.distributions(POOL, np.array([0, 3, 4], np.int32)).mean
         brier = (solved * (1 - predicted) ** 2 + failed * predicted**2).sum() / 24
         log_loss = -(solved * np.log(predicted) + failed * np.log1p(-predicted)).sum() / 24

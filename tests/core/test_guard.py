@@ -283,7 +283,7 @@ def test_what_the_belief_knows_of_the_very_tasks_counts_where_it_is_likelier():
     before = run_pass(usual)
     hopeless = report_of(*((task, 0.0, 1000.0) for task in range(3 * STEP, 4 * STEP))).evidence
     learned = ClosingStep(before.step + 1, ((0, hopeless),), hopeless, float(TRIALS))
-    knowing = replace(before, belief=before.belief.fold(LARGE_POOL, learned, before.settings))
+    knowing = replace(before, belief=before.belief.fold(LARGE_POOL, learned, before.settings)[0])
     assert chance_of(replay(LARGE_POOL, [step(3, (0.0,))], before.settings, knowing)) == 1.0
 
 

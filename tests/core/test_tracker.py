@@ -1,4 +1,4 @@
-"""The tracker against golden numbers of three small journals, made by an independent implementation."""
+"""The tracker against golden numbers of four small journals, made by an independent implementation."""
 
 import json
 import math
@@ -47,18 +47,19 @@ def pool_of_profiles(references: Sequence[Sequence[float]], carried: Sequence[in
     return Pool(rates, tasks, offset_tags=tags, carried=np.array(carried, np.uint32))
 
 
-def folded(pool: Pool, steps: Sequence[Sequence[Batch]]) -> TrackerBelief:
+def folded(pool: Pool, steps: Sequence[Sequence[Batch]], *, trains: bool = True) -> TrackerBelief:
+    """Fold steps; `trains`: whether groups that are not all alike have a gradient."""
     belief = TrackerBelief.fresh(SETTINGS, pool)
     for number, pieces in enumerate(steps, start=1):
-        batches = tuple((lag, evidence(tasks, solved, failed)) for lag, tasks, solved, failed in pieces)
-        belief = belief.fold(pool, ClosingStep(number, batches, NO_EVIDENCE, ROLLOUTS), SETTINGS)
+        batches = tuple((lag, evidence(tasks, solved, failed, trains)) for lag, tasks, solved, failed in pieces)
+        belief, _ = belief.fold(pool, ClosingStep(number, batches, NO_EVIDENCE, ROLLOUTS), SETTINGS)
     return belief
 
 
-def evidence(tasks: list[int], solved: list[float], failed: list[float]) -> Evidence:
-    return Evidence(
-        np.array(tasks, np.int32), np.array(solved, float), np.array(failed, float), np.ones(len(tasks), bool)
-    )
+def evidence(tasks: list[int], solved: list[float], failed: list[float], trains: bool) -> Evidence:
+    successes, failures = np.array(solved, float), np.array(failed, float)
+    effective = trains & (successes > 0) & (failures > 0)
+    return Evidence(np.array(tasks, np.int32), successes, failures, effective)
 
 
 # Two references, evidence on time, success rates of exactly 0 and 1.
@@ -90,27 +91,42 @@ TAGGED: Journal = (
         *[[(0, [0], [512.0], [0.0])]] * 60,
     ],
 )
-
-
-@pytest.mark.parametrize(
-    ("journal", "case"),
-    [("journal_1", ON_TIME), ("journal_2", LATE), ("journal_3", TAGGED)],
-    ids=["on time", "late", "tagged"],
+# Tasks that come back, with and without a gradient; some two steps late.
+RETURNING: Journal = (
+    pool_of_profiles([(0.25, 0.5), (0.5, 0.75), (0.1, 0.9), (0, 0.5), (0.75, 1), (0.4, 0.4)]),
+    [
+        [(0, [0, 1, 2], [4, 8, 12], [12, 8, 4])],
+        [(0, [0, 3], [7, 0], [9, 16])],
+        [(0, [1, 2, 3], [12, 16, 1], [4, 0, 15])],
+        [],
+        [(2, [0, 4], [11, 15], [5, 1]), (0, [1, 2, 5], [15, 13, 6], [1, 3, 10])],
+        [(0, [0, 1, 3], [16, 16, 5], [0, 0, 11])],
+        [(0, [0, 1, 2, 3], [14, 15, 14, 8], [2, 1, 2, 8])],
+    ],
 )
-def test_the_golden_numbers_come_out(journal: str, case: Journal):
-    pool, steps = case
-    belief = folded(pool, steps)
+JOURNALS = {"on time": ON_TIME, "late": LATE, "tagged": TAGGED, "returning": RETURNING}
+
+
+@pytest.mark.parametrize("case", list(GOLDEN))
+def test_the_golden_numbers_come_out(case: str):
+    """Those where nothing is trained are the numbers of a tracker that knows of no practice."""
+    journal, _, untrained = case.partition(", ")
+    pool, steps = JOURNALS[journal]
+    belief = folded(pool, steps, trains=not untrained)
     rows = belief.residuals.whole
     distributions = belief.distributions(pool, np.arange(len(pool), dtype=np.int32))
-    tau2, kappa, q = belief.variances.estimates
+    tau2, kappa, pi, q = belief.variances.estimates
+    with_practice = np.delete(np.arange(len(belief.effects.mean)), -2 if untrained else [])
     found = {
         "step": belief.step,
-        "b": belief.effects.mean,
-        "P_diagonal": np.diag(belief.effects.covariance),
+        "b": belief.effects.mean[with_practice],
+        "P_diagonal": np.diag(belief.effects.covariance)[with_practice],
         "P_0_last": belief.effects.covariance[0, -1],
         "tau2": tau2,
         "kappa": kappa,
         "q": q,
+        "pi": pi,
+        "practised": rows.practised,
         "tasks": rows.tasks,
         "last": rows.last_step,
         "r": rows.mean,
@@ -120,8 +136,8 @@ def test_the_golden_numbers_come_out(journal: str, case: Journal):
         "mean": distributions.mean,
         "effective_16": distributions.effective(ROLLOUTS),
     }
-    assert found.keys() == GOLDEN[journal].keys()
-    for name, wanted in GOLDEN[journal].items():
+    assert found.keys() - GOLDEN[case].keys() == ({"pi", "practised"} if untrained else set())
+    for name, wanted in GOLDEN[case].items():
         np.testing.assert_allclose(found[name], wanted, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
@@ -170,6 +186,18 @@ def test_a_model_that_improves_is_expected_to_improve_while_nothing_is_reported(
     assert (told(later, 0, 40).variance > told(state, 0, 40).variance).all()
 
 
+def test_what_trained_tasks_gain_is_not_taken_for_a_gain_of_all():
+    """The same rollouts, of tasks that improve as they come back: with a gradient, and as if nobody trained on them."""
+    steps = [[(0, [0, 1, 2, 3], [2.0 + step] * 4, [14.0 - step] * 4)] for step in range(12)]
+    beliefs = [folded(POOL, steps, trains=trains) for trains in (True, False)]
+    slope, none = (belief.estimates(POOL)["practice_slope"] for belief in beliefs)
+    assert slope > 0.2
+    assert none == 0
+    trained, untrained = (belief.distributions(POOL, ALL).location for belief in beliefs)
+    assert trained[0] == pytest.approx(untrained[0], abs=0.3)
+    assert trained[20] < untrained[20] - 0.2  # a task that was never tried
+
+
 def test_what_is_known_of_a_task_is_less_certain_with_each_step_and_never_as_if_it_was_never_tried():
     state = replay(POOL, [report_of((0, 8.0, 8.0))], SETTINGS)
     variances = []
@@ -205,7 +233,7 @@ def test_a_step_may_bring_more_rollouts_of_a_task_than_any_reports_could(rollout
     evidence = evidence_of((0, rate * rollouts, rollouts - rate * rollouts), (40, rollouts, 0.0))
     belief = tracker(state)
     for number in range(1, 6):
-        belief = belief.fold(POOL, ClosingStep(number, ((0, evidence),), evidence, rollouts), SETTINGS)
+        belief, _ = belief.fold(POOL, ClosingStep(number, ((0, evidence),), evidence, rollouts), SETTINGS)
     assert np.isfinite(belief.effects.covariance).all()
     mean = belief.distributions(POOL, ALL).mean
     assert mean[0] == pytest.approx(rate, abs=0.02)
@@ -296,10 +324,11 @@ def test_a_batch_leaves_the_joint_gaussian_posterior_of_its_observations(models:
     residual, variance = rng.normal(size=tasks), rng.uniform(0.01, 4, tasks)
     solved, failed = rng.integers(0, 17, (2, tasks)) + 0.5
     tried = rng.random(tasks) < 0.5
-    batch = LaggedEvidence(phi.T[:-1], solved, failed, lag, residual, variance, tried, np.where(tried, 5.0, 0.0))
+    age = np.where(tried, 5.0, 0.0)
+    batch = LaggedEvidence(phi.T[:-1], solved, failed, lag, residual, variance, tried, age, tried & (residual > 0))
     variances = FIRST_VARIANCES
 
-    _, kappa, q = variances.estimates
+    _, kappa, _, q = variances.estimates
     moved = lag * (kappa + q * (phi**2 @ effects.drift))
     prior = np.zeros((size + tasks,) * 2)
     prior[:size, :size], prior[size:, size:] = effects.covariance, np.diag(variance)
@@ -309,7 +338,7 @@ def test_a_batch_leaves_the_joint_gaussian_posterior_of_its_observations(models:
     gain = prior @ sees.T @ np.linalg.inv(sees @ prior @ sees.T + np.diag(unsure + moved))
     mean, covariance = before + gain @ excess, prior - gain @ sees @ prior
 
-    after, _, means, spreads = absorb(effects, variances, batch)
+    after, _, means, spreads, _ = absorb(effects, variances, batch)
     found = [*after.mean, *means, *after.covariance.ravel(), *spreads]
     wanted = [*mean, *covariance[:size, :size].ravel(), *np.diag(covariance)[size:]]
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(prior).max())
@@ -371,8 +400,8 @@ def test_the_tracker_names_each_effect_and_each_learned_variance(reports):
     pool = Pool(PAIR.references, PAIR.profile_of, offset_tags=("unknown", "math"), carried=carried)
     belief = replay(pool, reports, settings_from({"belief": "tracker"})).belief
     assert isinstance(belief, TrackerBelief)
-    ability, weak, strong, unknown, of_unknown, of_math, velocity = belief.effects.mean.tolist()
-    untried, residual, drift = belief.variances.estimates
+    ability, weak, strong, unknown, of_unknown, of_math, practice, velocity = belief.effects.mean.tolist()
+    untried, residual, visit, drift = belief.variances.estimates
     assert belief.estimates(pool) == {
         "ability": ability,
         "slope_1": weak,
@@ -380,8 +409,10 @@ def test_the_tracker_names_each_effect_and_each_learned_variance(reports):
         "unknown_offset": unknown,
         "tag_offset_unknown": of_unknown,  # of a tag of this name
         "tag_offset_math": of_math,
+        "practice_slope": practice,
         "velocity": velocity,
         "untried_variance": untried,
         "residual_drift": residual,
         "ability_drift": drift,
+        "visit_variance": visit,
     }

@@ -7,7 +7,7 @@ import httpx
 import pytest
 import yaml
 
-from tests.observability.load import ASTRAY, RUNS
+from tests.observability.load import RUNS
 from tests.observability.prometheus import DEPLOY, SOON_S, Prometheus, promtool
 from tests.serving import ServiceProcess
 

@@ -117,7 +117,7 @@ def _columns_of(kind: type[Table]) -> Callable[[Table], tuple[NDArray[Any], ...]
     return attrgetter(*kind.__dataclass_fields__)
 
 
-_ZERO = frozen(np.zeros((), np.uint8))  # of a type that goes into every column; a Python number takes numpy longer
+_ZERO = frozen(np.zeros((), bool))  # of a type that goes into every column; a Python number takes numpy longer
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ of them is tried, nothing tells them apart, so the fold and the draw look at eac
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -69,6 +70,26 @@ class Part:
         # Several profiles may have the same pass rates: order their tasks by index.
         ranks = np.repeat(_row_ranks(-_comparable(self.references)), self.sizes)
         return frozen(self.order[np.lexsort((self.order, ranks))])
+
+
+ABILITY_VARIANCE = UNKNOWN_VARIANCE = 4.0  # of logits, before any evidence
+TAG_VARIANCE = 1.0
+PREDICTION_VARIANCE = 0.25  # of a slope whose mean is 0: with means of 1/3 or 1/2, wrong predictions cost more
+SLOPE_DRIFT = UNKNOWN_DRIFT = 0.1  # times the ability's
+TAG_DRIFT = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Something known of tasks before they are tried, and its effect on their logits before any evidence.
+
+    name, mean, variance: of the effect; drift: the variance that it gains a step, as a multiple of the ability's.
+    """
+
+    name: str
+    variance: float
+    drift: float
+    mean: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -151,22 +172,35 @@ class Pool:
         ranks = _row_ranks(_comparable(self.references))
         return frozen(_first_rows(ranks)[ranks])
 
-    @cached_property
-    def features(self) -> NDArray[np.float64]:
-        """[M + 2 + T + 2C, G] each profile as numbers.
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What is known of the profiles, in the order of their features."""
+        return self._known[0]
 
-        They are: 1, a logit of each pass rate, 1 where any is unknown, 1 for each tag, a logit of each prediction, 1
-        where that is unknown. Logits of what is unknown are 0: of all pass rates, where any is; of a prediction alone.
-        """
-        references = self.references.T
-        predictions = self.predictions.T if self.prediction_names else np.empty((0, self.profiles))
-        is_unknown = np.logical_or.reduce(np.isnan(references), axis=0, keepdims=True)
-        is_unpredicted = np.isnan(predictions)
-        logits = _logits(references, is_unknown)
-        bits = np.arange(len(self.offset_tags), dtype=np.uint32)[:, None]
-        tags = (self.carried >> bits) & np.uint32(1) if len(bits) else np.empty((0, self.profiles))
-        probes = [_logits(predictions, is_unpredicted), is_unpredicted]
-        return frozen(np.concatenate([np.ones((1, self.profiles)), logits, is_unknown, tags, *probes]))
+    @property
+    def features(self) -> NDArray[np.float64]:
+        """[len(columns), G] each profile as numbers."""
+        return self._known[1]
+
+    @cached_property
+    def _known(self) -> tuple[tuple[Column, ...], NDArray[np.float64]]:
+        columns, features = zip(*self._columns(), strict=True)
+        return columns, frozen(np.array(features, np.float64))
+
+    def _columns(self) -> Iterator[tuple[Column, NDArray[Any]]]:
+        """Yield each column with its feature, [G]: 1; logits of pass rates, 0 where unknown; 1 where that is so."""
+        is_unknown: Flags = np.logical_or.reduce(np.isnan(self.references), axis=1)
+        share = 1 / max(self.models, 1)
+        yield Column("ability", ABILITY_VARIANCE, drift=1.0), np.ones(self.profiles)
+        for place, rates in enumerate(self.references.T, 1):
+            yield Column(f"slope_{place}", share**2, SLOPE_DRIFT, mean=share), _logits(rates, is_unknown)
+        yield Column("unknown_offset", UNKNOWN_VARIANCE, UNKNOWN_DRIFT), is_unknown
+        for bit, tag in enumerate(self.offset_tags):
+            yield Column(f"tag_offset_{tag}", TAG_VARIANCE, TAG_DRIFT), self.carried >> np.uint32(bit) & np.uint32(1)
+        for name, rates in zip(self.prediction_names, self.predictions.T, strict=False):
+            is_unknown = np.isnan(rates)
+            yield Column(f"prediction_slope_{name}", PREDICTION_VARIANCE, SLOPE_DRIFT), _logits(rates, is_unknown)
+            yield Column(f"unpredicted_offset_{name}", UNKNOWN_VARIANCE, UNKNOWN_DRIFT), is_unknown
 
     @property
     def is_grouped(self) -> bool:

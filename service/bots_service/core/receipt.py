@@ -74,7 +74,7 @@ class Receipt(Struct, frozen=True, kw_only=True):
     rollouts, successes: summed over the tasks; fractional rewards give fractional successes.
     late: outcomes of this entry for a step that had already closed; they have less weight.
     expired: outcomes too late to count.
-    brier, log_loss: error of the belief's mean as a prediction of each rollout, made before the step was folded.
+    brier, log_loss: error of the belief's mean as a prediction of each rollout, made before the step's evidence.
     calibration: the same predictions, by bins.
     tags: what the step showed by tag; empty where it is open.
     new_tasks: those of the tasks that no step before had reported.

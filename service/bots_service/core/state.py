@@ -158,7 +158,6 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
     if closes is None:
         state = replace(before, belief=belief, open_step=rest, **changes)
         return state, _receipt(state, sums, **facts)
-    believed = belief.distributions(pool, whole.tasks)
     totals = before.totals.plus(sums)
     step = ClosingStep(
         number=before.step + 1,
@@ -166,7 +165,7 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
         whole=whole,
         rollouts=settings.rollouts_per_task or totals.rollouts_per_task or 0.0,
     )
-    belief = belief.fold(pool, step, settings)
+    belief, expected = belief.fold(pool, step, settings)
     closed = replace(
         before,
         step=step.number,
@@ -174,10 +173,10 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
         attempts=before.attempts.with_step(whole, step.number),
         open_step=rest.not_before(step.number - belief.longest_lag),
         totals=totals,
-        guard=_guarded(before, own, reported.tasks, step, believed, pool),
+        guard=_guarded(before, own, reported.tasks, step, expected, pool),
         **changes,
     )
-    means = believed.mean
+    means = expected.mean
     brier, log_loss = errors_of(means, whole)
     facts |= {"brier": brier, "log_loss": log_loss, "calibration": calibration(means, whole)}
     facts["tags"] = counts_by_tag(pool, whole)

@@ -359,8 +359,10 @@ class BotsBelief:
         added[:, is_known] = self.implied[:, alike[is_known]]
         return replace(self, implied=frozen(np.concatenate([self.implied, added], axis=1)))
 
-    def fold(self, pool: Pool, step: ClosingStep, settings: RunSettings) -> "BotsBelief":
-        """Return the belief after one closed step; every profile of the pool has room in this belief.
+    def fold(self, pool: Pool, step: ClosingStep, settings: RunSettings) -> tuple["BotsBelief", Betas]:
+        """Return the belief after one closed step, and what was expected of the step's tasks.
+
+        Every profile of the pool has room in this belief.
 
         Late evidence is put where it would stand by now, c the same all the same: a_k' = a_k + w (s_k - rho m q_k(c of
         that step)), w = (1 - lambda)^lag. c is estimated from late evidence only where nothing came on time: a
@@ -391,7 +393,8 @@ class BotsBelief:
         tried = tried.aged(kept, step=step.number)
         tried = tried.with_counts(on_time, unbooked, weight=1.0, lag=0, step=step.number)
         past = self.past.then(estimate.value, booked, kept)
-        return BotsBelief(self.prior, frozen(implied), tried, estimate, past)
+        expected = self.distributions(pool, step.whole.tasks)
+        return BotsBelief(self.prior, frozen(implied), tried, estimate, past), expected
 
     @property
     def fold_numbers(self) -> int:

@@ -4,11 +4,14 @@ After t closed steps task k succeeds with probability sigmoid(theta_k),
 
     theta_k = phi_k . beta + r_k
 
-phi_k: the features of the task's profile, and 0 for the velocity. beta: the effects that all tasks share (the ability,
-slopes on references and predictions, offsets, the ability's velocity), one Gaussian. r_k: its residual. All drift.
+phi_k: the features of the task's profile, its practice, and 0 for the velocity. beta: the effects that all tasks share
+(the ability, slopes on references, predictions and practice, offsets, the ability's velocity), one Gaussian. r_k: its
+residual. All drift. Practice is log(1 + n), n the visits of the task that had a gradient: training lifts most what it
+is given, and without it that gain would be taken for one of all tasks. For the same reason such a visit adds a variance
+to the residual, which the next visit of the task finds.
 
 Rollouts enter as one Gaussian observation of theta_k, the one that leads to the mean and the variance of the exact
-posterior (moment matching, as in expectation propagation: Minka, UAI 2001). Three variances are no settings: they are
+posterior (moment matching, as in expectation propagation: Minka, UAI 2001). Four variances are no settings: they are
 means over grids, weighted by the likelihood of all evidence so far. Everything is elementwise and in a fixed order, so
 that every machine gets the same bits; docs/tracker.md has the equations.
 """
@@ -24,7 +27,7 @@ from numpy.typing import NDArray
 from bots_service.core.arrays import NO_NUMBERS, NO_TASKS, Flags, Floats, LayeredRows, TaskRows, Tasks, frozen
 from bots_service.core.belief.distributions import NODES, WEIGHTS, LogitNormals
 from bots_service.core.evidence import ClosingStep
-from bots_service.core.pool import Pool
+from bots_service.core.pool import SLOPE_DRIFT, Column, Pool
 from bots_service.core.portable_math import exp, inverse, log, sigmoid, summed, summed_rows
 from bots_service.core.run_settings import RunSettings
 
@@ -32,51 +35,48 @@ HALF_SQUARES = frozen(0.5 * NODES * NODES)
 MIDDLE = len(NODES) // 2  # the place of node 0
 LN2 = 0.6931471805599453
 
-ABILITY_VARIANCE = UNKNOWN_VARIANCE = 4.0  # of logits, before any evidence
-TAG_VARIANCE = 1.0
-PREDICTION_VARIANCE = 0.25  # of a slope whose mean is 0: with means of 1/3 or 1/2, wrong predictions cost more
-SLOPE_DRIFT = UNKNOWN_DRIFT = 0.1  # times the ability's
-TAG_DRIFT = 0.5
+PRACTICE_VARIANCE = 0.25  # of the slope, whose mean is 0
 VELOCITY_VARIANCE = 0.02**2  # stationary; (logits a step)^2
 DAMPING = 0.99  # of the velocity, a step
 
-# The grids of the three learned variances, per step except the first.
-UNTRIED_VARIANCES = frozen(2.0 ** np.arange(-4, 5))
-RESIDUAL_DRIFTS = frozen(2.0 ** np.arange(-16, 1, 2))
-ABILITY_DRIFTS = frozen(2.0 ** np.arange(-16, -1, 2))
-GRIDS = frozen(np.concatenate([UNTRIED_VARIANCES, RESIDUAL_DRIFTS, ABILITY_DRIFTS]))
-GRID_CENTRE, GRID_SPREAD = 4.0, 2.0  # places: what is likely before any evidence
+# The grids of the four learned variances, the last two a step; and the place that is likeliest before any evidence.
+UNTRIED_VARIANCES, VISIT_VARIANCES = frozen(2.0 ** np.arange(-4, 5)), frozen(2.0 ** np.arange(-12, 3, 2))
+RESIDUAL_DRIFTS, ABILITY_DRIFTS = frozen(2.0 ** np.arange(-16, 1, 2)), frozen(2.0 ** np.arange(-16, -1, 2))
+LIKELIEST = ((UNTRIED_VARIANCES, 4.0), (RESIDUAL_DRIFTS, 4.0), (VISIT_VARIANCES, 3.0), (ABILITY_DRIFTS, 4.0))
+GRIDS = frozen(np.concatenate([grid for grid, _ in LIKELIEST]))
+SIZES = [len(grid) for grid, _ in LIKELIEST]
+ENDS = (0, *np.cumsum(SIZES).tolist())
+GRID_SPREAD = 2.0  # places
 
 
 @dataclass(frozen=True)
 class Variances:
-    """Log weights of the grids of three variances, the largest of each grid 0.
+    """Log weights of the grids of four variances, [34], one grid behind the other, the largest of each 0.
 
-    untried: [9] of untried tasks' residuals (tau^2); residual: [9] of what tried tasks' ones gain a step (kappa);
-    ability: [8] of what the ability gains a step (q).
+    They are of untried tasks' residuals (tau^2), of what tried tasks' ones gain a step (kappa), of what a visit with a
+    gradient adds to its task's (pi), and of what the ability gains a step (q).
     """
 
-    untried: Floats
-    residual: Floats
-    ability: Floats
+    log_weights: Floats
 
     @cached_property
-    def estimates(self) -> tuple[float, float, float]:
-        """tau^2, kappa and q: means over the grids."""
-        weights = exp(np.concatenate([self.untried, self.residual, self.ability]))
+    def estimates(self) -> tuple[float, float, float, float]:
+        """tau^2, kappa, pi and q: means over the grids."""
+        weights = exp(self.log_weights)
         weighted, weights = (weights * GRIDS).tolist(), weights.tolist()
-        ends = (0, len(UNTRIED_VARIANCES), len(UNTRIED_VARIANCES) + len(RESIDUAL_DRIFTS), len(GRIDS))
-        tau2, kappa, q = (
-            math.fsum(weighted[begin:end]) / math.fsum(weights[begin:end]) for begin, end in pairwise(ends)
+        tau2, kappa, pi, q = (
+            math.fsum(weighted[begin:end]) / math.fsum(weights[begin:end]) for begin, end in pairwise(ENDS)
         )
-        return tau2, kappa, q
+        return tau2, kappa, pi, q
+
+    def after(self, likelihoods: Floats) -> "Variances":
+        """Return them after evidence with these log likelihoods, [34]."""
+        log_weights = self.log_weights + likelihoods
+        return Variances(frozen(log_weights - np.maximum.reduceat(log_weights, ENDS[:-1]).repeat(SIZES)))
 
 
 FIRST_VARIANCES = Variances(  # what is likely before any evidence
-    *(
-        frozen(-0.5 * ((np.arange(float(len(grid))) - GRID_CENTRE) / GRID_SPREAD) ** 2)
-        for grid in (UNTRIED_VARIANCES, RESIDUAL_DRIFTS, ABILITY_DRIFTS)
-    )
+    frozen(np.concatenate([-0.5 * ((np.arange(len(grid)) - place) / GRID_SPREAD) ** 2 for grid, place in LIKELIEST]))
 )
 
 
@@ -84,8 +84,7 @@ FIRST_VARIANCES = Variances(  # what is likely before any evidence
 class Effects:
     """The effects that tasks share, N(mean, covariance), [d] and [d, d].
 
-    They are, in order: the ability, a slope on each reference, the offset of unknown references, an offset of each tag,
-    a slope on each column of predictions, the offset where each is unknown, and the ability's velocity.
+    They are those of the pool's columns, then the slope on practice, and the ability's velocity.
 
     drift: [d] the variance that each gains a step, as a multiple of the ability's; the velocity has its own.
     """
@@ -119,13 +118,11 @@ def diagonal(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     return matrices.reshape(size * size, *matrices.shape[2:])[:: size + 1]
 
 
-def first_effects(models: int, tags: int, predictions: int = 0) -> Effects:
+def first_effects(columns: tuple[Column, ...]) -> Effects:
     """Return the effects before any evidence: references tell how hard tasks are, predictions nothing yet."""
-    counts, part = (1, models, 1, tags, predictions, predictions, 1), 1 / max(models, 1)
-    mean = np.repeat((0.0, part, *[0.0] * 5), counts)
-    rest = (UNKNOWN_VARIANCE, TAG_VARIANCE, PREDICTION_VARIANCE, UNKNOWN_VARIANCE, VELOCITY_VARIANCE)
-    variance = np.repeat([ABILITY_VARIANCE, part**2, *rest], counts)
-    drift = np.repeat([1.0, SLOPE_DRIFT, UNKNOWN_DRIFT, TAG_DRIFT, SLOPE_DRIFT, UNKNOWN_DRIFT, 0.0], counts)
+    known = [(column.mean, column.variance, column.drift) for column in columns]
+    rest = [(0.0, PRACTICE_VARIANCE, SLOPE_DRIFT), (0.0, VELOCITY_VARIANCE, 0.0)]
+    mean, variance, drift = np.array([*known, *rest]).T.copy()
     return Effects(frozen(mean), frozen(np.diag(variance)), frozen(drift))
 
 
@@ -133,10 +130,11 @@ def first_effects(models: int, tags: int, predictions: int = 0) -> Effects:
 class LaggedEvidence:
     """Evidence about n distinct tasks at one lag, and what was believed of their residuals.
 
-    features: [d - 1, n] of the tasks' profiles; lag: how many steps ago the tasks were selected.
+    features: [d - 1, n] of the tasks' profiles, and their practice; lag: how many steps ago they were selected.
     successes, failures: [n] real counts, their sum > 0.
     residual, variance: [n] N(residual, variance) of each task; 0 and tau^2 for those never tried.
     tried: [n] whether there was evidence of the task before; age: [n] steps since, 0 for the others.
+    trained: [n] whether its last visit had a gradient.
     """
 
     features: NDArray[np.float64]
@@ -147,12 +145,13 @@ class LaggedEvidence:
     variance: Floats
     tried: Flags
     age: Floats
+    trained: Flags
 
 
 def absorb(
     effects: Effects, variances: Variances, batch: LaggedEvidence, undrifted: Effects | None = None
-) -> tuple[Effects, Variances, Floats, Floats]:
-    """Return effects, variances, and N(residual, variance) of each task, [n], after a batch.
+) -> tuple[Effects, Variances, Floats, Floats, LogitNormals]:
+    """Return effects, variances, and N(residual, variance) of each task, [n], after a batch; and what was expected.
 
     This is the exact Gaussian posterior, but that residuals stay independent of effects. Late evidence observes an
     older theta: what may have moved since is noise, and the ability was lower by what the velocity tells.
@@ -160,7 +159,7 @@ def absorb(
     """
     phi = np.concatenate([batch.features, np.full((1, len(batch.age)), -float(batch.lag))])
     squares = (phi[:, None] * phi).reshape(phi.shape[0] ** 2, phi.shape[1])
-    _, kappa, q = variances.estimates
+    _, kappa, pi, q = variances.estimates
     # How far the effects may have moved the logits since evidence was due, and all that may have.
     moved: Floats | float = batch.lag * q * summed(effects.drift[:, None] * (phi * phi)) if batch.lag else 0.0
     noise = moved + batch.lag * kappa
@@ -168,36 +167,39 @@ def absorb(
     mean = summed(effects.mean[:, None] * phi) + batch.residual
     excess, unsure = observed(mean, shared + batch.variance + noise, batch.successes, batch.failures)
     unexplained = shared + moved + unsure
-    unexplained += np.where(batch.tried, batch.variance - kappa * batch.age, batch.lag * kappa)
-    untried, residual = _likelihoods(batch, unexplained, excess)
+    # Without what the grid of each variance adds: of tau^2 for untried tasks, else of kappa; and of pi.
+    own = np.where(batch.tried, batch.variance - kappa * batch.age, batch.lag * kappa)
+    others = batch.variance + batch.lag * kappa - pi * batch.trained
+    likelihoods = _likelihoods(batch, unexplained + own, unexplained + others, excess)
     blur = unsure + noise
     total = batch.variance + blur
     information = summed_rows(squares / total).reshape(effects.covariance.shape)
     score = summed_rows(phi * (excess / total))
     posterior, shift, ability = _updated(effects, information, score, undrifted)
     share = batch.variance / total
-    log_weights = variances.untried + untried, variances.residual + residual, variances.ability + ability
     return (
         Effects(frozen(effects.mean + shift), frozen(posterior), effects.drift),
-        Variances(*(frozen(weights - weights.max()) for weights in log_weights)),
+        variances.after(np.concatenate([likelihoods, ability])),
         batch.residual + share * (excess - summed(shift[:, None] * phi)),
         share * (blur + share * summed(posterior.reshape(-1, 1) * squares)),
+        LogitNormals(mean, shared + batch.variance),
     )
 
 
-def _likelihoods(batch: LaggedEvidence, unexplained: Floats, excess: Floats) -> tuple[Floats, Floats]:
-    """[9] log likelihoods of the grid of tau^2, by untried tasks, and [9] of that of kappa, by the others.
+def _likelihoods(batch: LaggedEvidence, own: Floats, others: Floats, excess: Floats) -> Floats:
+    """[26] log likelihoods of the grids of tau^2, by untried tasks, of kappa, by the others, and of pi.
 
-    unexplained: [n] the variance of the excess, observed less expected, [n], without what the grid's variance adds.
+    own, others: [n] the variance of the excess, observed less expected, [n], without what the grids of tau^2 or kappa,
+    and that of pi add.
     """
-    variance = np.where(batch.tried, RESIDUAL_DRIFTS[:, None] * (batch.age + batch.lag), UNTRIED_VARIANCES[:, None])
-    variance += unexplained
+    first = np.where(batch.tried, RESIDUAL_DRIFTS[:, None] * (batch.age + batch.lag), UNTRIED_VARIANCES[:, None]) + own
+    variance = np.concatenate([first, VISIT_VARIANCES[:, None] + others])
     fit = log(variance)
     fit += excess * excess / variance
     fit *= -0.5
-    tells = np.array([~batch.tried, batch.tried])
-    untried, residual = summed_rows(np.where(tells[:, None, :], fit, 0.0))
-    return untried, residual
+    first, last = fit[: len(first)], fit[len(first) :]
+    told = ((~batch.tried, first), (batch.tried, first), (batch.trained, last))
+    return summed_rows(np.concatenate([np.where(tells, fits, 0.0) for tells, fits in told]))
 
 
 def _updated(
@@ -322,20 +324,31 @@ def _ascent(
     return slope, step, np.maximum(curvature + bend * step, precision)
 
 
+PRACTICE = frozen(log(np.arange(1.0, 2**16)))  # log(1 + n); more visits count as the last of these
 BLOCK = 2048  # profiles at a time: their numbers stay in the processor's cache
 FOLD_NUMBERS = 20_000  # a fold of 32 tasks takes as long as one that touches so many numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Residuals(TaskRows):
-    """How tried tasks differ from what their profiles say: N(mean, variance) of the logit at their last step, [R]."""
+    """How tried tasks differ from what their profiles say: N(mean, variance) of the logit at their last step, [R].
+
+    practised: how many of their visits had a gradient; trained: whether the last one had.
+    """
 
     mean: Floats
     variance: Floats
     last_step: NDArray[np.int32]
+    practised: NDArray[np.int32]
+    trained: Flags
+
+    @property
+    def practice(self) -> Floats:
+        """[R] log(1 + practised)."""
+        return PRACTICE.take(self.practised, mode="clip")
 
 
-NO_RESIDUALS = Residuals(NO_TASKS, NO_NUMBERS, NO_NUMBERS, NO_TASKS)
+NO_RESIDUALS = Residuals(NO_TASKS, NO_NUMBERS, NO_NUMBERS, NO_TASKS, NO_TASKS, frozen(np.empty(0, bool)))
 
 
 @dataclass(frozen=True)
@@ -353,8 +366,7 @@ class TrackerBelief:
     @classmethod
     def fresh(cls, settings: RunSettings, pool: Pool) -> "TrackerBelief":  # noqa: ARG003 - it has no settings
         """Return the belief before any evidence."""
-        effects = first_effects(pool.models, len(pool.offset_tags), len(pool.prediction_names))
-        return cls(0, effects, FIRST_VARIANCES, LayeredRows(NO_RESIDUALS, NO_RESIDUALS))
+        return cls(0, first_effects(pool.columns), FIRST_VARIANCES, LayeredRows(NO_RESIDUALS, NO_RESIDUALS))
 
     @property
     def capability(self) -> None:
@@ -373,30 +385,41 @@ class TrackerBelief:
         """Return the belief, which has room for any profiles."""
         return self
 
-    def fold(self, pool: Pool, step: ClosingStep, settings: RunSettings) -> "TrackerBelief":  # noqa: ARG002
-        """Return the belief after one closed step."""
+    def fold(
+        self,
+        pool: Pool,
+        step: ClosingStep,
+        settings: RunSettings,  # noqa: ARG002 - other kinds need it
+    ) -> tuple["TrackerBelief", LogitNormals]:
+        """Return the belief after one closed step, and what was expected of the step's tasks."""
         undrifted = self.effects.a_step_later()
-        _, _, ability_drift = self.variances.estimates
-        belief = replace(self, step=step.number, effects=undrifted.drifted(ability_drift))
+        belief = replace(self, step=step.number, effects=undrifted.drifted(self.variances.estimates[-1]))
+        expected = None
         for place, (lag, evidence) in enumerate(step.batches):
             rows = belief.residuals.of(evidence.tasks)
-            features = pool.features.take(pool.profile_of.take(evidence.tasks), axis=1)
-            batch = LaggedEvidence(features, evidence.successes, evidence.failures, lag, *belief._residual(rows))
+            features = np.vstack([pool.features.take(pool.profile_of.take(evidence.tasks), axis=1), rows.practice])
+            batch = LaggedEvidence(
+                features, evidence.successes, evidence.failures, lag, *belief._residual(rows), rows.trained
+            )
             # One batch a step tells how fast the ability drifts.
-            effects, variances, mean, variance = absorb(
+            effects, variances, mean, variance, expected = absorb(
                 belief.effects, belief.variances, batch, None if place else undrifted
             )
-            rows = Residuals(evidence.tasks, mean, variance, np.full(len(rows), step.number, np.int32))
+            last_step = np.full(len(rows), step.number, np.int32)
+            practised = rows.practised + evidence.effective
+            rows = Residuals(evidence.tasks, mean, variance, last_step, practised, evidence.effective)
             residuals = belief.residuals.with_rows(rows.frozen())
             belief = TrackerBelief(step.number, effects, variances, residuals)
-        return belief
+        if expected is None or step.batches[0][0]:  # none, or some for earlier steps
+            expected = self.distributions(pool, step.whole.tasks)
+        return belief, expected
 
     def _residual(self, rows: Residuals) -> tuple[Floats, Floats, Flags, Floats]:
         """Return the residuals' means and variances now, whether each task was tried, and how many steps ago; [n]."""
-        tau2, kappa, _ = self.variances.estimates
+        tau2, kappa, pi, _ = self.variances.estimates
         tried = rows.variance > 0.0  # 0 in the rows of tasks of which nothing is known
         age = np.where(tried, self.step - rows.last_step, 0.0)
-        return rows.mean, np.where(tried, rows.variance + kappa * age, tau2), tried, age
+        return rows.mean, np.where(tried, rows.variance + kappa * age + pi * rows.trained, tau2), tried, age
 
     @property
     def own_tasks(self) -> Tasks:
@@ -409,8 +432,8 @@ class TrackerBelief:
 
     def profile_distributions(self, pool: Pool) -> LogitNormals:
         """[G] of each profile's tasks that have no evidence of their own."""
-        shared = self._shared(pool.features)
-        return LogitNormals(shared.location, shared.variance + self.variances.estimates[0])
+        location, variance, _ = self._shared(pool.features)
+        return LogitNormals(location, variance + self.variances.estimates[0])
 
     def distributions(self, pool: Pool, tasks: Tasks) -> LogitNormals:
         """[n] of the given tasks."""
@@ -419,31 +442,33 @@ class TrackerBelief:
     def _of_rows(self, pool: Pool, rows: Residuals) -> LogitNormals:
         profiles = pool.profile_of.take(rows.tasks).astype(np.int64)
         if len(rows) < pool.profiles:
-            shared = self._shared(pool.features.take(profiles, axis=1))
+            location, variance, with_practice = self._shared(pool.features.take(profiles, axis=1))
         else:
-            shared = self._shared(pool.features).at(profiles)
-        mean, variance, _, _ = self._residual(rows)
-        return LogitNormals(shared.location + mean, shared.variance + variance)
+            location, variance, with_practice = self._shared(pool.features).take(profiles, axis=1)
+        mean, own, _, _ = self._residual(rows)
+        practice, slope, spread = rows.practice, self.effects.mean[-2], self.effects.covariance[-2, -2]
+        return LogitNormals(
+            location + slope * practice + mean, variance + (2.0 * with_practice + spread * practice) * practice + own
+        )
 
-    def _shared(self, features: NDArray[np.float64]) -> LogitNormals:
-        """[n] what the shared effects alone say of the logits of profiles with these features, [d - 1, n]."""
-        mean, covariance = self.effects.mean[:-1, None], self.effects.covariance[:-1, :-1, None]
-        location, variance = np.empty((2, features.shape[1]))
-        for start in range(0, len(location), BLOCK):
-            block = features[:, start : start + BLOCK]
+    def _shared(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[3, n] mean and variance of what the shared effects alone say of profiles with these features, [d - 2, n].
+
+        Without practice; and the covariance of that with the slope on practice.
+        """
+        mean, covariance = self.effects.mean[:-2, None], self.effects.covariance[:-2, :-1, None]
+        found = np.empty((3, features.shape[1]))
+        for start in range(0, features.shape[1], BLOCK):
+            block, into = features[:, start : start + BLOCK], found[:, start : start + BLOCK]
             # Not by products of matrices: their last bits depend on how many profiles there are by now.
-            location[start : start + BLOCK] = summed(mean * block)
-            variance[start : start + BLOCK] = summed(summed(covariance * block[:, None]) * block)
-        return LogitNormals(location, variance)
+            products = summed(covariance * block[:, None])
+            into[0], into[1], into[2] = summed(mean * block), summed(products[:-1] * block), products[-1]
+        return found
 
     def estimates(self, pool: Pool) -> dict[str, float]:
-        """Return the means of the effects, in logits (the velocity: a step), and the three learned variances."""
-        slopes = (f"slope_{place}" for place in range(1, pool.models + 1))
-        offsets = (f"tag_offset_{tag}" for tag in pool.offset_tags)
-        kinds = ("prediction_slope", "unpredicted_offset")
-        predictions = (f"{kind}_{name}" for kind in kinds for name in pool.prediction_names)
-        effects = ("ability", *slopes, "unknown_offset", *offsets, *predictions, "velocity")
-        variances = ("untried_variance", "residual_drift", "ability_drift")
+        """Return the means of the effects, in logits (the velocity: a step), and the four learned variances."""
+        effects = (*(column.name for column in pool.columns), "practice_slope", "velocity")
+        variances = ("untried_variance", "residual_drift", "visit_variance", "ability_drift")
         return {
             **dict(zip(effects, self.effects.mean.tolist(), strict=True)),
             **dict(zip(variances, self.variances.estimates, strict=True)),
