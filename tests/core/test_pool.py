@@ -222,7 +222,7 @@ def test_without_predictions_a_pool_stays_as_it_is():
 
 def test_features_tell_the_logit_of_a_prediction_and_whether_it_is_unknown():
     pool = seen(np.where(np.arange(SIZE) < 300, TRUTH, np.nan))
-    slope, unknown = pool.features[-2:, pool.profile_of]
+    slope, unknown = pool.known.features[-2:, pool.profile_of]
     counted = (16 * np.rint(TRUTH * 16) / 16 + 0.5) / 17
     np.testing.assert_allclose(slope[:300], np.log(counted / (1 - counted))[:300], atol=1e-12)
     assert not slope[300:].any()

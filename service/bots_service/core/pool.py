@@ -5,10 +5,10 @@ of them is tried, nothing tells them apart, so the fold and the draw look at eac
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -72,24 +72,20 @@ class Part:
         return frozen(self.order[np.lexsort((self.order, ranks))])
 
 
-ABILITY_VARIANCE = UNKNOWN_VARIANCE = 4.0  # of logits, before any evidence
-TAG_VARIANCE = 1.0
-PREDICTION_VARIANCE = 0.25  # of a slope whose mean is 0: with means of 1/3 or 1/2, wrong predictions cost more
-SLOPE_DRIFT = UNKNOWN_DRIFT = 0.1  # times the ability's
-TAG_DRIFT = 0.5
+UNKNOWN_VARIANCE, PREDICTION_VARIANCE = 4.0, 0.25  # of logits; with means of 1/3 or 1/2, wrong predictions cost more
+SLOPE_DRIFT, TAG_DRIFT = 0.1, 0.5  # times the ability's
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """Something known of tasks before they are tried, and its effect on their logits before any evidence.
+class Known(NamedTuple):
+    """What is known of profiles, in D columns, and what each may do to the logits before any evidence.
 
-    name, mean, variance: of the effect; drift: the variance that it gains a step, as a multiple of the ability's.
+    names: of the effects; features: [D, G] logits of pass rates, 0 where unknown; 1 where that is so, or of a tag.
+    priors: [D, 3] mean and variance of each effect, and the variance that it gains a step, as a share of the ability's.
     """
 
-    name: str
-    variance: float
-    drift: float
-    mean: float = 0.0
+    names: tuple[str, ...]
+    priors: NDArray[np.float64]
+    features: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -172,35 +168,23 @@ class Pool:
         ranks = _row_ranks(_comparable(self.references))
         return frozen(_first_rows(ranks)[ranks])
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """What is known of the profiles, in the order of their features."""
-        return self._known[0]
-
-    @property
-    def features(self) -> NDArray[np.float64]:
-        """[len(columns), G] each profile as numbers."""
-        return self._known[1]
-
     @cached_property
-    def _known(self) -> tuple[tuple[Column, ...], NDArray[np.float64]]:
-        columns, features = zip(*self._columns(), strict=True)
-        return columns, frozen(np.array(features, np.float64))
-
-    def _columns(self) -> Iterator[tuple[Column, NDArray[Any]]]:
-        """Yield each column with its feature, [G]: 1; logits of pass rates, 0 where unknown; 1 where that is so."""
-        is_unknown: Flags = np.logical_or.reduce(np.isnan(self.references), axis=1)
-        share = 1 / max(self.models, 1)
-        yield Column("ability", ABILITY_VARIANCE, drift=1.0), np.ones(self.profiles)
+    def known(self) -> Known:
+        """What is known of each profile: references, offset tags, and predictions."""
+        unknown, share = np.logical_or.reduce(np.isnan(self.references), axis=1), 1 / max(self.models, 1)
+        slope, offset = (0.0, PREDICTION_VARIANCE, SLOPE_DRIFT), (0.0, UNKNOWN_VARIANCE, SLOPE_DRIFT)
+        columns: list[tuple[str, tuple[float, ...], NDArray[Any]]] = []
+        columns.append(("ability", (0.0, UNKNOWN_VARIANCE, 1.0), np.ones(self.profiles)))
         for place, rates in enumerate(self.references.T, 1):
-            yield Column(f"slope_{place}", share**2, SLOPE_DRIFT, mean=share), _logits(rates, is_unknown)
-        yield Column("unknown_offset", UNKNOWN_VARIANCE, UNKNOWN_DRIFT), is_unknown
+            columns.append((f"slope_{place}", (share, share**2, SLOPE_DRIFT), _logits(rates, unknown)))
+        columns.append(("unknown_offset", offset, unknown))
         for bit, tag in enumerate(self.offset_tags):
-            yield Column(f"tag_offset_{tag}", TAG_VARIANCE, TAG_DRIFT), self.carried >> np.uint32(bit) & np.uint32(1)
+            columns.append((f"tag_offset_{tag}", (0.0, 1.0, TAG_DRIFT), self.carried >> np.uint32(bit) & np.uint32(1)))
         for name, rates in zip(self.prediction_names, self.predictions.T, strict=False):
-            is_unknown = np.isnan(rates)
-            yield Column(f"prediction_slope_{name}", PREDICTION_VARIANCE, SLOPE_DRIFT), _logits(rates, is_unknown)
-            yield Column(f"unpredicted_offset_{name}", UNKNOWN_VARIANCE, UNKNOWN_DRIFT), is_unknown
+            columns.append((f"prediction_slope_{name}", slope, _logits(rates, np.isnan(rates))))
+            columns.append((f"unpredicted_offset_{name}", offset, np.isnan(rates)))
+        names, priors, features = zip(*columns, strict=True)
+        return Known(names, np.array(priors), frozen(np.array(features, np.float64)))
 
     @property
     def is_grouped(self) -> bool:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from bots_service.core.arrays import NO_NUMBERS, NO_TASKS, Flags, Floats, LayeredRows, TaskRows, Tasks, frozen
 from bots_service.core.belief.distributions import NODES, WEIGHTS, LogitNormals
 from bots_service.core.evidence import ClosingStep
-from bots_service.core.pool import SLOPE_DRIFT, Column, Pool
+from bots_service.core.pool import SLOPE_DRIFT, Pool
 from bots_service.core.portable_math import exp, inverse, log, sigmoid, summed, summed_rows
 from bots_service.core.run_settings import RunSettings
 
@@ -118,11 +118,10 @@ def diagonal(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     return matrices.reshape(size * size, *matrices.shape[2:])[:: size + 1]
 
 
-def first_effects(columns: tuple[Column, ...]) -> Effects:
-    """Return the effects before any evidence: references tell how hard tasks are, predictions nothing yet."""
-    known = [(column.mean, column.variance, column.drift) for column in columns]
+def first_effects(priors: NDArray[np.float64]) -> Effects:
+    """Return the effects before any evidence. priors: those of the pool's columns, [D, 3]."""
     rest = [(0.0, PRACTICE_VARIANCE, SLOPE_DRIFT), (0.0, VELOCITY_VARIANCE, 0.0)]
-    mean, variance, drift = np.array([*known, *rest]).T.copy()
+    mean, variance, drift = np.concatenate([priors, rest]).T.copy()
     return Effects(frozen(mean), frozen(np.diag(variance)), frozen(drift))
 
 
@@ -366,7 +365,7 @@ class TrackerBelief:
     @classmethod
     def fresh(cls, settings: RunSettings, pool: Pool) -> "TrackerBelief":  # noqa: ARG003 - it has no settings
         """Return the belief before any evidence."""
-        return cls(0, first_effects(pool.columns), FIRST_VARIANCES, LayeredRows(NO_RESIDUALS, NO_RESIDUALS))
+        return cls(0, first_effects(pool.known.priors), FIRST_VARIANCES, LayeredRows(NO_RESIDUALS, NO_RESIDUALS))
 
     @property
     def capability(self) -> None:
@@ -397,7 +396,9 @@ class TrackerBelief:
         expected = None
         for place, (lag, evidence) in enumerate(step.batches):
             rows = belief.residuals.of(evidence.tasks)
-            features = np.vstack([pool.features.take(pool.profile_of.take(evidence.tasks), axis=1), rows.practice])
+            features = np.vstack(
+                [pool.known.features.take(pool.profile_of.take(evidence.tasks), axis=1), rows.practice]
+            )
             batch = LaggedEvidence(
                 features, evidence.successes, evidence.failures, lag, *belief._residual(rows), rows.trained
             )
@@ -432,7 +433,7 @@ class TrackerBelief:
 
     def profile_distributions(self, pool: Pool) -> LogitNormals:
         """[G] of each profile's tasks that have no evidence of their own."""
-        location, variance, _ = self._shared(pool.features)
+        location, variance, _ = self._shared(pool.known.features)
         return LogitNormals(location, variance + self.variances.estimates[0])
 
     def distributions(self, pool: Pool, tasks: Tasks) -> LogitNormals:
@@ -442,9 +443,9 @@ class TrackerBelief:
     def _of_rows(self, pool: Pool, rows: Residuals) -> LogitNormals:
         profiles = pool.profile_of.take(rows.tasks).astype(np.int64)
         if len(rows) < pool.profiles:
-            location, variance, with_practice = self._shared(pool.features.take(profiles, axis=1))
+            location, variance, with_practice = self._shared(pool.known.features.take(profiles, axis=1))
         else:
-            location, variance, with_practice = self._shared(pool.features).take(profiles, axis=1)
+            location, variance, with_practice = self._shared(pool.known.features).take(profiles, axis=1)
         mean, own, _, _ = self._residual(rows)
         practice, slope, spread = rows.practice, self.effects.mean[-2], self.effects.covariance[-2, -2]
         return LogitNormals(
@@ -467,7 +468,7 @@ class TrackerBelief:
 
     def estimates(self, pool: Pool) -> dict[str, float]:
         """Return the means of the effects, in logits (the velocity: a step), and the four learned variances."""
-        effects = (*(column.name for column in pool.columns), "practice_slope", "velocity")
+        effects = (*pool.known.names, "practice_slope", "velocity")
         variances = ("untried_variance", "residual_drift", "visit_variance", "ability_drift")
         return {
             **dict(zip(effects, self.effects.mean.tolist(), strict=True)),
