@@ -28,7 +28,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str]], list[tuple[str, st
         {"dataset": "pool", "run": "default"},
         [
             (f"bots_last_selection_timestamp_seconds{POOL}", "60x200"),
-            (f"bots_last_report_timestamp_seconds{POOL}", "NaNx200"),
+            (f"bots_last_report_timestamp_seconds{POOL}", "30x200"),
         ],
         [
             (f"bots_last_selection_timestamp_seconds{POOL}", "60x200"),
