@@ -237,7 +237,7 @@ COMPARISONS = {
     "middle": Comparison(
         MIDDLE,
         SMALL_LARGE,
-        {arm: range(110, 116) for arm in (BASE, "pass", "pass-tags")},
+        {arm: range(110, 116) for arm in (BASE, "pass", "pass-tags", "oracle")},
         main=(BASE, "pass"),
     ),
     "trl": Comparison(
