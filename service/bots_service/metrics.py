@@ -25,8 +25,8 @@ from prometheus_client import (
 from bots_service import __version__
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
+from bots_service.core.summary import RunFindings, UniformEstimate
 from bots_service.retention import IDLE_SERIES_S
-from bots_service.storage.sql.journal import FoldedEntry
 
 # --- runs: as many series as Prometheus can bear, whatever users call their runs -------------------------------------
 
@@ -34,11 +34,12 @@ MOST_RUNS = 32  # with series of their own, of which a run has about 25; all oth
 OTHERS = ("(other)", "(other)")  # no dataset or run can have this name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class RunSeries:
     """The metrics of one run, with its names; or, without names, of all of them.
 
     Each metric is called after its field, and carries what it says of itself and its labels besides dataset and run.
+    used: when the run was last at work here; strategy: the one that is shown.
     """
 
     reports: Annotated[Counter, "Reports that were taken, each once."]
@@ -63,14 +64,16 @@ class RunSeries:
     last_report_timestamp_seconds: Annotated[Gauge, "When the last report was taken, in seconds since 1970."]
     last_selection_timestamp_seconds: Annotated[Gauge, "When the last selection was made, in seconds since 1970."]
     step: Annotated[Gauge, "Closed steps of the present history."]
+    leased_tasks: Annotated[Gauge, "Tasks in flight."]
     uniform_effective_task_ratio: Annotated[
         Gauge, "Estimate of the share of effective tasks that uniform sampling would find now."
     ]
-    reached_share: Annotated[Gauge, "Share of the tasks, retired ones included, that were reported at least once."]
     narrow: Annotated[Gauge, "1 where few tasks take most visits, 0 where not."]
     verifier_alarms: Annotated[Gauge, "Alarms of the verifier guard that stand."]
     run_info: Annotated[Gauge, "How a run chooses tasks; always 1.", "strategy"]
     names: tuple[str, str] = ("", "")
+    used: float = 0.0
+    strategy: str = ""
 
     def of(self, dataset: str, run: str) -> "RunSeries":
         """Return the series of one run; until they are set, its counters are 0 and its gauges NaN, that is nothing."""
@@ -83,7 +86,10 @@ class RunSeries:
 
     def set_strategy(self, strategy: str) -> None:
         """Set the run's selection strategy, and remove the series of the one before."""
+        if strategy == self.strategy:
+            return
         dataset, run = self.names
+        self.strategy = strategy
         self.run_info.remove_by_labels({"dataset": dataset, "run": run})
         self.run_info.labels(dataset, run, strategy).set(1)
 
@@ -108,40 +114,27 @@ def run_series(registry: CollectorRegistry) -> RunSeries:
     return RunSeries(**made)
 
 
-@dataclass(slots=True, eq=False)
-class RunAtWork:
-    """A run that has series of its own. used: when it was last at work here; strategy: the one that they show."""
-
-    series: RunSeries
-    used: float
-    strategy: str = ""
-
-
 class RunsAtWork:
     """The runs that have series of their own, as long as they are not idle."""
 
     def __init__(self, series: RunSeries) -> None:
         self._series = series
-        self._known: dict[tuple[str, str], RunAtWork] = {}
+        self._known: dict[tuple[str, str], RunSeries] = {}
 
     def __call__(self, dataset: str, run: str) -> RunSeries:
-        """Return the series of a run that is at work now."""
-        return self.at_work(dataset, run).series
-
-    def at_work(self, dataset: str, run: str) -> RunAtWork:
-        """Return a run that is at work now; or, where too many are, what stands for all others."""
+        """Return the series of a run that is at work now; or, where too many are, those of all others."""
         names = (dataset, run)
-        if names not in self._known and len(self.all()) >= MOST_RUNS:
+        if names not in self._known and len(self._known.keys() - {OTHERS}) >= MOST_RUNS:
             self.forget_idle()
-            names = names if len(self.all()) < MOST_RUNS else OTHERS
+            names = names if len(self._known.keys() - {OTHERS}) < MOST_RUNS else OTHERS
         if names not in self._known:
-            self._known[names] = RunAtWork(self._series.of(*names), monotonic())
+            self._known[names] = self._series.of(*names)
         self._known[names].used = monotonic()
         return self._known[names]
 
-    def all(self) -> dict[tuple[str, str], RunAtWork]:
-        """Return the runs that have series of their own, by dataset and run."""
-        return {names: known for names, known in self._known.items() if names != OTHERS}
+    def has(self, dataset: str, run: str) -> bool:
+        """Say whether a run has series of its own."""
+        return (dataset, run) in self._known
 
     def forget(self, dataset: str, run: str | None = None) -> None:
         """Drop the series of a run, or of all runs of a dataset: they are gone."""
@@ -151,8 +144,8 @@ class RunsAtWork:
 
     def forget_idle(self) -> None:
         """Drop the series of runs that did nothing for long."""
-        for names, known in self.all().items():  # of the others nobody knows which are idle
-            if monotonic() - known.used > IDLE_SERIES_S:
+        for names, known in list(self._known.items()):
+            if names != OTHERS and monotonic() - known.used > IDLE_SERIES_S:  # of those nobody knows which are idle
                 self._drop(names)
 
     def _drop(self, names: tuple[str, str]) -> None:
@@ -178,12 +171,12 @@ class TrainingMetrics:
         """Count a report that was acknowledged."""
         series = self.runs(dataset, run)
         series.degraded_answers.inc(degraded)
+        series.last_report_timestamp_seconds.set(time.time())
         if duplicate:
             series.duplicate_reports.inc()
             return
         series.reports.inc()
         series.expired_outcomes.inc(receipt.expired)
-        series.last_report_timestamp_seconds.set(time.time())
         if receipt.closed:
             series.steps.inc()
             series.reported_tasks.inc(receipt.reported)
@@ -193,30 +186,38 @@ class TrainingMetrics:
             series.solved_rollouts.inc(receipt.successes)
             series.prediction_squared_error.inc((receipt.brier or 0.0) * receipt.rollouts)
 
-    def moved(self, dataset: str, run: str, state: RunState, tasks: int, last: FoldedEntry) -> None:
-        """Show where a run stands after a change that was made here. tasks: of its dataset; last: the last entry."""
-        at_work = self.runs.at_work(dataset, run)
-        series, strategy, uniform = at_work.series, state.settings.strategy, last.uniform.ratio
+    def moved(
+        self,
+        dataset: str,
+        run: str,
+        state: RunState,
+        uniform: UniformEstimate,
+        findings: RunFindings | None,
+        leased: int | None,
+    ) -> None:
+        """Show where a run stands. findings, leased: None where they are not known."""
+        series = self.runs(dataset, run)
         if series.names == OTHERS:
             return
+        series.set_strategy(state.settings.strategy)
         series.step.set(state.step)
         series.verifier_alarms.set(len(state.guard.alarms))
-        series.reached_share.set(state.totals.distinct / tasks)
-        series.uniform_effective_task_ratio.set(math.nan if uniform is None else uniform)
-        if (found := last.findings) is not None:
-            series.narrow.set(found.weakness is not None and found.weakness.kind == "narrow")
-        if strategy != at_work.strategy:
-            series.set_strategy(strategy)
-            at_work.strategy = strategy
+        series.uniform_effective_task_ratio.set(math.nan if uniform.ratio is None else uniform.ratio)
+        if leased is not None:
+            series.leased_tasks.set(leased)
+        if findings is not None:
+            series.narrow.set(findings.weakness is not None and findings.weakness.kind == "narrow")
 
     def fenced(self, dataset: str, run: str) -> None:
         """Count a report that was refused because its run was rewound."""
         self.runs(dataset, run).fenced_reports.inc()
 
-    def selected(self, dataset: str, run: str, *, degraded: bool) -> None:
-        """Count a selection that was made."""
+    def selected(self, dataset: str, run: str, leased: int, *, degraded: bool) -> None:
+        """Count a selection that was made. leased: how many tasks are in flight now."""
         series = self.runs(dataset, run)
         series.selections.inc()
+        if series.names != OTHERS:
+            series.leased_tasks.set(leased)
         series.degraded_answers.inc(degraded)
         series.last_selection_timestamp_seconds.set(time.time())
 

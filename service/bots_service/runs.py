@@ -65,7 +65,7 @@ from bots_service.outcomes import ReportRequest, read_report
 from bots_service.records import DatasetRow, Head, IdempotencyKey, LeaseTtls, OpenDataset, Parent, RunRow, Selection
 from bots_service.replay import SMALL_STATE_NUMBERS, Replay, largest_task
 from bots_service.selections import drawn, named_tasks
-from bots_service.storage.live import BEGIN, KeptState, Live, Look, Previous, version_of
+from bots_service.storage.live import BEGIN, KeptState, Live, Look, Previous, newly_leased, version_of
 from bots_service.storage.sql.journal import (
     FoldedEntry,
     append,
@@ -111,12 +111,13 @@ def _groups(state: RunState) -> int:
 class OwnEntry(NamedTuple):
     """The last entry of a run, which this process appended.
 
-    uniform: the estimate of uniform sampling after it; key: its idempotency key.
+    uniform: the estimate of uniform sampling after it; key: its idempotency key; at: when it was appended.
     alone: how many times in a row this process appended without finding another's entry in between.
     """
 
     uniform: UniformEstimate
     key: IdempotencyKey | None
+    at: float
     alone: int
 
 
@@ -352,8 +353,6 @@ class Runs:
         selection, dataset, again = await self.using(
             request.dataset, request.run, lambda run: self._select(run, request, once)
         )
-        if not again:
-            self.metrics.selected(request.dataset, request.run, degraded=selection.degraded)
         return selection, dataset, again
 
     async def _select(
@@ -384,6 +383,8 @@ class Runs:
                     return (*await self._again(run, leased, once), True)
                 if leased is True:
                     work.look = look.after(selection)
+                    in_flight = len(look.leased) + len(newly_leased(selection, look))
+                    self.metrics.selected(request.dataset, request.run, in_flight, degraded=selection.degraded)
                     return selection, run.dataset, False
                 attempts += 1
                 await asyncio.sleep(pause_s)
@@ -562,10 +563,10 @@ class Runs:
         fold = partial(self._folded_ahead, run, before, own.uniform, batch, shown)
         made = fold() if is_quick else await asyncio.to_thread(fold)
         folded = [one for _, one in made]
-        stored = await self.store.journal.append_next(run.row, folded, own.key, now) if made else 0
+        stored = await self.store.journal.append_next(run.row, folded, (own.key, own.at), now) if made else 0
         if stored:
             folded, state = folded[:stored], made[stored - 1][0]
-            self.states.keep(run.row, state, OwnEntry(folded[-1].uniform, folded[-1].key, own.alone + 1))
+            self.states.keep(run.row, state, OwnEntry(folded[-1].uniform, folded[-1].key, now, own.alone + 1))
             receipts = [(one.receipt, False) for one in folded]
             await self._settle(run, before, state, batch[:stored], receipts, folded, now)
         return stored
@@ -610,7 +611,7 @@ class Runs:
         last, own = self.states.own(run.row), None
         if folded:
             alone = 0 if last is None or folded[0].entry.seq > before.seq + 1 else last.alone + 1
-            own = OwnEntry(folded[-1].uniform, folded[-1].key, alone)
+            own = OwnEntry(folded[-1].uniform, folded[-1].key, now, alone)
         self.states.keep(run.row, state, own)
         await self._settle(run, before, state, batch, outcomes, folded, now)
 
@@ -628,14 +629,14 @@ class Runs:
 
         before, state: before and after it; outcomes: as `_fold` returns them; folded: what was stored.
         """
-        degraded = not self.live.is_exact and not self.live.is_shared
+        degraded, leased = not self.live.is_exact and not self.live.is_shared, None
         if folded:
             if folded[0].entry.seq == 1:
                 await self.live.moved(run.row, BEGIN, begins=True)
-            self.metrics.moved(run.dataset.row.name, run.row.name, state, len(run.dataset.pool), folded[-1])
             done = [_done(one.entry.body, state) for one in folded]
             kept = KeptState(state, now) if before.seq // KEEP_EVERY != state.seq // KEEP_EVERY else None
-            degraded = not await self.live.moved(run.row, version_of(state), done=united(*done), kept=kept)
+            leased = await self.live.moved(run.row, version_of(state), done=united(*done), kept=kept)
+            degraded = leased is None
             if state.epoch != before.epoch:
                 # Before the answer: other replicas go on from the snapshot, for folding a rewind takes long.
                 await self.replay.save_if_due(run.row, before, state)
@@ -644,6 +645,9 @@ class Runs:
                 change.fail(outcome)
             else:
                 change.done.set_result(Committed(*outcome, state, degraded))
+        if folded:
+            findings = next((one.findings for one in reversed(folded) if one.findings is not None), None)
+            self.metrics.moved(run.dataset.row.name, run.row.name, state, folded[-1].uniform, findings, leased)
         if state.epoch == before.epoch:
             await self.replay.save_if_due(run.row, before, state)
 
@@ -857,7 +861,9 @@ class Runs:
         if known is None or known.seq < head.seq:
             run = await self.datasets.of(await self.datasets.open(dataset.row.name), row)
             known = await self._caught_up(run, head)
-        await self.live.moved(row, version_of(known))
+        leased = await self.live.moved(row, version_of(known))
+        if self.metrics.runs.has(dataset.row.name, row.name):
+            self.metrics.moved(dataset.row.name, row.name, known, head.uniform, None, leased)
 
     # --- create, describe, delete ------------------------------------------------------------------------------------
 

@@ -47,17 +47,17 @@ def is_quick(request: SelectRequest, state: RunState, pool: Pool, leased: Tasks)
     """Say whether a draw never looks at the whole pool, nor at too many numbers, as the ordinary one does not."""
     if not pool.is_grouped or request.tags:
         return False
-    if state.settings.mix or state.settings.strategy in ("uniform", "easy_to_hard"):
+    if state.settings.mix or state.settings.strategy not in ("thompson", "pass"):
         return False
     count, draws = (request.count, 1) if request.count else (2 * (request.want_effective or 1), GUESSES)
     looked_at = len(leased) + draws * QUICK_PER_WANTED * count
     if looked_at > QUICK_NUMBERS:
         return False
-    if state.settings.strategy == "thompson":
-        looked_at += draws * (pool.profiles + len(state.belief.own_tasks))
-    else:  # a pass meets retired tasks too
+    if state.settings.strategy == "pass":  # it meets retired tasks too
         part = pool.part()
         looked_at += draws * int(count / LEAST_CHANCE * part.carrier_count / max(len(part), 1))
+    else:
+        looked_at += draws * (pool.profiles + len(state.belief.own_tasks))
     return looked_at <= QUICK_NUMBERS
 
 
@@ -114,6 +114,7 @@ def context_of(state: RunState, rng: np.random.Generator) -> DrawContext:
         group_size=state.group_size,
         step=state.step,
         mix=state.mix,
+        attempts=state.attempts,
         aborts=state.aborts,
     )
 

@@ -1,6 +1,7 @@
 """A selection keeps every promise of its request, and Thompson's is the dense draw."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from bots_service.core.draw import (
 )
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import PoolTooSmallError
+from bots_service.selections import context_of as selecting
 from tests.core.journals import replay, report_of
 from tests.core.pools import (
     a_request,
@@ -240,6 +242,44 @@ def test_uniform_takes_every_pair_equally_often():
     pairs = {pair: place for place, pair in enumerate(itertools.combinations([0, 1, 2, 4, 5, 6, 7, 9], 2))}
     drawn = [pairs[tuple(sorted(uniform(OFFERED, 2, context_of(rng)).tasks.tolist()))] for _ in range(2800)]
     assert_same_shares(np.array(drawn), np.arange(2800) % 28)
+
+
+TRAINED_LESS = pool([0, 1, 2] * 4)
+
+
+def passes(strategy, counts, *, about=TRAINED_LESS, **settings):
+    """Select and report at once, step by step, without a selection's id."""
+    state = replay(about, [], RunSettings(strategy=strategy, **settings))
+    for count in counts:
+        got = selected(
+            a_request(count), about=about, of=state.belief, context=selecting(state, np.random.default_rng(0))
+        )
+        yield got.tasks.tolist()
+        state = replay(about, [report_of(*((task, 1.0, 1.0) for task in got.tasks.tolist()))], state.settings, state)
+
+
+@pytest.mark.parametrize("strategy", ["shuffle", "easy_to_hard"])
+def test_a_baseline_meets_every_task_once_a_pass_whatever_is_retired_on_the_way(strategy):
+    met = list(itertools.chain.from_iterable(passes(strategy, [5] * 12)))
+    for begin in range(0, 60, 12):
+        assert sorted(met[begin : begin + 12]) == list(range(12))
+    assert (met[:12] == met[12:24]) == (strategy == "easy_to_hard")
+    few = replace(TRAINED_LESS, retired=tasks(0, 3, 7))
+    assert sorted(itertools.chain.from_iterable(passes(strategy, [3] * 3, about=few))) == [1, 2, 4, 5, 6, 8, 9, 10, 11]
+
+
+def test_a_shuffle_is_fixed_by_its_seed():
+    orders = [list(passes("shuffle", [12], seed=seed)) for seed in (1, 1, 2)]
+    assert orders[0] == orders[1] != orders[2]
+
+
+@given(pools())
+def test_easy_to_hard_falls_in_pass_rates_with_the_unknown_last(about):
+    def ease(task):
+        rates = about.references[about.profile_of[task]].tolist()
+        return (np.isnan(rates).any(), [-rate for rate in rates if not np.isnan(rate)], task)
+
+    assert about.ease.argsort().tolist() == sorted(range(len(about)), key=ease)
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 16])

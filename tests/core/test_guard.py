@@ -108,8 +108,6 @@ def test_tasks_that_a_pass_over_the_whole_pool_drew_count_though_they_were_never
     outage = drawn(equal(0, range(200, 240)), STARTED, parts, pool)
     assert len(run([*begun, outage], pool=pool).guard.alarms) == alarms
     assert run([outage], pool=pool).guard.streaks == ()
-    # Neighbours in an order that nobody drew are alike.
-    assert run([*begun, outage], pool=pool, strategy="easy_to_hard").guard.streaks == ()
 
 
 def drawn(report: Report, step: int, parts: tuple[int, ...], pool: Pool) -> Report:

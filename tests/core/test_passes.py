@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from scipy.stats import chisquare
@@ -23,7 +23,6 @@ from tests.core.pools import (
     a_request,
     belief,
     beliefs,
-    candidates,
     normal_beliefs,
     normals,
     pools,
@@ -35,8 +34,8 @@ PASS = RunSettings(strategy="pass", seed=3)
 NOBODY = tasks()
 
 
-def context_of(walks=None, seed=3, group_size=8.0, strategy="pass"):
-    chosen = structs.replace(PASS, seed=seed, strategy=strategy)
+def context_of(walks=None, seed=3, group_size=8.0):
+    chosen = structs.replace(PASS, seed=seed)
     return DrawContext(chosen, np.random.default_rng(0), walks or Walks(), group_size)
 
 
@@ -70,10 +69,9 @@ def selections(about, of, count, steps, walks=None, **context):
         yield got.tasks.tolist(), got.walks[0]
 
 
-@pytest.mark.parametrize("strategy", ["pass", "shuffle"])
 @settings(deadline=None)
-@given(data=st.data())
-def test_a_pass_is_what_its_plain_form_says(strategy, data):
+@given(st.data())
+def test_a_pass_is_what_its_plain_form_says(data):
     about = data.draw(pools())
     of = data.draw(beliefs(about) | normal_beliefs(about))
     excluded = np.unique(data.draw(some_tasks(about)))
@@ -85,12 +83,10 @@ def test_a_pass_is_what_its_plain_form_says(strategy, data):
     walk = Walk(0, data.draw(st.integers(0, 3)), data.draw(st.integers(0, 70)), begun).beginning(len(about))
     excluded = about.part().keep(excluded)
 
-    context = context_of(Walks(0, (walk,)), seed, strategy=strategy)
-    got = walk_pass(Eligible(about, of, about.part(), excluded), count, context)
+    got = walk_pass(Eligible(about, of, about.part(), excluded), count, context_of(Walks(0, (walk,)), seed))
 
     at = (walk.turn, walk.place, walk.size)
-    chances = chances_of(of, about) if strategy == "pass" else np.ones(len(about))
-    chosen, end = plain_pass(chances.item, allowed, count, at, size=len(about), seed=seed)
+    chosen, end = plain_pass(chances_of(of, about).item, allowed, count, at, size=len(about), seed=seed)
     assert got.tasks.tolist() == chosen
     assert got.walks == (Walk(0, *end),)
     assert np.isnan(got.draws).all()
@@ -106,25 +102,6 @@ def test_each_task_is_chosen_at_most_once_a_pass(size, seed, data):
             chosen_in.update((end.turn, task) for task in chosen)
         began = end.beginning(size).turn
     assert max(chosen_in.values(), default=1) == 1
-
-
-@pytest.mark.parametrize("strategy", ["shuffle", "easy_to_hard"])
-def test_a_baseline_meets_every_task_once_a_pass(strategy):
-    about, of = made_up(12)
-    met = [task for chosen, _ in selections(about, of, 3, 8, strategy=strategy) for task in chosen]
-    assert sorted(met[:12]) == sorted(met[12:]) == list(range(12))
-    assert (met[:12] == met[12:]) == (strategy == "easy_to_hard")
-
-
-@given(pools())
-def test_easy_to_hard_falls_in_pass_rates_with_the_unknown_last(about):
-    def ease(task):
-        rates = about.references[about.profile_of[task]].tolist()
-        return (np.isnan(rates).any(), [-rate for rate in rates if not np.isnan(rate)], task)
-
-    assume(len(about.part()))
-    ((met, _),) = selections(about, belief([1.0], [1.0]), len(about.part()), 1, strategy="easy_to_hard")
-    assert met == sorted(candidates(about), key=ease)
 
 
 @pytest.mark.no_cover

@@ -21,7 +21,6 @@ from bots_service.core.guard import Streak
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import BINS as CALIBRATION_BINS
 from bots_service.core.receipt import Calibration, Receipt, Totals
-from bots_service.core.rounding import half_up
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.core.summary import (
@@ -50,6 +49,7 @@ from bots_service.core.summary import (
     estimated_gain,
     findings_of,
     gain_over,
+    half_up,
     hint_on,
     is_overdue,
     narrow,
@@ -201,10 +201,9 @@ def test_it_is_what_a_plain_count_gives(data):
     assert (told is not None) == (over and len(offered) >= SMALLEST_POOL)
 
 
-@pytest.mark.parametrize("strategy", ["pass", "shuffle", "easy_to_hard"])
-def test_a_pass_tells_how_far_it_came_and_another_strategy_nothing(strategy: str):
+def test_a_pass_tells_how_far_it_came_and_another_strategy_nothing():
     pool = pool_without_references(8)
-    state = visited(pool, [[0, 1]], strategy=strategy)
+    state = visited(pool, [[0, 1]], strategy="pass")
     state = replace(state, walks=state.walks.moved([Walk(WHOLE, 3, 6, 8)]))
     found = coverage(state, pool)
     # The first pass was given up: its only report came without a selection's id.

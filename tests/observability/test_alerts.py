@@ -26,14 +26,8 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str]], list[tuple[str, st
     ),
     "BotsRunStalled": (
         {"dataset": "pool", "run": "default"},
-        [
-            (f"bots_last_selection_timestamp_seconds{POOL}", "60x200"),
-            (f"bots_last_report_timestamp_seconds{POOL}", "30x200"),
-        ],
-        [
-            (f"bots_last_selection_timestamp_seconds{POOL}", "60x200"),
-            (f"bots_last_report_timestamp_seconds{POOL}", "90x200"),
-        ],
+        [(f"bots_last_selection_timestamp_seconds{POOL}", "60x200"), (f"bots_leased_tasks{POOL}", "32x200")],
+        [(f"bots_last_selection_timestamp_seconds{POOL}", "0+60x200"), (f"bots_leased_tasks{POOL}", "32x200")],
     ),
     "BotsSelectionNarrow": (
         {"dataset": "pool", "run": "default"},

@@ -85,7 +85,8 @@ class Caller:
         self, seq: int, epoch: int = 0, *done: int, kept: KeptState | None = None, begins: bool = False
     ) -> bool:
         self.version = epoch, seq
-        return await self.live.moved(self.run, self.version, done=np.array(done, np.int32), kept=kept, begins=begins)
+        left = await self.live.moved(self.run, self.version, done=np.array(done, np.int32), kept=kept, begins=begins)
+        return left is not None
 
     async def look(self, key: str | None = None, *, lease_s: float = 1000, selects: int = 1) -> Look:
         return await self.live.look(self.run, self.version, key, lease_s=lease_s, selects=selects)

@@ -263,7 +263,8 @@ async def test_a_run_that_another_holds_stalls_no_report_of_others(postgres_stor
 
     async def append(run: RunRow) -> int:
         entry = made.folded_entry(Entry(2, 0, 3, made.report(2)), key=made.once("key"))
-        return await postgres_stores.journal.append_next(run, [entry], None, 1.0)
+        before = await postgres_stores.journal.created_at(run, 1)
+        return await postgres_stores.journal.append_next(run, [entry], (None, before or 0.0), 1.0)
 
     with psycopg.connect(postgres_url) as other:
         other.execute("SELECT id FROM runs WHERE id = %s FOR NO KEY UPDATE", [held.id])

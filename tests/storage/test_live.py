@@ -45,6 +45,12 @@ async def test_draws_from_one_state_are_counted(caller: Caller):
     assert ordinals == [0, 1, 0, 1, 2, 0]
 
 
+async def test_a_move_tells_how_many_tasks_stay_in_flight(caller: Caller):
+    await caller.select(7, 2, 9)
+    assert await caller.live.moved(caller.run, (0, 2), done=np.array([2, 4], np.int32)) == 2
+    assert await caller.live.moved(caller.run, (1, 3)) == 0  # a rewind
+
+
 async def test_a_lease_lasts_until_it_is_reported_or_ends(caller: Caller):
     assert await caller.ends() == {}
     assert await caller.select(7, 2, 9) is True

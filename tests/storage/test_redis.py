@@ -450,7 +450,7 @@ def test_what_the_operator_has_to_mend_is_said(error: Exception, said: str):
 
 async def test_a_user_needs_these_rights_and_no_more(redis_server: RedisServer, client: redis.Redis):
     rights = "+evalsha +script|load +hmget +hget +hset +hincrby +expire +pexpire +get +set +del +exists +info +time"
-    rights += " +zadd +zrem +zrangebyscore +zmscore +zremrangebyscore"
+    rights += " +zadd +zcard +zrem +zrangebyscore +zmscore +zremrangebyscore"
     client.execute_command("ACL", "SETUSER", "bots", "on", ">secret", "~bots:*", *rights.split())
     client.script_flush()
     async with replica(redis_server.url.replace("//", "//bots:secret@"), Clock(client)) as caller:

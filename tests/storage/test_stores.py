@@ -191,13 +191,16 @@ async def test_reports_are_appended_where_the_journal_still_ends_and_under_new_k
     def keyed(key: str) -> IdempotencyKey:
         return IdempotencyKey(key, "fingerprint")
 
-    async def stored(first: int, *keys: str, epoch: int = 0, previous: str | None = None) -> int:
+    async def stored(
+        first: int, *keys: str, epoch: int = 0, previous: str | None = None, before: float | None = None
+    ) -> int:
         rows = [
             made.folded_entry(Entry(seq, epoch, 3, made.report(seq)), key=keyed(key))
             for seq, key in enumerate(keys, start=first)
         ]
-        now = next(times)
-        return await stores.journal.append_next(run, rows, None if previous is None else keyed(previous), now)
+        before = before or await stores.journal.created_at(run, first - 1) or 0.0
+        last = (None if previous is None else keyed(previous), before)
+        return await stores.journal.append_next(run, rows, last, next(times))
 
     times = itertools.count(1.0)
     assert await stored(1, "a") == 0  # nothing is before the first entry
@@ -208,6 +211,7 @@ async def test_reports_are_appended_where_the_journal_still_ends_and_under_new_k
     assert await stored(3, "d", "e") == 0  # the second one was folded behind the first, not behind what is there
     assert await stored(5, "d") == 0  # the one before is not there
     assert await stored(4, "d", previous="b") == 0  # it is another one
+    assert await stored(4, "d", previous="c", before=0.5) == 0  # the same request's, which another process appended
     assert await stored(4, "a") == 0  # the key is another entry's
     assert await stored(4, "d", "a", "e", previous="c") == 1  # nothing behind what is not stored
     assert await stored(5, "e", epoch=1) == 0  # the journal is of another epoch
@@ -237,7 +241,8 @@ async def test_reports_of_many_runs_are_appended_together_and_each_caller_hears_
             made.folded_entry(Entry(seq, 0, 3, made.report(seq)), key=made.once(key))
             for seq, key in enumerate(keys, start=first)
         ]
-        return await stores.journal.append_next(run, rows, None, 1.0)
+        before = await stores.journal.created_at(run, first - 1)
+        return await stores.journal.append_next(run, rows, (None, before or 0.0), 1.0)
 
     for counts in ([0, 0, 1, 2, 1], [0, 0, 1, 2, 1]):  # a statement that is sent twice, too
         found = await asyncio.gather(*(stored(run, *those) for run, those in zip(runs, wanted, strict=True)))

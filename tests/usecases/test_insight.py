@@ -1,5 +1,6 @@
 """What is read of runs and shown of them: right whichever replica moved a run."""
 
+import asyncio
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -435,14 +436,17 @@ async def test_a_summary_counts_the_tasks_in_flight_and_there_is_none_of_an_unkn
 
 async def test_it_shows_where_the_run_stands_and_how_it_chooses(watched: World):
     await watched.put_run("default", belief="bots")
-    await watched.select(5)
+    selected = await watched.select(5)
+    other = next(task for task in range(10, 16) if task not in selected.tasks)  # whose report ends no lease
     assert math.isnan(watched.shown("step") or 0.0)
+    assert watched.shown("leased_tasks") == 5
     for step in range(1, 4):
-        await watched.report(outcome("t1", 1, 4), outcome(f"t{step + 1}", 4, 4))
-        state, head = await watched.state(), await watched.use.store.journal.head((await watched.opened()).row)
+        await watched.report(outcome(f"t{other}", 1, 4), outcome(f"t{20 + step}", 4, 4))
+        reported = (selected.tasks > 20) & (selected.tasks <= 20 + step)
+        assert watched.shown("leased_tasks") == 5 - np.count_nonzero(reported)
+        head = await watched.use.store.journal.head((await watched.opened()).row)
         assert (watched.shown("step"), watched.shown("verifier_alarms")) == (step, 0)
         assert watched.shown("uniform_effective_task_ratio") == pytest.approx(head.uniform.ratio)
-        assert watched.shown("reached_share") == pytest.approx(state.totals.distinct / TASKS)
     await watched.rewind(1)
     assert watched.shown("step") == 1
     await watched.runs.change_settings(POOL, "default", {"strategy": "uniform"}, None)
@@ -456,6 +460,12 @@ async def test_what_the_service_finds_against_a_run_is_shown(watched: World):
     for step in range(60):
         await watched.report(*(outcome(f"t{task}", 4) for task in range(20 if step == 0 else 1)))
     assert (watched.shown("verifier_alarms"), watched.shown("narrow")) == (0, 1)
+
+
+async def test_what_is_found_is_shown_though_reports_come_together(watched: World):
+    for turn in range(60):
+        await asyncio.gather(*(watched.report(outcome("t1", 1, 4), key=f"{turn}-{place}") for place in range(2)))
+    assert watched.shown("narrow") == 1
 
 
 async def test_a_deleted_run_is_shown_no_longer_and_a_new_one_of_that_name_whole(watched: World):

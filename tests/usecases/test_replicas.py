@@ -10,6 +10,8 @@ from bots_service import errors
 from bots_service.core.belief import KINDS
 from bots_service.core.codec import encode_state
 from bots_service.core.draw import SelectRequest
+from bots_service.core.entries import Report
+from bots_service.core.receipt import Receipt
 from bots_service.datasets import OpenRun
 from bots_service.outcomes import ReportRequest
 from bots_service.records import Head, IdempotencyKey
@@ -29,6 +31,7 @@ from tests.usecases.world import (
     outcome,
     outcomes_of,
     reads_of,
+    reports,
     stream,
 )
 
@@ -46,6 +49,32 @@ async def test_one_report_at_both_at_once_counts_once(replicas: Both):
         told = await asyncio.gather(*(each.report(outcome("t1"), key=key) for each in replicas))
         assert len({one.seq for one in told}) == 1
     assert (await replicas[0].assert_is_a_replay()).seq == 8
+
+
+@pytest.mark.parametrize("task", ["t20", "t30"])
+async def test_of_reports_that_are_sent_together_one_may_have_come_elsewhere_first(
+    replicas: Both, monkeypatch: pytest.MonkeyPatch, task: str
+):
+    here, there = replicas
+    await reports(here, 8)  # so that it folds ahead
+    await there.state()
+    journal = here.use.store.journal
+    append = journal.append_next
+
+    async def overtaken(*arguments: Any) -> int:
+        monkeypatch.undo()
+        await there.report(outcome("t20", 1), key="first")
+        return await append(*arguments)
+
+    monkeypatch.setattr(journal, "append_next", overtaken)
+    requests = (here.report(outcome(task, 1), key="first"), here.report(outcome("t3"), key="second"))
+    first, second = await asyncio.gather(*requests, return_exceptions=True)
+    assert isinstance(first, errors.KeyReusedError) == (task == "t30")
+    assert isinstance(second, Receipt)
+    entries = await journal.between(await here.row(), 8, 100)
+    assert [entry.body.evidence.tasks.tolist() for entry in entries if isinstance(entry.body, Report)] == [[20], [3]]
+    assert second.seq == 10
+    await here.assert_is_a_replay()
 
 
 @pytest.mark.parametrize("belief", sorted(KINDS))
@@ -242,8 +271,8 @@ async def test_a_report_that_others_can_not_see_says_so_and_is_followed(replicas
     await here.report(outcome("t1"))
     await there.select(1)
 
-    async def unheard(*_: object, **__: object) -> bool:
-        return False
+    async def unheard(*_: object, **__: object) -> None:
+        """Tell nobody."""
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(here.use.live, "moved", unheard)

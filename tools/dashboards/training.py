@@ -149,14 +149,6 @@ STANDING = Row(
             "short",
             steps=ALARM,
         ),
-        Panel(
-            "Tasks met",
-            {"{{run}}": newest("reached_share")},
-            "Share of the available tasks that were reported at least once. Stands still far below 1: the run returns"
-            " to few tasks, or the others are of no use by now.",
-            "percentunit",
-            most=1,
-        ),
     ],
 )
 
@@ -171,12 +163,19 @@ SPEED = Row(
             "cpm",
         ),
         Panel(
+            "Tasks in flight",
+            {"{{run}}": newest("leased_tasks")},
+            "Tasks that were handed out and not reported. Grows without end: workers die before they report; their"
+            " leases end after lease_seconds.",
+            "short",
+        ),
+        Panel(
             "Since the last selection and report",
             {
                 "{{run}}, selection": f"time() - {newest('last_selection_timestamp_seconds')}",
                 "{{run}}, report": f"time() - {newest('last_report_timestamp_seconds')}",
             },
-            "Grows for a run that should be at work: its trainer stalls. After half an hour without a report"
+            "Grows for a run that should be at work: its trainer stalls. After half an hour with tasks in flight"
             " BotsRunStalled fires.",
             "s",
             steps=((None, "green"), (1800, "orange")),

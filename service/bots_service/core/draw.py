@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from bots_service.core.arrays import Counts, Flags, Floats, Table, Tasks, contained, first_places, united, without
-from bots_service.core.attempts import NO_ABORTS, AbortRows
+from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, AbortRows, Attempts
 from bots_service.core.belief import Belief
 from bots_service.core.belief.distributions import TINY, Distributions
 from bots_service.core.checks import MAX_IDS, Name, Tag, TaskId
@@ -87,12 +87,19 @@ class Eligible:
     def __len__(self) -> int:
         return len(self.part) - len(self.excluded)
 
+    @property
+    def tasks(self) -> Tasks:
+        """[n] they, ascending."""
+        tasks = np.sort(self.part.order)
+        return tasks[~contained(tasks, (self.excluded,))]
+
 
 @dataclass(frozen=True, slots=True)
 class DrawContext:
     """The inputs of a strategy other than the eligible tasks and their belief.
 
     rng: the only source of random numbers, but for passes, whose numbers follow from seed, pass and task.
+    attempts: how often each task was visited.
     group_size: how many rollouts to expect of a selected task (m); step: how many steps closed.
     """
 
@@ -102,6 +109,7 @@ class DrawContext:
     group_size: float = TYPICAL_ROLLOUTS
     step: int = 0
     mix: MixAccount = ()
+    attempts: Attempts = NO_ATTEMPTS
     aborts: AbortRows = NO_ABORTS
 
 
@@ -244,7 +252,10 @@ LOOKED_AT = 4  # places per wanted task in the first look, and at least so many 
 
 @dataclass(frozen=True, slots=True)
 class Met(Table):
-    """Eligible tasks in the order of a pass; places: where they stand; chances: of each; luck: in [0, 1)."""
+    """Eligible tasks in the order of a pass; places: where they stand; luck: in [0, 1).
+
+    chances: P(effective) of each, at least LEAST_CHANCE.
+    """
 
     places: Counts
     chances: Floats
@@ -257,10 +268,10 @@ class Met(Table):
 
 
 def walk_pass(eligible: Eligible, count: int, context: DrawContext) -> DrawnTasks:
-    """Walk on through the part's pass, and take each task with its chance: with `pass`, how likely it is effective.
+    """Walk on through the part's pass, and take each task with the probability that it is effective.
 
     Where a pass ends, the next begins, in another order. A pass that was walked as a whole without enough tasks gives
-    the others by falling chance / luck. What is not eligible now is passed over.
+    the others by falling P(effective) / luck. What is not eligible now is passed over.
     """
     part = eligible.part
     if part.key is None:  # tasks in flight, because too few others are left
@@ -303,37 +314,29 @@ def _rest_of_pass(
 def _meet(eligible: Eligible, walk: Walk, places: Counts, chosen: Tasks, context: DrawContext) -> Met:
     """Return the eligible tasks at these places."""
     part, seed = eligible.part, context.settings.seed
-    if context.settings.strategy == "easy_to_hard":
-        places = places[places < len(part)]
-        tasks = part.easy_to_hard[places]
-    else:
-        items = items_at(places, walk.size, key_of("order", seed, walk.part, walk.turn))
-        are_items = items < walk.size
-        items, places = items[are_items], places[are_items]
-        tasks = (items if part.carriers is None else part.carriers[items]).astype(np.int32)
+    items = items_at(places, walk.size, key_of("order", seed, walk.part, walk.turn))
+    are_items = items < walk.size
+    items, places = items[are_items], places[are_items]
+    tasks = (items if part.carriers is None else part.carriers[items]).astype(np.int32)
     free = part.holds(tasks) & ~contained(tasks, (eligible.excluded, chosen))
     tasks, places = tasks[free], places[free]
     return Met(
         tasks,
         places,
-        chances_of(eligible, tasks, context),
+        chances_of(eligible.belief, eligible.pool, tasks, context),
         fractions(tasks, key_of("luck", seed, walk.part, walk.turn)),
     )
 
 
-def chances_of(eligible: Eligible, tasks: Tasks, context: DrawContext) -> Floats:
-    """[n] how likely a pass takes each task: with `pass` P(effective), at least LEAST_CHANCE; with others surely."""
-    if context.settings.strategy != "pass":
-        return np.ones(len(tasks))
-    believed = eligible.belief.distributions(eligible.pool, tasks)
-    return np.maximum(believed.effective(context.group_size), LEAST_CHANCE)
+def chances_of(belief: Belief, pool: Pool, tasks: Tasks, context: DrawContext) -> Floats:
+    """Return [n] how likely a pass takes each task."""
+    return np.maximum(belief.distributions(pool, tasks).effective(context.group_size), LEAST_CHANCE)
 
 
 def _untracked(eligible: Eligible, count: int, context: DrawContext) -> DrawnTasks:
-    """Return the eligible tasks with the largest chance / luck; no walk moves."""
-    tasks = np.sort(eligible.part.order)
-    tasks = tasks[~contained(tasks, (eligible.excluded,))]
-    chances = chances_of(eligible, tasks, context)
+    """Return the eligible tasks with the largest P(effective) / luck; no walk moves."""
+    tasks = eligible.tasks
+    chances = chances_of(eligible.belief, eligible.pool, tasks, context)
     luck = np.maximum(context.rng.random(len(tasks)), LEAST_LUCK)
     best = np.argsort(-chances / luck, kind="stable")[:count]
     return undrawn(tasks[best])
@@ -400,12 +403,22 @@ def pick_members(
     return chosen
 
 
+def least_visited(eligible: Eligible, count: int, context: DrawContext) -> DrawnTasks:
+    """Select the tasks with the fewest visits, which makes passes: each in another order, or all from easy to hard."""
+    tasks, pool = eligible.tasks, eligible.pool
+    visits = context.attempts.of(tasks).visits.astype(np.int64)
+    is_shuffle, key = context.settings.strategy == "shuffle", key_of("shuffle", context.settings.seed)
+    keys = visits + (fractions(tasks + (visits << 32), key) if is_shuffle else pool.ease[tasks] / len(pool))
+    chosen = np.argpartition(keys, count - 1)[:count]
+    return undrawn(tasks[chosen[keys[chosen].argsort()]])
+
+
 STRATEGIES: dict[StrategyName, Strategy] = {
     "thompson": thompson,
     "uniform": uniform,
     "pass": walk_pass,
-    "shuffle": walk_pass,
-    "easy_to_hard": walk_pass,
+    "shuffle": least_visited,
+    "easy_to_hard": least_visited,
 }
 
 

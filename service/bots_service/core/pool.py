@@ -64,13 +64,6 @@ class Part:
         """[n] whether each of the given tasks is in this part."""
         return self.included.take(tasks)
 
-    @cached_property
-    def easy_to_hard(self) -> Tasks:
-        """All tasks by falling reference pass rates, the weakest model's first; equals by index; unknown last."""
-        # Several profiles may have the same pass rates: order their tasks by index.
-        ranks = np.repeat(_row_ranks(-_comparable(self.references)), self.sizes)
-        return frozen(self.order[np.lexsort((self.order, ranks))])
-
 
 UNKNOWN_VARIANCE, PREDICTION_VARIANCE = 4.0, 0.25  # of logits; with means of 1/3 or 1/2, wrong predictions cost more
 SLOPE_DRIFT, TAG_DRIFT = 0.1, 0.5  # times the ability's
@@ -167,6 +160,14 @@ class Pool:
             return frozen(np.arange(self.profiles))
         ranks = _row_ranks(_comparable(self.references))
         return frozen(_first_rows(ranks)[ranks])
+
+    @cached_property
+    def ease(self) -> Counts:
+        """[N] the place of each task by falling reference pass rates, the weakest model's first; unknown ones last."""
+        places = np.empty(len(self), np.int64)
+        ranks = _row_ranks(-_comparable(self.references))[self.profile_of]
+        places[ranks.argsort(kind="stable")] = np.arange(len(self))
+        return frozen(places)
 
     @cached_property
     def known(self) -> Known:

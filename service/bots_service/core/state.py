@@ -217,8 +217,7 @@ def _guarded(
     before: RunState, report: Report, reported: Tasks, step: ClosingStep, believed: Distributions, pool: Pool
 ) -> VerifierGuard:
     """Return the verifier guard after the step that a report closes. reported: all its tasks."""
-    is_random = before.settings.strategy != "easy_to_hard"
-    is_going_on = is_random and any(walk.part == WHOLE and walk.place > 0 for walk in before.walks.walks)
+    is_going_on = any(walk.part == WHOLE and walk.place > 0 for walk in before.walks.walks)
     is_drawn = is_going_on and [walk.part for walk in report.walks] == [WHOLE]
     drawn = np.sort(reported) if is_drawn else NO_TASKS
     seen = SeenGroups(step.whole, believed, before.attempts, drawn, is_drawn and report.walks[0].turn == 0)

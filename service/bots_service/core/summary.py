@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, pi, sqrt
+from math import ceil, floor, pi, sqrt
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -11,7 +11,6 @@ from bots_service.core.arrays import Tasks, contained
 from bots_service.core.guard import Streak
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Calibration, Receipt, TagCounts
-from bots_service.core.rounding import half_up
 from bots_service.core.run_settings import BELIEFS, RunSettings
 from bots_service.core.state import RunState
 
@@ -116,8 +115,8 @@ class Coverage:
         first, and where all are retired.
     unmet_share: how much of the available tasks the last steps did not report, as many as visit so many tasks; None
         before so many steps closed.
-    passes: how often the strategy walked through the pool, or the part that was walked last, the present walk in part;
-        None for a strategy that does not walk, and with a mix, whose tags have a pass each.
+    passes: how often `pass` walked through the pool, or the part that was walked last, the present walk in part; None
+        for other strategies, and with a mix, whose tags have a pass each.
     """
 
     available_tasks: int
@@ -131,7 +130,6 @@ class Coverage:
 def coverage(state: RunState, pool: Pool) -> Coverage:
     """Return how a run's visits spread over its pool; looks at each task that was tried."""
     available, reported = len(pool) - len(pool.retired), state.totals.reported
-    is_walked = state.settings.strategy in ("pass", "shuffle", "easy_to_hard") and not state.settings.mix
     rows = state.attempts.whole
     tasks, visits = rows.tasks, np.sort(rows.visits)[::-1]
     unmet_share, largest = None, None
@@ -146,7 +144,7 @@ def coverage(state: RunState, pool: Pool) -> Coverage:
         reached_share=_available(tasks, pool) / available if available else None,
         top_tenth_share=largest,
         unmet_share=unmet_share,
-        passes=state.walks.passes(len(pool)) if is_walked else None,
+        passes=state.walks.passes(len(pool)) if state.settings.strategy == "pass" and not state.settings.mix else None,
     )
 
 
@@ -583,6 +581,11 @@ def _going(course: RunCourse, uniform: float | None, hint: str) -> RunVerdict:
             advice = hint or "See whether another belief predicts better: export the run, and import it under that."
             return RunVerdict("learning_slowly", reason, advice)
     return RunVerdict("healthy", reason, todo)
+
+
+def half_up(value: float, digits: int) -> str:
+    """Return a number with so many decimals. A half goes up, as in the page's JavaScript, so that all show the same."""
+    return f"{floor(value * 10**digits + 0.5) / 10**digits:.{digits}f}"
 
 
 def _percent(share: float, digits: int = 1) -> str:

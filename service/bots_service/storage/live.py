@@ -174,8 +174,11 @@ class Live:
         done: Tasks = NO_TASKS,
         kept: KeptState | None = None,  # noqa: ARG002
         begins: bool = False,  # noqa: ARG002
-    ) -> bool:
-        """Tell where a run stands now, and end leases: all of them after a rewind. Return if all replicas can see it.
+    ) -> int | None:
+        """Tell where a run stands now, and end leases: all of them after a rewind.
+
+        Returns:
+            How many tasks are in flight; None if other replicas may not see it.
 
         head: version of its newest state; an older one changes nothing.
         done: tasks whose leases end.
@@ -185,7 +188,7 @@ class Live:
         in_flight = self._in_flight(run)
         is_rewind = head[0] > in_flight.counted[0][0]  # the leases are of selections that were counted
         in_flight.keep(~contained(in_flight.tasks, (in_flight.tasks if is_rewind else np.sort(done),)))
-        return self.is_exact
+        return len(in_flight.tasks) if self.is_exact else None
 
     async def state(self, run: RunRow) -> KeptState | None:  # noqa: ARG002
         """Return the state of a run that was kept last for replicas; None if there is none."""

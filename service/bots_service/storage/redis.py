@@ -6,6 +6,7 @@ import random
 import struct
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import Context
 from importlib.resources import files
 from pathlib import Path
@@ -274,15 +275,20 @@ class RedisLive(Live):
 
     async def moved(
         self, run: RunRow, head: Version, *, done: Tasks = NO_TASKS, kept: KeptState | None = None, begins: bool = False
-    ) -> bool:
-        """Tell where a run stands now, and end leases. Return if all replicas can see it."""
+    ) -> int | None:
+        """Tell where a run stands now, and end leases; return how many are left, None if replicas may not see it."""
         await super().moved(run, head, done=done)
         epoch, seq, blob = -1, -1, b""
         if kept is not None and not self._server.is_away:
             epoch, seq = version_of(kept.state)
             blob = _AT.pack(kept.at) + await asyncio.to_thread(encode_state, kept.state)
         begin = 0 if begins else 1 + random.randrange(ORDINALS), int(IDLE_RUNS_S)  # noqa: S311 - no secret
-        return await self._told("moved", _keys(run), *head, *begin, epoch, seq, done.tolist(), blob=blob)
+        try:
+            return await self._server.run(  # type: ignore[no-any-return]
+                "moved", _keys(run), *head, *begin, epoch, seq, done.tolist(), blob=blob
+            )
+        except RedisAwayError:
+            return None
 
     async def state(self, run: RunRow) -> KeptState | None:
         """Return the state of a run that was kept last for replicas; None if there is none."""
@@ -322,13 +328,10 @@ class RedisLive(Live):
         """Tell the version of a dataset."""
         await self._told("dataset", [_dataset(dataset_id)], version, int(IDLE_RUNS_S))
 
-    async def _told(self, script: str, keys: list[str], *arguments: object, blob: bytes = b"") -> bool:
-        """Return whether Redis heard of it. Else leases end by themselves, and replicas look into SQL each second."""
-        try:
-            await self._server.run(script, keys, *arguments, blob=blob)
-        except RedisAwayError:
-            return False
-        return True
+    async def _told(self, script: str, keys: list[str], *arguments: object) -> None:
+        """Tell Redis, if it hears. Else leases end by themselves, and replicas look into SQL each second."""
+        with suppress(RedisAwayError):
+            await self._server.run(script, keys, *arguments)
 
     async def check(self) -> None:
         """Return if Redis answers.

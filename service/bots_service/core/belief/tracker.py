@@ -54,20 +54,20 @@ class Variances:
     """Log weights of the grids of four variances, [34], one grid behind the other, the largest of each 0.
 
     They are of untried tasks' residuals (tau^2), of what tried tasks' ones gain a step (kappa), of what a visit with a
-    gradient adds to its task's (pi), and of what the ability gains a step (q).
+    gradient adds to its task's (omega), and of what the ability gains a step (q).
     """
 
     log_weights: Floats
 
     @cached_property
     def estimates(self) -> tuple[float, float, float, float]:
-        """tau^2, kappa, pi and q: means over the grids."""
+        """tau^2, kappa, omega and q: means over the grids."""
         weights = exp(self.log_weights)
         weighted, weights = (weights * GRIDS).tolist(), weights.tolist()
-        tau2, kappa, pi, q = (
+        tau2, kappa, omega, q = (
             math.fsum(weighted[begin:end]) / math.fsum(weights[begin:end]) for begin, end in pairwise(ENDS)
         )
-        return tau2, kappa, pi, q
+        return tau2, kappa, omega, q
 
     def after(self, likelihoods: Floats) -> "Variances":
         """Return them after evidence with these log likelihoods, [34]."""
@@ -158,7 +158,7 @@ def absorb(
     """
     phi = np.concatenate([batch.features, np.full((1, len(batch.age)), -float(batch.lag))])
     squares = (phi[:, None] * phi).reshape(phi.shape[0] ** 2, phi.shape[1])
-    _, kappa, pi, q = variances.estimates
+    _, kappa, omega, q = variances.estimates
     # How far the effects may have moved the logits since evidence was due, and all that may have.
     moved: Floats | float = batch.lag * q * summed(effects.drift[:, None] * (phi * phi)) if batch.lag else 0.0
     noise = moved + batch.lag * kappa
@@ -166,9 +166,9 @@ def absorb(
     mean = summed(effects.mean[:, None] * phi) + batch.residual
     excess, unsure = observed(mean, shared + batch.variance + noise, batch.successes, batch.failures)
     unexplained = shared + moved + unsure
-    # Without what the grid of each variance adds: of tau^2 for untried tasks, else of kappa; and of pi.
+    # Without what the grid of each variance adds: of tau^2 for untried tasks, else of kappa; and of omega.
     own = np.where(batch.tried, batch.variance - kappa * batch.age, batch.lag * kappa)
-    others = batch.variance + batch.lag * kappa - pi * batch.trained
+    others = batch.variance + batch.lag * kappa - omega * batch.trained
     likelihoods = _likelihoods(batch, unexplained + own, unexplained + others, excess)
     blur = unsure + noise
     total = batch.variance + blur
@@ -186,10 +186,10 @@ def absorb(
 
 
 def _likelihoods(batch: LaggedEvidence, own: Floats, others: Floats, excess: Floats) -> Floats:
-    """[26] log likelihoods of the grids of tau^2, by untried tasks, of kappa, by the others, and of pi.
+    """[26] log likelihoods of the grids of tau^2, by untried tasks, of kappa, by the others, and of omega.
 
     own, others: [n] the variance of the excess, observed less expected, [n], without what the grids of tau^2 or kappa,
-    and that of pi add.
+    and that of omega add.
     """
     first = np.where(batch.tried, RESIDUAL_DRIFTS[:, None] * (batch.age + batch.lag), UNTRIED_VARIANCES[:, None]) + own
     variance = np.concatenate([first, VISIT_VARIANCES[:, None] + others])
@@ -341,11 +341,6 @@ class Residuals(TaskRows):
     practised: NDArray[np.int32]
     trained: Flags
 
-    @property
-    def practice(self) -> Floats:
-        """[R] log(1 + practised)."""
-        return PRACTICE.take(self.practised, mode="clip")
-
 
 NO_RESIDUALS = Residuals(NO_TASKS, NO_NUMBERS, NO_NUMBERS, NO_TASKS, NO_TASKS, frozen(np.empty(0, bool)))
 
@@ -393,34 +388,36 @@ class TrackerBelief:
         """Return the belief after one closed step, and what was expected of the step's tasks."""
         undrifted = self.effects.a_step_later()
         belief = replace(self, step=step.number, effects=undrifted.drifted(self.variances.estimates[-1]))
-        expected = None
+        is_on_time = [lag for lag, _ in step.batches] == [0]  # then `absorb` says what was expected
+        expected = LogitNormals(NO_NUMBERS, NO_NUMBERS) if is_on_time else belief.distributions(pool, step.whole.tasks)
         for place, (lag, evidence) in enumerate(step.batches):
-            rows = belief.residuals.of(evidence.tasks)
-            features = np.vstack(
-                [pool.known.features.take(pool.profile_of.take(evidence.tasks), axis=1), rows.practice]
-            )
+            now, before = belief.residuals.of(evidence.tasks), self.residuals.of(evidence.tasks)
+            is_again = now.last_step == step.number  # nobody trained on the task between two batches of a step
+            rows = replace(now, practised=before.practised, trained=before.trained & ~is_again)
+            own = PRACTICE.take(rows.practised, mode="clip")
+            features = np.vstack([pool.known.features.take(pool.profile_of.take(evidence.tasks), axis=1), own])
             batch = LaggedEvidence(
                 features, evidence.successes, evidence.failures, lag, *belief._residual(rows), rows.trained
             )
             # One batch a step tells how fast the ability drifts.
-            effects, variances, mean, variance, expected = absorb(
+            effects, variances, mean, variance, found = absorb(
                 belief.effects, belief.variances, batch, None if place else undrifted
             )
+            expected = found if is_on_time else expected
             last_step = np.full(len(rows), step.number, np.int32)
-            practised = rows.practised + evidence.effective
-            rows = Residuals(evidence.tasks, mean, variance, last_step, practised, evidence.effective)
+            practised = np.maximum(now.practised, before.practised + evidence.effective)
+            trained = evidence.effective | (now.trained & is_again)
+            rows = Residuals(evidence.tasks, mean, variance, last_step, practised, trained)
             residuals = belief.residuals.with_rows(rows.frozen())
             belief = TrackerBelief(step.number, effects, variances, residuals)
-        if expected is None or step.batches[0][0]:  # none, or some for earlier steps
-            expected = self.distributions(pool, step.whole.tasks)
         return belief, expected
 
     def _residual(self, rows: Residuals) -> tuple[Floats, Floats, Flags, Floats]:
         """Return the residuals' means and variances now, whether each task was tried, and how many steps ago; [n]."""
-        tau2, kappa, pi, _ = self.variances.estimates
+        tau2, kappa, omega, _ = self.variances.estimates
         tried = rows.variance > 0.0  # 0 in the rows of tasks of which nothing is known
         age = np.where(tried, self.step - rows.last_step, 0.0)
-        return rows.mean, np.where(tried, rows.variance + kappa * age + pi * rows.trained, tau2), tried, age
+        return rows.mean, np.where(tried, rows.variance + kappa * age + omega * rows.trained, tau2), tried, age
 
     @property
     def own_tasks(self) -> Tasks:
@@ -447,7 +444,8 @@ class TrackerBelief:
         else:
             location, variance, with_practice = self._shared(pool.known.features).take(profiles, axis=1)
         mean, own, _, _ = self._residual(rows)
-        practice, slope, spread = rows.practice, self.effects.mean[-2], self.effects.covariance[-2, -2]
+        practice, slope = PRACTICE.take(rows.practised, mode="clip"), self.effects.mean[-2]
+        spread = self.effects.covariance[-2, -2]
         return LogitNormals(
             location + slope * practice + mean, variance + (2.0 * with_practice + spread * practice) * practice + own
         )

@@ -1,6 +1,6 @@
--- Tells where a run stands, and ends leases. ARGS: 1, 2 epoch and seq of the newest state; 3 the first ordinal, in case
--- that there is no valid header, 0 of a run that begins: it has lost nothing; 4 seconds that an idle run is kept; 5, 6
--- epoch and seq of a state to keep; 7 the tasks whose leases end.
+-- Tells where a run stands, ends leases, and returns how many are left. ARGS: 1, 2 epoch and seq of the newest state;
+-- 3 the first ordinal, in case that there is no valid header, 0 of a run that begins: it has lost nothing; 4 seconds
+-- that an idle run is kept; 5, 6 epoch and seq of a state to keep; 7 the tasks whose leases end.
 local epoch, seq, ordinal, TTL_S, state_epoch, state_seq, done = unpack(ARGS)
 local run = header()
 if not run then
@@ -29,3 +29,4 @@ for first = 1, #done, CHUNK do
 end
 redis.call('EXPIRE', RUN, TTL_S)
 redis.call('EXPIRE', LEASES, TTL_S)
+return math.max(redis.call('ZCARD', LEASES) - 1, 0) -- less KEPT

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import MISSING, fields
 from functools import cache
+from itertools import takewhile
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 import numpy as np
+import structlog
 from msgspec import Raw, structs
 from numpy.typing import NDArray
 from sqlalchemy import (
@@ -21,7 +24,6 @@ from sqlalchemy import (
     bindparam,
     delete,
     exists,
-    func,
     insert,
     literal,
     or_,
@@ -36,9 +38,15 @@ from bots_service.core.entries import Body, Entry, Report, Rewind, SettingsChang
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import settings_from
 from bots_service.core.summary import RunFindings, UniformEstimate
-from bots_service.errors import BusyError, DamagedStateError, InvalidSettingsError, UnknownRunError
+from bots_service.errors import (
+    BusyError,
+    DamagedStateError,
+    InvalidSettingsError,
+    StorageUnavailableError,
+    UnknownRunError,
+)
 from bots_service.records import EntryKind, Head, IdempotencyKey, RunRow
-from bots_service.storage.sql.database import OUR_FAULT, UNANSWERED, Database, SqlRow, settle
+from bots_service.storage.sql.database import UNANSWERED, Database, SqlRow, settle
 from bots_service.storage.sql.store import Store, insert_missing, reading, writing
 from bots_service.storage.sql.tables import (
     EPOCH,
@@ -51,6 +59,8 @@ from bots_service.storage.sql.tables import (
     runs,
     snapshots,
 )
+
+log = structlog.get_logger(__name__)
 
 RECEIPTS = select(*(journal.c[name] for name in Receipt.__struct_fields__))
 Told = TypeVar("Told", bound=Receipt)
@@ -93,6 +103,7 @@ _CALIBRATIONS = select(type_coerce(journal.c.calibration, LargeBinary)).where(
 )
 _last = journal.alias("last")
 _previous_key = bindparam("previous_key", type_=journal.c.key.type)
+# A retry of the same request at another replica has its key, and not its time.
 _NEXT = (
     select(*(bindparam(column.name, type_=column.type) for column in journal.columns))
     .select_from(runs)
@@ -103,14 +114,14 @@ _NEXT = (
             _last.c.seq == bindparam("seq", type_=journal.c.seq.type) - 1,
             _last.c.epoch == bindparam("epoch", type_=journal.c.epoch.type),
             or_(_previous_key.is_(None), _last.c.key == _previous_key),
+            _last.c.created_at == bindparam("previous_at", type_=journal.c.created_at.type),
         ),
     )
     .with_for_update(key_share=True, skip_locked=True)
 )
-_STORED = select(func.count()).where(
-    *(journal.c[name] == bindparam(name) for name in ("run_id", "created_at")),
-    journal.c.seq >= bindparam("seq"),
-    journal.c.key.in_(bindparam("keys", expanding=True)),
+_IDENTITY = ("run_id", "seq", "key", "created_at")
+_STORED = select(*(journal.c[name] for name in _IDENTITY)).where(
+    *(journal.c[name].in_(bindparam(name, expanding=True)) for name in ("run_id", "key"))
 )
 
 
@@ -312,7 +323,6 @@ def _head(row: SqlRow) -> Head:
 
 
 _Waiting = tuple[list[dict[str, Any]], asyncio.Future[int]]
-RUNS_AT_ONCE = 64  # in one statement
 
 
 class SqlJournal(Store):
@@ -324,18 +334,21 @@ class SqlJournal(Store):
         self._writer: asyncio.Task[None] | None = None
 
     async def append_next(
-        self, run: RunRow, folded: Sequence[FoldedEntry], previous: IdempotencyKey | None, now: float
+        self, run: RunRow, folded: Sequence[FoldedEntry], previous: tuple[IdempotencyKey | None, float], now: float
     ) -> int:
         """Store entries, each right behind the one before it, and return how many of them: the first so many.
 
-        An entry is not stored where the run has not the one right before it, or has its seq or its idempotency key, or
+        An entry is not stored where the run has not the very one before it, or has its seq or its idempotency key, or
         is locked. What comes while another statement is under way is stored by the next one, whatever its run.
 
         folded: each has a key; none may be the first of a run, or a rewind.
-        previous: key of the entry before the first of them.
+        previous: key and time of the entry before the first of them.
         """
-        keys = [None if key is None else key.key for key in (previous, *(one.key for one in folded))]
-        rows = [{**_row(run.id, one, now), "previous_key": key} for one, key in zip(folded, keys, strict=False)]
+        rows = []
+        for one in folded:
+            key, at = previous
+            rows.append({**_row(run.id, one, now), "previous_key": key and key.key, "previous_at": at})
+            previous = one.key, now
         stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append((rows, stored))
         if self._writer is None or self._writer.done():
@@ -344,14 +357,16 @@ class SqlJournal(Store):
 
     async def _write(self) -> None:
         while self._waiting:
-            group, self._waiting = self._waiting[:RUNS_AT_ONCE], self._waiting[RUNS_AT_ONCE:]
+            group, self._waiting = self._waiting, []
             outcomes: list[Any]
             try:
                 outcomes = await self._stored([rows for rows, _ in group])
-            except OUR_FAULT:
-                outcomes = [0] * len(group)  # so that one run's entries hurt no other's
-            except Exception as error:
+            except StorageUnavailableError as error:
+                group, self._waiting = group + self._waiting, []  # nobody waits for the database twice
                 outcomes = [copy(error) for _ in group]  # one raised in several places tangles its traceback
+            except Exception:
+                log.exception("entries_not_appended", runs=len(group))
+                outcomes = [0] * len(group)  # so that one run's entries hurt no other's
             for (_, stored), outcome in zip(group, outcomes, strict=True):
                 settle(stored, outcome)
 
@@ -361,13 +376,14 @@ class SqlJournal(Store):
         def insert(connection: Connection) -> int:
             return connection.execute(_append_next(connection.dialect.name), rows).rowcount
 
-        def count(connection: Connection) -> list[int]:
-            keyed = ({**batch[0], "keys": [row["key"] for row in batch]} for batch in batches)
-            return [connection.scalars(_STORED, one).one() for one in keyed]
+        def look(connection: Connection) -> set[tuple[Any, ...]]:
+            sought = {name: list({row[name] for row in rows}) for name in ("run_id", "key")}
+            return set(map(tuple, connection.execute(_STORED, sought)))
 
         if await self.database.write(insert, alone=True) == len(rows):
             return list(map(len, batches))
-        return await self.database.read(count)
+        there = await self.database.read(look)
+        return [sum(1 for _ in takewhile(there.__contains__, map(itemgetter(*_IDENTITY), batch))) for batch in batches]
 
     @reading
     def head(self, connection: Connection, run: RunRow) -> Head:
