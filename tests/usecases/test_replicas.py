@@ -266,6 +266,20 @@ async def test_where_redis_is_wiped_before_every_call_reports_count_and_selectio
     await here.assert_is_a_replay()
 
 
+async def test_a_replica_shows_where_a_run_stands_that_it_only_selects_from(replicas: Both):
+    here, there = replicas
+    await there.report(outcome("t1"))
+    for task in ("t2", "t3"):
+        await here.report(outcome(task))
+    await there.select(4)
+    await there.runs.follow_once()
+    assert (there.shown("step"), there.shown("leased_tasks")) == (3, 4)
+    await here.rewind(1)
+    await there.select(2)
+    await there.runs.follow_once()
+    assert (there.shown("step"), there.shown("leased_tasks")) == (1, 2)
+
+
 async def test_a_report_that_others_can_not_see_says_so_and_is_followed(replicas: Both):
     here, there = replicas
     await here.report(outcome("t1"))
