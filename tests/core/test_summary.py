@@ -21,6 +21,7 @@ from bots_service.core.guard import Streak
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import BINS as CALIBRATION_BINS
 from bots_service.core.receipt import Calibration, Receipt, Totals
+from bots_service.core.rounding import half_up
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.core.summary import (
@@ -49,7 +50,6 @@ from bots_service.core.summary import (
     estimated_gain,
     findings_of,
     gain_over,
-    half_up,
     hint_on,
     is_overdue,
     narrow,

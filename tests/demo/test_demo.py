@@ -16,7 +16,7 @@ import pytest
 
 from bots_client import Client, Task
 from bots_service.cli.demo import headline
-from bots_service.core.summary import half_up
+from bots_service.core.rounding import half_up
 from bots_service.demo.replay import ROLLOUTS, log_loss, own_service
 from tests.cli.running import BOTS, CommandLine, clean_environment
 from tests.cli.terminals import terminals

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
-from bots_service.core.summary import half_up
+from bots_service.core.rounding import half_up
 from bots_service.errors import BotsError
 
 if TYPE_CHECKING:

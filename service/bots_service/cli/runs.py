@@ -13,8 +13,8 @@ import typer
 
 from bots_service.cli.connection import Dataset, RunName, Yes, command
 from bots_service.cli.output import CommandError, Result, confirm, counted, details, progress_line, table, written
+from bots_service.core.rounding import half_up
 from bots_service.core.run_settings import CapabilityRule, StrategyName
-from bots_service.core.summary import half_up
 
 if TYPE_CHECKING:
     from bots_client import Client, Outcome

@@ -144,9 +144,12 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
     whole = sum_by_task(ends.evidence)
     sums = totals_of(whole, ends, before.attempts.never_tried(whole.tasks))
     belief = before.belief.extended(pool, entry.profiles)
+    walks = before.walks
+    if not in_parts or len(own.evidence) or len(own.aborted):  # parts of groups alone say nothing of them
+        walks = walks.restarted() if own.made_at is None and len(own.evidence) else walks.moved(own.walks)
     changes: dict[str, Any] = {
         "seq": entry.seq,
-        "walks": _walks_after(before.walks, own, in_parts=in_parts),
+        "walks": walks,
         "mix": after_report(settings.mix, before.mix, pool, reported.tasks),
         "unfinished": unfinished,
         "aborts": aborts,
@@ -204,13 +207,6 @@ def _parted(open_step: OpenStep, size: int | None, *, close: bool | None) -> tup
     if size is None or (pending := open_step.tasks) < size:
         return None, open_step
     return open_step.first(pending - pending % size)
-
-
-def _walks_after(walks: Walks, report: Report, *, in_parts: bool) -> Walks:
-    """Return the walks after a report; without a whole group, or a selection here, it says nothing of them."""
-    if in_parts and not len(report.evidence) and not len(report.aborted):
-        return walks
-    return walks.restarted() if report.made_at is None and len(report.evidence) else walks.moved(report.walks)
 
 
 def _guarded(

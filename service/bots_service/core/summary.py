@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, pi, sqrt
+from math import ceil, pi, sqrt
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from bots_service.core.arrays import Tasks, contained
 from bots_service.core.guard import Streak
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Calibration, Receipt, TagCounts
+from bots_service.core.rounding import half_up
 from bots_service.core.run_settings import BELIEFS, RunSettings
 from bots_service.core.state import RunState
 
@@ -581,11 +582,6 @@ def _going(course: RunCourse, uniform: float | None, hint: str) -> RunVerdict:
             advice = hint or "See whether another belief predicts better: export the run, and import it under that."
             return RunVerdict("learning_slowly", reason, advice)
     return RunVerdict("healthy", reason, todo)
-
-
-def half_up(value: float, digits: int) -> str:
-    """Return a number with so many decimals. A half goes up, as in the page's JavaScript, so that all show the same."""
-    return f"{floor(value * 10**digits + 0.5) / 10**digits:.{digits}f}"
 
 
 def _percent(share: float, digits: int = 1) -> str:
