@@ -173,17 +173,17 @@ class Pool:
     def known(self) -> Known:
         """What is known of each profile: references, offset tags, and predictions."""
         unknown, share = np.logical_or.reduce(np.isnan(self.references), axis=1), 1 / max(self.models, 1)
-        slope, offset = (0.0, PREDICTION_VARIANCE, SLOPE_DRIFT), (0.0, UNKNOWN_VARIANCE, SLOPE_DRIFT)
-        columns: list[tuple[str, tuple[float, ...], NDArray[Any]]] = []
-        columns.append(("ability", (0.0, UNKNOWN_VARIANCE, 1.0), np.ones(self.profiles)))
+        offset = (0.0, UNKNOWN_VARIANCE, SLOPE_DRIFT)
+        columns: list[Any] = [("ability", (0.0, UNKNOWN_VARIANCE, 1.0), np.ones(self.profiles))]
         for place, rates in enumerate(self.references.T, 1):
             columns.append((f"slope_{place}", (share, share**2, SLOPE_DRIFT), _logits(rates, unknown)))
         columns.append(("unknown_offset", offset, unknown))
         for bit, tag in enumerate(self.offset_tags):
             columns.append((f"tag_offset_{tag}", (0.0, 1.0, TAG_DRIFT), self.carried >> np.uint32(bit) & np.uint32(1)))
         for name, rates in zip(self.prediction_names, self.predictions.T, strict=False):
-            columns.append((f"prediction_slope_{name}", slope, _logits(rates, np.isnan(rates))))
-            columns.append((f"unpredicted_offset_{name}", offset, np.isnan(rates)))
+            prior, unpredicted = (0.0, PREDICTION_VARIANCE, SLOPE_DRIFT), np.isnan(rates)
+            columns.append((f"prediction_slope_{name}", prior, _logits(rates, unpredicted)))
+            columns.append((f"unpredicted_offset_{name}", offset, unpredicted))
         names, priors, features = zip(*columns, strict=True)
         return Known(names, np.array(priors), frozen(np.array(features, np.float64)))
 
