@@ -434,23 +434,23 @@ async def test_a_summary_counts_the_tasks_in_flight_and_there_is_none_of_an_unkn
 # --- metrics ---------------------------------------------------------------------------------------------------------
 
 
-async def test_it_shows_where_the_run_stands_and_how_it_chooses(watched: World):
-    await watched.put_run("default", belief="bots")
-    selected = await watched.select(5)
+async def test_it_shows_where_the_run_stands_and_how_it_chooses(world: World):
+    await world.put_run("default", belief="bots")
+    selected = await world.select(5)
     other = next(task for task in range(10, 16) if task not in selected.tasks)  # whose report ends no lease
-    assert math.isnan(watched.shown("step") or 0.0)
-    assert watched.shown("leased_tasks") == 5
+    assert math.isnan(world.shown("step") or 0.0)
+    assert world.shown("leased_tasks") == 5
     for step in range(1, 4):
-        await watched.report(outcome(f"t{other}", 1, 4), outcome(f"t{20 + step}", 4, 4))
+        await world.report(outcome(f"t{other}", 1, 4), outcome(f"t{20 + step}", 4, 4))
         reported = (selected.tasks > 20) & (selected.tasks <= 20 + step)
-        assert watched.shown("leased_tasks") == 5 - np.count_nonzero(reported)
-        head = await watched.use.store.journal.head((await watched.opened()).row)
-        assert (watched.shown("step"), watched.shown("verifier_alarms")) == (step, 0)
-        assert watched.shown("uniform_effective_task_ratio") == pytest.approx(head.uniform.ratio)
-    await watched.rewind(1)
-    assert watched.shown("step") == 1
-    await watched.runs.change_settings(POOL, "default", {"strategy": "uniform"}, None)
-    assert (watched.shown("run_info", strategy="uniform"), watched.shown("run_info", strategy="thompson")) == (1, None)
+        assert world.shown("leased_tasks") == 5 - np.count_nonzero(reported)
+        head = await world.use.store.journal.head((await world.opened()).row)
+        assert (world.shown("step"), world.shown("verifier_alarms")) == (step, 0)
+        assert world.shown("uniform_effective_task_ratio") == pytest.approx(head.uniform.ratio)
+    await world.rewind(1)
+    assert world.shown("step") == 1
+    await world.runs.change_settings(POOL, "default", {"strategy": "uniform"}, None)
+    assert (world.shown("run_info", strategy="uniform"), world.shown("run_info", strategy="thompson")) == (1, None)
 
 
 async def test_what_the_service_finds_against_a_run_is_shown(watched: World):
