@@ -121,20 +121,20 @@ class RunsAtWork:
         self._series = series
         self._known: dict[tuple[str, str], RunSeries] = {}
 
-    def __call__(self, dataset: str, run: str) -> RunSeries:
-        """Return the series of a run that is at work now; or, where too many are, those of all others."""
+    def __call__(self, dataset: str, run: str, *, works: bool = True) -> RunSeries:
+        """Return the series of a run, which is at work now if it `works`; or, of too many, those of all others."""
         names = (dataset, run)
-        if names not in self._known and len(self._known.keys() - {OTHERS}) >= MOST_RUNS:
+        if names not in self._known and len(self.names()) >= MOST_RUNS:
             self.forget_idle()
-            names = names if len(self._known.keys() - {OTHERS}) < MOST_RUNS else OTHERS
-        if names not in self._known:
-            self._known[names] = self._series.of(*names)
-        self._known[names].used = monotonic()
-        return self._known[names]
+            names = names if len(self.names()) < MOST_RUNS else OTHERS
+        is_new = names not in self._known
+        known = self._known[names] = self._series.of(*names) if is_new else self._known[names]
+        known.used = monotonic() if works or is_new else known.used
+        return known
 
-    def has(self, dataset: str, run: str) -> bool:
-        """Say whether a run has series of its own."""
-        return (dataset, run) in self._known
+    def names(self) -> set[tuple[str, str]]:
+        """Return dataset and name of the runs that have series of their own."""
+        return self._known.keys() - {OTHERS}
 
     def forget(self, dataset: str, run: str | None = None) -> None:
         """Drop the series of a run, or of all runs of a dataset: they are gone."""
@@ -196,7 +196,7 @@ class TrainingMetrics:
         leased: int | None,
     ) -> None:
         """Show where a run stands. findings, leased: None where they are not known."""
-        series = self.runs(dataset, run)
+        series = self.runs(dataset, run, works=False)
         if series.names == OTHERS:
             return
         series.set_strategy(state.settings.strategy)

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import Context
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -98,7 +98,7 @@ ATTEMPTS = 10  # at a change; each fails only if another replica changed the run
 # process alone. Clients give up after 10 s by default, some after 5 s.
 PATIENCE_S, LEAST_ATTEMPTS = 2.0, 3
 PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.03  # longer each time, so that replicas that collide draw apart
-FOLLOW_EVERY_S = 1.0
+FOLLOW_EVERY_S, FOLLOW_ALL_EVERY_S = 1.0, 60.0
 BATCH = 500  # rows looked through at once where most may belong to others
 CALIBRATED = 200  # steps whose predictions are compared with what came
 LONGEST_REASON = 300  # characters of why a report was refused; a longer one is cut
@@ -335,8 +335,8 @@ class Runs:
         self.store, self.datasets, self.live, self.replay = store, datasets, live, replay
         self.metrics, self.states, self._clock = metrics, StateCache(cache_bytes), clock
         self._rows: OrderedDict[tuple[int, str], RunRow] = OrderedDict()
-        self._used: dict[tuple[int, str], str] = {}  # -> name of the dataset
-        self._invalidations = 0
+        self._used: set[tuple[str, str]] = set()  # since they were followed: dataset and run
+        self._invalidations, self._all_followed = 0, 0.0
         self._work: WeakValueDictionary[tuple[int, str], _Work] = WeakValueDictionary()  # while a caller holds it
 
     # --- select ------------------------------------------------------------------------------------------------------
@@ -806,7 +806,7 @@ class Runs:
                 self._rows[key] = row
                 if len(self._rows) > KEPT_ROWS:
                     self._rows.popitem(last=False)
-        self._used[key] = dataset_name
+        self._used.add((dataset_name, run_name))
         return await self.datasets.of(dataset, self._rows[key])
 
     async def fresh(self, dataset_name: str, run_name: str) -> OpenRun:
@@ -835,15 +835,16 @@ class Runs:
 
     def follow_replicas(self) -> AbstractAsyncContextManager[None]:
         """Compare the runs in use with SQL in the background, for changes that the live store could not tell of."""
-        if not self.live.is_shared:
-            return nullcontext()
-        return repeating(self.follow_once, every_s=FOLLOW_EVERY_S, failure_event="replicas_not_followed")
+        every_s = FOLLOW_EVERY_S if self.live.is_shared else FOLLOW_ALL_EVERY_S
+        return repeating(self.follow_once, every_s=every_s, failure_event="replicas_not_followed")
 
     async def follow_once(self) -> None:
-        """Compare the runs that were used since the last call with SQL, and tell the live store where they stand."""
-        used, self._used = self._used, {}
-        rows = [(self.datasets.known(name), self._rows.get(key)) for key, name in used.items()]
-        runs = [(dataset, row) for dataset, row in rows if dataset is not None and row is not None]
+        """Tell where the runs stand that were used since the last call, and once a minute all that have metrics."""
+        used, self._used = self._used, set()
+        if abs(self._clock() - self._all_followed) >= FOLLOW_ALL_EVERY_S:
+            used, self._all_followed = used | self.metrics.runs.names(), self._clock()
+        known = [(dataset, run) for name, run in used if (dataset := self.datasets.known(name)) is not None]
+        runs = [(dataset, row) for dataset, run in known if (row := self._rows.get((dataset.row.id, run))) is not None]
         heads = await self.store.journal.heads([row.id for _, row in runs]) if runs else {}
         for dataset, row in runs:
             try:
@@ -862,7 +863,7 @@ class Runs:
             run = await self.datasets.of(await self.datasets.open(dataset.row.name), row)
             known = await self._caught_up(run, head)
         leased = await self.live.moved(row, version_of(known))
-        if self.metrics.runs.has(dataset.row.name, row.name):
+        if (dataset.row.name, row.name) in self.metrics.runs.names():
             self.metrics.moved(dataset.row.name, row.name, known, head.uniform, None, leased)
 
     # --- create, describe, delete ------------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ def test_a_run_that_is_idle_for_long_makes_room(runs: RunsAtWork, registry: Coll
     clock.now += IDLE_SERIES_S - 1
     runs("a", "y").reports.inc()
     clock.now += 2
+    runs("a", "x", works=False)  # being looked at is no work
     runs("a", "z").reports.inc()
     assert reports(registry) == {("a", "y"): 1, ("a", "z"): 1}
     clock.now += IDLE_SERIES_S + 1

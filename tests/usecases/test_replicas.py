@@ -280,6 +280,24 @@ async def test_a_replica_shows_where_a_run_stands_that_it_only_selects_from(repl
     assert (there.shown("step"), there.shown("leased_tasks")) == (1, 2)
 
 
+async def test_a_replica_shows_where_a_run_stands_that_only_others_use_by_now(
+    replicas: Both, monkeypatch: pytest.MonkeyPatch
+):
+    here, there = replicas
+    selection = await there.select(4)
+    for _ in range(2):  # nothing was used in between
+        await there.runs.follow_once()
+    await here.report(*outcomes_of(selection), selection_id=selection.id)
+    await there.runs.follow_once()
+    assert there.shown("leased_tasks") == 4
+    monkeypatch.setattr("bots_service.runs.FOLLOW_ALL_EVERY_S", 0.0)
+    await there.runs.follow_once()
+    assert (there.shown("step"), there.shown("leased_tasks")) == (1, 0)
+    await here.runs.delete(POOL, "default", None)
+    await there.runs.follow_once()
+    assert there.shown("leased_tasks") is None
+
+
 async def test_a_report_that_others_can_not_see_says_so_and_is_followed(replicas: Both):
     here, there = replicas
     await here.report(outcome("t1"))
