@@ -37,11 +37,11 @@ WORKDIR /data
 ENV PATH=/opt/bots/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     BOTS_HOST=0.0.0.0 \
-    BOTS_PORT=8000 \
+    BOTS_PORT=8765 \
     BOTS_DATA_DIR=/data \
     BOTS_LOG_FORMAT=json
 VOLUME /data
-EXPOSE 8000
+EXPOSE 8765
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["python", "-c", "import http.client, os, sys; probe = http.client.HTTPConnection('127.0.0.1', int(os.environ['BOTS_PORT']), timeout=4); probe.request('GET', '/livez'); sys.exit(probe.getresponse().status != 200)"]
 ENTRYPOINT ["bots"]

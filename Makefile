@@ -47,7 +47,7 @@ endif
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {split($$1, name, ":"); printf "make %-18s %s\n", name[1], $$2}' Makefile
 
-serve: $(VENV)/.run ## Start the service on http://127.0.0.1:8000, with SQLite
+serve: $(VENV)/.run ## Start the service on http://127.0.0.1:8765, with SQLite
 	@$(BIN)/bots serve $(ARGS)
 
 demo: $(VENV)/.run ## Replay a real training run, and compare uniform sampling, BOTS and the tracker

@@ -50,7 +50,7 @@ def main(*, url: str | None = None, dataset: str = "letters", steps: int = 100) 
     """Train, and return the trainer.
 
     Args:
-        url: of the service; None: BOTS_URL, else http://127.0.0.1:8000.
+        url: of the service; None: BOTS_URL, else http://127.0.0.1:8765.
         dataset: name of the pool that is made, or was made the last time.
         steps: of training, with 8 tasks each.
     """

@@ -89,7 +89,7 @@ class Client(HttpClient):
             case.
 
     Args:
-        url: http(s) URL of the service; None: BOTS_URL, or http://127.0.0.1:8000.
+        url: http(s) URL of the service; None: BOTS_URL, or http://127.0.0.1:8765.
         api_key: None: BOTS_API_KEY, or no key.
         deadline_s: for each call with all its retries; of a stream until it begins, then for each further chunk. None:
             10 s, or what long calls such as uploads need. `within` gives a client with another one.

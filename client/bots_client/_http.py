@@ -39,7 +39,7 @@ ClientT = TypeVar("ClientT", bound="HttpClient")
 Progress = Callable[[int, int | None], None]  # bytes sent, total bytes (None: unknown)
 Source = str | os.PathLike[str] | Callable[[], Iterable[bytes]]  # of an upload
 
-DEFAULT_URL = "http://127.0.0.1:8000"
+DEFAULT_URL = "http://127.0.0.1:8765"
 KEY = "Idempotency-Key"
 NDJSON = "application/x-ndjson"
 MEDIA_TYPES = {".ndjson": NDJSON, ".jsonl": NDJSON}

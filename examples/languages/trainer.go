@@ -1,6 +1,6 @@
 // A whole training loop at a BOTS service, with Go 1.18 or later and its standard library. Only the model is made up.
 //
-//	BOTS_URL=http://127.0.0.1:8000 go run trainer.go 45 checkpoint.json
+//	BOTS_URL=http://127.0.0.1:8765 go run trainer.go 45 checkpoint.json
 //
 // Trains to step 45 and keeps where it stands in checkpoint.json. Stop it at any moment, even with kill -9, and start
 // it again: it resumes from its checkpoint, and rewinds the service's belief to the same step. BOTS_API_KEY is sent
@@ -235,7 +235,7 @@ func (s *service) train(step int) (done receipt, err error) {
 
 func main() {
 	log.SetFlags(0)
-	url, steps, file := "http://127.0.0.1:8000", 45, "checkpoint.json"
+	url, steps, file := "http://127.0.0.1:8765", 45, "checkpoint.json"
 	if set := os.Getenv("BOTS_URL"); set != "" {
 		url = set
 	}

@@ -1,6 +1,6 @@
 // A whole training loop at a BOTS service, with Node 18 or later and nothing else. Only the model is made up.
 //
-//     BOTS_URL=http://127.0.0.1:8000 node trainer.mjs 45 checkpoint.json
+//     BOTS_URL=http://127.0.0.1:8765 node trainer.mjs 45 checkpoint.json
 //
 // Trains to step 45 and keeps where it stands in checkpoint.json. Stop it at any moment, even with kill -9, and start it
 // again: it resumes from its checkpoint, and rewinds the service's belief to the same step. BOTS_API_KEY is sent if set.
@@ -14,7 +14,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 /** @typedef {{ step: number, reported: number, effective: number }} Receipt */
 /** @typedef {{ step: number, totals: { rollouts: number } }} Run */
 
-const SERVICE = process.env.BOTS_URL ?? "http://127.0.0.1:8000";
+const SERVICE = process.env.BOTS_URL ?? "http://127.0.0.1:8765";
 const [STEPS, CHECKPOINT] = [Number(process.argv[2] ?? 45), process.argv[3] ?? "checkpoint.json"];
 const RUN = "/datasets/levels/runs/default";
 const TRIED_AGAIN = new Set([408, 429, 502, 503, 504]);

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # A whole training loop at a BOTS service, with curl (7.71 or later) and jq. Only the model is made up.
 #
-#     BOTS_URL=http://127.0.0.1:8000 ./trainer.sh 45 checkpoint.json
+#     BOTS_URL=http://127.0.0.1:8765 ./trainer.sh 45 checkpoint.json
 #
 # Trains to step 45 and keeps where it stands in checkpoint.json. Stop it at any moment, even with kill -9, and start it
 # again: it resumes from its checkpoint, and rewinds the service's belief to the same step. BOTS_API_KEY is sent if set.
 set -euo pipefail
 
-url=${BOTS_URL:-http://127.0.0.1:8000}
+url=${BOTS_URL:-http://127.0.0.1:8765}
 steps=${1:-45}
 checkpoint=${2:-checkpoint.json}
 answer=$(mktemp)

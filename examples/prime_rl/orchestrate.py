@@ -1,6 +1,6 @@
 """Start prime-rl's orchestrator with tasks that the service chooses.
 
-BOTS_URL=http://bots.example.com:8000 BOTS_DATASET=math BOTS_TASKS_PER_STEP=32 python orchestrate.py @ orchestrator.toml
+BOTS_URL=http://bots.example.com:8765 BOTS_DATASET=math BOTS_TASKS_PER_STEP=32 python orchestrate.py @ orchestrator.toml
 
 It takes the place of the command `orchestrator`; inference and trainer are started as ever.
 """

@@ -23,7 +23,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, hide_input_in_errors=True)
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
-    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    port: int = Field(8765, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     insecure: bool = Field(False, description="Listen beyond loopback although the service has no API keys.")
     data_dir: Path = Field(Path("data"), description="Folder of the SQLite file, if no database URL is set.")
     database_url: str | None = Field(None, description="sqlite:/// or postgresql:// URL; unset: sqlite in data_dir.")

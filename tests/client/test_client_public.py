@@ -26,7 +26,7 @@ def test_the_settings_that_can_be_given_are_those_that_are_answered():
 
 def test_the_service_is_looked_for_where_the_argument_or_the_environment_says(monkeypatch):
     with Client() as bots:
-        assert bots.url == "http://127.0.0.1:8000"
+        assert bots.url == "http://127.0.0.1:8765"
     monkeypatch.setenv("BOTS_URL", "https://bots.example/base/")
     with Client() as named, Client("http://other:1") as given:
         assert named.url == "https://bots.example/base"
@@ -35,7 +35,7 @@ def test_the_service_is_looked_for_where_the_argument_or_the_environment_says(mo
 
 @pytest.mark.parametrize(
     "url",
-    ["localhost:8000", "ftp://host", "http://", "//host", "http://host:port", "http://h/?a=b", "http://h/#x", "bots"],
+    ["localhost:8765", "ftp://host", "http://", "//host", "http://host:port", "http://h/?a=b", "http://h/#x", "bots"],
 )
 def test_a_url_that_is_none_is_refused(url):
     with pytest.raises(ValueError, match="url"):
@@ -100,10 +100,10 @@ def test_a_service_on_this_machine_is_asked_directly(serve, connect, monkeypatch
 @pytest.mark.parametrize(
     ("url", "wanted"),
     [
-        ("http://127.0.0.1:8000", False),
-        ("http://[::1]:8000", False),
+        ("http://127.0.0.1:8765", False),
+        ("http://[::1]:8765", False),
         ("http://localhost", False),
-        ("http://10.0.0.7:8000", True),
+        ("http://10.0.0.7:8765", True),
         ("https://bots.example", True),
     ],
 )

@@ -154,7 +154,7 @@ def proxy(upstreams, tmp_path):
     )
     # Both stay in the round although one of them fails, so that each request may come to either.
     servers = " ".join(f"server 127.0.0.1:{each.port} max_fails=0;" for each in upstreams)
-    content = re.sub(r"server bots:8000 resolve[^;]*;", servers, content)
+    content = re.sub(r"server bots:8765 resolve[^;]*;", servers, content)
     content = re.sub(r"resolver [^;]*;", "", content)
     written = tmp_path / "nginx.conf"
     written.write_text(content)

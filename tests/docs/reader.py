@@ -18,7 +18,7 @@ from tests.serving import answers
 
 ENDS_S = 60.0
 READY_S = 900.0  # `make serve` in a fresh clone installs first
-SHOWN_URL = "http://127.0.0.1:8000"  # where the pages say the service is
+SHOWN_URL = "http://127.0.0.1:8765"  # where the pages say the service is
 END = "--- the end of a block ---"
 # Runs one block after the other from files that it is given the names of, all in one namespace.
 PYTHON_SESSION = f"""

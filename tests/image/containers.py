@@ -271,7 +271,7 @@ class Container:
     @property
     def url(self) -> str:
         (network,) = inspect(self.name)["NetworkSettings"]["Networks"].values()
-        return f"http://{network['IPAddress']}:8000"
+        return f"http://{network['IPAddress']}:8765"
 
     def wait_until_ready(self) -> None:
         def is_ready() -> bool:
@@ -379,5 +379,5 @@ class Deployment:
         own = (self._inside, "--read-only", f"--env=BOTS_API_KEY={VALUES['BOTS_ADMIN_KEY']}", "--entrypoint=python")
         script = Path(trainers.__file__).read_text("utf-8")
         return Container(
-            "trainers", IMAGE, *own, "--stop-timeout=90", command=("-c", script, "http://bots:8000", dataset)
+            "trainers", IMAGE, *own, "--stop-timeout=90", command=("-c", script, "http://bots:8765", dataset)
         )

@@ -20,7 +20,7 @@ from tests.trainers.standins import standing_in
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "trainers"
 PACKAGES = ROOT / "build" / "trainers"
-SHOWN_URL = "http://127.0.0.1:8000"  # where the pages say that the service is
+SHOWN_URL = "http://127.0.0.1:8765"  # where the pages say that the service is
 FORGETTING = 0.1  # a run's, unless set
 SHOWN_DATASET = '"guru"'
 

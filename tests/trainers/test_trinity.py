@@ -161,7 +161,7 @@ def test_the_page_is_what_trinity_loads_and_trains_with(bots: Client, hosting, t
     monkeypatch.chdir(tmp_path)
     run_blocks("trinity.md", bots.url)
     [shown] = blocks("trinity.md", "yaml")
-    Path("config.yaml").write_text(shown.replace("http://bots.example.com:8000", bots.url))
+    Path("config.yaml").write_text(shown.replace("http://bots.example.com:8765", bots.url))
     config = importlib.import_module("trinity.common.config").load_config("config.yaml")
     validators = importlib.import_module("trinity.common.config_validator")
     validators.BufferConfigValidator()._check_explorer_input(config)

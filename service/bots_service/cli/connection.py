@@ -19,7 +19,7 @@ ATTEMPTS = 3  # a person waits: a missing service is reported within half a seco
 Url = Annotated[
     str | None,
     typer.Option(
-        "--url", envvar="BOTS_URL", help="Address of the service; default http://127.0.0.1:8000.", metavar="URL"
+        "--url", envvar="BOTS_URL", help="Address of the service; default http://127.0.0.1:8765.", metavar="URL"
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]

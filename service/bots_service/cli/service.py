@@ -24,7 +24,7 @@ DATABASE = (
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on; default 127.0.0.1.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port, 8000 by default; 0 picks a free one.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port, 8765 by default; 0 picks a free one.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of the database file; default ./data.")] = None,
     database_url: Annotated[str | None, typer.Option(help=DATABASE)] = None,
     insecure: Annotated[bool | None, typer.Option(help="Let others connect although there are no API keys.")] = None,
