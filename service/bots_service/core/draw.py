@@ -244,7 +244,7 @@ def undrawn(tasks: Tasks, walks: tuple[Walk, ...] = ()) -> DrawnTasks:
 
 # Of taking a task in a pass, whatever the belief says. It learns of the tasks that are met. Where training lifts
 # those more than the others, it takes the others for solved, and a pass without this would not meet them to see that it
-# is wrong (docs/decisions/0064-least-chance.md).
+# is wrong (docs/decisions/0039-pass.md).
 LEAST_CHANCE = 1 / 20
 LEAST_LUCK = 2.0**-54  # half the smallest difference of two fractions: no division by 0
 LOOKED_AT = 4  # places per wanted task in the first look, and at least so many times 16

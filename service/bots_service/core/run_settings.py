@@ -1,6 +1,6 @@
 """The settings of a run, with the paper's symbols (BOTS, arXiv:2510.26374).
 
-New runs get the tracker and `pass` (docs/decisions/0046); belief "bots" has the paper's values, except `capability`.
+New runs get the tracker and `pass` (docs/decisions/0039); belief "bots" has the paper's values, except `capability`.
 """
 
 import math
