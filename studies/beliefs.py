@@ -52,15 +52,15 @@ BELIEFS = Study(
         StudyTable(
             "measured",
             ("pool", "run"),
-            ("effective_task_ratio", "pool_log_loss", "calibration_slope", "distinct_tasks", "most_visits"),
+            ("effective_task_ratio", "pool_log_loss", "calibration_slope", "distinct_tasks"),
             where={"model": (AS_MEASURED,)},
         ),
         StudyTable(
             "models",
-            ("pool", "model", "run"),
-            ("effective_task_ratio", "pool_log_loss"),
+            ("pool", "model"),
+            ("pool_log_loss",),
             where={"run": (BOTS, "tracker, Thompson sampling", TRACKER)},
-            baseline={"run": BOTS},
+            across="run",
         ),
     ),
 )

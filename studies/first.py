@@ -10,20 +10,19 @@ from bots_service.core.arrays import Flags
 from studies.environment import Batch
 from studies.method import Served
 from studies.public_pools import PublicPool, Replayed
-from studies.reference_pools import NONE, RIGHT, reference_case
+from studies.reference_pools import NONE, RIGHT, STRONGER, reference_case
 from studies.replaying import COUNT, QUICK_STEPS
 from studies.study import Cell, Study, StudyTable
 from studies.trial import Measures, run_trial
 
 POOL = "recorded run"
 STEPS, ROLLOUTS = 12, 8  # the first pass of `pass` takes 12 or 13 steps; the recorded run itself made 8 rollouts
-PUBLISHED = "the stronger alone"
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "a shuffled pass": (NONE, {"strategy": "shuffle"}),
     "`pass`, nothing known": (NONE, {}),
-    "`pass`, published pass rates": (PUBLISHED, {}),
+    "`pass`, published pass rates": (STRONGER, {}),
     "`pass`, those and the model's own before training": (RIGHT, {}),
-    "`thompson`, published pass rates": (PUBLISHED, {"strategy": "thompson"}),
+    "`thompson`, published pass rates": (STRONGER, {"strategy": "thompson"}),
 }
 
 

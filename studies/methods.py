@@ -10,7 +10,7 @@ import numpy as np
 from studies.environment import Environment
 from studies.learners import LEARNERS, PULL, Interference
 from studies.method import Method, Served, WithoutPractice
-from studies.progress import rollouts_to_end, steps_to_end, until
+from studies.progress import rollouts_to_end, until
 from studies.public_pools import POOLS, Replayed
 from studies.published import KalmanFilter, MoPPS, NearestOracle, PassOracle
 from studies.replaying import COUNT, QUICK_STEPS, ROLLOUTS
@@ -84,7 +84,7 @@ def cell(pool: str, method: str) -> Cell:
     return Cell({"pool": pool, "method": method}, partial(trial, pool, method))
 
 
-UNIFORM, SHUFFLE = {"method": "uniform"}, {"method": "shuffle"}
+SHUFFLE = {"method": "shuffle"}
 METHODS = Study(
     name="methods",
     title="Which method of choosing tasks learns fastest?",
@@ -95,17 +95,14 @@ METHODS = Study(
         *(cell(pool, method) for pool in POOLS for method in ON_RECORDINGS),
     ),
     tables=(
+        StudyTable("learning", ("method",), ("last_accuracy",), where={"pool": tuple(LEARNERS)}, across="pool"),
         StudyTable(
-            "learning",
+            "interference",
             ("pool", "method"),
             ("last_accuracy",),
-            where={"pool": tuple(LEARNERS)},
+            where={"pool": (Interference.name,)},
             baseline=SHUFFLE,
-            comparisons=(
-                Comparison("steps to uniform's end", UNIFORM, partial(until, steps_to_end)),
-                Comparison("steps to shuffle's end", SHUFFLE, partial(until, steps_to_end)),
-                Comparison("rollouts to shuffle's end", SHUFFLE, partial(until, rollouts_to_end)),
-            ),
+            comparisons=(Comparison("rollouts to shuffle's end", SHUFFLE, partial(until, rollouts_to_end)),),
         ),
         StudyTable(
             "pull",
@@ -120,10 +117,6 @@ METHODS = Study(
             (
                 "effective_task_ratio",
                 "pool_log_loss",
-                "calibration_slope",
-                "first_chosen",
-                "last_chosen",
-                "distinct_tasks",
             ),
             where={"pool": tuple(POOLS)},
         ),

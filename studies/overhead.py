@@ -13,10 +13,8 @@ from bots_service.core.arrays import Floats, Tasks
 from studies.environment import Batch
 from studies.learners import ATTEMPTS, logits_of, real_rates
 from studies.method import Method, Served
-from studies.progress import Pairs
 from studies.published import DenseBOTS
-from studies.study import Cell, Comparison, Study, StudyChart, StudyTable
-from studies.tables import interval_of
+from studies.study import Cell, Study, StudyChart, StudyTable
 from studies.trial import Measures, run_trial
 
 TASKS = ("1000", "10000", "100000", "1000000")
@@ -106,18 +104,7 @@ def trial(tasks: str, name: str, seed: int, quick: bool) -> Measures:
     steps = QUICK_STEPS if quick else STEPS
     measures = run_trial(pool, method, steps=steps, count=COUNT, rollouts=ROLLOUTS, rng=rng)
     select_ms, report_ms = (1e3 * median(each[WARM:]) for each in (method.select_seconds, method.report_seconds))
-    shares = {f"% of a step of {seconds} s": (select_ms + report_ms) / (10 * seconds) for seconds in (10, 60)}
-    return replace(measures, extra={"select, ms": select_ms, "report, ms": report_ms, **shares})
-
-
-def times_faster(pairs: Pairs) -> str:
-    """Return the mean over seeds of how many times less CPU time a step takes than the baseline's."""
-
-    def milliseconds(extra: dict[str, float]) -> float:
-        return extra["select, ms"] + extra["report, ms"]
-
-    ratios = [milliseconds(theirs["extra"]) / milliseconds(ours["extra"]) for ours, theirs in pairs]
-    return interval_of(ratios).shown(1)
+    return replace(measures, extra={"select, ms": select_ms, "report, ms": report_ms})
 
 
 OVERHEAD = Study(
@@ -127,14 +114,7 @@ OVERHEAD = Study(
     cells=tuple(
         Cell({"tasks": tasks, "method": method}, partial(trial, tasks, method)) for tasks in TASKS for method in METHODS
     ),
-    tables=(
-        StudyTable(
-            "time",
-            ("tasks", "method"),
-            ("select, ms", "report, ms", "% of a step of 10 s", "% of a step of 60 s"),
-            comparisons=(Comparison("times faster than dense", {"method": DENSE}, times_faster),),
-        ),
-    ),
+    tables=(StudyTable("time", ("tasks", "method"), ("select, ms", "report, ms")),),
     charts=(
         StudyChart(
             "time",

@@ -29,17 +29,6 @@ def first_reached(course: Sequence[float], wanted: float, at: Sequence[float]) -
     return at[place - 1] + (at[place] - at[place - 1]) * (wanted - before) / (after - before)
 
 
-def points(measured: Measured) -> list[float]:
-    """Return the shares of all steps at which the course was kept: every 20 steps, and at the end."""
-    steps, kept = measured["steps"], len(measured["accuracy"])
-    return [*(20 * point / steps for point in range(kept - 1)), 1.0]
-
-
-def steps_to_end(ours: Measured, theirs: Measured) -> float:
-    """Return after what share of its steps a trial reaches the baseline's final accuracy (TTB)."""
-    return first_reached(ours["accuracy"], theirs["accuracy"][-1], points(ours))
-
-
 def rollouts_to_end(ours: Measured, theirs: Measured) -> float:
     """Return how many rollouts a trial takes to the baseline's final accuracy; 1: as many as the baseline in all."""
     reached = first_reached(ours["accuracy"], theirs["accuracy"][-1], ours["rollouts_spent"])

@@ -21,7 +21,6 @@ LADDER = ("gemma-3-27b-it", "mistral-small-3.1-24b", "claude-3.5-sonnet", "llama
 LADDER_REFERENCES = ("llama-3.3-70b-instruct", "claude-sonnet-4")
 REFERENCE_ATTEMPTS = 16
 REFERENCE_SEED = 5
-SHIFT = 0.3  # of a reference that is too optimistic
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,24 +108,9 @@ def inverted(pool: PublicPool) -> PublicPool:
     return replace(pool, references=1 - pool.references)
 
 
-def shifted(pool: PublicPool) -> PublicPool:
-    """Return the pool with references that are better by SHIFT, at most 1."""
-    return replace(pool, references=np.minimum(pool.references + SHIFT, 1))
-
-
-def scaled(pool: PublicPool) -> PublicPool:
-    """Return the pool with references half as good."""
-    return replace(pool, references=pool.references / 2)
-
-
 def without_references(pool: PublicPool) -> PublicPool:
     """Return the pool without references."""
     return replace(pool, references=pool.references[:, :0], reference_models=())
-
-
-def with_one_reference(pool: PublicPool) -> PublicPool:
-    """Return the pool with the stronger reference alone."""
-    return replace(pool, references=pool.references[:, -1:], reference_models=pool.reference_models[-1:])
 
 
 def static(pool: PublicPool) -> PublicPool:
@@ -150,10 +134,7 @@ POOLS: dict[str, Callable[[], PublicPool]] = {"recorded run": recorded_run, "rea
 REFERENCE_CASES: dict[str, Callable[[PublicPool], PublicPool]] = {
     "permuted": permuted,
     "inverted": inverted,
-    "shifted": shifted,
-    "scaled": scaled,
     "none": without_references,
-    "one": with_one_reference,
 }
 MODEL_CASES: dict[str, Callable[[PublicPool], PublicPool]] = {
     "static": static,

@@ -146,16 +146,5 @@ REWARDS = Study(
         for kind in REWARDS_OF
         for method in SETTINGS
     ),
-    tables=(
-        StudyTable(
-            "rewards",
-            ("pool", "rewards", "method"),
-            (
-                "effective_task_ratio",
-                "right and wrong",
-                "pool_log_loss",
-                "last_chosen",
-            ),
-        ),
-    ),
+    tables=(StudyTable("rewards", ("pool", "rewards"), ("right and wrong",), across="method"),),
 )

@@ -1,4 +1,4 @@
-"""Study: how far the settings of BOTS matter: forgetting, implicit weight, capability and target."""
+"""Study: how far the settings of BOTS matter: forgetting, implicit weight and target."""
 
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ IMPLICIT_WEIGHT = ("0", "0.05", "0.1", "0.2", "0.5", "1")
 TARGETS = ("0.3", "0.4", "0.5", "0.6", "0.7")
 BOTS, TRACKER = "bots", "tracker"
 # The service's own, by name: a table compares with them.
-DEFAULTS = {"forgetting": "0.1", "implicit weight": "0.1", "capability": "least_squares", "target": "0.5"}
+DEFAULTS = {"forgetting": "0.1", "implicit weight": "0.1", "target": "0.5"}
 NO_SETTING = "none"  # of the tracker, which has none of these
 
 
@@ -29,7 +29,6 @@ def bots(pool: str, **chosen: str) -> Cell:
         "belief": BOTS,
         "forgetting": float(labels["forgetting"]),
         "implicit_weight": float(labels["implicit weight"]),
-        "capability": labels["capability"],
         "target": float(labels["target"]),
     }
     return Cell({"pool": pool, "belief": BOTS, **labels}, partial(trial, pool, settings))
@@ -42,20 +41,13 @@ def tracker(pool: str, target: str) -> Cell:
 
 
 def cells_of(pool: str) -> list[Cell]:
-    """Return the cells of one pool: each pair under least squares, one setting at a time under the paper's rule."""
-    cells = [bots(pool, forgetting=kept, implicit_weight=trust) for kept in FORGETTING for trust in IMPLICIT_WEIGHT]
-    cells += [bots(pool, capability="paper", forgetting=kept) for kept in FORGETTING]
-    cells += [bots(pool, capability="paper", implicit_weight=trust) for trust in IMPLICIT_WEIGHT]
+    """Return the cells of one pool: one setting at a time varied, the others as they are by default."""
+    cells = [bots(pool, forgetting=kept) for kept in FORGETTING]
+    cells += [bots(pool, implicit_weight=trust) for trust in IMPLICIT_WEIGHT]
     cells += [each(pool, target=target) for each in (bots, tracker) for target in TARGETS]
     return unique(cells)
 
 
-SHOWN = ("effective_task_ratio", "pool_log_loss")
-LEAST_SQUARES: dict[str, tuple[str, ...]] = {
-    "belief": (BOTS,),
-    "capability": ("least_squares",),
-    "target": (DEFAULTS["target"],),
-}
 SETTINGS = Study(
     name="settings",
     title="How far do the settings of BOTS matter?",
@@ -64,42 +56,33 @@ SETTINGS = Study(
     tables=(
         StudyTable(
             "forgetting",
-            ("pool", "capability", "forgetting"),
-            SHOWN,
+            ("pool", "forgetting"),
+            ("effective_task_ratio", "pool_log_loss"),
             where={
                 "belief": (BOTS,),
                 "implicit weight": (DEFAULTS["implicit weight"],),
                 "target": (DEFAULTS["target"],),
             },
-            baseline=DEFAULTS,
         ),
         StudyTable(
             "target",
-            ("pool", "belief", "target"),
-            ("effective_task_ratio", "pool_log_loss", "first_chosen", "last_chosen", "distinct_tasks"),
+            ("pool", "belief"),
+            ("last_chosen",),
             where={
                 "forgetting": (DEFAULTS["forgetting"], NO_SETTING),
                 "implicit weight": (DEFAULTS["implicit weight"], NO_SETTING),
-                "capability": ("least_squares", NO_SETTING),
             },
+            across="target",
         ),
     ),
     charts=(
-        StudyChart(
-            "forgetting",
-            "Share of effective tasks by forgetting",
-            x="forgetting",
-            y="effective_task_ratio",
-            lines=("pool",),
-            where={**LEAST_SQUARES, "implicit weight": (DEFAULTS["implicit weight"],)},
-        ),
         StudyChart(
             "implicit",
             "Share of effective tasks by implicit weight",
             x="implicit weight",
             y="effective_task_ratio",
             lines=("pool",),
-            where={**LEAST_SQUARES, "forgetting": (DEFAULTS["forgetting"],)},
+            where={"belief": (BOTS,), "forgetting": (DEFAULTS["forgetting"],), "target": (DEFAULTS["target"],)},
         ),
     ),
 )

@@ -52,13 +52,9 @@ def _per_step(name: str) -> Callable[[Measured], float]:
 MEASURES: dict[str, ShownMeasure] = {
     "effective_task_ratio": ShownMeasure("ETR", _plain("effective_task_ratio")),
     "pool_log_loss": ShownMeasure("pool log loss", _plain("pool_log_loss")),
-    "batch_log_loss": ShownMeasure("batch log loss", _plain("batch_log_loss")),
     "calibration_slope": ShownMeasure("calibration slope", _plain("calibration_slope"), 2),
-    "first_chosen": ShownMeasure("chosen success, first quarter", lambda measured: measured["chosen_success"][0]),
     "last_chosen": ShownMeasure("chosen success, last quarter", lambda measured: measured["chosen_success"][1]),
     "distinct_tasks": ShownMeasure("distinct tasks", _plain("distinct_tasks"), 0),
-    "most_visits": ShownMeasure("most visits", _plain("most_visits"), 0),
-    "rollouts": ShownMeasure("rollouts", _plain("rollouts"), 0),
     "reference_rollouts": ShownMeasure(
         "rollouts of references", lambda measured: measured["extra"].get("reference_rollouts"), 0
     ),
@@ -176,7 +172,7 @@ def _across(study: Study, table: StudyTable, groups: Groups, across: str) -> str
             row = rows.setdefault(tuple(cell.labels[column] for column in table.columns), {})
             row[cell.labels[across]] = interval_of(values).shown(shown.digits).partition(" ")[0]
     columns = in_label_order(value for row in rows.values() for value in row)
-    heads = [*table.columns, *(f"{across} {value}" for value in columns)]
+    heads = [*table.columns, *(f"{across} {value}" if all_numbers(columns) else value for value in columns)]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(table.columns)}{'---:|' * len(columns)}"]
     lines += [f"| {' | '.join([*name, *(row.get(value, '') for value in columns)])} |" for name, row in rows.items()]
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from scipy.stats import t as student
 
 from studies.__main__ import finished, main
 from studies.catalogue import STUDIES
-from studies.progress import first_reached, steps_to_end, until
+from studies.progress import first_reached, rollouts_to_end, until
 from studies.results import Result, in_order, keep, kept, planned, read_results
 from studies.study import Cell, Comparison, Study, StudyChart, StudyTable, label_key
 from studies.tables import rendered
@@ -143,10 +143,10 @@ def test_a_value_is_reached_between_two_points(wanted, where):
     assert first_reached([0.2, 0.3, 0.4, 0.3, 0.6], wanted, [0, 10, 20, 55, 65]) == pytest.approx(where)
 
 
-def test_steps_to_the_baselines_end():
-    assert steps_to_end(course(0.2, 0.4, 0.6, 0.5, 0.5), BASELINE) == pytest.approx(0.375)
-    assert steps_to_end(course(0.2, 0.4, 0.4, 0.4, 0.49), BASELINE) == inf
-    assert steps_to_end(BASELINE, BASELINE) == 1
+def test_rollouts_to_the_baselines_end():
+    assert rollouts_to_end(course(0.2, 0.4, 0.6, 0.5, 0.5), BASELINE) == pytest.approx(0.375)
+    assert rollouts_to_end(course(0.2, 0.4, 0.4, 0.4, 0.49), BASELINE) == inf
+    assert rollouts_to_end(BASELINE, BASELINE) == 1
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,10 @@ def test_a_run_that_never_gets_there_counts_as_the_longest(found, shown):
 def test_a_table_compares_the_seeds_that_both_have():
     cells = tuple(Cell({"method": name}, lambda _seed, _quick: None) for name in ("base", "other"))  # type: ignore[arg-type,return-value]
     table = StudyTable(
-        "ends", ("method",), (), comparisons=(Comparison("steps", {"method": "base"}, partial(until, steps_to_end)),)
+        "ends",
+        ("method",),
+        (),
+        comparisons=(Comparison("rollouts", {"method": "base"}, partial(until, rollouts_to_end)),),
     )
     study = Study("one", "?", ".", cells, (table,))
     fast, never = course(0.2, 0.4, 0.6, 0.5, 0.5), course(0.1, 0.1, 0.1, 0.1, 0.1)
@@ -178,7 +181,7 @@ def test_a_table_compares_the_seeds_that_both_have():
         Result("one", {"method": "other"}, 2, fast),
     ]
     lines = rendered(study, table, results).splitlines()
-    assert lines[0] == "| method | steps |"
+    assert lines[0] == "| method | rollouts |"
     assert lines[2] == "| base |  |"
     assert lines[3] == "| other | never, 1 of 2 |"
 
