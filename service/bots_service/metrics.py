@@ -42,11 +42,11 @@ class RunSeries:
     used: when the run was last at work here; strategy: the one that is shown.
     """
 
-    reports: Annotated[Counter, "Reports that were taken, each once."]
-    duplicate_reports: Annotated[Counter, "Reports that had been taken before, and came again."]
-    fenced_reports: Annotated[Counter, "Reports that were refused because their run was rewound."]
-    expired_outcomes: Annotated[Counter, "Outcomes that came too late to count."]
-    steps: Annotated[Counter, "Steps that closed."]
+    reports: Annotated[Counter, "Accepted reports, each once."]
+    duplicate_reports: Annotated[Counter, "Reports sent again after they were accepted."]
+    fenced_reports: Annotated[Counter, "Reports refused because their run was rewound."]
+    expired_outcomes: Annotated[Counter, "Outcomes that arrived too late to count."]
+    steps: Annotated[Counter, "Closed steps."]
     reported_tasks: Annotated[Counter, "Tasks of closed steps, each once a step."]
     effective_tasks: Annotated[Counter, "Tasks of closed steps whose rewards differ, so that they give a gradient."]
     all_solved_tasks: Annotated[Counter, "Tasks of closed steps with equal rewards and a success rate of at least 0.5."]
@@ -57,20 +57,20 @@ class RunSeries:
     prediction_squared_error: Annotated[
         Counter, "Squared error of the predicted success rates, added up over the rollouts of closed steps."
     ]
-    selections: Annotated[Counter, "Selections that were made, each once."]
+    selections: Annotated[Counter, "Selections made, each once."]
     degraded_answers: Annotated[
         Counter, "Selects and reports answered without the shared store, or after it lost tasks in flight."
     ]
-    last_report_timestamp_seconds: Annotated[Gauge, "When the last report was taken, in seconds since 1970."]
-    last_selection_timestamp_seconds: Annotated[Gauge, "When the last selection was made, in seconds since 1970."]
-    step: Annotated[Gauge, "Closed steps of the present history."]
+    last_report_timestamp_seconds: Annotated[Gauge, "Time of the last accepted report, in seconds since 1970."]
+    last_selection_timestamp_seconds: Annotated[Gauge, "Time of the last selection, in seconds since 1970."]
+    step: Annotated[Gauge, "Closed steps of the current history."]
     leased_tasks: Annotated[Gauge, "Tasks in flight."]
     uniform_effective_task_ratio: Annotated[
         Gauge, "Estimate of the share of effective tasks that uniform sampling would find now."
     ]
-    narrow: Annotated[Gauge, "1 where few tasks take most visits, 0 where not."]
-    verifier_alarms: Annotated[Gauge, "Alarms of the verifier guard that stand."]
-    run_info: Annotated[Gauge, "How a run chooses tasks; always 1.", "strategy"]
+    narrow: Annotated[Gauge, "1 if few tasks take most visits, 0 if not."]
+    verifier_alarms: Annotated[Gauge, "Open alarms of the verifier guard."]
+    run_info: Annotated[Gauge, "The run's selection strategy; always 1.", "strategy"]
     names: tuple[str, str] = ("", "")
     used: float = 0.0
     strategy: str = ""
@@ -263,10 +263,10 @@ class Metrics:
         self.training = TrainingMetrics(self.registry)
         self.requests = RequestMetrics(self.registry)
         ProcessCollector(registry=self.registry)
-        Info("bots_build", "The versions that run here; always 1.", registry=self.registry).info(
+        Info("bots_build", "The versions of this process; always 1.", registry=self.registry).info(
             {"version": __version__, "python": platform.python_version(), "numpy": np.__version__}
         )
-        says = "Whether a store answered when it was looked at last."
+        says = "1 if the store answered the last check."
         self._store_up = Gauge("bots_store_up", says, ["store"], registry=self.registry)
         self._stores: Callable[[], Mapping[str, bool]] = dict
 
@@ -281,5 +281,5 @@ class Metrics:
     def watch(self, is_ready: Callable[[], bool], stores: Callable[[], Mapping[str, bool]]) -> None:
         """Show whether this process wants requests, and which stores answered last, whenever Prometheus asks."""
         self._stores = stores
-        gauge = Gauge("bots_ready", "Whether this process wants requests.", registry=self.registry)
+        gauge = Gauge("bots_ready", "1 if this process accepts requests.", registry=self.registry)
         gauge.set_function(lambda: float(is_ready()))

@@ -300,6 +300,7 @@ NAMES = re.compile(r"BOTS_[A-Z_]*[A-Z]")
 OF_THE_CLIENT = {"BOTS_URL", "BOTS_API_KEY"}
 OF_COMPLETION = {"BOTS_COMPLETE"}  # which typer reads, to complete commands in a shell
 OF_COMPOSE = {"BOTS_VERSION"}
+OF_CLUSTERS = {"BOTS_DATASET", "BOTS_KEEP_EVERY_S"}  # which examples/clusters/with_service.sh reads
 
 
 def test_every_setting_is_told_in_the_command_lines_page():
@@ -312,7 +313,7 @@ def test_every_setting_is_told_in_the_command_lines_page():
 )
 def test_the_variables_that_are_named_exist(path):
     named = set(NAMES.findall((ROOT / path).read_text("utf-8")))
-    assert named - OF_COMPOSE - OF_THE_CLIENT <= SETTINGS | set(environment_example())
+    assert named - OF_COMPOSE - OF_CLUSTERS - OF_THE_CLIENT <= SETTINGS | set(environment_example())
 
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))

@@ -28,16 +28,15 @@ WITH_EXAMPLES = [page for page, blocks in BLOCKS.items() if any(block.runs for b
 # (page, reason) of each block that is not run, as often as it stands there. A new one must be added here.
 NOT_RUN: list[tuple[str, str]] = [
     ("docs/backups.md", "needs a database of your own"),
-    ("docs/clusters.md", "needs Slurm"),
-    ("docs/clusters.md", "tests/deploy/test_clusters.py runs this script"),
-    ("docs/clusters.md", "needs an account of a cloud"),
-    ("docs/clusters.md", "needs a Kubernetes cluster"),
     ("docs/deployment.md", "installs into a folder of the system"),
     ("docs/deployment.md", "needs a Docker engine"),
     ("docs/deployment.md", "needs a Docker engine"),
     ("docs/deployment.md", "needs a Docker engine and a cluster"),
     ("docs/deployment.md", "needs a PostgreSQL and a Redis, and serves until it is stopped"),
     ("docs/deployment.md", "needs a cluster"),
+    ("docs/deployment.md", "needs Slurm"),
+    ("docs/deployment.md", "needs an account of a cloud"),
+    ("docs/deployment.md", "needs a Kubernetes cluster"),
     ("docs/references.md", "it needs the datasets"),
 ]
 
