@@ -1,4 +1,4 @@
-"""Study: what published pass rates tell of tasks that were never tried."""
+"""Study: what published pass rates say about tasks that were never tried."""
 
 from dataclasses import replace
 from functools import partial
@@ -60,7 +60,7 @@ def trial(run: str, seed: int, quick: bool) -> Measures:
 
 FIRST = Study(
     name="first",
-    title="What do published pass rates tell of tasks that were never tried?",
+    title="What do published pass rates say about tasks that were never tried?",
     claim="Of tasks that were never tried, 59 % are effective with the pass rates of one other model, 50 % "
     "without; 73 % where `thompson` may leave tasks out.",
     cells=tuple(Cell({"run": run}, partial(trial, run)) for run in RUNS),

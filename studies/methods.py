@@ -55,7 +55,7 @@ CONTENDERS: dict[str, Contender] = {
 }
 PULLS = {f"interference, pull {pull:g}": pull for pull in (0.0, PULL / 2, PULL * 3 / 2)}
 BY_PULL = ("shuffle", "BOTS", "tracker, pass", "tracker, thompson", "oracle, nearest")
-ON_RECORDINGS = tuple(name for name, contender in CONTENDERS.items() if contender.rounds == 1)
+BY_PREDICTION = ("uniform", "MoPPS", "Kalman filter", "BOTS", "tracker, pass", "tracker, thompson", "oracle, pass")
 
 
 def environment_of(pool: str, seed: int) -> Environment:
@@ -92,7 +92,7 @@ METHODS = Study(
     cells=(
         *(cell(pool, method) for pool in LEARNERS for method in CONTENDERS),
         *(cell(pool, method) for pool in PULLS for method in BY_PULL),
-        *(cell(pool, method) for pool in POOLS for method in ON_RECORDINGS),
+        *(cell(pool, method) for pool in POOLS for method in BY_PREDICTION),
     ),
     tables=(
         StudyTable("learning", ("method",), ("last_accuracy",), where={"pool": tuple(LEARNERS)}, across="pool"),
@@ -118,7 +118,7 @@ METHODS = Study(
                 "effective_task_ratio",
                 "pool_log_loss",
             ),
-            where={"pool": tuple(POOLS)},
+            where={"pool": tuple(POOLS), "method": BY_PREDICTION},
         ),
     ),
     charts=(

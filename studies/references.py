@@ -97,9 +97,9 @@ REFERENCES = Study(
         StudyTable("predicted", ("pool", "references"), ("pool_log_loss",), across="run"),
         StudyTable(
             "cost",
-            ("pool", "references", "run"),
+            ("pool", "references"),
             ("reference_rollouts",),
-            where={"references": PAYABLE},
+            where={"run": ("BOTS",), "references": PAYABLE},
             comparisons=(
                 Comparison("rollouts saved", {"references": NONE}, shown_savings),
                 Comparison("paid after, steps", {"references": NONE}, shown_payment),

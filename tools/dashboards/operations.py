@@ -1,4 +1,4 @@
-"""The dashboard for those who run the service: whether it answers, how fast, and what it leans on."""
+"""The dashboard for those who run the service: whether it answers, how fast, and what it depends on."""
 
 from tools.dashboards.board import Row, dashboard, variable, window
 from tools.dashboards.panels import Panel, Steps
@@ -32,10 +32,10 @@ def requests(more: str, by: str = "") -> str:
 FAILED = requests(TRAINING + ', status=~"5.."')
 
 WELL = Row(
-    "Is all well?",
+    "Health",
     [
         Panel(
-            "Replicas that answer",
+            "Replicas up",
             {"answer": f"sum(up{{{JOB}}})", "want requests": f"sum(min by (instance) (bots_ready{{{AT}}}))"},
             "Fewer want requests than answer: one starts, drains, or has no store left. Fewer answer than there should"
             " be: BotsDown tells which.",
@@ -55,7 +55,7 @@ WELL = Row(
             names=UP_OR_DOWN,
         ),
         Panel(
-            "Selects and reports that fail",
+            "Failed selects and reports",
             {"fail": f"({FAILED} or vector(0)) / {requests(TRAINING)}"},
             "Share with status 5xx. 503 while requests wait is overload: add a replica. Else look at the stores, and at"
             " the log, which has each one's request_id.",
@@ -97,7 +97,7 @@ REQUESTS = Row(
             "reqps",
         ),
         Panel(
-            "Answers that are no success",
+            "Error responses",
             {"{{status}}": requests(', status!~"2.."', "status")},
             "5xx: see the log. 409: reports from before a rewind. 422: a trainer sends what can't be true. 401, 403:"
             " its key. 499: clients leave; are their time-outs too short?",
@@ -147,7 +147,7 @@ PROCESSES = Row(
 OPERATIONS = dashboard(
     "bots-operations",
     "BOTS: operations",
-    "Whether the service answers, how fast, and what it leans on. docs/signals.md says more.",
+    "Whether the service answers, how fast, and what it depends on. docs/signals.md says more.",
     [
         variable("instance", "replica", "label_values(bots_build_info, instance)"),
         window("1m", "5m", "15m", "1h", chosen="5m"),

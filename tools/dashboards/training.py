@@ -181,7 +181,7 @@ SPEED = Row(
             steps=((None, "green"), (1800, "orange")),
         ),
         Panel(
-            "Steps of the present history",
+            "Steps of the current history",
             {"{{run}}": newest("step")},
             "Falls: the run was rewound.",
             "short",

@@ -23,7 +23,7 @@ Outcome = Literal["failed", "succeeded"]
 OUTCOMES: tuple[Outcome, ...] = ("failed", "succeeded")
 
 FEWEST = 2  # groups with which a tag's first streak begins: by one group a step no alarm would come at once
-# That groups do so by chance: docs/verifier-guard.md has how often an alarm was false.
+# That groups do so by chance.
 ALARM = 1e-9
 # Of one group, whatever the belief says. A task may change without a fault, so an alarm takes at least seven groups.
 LEAST_CHANCE = 0.05
