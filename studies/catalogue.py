@@ -3,7 +3,6 @@
 from studies.beliefs import BELIEFS
 from studies.first import FIRST
 from studies.methods import METHODS
-from studies.overhead import OVERHEAD
 from studies.references import REFERENCES
 from studies.rewards import REWARDS
 from studies.settings import SETTINGS
@@ -11,5 +10,5 @@ from studies.sizes import SIZES
 from studies.study import Study
 
 STUDIES: dict[str, Study] = {
-    study.name: study for study in (BELIEFS, METHODS, SETTINGS, REFERENCES, FIRST, SIZES, REWARDS, OVERHEAD)
+    study.name: study for study in (BELIEFS, METHODS, SETTINGS, REFERENCES, FIRST, SIZES, REWARDS)
 }

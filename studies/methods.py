@@ -55,6 +55,16 @@ CONTENDERS: dict[str, Contender] = {
 }
 PULLS = {f"interference, pull {pull:g}": pull for pull in (0.0, PULL / 2, PULL * 3 / 2)}
 BY_PULL = ("shuffle", "BOTS", "tracker, pass", "tracker, thompson", "oracle, nearest")
+COMPARED = (
+    "uniform",
+    "shuffle",
+    "easy to hard",
+    "DAPO's filter",
+    "MoPPS",
+    "BOTS",
+    "tracker, pass",
+    "tracker, thompson",
+)
 BY_PREDICTION = ("uniform", "MoPPS", "Kalman filter", "BOTS", "tracker, pass", "tracker, thompson", "oracle, pass")
 
 
@@ -100,7 +110,7 @@ METHODS = Study(
             "interference",
             ("pool", "method"),
             ("last_accuracy",),
-            where={"pool": (Interference.name,)},
+            where={"pool": (Interference.name,), "method": COMPARED},
             baseline=SHUFFLE,
             comparisons=(Comparison("rollouts to shuffle's end", SHUFFLE, partial(until, rollouts_to_end)),),
         ),

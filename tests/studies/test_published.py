@@ -13,7 +13,7 @@ from studies.environment import batch_of, binomial
 from studies.learners import SharedAbility
 from studies.method import Served
 from studies.public_pools import recorded_run
-from studies.published import DenseBOTS, KalmanFilter, MoPPS, PassOracle
+from studies.published import KalmanFilter, MoPPS, PassOracle
 from tests.serving import running_service
 
 COUNT, ROLLOUTS, STEPS = 16, 8, 12
@@ -103,16 +103,3 @@ def test_pass_oracle_visits_tasks_in_proportion_to_what_they_teach():
         visits[chosen] += 1
     expected = 30_000 * effective / effective.sum()
     assert np.abs(visits - expected).max() < 5 * np.sqrt(expected.max())
-
-
-def test_dense_bots_is_what_the_service_folds():
-    environment = SharedAbility(100, tasks=300)
-    rng = np.random.default_rng(0)
-    dense = DenseBOTS(environment.references, 0)
-    served = Served(environment.references, belief="bots", capability="paper", rollouts_per_task=16)
-    for _ in range(30):
-        tasks = np.sort(served.select(8))
-        shown = batch(tasks.tolist(), rng.binomial(16, environment.success()[tasks]).astype(float).tolist())
-        for method in (dense, served):
-            method.report(shown)
-    assert dense.means() == pytest.approx(served.means(), rel=1e-9)
