@@ -40,6 +40,7 @@ Progress = Callable[[int, int | None], None]  # bytes sent, total bytes (None: u
 Source = str | os.PathLike[str] | Callable[[], Iterable[bytes]]  # of an upload
 
 DEFAULT_URL = "http://127.0.0.1:8765"
+FILE_URL = "sqlite:///"  # begins the URL of a database file, whose service the training job starts
 KEY = "Idempotency-Key"
 NDJSON = "application/x-ndjson"
 MEDIA_TYPES = {".ndjson": NDJSON, ".jsonl": NDJSON}

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import math
 import os
+import re
 import threading
 import time
 from collections import OrderedDict, defaultdict
@@ -11,10 +12,12 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial, wraps
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, SupportsFloat, TypeVar
 
 from bots_client._client import Client
 from bots_client._errors import InvalidRequestError, RequestError
+from bots_client._http import FILE_URL
 from bots_client._inputs import Outcome, checked, checked_ids, checked_list, joined, plain
 from bots_client._models import HistoryStep, Lease, Receipt, Run, Selection
 from bots_client._resilience.client import LocalRun, Registration, ResilientClient
@@ -88,6 +91,33 @@ class Selector:
         self._selection: Selection | None = None
         self._estimated: Run | None = None
         self._estimated_at: int | None = None
+
+    @classmethod
+    def local(
+        cls, database: str | os.PathLike[str], run: str = "default", *, ids: Iterable[str], **others: Any
+    ) -> "Selector":
+        """Return a registered selector that needs no server: this process starts the service of a file beside it.
+
+        All processes of the job on this machine share the service, which ends after the last of them. A line of the log
+        has the address of its page. Needs the package bots-service in the same environment, and Linux or macOS.
+
+        database: SQLite file, which is created or continued; guru.db holds the dataset guru.
+        others: as of `Selector`.
+
+        Raises:
+            ModuleNotFoundError: bots-service is not installed.
+            ServiceError: the service can't start, or runs on another machine.
+            ValueError, RequestError: as of `Selector` and `register`.
+        """
+        file = Path(database).absolute()
+        dataset = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem)
+        selector = cls(ResilientClient(f"{FILE_URL}{file}"), dataset, run, ids=ids, **others)
+        selector.register()
+        return selector
+
+    def close(self) -> None:
+        """Send the waiting reports, within a report's deadline, then close the client."""
+        self.client.close()
 
     def register(self) -> None:
         """Tell the service which tasks this trainer has: it then selects among them alone. Call it once, at the start.

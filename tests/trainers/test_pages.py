@@ -24,7 +24,7 @@ def shorten(page: Path) -> None:
         assert long in text
         text = text.replace(long, short)
     if SHORT != STEPS:  # what choosing gains shows after all steps only
-        for hundreds in ("selected: 2...", "uniform: 1..."):
+        for hundreds in ("pass: 2...", "uniform: 1..."):
             assert hundreds in text
             text = text.replace(hundreds, f"{hundreds.split()[0]} ...")
     page.write_text(text, "utf-8")

@@ -10,16 +10,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import partial
 from json.encoder import encode_basestring_ascii
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from bots_client._client import Client, unsent
 from bots_client._errors import BUSY, BotsClientError, ConflictError, InvalidRequestError, NotFoundError, RequestError
-from bots_client._http import NDJSON, Call, Deadline
+from bots_client._http import FILE_URL, NDJSON, Call, Deadline
 from bots_client._inputs import Outcome, checked, checked_list, wrong_type
 from bots_client._models import Receipt, Run, SelectedTask, Selection
 from bots_client._resilience.connection import RANGE_FIX, Connection, Health, Mistakes, is_about_subset
 from bots_client._resilience.delivery import Delivery
 from bots_client._resilience.spool import Spool, spool_folder, spool_of
+
+if TYPE_CHECKING:
+    from bots_client._resilience.local import LocalService
 
 T = TypeVar("T")
 ClientT = TypeVar("ClientT", bound="ResilientClient")
@@ -339,7 +342,8 @@ class ResilientClient:
     forked and pickled. Reports on disk survive kill -9; the next job on this machine sends them too.
 
     Args:
-        url, api_key, headers: as in `Client`. A pickle contains the key.
+        url, api_key, headers: as in `Client`. A pickle contains the key. A url such as sqlite:///guru.db starts the
+            service of this file: see `Selector.local`.
         on_mistake: "warn" logs mistakes once a minute and continues as in an outage; what the service refused stays on
             disk for inspection.
         select_deadline_s, report_deadline_s: longest duration of a selection, and of a report.
@@ -371,6 +375,9 @@ class ResilientClient:
             raise ValueError(f'on_mistake must be "raise" or "warn", got {on_mistake!r}')
         self.spool = spool_folder(spool)
         self._connect = partial(Client, url, api_key=api_key, headers=headers)
+        self._service = _service_of(url or os.environ.get("BOTS_URL") or "")
+        if self._service is not None:
+            self._connect = partial(self._service.client, headers)
         self._raises_mistakes = on_mistake == "raise"
         self._select_deadline_s = select_deadline_s
         self._report_deadline_s = report_deadline_s
@@ -430,6 +437,8 @@ class ResilientClient:
         deadline = Deadline(self._report_deadline_s)
         self._flush(deadline)
         self._connection.close(deadline.left_s())
+        if self._service is not None:
+            self._service.release(deadline.left_s())
 
     def _flush(self, deadline: Deadline) -> int:
         self._connection.probe_now()
@@ -442,6 +451,8 @@ class ResilientClient:
         """Return whether the service is back; first do what waited for it, so that training needn't."""
         runs = self._known_runs()
         try:
+            if self._service is not None and self._service.find():
+                self._connection.client = self._connect()
             self._connection.ask(lambda bots: bots.run(*runs[-1].name), self._report_deadline_s)
         except RequestError:  # that is an answer, too
             pass
@@ -562,7 +573,7 @@ class ResilientClient:
             if name not in self._runs:
                 spool = spool_of(
                     self.spool,
-                    url=connection.client.url,
+                    url=self._service.url if self._service else connection.client.url,
                     dataset=dataset,
                     run=run,
                     limit_bytes=self._spool_bytes,
@@ -577,6 +588,14 @@ class ResilientClient:
                     seed=self._random_seed,
                 )
             return self._runs[name]
+
+
+def _service_of(url: str) -> "LocalService | None":
+    if not url.startswith(FILE_URL):
+        return None
+    from bots_client._resilience.local import LocalService  # it needs locks that Windows lacks
+
+    return LocalService(url)
 
 
 def _place() -> str:

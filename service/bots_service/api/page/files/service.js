@@ -1,4 +1,5 @@
-// The service's API, asked with the key of this tab. The key is gone when the tab is closed, and never part of an address.
+// The service's API, asked with the key of this tab. The key is gone when the tab is closed. A link may bring it, as
+// #key=..., and it leaves the address at once.
 
 const PATIENCE_MS = 15000;
 const STORED = "bots-key";
@@ -23,6 +24,12 @@ export function keep(given) {
   } catch {
     // blocked: `own` stands in
   }
+}
+
+const brought = /^#key=(.+)$/.exec(location.hash);
+if (brought) {
+  keep(brought[1]);
+  history.replaceState(null, "", "#/");
 }
 
 /** The service answered, but not with what was asked for. problem: its answer's body, by RFC 9457. */
