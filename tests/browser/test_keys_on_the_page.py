@@ -61,6 +61,13 @@ def test_nothing_is_shown_without_a_good_key_and_all_with_one(visit: Visit, serv
     assert page.locator("h1").inner_text() == "default"
 
 
+def test_a_link_brings_a_key_which_leaves_the_address(browser: Browser, service: ServiceProcess):
+    with visiting(browser, service.url) as visit:
+        visit.page.goto(f"{service.url}/#key={new_key(service, 'read')}")
+        visit.page.wait_for_selector("#live[data-state=live]")
+        assert visit.page.url == f"{service.url}/#/"
+
+
 def test_the_key_goes_with_the_tab_and_is_never_in_the_address(visit: Visit, service: ServiceProcess):
     page, key = visit.page, new_key(service, "read")
     sign_in(page, key)

@@ -19,7 +19,7 @@ from bots_client._client import Client
 from bots_client._errors import ServiceError
 from bots_client._http import FILE_URL, Deadline
 
-START_S = 90.0  # a cold, busy machine reads numpy, scipy and pyarrow from a slow disk
+START_S = 120.0  # a cold, busy machine reads numpy, scipy and pyarrow from a slow disk
 POLL_S = 0.05
 NOT_FOR_CHILD = ("BOTS_", "PYTHONDONTWRITEBYTECODE")  # another service's settings; and what doubles the time of starts
 

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -204,8 +205,8 @@ def test_it_is_for_this_user_of_this_machine(tmp_path, monkeypatch):
 def test_every_trainer_that_takes_a_url_takes_a_file(tmp_path, monkeypatch):
     selector = local(tmp_path)
     monkeypatch.setenv("BOTS_URL", f"sqlite:///{tmp_path}/guru.db")
-    with ResilientClient() as bots:
-        assert bots.direct.url == selector.client.direct.url
+    with ResilientClient() as bots, pickle.loads(pickle.dumps(bots)) as copy:  # noqa: S301 - our own
+        assert bots.direct.url == copy.direct.url == selector.client.direct.url
     selector.close()
 
 
