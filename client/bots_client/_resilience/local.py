@@ -63,7 +63,8 @@ class LocalService:
         Raises ServiceError: it is on another machine, ended, or was not ready in time.
         """
         self._require_here()
-        deadline, process = Deadline(START_S), None
+        deadline = Deadline(START_S)
+        process: subprocess.Popen[bytes] | None = None
         self.file.parent.mkdir(parents=True, exist_ok=True)
         if self._users is None:
             self._users, self._owner = self._opened("users"), os.getpid()
