@@ -98,8 +98,9 @@ class Selector:
     ) -> "Selector":
         """Return a registered selector that needs no server: this process starts the service of a file beside it.
 
-        All processes of the job on this machine share the service, which ends after the last of them. A line of the log
-        has the address of its page. Needs the package bots-service in the same environment, and Linux or macOS.
+        All processes of the job on this machine share the service, which ends after the last of them. The
+        file guru.db.service links to its page. Needs the package bots-service in the same environment, and Linux or
+        macOS.
 
         database: SQLite file, which is created or continued; guru.db holds the dataset guru.
         others: as of `Selector`.

@@ -84,8 +84,9 @@ class LocalService:
                     is_ready = bots.within(1.0, attempts=1).is_ready()
                 if is_ready:
                     if process is not None:
-                        link = "{url}/#key={key}".format(**self._address)
-                        logger.warning("started the BOTS service of %s; its page: %s", self.file, link)
+                        logger.warning(
+                            "started the BOTS service of %s; %s.service links to its page", self.file, self.file
+                        )
                     return before != self._address
             time.sleep(POLL_S)
         raise ServiceError(f"the service of {self.file} was not ready within {START_S:g} s: {self._last_words()}")

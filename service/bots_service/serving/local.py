@@ -19,7 +19,8 @@ def main(file: str, address: int) -> None:
     signal.signal(signal.SIGTERM, exit_gracefully)
     with reserve(settings) as listener, Path(f"{file}.users").open("rb") as users, os.fdopen(address, "w") as told:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        said = {"host": socket.gethostname(), "url": url, "key": os.environ["BOTS_ADMIN_KEY"]}
+        key = os.environ["BOTS_ADMIN_KEY"]
+        said = {"host": socket.gethostname(), "url": url, "key": key, "page": f"{url}/#key={key}"}
 
         def end_unused() -> None:
             fcntl.flock(users, fcntl.LOCK_EX)  # each process of the job shares the lock

@@ -189,8 +189,12 @@ def test_a_forked_process_uses_the_service_and_leaves_it_to_its_parent(tmp_path)
     assert has_ended(tmp_path)
 
 
-def test_it_is_for_this_user_of_this_machine(tmp_path, monkeypatch):
+def test_it_is_for_this_user_of_this_machine(tmp_path, monkeypatch, caplog):
     selector = local(tmp_path)
+    address = json.loads((tmp_path / "guru.db.service").read_text("utf-8"))
+    assert address["page"] == f"{address['url']}/#key={address['key']}"
+    assert "guru.db.service links to its page" in caplog.text
+    assert address["key"] not in caplog.text  # a trainer's log goes to others
     monkeypatch.delenv("BOTS_API_KEY", raising=False)
     with Client(selector.client.direct.url) as bots, pytest.raises(AuthenticationError):
         bots.run("guru")
