@@ -53,10 +53,12 @@ class Trainer:
 
     def said(self):
         """Return its next line."""
+        assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
     def step(self):
         """Return the number of the step that it closed."""
+        assert self.process.stdin is not None
         self.process.stdin.write("step\n")
         self.process.stdin.flush()
         return self.said()
