@@ -34,7 +34,6 @@ from bots_client._inputs import (
     checked,
     checked_list,
     checked_number,
-    wires_of_pass_rates,
     wires_of_tasks,
     wrong_type,
 )
@@ -81,7 +80,7 @@ class Client(HttpClient):
 
     What the calls have in common:
         limit: maximum number of items in a list; None: all.
-        tasks, pass_rates, source: what is uploaded may be a file's path (an OSError if it can't be read), or a function
+        tasks, source: what is uploaded may be a file's path (an OSError if it can't be read), or a function
             that returns the bytes from the start (attempts are repeated). Both are streamed.
         media_type: of what is uploaded: application/x-ndjson; None: by the file's suffix.
         on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed attempt.
@@ -143,29 +142,6 @@ class Client(HttpClient):
         """
         upload = upload_of(tasks, wires_of_tasks, media_type, on_progress)
         return self._upload("POST", path("datasets", dataset, "subsets"), Subset, upload)
-
-    def put_predictions(
-        self,
-        dataset: str,
-        name: str,
-        pass_rates: Mapping[str, float] | Source,
-        *,
-        media_type: str | None = None,
-        on_progress: Progress | None = None,
-    ) -> Dataset:
-        """Put predicted pass rates of tasks, or replace those of this name; new runs learn how far to trust them.
-
-        Runs whose journal is empty see them too; all others keep what they know. A dataset has at most four of them.
-
-        name: of the predictor: letters, digits, ".", "_" and "-".
-        pass_rates: by task ID, from 0 to 1, or a file of tasks with one reference pass rate each; others have none.
-        """
-        upload = upload_of(pass_rates, wires_of_pass_rates, media_type, on_progress)
-        return self._upload("PUT", path("datasets", dataset, "predictions", name), Dataset, upload)
-
-    def remove_predictions(self, dataset: str, name: str) -> Dataset:
-        """Remove predictions: new runs no longer see them. Runs that know them keep them."""
-        return self._write("DELETE", path("datasets", dataset, "predictions", name), Dataset)
 
     def retire_tasks(self, dataset: str, ids: Iterable[str]) -> Dataset:
         """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""

@@ -496,8 +496,8 @@ def upload_of(
         suffix = Path(given).suffix.lower()
         if suffix == ".parquet":
             raise InvalidRequestError(
-                "the service reads no Parquet: let `bots datasets import` or `bots datasets predict` read the file, or"
-                " pass what you make of its rows, which are pyarrow.parquet.read_table(...).to_pylist()"
+                "the service reads no Parquet: let `bots datasets import` read the file, or pass"
+                " what you make of its rows, which are pyarrow.parquet.read_table(...).to_pylist()"
             )
         upload = Upload(lambda: _chunks_of(given), Path(given).stat().st_size, on_progress, first)
         media_type = media_type or MEDIA_TYPES.get(suffix)

@@ -186,10 +186,6 @@ def wires_of_tasks(tasks: Iterable[Task]) -> list[dict[str, Any]]:
     return [task.as_wire() for task in checked_list(tasks, Task, "tasks")]
 
 
-def wires_of_pass_rates(pass_rates: Mapping[str, float]) -> list[dict[str, Any]]:
-    return [{"id": task, "reference_pass_rates": [rate]} for task, rate in pass_rates.items()]
-
-
 def joined(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Merge each group's outcomes that have counts and rewards, so that all its rewards are compared together.
 

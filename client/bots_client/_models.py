@@ -244,7 +244,6 @@ class Run:
     mix: tuple[MixShare, ...] = ()
     forked_from: Fork | None = None
     created_at: datetime | None = None
-    predictions: tuple[str, ...] = ()
     alarms: tuple[VerifierAlarm, ...] = ()
 
 
@@ -529,17 +528,6 @@ class Overview(Table):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Predicted:
-    """Predictions that new runs see: of how many tasks, their mean, and of how many parts of one each is a multiple."""
-
-    name: str
-    tasks: int
-    mean: float
-    parts: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
     """A pool of tasks under a name.
 
@@ -559,7 +547,6 @@ class Dataset:
     tags: Mapping[str, int] = field(default_factory=dict)
     digest: str = ""
     created_at: datetime | None = None
-    predictions: tuple[Predicted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from typing import TypeVar
 import numpy as np
 import structlog
 
-from bots_service.core.arrays import NO_TASKS, Flags, Floats, Tasks, contained, frozen, last_of, united
-from bots_service.core.pool import MOST_COLUMNS, Pool, Predicted, choose_offset_tags, rounded
+from bots_service.core.arrays import NO_TASKS, Floats, Tasks, contained, frozen, last_of, united
+from bots_service.core.pool import Pool, choose_offset_tags
 from bots_service.core.state import RunState
 from bots_service.core.task_ids import GrowingTaskIds, TaskIds
 from bots_service.errors import (
@@ -21,10 +21,8 @@ from bots_service.errors import (
     Flaw,
     InvalidSelectionError,
     InvalidTasksError,
-    LimitReachedError,
     StorageUnavailableError,
     TaskExistsError,
-    UnknownPredictionsError,
     UnknownRunError,
 )
 from bots_service.keys import EVERY_DATASET
@@ -122,8 +120,8 @@ class DatasetBuilder:
     def build(self, earlier: DatasetFacts | None = None) -> tuple[DatasetFacts, TaskIds, Pool]:
         """Return the dataset's facts, ids and pool.
 
-        earlier: facts of an earlier version of the dataset, whose order of reference models, offset tags and
-            predictions are kept; None for a new dataset: it has no predictions, and the others are chosen.
+        earlier: facts of an earlier version of the dataset, whose order of reference models and offset tags are kept;
+            None for a new dataset: they are chosen.
 
         Raises InvalidTasksError: there are no tasks, an id is repeated, or no task has one of the offset tags.
         """
@@ -146,7 +144,6 @@ class DatasetBuilder:
             offset_tags=offset_tags,
             tags={tag: len(tasks) for tag, tasks in tags.items()},
             digest=self.digest(),
-            predictions=() if earlier is None else earlier.predictions,
         )
         return facts, ids, pool
 
@@ -167,8 +164,7 @@ def opened(row: DatasetRow, ids: TaskIds, pool: Pool, retired: Tasks) -> OpenDat
 
 log = structlog.get_logger(__name__)
 
-MOST_VIEWS = 8  # of one dataset; each takes about as much memory as its tasks without their ids
-# Tasks of a dataset or view, times its subsets that stay ready to select from; beyond it some are made again and again.
+# Tasks of a dataset, times its subsets that stay ready to select from; beyond it some are made again and again.
 # A subset takes some 10 bytes for each task of the dataset, so all of them at most 320 MB.
 SUBSET_TASKS = 32_000_000
 
@@ -180,7 +176,7 @@ KeyOfUpload = Callable[[], IdempotencyKey | None]
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """A run with its open dataset as it sees it. The row's head and epoch are from when it was read."""
+    """A run with its open dataset. The row's head and epoch are from when it was read."""
 
     dataset: OpenDataset
     row: RunRow
@@ -233,19 +229,6 @@ class Datasets:
         """Return the dataset if it is in the cache."""
         return self._open.get(name)
 
-    async def seen_with(self, dataset: OpenDataset, predictions: tuple[Predicted, ...]) -> OpenDataset:
-        """Return a dataset as runs see it that know these predictions; kept with the dataset for the next call."""
-        if not predictions:
-            return dataset
-        async with self._viewing:
-            if predictions not in dataset.views:
-                columns = await self.store.predictions(dataset.row.id, predictions)
-                pool = await asyncio.to_thread(dataset.pool.with_predictions, columns)
-                if len(dataset.views) == MOST_VIEWS:
-                    dataset.views.pop(next(iter(dataset.views)))
-                dataset.views[predictions] = replace(dataset, pool=pool, views={})
-            return dataset.views[predictions]
-
     async def within(self, run: OpenRun, subset: str) -> OpenRun:
         """Return a run with a dataset of whose tasks only those of a subset are handed out.
 
@@ -256,7 +239,7 @@ class Datasets:
             if subset not in dataset.subsets:
                 await self._add_subset(dataset, subset)
             pool = dataset.subsets[subset] = dataset.subsets.pop(subset)  # the one that was used last is dropped last
-        return OpenRun(replace(dataset, pool=pool, views={}, subsets={}), run.row)
+        return OpenRun(replace(dataset, pool=pool, subsets={}), run.row)
 
     async def _add_subset(self, dataset: OpenDataset, subset: str) -> None:
         tasks = await self.store.subset(dataset.row.id, subset)
@@ -268,19 +251,19 @@ class Datasets:
             dataset.subsets.pop(next(iter(dataset.subsets)))
         dataset.subsets[subset] = pool
 
-    async def of(self, dataset: OpenDataset, row: RunRow) -> OpenRun:
-        """Return a run with the dataset as it sees it."""
+    def of(self, dataset: OpenDataset, row: RunRow) -> OpenRun:
+        """Return a run with its dataset. Raises UnknownRunError: the dataset is another by now."""
         if dataset.row.id != row.dataset_id:
             raise UnknownRunError(f"run {row.name!r} was deleted or replaced")
-        return OpenRun(await self.seen_with(dataset, row.predictions), row)
+        return OpenRun(dataset, row)
 
     async def current(self, run: OpenRun) -> OpenRun:
         """Return the run with its dataset in its current version."""
-        return await self.of(await self.fresh(run.dataset.row.name), run.row)
+        return self.of(await self.fresh(run.dataset.row.name), run.row)
 
     async def matching(self, run: OpenRun, state: RunState) -> OpenRun:
         """Return the run with the newest open version of its dataset, which has all tasks that the state knows."""
-        newest = await self.of(await self.open(run.dataset.row.name), run.row)
+        newest = self.of(await self.open(run.dataset.row.name), run.row)
         # Otherwise reports refer to tasks that another replica appended.
         return newest if state.fits(newest.dataset.pool) else await self.current(run)
 
@@ -397,66 +380,6 @@ class Datasets:
         written = self.store.set_retired(idempotency_key, dataset.row, retired)
         return await self._finished(dataset, written, lambda row: opened(row, dataset.ids, dataset.pool, retired))
 
-    async def put_predictions(
-        self, name: str, predictor: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload
-    ) -> DatasetRow:
-        """Set what a predictor says of the tasks, from a stream of blocks; tasks that it doesn't name have none.
-
-        New runs see it, and those whose journal is empty; other runs keep the predictions that they know.
-        blocks: with one reference pass rate a task, the predicted one; tags count for nothing.
-
-        Raises InvalidTasksError: a task is unknown or comes twice, a pass rate is out of range, or there is none;
-        LimitReachedError: the dataset has as many predictions as it may.
-        """
-        dataset = await self.fresh(name)
-        rates, said, first = np.full(len(dataset.ids), np.nan), np.zeros(len(dataset.ids), bool), 0
-        async for block in blocks:
-            await asyncio.to_thread(_enter, block, first, dataset, rates, said)
-            first += len(block)
-        return await self.set_predictions(dataset, predictor, rates, idempotency_key)
-
-    async def set_predictions(
-        self, dataset: OpenDataset, name: str, rates: Floats | None, idempotency_key: KeyOfUpload
-    ) -> DatasetRow:
-        """Set predictions of a fresh dataset, in place of those of the same name.
-
-        rates: [N] predicted pass rates, NaN where unknown; None removes them.
-
-        Raises InvalidTasksError: no task has a prediction; LimitReachedError: the dataset has as many predictions as it
-        may.
-        """
-        before, column = dataset.row.facts.predictions, None
-        now = kept = tuple(each for each in before if each.name != name)
-        if rates is not None:
-            if np.isnan(rates).all():
-                raise InvalidTasksError("no task has a predicted pass rate")
-            if len(kept) >= MOST_COLUMNS:
-                names = ", ".join(each.name for each in kept)
-                raise LimitReachedError(f"a dataset has at most {MOST_COLUMNS} predictions; it has {names}: remove one")
-            others = await self.store.predictions(dataset.row.id, kept)
-            column = await asyncio.to_thread(rounded, name, rates, dataset.pool, others)
-            new = column.about
-            # In its old place: nothing but its content changes.
-            is_known = len(kept) < len(before)
-            now = tuple(new if each.name == name else each for each in before) if is_known else (*kept, new)
-        facts, key = replace(dataset.row.facts, predictions=now), idempotency_key()
-
-        async def write() -> DatasetRow:
-            empty: list[RunRow] = []
-            row = await self.store.put_predictions(key, dataset.row, facts, column, empty)
-            for run in empty:  # what processes hold of these runs was made without the predictions
-                await self._live.delete(run)
-            return row
-
-        return await self._finished(dataset, write(), lambda row: replace(dataset, row=row, views={}))
-
-    async def drop_predictions(self, name: str, predictor: str, idempotency_key: IdempotencyKey | None) -> DatasetRow:
-        """Remove predictions from a dataset. Raises UnknownPredictionsError: there are none of the name."""
-        dataset = await self.fresh(name)
-        if predictor not in [each.name for each in dataset.row.facts.predictions]:
-            raise UnknownPredictionsError(f"dataset {name!r} has no predictions {predictor!r}")
-        return await self.set_predictions(dataset, predictor, None, lambda: idempotency_key)
-
     async def keep_subset(self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload) -> Subset:
         """Keep a subset under a name that follows from its tasks; it is not kept if the dataset lacks some of them.
 
@@ -507,27 +430,10 @@ class Datasets:
         return await asyncio.shield(finish())
 
 
-def unknown_tasks(
-    ids: Sequence[str], found: Tasks, *where: str, within: tuple[str, ...] = (), first: int = 0
-) -> Iterator[Flaw]:
-    """Yield the flaws of ids, listed at `where` from `first` on, that name no task: those where -1 was found."""
+def unknown_tasks(ids: Sequence[str], found: Tasks, *where: str, within: tuple[str, ...] = ()) -> Iterator[Flaw]:
+    """Yield the flaws of ids, listed at `where`, that name no task: those where -1 was found."""
     for place in np.flatnonzero(found < 0).tolist():
-        yield Flaw((*where, first + place, *within), f"no task {ids[place][:80]!r}")
-
-
-def _enter(block: TaskBlock, first: int, dataset: OpenDataset, rates: Floats, said: Flags) -> None:
-    """Write a block's predictions to their places in `rates`, and mark them in `said`. first: the block's place."""
-    ids, tasks = block.ids, dataset.ids.find(block.ids)
-    unknown = unknown_tasks(ids, tasks, "tasks", within=("id",), first=first)
-    InvalidTasksError.refuse("invalid predictions", unknown)
-    is_repeated = said[tasks]
-    is_repeated[np.setdiff1d(np.arange(len(tasks)), np.unique(tasks, return_index=True)[1])] = True
-    repeated = (
-        Flaw(("tasks", first + row, "id"), f"{ids[row][:80]!r} has a prediction already")
-        for row in np.flatnonzero(is_repeated).tolist()
-    )
-    InvalidTasksError.refuse("invalid predictions", chain(repeated, _reference_flaws(block, 1, first)))
-    rates[tasks], said[tasks] = block.references[:, 0], True
+        yield Flaw((*where, place, *within), f"no task {ids[place][:80]!r}")
 
 
 def _described(dataset: OpenDataset, found: Tasks) -> tuple[Subset, Tasks]:

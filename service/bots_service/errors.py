@@ -29,10 +29,6 @@ class UnknownRunError(NotFoundError):
     """No run of that name in the dataset."""
 
 
-class UnknownPredictionsError(NotFoundError):
-    """A dataset has no predictions of this name."""
-
-
 class UnknownStepError(NotFoundError):
     """The run's present history has no such step."""
 

@@ -12,7 +12,6 @@ from msgspec import Struct, structs
 from bots_service import errors
 from bots_service.core.entries import Entry, Report, Rewind
 from bots_service.core.evidence import MAX_TRIALS
-from bots_service.core.pool import Predicted
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, fresh_state
 from bots_service.datasets import KeyOfUpload, OpenRun
@@ -42,7 +41,7 @@ class JournalHeader(Struct, frozen=True):
     """The first line.
 
     digest: of the dataset; reference_order, offset_tags: what that chose of its tasks when it was made.
-    settings: of the run before its first entry. predictions: those that it knows. entries: how many follow.
+    settings: of the run before its first entry. entries: how many follow.
     """
 
     dataset: str
@@ -51,7 +50,6 @@ class JournalHeader(Struct, frozen=True):
     reference_order: tuple[int, ...]
     offset_tags: tuple[str, ...]
     settings: dict[str, Any]
-    predictions: tuple[Predicted, ...]
     entries: int
 
 
@@ -81,7 +79,7 @@ class MoveRuns:
         row, facts = opened.row, opened.dataset.row.facts
         chosen = {name: getattr(facts, name) for name in OF_TASKS}
         settings = structs.asdict(row.settings)
-        header = JournalHeader(dataset, run, **chosen, settings=settings, predictions=row.predictions, entries=row.head)
+        header = JournalHeader(dataset, run, **chosen, settings=settings, entries=row.head)
         yield _encoder.encode_lines([header])
         seq = 0
         while seq < row.head:
@@ -94,7 +92,7 @@ class MoveRuns:
     async def import_lines(
         self, dataset: str, run_name: str, lines: AsyncIterator[list[bytes]], idempotency_key: KeyOfUpload
     ) -> Moved:
-        """Replay a journal that another service exported; return the new run, which sees the newest predictions.
+        """Replay a journal that another service exported; return the new run.
 
         An empty run of this name is replaced. idempotency_key: called once all of it came: only then is the request's
         fingerprint known. Raises DatasetExistsError: the dataset has other tasks; InvalidJournalError: it is no
@@ -102,8 +100,6 @@ class MoveRuns:
         """
         datasets = self.runs.datasets
         opened = await datasets.fresh(dataset)
-        newest = opened.row.facts.predictions
-        seen = await datasets.seen_with(opened, newest)
         entries = _lines(lines)
         header = _read(_header, await anext(entries, b""), "the first line is no header of a journal")
         _require_same(header, opened.row)
@@ -111,12 +107,10 @@ class MoveRuns:
             settings = settings_from(header.settings)
         except errors.InvalidSettingsError as error:
             raise errors.InvalidJournalError(f"the journal's settings: {error}", error.flaws) from error
-        # Other predictions tell other profiles apart: all of them are then known from the start.
-        profiles = None if header.predictions == newest else seen.pool.profiles
         async with datasets.stage() as stage:
-            staged = await self.runs.store.transfers.add_run(stage, settings, newest)
-            run = OpenRun(seen, replace(staged, dataset_id=opened.row.id))
-            state = await self._replayed(run, entries, profiles)
+            staged = await self.runs.store.transfers.add_run(stage, settings)
+            run = OpenRun(opened, replace(staged, dataset_id=opened.row.id))
+            state = await self._replayed(run, entries)
             if state.seq != header.entries:
                 raise errors.InvalidJournalError(
                     f"the journal has {state.seq} entries, and its header says {header.entries}"
@@ -124,12 +118,11 @@ class MoveRuns:
             await self.runs.replay.save(run.row, state)
             return await asyncio.shield(self._finish(opened.row, run_name, stage, run.row, idempotency_key))
 
-    async def _replayed(self, run: OpenRun, lines: AsyncIterator[bytes], profiles: int | None) -> RunState:
+    async def _replayed(self, run: OpenRun, lines: AsyncIterator[bytes]) -> RunState:
         """Store the entries with what folding them does, some at a time; return the state after the last."""
         state, page = fresh_state(run.row.settings, run.dataset.pool), list[SavedEntry]()
         async for line in lines:
             saved = _read(_entry, line, f"line {state.seq + len(page) + 2} is no entry of a journal")
-            saved = saved if profiles is None else structs.replace(saved, profiles=profiles)
             if len(page) == PAGE or saved.kind == KINDS[Rewind]:  # all that it may go back to is stored before
                 state, page = await self._with_page(run, state, page), []
             page.append(saved)

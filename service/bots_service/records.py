@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 from msgspec import Struct
 
 from bots_service.core.arrays import Floats, Tasks, united
-from bots_service.core.pool import Pool, Predicted
+from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import UniformEstimate
@@ -59,7 +59,6 @@ class DatasetFacts:
     size: tasks ever, retired ones included; profiles: distinct pairs of reference pass rates and offset tags.
     tags: tag -> number of tasks with it, including retired ones.
     digest: of the tasks; does not depend on the upload's format.
-    predictions: those that new runs see, in the order in which they were put.
     """
 
     description: str
@@ -70,12 +69,11 @@ class DatasetFacts:
     profiles: int
     tags: dict[str, int]
     digest: str
-    predictions: tuple[Predicted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetRow:
-    """A version of a dataset. version: increases with each change of tasks, retired ones or predictions."""
+    """A version of a dataset. version: increases with each change of tasks or retired ones."""
 
     id: int
     name: str
@@ -94,25 +92,21 @@ class DatasetRow:
 class OpenDataset:
     """A dataset in memory, ready to select from.
 
-    pool: without predictions; in a view, with those that some runs know.
-    views: the dataset as these runs see it.
     subsets: the pool, with all tasks outside a subset retired.
     """
 
     row: DatasetRow
     ids: TaskIds
     pool: Pool
-    views: "dict[tuple[Predicted, ...], OpenDataset]" = field(default_factory=dict, compare=False, repr=False)
     subsets: dict[str, Pool] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def nbytes(self) -> int:
-        """Approximate memory in bytes: of its ids, its tags, and the profiles of each view and subset."""
-        columns = self.pool.models + len(self.pool.offset_tags) + len(self.pool.prediction_names) + 1
+        """Approximate memory in bytes: of its ids, its tags, and the profiles of each subset."""
+        columns = self.pool.models + len(self.pool.offset_tags) + 1
         profiled = 3 * self.pool.profile_of.nbytes + 8 * self.pool.profiles * 3 * columns
         tagged = sum(tasks.nbytes for tasks in self.pool.tags.values())
-        viewed = sum(view.nbytes - view.ids.nbytes for view in self.views.values())
-        return self.ids.nbytes + tagged + viewed + profiled * (1 + len(self.subsets))
+        return self.ids.nbytes + tagged + profiled * (1 + len(self.subsets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +129,6 @@ class RunRow:
     uid: random; a run that is deleted and created again, or gets new settings while empty, has a new one.
     settings: of the empty journal; later ones are in the state.
     head: the last seq; epoch: number of rewinds.
-    predictions: those that it knows: the dataset's when it began, or those of the run that it continues.
     """
 
     id: int
@@ -147,7 +140,6 @@ class RunRow:
     epoch: int
     created_at: float
     parent: Parent | None = None
-    predictions: tuple[Predicted, ...] = ()
 
     @property
     def origin_step(self) -> int:

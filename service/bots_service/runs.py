@@ -33,7 +33,7 @@ from bots_service.core.draw import SelectRequest
 from bots_service.core.entries import Body, Entry, Report, Rewind, SettingsChange
 from bots_service.core.guard import Streak
 from bots_service.core.mixing import MixShare, mix_shares
-from bots_service.core.pool import Pool, Predicted
+from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Totals, added
 from bots_service.core.run_settings import RunSettings, SomeSettings, settings_asked
 from bots_service.core.state import RunState, advance, fresh_state
@@ -257,7 +257,6 @@ class Run(Struct, frozen=True):
     coverage: how the visits spread over the pool; a visit is a step that reported the task.
     mix: the tags of the run's mix, by name; empty without one.
     forked_from: the run that it continues; null if none.
-    predictions: names of the predictions that it knows.
     alarms: those of the verifier guard that stand, the whole run's first.
     """
 
@@ -280,7 +279,6 @@ class Run(Struct, frozen=True):
     mix: tuple[MixShare, ...]
     forked_from: Parent | None
     created_at: datetime
-    predictions: tuple[str, ...]
     alarms: tuple[Streak, ...]
 
     @classmethod
@@ -307,7 +305,6 @@ class Run(Struct, frozen=True):
             mix=mix_shares(state.settings.mix, state.mix),
             forked_from=row.parent,
             created_at=datetime.fromtimestamp(row.created_at, UTC),
-            predictions=tuple(each.name for each in row.predictions),
             alarms=state.guard.alarms,
         )
 
@@ -796,9 +793,6 @@ class Runs:
         """Return the run as this process knows it; another replica may have changed, replaced or deleted it."""
         dataset = await self.datasets.open(dataset_name)
         key = (dataset.row.id, run_name)
-        known = self._rows.get(key)
-        if known is not None and known.head == 0 and known.predictions != dataset.row.facts.predictions:
-            del self._rows[key]  # new predictions replace the runs whose journal is empty
         while key not in self._rows:
             invalidations = self._invalidations
             row = await self.store.runs.get(*key)
@@ -807,12 +801,12 @@ class Runs:
                 if len(self._rows) > KEPT_ROWS:
                     self._rows.popitem(last=False)
         self._used.add((dataset_name, run_name))
-        return await self.datasets.of(dataset, self._rows[key])
+        return self.datasets.of(dataset, self._rows[key])
 
     async def fresh(self, dataset_name: str, run_name: str) -> OpenRun:
         """Return the run with its dataset as they stand in SQL."""
         dataset = await self.datasets.fresh(dataset_name)
-        return await self.datasets.of(dataset, await self.store.runs.get(dataset.row.id, run_name))
+        return self.datasets.of(dataset, await self.store.runs.get(dataset.row.id, run_name))
 
     async def using(self, dataset_name: str, run_name: str, work: Callable[[OpenRun], Awaitable[Result]]) -> Result:
         """Return the result of `work` on the run; repeat it if another replica replaced the run or its dataset."""
@@ -860,7 +854,7 @@ class Runs:
         self.datasets.invalidate_older(dataset.row, head.dataset_version)
         known = self.states.get(row)
         if known is None or known.seq < head.seq:
-            run = await self.datasets.of(await self.datasets.open(dataset.row.name), row)
+            run = self.datasets.of(await self.datasets.open(dataset.row.name), row)
             known = await self._caught_up(run, head)
         leased = await self.live.moved(row, version_of(known))
         if (dataset.row.name, row.name) in self.metrics.runs.names():
@@ -873,7 +867,6 @@ class Runs:
     ) -> tuple[Run, bool]:
         """Create a run, on its own or as a fork; or replace the settings of one whose journal is empty.
 
-        A run sees the dataset's newest predictions; a fork sees those of the run that it continues.
         values: settings that differ from the defaults, or from those of the run that it forks.
 
         Returns:
@@ -883,11 +876,11 @@ class Runs:
         run's journal is not empty, and its settings are others.
         """
         opened = await self.datasets.fresh(dataset)
-        state, seen, known, start = await self._begun(opened, origin, values)
+        state, start = await self._begun(opened, origin, values)
         require_known_tags(state.settings, opened.pool)
 
         def result_of(row: RunRow, before: RunRow | None) -> tuple[Run, bool]:
-            return Run.of(OpenRun(seen, row), state, leased=0, degraded=False), before is None
+            return Run.of(OpenRun(opened, row), state, leased=0, degraded=False), before is None
 
         async def write() -> tuple[RunRow, RunRow | None]:
             row, before = await self.store.runs.put(
@@ -895,7 +888,6 @@ class Runs:
                 name,
                 state.settings if start is None else start.source.settings,
                 fork=start,
-                known=known,
                 idempotency_key=key,
                 result_of=result_of,
             )
@@ -921,14 +913,11 @@ class Runs:
 
     async def _begun(
         self, opened: OpenDataset, origin: ForkFrom | None, values: dict[str, Any]
-    ) -> tuple[RunState, OpenDataset, tuple[Predicted, ...], Fork | None]:
-        """Return a new run's first state, its dataset as it sees it, the predictions that it knows, and its origin."""
+    ) -> tuple[RunState, Fork | None]:
+        """Return a new run's first state and its origin."""
         if origin is None:
-            newest = opened.row.facts.predictions
-            seen = await self.datasets.seen_with(opened, newest)
-            return fresh_state(settings_asked(values), seen.pool), seen, newest, None
+            return fresh_state(settings_asked(values), opened.pool), None
         run = await self.open(opened.row.name, origin.run)
-        seen = await self.datasets.seen_with(opened, run.row.predictions)
         base = await self.state_of(run)
         if origin.step is not None:
             base = await self.replay.state_at(run, await self._closing(run, origin.step, base))
@@ -939,11 +928,11 @@ class Runs:
             bodies.append(SettingsChange(values))
         state, folded = base, list[FoldedEntry]()
         for body in bodies:
-            entry = Entry(state.seq + 1, base.epoch + 1, seen.pool.profiles, body)
-            state, receipt = advance(state, entry, seen.pool, base=base)
+            entry = Entry(state.seq + 1, base.epoch + 1, opened.pool.profiles, body)
+            state, receipt = advance(state, entry, opened.pool, base=base)
             folded.append(FoldedEntry(entry, receipt, uniform=uniform))
         blob = await asyncio.to_thread(encode_state, state)
-        return state, seen, run.row.predictions, Fork(run.row, base.step, folded, blob)
+        return state, Fork(run.row, base.step, folded, blob)
 
     async def describe(self, dataset: str, run: str) -> Run:
         """Return a run as it stands."""

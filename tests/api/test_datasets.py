@@ -1,6 +1,5 @@
-"""Datasets, subsets and predictions over HTTP: made, changed, listed, and moved with their runs."""
+"""Datasets and subsets over HTTP: made, changed, listed, and moved with their runs."""
 
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -75,26 +74,3 @@ async def test_tasks_are_selected_in_a_subset(http: httpx.AsyncClient):
     assert sorted(task["id"] for task in chosen["tasks"]) == sorted(MINE)
     too_many = await http.post("/select", json={"dataset": "guru", "count": 4, "subset": made["subset"]})
     require_problem(too_many, 422, "pool-too-small")
-
-
-PROBE = "/datasets/guru/predictions/probe"
-ROWS: list[dict[str, Any]] = [
-    {"id": "task-1", "reference_pass_rates": [0.25]},
-    {"id": "task-2", "reference_pass_rates": [1], "tags": ["of no account"]},
-]
-UNKNOWN = {"id": "task-3", "reference_pass_rates": [None]}
-PREDICTIONS = {
-    "application/json": json.dumps({"tasks": [*ROWS, UNKNOWN]}).encode(),
-    "application/x-ndjson": "".join(json.dumps(row) + "\n" for row in [*ROWS, UNKNOWN]).encode(),
-}
-
-
-async def test_every_format_gives_the_same_predictions_and_new_runs_see_them(http: httpx.AsyncClient):
-    await make_dataset(http)
-    for kind, body in PREDICTIONS.items():
-        answer = await http.put(PROBE, content=body, headers={"Content-Type": kind})
-        assert answer.status_code == 200, answer.text
-        (found,) = answer.json()["predictions"]
-        assert found == {"name": "probe", "tasks": 2, "mean": 0.625, "parts": 16, "digest": found["digest"]}
-        assert (await http.get("/datasets/guru")).json() == answer.json()
-    assert (await http.get(RUN)).json()["predictions"] == ["probe"]

@@ -42,8 +42,6 @@ OPENED_BY: dict[str, set[str] | None] = {
     "POST /datasets/{dataset}/subsets": {"select"},
     "DELETE /datasets/{dataset}/tasks": set(),
     "POST /datasets/{dataset}/tasks/restore": set(),
-    "PUT /datasets/{dataset}/predictions/{name}": set(),
-    "DELETE /datasets/{dataset}/predictions/{name}": set(),
     "PUT /datasets/{dataset}/runs/{run}": set(),
     "GET /datasets/{dataset}/runs/{run}": ANY,
     "PATCH /datasets/{dataset}/runs/{run}": set(),

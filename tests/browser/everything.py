@@ -1,4 +1,4 @@
-"""Two runs of a simulated model that have all that a run may have: tags, a mix and predictions."""
+"""Two runs of a simulated model that have all that a run may have: tags and a mix."""
 
 import random
 from math import exp
@@ -8,7 +8,6 @@ from bots_client import Client, GivenSettings, Outcome, Task
 DATASET, RUN, UNIFORM = "three-domains", "mixed", "uniform"
 STEPS, COUNT, ROLLOUTS, TASKS = 5, 24, 8, 600
 TAGS = ("math", "code", "logic")
-PREDICTORS = {"embedding": TASKS // 2, "small-model": TASKS}  # by name: how many tasks each covers
 SETTINGS: dict[str, GivenSettings] = {
     RUN: {"mix": {"math": 3, "code": 1, "logic": 1}},
     UNIFORM: {"strategy": "uniform"},
@@ -24,9 +23,6 @@ def train_on_everything(url: str) -> None:
             [Task(task, tags=[task.partition("-")[0]]) for task in hardness],
             description="A simulated model that learns mathematics, code and logic.",
         )
-        for name, covered in PREDICTORS.items():
-            rates = {task: 1 / (1 + exp(hard)) for task, hard in list(hardness.items())[:covered]}
-            client.put_predictions(DATASET, name, rates)
         for run, settings in SETTINGS.items():
             client.create_run(DATASET, run, **settings)
             for step in range(STEPS):

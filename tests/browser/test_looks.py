@@ -48,9 +48,7 @@ def test_every_view_is_readable_by_all_in_light_and_dark_and_as_wide_as_its_wind
 
 
 @pytest.mark.parametrize("view", [f"datasets/{everything.DATASET}", RUN_WITH_TAGS])
-def test_what_has_tags_and_predictions_is_readable_by_all_and_as_wide_as_its_window(
-    view: str, browser: Browser, mixed: ServiceProcess
-):
+def test_what_has_tags_is_readable_by_all_and_as_wide_as_its_window(view: str, browser: Browser, mixed: ServiceProcess):
     with visiting(browser, mixed.url) as visit:
         seen(visit, view)
         if view == RUN_WITH_TAGS:

@@ -4,7 +4,7 @@ import httpx
 from playwright.sync_api import Browser, expect
 
 from tests.browser.chromium import PERCENT, visiting
-from tests.browser.everything import DATASET, PREDICTORS
+from tests.browser.everything import DATASET
 from tests.browser.everything import RUN as MIXED
 from tests.serving import ServiceProcess, running_service
 
@@ -60,14 +60,3 @@ def test_a_mix_shows_among_the_settings_and_as_the_share_that_each_tag_is_owed(b
         assert (shown["mix"], shown["target"]) == ("code 1; logic 1; math 3", "0.5")
         row = page.get_by_role("region", name="Numbers by tag").get_by_role("row").filter(has_text="code")
         expect(row.get_by_role("img").first).to_have_accessible_name(f"owed by the mix: {100 * share:.1f}{PERCENT}")
-
-
-def test_predictions_are_named_with_their_dataset_and_a_run_shows_how_far_it_trusts_each(
-    browser: Browser, mixed: ServiceProcess
-):
-    with visiting(browser, mixed.url) as visit:
-        named = ", ".join(f"{name} for {covered}" for name, covered in PREDICTORS.items())
-        expect(visit.open(f"datasets/{DATASET}").get_by_role("main")).to_contain_text(f"Predictions: {named}.")
-        estimates = visit.open(f"datasets/{DATASET}/runs/{MIXED}").get_by_label("Estimates", exact=True)
-        for name in PREDICTORS:
-            expect(estimates).to_contain_text(f"prediction slope {name}")

@@ -212,19 +212,6 @@ def test_appended_tasks_have_their_pass_rates_in_the_dataset_s_order_and_scale(b
     assert "a pass rate: value / 100" in line
 
 
-def test_published_pass_rates_are_put_to_a_dataset_that_has_runs(bots, tmp_path):
-    file = tmp_path / "with-runs.csv"
-    file.write_text("name,a solve rate,b pass rate\nx,0.1,1/4\ny,0.2,3/4\n", "utf-8")
-    named = ["--id", "name", "--references", "auto"]
-    assert bots("datasets", "import", file, "--id", "name", "--json").json["tasks"] == 2
-    bots.ok("report", "with-runs", "x=1/2")
-    line = bots("datasets", "predict", "with-runs", "other", file, *named).err
-    assert "a name has one column, not a solve rate, b pass rate: add --reference COLUMN" in line
-    done = bots("datasets", "predict", "with-runs", "other", file, *named, "--reference", "b pass rate", "--json")
-    (put,) = done.json["predictions"]
-    assert (put["name"], put["tasks"], put["mean"]) == ("other", 2, 0.5)
-
-
 @pytest.mark.parametrize(
     ("column", "values", "says"),
     [

@@ -120,15 +120,6 @@ def test_a_weight_that_can_not_be_read_is_refused_with_an_example(bots, pool, op
     assert "math=3" in bots("runs", "create", pool, "m", "--mix", option).assert_one_line(2)
 
 
-def test_predictions_of_a_file_are_put_shown_and_removed(bots, pool, tmp_path):
-    (tmp_path / "probe.csv").write_text("id,pass_rate\np1,0.25\np2,0.5\np3,\n")
-    said = bots.ok("datasets", "predict", pool, "probe", "probe.csv")
-    assert said == f"new runs of {pool} see the predictions probe of 2 tasks\n"
-    assert "name probe tasks 2 mean 0.3750" in bots.ok("datasets", "show", pool)
-    assert bots("datasets", "show", pool, "--json").json["predictions"][0]["mean"] == 0.375
-    assert "no longer see the predictions probe" in bots.ok("datasets", "unpredict", pool, "probe")
-
-
 def test_tasks_are_appended_retired_and_restored(bots, pool, tmp_path):
     (tmp_path / "more.jsonl").write_text('{"key": "p5", "a": 0.5, "b": null}\n{"key": "p6", "a": 0.5, "b": 1}\n')
     columns = ["--id", "key", "--reference", "a", "--reference", "b"]

@@ -16,7 +16,6 @@ from tests.serving import NOWHERE
 
 MIX = {"a": 1, "b": [(0, 3), (9, 1)]}
 TASK = Task("math-17", [0.25, None], ["math"])
-PREDICTED = {"id": "a", "reference_pass_rates": [0.25]}
 TASK_JSON = {"id": "math-17", "reference_pass_rates": [0.25, None], "tags": ["math"]}
 MADE = Selection(selection_id="s-1", dataset="guru", run="default", tasks=())
 
@@ -41,8 +40,6 @@ CALLS = [
      [{"reference_models": ["small"], "description": "maths"}, TASK_JSON]),
     ("append_tasks", ("guru", [TASK]), {}, "POST", "/datasets/guru/tasks", [TASK_JSON]),
     ("make_subset", ("guru", [Task("a")]), {}, "POST", "/datasets/guru/subsets", [{"id": "a"}]),
-    ("put_predictions", ("guru", "p", {"a": 0.25}), {}, "PUT", "/datasets/guru/predictions/p", [PREDICTED]),
-    ("remove_predictions", ("guru", "p"), {}, "DELETE", "/datasets/guru/predictions/p", None),
     ("retire_tasks", ("guru", ["a"]), {}, "DELETE", "/datasets/guru/tasks", {"ids": ["a"]}),
     ("restore_tasks", ("guru", ["a"]), {}, "POST", "/datasets/guru/tasks/restore", {"ids": ["a"]}),
     ("dataset", ("guru",), {}, "GET", "/datasets/guru", None),

@@ -47,7 +47,6 @@ def test_a_file_is_streamed_and_its_progress_told(serve, connect, pool):
     [
         (lambda bots, file: bots.append_tasks("guru", file), "POST", "/datasets/guru/tasks"),
         (lambda bots, file: bots.make_subset("guru", file), "POST", "/datasets/guru/subsets"),
-        (lambda bots, file: bots.put_predictions("guru", "p", file), "PUT", "/datasets/guru/predictions/p"),
         (lambda bots, file: bots.import_run(file, "guru", "r1"), "POST", "/datasets/guru/runs/r1/import"),
     ],
 )

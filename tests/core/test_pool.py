@@ -10,22 +10,16 @@ from hypothesis import strategies as st
 
 from bots_service.core import pool as rule
 from bots_service.core import task_ids
-from bots_service.core.arrays import contained, first_places, frozen, united, without
+from bots_service.core.arrays import contained, first_places, united, without
 from bots_service.core.belief import KINDS
-from bots_service.core.belief.distributions import LogitNormals
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import (
-    MOST_PREDICTED,
-    PARTS,
-    UNKNOWN,
     Pool,
-    Predictions,
     choose_offset_tags,
     number_profiles,
-    rounded,
 )
-from bots_service.core.run_settings import RunSettings, settings_from
+from bots_service.core.run_settings import settings_from
 from bots_service.core.state import advance, fresh_state
 from bots_service.core.task_ids import GrowingTaskIds
 from tests.core.pools import tasks
@@ -176,110 +170,6 @@ def test_tags_may_double_the_profiles_or_make_2048_of_them(profiles, chosen):
 def test_of_no_tasks_and_no_tags_none_is_chosen():
     assert choose_offset_tags({}, np.zeros(100, np.int32)) == ()
     assert choose_offset_tags({}, np.empty(0, np.int32)) == ()
-
-
-# --- predictions: rounded, part of a pool's profiles, and trusted by the tracker as far as evidence tells ------------
-
-SIZE = 400
-RNG = np.random.default_rng(5)
-TRUTH = RNG.random(SIZE)
-REFERENCES = np.round(RNG.random((SIZE, 1)) * 16) / 16
-TAGS = {"even": np.arange(0, SIZE, 2, dtype=np.int32)}
-POOL = Pool.of_tasks(REFERENCES, TAGS, ("even",))
-
-
-def seen(rates: np.ndarray, pool: Pool = POOL) -> Pool:
-    return pool.with_predictions([rounded("probe", rates, pool, [])])
-
-
-def reported(rng: np.random.Generator, success: np.ndarray = TRUTH) -> Report:
-    tasks = np.sort(rng.choice(SIZE, 32, replace=False)).astype(np.int32)
-    solved = rng.binomial(16, success[tasks]).astype(float)
-    effective = (solved > 0) & (solved < 16)
-    return Report(Evidence(*map(frozen, (tasks, solved, 16.0 - solved, effective))), None, None)
-
-
-def estimates(pool: Pool, steps: int = 20) -> dict[str, float]:
-    state, rng = fresh_state(RunSettings(), pool), np.random.default_rng(1)
-    for seq in range(1, steps + 1):
-        state, _ = advance(state, Entry(seq, 0, pool.profiles, reported(rng)), pool)
-    return state.belief.estimates(pool)
-
-
-def test_each_task_keeps_its_rates_tags_and_prediction_in_its_profile():
-    rates = np.where(np.arange(SIZE) < 300, TRUTH, np.nan)
-    pool = seen(rates)
-    np.testing.assert_array_equal(pool.references[pool.profile_of], REFERENCES)
-    np.testing.assert_array_equal(pool.carried[pool.profile_of], np.arange(SIZE) % 2 == 0)
-    np.testing.assert_array_equal(pool.predictions[pool.profile_of, 0], np.rint(rates * 16) / 16)
-    rows = {(*REFERENCES[task], task % 2, np.nan_to_num(np.rint(rates[task] * 16), nan=-1)) for task in range(SIZE)}
-    assert pool.profiles == len(rows)
-
-
-def test_without_predictions_a_pool_stays_as_it_is():
-    assert POOL.with_predictions([]) is POOL
-
-
-def test_features_tell_the_logit_of_a_prediction_and_whether_it_is_unknown():
-    pool = seen(np.where(np.arange(SIZE) < 300, TRUTH, np.nan))
-    slope, unknown = pool.known.features[-2:, pool.profile_of]
-    counted = (16 * np.rint(TRUTH * 16) / 16 + 0.5) / 17
-    np.testing.assert_allclose(slope[:300], np.log(counted / (1 - counted))[:300], atol=1e-12)
-    assert not slope[300:].any()
-    np.testing.assert_array_equal(unknown, np.arange(SIZE) >= 300)
-
-
-def test_predictions_are_rounded_more_coarsely_where_there_would_be_too_many_profiles():
-    size = 40 * MOST_PREDICTED
-    many = Pool.of_tasks(np.round(np.random.default_rng(2).random((size, 1)) * 600) / 600)
-    rates = np.random.default_rng(3).random(size)
-    column = rounded("probe", rates, many, [])
-    assert column.about.parts == next(parts for parts in PARTS if 601 * (parts + 1) <= MOST_PREDICTED)
-    assert many.with_predictions([column]).profiles <= MOST_PREDICTED
-
-
-def test_the_coarsest_predictions_are_taken_whatever_the_number_of_profiles():
-    pool = Pool.of_tasks(np.arange(3 * MOST_PREDICTED, dtype=float)[:, None] // 3 / MOST_PREDICTED)
-    column = rounded("probe", np.tile([0.0, 0.5, 1.0], MOST_PREDICTED), pool, [])
-    assert column.about.parts == PARTS[-1]
-
-
-def test_facts_of_predictions_count_only_known_ones():
-    levels = np.array([0, UNKNOWN, 4, 2], np.uint8)
-    column, finer, other = (
-        Predictions.of("probe", 4, levels),
-        Predictions.of("probe", 8, levels),
-        Predictions.of("other", 4, levels),
-    )
-    assert (column.about.name, column.about.tasks, column.about.mean) == ("probe", 3, 0.5)
-    np.testing.assert_array_equal(column.rates(5), [0.0, np.nan, 1.0, 0.5, np.nan])
-    assert finer.about.digest != column.about.digest == other.about.digest
-
-
-def test_the_tracker_trusts_good_predictions_and_no_others():
-    assert estimates(seen(TRUTH))["prediction_slope_probe"] > 0.7
-    assert estimates(seen(1 - TRUTH))["prediction_slope_probe"] < -0.7
-    assert abs(estimates(seen(np.random.default_rng(9).permutation(TRUTH)))["prediction_slope_probe"]) < 0.15
-
-
-def test_before_any_evidence_predictions_change_no_mean():
-    pool, own = seen(TRUTH), np.arange(SIZE, dtype=np.int32)
-    before, after = [fresh_state(RunSettings(), each).belief.distributions(each, own) for each in (POOL, pool)]
-    np.testing.assert_array_equal(before.mean > 0.5, after.mean > 0.5)
-    assert isinstance(before, LogitNormals)
-    assert isinstance(after, LogitNormals)
-    np.testing.assert_allclose(before.location, after.location, atol=1e-12)
-
-
-def test_bots_makes_no_use_of_predictions():
-    settings, tasks = RunSettings(belief="bots", strategy="thompson"), np.arange(SIZE, dtype=np.int32)
-    found = []
-    for pool in (POOL, seen(TRUTH)):
-        state, rng = fresh_state(settings, pool), np.random.default_rng(1)
-        for seq in range(1, 6):
-            state, _ = advance(state, Entry(seq, 0, pool.profiles, reported(rng)), pool)
-        found.append(state.belief.distributions(pool, tasks).mean)
-    np.testing.assert_array_equal(found[0], found[1])
 
 
 # --- an appended task begins with what its references and its tags tell of it, as if it had been there all along -----

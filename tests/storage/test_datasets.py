@@ -1,4 +1,4 @@
-"""Datasets as stores keep them: tasks, retired ones, subsets, predictions; and how much they may keep."""
+"""Datasets as stores keep them: tasks, retired ones, subsets; and how much they may keep."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from bots_service.core.arrays import Tasks, frozen
-from bots_service.core.pool import Predictions
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, DatasetExistsError, LimitReachedError, UnknownDatasetError, UnknownRunError
 from bots_service.records import Capacity, DatasetRow, Subset, TaskBlock
@@ -157,55 +156,6 @@ async def test_the_subsets_that_were_kept_last_stay(stores: SqlStores):
     assert found == [True, False, True]
 
 
-def column(level: int) -> Predictions:
-    return Predictions.of("probe", 16, frozen(np.full(10, level, np.uint8)))
-
-
-async def put(stores: SqlStores, row: DatasetRow, *columns: Predictions) -> DatasetRow:
-    facts = replace(row.facts, predictions=tuple(each.about for each in columns))
-    return await stores.datasets.put_predictions(None, row, facts, columns[-1] if columns else None, [])
-
-
-async def test_predictions_are_read_as_they_were_put_and_runs_without_a_journal_know_them(stores: SqlStores):
-    old = await made.dataset(stores)
-    empty, live = [(await stores.runs.put(old.id, name, RunSettings()))[0] for name in ("empty", "live")]
-    await made.append(stores, live)
-    row = await put(stores, old, column(3))
-    (found,) = await stores.datasets.predictions(row.id, row.facts.predictions)
-    assert (found.about, found.levels.tolist()) == (column(3).about, [3] * 10)
-    assert (await stores.datasets.get(row.name)) == row
-    got, kept = [await stores.runs.get(row.id, name) for name in ("empty", "live")]
-    assert (got.predictions, kept.predictions) == (row.facts.predictions, ())
-    assert (got.uid != empty.uid, kept.uid) == (True, live.uid)
-    with pytest.raises(BusyError):
-        await put(stores, old, column(4))
-
-
-async def test_what_neither_new_runs_nor_a_run_knows_is_dropped(stores: SqlStores):
-    row = await put(stores, await made.dataset(stores), column(3))
-    first = row.facts.predictions
-    run = await stores.runs.get(row.id, "default")
-    await made.append(stores, run)
-    row = await put(stores, row, column(4))
-    second = row.facts.predictions
-    row = await put(stores, row)
-    assert len(await stores.datasets.predictions(row.id, first)) == 1
-    with pytest.raises(UnknownRunError):
-        await stores.datasets.predictions(row.id, second)
-
-
-async def test_a_new_run_must_know_the_newest_and_a_fork_such_as_are_there(stores: SqlStores):
-    row = await put(stores, await made.dataset(stores), column(3))
-    with pytest.raises(BusyError, match="predictions"):
-        await stores.runs.put(row.id, "late", RunSettings())
-    run, _ = await stores.runs.put(row.id, "late", RunSettings(), known=row.facts.predictions)
-    assert run.predictions == row.facts.predictions
-    origin = made.fork(await stores.runs.get(row.id, "default"))
-    assert (await stores.runs.put(row.id, "fork", RunSettings(), fork=origin))[0].predictions == ()
-    with pytest.raises(BusyError, match="predictions"):
-        await stores.runs.put(row.id, "gone", RunSettings(), fork=origin, known=(column(9).about,))
-
-
 async def make(stores: SqlStores, name: str, within: tuple[str, ...] = ALL) -> DatasetRow:
     datasets = SqlDatasets(stores.database, SMALL)
     return (await datasets.create(None, name, await datasets.stage(), made.facts(0), within=within))[0]
@@ -267,7 +217,7 @@ async def test_imports_make_no_more_runs_than_there_is_room_for(stores: SqlStore
 
     async def imported(name: str) -> Moved:
         stage = await stores.datasets.stage()
-        return await transfers.finish(None, row, name, stage, await transfers.add_run(stage, RunSettings(), ()))
+        return await transfers.finish(None, row, name, stage, await transfers.add_run(stage, RunSettings()))
 
     assert await made_of(imported(f"r{number}") for number in range(5)) == SMALL.runs - len(["default"])
     assert (await imported("default")).replaced is not None  # in place of the empty one

@@ -1,9 +1,8 @@
-"""Datasets, with their predictions and subsets: nothing half-imported is seen, and changes leave what was believed."""
+"""Datasets, with their subsets: nothing half-imported is seen, and changes leave what was believed."""
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterable
-from typing import Any
+from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
@@ -11,10 +10,8 @@ import pytest
 from bots_service import errors
 from bots_service.core.belief import KINDS
 from bots_service.core.belief.distributions import Distributions
-from bots_service.core.pool import MOST_COLUMNS
 from bots_service.records import IdempotencyKey, Subset, TaskBlock
-from bots_service.runs import ForkFrom
-from tests.usecases.world import HEADER, POOL, TASKS, World, block, flaws_of, meanwhile, never, outage, outcome, stream
+from tests.usecases.world import HEADER, POOL, World, block, flaws_of, meanwhile, never, outage, outcome, stream
 
 
 def cut(whole: TaskBlock, *ends: int) -> list[TaskBlock]:
@@ -339,135 +336,6 @@ async def test_many_datasets_in_a_tiny_cache_are_still_right(folder):
     await world.close()
 
 
-# --- predictions -----------------------------------------------------------------------------------------------------
-
-
-RATES = {f"t{number}": number % 5 / 4 for number in range(30)}  # the last ten tasks have none
-
-
-def predicted(ids: Iterable[str], rates: Any) -> TaskBlock:
-    return TaskBlock(list(ids), np.array(rates, np.float64)[:, None], [()] * len(rates))
-
-
-async def blocks(*parts: dict[str, float]) -> AsyncIterator[TaskBlock]:
-    for part in parts:
-        yield predicted(list(part), list(part.values()))
-
-
-async def predict(world: World, name: str = "probe", *parts: dict[str, float]) -> None:
-    await world.use.datasets.put_predictions(POOL, name, blocks(*(parts or (RATES,))), never)
-
-
-async def names(world: World, run: str = "default") -> list[str]:
-    return [key.name for key in (await world.row(run)).predictions]
-
-
-async def test_a_run_without_a_journal_sees_predictions_that_come_and_one_with_a_journal_does_not(world: World):
-    await world.put_run("live")
-    await world.report(outcome("t0"), run="live")
-    before = (await world.row()).uid
-    await predict(world)
-    assert (await names(world), await names(world, "live")) == (["probe"], [])
-    assert (await world.row()).uid != before
-    seen = (await world.opened()).dataset.pool
-    expected = [RATES.get(f"t{number}", np.nan) for number in range(TASKS)]
-    np.testing.assert_array_equal(seen.predictions[seen.profile_of, 0], expected)
-    assert (await world.opened("live")).dataset.pool.prediction_names == ()
-    await world.put_run("late")
-    assert await names(world, "late") == ["probe"]
-    await world.report(outcome("t3"), run="live")
-    await world.report(outcome("t3"), run="late")
-    for run in ("live", "late"):
-        await world.assert_is_a_replay(run)
-
-
-async def test_replaced_predictions_stay_with_the_runs_that_know_them(world: World):
-    await predict(world)
-    await world.report(outcome("t1"))
-    await predict(world, "probe", {"t1": 0.5})
-    old = (await world.opened()).dataset.pool
-    assert old.predictions[old.profile_of[0], 0] == RATES["t0"]
-    await world.put_run("next")
-    new = (await world.opened("next")).dataset.pool
-    assert np.isnan(new.predictions[new.profile_of[0], 0])
-    await world.assert_is_a_replay()
-    cold = world.beside()
-    assert (await cold.opened()).dataset.pool.predictions.tolist() == pytest.approx(old.predictions, nan_ok=True)
-
-
-async def test_removed_predictions_are_seen_by_no_new_run(world: World):
-    await predict(world)
-    row = await world.use.datasets.drop_predictions(POOL, "probe", None)
-    assert (row.facts.predictions, await names(world)) == ((), [])
-    with pytest.raises(errors.UnknownPredictionsError, match="no predictions 'probe'"):
-        await world.use.datasets.drop_predictions(POOL, "probe", None)
-
-
-async def test_a_replica_that_knew_an_empty_run_sees_its_new_predictions(world: World):
-    await predict(world)
-    there = world.beside()
-    stale = await there.opened()
-    await predict(world, "probe", {"t1": 0.5})
-    there.use.datasets.invalidate(POOL)
-    await there.select(2)
-    assert (await there.opened()).row.predictions != stale.row.predictions
-    with pytest.raises(errors.UnknownRunError):
-        await there.use.store.datasets.predictions(stale.row.dataset_id, stale.row.predictions)
-
-
-async def test_a_fork_keeps_what_its_run_knows(world: World):
-    await world.report(outcome("t0"), outcome("t1", 16.0))
-    await world.report(outcome("t2", 0.0))
-    await predict(world)
-    await world.runs.put(POOL, "fork", {}, ForkFrom("default"), None)
-    assert await names(world, "fork") == []
-    await world.report(outcome("t5"), run="fork")
-    await world.assert_is_a_replay("fork")
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([("t0", 0.5), ("gone", 0.1)], "no task 'gone'"),
-        ([("t0", 0.5), ("t0", 0.5)], "'t0' has a prediction already"),
-        ([("t0", 1.5)], "not in"),
-        ([("t0", np.nan)], "no task has a predicted pass rate"),
-        ([], "no task has a predicted pass rate"),
-    ],
-)
-@pytest.mark.parametrize("at_once", [1, 2])
-async def test_predictions_that_cannot_be_are_refused(world: World, rows, message: str, at_once: int):
-    async def some() -> AsyncIterator[TaskBlock]:
-        for first in range(0, len(rows), at_once):
-            ids, rates = zip(*rows[first : first + at_once], strict=True)
-            yield predicted(ids, rates)
-
-    with pytest.raises(errors.InvalidTasksError) as refused:
-        await world.use.datasets.put_predictions(POOL, "probe", some(), never)
-    assert message in str(refused.value) + "".join(str(flaw) for flaw in refused.value.flaws)
-
-
-async def test_a_dataset_has_few_predictions(world: World):
-    for number in range(MOST_COLUMNS):
-        await predict(world, f"p{number}")
-    with pytest.raises(errors.LimitReachedError, match="remove one"):
-        await predict(world, "more")
-    await predict(world, "p0", {"t1": 0.25})
-    assert await names(world) == [f"p{number}" for number in range(MOST_COLUMNS)]
-
-
-async def test_views_of_a_dataset_are_few_and_counted(world: World):
-    for number in range(9):
-        await predict(world, "probe", {"t1": 0.5, "t2": number / 16})
-        await world.put_run(f"r{number}")
-        await world.report(outcome("t1"), run=f"r{number}")
-    for number in range(9):
-        await world.opened(f"r{number}")
-    dataset = await world.use.datasets.open(POOL)
-    assert len(dataset.views) == 8
-    assert dataset.nbytes > max(view.nbytes for view in dataset.views.values())
-
-
 # --- subsets ---------------------------------------------------------------------------------------------------------
 
 
@@ -545,16 +413,6 @@ async def test_retired_tasks_of_a_subset_are_counted_and_not_selected(world: Wor
     for _ in range(2):  # the second time the subset is ready
         with pytest.raises(errors.PoolTooSmallError):
             await world.select(1, subset=subset.name)
-
-
-async def test_a_run_that_knows_predictions_selects_in_a_subset(world: World):
-    async def predictions():
-        yield predicted([f"t{number}" for number in range(40)], np.linspace(0, 1, 40))
-
-    await world.use.datasets.put_predictions(POOL, "probe", predictions(), never)
-    await world.put_run("seeing")
-    name = await made(world, range(5))
-    assert sorted((await world.select(5, "seeing", subset=name)).tasks.tolist()) == list(range(5))
 
 
 async def test_more_subsets_than_are_kept_open_are_selected_in(world: World, monkeypatch: pytest.MonkeyPatch):

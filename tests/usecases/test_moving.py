@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from bots_service import errors
-from bots_service.core.codec import encode_state
 from bots_service.core.run_settings import RunSettings
 from bots_service.outcomes import Outcome, ReportRequest
 from bots_service.records import IdempotencyKey, RunRow
@@ -17,7 +16,6 @@ from bots_service.runs import ForkFrom
 from bots_service.storage.sql.journal import entry_of
 from bots_service.storage.sql.transfer import SavedEntry
 from tests.sizes import size
-from tests.usecases.test_datasets import predict
 from tests.usecases.world import (
     POOL,
     TASKS,
@@ -143,16 +141,6 @@ async def test_a_run_is_replayed_under_another_belief(world: World, other: World
     assert (state.step, state.settings.belief) == (6, "bots")
 
 
-async def test_a_run_sees_the_newest_predictions_where_it_arrives(world: World, other: World):
-    await reports(world, 6)
-    await predict(other)
-    await imported(other, await exported(world))
-    state = await other.assert_is_a_replay()
-    assert (await other.describe()).estimates["prediction_slope_probe"] != 0.0
-    await imported(other, await exported(other), "again")
-    assert encode_state(await other.state("again")) == encode_state(state)
-
-
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
@@ -258,7 +246,7 @@ async def test_old_answers_and_dead_uploads_go(world: World):
     world.sql("UPDATE datasets SET created_at = 1 WHERE id = ?", stage)
     transfers = world.use.store.transfers
     await reports(world, 3)
-    run = await transfers.add_run(stage, RunSettings(), ())
+    run = await transfers.add_run(stage, RunSettings())
     saved, (_, receipts) = await transfers.entries(await world.row(), 0, 3), await world.replay()
     await transfers.append(run, list(map(SavedEntry.folded, saved, map(entry_of, saved), receipts)))
     world.sql("UPDATE datasets SET created_at = 1 WHERE id = ?", stage)

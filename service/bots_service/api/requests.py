@@ -70,7 +70,6 @@ def services_of(request: Request) -> Services:
 
 DatasetName = Annotated[str, Path(pattern=NAME, description="The dataset's name.")]
 RunName = Annotated[str, Path(pattern=NAME, description="The run's name; each dataset has a run `default`.")]
-PredictionsName = Annotated[str, Path(pattern=NAME, description="The name of the predictions, as of their predictor.")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 Cursor = Annotated[str | None, Query(max_length=1024, description="`next_cursor` of the page before.")]
 

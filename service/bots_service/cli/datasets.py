@@ -372,32 +372,6 @@ def show_(client: "Client", dataset: Dataset) -> Result:
     return found, details(found)
 
 
-PredictionsName = Annotated[str, typer.Argument(help="Name of the predictions.", metavar="NAME")]
-
-
-@command(app, parser=TaskReader)
-def predict(client: "Client", dataset: Dataset, name: PredictionsName, reader: TaskReader) -> Result:
-    """Put predicted pass rates of tasks, or replace those of the same name; new runs learn how far to trust them.
-
-    Without --reference or --references they are in the column pass_rate.
-    """
-    if not reader.columns.references:
-        reader.columns = replace(reader.columns, references=["pass_rate"])
-    if len(reader.columns.models) > 1:
-        raise CommandError(f"a name has one column, not {', '.join(reader.columns.models)}: add --reference COLUMN")
-    with reader.upload() as pass_rates:
-        found = client.put_predictions(dataset, name, pass_rates, media_type=NDJSON)
-    tasks = next(each.tasks for each in found.predictions if each.name == name)
-    return found, f"new runs of {dataset} see the predictions {name} of {counted(tasks, 'task')}"
-
-
-@command(app)
-def unpredict(client: "Client", dataset: Dataset, name: PredictionsName) -> Result:
-    """Remove predictions: new runs no longer see them."""
-    found = client.remove_predictions(dataset, name)
-    return found, f"new runs of {dataset} no longer see the predictions {name}"
-
-
 TaskIds = Annotated[list[str], typer.Argument(help='Task IDs; "-" reads them from stdin, one per line.')]
 
 

@@ -1,17 +1,15 @@
 """The tasks of a dataset as arrays: profiles, tags, and who is retired.
 
-A profile is a set of tasks with the same reference pass rates, the same offset tags and the same predictions. Until one
-of them is tried, nothing tells them apart, so the fold and the draw look at each profile once.
+A profile is a set of tasks with the same reference pass rates and the same offset tags. Until one of them is tried,
+nothing here tells them apart, so the fold and the draw look at each profile once.
 """
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import NO_TASKS, Bits, Counts, Flags, Floats, Tasks, frozen, united
@@ -65,7 +63,7 @@ class Part:
         return self.included.take(tasks)
 
 
-UNKNOWN_VARIANCE, PREDICTION_VARIANCE = 4.0, 0.25  # of logits; with means of 1/3 or 1/2, wrong predictions cost more
+UNKNOWN_VARIANCE = 4.0  # of logits
 SLOPE_DRIFT, TAG_DRIFT = 0.1, 0.5  # times the ability's
 
 
@@ -90,8 +88,6 @@ class Pool:
     offset_tags: [T] the tags that tell profiles apart, besides the references.
     carried: [G] one number a profile; its bit t is set where the profile's tasks carry `offset_tags[t]`.
     subset: name and sorted tasks of the subset that is handed out: its other tasks are all retired; None: no subset.
-    prediction_names: [C] of the columns of predictions.
-    predictions: [G, C] predicted pass rates; NaN where unknown.
     """
 
     references: Floats
@@ -101,8 +97,6 @@ class Pool:
     offset_tags: tuple[str, ...] = ()
     carried: Bits = field(default_factory=lambda: frozen(np.empty(0, np.uint32)))
     subset: tuple[str, Tasks] | None = None
-    prediction_names: tuple[str, ...] = ()
-    predictions: Floats = field(default_factory=lambda: frozen(np.empty((0, 0))))
 
     def __len__(self) -> int:
         return len(self.profile_of)
@@ -122,22 +116,6 @@ class Pool:
         rows, carried, profile_of = number_profiles(references, carried)
         return cls(rows, profile_of, tags, offset_tags=offset_tags, carried=carried)
 
-    def with_predictions(self, columns: "Sequence[Predictions]") -> "Pool":
-        """Return the pool of a dataset as runs see it that know these predictions, by which profiles differ too."""
-        if not columns:
-            return self
-        rates = np.column_stack([column.rates(len(self)) for column in columns])
-        firsts, profile_of = _numbered(np.column_stack([self.profile_of, _comparable(rates)]))
-        before = self.profile_of[firsts]
-        return replace(
-            self,
-            references=frozen(self.references[before]),
-            profile_of=profile_of,
-            carried=frozen(self.carried[before]) if self.offset_tags else self.carried,
-            prediction_names=tuple(column.about.name for column in columns),
-            predictions=frozen(rates[firsts]),
-        )
-
     @property
     def profiles(self) -> int:
         """How many profiles there are (G)."""
@@ -156,7 +134,7 @@ class Pool:
     @cached_property
     def alike(self) -> Counts:
         """[G] of each profile, the first one with the same reference pass rates."""
-        if not self.offset_tags and not self.prediction_names:
+        if not self.offset_tags:
             return frozen(np.arange(self.profiles))
         ranks = _row_ranks(_comparable(self.references))
         return frozen(_first_rows(ranks)[ranks])
@@ -171,19 +149,14 @@ class Pool:
 
     @cached_property
     def known(self) -> Known:
-        """What is known of each profile: references, offset tags, and predictions."""
+        """What is known of each profile: references and offset tags."""
         unknown, share = np.logical_or.reduce(np.isnan(self.references), axis=1), 1 / max(self.models, 1)
-        offset = (0.0, UNKNOWN_VARIANCE, SLOPE_DRIFT)
         columns: list[Any] = [("ability", (0.0, UNKNOWN_VARIANCE, 1.0), np.ones(self.profiles))]
         for place, rates in enumerate(self.references.T, 1):
             columns.append((f"slope_{place}", (share, share**2, SLOPE_DRIFT), _logits(rates, unknown)))
-        columns.append(("unknown_offset", offset, unknown))
+        columns.append(("unknown_offset", (0.0, UNKNOWN_VARIANCE, SLOPE_DRIFT), unknown))
         for bit, tag in enumerate(self.offset_tags):
             columns.append((f"tag_offset_{tag}", (0.0, 1.0, TAG_DRIFT), self.carried >> np.uint32(bit) & np.uint32(1)))
-        for name, rates in zip(self.prediction_names, self.predictions.T, strict=False):
-            prior, unpredicted = (0.0, PREDICTION_VARIANCE, SLOPE_DRIFT), np.isnan(rates)
-            columns.append((f"prediction_slope_{name}", prior, _logits(rates, unpredicted)))
-            columns.append((f"unpredicted_offset_{name}", offset, unpredicted))
         names, priors, features = zip(*columns, strict=True)
         return Known(names, np.array(priors), frozen(np.array(features, np.float64)))
 
@@ -359,69 +332,3 @@ def choose_offset_tags(tags: Mapping[str, Tasks], profile_of: Tasks) -> tuple[st
             break
         chosen.append(tag)
     return tuple(chosen)
-
-
-# --- columns of predicted pass rates that anybody puts to a dataset: an embedding model, a probe, an earlier run -----
-
-# A belief looks at each profile, and predictions tell profiles apart. So they are rounded: to 16ths, as the pass rates
-# of 16 rollouts, or more coarsely where that would make too many profiles.
-MOST_COLUMNS = 4  # each adds two effects to the tracker, and splits profiles again
-PARTS = (16, 8, 4, 2)  # of one, to which predictions are rounded
-MOST_PREDICTED = 4096  # with predictions; or twice as many as without the new ones, where those are more
-UNKNOWN = 255
-
-
-class Predicted(Struct, frozen=True):
-    """Predictions of a dataset that new runs see, or that a run knows.
-
-    name: of the predictor.
-    tasks: how many tasks they are about.
-    mean: of the predicted pass rates.
-    parts: predictions are rounded to whole numbers of these parts of one.
-    digest: of their content, without the name.
-    """
-
-    name: str
-    tasks: int
-    mean: float
-    parts: int
-    digest: str
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """A column of predicted pass rates, rounded to whole numbers of `about.parts` of one.
-
-    levels: [n] of the first n tasks, `UNKNOWN` where there is no prediction; there is none of later tasks.
-    """
-
-    about: Predicted
-    levels: NDArray[np.uint8]
-
-    @classmethod
-    def of(cls, name: str, parts: int, levels: NDArray[np.uint8]) -> "Predictions":
-        """Return predictions of at least one task, with what there is to tell of them."""
-        content = hashlib.blake2b(str(parts).encode() + b"\0", digest_size=16)
-        content.update(levels.tobytes())
-        known = levels[levels != UNKNOWN]
-        return cls(Predicted(name, len(known), float(known.mean()) / parts, parts, content.hexdigest()), levels)
-
-    def rates(self, size: int) -> Floats:
-        """[size] the predicted pass rates of all tasks, NaN where unknown."""
-        rates = np.full(size, np.nan)
-        is_known = np.flatnonzero(self.levels != UNKNOWN)
-        rates[is_known] = self.levels[is_known] / self.about.parts
-        return rates
-
-
-def rounded(name: str, rates: Floats, pool: Pool, others: Sequence[Predictions]) -> Predictions:
-    """Return a predictor's rates, [N], NaN where unknown, as fine as the number of profiles with others allows."""
-    most = max(MOST_PREDICTED, 2 * pool.with_predictions(others).profiles)
-    fine = (_rounded_to(parts, name, rates) for parts in PARTS[:-1])
-    few = (column for column in fine if pool.with_predictions([*others, column]).profiles <= most)
-    return next(few, None) or _rounded_to(PARTS[-1], name, rates)
-
-
-def _rounded_to(parts: int, name: str, rates: Floats) -> Predictions:
-    levels = np.where(np.isnan(rates), UNKNOWN, np.rint(rates * parts)).astype(np.uint8)
-    return Predictions.of(name, parts, frozen(levels))

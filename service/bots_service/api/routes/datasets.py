@@ -1,4 +1,4 @@
-"""Datasets: created from an upload, listed, deleted; their tasks, their predictions, and subsets of them."""
+"""Datasets: created from an upload, listed, deleted; their tasks, and subsets of them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -19,7 +19,6 @@ from bots_service.api.requests import (
     Cursor,
     DatasetName,
     Limit,
-    PredictionsName,
     answered_once,
     filled,
     json_response,
@@ -33,7 +32,6 @@ from bots_service.api.requests import (
 from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
 from bots_service.api.uploads import TasksRequest, header_line, read_more_tasks, read_tasks, task_lines, upload_of
 from bots_service.core.checks import MAX_IDS, Name, TaskId
-from bots_service.core.pool import Predicted
 from bots_service.keys import Scope
 from bots_service.records import DatasetRow, IdempotencyKey, Subset
 
@@ -49,7 +47,6 @@ class Dataset(Struct, frozen=True):
     profiles: number of distinct combinations of reference pass rates and offset tags.
     tags: number of tasks with each tag.
     digest: of the tasks; does not depend on the upload's format.
-    predictions: those that new runs see, in the order in which they were put.
     """
 
     name: str
@@ -62,7 +59,6 @@ class Dataset(Struct, frozen=True):
     tags: dict[str, int]
     digest: str
     created_at: datetime
-    predictions: tuple[Predicted, ...]
 
     @classmethod
     def from_row(cls, row: DatasetRow) -> "Dataset":
@@ -198,29 +194,6 @@ async def make_subset(request: Request, dataset: DatasetName) -> Response:
         return await services_of(request).datasets.keep_subset(dataset, blocks, body.idempotency_key)
 
     return await answered_once(body, Subset, act, json_response)
-
-
-@Route(routes, "PUT /datasets/{dataset}/predictions/{name}", Scope.ADMIN, Dataset, reads=TasksRequest, lines=True)
-async def put_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
-    """Put predicted pass rates, in place of those of the same name: tasks with one reference pass rate each.
-
-    New runs see them, and runs without a journal entry. All others keep what they know.
-    """
-    body = upload_of(request)
-
-    async def act() -> DatasetRow:
-        blocks = (await read_tasks(body)).blocks(1)
-        return await services_of(request).datasets.put_predictions(dataset, name, blocks, body.idempotency_key)
-
-    return await answered_once(body, DatasetRow, act, _respond)
-
-
-@Route(routes, "DELETE /datasets/{dataset}/predictions/{name}", Scope.ADMIN, Dataset)
-async def drop_predictions(request: Request, dataset: DatasetName, name: PredictionsName) -> Response:
-    """Remove predictions: new runs no longer see them. Runs that know them keep them."""
-    body = Body(request)
-    act = partial(services_of(request).datasets.drop_predictions, dataset, name, body.idempotency_key())
-    return await answered_once(body, DatasetRow, act, _respond)
 
 
 def _respond(row: DatasetRow, status: int = 200) -> Response:

@@ -1,16 +1,15 @@
-"""Datasets in SQL: their tasks in blocks, subsets, and predictions."""
+"""Datasets in SQL: their tasks in blocks, and subsets."""
 
 import asyncio
 import time
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 import numpy as np
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
 from bots_service.core.arrays import NO_TASKS, Floats, Tasks
 from bots_service.core.codec import pack, unpack
-from bots_service.core.pool import Predicted, Predictions
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import (
     BusyError,
@@ -18,15 +17,14 @@ from bots_service.errors import (
     DatasetExistsError,
     LimitReachedError,
     UnknownDatasetError,
-    UnknownRunError,
 )
 from bots_service.keys import EVERY_DATASET, reaches
-from bots_service.records import Capacity, DatasetFacts, DatasetRow, RunRow, Subset, TaskBlock
+from bots_service.records import Capacity, DatasetFacts, DatasetRow, Subset, TaskBlock
 from bots_service.retention import STAGES_S
 from bots_service.storage.sql.database import SqlRow
-from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, locked_runs, new_id, replace_empty_run
+from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, new_id
 from bots_service.storage.sql.store import Store, insert_missing, reading, writing, writing_once
-from bots_service.storage.sql.tables import datasets, of_last_entry, predictions, runs, subsets, task_blocks
+from bots_service.storage.sql.tables import datasets, subsets, task_blocks
 
 MOST_SUBSETS = 1000  # of a dataset: a job has one, and each change of its training data makes another
 
@@ -153,45 +151,6 @@ class SqlDatasets(Store):
         return NO_TASKS if tasks is None else tasks
 
     @writing_once
-    def put_predictions(
-        self,
-        connection: Connection,
-        row: DatasetRow,
-        facts: DatasetFacts,
-        column: Predictions | None,
-        empty: list[RunRow],
-    ) -> DatasetRow:
-        """Set the predictions that new runs see, and give them to the runs whose journal is empty.
-
-        column: new predictions; None if some are removed. empty: gets these runs, as they were before.
-        """
-        changed = _changed(connection, row, facts=facts)
-        if column is not None:
-            kept = {"dataset_id": row.id, "digest": column.about.digest, "levels": column.levels}
-            connection.execute(insert_missing(connection.dialect.name, predictions), kept)
-        of_empty = (runs.c.dataset_id == row.id) & of_last_entry("seq").is_(None)
-        empty[:] = [run for run in locked_runs(connection, of_empty) if not run.head]
-        for run in empty:
-            replace_empty_run(connection, run.id, {"predictions": facts.predictions})
-        _drop_unused_predictions(connection, row.id, facts.predictions)
-        return changed
-
-    @reading
-    def predictions(self, connection: Connection, dataset_id: int, those: Sequence[Predicted]) -> list[Predictions]:
-        """Return predictions that new runs see or that a run knows, in this order.
-
-        Raises UnknownRunError: one is not there any more.
-        """
-        found = []
-        for about in those:
-            these = (predictions.c.dataset_id == dataset_id) & (predictions.c.digest == about.digest)
-            levels = connection.scalar(select(predictions.c.levels).where(these))
-            if levels is None:
-                raise UnknownRunError("the run that knew these predictions was deleted or replaced")
-            found.append(Predictions(about, levels))
-        return found
-
-    @writing_once
     def keep_subset(self, connection: Connection, row: DatasetRow, subset: Subset, tasks: Tasks) -> Subset:
         """Keep a subset under its name; one that is kept already counts as kept now.
 
@@ -276,13 +235,6 @@ def _require_room_for_dataset(connection: Connection, capacity: Capacity, within
     reached = 0 if EVERY_DATASET in within else sum(reaches(within, name) for name in names)
     if reached >= capacity.datasets_per_key:
         raise LimitReachedError(f"too many datasets for this key: it can access {reached} already; delete some")
-
-
-def _drop_unused_predictions(connection: Connection, dataset_id: int, newest: tuple[Predicted, ...]) -> None:
-    known = connection.scalars(select(runs.c.predictions).where(runs.c.dataset_id == dataset_id).distinct())
-    used = {each.digest for those in (newest, *known) for each in those}
-    unused = delete(predictions).where(predictions.c.dataset_id == dataset_id, predictions.c.digest.not_in(used))
-    connection.execute(unused)
 
 
 def encode_block(block: TaskBlock) -> bytes:

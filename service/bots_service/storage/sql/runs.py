@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, CursorResult, delete, func, insert, select, update
 
-from bots_service.core.pool import Predicted
 from bots_service.core.run_settings import RunSettings
-from bots_service.errors import BusyError, LimitReachedError, RunHasHistoryError, UnknownRunError
+from bots_service.errors import LimitReachedError, RunHasHistoryError, UnknownRunError
 from bots_service.records import Capacity, IdempotencyKey, Parent, RefusedReports, RunRow
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import FoldedEntry, append, copy_entries
 from bots_service.storage.sql.store import Store, keep_result, reading, require_unanswered, writing, writing_once
-from bots_service.storage.sql.tables import HEAD, RUNS, datasets, predictions, runs, snapshots
+from bots_service.storage.sql.tables import HEAD, RUNS, datasets, runs, snapshots
 
 DEFAULT_RUN = "default"  # every dataset has it, so that a first user never needs to know the word
 
@@ -39,11 +38,9 @@ def new_uid() -> str:
     return secrets.token_hex(8)
 
 
-def insert_run(
-    connection: Connection, dataset_id: int, name: str, settings: RunSettings, known: tuple[Predicted, ...] = ()
-) -> int:
-    """Insert a run with an empty journal, which knows these predictions, and return its id."""
-    values = {"uid": new_uid(), "dataset_id": dataset_id, "name": name, "settings": settings, "predictions": known}
+def insert_run(connection: Connection, dataset_id: int, name: str, settings: RunSettings) -> int:
+    """Insert a run with an empty journal and return its id."""
+    values = {"uid": new_uid(), "dataset_id": dataset_id, "name": name, "settings": settings}
     return new_id(connection.execute(insert(runs), {**values, "created_at": time.time()}))
 
 
@@ -75,18 +72,16 @@ def replace_empty_run(connection: Connection, run_id: int, values: dict[str, Any
     connection.execute(delete(snapshots).where(snapshots.c.run_id == run_id))
 
 
-def current_predictions(connection: Connection, dataset_id: int) -> tuple[Predicted, ...]:
-    """Return the predictions that new runs see; they stay so, and no other run is made, until the transaction ends.
+def lock_dataset(connection: Connection, dataset_id: int) -> None:
+    """Let nobody else make a run of a dataset until the transaction ends.
 
-    Ask for this before you lock runs: another order could end in a deadlock.
+    Do this before you lock runs: another order could end in a deadlock.
     """
-    locked = select(datasets.c.facts).where(datasets.c.id == dataset_id).with_for_update(key_share=True)
-    facts = connection.scalar(locked)
-    return () if facts is None else facts.predictions
+    connection.execute(select(datasets.c.id).where(datasets.c.id == dataset_id).with_for_update(key_share=True))
 
 
 def require_room_for_run(connection: Connection, dataset_id: int, capacity: Capacity) -> None:
-    """Check that there is room for one more run in a dataset, whose current predictions were asked for.
+    """Check that there is room for one more run in a dataset that was locked.
 
     Raises LimitReachedError: the dataset has as many as it may.
     """
@@ -139,35 +134,29 @@ class SqlRuns(Store):
         settings: RunSettings,
         *,
         fork: Fork | None = None,
-        known: tuple[Predicted, ...] = (),
         idempotency_key: IdempotencyKey | None = None,
         result_of: Callable[[RunRow, RunRow | None], object] = lambda row, before: (row, before),
     ) -> tuple[RunRow, RunRow | None]:
         """Create the run, or replace the settings of one whose journal is empty.
 
-        known: the predictions that it knows.
         result_of: returns what is kept under the key, unless the run stays as it is.
 
         Returns:
             The run as it stands now, and as it stood before; None if it is new.
 
-        Raises BusyError: its predictions are gone; or it is no fork, and others were put since; or what it continues
-        was deleted or undone.
+        Raises BusyError: what it continues was deleted or undone.
         """
         require_unanswered(connection, idempotency_key)
-        newest = current_predictions(connection, dataset_id)
-        there = connection.scalars(select(predictions.c.digest).where(predictions.c.dataset_id == dataset_id))
-        if {each.digest for each in known} - set(there) or (fork is None and known != newest):
-            raise BusyError("another request changed the dataset's predictions at the same time; try again")
+        lock_dataset(connection, dataset_id)
         standing = standing_run(connection, dataset_id, name, "change its settings by PATCH")
         if standing is None:
             require_room_for_run(connection, dataset_id, self.capacity)
-            run_id = insert_run(connection, dataset_id, name, settings, known)
+            run_id = insert_run(connection, dataset_id, name, settings)
         elif standing.settings == settings and fork is None:
             return standing, standing
         else:
             run_id = standing.id
-            replace_empty_run(connection, run_id, {"settings": settings, "predictions": known, "refused": None})
+            replace_empty_run(connection, run_id, {"settings": settings, "refused": None})
         if fork is not None:
             first, last = fork.folded[0].entry.seq, fork.folded[-1].entry.seq
             copy_entries(connection, run_id, fork.source, first - 1)
@@ -193,7 +182,7 @@ class SqlRuns(Store):
     @writing_once
     def delete(self, connection: Connection, row: RunRow) -> None:
         """Delete the run with its journal and snapshots; a `default` run is created again, empty."""
-        known = current_predictions(connection, row.dataset_id)
+        lock_dataset(connection, row.dataset_id)
         gone = connection.execute(delete(runs).where(_is(row))).rowcount
         if gone and row.name == DEFAULT_RUN:
-            insert_run(connection, row.dataset_id, DEFAULT_RUN, RunSettings(), known)
+            insert_run(connection, row.dataset_id, DEFAULT_RUN, RunSettings())

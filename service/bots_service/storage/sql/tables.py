@@ -11,7 +11,6 @@ from typing import Any, get_args
 import msgspec
 import numpy as np
 from msgspec import structs
-from numpy.typing import NDArray
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -33,8 +32,6 @@ from sqlalchemy import (
 )
 
 from bots_service.core.arrays import Tasks, frozen, last_of
-from bots_service.core.codec import pack, unpack
-from bots_service.core.pool import Predicted
 from bots_service.core.receipt import BINS, Calibration, Receipt, TagCounts
 from bots_service.core.run_settings import StrategyName, settings_from
 from bots_service.core.summary import RunFindings
@@ -102,7 +99,6 @@ def _tasks_in(content: bytes) -> Tasks:
 
 
 _tasks = _AsBytes(_bits_of, _tasks_in)
-_levels = _AsBytes(pack, lambda blob: unpack(blob, NDArray[np.uint8]))
 
 
 def calibration_in(blobs: bytes) -> Calibration:
@@ -162,15 +158,6 @@ subsets = Table(
     Column("kept_at", Double, nullable=False),
 )
 
-# What new runs see, and what some run knows; the dataset's facts and the runs' rows say which. Nothing changes a row.
-predictions = Table(
-    "predictions",
-    metadata,
-    _of_dataset(primary_key=True),
-    Column("digest", Text, primary_key=True),
-    Column("levels", _levels, nullable=False),
-)
-
 runs = Table(
     "runs",
     metadata,
@@ -181,7 +168,6 @@ runs = Table(
     Column("settings", _settings, nullable=False),
     Column("parent", _json(Parent)),
     Column("created_at", Double, nullable=False),
-    Column("predictions", _json(tuple[Predicted, ...]), nullable=False, server_default=text("'[]'")),
     Column("refused", _json(RefusedReports)),
     Column("refused_seq", BigInteger),  # the run's head when the last report was refused
     UniqueConstraint("dataset_id", "name"),

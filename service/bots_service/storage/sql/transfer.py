@@ -7,7 +7,6 @@ from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
 from bots_service.core.entries import Entry
-from bots_service.core.pool import Predicted
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary import BINS, RunFindings, UniformEstimate
@@ -15,7 +14,7 @@ from bots_service.errors import DamagedStateError
 from bots_service.records import DatasetRow, EntryKind, IdempotencyKey, RunRow
 from bots_service.storage.sql.datasets import changed_meanwhile, stage_gone
 from bots_service.storage.sql.journal import FoldedEntry, append
-from bots_service.storage.sql.runs import current_predictions, insert_run, require_room_for_run, run_of, standing_run
+from bots_service.storage.sql.runs import insert_run, lock_dataset, require_room_for_run, run_of, standing_run
 from bots_service.storage.sql.store import Store, reading, writing, writing_once
 from bots_service.storage.sql.tables import RUNS, datasets, journal, runs
 
@@ -83,14 +82,12 @@ class SqlTransfers(Store):
         return [SavedEntry(**{**row, "body": Raw(row["body"].encode())}) for row in rows]
 
     @writing
-    def add_run(
-        self, connection: Connection, stage: int, settings: RunSettings, known: tuple[Predicted, ...]
-    ) -> RunRow:
+    def add_run(self, connection: Connection, stage: int, settings: RunSettings) -> RunRow:
         """Put a run with an empty journal on the stage."""
         is_stage = (datasets.c.id == stage) & datasets.c.name.is_(None)
         if connection.scalar(select(datasets.c.id).where(is_stage)) is None:
             raise stage_gone()
-        return _run(connection, insert_run(connection, stage, STAGED, settings, known))
+        return _run(connection, insert_run(connection, stage, STAGED, settings))
 
     async def append(self, run: RunRow, folded: list[FoldedEntry]) -> None:
         """Put the next entries into a staged run's journal."""
@@ -108,7 +105,7 @@ class SqlTransfers(Store):
     @writing_once
     def finish(self, connection: Connection, dataset: DatasetRow, name: str, stage: int, run: RunRow) -> Moved:
         """Move the staged run into a dataset, in place of an empty one of that name, in one transaction."""
-        current_predictions(connection, dataset.id)  # nobody changes them meanwhile
+        lock_dataset(connection, dataset.id)
         version = connection.scalar(select(datasets.c.version).where(datasets.c.id == dataset.id))
         if version != dataset.version:
             raise changed_meanwhile(dataset)

@@ -140,7 +140,7 @@ function sentences(chosen, { runs, matching }, baseline) {
   ];
 }
 
-function factsOf({ tasks, profiles, reference_models: models, tags, description, predictions }) {
+function factsOf({ tasks, profiles, reference_models: models, tags, description }) {
   const parts = [
     [tasks, "task"],
     [models.length && profiles, "profile", " of pass rates"],
@@ -149,8 +149,7 @@ function factsOf({ tasks, profiles, reference_models: models, tags, description,
   const numbers = parts
     .filter(([number]) => number)
     .map(([number, name, of = ""]) => `${count(number)} ${name}${number === 1 ? "" : "s"}${of}`);
-  const names = predictions.map((each) => `${each.name} for ${count(each.tasks)}`).join(", ");
-  return `${numbers.join(", ")}. ${names && `Predictions: ${names}. `}${description}`;
+  return `${numbers.join(", ")}. ${description}`;
 }
 
 /** Return the settings that tell the runs apart, a column each. */
