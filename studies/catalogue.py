@@ -3,6 +3,7 @@
 from studies.beliefs import BELIEFS
 from studies.first import FIRST
 from studies.methods import METHODS
+from studies.probes import PROBED
 from studies.references import REFERENCES
 from studies.rewards import REWARDS
 from studies.settings import SETTINGS
@@ -10,5 +11,5 @@ from studies.sizes import SIZES
 from studies.study import Study
 
 STUDIES: dict[str, Study] = {
-    study.name: study for study in (BELIEFS, METHODS, SETTINGS, REFERENCES, FIRST, SIZES, REWARDS)
+    study.name: study for study in (BELIEFS, METHODS, SETTINGS, REFERENCES, FIRST, PROBED, SIZES, REWARDS)
 }

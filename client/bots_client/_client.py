@@ -284,7 +284,7 @@ class Client(HttpClient):
     ) -> Listing[JournalEntry]:
         """List the journal of a run, newest entry first, including entries undone by a rewind.
 
-        kinds: only entries of these kinds, of report, settings and rewind; empty: all.
+        kinds: only entries of these kinds, of report, settings, rewind and probe; empty: all.
         """
         chosen = [("kind", kind) for kind in checked_list(kinds, str, "kinds")]
         return self._list(JournalEntry, "entries", run_path(dataset, run, "journal"), limit, *chosen)
@@ -292,6 +292,13 @@ class Client(HttpClient):
     def leases(self, dataset: str, run: str = "default", *, limit: int = PAGE, ids: int = 5) -> Leases:
         """List the tasks in flight: at most 1000 leases, the first to expire, with up to 1000 ids of tasks each."""
         return self._get(Leases, run_path(dataset, run, "leases"), ("limit", limit), ("ids", ids))
+
+    def put_probe(self, dataset: str, values: Mapping[str, float], run: str = "default") -> Run:
+        """Put a number for each of some tasks, in place of those before; the run learns how much they tell.
+
+        values: by task ID; in any unit: only their order counts, and whether more is harder is learned.
+        """
+        return self._write("PUT", run_path(dataset, run, "probe"), Run, {"values": dict(values)})
 
     def rewind(self, dataset: str, step: int, run: str = "default") -> Run:
         """Rewind a run to a step; reporting selections made before raises StaleEpochError."""

@@ -397,7 +397,7 @@ class Calibration(Table):
 class JournalEntry:
     """One entry of a run's journal.
 
-    kind: report, settings or rewind. step: number of closed steps after it.
+    kind: report, settings, rewind or probe. step: number of closed steps after it.
     tasks, effective, rollouts, closed: of a report; closed: whether it closed a step.
     to_step: of a rewind. changed: names and values of changed settings. hidden: undone by a rewind.
     """

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct, structs
 
 from bots_service import errors
-from bots_service.core.entries import Entry, Report, Rewind
+from bots_service.core.entries import Entry, Probe, Report, Rewind
 from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, fresh_state
@@ -179,6 +179,8 @@ def _require_same(header: JournalHeader, row: DatasetRow) -> None:
 def _is_possible_entry(entry: Entry, size: int) -> bool:
     """Return whether an entry names tasks of a dataset of this size, with counts that a request can bring."""
     body = entry.body
+    if isinstance(body, Probe):
+        return 0 < len(body.scores) <= size
     if not isinstance(body, Report):
         return not isinstance(body, Rewind) or 0 <= body.to_seq < entry.seq
     seen, parts = body.evidence, body.parts

@@ -287,7 +287,7 @@ class RefusedReports:
     reason: str
 
 
-EntryKind = Literal["report", "settings", "rewind"]
+EntryKind = Literal["report", "settings", "rewind", "probe"]
 
 
 class JournalEntry(Struct, frozen=True, kw_only=True):
@@ -296,8 +296,8 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     seq: the number of the entry.
     epoch: the epoch that it was appended in.
     step: number of closed steps after it.
-    kind: report, settings or rewind.
-    tasks: how many outcomes a report has.
+    kind: report, settings, rewind or probe.
+    tasks: how many outcomes a report has, or values a probe.
     effective: how many of these groups have a gradient.
     rollouts: how many rollouts a report has.
     closed: whether a report closed a step.

@@ -8,7 +8,7 @@ import structlog
 from prometheus_client import Histogram
 
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Entry, Report
+from bots_service.core.entries import Entry, Probe, Report
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
@@ -135,6 +135,8 @@ class Replay:
 def largest_task(entry: Entry) -> int:
     """Return the largest task that an entry names, -1 if it names none."""
     body = entry.body
+    if isinstance(body, Probe):
+        return len(body.scores) - 1
     if not isinstance(body, Report):
         return -1
     return max(int(named.max(initial=-1)) for named in (body.evidence.tasks, body.parts.tasks, body.aborted))

@@ -30,7 +30,7 @@ from bots_service.core.arrays import NO_TASKS, Tasks, united
 from bots_service.core.checks import Name
 from bots_service.core.codec import encode_state
 from bots_service.core.draw import SelectRequest
-from bots_service.core.entries import Body, Entry, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Entry, Probe, Report, Rewind, SettingsChange
 from bots_service.core.guard import Streak
 from bots_service.core.mixing import MixShare, mix_shares
 from bots_service.core.pool import Pool
@@ -54,6 +54,7 @@ from bots_service.errors import (
     Flaw,
     InvalidInputError,
     InvalidSettingsError,
+    InvalidTasksError,
     RunHasHistoryError,
     StaleEpochError,
     StorageUnavailableError,
@@ -474,6 +475,33 @@ class Runs:
 
         return await self.using(dataset, run, lambda opened: self._changed(opened, make, key))
 
+    async def put_probe(
+        self, dataset: str, run: str, values: dict[str, float], key: IdempotencyKey | None
+    ) -> tuple[Run, bool]:
+        """Put what a probe says of tasks, by id, in place of all that one said before.
+
+        values: finite; not all of them equal.
+
+        Returns:
+            The run as it stands now, and whether the same request had put it before.
+
+        Raises InvalidTasksError: a task is unknown, or all values are equal; InvalidSettingsError: the run's kind of
+        belief makes no use of a probe.
+        """
+
+        def make(opened: OpenRun, state: RunState) -> Probe:  # noqa: ARG001 - others need the state
+            ids, numbers = list(values), np.array(list(values.values()))
+            tasks = opened.dataset.ids.find(ids)
+            unknown = (
+                Flaw(("values", ids[place][:80]), "no such task") for place in np.flatnonzero(tasks < 0).tolist()
+            )
+            InvalidTasksError.refuse(f"dataset {dataset!r} has no such tasks", unknown)
+            if (numbers == numbers[0]).all():
+                raise InvalidTasksError("all values are equal, so they tell no task from another")
+            return Probe.of(tasks, numbers)
+
+        return await self.using(dataset, run, lambda opened: self._changed(opened, make, key, outcomes=len(values)))
+
     async def rewind(self, dataset: str, run: str, step: int, key: IdempotencyKey | None) -> tuple[Run, bool]:
         """Go back to an earlier step. History stays; the epoch rises, so evidence from before is refused.
 
@@ -508,9 +536,9 @@ class Runs:
                     raise
 
     async def _changed(
-        self, run: OpenRun, make: Make, key: IdempotencyKey | None, *, base: RunState | None = None
+        self, run: OpenRun, make: Make, key: IdempotencyKey | None, *, base: RunState | None = None, outcomes: int = 0
     ) -> tuple[Run, bool]:
-        done = await self._append(run, make, key, base=base)
+        done = await self._append(run, make, key, base=base, outcomes=outcomes)
         return await self.describe_open(run), done.duplicate
 
     async def _append(
@@ -519,7 +547,7 @@ class Runs:
         """Append an entry; what was begun is done to the end even if the caller stops waiting.
 
         key: the request's; the entry that was appended under it before is the result.
-        base: the state that a rewind goes back to; outcomes: how many the entry reports.
+        base: the state that a rewind goes back to; outcomes: how many the entry brings.
         """
         work = self._work_of(run.row)
         change = _Change(make, key, base, outcomes, asyncio.get_running_loop().create_future())

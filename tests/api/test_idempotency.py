@@ -30,6 +30,7 @@ WRITES: list[Sent] = [
     ("POST", "/report", OPEN),
     ("PATCH", RUN, {"target": 0.25}),
     ("POST", f"{RUN}/rewind", {"step": 2}),
+    ("PUT", f"{RUN}/probe", {"values": {"task-1": 0.5, "task-2": 2.0}}),
     ("DELETE", "/datasets/guru/runs/old", None),
     ("DELETE", "/datasets/gone", None),
     ("POST", "/keys", {"name": "trainer", "scopes": ["select", "report"], "datasets": ["*"]}),

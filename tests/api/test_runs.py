@@ -56,6 +56,44 @@ async def test_impossible_settings_are_refused_by_name_and_change_nothing(http, 
     assert await standing(http) == before
 
 
+async def test_a_probe_s_slope_is_an_estimate_and_the_probe_an_entry(http):
+    await make_dataset(http)
+    first = (await http.put(f"{RUN}/probe", json={"values": {"task-1": 1, "task-2": -2.5, "task-3": 1e300}})).json()
+    assert (first["seq"], first["step"], first["estimates"]["probe_slope"]) == (1, 0, 0)
+    await report(http, solved(1), solved(2))
+    (entry,) = (await http.get(f"{RUN}/journal", params={"kind": "probe"})).json()["entries"]
+    assert (entry["kind"], entry["tasks"], entry["step"]) == ("probe", 3, 0)
+    assert (await http.get(RUN)).json()["estimates"]["probe_slope"] != 0
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "name", "loc"),
+    [
+        ('{"values": {"task-1": 1, "gone": 2}}', 422, "invalid-tasks", ["body", "values", "gone"]),
+        ('{"values": {"task-1": 1, "task-2": 1.0}}', 422, "invalid-tasks", None),
+        ('{"values": {"task-1": 1}}', 422, "invalid-input", ["body", "values"]),
+        ('{"values": {"task-1": 1, "task-2": null}}', 422, "invalid-input", None),
+        ('{"values": {"task-1": 1, "task-2": 1e999}}', 422, "invalid-input", None),
+        ('{"values": {"task-1": 1, "task-2": NaN}}', 400, "malformed-body", None),
+        ('{"values": {"task-1": 1, "task-2": 2}, "more": 3}', 422, "invalid-input", ["body", "more"]),
+    ],
+)
+async def test_a_probe_that_can_not_be_is_refused_and_changes_nothing(http, body, status, name, loc):
+    await make_dataset(http)
+    before = await standing(http)
+    answer = await http.put(f"{RUN}/probe", content=body, headers={"Content-Type": "application/json"})
+    problem = require_problem(answer, status, name)
+    assert loc is None or problem["errors"][0]["loc"] == loc
+    assert await standing(http) == before
+
+
+async def test_a_run_with_bots_refuses_a_probe_and_names_the_fix(http):
+    await make_dataset(http)
+    (await http.put("/datasets/guru/runs/paper", json={"belief": "bots"})).raise_for_status()
+    answer = await http.put("/datasets/guru/runs/paper/probe", json={"values": {"task-1": 1, "task-2": 2}})
+    assert "a run with the belief 'tracker'" in require_problem(answer, 422, "invalid-settings")["detail"]
+
+
 async def test_what_was_expected_of_the_pool_is_a_part_of_the_curve(http):
     await make_dataset(http)
     tasks = (await http.get(f"{RUN}/tasks", params={"limit": 1000})).json()["tasks"]

@@ -55,6 +55,7 @@ OPENED_BY: dict[str, set[str] | None] = {
     "GET /datasets/{dataset}/runs/{run}/journal": {"read"},
     "GET /datasets/{dataset}/runs/{run}/leases": {"read"},
     "POST /datasets/{dataset}/runs/{run}/rewind": {"report"},
+    "PUT /datasets/{dataset}/runs/{run}/probe": {"report"},
     "GET /datasets/{dataset}/runs/{run}/export": {"read"},
     "POST /datasets/{dataset}/runs/{run}/import": set(),
     "POST /keys": set(),

@@ -44,7 +44,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
 
 @pytest.fixture(scope="session")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """A service with runs that have tags and a mix."""
+    """A service with runs that have tags, a mix and a probe."""
     with running_service(tmp_path_factory.mktemp("everything")) as started:
         everything.train_on_everything(started.url)
         yield started

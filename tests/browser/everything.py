@@ -1,4 +1,4 @@
-"""Two runs of a simulated model that have all that a run may have: tags and a mix."""
+"""Two runs of a simulated model that have all that a run may have: tags, a mix and a probe."""
 
 import random
 from math import exp
@@ -25,6 +25,7 @@ def train_on_everything(url: str) -> None:
         )
         for run, settings in SETTINGS.items():
             client.create_run(DATASET, run, **settings)
+            client.put_probe(DATASET, hardness, run=run)
             for step in range(STEPS):
                 selection = client.select(DATASET, COUNT, run=run)
                 outcomes = [rolled_out(task, hardness[task], step, chance) for task in selection.ids]

@@ -60,3 +60,9 @@ def test_a_mix_shows_among_the_settings_and_as_the_share_that_each_tag_is_owed(b
         assert (shown["mix"], shown["target"]) == ("code 1; logic 1; math 3", "0.5")
         row = page.get_by_role("region", name="Numbers by tag").get_by_role("row").filter(has_text="code")
         expect(row.get_by_role("img").first).to_have_accessible_name(f"owed by the mix: {100 * share:.1f}{PERCENT}")
+
+
+def test_a_run_shows_how_far_it_trusts_a_probe(browser: Browser, mixed: ServiceProcess):
+    with visiting(browser, mixed.url) as visit:
+        estimates = visit.open(f"datasets/{DATASET}/runs/{MIXED}").get_by_label("Estimates", exact=True)
+        expect(estimates).to_contain_text("probe slope")

@@ -67,6 +67,8 @@ CALLS = [
     ("curve", ("guru", "r1"), {"points": 50}, "GET", f"{RUN_PATH}/curve?points=50", None),
     ("calibration", ("guru",), {}, "GET", "/datasets/guru/runs/default/calibration", None),
     ("rewind", ("guru", 400, "r1"), {}, "POST", f"{RUN_PATH}/rewind", {"step": 400}),
+    ("put_probe", ("guru", {"a": np.float32(0.25), "b": -3}, "r1"), {}, "PUT", f"{RUN_PATH}/probe",
+     {"values": {"a": 0.25, "b": -3}}),
     ("select", ("guru", 2), {}, "POST", "/select", {"dataset": "guru", "run": "default", "count": 2}),
     ("select", ("guru", np.int64(2)), {"run": "r1", "subset": "s1", "tags": ["math"], "exclude": []}, "POST",
      "/select", {"dataset": "guru", "run": "r1", "count": 2, "subset": "s1", "tags": ["math"], "exclude": []}),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from bots_service.core.arrays import frozen
-from bots_service.core.entries import Body, Entry, GroupParts, Report, SettingsChange
+from bots_service.core.entries import Body, Entry, GroupParts, Probe, Report, SettingsChange
 from bots_service.core.evidence import MAX_TRIALS, NO_EVIDENCE, Evidence
 from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.receipt import Receipt
@@ -352,7 +352,7 @@ def _some_of(draw: st.DrawFn, values: dict[str, Any]) -> dict[str, Any]:
 def stories(
     draw, max_entries: int = 10, settings: st.SearchStrategy[RunSettings] = some_settings, *, in_full: bool = True
 ) -> Story:
-    """in_full: with all that the slow references know nothing of: groups in parts and aborts."""
+    """in_full: with all that the slow references know nothing of: groups in parts, aborts, and probes."""
     first, pool = draw(settings), draw(pools())
     dense, entries = DenseRun(pool, first), []
     tasks = draw(st.integers(1, len(pool)))
@@ -364,6 +364,9 @@ def stories(
             fixed = {name: getattr(first, name) for name in FIXED}
             others = settings.filter(lambda other: other.belief == first.belief)
             body = SettingsChange(_some_of(draw, {**structs.asdict(draw(others)), **fixed}))
+        elif kind == 1 and in_full and first.belief == "tracker":
+            scores = draw(st.lists(st.integers(-127, 127), min_size=1, max_size=tasks))
+            body = Probe(frozen(np.array(scores, np.int8)))
         else:
             lag = draw(st.sampled_from([None, 0, 0, 1, 2, 3]))
             made_at = None if lag is None else max(dense.step - lag, 0)
@@ -374,6 +377,7 @@ def stories(
             if kind < 7 and in_full:
                 body = draw(in_parts(body, tasks, seq))
         entry = Entry(seq, 0, int(pool.profile_of[:tasks].max()) + 1, body)
-        dense.take(entry)
+        if not isinstance(body, Probe):
+            dense.take(entry)
         entries.append(entry)
     return Story(first, pool, entries)

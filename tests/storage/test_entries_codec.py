@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.entries import Body, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Probe, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Costs, Evidence
 from bots_service.errors import DamagedStateError
 from bots_service.records import EntryKind
-from bots_service.storage.sql.journal import KINDS, decode_body, encode_body
+from bots_service.storage.sql.journal import KINDS, MOST_BYTES, decode_body, encode_body
 
 
 def report_of(tasks: list[int], successes: list[float], failures: list[float], effective: list[bool]) -> Report:
@@ -64,7 +64,28 @@ def test_a_count_that_json_can_not_hold_is_refused(number: float):
         encode_body(report_of([1], [1.0], [number], [True]))
 
 
+def test_the_format_of_a_probe_stays():
+    read = decode_body("probe", '{"scores":"eAFrZFAAAAGmAKI="}')  # zlib's own bytes differ from one to the next
+    assert isinstance(read, Probe)
+    assert read.scores.tolist() == [-127, 0, 32]
+
+
+@given(st.binary())
+def test_every_score_reads_back_exactly(scores: bytes):
+    read = decode_body("probe", encode_body(Probe(np.frombuffer(scores, np.int8))))
+    assert isinstance(read, Probe)
+    assert (read.scores.tobytes(), read.scores.flags.writeable) == (scores, False)
+
+
+def test_scores_of_many_tasks_take_little_more_than_a_byte_each():
+    scores = np.random.default_rng(0).normal(0, 32, 100_000).clip(-127, 127).astype(np.int8)
+    assert len(encode_body(Probe(scores))) < 1.4 * len(scores)
+    assert len(encode_body(Probe(np.where(np.arange(100_000) < 500, scores, np.int8(0))))) < 1500
+
+
 REPORT = encode_body(report_of([1], [1.0], [1.0], [True]))
+PACKED = encode_body(Probe(np.ones(100, np.int8)))
+BOMB = encode_body(Probe(np.zeros(MOST_BYTES + 1, np.int8)))
 
 
 @pytest.mark.parametrize(
@@ -74,6 +95,10 @@ REPORT = encode_body(report_of([1], [1.0], [1.0], [True]))
         ("report", REPORT[:-1]),
         ("rewind", '{"to_seq":1}'),
         ("settings", '{"values":{"target":7}}'),
+        ("probe", "{}"),
+        *(("probe", json.dumps({"scores": scores})) for scores in ([1, 2], "é", "AAAA", 7)),
+        ("probe", PACKED[:-8] + '"}'),
+        ("probe", BOMB),
         *(("report", REPORT.replace("[1]", tasks)) for tasks in ("[99999999999]", "[1.5]", "[[1]]", "[null]", "7")),
         *(("report", REPORT.replace("[1.0]", counts)) for counts in ("[true]", '["1"]', "[1.0,2.0]")),
     ],

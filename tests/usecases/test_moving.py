@@ -73,6 +73,7 @@ async def test_every_kind_of_entry_moves(world: World, other: World):
     await world.report(part, selection_id=selection.id)
     await world.report(Outcome("t1", status="aborted"), Outcome("t2", successes=1, trials=4, seconds=2.0))
     await world.rewind(2)
+    await world.runs.put_probe(POOL, "default", {"t2": 0.5, "t9": -1.0, "t30": 7.0}, None)
     await world.report(outcome("t3"))
     await imported(other, await exported(world))
     assert await states(other, "default") == await states(world, "default")

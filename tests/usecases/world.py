@@ -264,7 +264,7 @@ async def live(world: World, seed: int, actions: int = 40) -> None:
     runs, tasks = ["default", "by-three", "bots"], 40
     for number in range(actions):
         run = runs[int(rng.integers(len(runs)))]
-        kind = rng.choice(["report"] * 12 + ["rewind", "settings", "fork", "retire", "append"])
+        kind = rng.choice(["report"] * 12 + ["rewind", "settings", "fork", "retire", "append", "probe"])
         if kind == "report":
             await report(world, rng, run, number, tasks)
         elif kind == "rewind":
@@ -275,13 +275,16 @@ async def live(world: World, seed: int, actions: int = 40) -> None:
         elif kind == "settings":
             name = "forgetting" if (await world.row(run)).settings.belief == "bots" else "target"
             await world.runs.change_settings(POOL, run, {name: float(rng.random())}, None)
+        elif kind == "probe" and (await world.row(run)).settings.belief == "tracker":
+            values = {f"t{task}": rng.normal() for task in rng.choice(tasks, 12, replace=False)}
+            await world.runs.put_probe(POOL, run, values, None)
         elif kind == "fork":
             name = f"fork-{number}"
             await world.runs.put(POOL, name, {}, ForkFrom(run), None)
             runs.append(name)
         elif kind == "retire":
             await world.use.datasets.retire(POOL, [f"t{rng.integers(tasks)}"], None)
-        elif tasks < MOST_TASKS:
+        elif kind == "append" and tasks < MOST_TASKS:
             await world.use.datasets.append(POOL, stream(block(tasks, 10)), never)
             tasks += 10
 

@@ -564,6 +564,16 @@ class ResilientClient:
         local_run.mistakes.raise_found()
         return receipt
 
+    def put_probe(self, dataset: str, values: Mapping[str, float], run: str = "default") -> Run | None:
+        """Put a probe as `Client.put_probe` does, within a report's deadline; None if the service is away.
+
+        Raises RequestError: a mistake, such as an unknown task.
+        """
+        local_run = self._local(dataset, run)
+        put = local_run.ask(lambda bots: bots.put_probe(dataset, values, run))
+        local_run.mistakes.raise_found()
+        return put
+
     def _leave_out(self, rollouts: int) -> None:
         self._connection.counters.add(left_out_rollouts=rollouts)
 

@@ -14,7 +14,10 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 Bits = NDArray[np.uint32]  # up to 32 flags in one number
+Scores = NDArray[np.int8]  # in 32nds of a standard deviation
 Tasks = NDArray[np.int32]  # indices of tasks in their dataset; a task's index never changes
+
+SCORE_PARTS, MOST_SCORE = 32, 127
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -27,6 +30,7 @@ def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
 
 NO_TASKS: Tasks = frozen(np.empty(0, np.int32))
 NO_NUMBERS: Floats = frozen(np.empty(0))
+NO_SCORES: Scores = frozen(np.empty(0, np.int8))
 
 
 def ordered_sum(values: Floats) -> float:

@@ -11,8 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import NO_TASKS, Floats, Table, Tasks, contained, frozen, is_first, united, without
+from bots_service.core.arrays import (
+    MOST_SCORE,
+    NO_TASKS,
+    SCORE_PARTS,
+    Floats,
+    Scores,
+    Table,
+    Tasks,
+    contained,
+    frozen,
+    is_first,
+    united,
+    without,
+)
 from bots_service.core.evidence import NO_COSTS, NO_EVIDENCE, SPREAD, Costs, Evidence, sum_by_task
+from bots_service.core.portable_math import log
 from bots_service.core.walks import Walk
 
 MOST_PARTS = 65_536  # that wait; beyond, the oldest groups count as they are: 6 MB of state
@@ -78,7 +92,33 @@ class Rewind:
     to_step: int
 
 
-Body = Report | SettingsChange | Rewind
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a probe says of tasks, in place of all that one said before.
+
+    scores: [n] of the first n tasks, in 32nds of a standard deviation; 0 of tasks without a value.
+    """
+
+    scores: Scores
+
+    @classmethod
+    def of(cls, tasks: Tasks, values: Floats) -> "Probe":
+        """Return a probe of n distinct tasks. values: [n] finite, not all equal; only their order counts.
+
+        A value's score is the logit of its rank, so that neither its unit nor an outlier matters; with mean 0, and
+        standard deviation 1.
+        """
+        _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+        rank = (counts.cumsum() - 0.5 * counts) / len(values)  # of equal values the middle of theirs
+        score = (log(rank) - log(1.0 - rank))[places.reshape(-1)]  # numpy 2.0 gives it another shape
+        score -= score.mean()
+        parts = np.rint(SCORE_PARTS / score.std() * score).clip(-MOST_SCORE, MOST_SCORE)
+        scores = np.zeros(int(tasks.max()) + 1, np.int8)
+        scores[tasks] = np.where(parts == 0.0, 1.0, parts)
+        return cls(frozen(scores))
+
+
+Body = Report | SettingsChange | Rewind | Probe
 
 
 @dataclass(frozen=True, slots=True)

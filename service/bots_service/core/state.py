@@ -14,7 +14,7 @@ from bots_service.core.arrays import NO_TASKS, Table, Tasks, last_of
 from bots_service.core.attempts import NO_ABORTS, NO_ATTEMPTS, AbortRows, Attempts
 from bots_service.core.belief import KINDS, Belief
 from bots_service.core.belief.distributions import Distributions
-from bots_service.core.entries import NOTHING_UNFINISHED, Entry, Report, SettingsChange, WaitingParts
+from bots_service.core.entries import NOTHING_UNFINISHED, Entry, Probe, Report, SettingsChange, WaitingParts
 from bots_service.core.evidence import NOTHING_OPEN, ClosingStep, Evidence, OpenStep, sum_by_task
 from bots_service.core.guard import NO_ALARMS, SeenGroups, VerifierGuard
 from bots_service.core.mixing import MixAccount, after_report
@@ -121,6 +121,8 @@ def _changed(state: RunState, entry: Entry, base: RunState | None) -> RunState:
         settings = changed_settings(body.values, state.settings)
         walks = state.walks if settings.seed == state.settings.seed else state.walks.restarted()
         return replace(state, seq=entry.seq, settings=settings, walks=walks)
+    if isinstance(body, Probe):
+        return replace(state, seq=entry.seq, belief=state.belief.probed(body.scores))
     if base is None:
         raise ValueError(f"entry {entry.seq} starts from another state, which is not given")
     # No selection from before can bring the rest of a group.

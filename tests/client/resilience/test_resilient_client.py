@@ -50,6 +50,17 @@ def test_while_the_service_is_away_the_choice_is_uniform_and_reports_wait(connec
     assert "no BOTS service" in bots.health.last_error
 
 
+def test_a_probe_is_put_and_training_goes_on_without_it_while_the_service_is_away(connect, service, dataset):
+    values = {task: float(place) for place, task in enumerate(IDS)}
+    assert connect(service).put_probe(dataset, values).estimates["probe_slope"] == 0
+    away = connect(NOWHERE, report_deadline_s=0.2)
+    begun = time.monotonic()
+    assert away.put_probe(dataset, values) is None
+    assert time.monotonic() - begun < SOON_S
+    with pytest.raises(InvalidRequestError, match="no such tasks"):
+        connect(service).put_probe(dataset, {"gone": 1.0, **values})
+
+
 def test_ids_may_change_between_selections(connect):
     bots = connect(NOWHERE, select_deadline_s=0.2)
     ids = list(IDS)

@@ -20,6 +20,8 @@ from starlette.responses import Response
 from bots_service import insight
 from bots_service.api.overload import Download
 from bots_service.api.requests import (
+    DATASET_LIMIT,
+    JSON,
     NDJSON,
     AfterNumber,
     AfterRun,
@@ -30,6 +32,7 @@ from bots_service.api.requests import (
     Limit,
     RunName,
     answered_once,
+    decode,
     filled,
     json_response,
     moment,
@@ -41,7 +44,7 @@ from bots_service.api.requests import (
     state_of,
     write_cursor,
 )
-from bots_service.api.routing import ANY_SCOPE, About, Route, Routes, caller_of
+from bots_service.api.routing import ANY_SCOPE, About, Route, RouteKind, Routes, caller_of
 from bots_service.api.uploads import split_lines
 from bots_service.core.checks import NAME
 from bots_service.core.receipt import BINS
@@ -75,6 +78,15 @@ class RewindRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     step: Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class ProbeRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a probe says of tasks.
+
+    values: a number for each task, by its id; not all of them equal.
+    """
+
+    values: Annotated[dict[str, float], Meta(min_length=2)]
 
 
 @Route(routes, f"PUT {RUN}", Scope.ADMIN, Run, reads=RunRequest, statuses=(200, 201))
@@ -113,6 +125,18 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     body, wanted = await read_json(request, RewindRequest)
     rewound, again = await services_of(request).runs.rewind(dataset, run, wanted.step, body.idempotency_key())
     return json_response(rewound, replayed=again)
+
+
+@Route(routes, f"PUT {RUN}/probe", Scope.REPORT, Run, reads=ProbeRequest, kind=RouteKind.UPLOAD)
+async def put_probe(request: Request, dataset: DatasetName, run: RunName) -> Response:
+    """Put a number for each of some tasks, in place of the numbers before; the run learns how much they tell.
+
+    They are written to the journal.
+    """
+    body = Body(request, {JSON: min(DATASET_LIMIT, state_of(request.app).upload_bytes)})
+    wanted = await asyncio.to_thread(decode, ProbeRequest, await body.whole())
+    put, again = await services_of(request).runs.put_probe(dataset, run, wanted.values, body.idempotency_key())
+    return json_response(put, replayed=again)
 
 
 @Route(routes, f"DELETE {RUN}", Scope.ADMIN)

@@ -8,12 +8,23 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import NO_TASKS, Floats, LayeredRows, TaskRows, Tasks, are_many, frozen, ordered_sum
+from bots_service.core.arrays import (
+    NO_TASKS,
+    Floats,
+    LayeredRows,
+    Scores,
+    TaskRows,
+    Tasks,
+    are_many,
+    frozen,
+    ordered_sum,
+)
 from bots_service.core.belief.distributions import Betas
 from bots_service.core.evidence import NO_EVIDENCE, ClosingStep, Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.portable_math import summed_rows
 from bots_service.core.run_settings import CapabilityRule, RunSettings
+from bots_service.errors import InvalidSettingsError
 
 BLOCK = 1 << 14  # rows read at a time: intermediate values then stay in the processor's cache
 
@@ -341,6 +352,10 @@ class BotsBelief:
         # In exact arithmetic neither sum can fall below zero: what was taken off had been booked. Rounding can.
         np.maximum(excess, 0.0, out=excess)
         return Betas(self.prior[0] + excess[0], self.prior[1] + excess[1], self.prior)
+
+    def probed(self, scores: Scores) -> "BotsBelief":  # noqa: ARG002 - the tracker needs it
+        """Raise InvalidSettingsError: a probe has no place here."""
+        raise InvalidSettingsError("the belief 'bots' makes no use of a probe; create a run with the belief 'tracker'")
 
     def extended(self, pool: Pool, profiles: int) -> "BotsBelief":
         """Return the belief with room for so many profiles.

@@ -4,11 +4,11 @@ After t closed steps task k succeeds with probability sigmoid(theta_k),
 
     theta_k = phi_k . beta + r_k
 
-phi_k: the features of the task's profile, its practice, and 0 for the velocity. beta: the effects that all tasks share
-(the ability, slopes on references, predictions and practice, offsets, the ability's velocity), one Gaussian. r_k: its
-residual. All drift. Practice is log(1 + n), n the visits of the task that had a gradient: training lifts most what it
-is given, and without it that gain would be taken for one of all tasks. For the same reason such a visit adds a variance
-to the residual, which the next visit of the task finds.
+phi_k: the features of the task's profile, its score by a probe once there was one, its practice, and 0 for the
+velocity. beta: the effects that all tasks share (the ability, slopes on references, the probe and practice, offsets,
+the ability's velocity), one Gaussian. r_k: its residual. All drift. Practice is log(1 + n), n the visits of the task
+that had a gradient: training lifts most what it is given, and without it that gain would be taken for one of all tasks.
+For the same reason such a visit adds a variance to the residual, which the next visit of the task finds.
 
 Rollouts enter as one Gaussian observation of theta_k, the one that leads to the mean and the variance of the exact
 posterior (moment matching, as in expectation propagation: Minka, UAI 2001). Four variances are no settings: they are
@@ -17,14 +17,27 @@ that every machine gets the same bits; docs/tracker.md has the equations.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import NO_NUMBERS, NO_TASKS, Flags, Floats, LayeredRows, TaskRows, Tasks, frozen
+from bots_service.core.arrays import (
+    NO_NUMBERS,
+    NO_SCORES,
+    NO_TASKS,
+    SCORE_PARTS,
+    Flags,
+    Floats,
+    LayeredRows,
+    Scores,
+    TaskRows,
+    Tasks,
+    frozen,
+    united,
+)
 from bots_service.core.belief.distributions import NODES, WEIGHTS, LogitNormals
 from bots_service.core.evidence import ClosingStep
 from bots_service.core.pool import SLOPE_DRIFT, Pool
@@ -35,7 +48,8 @@ HALF_SQUARES = frozen(0.5 * NODES * NODES)
 MIDDLE = len(NODES) // 2  # the place of node 0
 LN2 = 0.6931471805599453
 
-PRACTICE_VARIANCE = 0.25  # of the slope, whose mean is 0
+# Of slopes with mean 0; the probe's is in logits for each standard deviation.
+PRACTICE_VARIANCE, PROBE_VARIANCE = 0.25, 0.25
 VELOCITY_VARIANCE = 0.02**2  # stationary; (logits a step)^2
 DAMPING = 0.99  # of the velocity, a step
 
@@ -84,7 +98,8 @@ FIRST_VARIANCES = Variances(  # what is likely before any evidence
 class Effects:
     """The effects that tasks share, N(mean, covariance), [d] and [d, d].
 
-    They are those of the pool's columns, then the slope on practice, and the ability's velocity.
+    They are those of the pool's columns, then the slopes on the probe, once there was one, and on practice, and the
+    ability's velocity.
 
     drift: [d] the variance that each gains a step, as a multiple of the ability's; the velocity has its own.
     """
@@ -104,6 +119,14 @@ class Effects:
         covariance[:, -1] *= DAMPING
         covariance[-1, -1] += VELOCITY_VARIANCE * (1 - DAMPING**2)
         return Effects(frozen(mean), frozen(covariance), self.drift)
+
+    def with_probe(self) -> "Effects":
+        """Return the effects with a slope on the probe, in front of that on practice."""
+        place = len(self.mean) - 2
+        mean, drift = np.insert(self.mean, place, 0.0), np.insert(self.drift, place, SLOPE_DRIFT)
+        covariance = np.insert(np.insert(self.covariance, place, 0.0, axis=0), place, 0.0, axis=1)
+        covariance[place, place] = PROBE_VARIANCE
+        return Effects(frozen(mean), frozen(covariance), frozen(drift))
 
     def drifted(self, by: float) -> "Effects":
         """Return the effects once they drifted, the ability by this variance."""
@@ -129,7 +152,7 @@ def first_effects(priors: NDArray[np.float64]) -> Effects:
 class LaggedEvidence:
     """Evidence about n distinct tasks at one lag, and what was believed of their residuals.
 
-    features: [d - 1, n] of the tasks' profiles, and their practice; lag: how many steps ago they were selected.
+    features: [d - 1, n] of the tasks' profiles, their scores and their practice; lag: steps since they were selected.
     successes, failures: [n] real counts, their sum > 0.
     residual, variance: [n] N(residual, variance) of each task; 0 and tau^2 for those never tried.
     tried: [n] whether there was evidence of the task before; age: [n] steps since, 0 for the others.
@@ -350,12 +373,14 @@ class TrackerBelief:
     """A Gaussian belief about every task's logit.
 
     residuals: of tasks that were tried; their variances grow from then on, which is added when they are read.
+    probe: [n] scores of the first n tasks, 0 of others; empty before the first probe.
     """
 
     step: int
     effects: Effects
     variances: Variances
     residuals: LayeredRows[Residuals]
+    probe: Scores = field(default_factory=lambda: NO_SCORES)
 
     @classmethod
     def fresh(cls, settings: RunSettings, pool: Pool) -> "TrackerBelief":  # noqa: ARG003 - it has no settings
@@ -371,13 +396,30 @@ class TrackerBelief:
         """As many steps as closed: no evidence of this run comes too late, for it observes what was then."""
         return self.step
 
-    def fits(self, pool: Pool) -> bool:  # noqa: ARG002 - other kinds need it
-        """Return True: the belief keeps nothing of profiles."""
-        return True
+    def fits(self, pool: Pool) -> bool:
+        """Return whether the pool has all tasks of the probe; the belief keeps nothing of profiles."""
+        return len(self.probe) <= len(pool)
 
     def extended(self, pool: Pool, profiles: int) -> "TrackerBelief":  # noqa: ARG002 - other kinds need it
         """Return the belief, which has room for any profiles."""
         return self
+
+    def probed(self, scores: Scores) -> "TrackerBelief":
+        """Return the belief after a probe. The slope stays, for it is that of the same number.
+
+        So do the scores of tried tasks: their residuals were learned beside these, and noise that is new would move
+        them although their rollouts tell more.
+        """
+        effects, tried = self.effects if len(self.probe) else self.effects.with_probe(), self.residuals.whole.tasks
+        probe = np.zeros(max(len(scores), len(self.probe)), np.int8)
+        probe[: len(scores)] = scores
+        tried = tried[tried < len(probe)]
+        probe[tried] = self._scores_of(tried)
+        return replace(self, effects=effects, probe=frozen(probe))
+
+    def _scores_of(self, tasks: Tasks) -> Scores:
+        probe = self.probe if len(self.probe) else np.zeros(1, np.int8)
+        return np.where(tasks < len(probe), probe.take(tasks, mode="clip"), np.int8(0))
 
     def fold(
         self,
@@ -394,8 +436,8 @@ class TrackerBelief:
             now, before = belief.residuals.of(evidence.tasks), self.residuals.of(evidence.tasks)
             is_again = now.last_step == step.number  # nobody trained on the task between two batches of a step
             rows = replace(now, practised=before.practised, trained=before.trained & ~is_again)
-            own = PRACTICE.take(rows.practised, mode="clip")
-            features = np.vstack([pool.known.features.take(pool.profile_of.take(evidence.tasks), axis=1), own])
+            shared = pool.known.features.take(pool.profile_of.take(evidence.tasks), axis=1)
+            features = np.vstack([shared, self._own_features(rows)])
             batch = LaggedEvidence(
                 features, evidence.successes, evidence.failures, lag, *belief._residual(rows), rows.trained
             )
@@ -409,7 +451,7 @@ class TrackerBelief:
             trained = evidence.effective | (now.trained & is_again)
             rows = Residuals(evidence.tasks, mean, variance, last_step, practised, trained)
             residuals = belief.residuals.with_rows(rows.frozen())
-            belief = TrackerBelief(step.number, effects, variances, residuals)
+            belief = replace(belief, effects=effects, variances=variances, residuals=residuals)
         return belief, expected
 
     def _residual(self, rows: Residuals) -> tuple[Floats, Floats, Flags, Floats]:
@@ -419,18 +461,28 @@ class TrackerBelief:
         age = np.where(tried, self.step - rows.last_step, 0.0)
         return rows.mean, np.where(tried, rows.variance + kappa * age + omega * rows.trained, tau2), tried, age
 
+    def _own_features(self, rows: Residuals) -> NDArray[np.float64]:
+        """[j, n] what multiplies the slope on the probe, if there ever was one, and that on practice."""
+        practice = PRACTICE.take(rows.practised, mode="clip")
+        return np.vstack([self._scores_of(rows.tasks) / SCORE_PARTS, practice]) if len(self.probe) else practice[None]
+
+    @cached_property
+    def _own_rows(self) -> Residuals:
+        whole = self.residuals.whole
+        return whole.of(united(whole.tasks, np.flatnonzero(self.probe).astype(np.int32))) if len(self.probe) else whole
+
     @property
     def own_tasks(self) -> Tasks:
-        """Sorted tasks with evidence of their own; all others follow their profile."""
-        return self.residuals.whole.tasks
+        """Sorted tasks with evidence or a score of their own; all others follow their profile."""
+        return self._own_rows.tasks
 
     def own_distributions(self, pool: Pool) -> LogitNormals:
-        """[T] of the tasks with evidence of their own."""
-        return self._of_rows(pool, self.residuals.whole)
+        """[T] of these tasks."""
+        return self._of_rows(pool, self._own_rows)
 
     def profile_distributions(self, pool: Pool) -> LogitNormals:
-        """[G] of each profile's tasks that have no evidence of their own."""
-        location, variance, _ = self._shared(pool.known.features)
+        """[G] of each profile's tasks that have no evidence and no score of their own."""
+        location, variance, *_ = self._shared(pool.known.features)
         return LogitNormals(location, variance + self.variances.estimates[0])
 
     def distributions(self, pool: Pool, tasks: Tasks) -> LogitNormals:
@@ -440,33 +492,35 @@ class TrackerBelief:
     def _of_rows(self, pool: Pool, rows: Residuals) -> LogitNormals:
         profiles = pool.profile_of.take(rows.tasks).astype(np.int64)
         if len(rows) < pool.profiles:
-            location, variance, with_practice = self._shared(pool.known.features.take(profiles, axis=1))
+            shared = self._shared(pool.known.features.take(profiles, axis=1))
         else:
-            location, variance, with_practice = self._shared(pool.known.features).take(profiles, axis=1)
+            shared = self._shared(pool.known.features).take(profiles, axis=1)
         mean, own, _, _ = self._residual(rows)
-        practice, slope = PRACTICE.take(rows.practised, mode="clip"), self.effects.mean[-2]
-        spread = self.effects.covariance[-2, -2]
+        features, slopes = self._own_features(rows), slice(len(pool.known.names), -1)
+        spread = summed(self.effects.covariance[slopes, slopes, None] * features[:, None])
         return LogitNormals(
-            location + slope * practice + mean, variance + (2.0 * with_practice + spread * practice) * practice + own
+            shared[0] + summed(self.effects.mean[slopes, None] * features) + mean,
+            shared[1] + summed((2.0 * shared[2:] + spread) * features) + own,
         )
 
     def _shared(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
-        """[3, n] mean and variance of what the shared effects alone say of profiles with these features, [d - 2, n].
+        """[2 + j, n] mean and variance of what the pool's effects alone say of profiles with these features, [D, n].
 
-        Without practice; and the covariance of that with the slope on practice.
+        And the covariances of that with the slopes on what tasks have of their own, [j, n].
         """
-        mean, covariance = self.effects.mean[:-2, None], self.effects.covariance[:-2, :-1, None]
-        found = np.empty((3, features.shape[1]))
+        size = len(features)
+        mean, covariance = self.effects.mean[:size, None], self.effects.covariance[:size, :-1, None]
+        found = np.empty((2 + covariance.shape[1] - size, features.shape[1]))
         for start in range(0, features.shape[1], BLOCK):
             block, into = features[:, start : start + BLOCK], found[:, start : start + BLOCK]
             # Not by products of matrices: their last bits depend on how many profiles there are by now.
             products = summed(covariance * block[:, None])
-            into[0], into[1], into[2] = summed(mean * block), summed(products[:-1] * block), products[-1]
+            into[0], into[1], into[2:] = summed(mean * block), summed(products[:size] * block), products[size:]
         return found
 
     def estimates(self, pool: Pool) -> dict[str, float]:
         """Return the means of the effects, in logits (the velocity: a step), and the four learned variances."""
-        effects = (*pool.known.names, "practice_slope", "velocity")
+        effects = (*pool.known.names, *["probe_slope"] * (len(self.probe) > 0), "practice_slope", "velocity")
         variances = ("untried_variance", "residual_drift", "visit_variance", "ability_drift")
         return {
             **dict(zip(effects, self.effects.mean.tolist(), strict=True)),

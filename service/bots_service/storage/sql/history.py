@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, TextClause, bindparam, case, func, select, text
 
-from bots_service.core.entries import Body, Report, Rewind
+from bots_service.core.entries import Body, Probe, Report, Rewind
 from bots_service.core.run_settings import StrategyName
 from bots_service.core.summary import NO_SUMS, Gain, RunCourse, RunFindings, Sums, course_of, wanted_steps
 from bots_service.records import EntryKind, JournalEntry, Point, RefusedReports, RunRow, StoredReceipt
@@ -62,6 +62,8 @@ def _told(body: Body) -> dict[str, Any]:
         return {"tasks": tasks, "effective": int(seen.effective.sum()), "rollouts": rollouts}
     if isinstance(body, Rewind):
         return {"to_step": body.to_step}
+    if isinstance(body, Probe):
+        return {"tasks": int(np.count_nonzero(body.scores))}
     return {"changed": body.values}
 
 

@@ -1,6 +1,8 @@
 """Journals in SQL: each entry with what folding it did, in one row; and states that were stored on the way."""
 
 import asyncio
+import zlib
+from base64 import b64decode
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import MISSING, fields
@@ -34,7 +36,7 @@ from sqlalchemy import (
 )
 
 from bots_service.core.arrays import Table, frozen
-from bots_service.core.entries import Body, Entry, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Entry, Probe, Report, Rewind, SettingsChange
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import settings_from
 from bots_service.core.summary import RunFindings, UniformEstimate
@@ -131,12 +133,15 @@ def _append_next(product: str) -> Insert:
     return insert_missing(product, journal).from_select(names, _NEXT).execution_options(preserve_rowcount=True)
 
 
-KINDS: dict[type[Body], EntryKind] = {Report: "report", SettingsChange: "settings", Rewind: "rewind"}
+KINDS: dict[type[Body], EntryKind] = {Report: "report", SettingsChange: "settings", Rewind: "rewind", Probe: "probe"}
+MOST_BYTES = 2**27  # of an unpacked array: a byte for each of more tasks than a dataset has
 # What may stand in an array of each kind: the numbers of JSON, not what numpy would make numbers of.
 _NUMBERS: dict[str, set[type]] = {"i": {int}, "f": {int, float}, "b": {bool}}
 
 
-def _list_of(array: NDArray[Any]) -> list[Any]:
+def _list_of(array: NDArray[Any]) -> list[Any] | bytes:
+    if array.dtype == np.int8:  # of most tasks of a pool; in JSON the bytes are base64
+        return zlib.compress(array.tobytes(), 1)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError("a number is not finite")  # JSON would turn it into null
     listed: list[Any] = array.tolist()
@@ -149,8 +154,14 @@ def _number_of(kind: Any) -> np.dtype[Any]:
     return np.dtype(number)  # type: ignore[no-any-return]  # no type says what it is
 
 
-def _array_of(kind: Any, values: list[Any]) -> NDArray[Any]:
+def _array_of(kind: Any, values: Any) -> NDArray[Any]:
     number = _number_of(kind)
+    if number == np.int8:
+        unzip = zlib.decompressobj()
+        content = unzip.decompress(b64decode(values, validate=True), MOST_BYTES)
+        if not unzip.eof:
+            raise ValueError("the bytes are cut, or too many")
+        return frozen(np.frombuffer(content, np.int8))
     if not _NUMBERS[number.kind].issuperset(map(type, values)):
         raise ValueError(f"not all of these are of type {number}")
     return frozen(np.array(values, number))
@@ -191,7 +202,7 @@ def decode_body(kind: EntryKind, text: str | Raw) -> Body:
             return SettingsChange({name: tuple(value) if isinstance(value, list) else value for name, value in values})
         if isinstance(body, Report) and any(len({*map(len, table)}) > 1 for table in (body.evidence, body.parts)):
             raise DamagedStateError("a journal entry can't be read: its columns differ in length")
-    except (msgspec.MsgspecError, InvalidSettingsError, OverflowError, UnicodeError) as error:
+    except (msgspec.MsgspecError, InvalidSettingsError, OverflowError, UnicodeError, zlib.error) as error:
         raise DamagedStateError(f"a journal entry can't be read: {error}") from error
     return body
 
