@@ -3,12 +3,11 @@
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import wraps
-from operator import itemgetter
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_args
 
 import numpy as np
 from msgspec import Struct, structs
@@ -19,18 +18,28 @@ from bots_service.core import task_table as tables
 from bots_service.core.arrays import Floats, Tasks, contained, is_first, united
 from bots_service.core.receipt import Calibration, added
 from bots_service.core.state import RunState
-from bots_service.core.summary import Gain, RunStatus, RunVerdict, TagRow
+from bots_service.core.summary import Gain, LastEvaluation, RunStatus, RunVerdict, TagRow, last_evaluation
 from bots_service.core.task_table import Segment, Segments, TaskTable
 from bots_service.datasets import OpenRun
 from bots_service.errors import Flaw, InvalidInputError, InvalidTasksError, UnknownRunError
-from bots_service.records import EntryKind, JournalEntry, LeaseTtls, OpenDataset, Point, RefusedReports, StoredReceipt
+from bots_service.records import (
+    EntryKind,
+    Evaluations,
+    JournalEntry,
+    LeaseTtls,
+    OpenDataset,
+    Point,
+    RefusedReports,
+    StoredReceipt,
+)
 from bots_service.runs import Runs
 from bots_service.storage.sql.history import KnownRun, SqlHistory
 
 # --- the overview -----------------------------------------------------------------------------------------------------
 
 UNIFORM = "uniform"
-RUN_SORTS = ("attention", "name", "last_step", "step", "effective_task_ratio", "vs_uniform", "rollouts")
+PLAIN = (UNIFORM, "shuffle")  # strategies that know nothing of the tasks: as training without a selector
+RUN_SORTS = ("attention", "name", "last_step", "step", "effective_task_ratio", "vs_uniform", "evaluation", "rollouts")
 LOOKED_AT_ONCE = 64  # runs whose tasks in flight are asked for side by side
 MORE_THAN_A_TIME = 1e11  # seconds: a run that needs attention comes before all that need it less, however old
 
@@ -40,19 +49,21 @@ class RunSummary(Struct, frozen=True):
 
     belief: the kind of its belief.
     strategy: the present strategy of its selections.
-    status: new (no step closed), running, stalled (tasks are in flight and the next step is overdue) or idle (nothing
-        is in flight, or no step closed for a long time).
+    status: new (no step closed), running, stalled (tasks are in flight and the next step is overdue), idle (nothing
+        is in flight, or no step closed for a long time) or finished (its trainer said so, and nothing came since).
     step: number of closed steps; a fork counts those of its parent too.
     last_step_at: when the last step closed (RFC 3339, UTC); null before the first.
     reported, effective, rollouts: sums over all closed steps, without steps undone by a rewind.
     effective_task_ratio: over the last 50 steps; null if they reported nothing.
     trend: this ratio along all steps, the newest last; at most 40 points; null where nothing was reported.
     gain: the gain over uniform sampling; null for a run that samples uniformly.
+    evaluation: the last of its model, next to a baseline's; null without any.
     verdict: the most urgent that fits.
     attention: whether somebody should look at the run: its verdict says that something is wrong, and it moved within
         three days.
     refused: the reports that were refused as invalid; null without any.
     leased: number of tasks in flight; null in an overview.
+    evaluations: all of its model, by name: steps with what was measured after them; null in an overview.
     """
 
     dataset: str
@@ -75,6 +86,8 @@ class RunSummary(Struct, frozen=True):
     attention: bool
     refused: RefusedReports | None
     leased: int | None = None
+    evaluation: LastEvaluation | None = None
+    evaluations: Evaluations | None = None
 
     @property
     def moved_at(self) -> float | None:
@@ -121,7 +134,7 @@ class OverviewTotals:
     datasets: how many there are.
     runs: how many there are.
     attention: how many need attention.
-    new, running, stalled, idle: how many runs have this status.
+    new, running, stalled, idle, finished: how many runs have this status.
     reported, effective, rollouts: sums over all their steps.
     """
 
@@ -132,6 +145,7 @@ class OverviewTotals:
     running: int
     stalled: int
     idle: int
+    finished: int
     reported: int
     effective: int
     rollouts: float
@@ -176,7 +190,7 @@ class Overview:
             raise UnknownRunError(f"no run {run!r}")
         (found,) = await self._as_they_are_now(known)
         leased = len((await self._runs.live.leases(known[0].row)).tasks)
-        return structs.replace(found, leased=leased)
+        return structs.replace(found, leased=leased, evaluations=known[0].row.evaluations)
 
     async def _up_to_date(self, dataset: str | None, reaches: Callable[[str], bool] = lambda _: True) -> list[KnownRun]:
         """Return what is known of the runs of a dataset; or with None, of all datasets that the caller reaches."""
@@ -199,18 +213,10 @@ class Overview:
             return found
 
     async def _compared(self, runs: list[KnownRun]) -> list[KnownRun]:
-        """Return all runs of a dataset with their gains.
-
-        The baseline of a run is the run that samples uniformly and was created nearest in time; of several, the first
-        by name.
-        """
+        """Return all runs of a dataset with their gains and evaluations, next to their baselines'."""
         uniform = [run for run in runs if run.strategy == UNIFORM and run.course.sums.reported]
-
-        def baseline_of(run: KnownRun) -> KnownRun | None:
-            distances = [(abs(one.row.created_at - run.row.created_at), one.row.name, one) for one in uniform]
-            return min(distances, key=itemgetter(0, 1), default=(0.0, "", None))[2]
-
-        return [await self._with_gain(run, baseline_of(run)) for run in runs]
+        gained = [await self._with_gain(run, _nearest(run, uniform)) for run in runs]
+        return [replace(run, evaluation=_evaluation_of(run, runs)) if run.row.evaluations else run for run in gained]
 
     async def _with_gain(self, run: KnownRun, baseline: KnownRun | None) -> KnownRun:
         if run.strategy == UNIFORM or baseline is None:
@@ -247,10 +253,24 @@ class Overview:
         return [_summary_of(one, now, in_flight=one.row.id in in_flight) for one in known]
 
 
+def _nearest(run: KnownRun, others: Iterable[KnownRun]) -> KnownRun | None:
+    """Return the one that was created nearest in time to a run; of several, the first by name."""
+    return min(others, key=lambda one: (abs(one.row.created_at - run.row.created_at), one.row.name), default=None)
+
+
+def _evaluation_of(run: KnownRun, runs: Sequence[KnownRun]) -> LastEvaluation:
+    name = min(run.row.evaluations)
+    plain = [one for one in runs if one.strategy in PLAIN and name in one.row.evaluations]
+    baseline = None if run.strategy in PLAIN else _nearest(run, plain)
+    other = ((), None) if baseline is None else (baseline.row.evaluations[name], baseline.row.name)
+    return last_evaluation(name, run.row.evaluations[name], *other)
+
+
 def _summary_of(known: KnownRun, now: float, *, in_flight: bool) -> RunSummary:
     head, row, course = known.head, known.row, known.course
     since = _since_last_step(known, now)
-    status = summary.status_of(since, course.usual_gap_s, in_flight=in_flight)
+    finished = head.finished_seq == head.head
+    status = summary.status_of(since, course.usual_gap_s, in_flight=in_flight, finished=finished)
     verdict = summary.verdict_on(
         course,
         known.findings,
@@ -279,6 +299,7 @@ def _summary_of(known: KnownRun, now: float, *, in_flight: bool) -> RunSummary:
         verdict=verdict,
         attention=False,
         refused=head.refused,
+        evaluation=known.evaluation,
     )
     since_moved = None if found.moved_at is None else now - found.moved_at
     return structs.replace(found, attention=summary.needs_attention(verdict, since_moved))
@@ -298,6 +319,8 @@ def _value_of(run: RunSummary, sort: str) -> float | None:
             return None if run.last_step_at is None else run.last_step_at.timestamp()
         case "vs_uniform":
             return None if run.gain is None else run.gain.factor
+        case "evaluation":
+            return None if run.evaluation is None else run.evaluation.difference
         case "name":
             return 0.0
     value: float | None = getattr(run, sort)
@@ -321,7 +344,7 @@ def _page_of(runs: Sequence[RunSummary], query: OverviewQuery) -> tuple[Overview
     behind = [pair for pair in found if after is None or (pair[0] < after if backwards else pair[0] > after)]
     page = behind[: query.limit]
     following = page[-1][0] if len(behind) > len(page) else None
-    statuses = Counter({"new": 0, "running": 0, "stalled": 0, "idle": 0})
+    statuses = Counter(dict.fromkeys(get_args(RunStatus), 0))
     statuses.update(run.status for run in runs)
     totals = OverviewTotals(
         datasets=len({run.dataset for run in runs}),

@@ -15,11 +15,12 @@ from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, fresh_state
 from bots_service.datasets import KeyOfUpload, OpenRun
-from bots_service.records import DatasetRow, RunRow
+from bots_service.records import DatasetRow, Evaluations, RunRow
 from bots_service.replay import fold
 from bots_service.runs import Runs
 from bots_service.storage.live import BEGIN
 from bots_service.storage.sql.journal import KINDS, entry_of
+from bots_service.storage.sql.runs import require_room_for_evaluations
 from bots_service.storage.sql.transfer import Moved, SavedEntry
 
 PAGE = 1000  # entries stored at a time
@@ -42,6 +43,7 @@ class JournalHeader(Struct, frozen=True):
 
     digest: of the dataset; reference_order, offset_tags: what that chose of its tasks when it was made.
     settings: of the run before its first entry. entries: how many follow.
+    evaluations: of its model. finished: whether its training ended.
     """
 
     dataset: str
@@ -51,6 +53,8 @@ class JournalHeader(Struct, frozen=True):
     offset_tags: tuple[str, ...]
     settings: dict[str, Any]
     entries: int
+    evaluations: Evaluations
+    finished: bool
 
 
 Line = TypeVar("Line", JournalHeader, SavedEntry)
@@ -77,9 +81,10 @@ class MoveRuns:
         """Yield the lines of a run's journal as it stands at first, some at a time."""
         opened = await self.runs.fresh(dataset, run)
         row, facts = opened.row, opened.dataset.row.facts
-        chosen = {name: getattr(facts, name) for name in OF_TASKS}
-        settings = structs.asdict(row.settings)
-        header = JournalHeader(dataset, run, **chosen, settings=settings, entries=row.head)
+        chosen: dict[str, Any] = {name: getattr(facts, name) for name in OF_TASKS}
+        chosen |= {"settings": structs.asdict(row.settings), "entries": row.head}
+        chosen |= {"evaluations": row.evaluations, "finished": row.finished_seq == row.head}
+        header = JournalHeader(dataset, run, **chosen)
         yield _encoder.encode_lines([header])
         seq = 0
         while seq < row.head:
@@ -103,6 +108,8 @@ class MoveRuns:
         entries = _lines(lines)
         header = _read(_header, await anext(entries, b""), "the first line is no header of a journal")
         _require_same(header, opened.row)
+        found = {name: tuple(sorted(dict(those).items())) for name, those in header.evaluations.items() if those}
+        require_room_for_evaluations(found)
         try:
             settings = settings_from(header.settings)
         except errors.InvalidSettingsError as error:
@@ -116,7 +123,8 @@ class MoveRuns:
                     f"the journal has {state.seq} entries, and its header says {header.entries}"
                 )
             await self.runs.replay.save(run.row, state)
-            return await asyncio.shield(self._finish(opened.row, run_name, stage, run.row, idempotency_key))
+            staged = replace(run.row, evaluations=found, finished_seq=state.seq if header.finished else None)
+            return await asyncio.shield(self._finish(opened.row, run_name, stage, staged, idempotency_key))
 
     async def _replayed(self, run: OpenRun, lines: AsyncIterator[bytes]) -> RunState:
         """Store the entries with what folding them does, some at a time; return the state after the last."""

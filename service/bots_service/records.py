@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from bots_service.core.arrays import Floats, Tasks, united
 from bots_service.core.pool import Pool
@@ -15,6 +15,10 @@ from bots_service.core.task_ids import TaskIds
 from bots_service.errors import KeyReusedError
 
 Result = TypeVar("Result")
+EvaluationName = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]{1,256}\Z")]
+EvaluationValue = Annotated[float, Meta(ge=-1e15, le=1e15)]  # so that a difference is finite
+Evaluations = dict[EvaluationName, tuple[tuple[Annotated[int, Meta(ge=0, le=2**53)], EvaluationValue], ...]]
+"""What was measured of a run's model: by name, steps in ascending order with their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,7 @@ class RunRow:
     uid: random; a run that is deleted and created again, or gets new settings while empty, has a new one.
     settings: of the empty journal; later ones are in the state.
     head: the last seq; epoch: number of rewinds.
+    evaluations: by then. finished_seq: the head when its trainer said that training ended.
     """
 
     id: int
@@ -140,6 +145,8 @@ class RunRow:
     epoch: int
     created_at: float
     parent: Parent | None = None
+    evaluations: Evaluations = field(default_factory=dict)
+    finished_seq: int | None = None
 
     @property
     def origin_step(self) -> int:

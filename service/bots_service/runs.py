@@ -8,7 +8,7 @@ acknowledged is durable and folded, and an entry that does not fold is never kep
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import Context
 from copy import copy
@@ -381,6 +381,8 @@ class Runs:
                     return (*await self._again(run, leased, once), True)
                 if leased is True:
                     work.look = look.after(selection)
+                    if run.row.finished_seq == state.seq:
+                        await self._resume(run)
                     in_flight = len(look.leased) + len(newly_leased(selection, look))
                     self.metrics.selected(request.dataset, request.run, in_flight, degraded=selection.degraded)
                     return selection, run.dataset, False
@@ -423,6 +425,12 @@ class Runs:
         else:
             look = replace(look, local=True, degraded=True)
         return await self.datasets.matching(run, known), known, look
+
+    async def _resume(self, run: OpenRun) -> None:
+        """Note that a finished run trains again; where SQL is away, its next report says so."""
+        with suppress(StorageUnavailableError):
+            await self.store.runs.resume(run.row)
+            self.invalidate(run.row.dataset_id, run.row.name)
 
     async def _again(self, run: OpenRun, previous: Previous, once: IdempotencyKey) -> tuple[Selection, OpenDataset]:
         once.require_same(previous.fingerprint)
@@ -540,6 +548,19 @@ class Runs:
     ) -> tuple[Run, bool]:
         done = await self._append(run, make, key, base=base, outcomes=outcomes)
         return await self.describe_open(run), done.duplicate
+
+    async def evaluate(
+        self, dataset: str, run: str, step: int | None, values: Mapping[str, float], key: IdempotencyKey | None
+    ) -> None:
+        """Keep what was measured at a step, None for the last closed one, in place of what is there of these names."""
+        evaluate = self.store.runs.evaluate
+        await self.using(dataset, run, lambda opened: evaluate(key, opened.row, step, values))
+
+    async def finish(self, dataset: str, run: str, key: IdempotencyKey | None) -> None:
+        """Note that training ended; the next selection or report takes that back."""
+        dataset_id = (await self.open(dataset, run)).row.dataset_id
+        await self.using(dataset, run, lambda opened: self.store.runs.finish(key, opened.row))
+        self.invalidate(dataset_id, run)  # so that a selection here knows it
 
     async def _append(
         self, run: OpenRun, make: Make, key: IdempotencyKey | None, *, base: RunState | None = None, outcomes: int = 0

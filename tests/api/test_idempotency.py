@@ -31,6 +31,8 @@ WRITES: list[Sent] = [
     ("PATCH", RUN, {"target": 0.25}),
     ("POST", f"{RUN}/rewind", {"step": 2}),
     ("PUT", f"{RUN}/probe", {"values": {"task-1": 0.5, "task-2": 2.0}}),
+    ("POST", f"{RUN}/evaluations", {"values": {"heldout/accuracy": 0.5}}),
+    ("POST", f"{RUN}/finish", None),
     ("DELETE", "/datasets/guru/runs/old", None),
     ("DELETE", "/datasets/gone", None),
     ("POST", "/keys", {"name": "trainer", "scopes": ["select", "report"], "datasets": ["*"]}),

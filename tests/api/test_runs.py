@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -178,10 +179,47 @@ async def test_runs_are_searched_sorted_and_counted_and_come_in_pages(http):
         "running": 2,
         "stalled": 0,
         "idle": 0,
+        "finished": 0,
         "reported": 8,
         "effective": 4,
         "rollouts": 128.0,
     }
+
+
+async def test_evaluations_stand_in_the_summary_and_the_last_one_in_the_overview_until_the_run_is_finished(http):
+    await make_dataset(http)
+    await report(http, solved(1))
+    for values, step in (({"heldout/accuracy": 0.25, "a score": 3}, None), ({"heldout/accuracy": 0.5}, 7)):
+        answer = await http.post(f"{RUN}/evaluations", json={"values": values, "step": step})
+        assert (answer.status_code, answer.content) == (204, b"")
+    assert (await http.post(f"{RUN}/finish")).status_code == 204
+    found = await summary(http)
+    assert found["evaluations"] == {"heldout/accuracy": [[1, 0.25], [7, 0.5]], "a score": [[1, 3.0]]}
+    (listed,) = (await overview(http, status="finished", sort="-evaluation"))["runs"]
+    assert listed == {**found, "leased": None, "evaluations": None}
+    assert (listed["evaluation"]["name"], listed["evaluation"]["value"]) == ("a score", 3.0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}",
+        b'{"values": {}}',
+        b'{"values": {"": 1}}',
+        b'{"values": {"a\\u0000": 1}}',
+        b'{"values": {"a": null}}',
+        b'{"values": {"a": true}}',
+        b'{"values": {"a": 1e999}}',
+        b'{"values": {"a": 1}, "step": -1}',
+        b'{"values": {"a": 1}, "stpe": 1}',
+        json.dumps({"values": {f"v{number}": 1 for number in range(1001)}}).encode(),
+    ],
+)
+async def test_an_evaluation_that_can_t_be_is_refused(http, body: bytes):
+    await make_dataset(http)
+    answer = await http.post(f"{RUN}/evaluations", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422), answer.text
+    assert (await summary(http))["evaluations"] == {}
 
 
 OUTSIDE = {"task": "task-1", "rewards": [-1, 1, 1, -1]}
@@ -209,7 +247,7 @@ async def test_a_report_that_can_t_be_true_is_counted_with_its_run_and_shown_eve
     assert found["refused"]["reason"] in found["verdict"]["reason"]
     everything = await overview(http)
     assert everything["totals"]["attention"] == 1
-    assert everything["runs"] == [{**found, "leased": None}]
+    assert everything["runs"] == [{**found, "leased": None, "evaluations": None}]
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ from bots_service.core.summary import (
     gain_over,
     hint_on,
     is_overdue,
+    last_evaluation,
     narrow,
     needs_attention,
     outlook,
@@ -483,10 +484,31 @@ def test_a_measured_gain_compares_the_shares_of_effective_tasks(own, uniform, re
     ],
 )
 def test_a_run_with_tasks_in_flight_is_stalled_once_three_usual_gaps_passed(since_s, usual_gap_s, status):
-    assert status_of(since_s, usual_gap_s, in_flight=True) == status
+    assert status_of(since_s, usual_gap_s, in_flight=True, finished=False) == status
     assert is_overdue(since_s, usual_gap_s) == (status == "stalled")
     if status == "stalled":
-        assert status_of(since_s, usual_gap_s, in_flight=False) == "idle"
+        assert status_of(since_s, usual_gap_s, in_flight=False, finished=False) == "idle"
+    assert status_of(since_s, usual_gap_s, in_flight=True, finished=True) == "finished"
+
+
+SCORES = ((10, 0.3), (20, 0.5), (40, 0.4))
+
+
+@pytest.mark.parametrize(
+    ("baseline", "step", "difference"),
+    [
+        (SCORES, 40, 0.0),
+        (((20, 0.25),), 20, 0.25),
+        (((0, 0.0), (30, 0.3)), 20, 0.5 - 0.2),  # on the line between
+        (((0, 0.1), (9, 0.2)), None, None),
+        (((41, 0.1),), None, None),
+        ((), None, None),
+    ],
+)
+def test_an_evaluation_is_compared_at_its_last_step_within_the_baseline_s(baseline, step, difference):
+    found = last_evaluation("accuracy", SCORES, baseline, "other")
+    assert (found.name, found.step, found.value, found.baseline) == ("accuracy", 40, 0.4, "other")
+    assert (found.compared_step, found.difference) == (step, difference if step is None else pytest.approx(difference))
 
 
 # --- the bounds of each verdict, on plain numbers, and the order of the verdicts -------------------------------------

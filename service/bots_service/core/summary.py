@@ -1,7 +1,7 @@
 """What is told of a run: expectations, coverage, the course of its steps, its gain, what to do, its tags."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, pi, sqrt
 from typing import Literal, NamedTuple
 
@@ -286,6 +286,38 @@ def gain_over(baseline: str | None, steps: int, own: Sums, uniform: float | None
     return Gain(baseline, factor, saved, own.rollouts, steps, own.effective_task_ratio, uniform, recent)
 
 
+Scores = Sequence[tuple[int, float]]  # by step, ascending; the higher, the better
+
+
+@dataclass(frozen=True, slots=True)
+class LastEvaluation:
+    """What the last evaluation of a run's model found, by the name that comes first in the alphabet.
+
+    name: of what was measured; the higher, the better.
+    step: the number of closed steps after which it was; value: what was found.
+    baseline: the run that it is compared with, which samples uniformly or shuffles; null without one.
+    compared_step: the last step of the run's evaluations within those of the baseline; null without one.
+    difference: how much more the run had at that step than the baseline, whose values straight lines join.
+    """
+
+    name: str
+    step: int
+    value: float
+    baseline: str | None = None
+    compared_step: int | None = None
+    difference: float | None = None
+
+
+def last_evaluation(name: str, own: Scores, other: Scores, baseline: str | None) -> LastEvaluation:
+    """Return a run's last evaluation. own, other: its scores, and those of the run that it is compared with."""
+    last = LastEvaluation(name, *own[-1], baseline)
+    steps, values = [step for step, _ in other], [value for _, value in other]
+    for step, value in reversed(own):
+        if steps and steps[0] <= step <= steps[-1]:
+            return replace(last, compared_step=step, difference=value - float(np.interp(step, steps, values)))
+    return last
+
+
 # --- its status, and one verdict, the most urgent of those that fit --------------------------------------------------
 
 EASY, HARD = 0.9, 0.1  # expected success probabilities from and up to which a task seldom teaches
@@ -328,7 +360,7 @@ def facts_of(state: RunState, pool: Pool, calibration: Calibration, expected: Un
     )
 
 
-RunStatus = Literal["new", "running", "stalled", "idle"]
+RunStatus = Literal["new", "running", "stalled", "idle", "finished"]
 RUNNING_GAPS, RUNNING_S = 3, 60.0  # an evaluation or a checkpoint now and then takes as long as a step or two
 OVERDUE_GAPS, OVERDUE_S = 20, 3600.0  # after that no trainer waits for the next step: the run has ended, or was stopped
 
@@ -340,8 +372,13 @@ def is_overdue(since_s: float | None, usual_gap_s: float) -> bool:
     return max(RUNNING_GAPS * usual_gap_s, RUNNING_S) < since_s < max(OVERDUE_GAPS * usual_gap_s, OVERDUE_S)
 
 
-def status_of(since_s: float | None, usual_gap_s: float, *, in_flight: bool) -> RunStatus:
-    """Return the status of a run. in_flight: whether tasks are: one that has ended reported all that it selected."""
+def status_of(since_s: float | None, usual_gap_s: float, *, in_flight: bool, finished: bool) -> RunStatus:
+    """Return the status of a run.
+
+    in_flight: whether tasks are: one that has ended reported all that it selected. finished: its trainer said that.
+    """
+    if finished:
+        return "finished"
     if since_s is None:
         return "new"
     if is_overdue(since_s, usual_gap_s):

@@ -53,7 +53,7 @@ from bots_service.core.summary import RunStatus
 from bots_service.core.task_table import SEGMENTS, SOLVED_MEAN, SORTS, Segment, TaskTable
 from bots_service.keys import Scope
 from bots_service.moving import LONGEST_LINE
-from bots_service.records import EntryKind, JournalEntry, OpenDataset, Point
+from bots_service.records import EntryKind, EvaluationName, EvaluationValue, JournalEntry, OpenDataset, Point
 from bots_service.runs import ForkFrom, Run
 from bots_service.storage.sql.transfer import Moved
 
@@ -137,6 +137,34 @@ async def put_probe(request: Request, dataset: DatasetName, run: RunName) -> Res
     wanted = await asyncio.to_thread(decode, ProbeRequest, await body.whole())
     put, again = await services_of(request).runs.put_probe(dataset, run, wanted.values, body.idempotency_key())
     return json_response(put, replayed=again)
+
+
+class EvaluationRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """What was measured of a run's model.
+
+    values: by name, such as heldout/accuracy; the higher, the better.
+    step: the number of closed steps after which it was; null: now.
+    """
+
+    values: Annotated[dict[EvaluationName, EvaluationValue], Meta(min_length=1, max_length=1000)]
+    step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+
+
+@Route(routes, f"POST {RUN}/evaluations", Scope.REPORT, reads=EvaluationRequest)
+async def evaluate_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
+    """Keep what was measured of a run's model, in place of what is there of the same name and step."""
+    body, found = await read_json(request, EvaluationRequest)
+    evaluate = services_of(request).runs.evaluate
+    act = partial(evaluate, dataset, run, found.step, found.values, body.idempotency_key())
+    return await answered_once(body, NoneType, act, no_content)
+
+
+@Route(routes, f"POST {RUN}/finish", Scope.REPORT)
+async def finish_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
+    """Say that training ended. The next selection or report takes that back."""
+    body = Body(request)
+    act = partial(services_of(request).runs.finish, dataset, run, body.idempotency_key())
+    return await answered_once(body, NoneType, act, no_content)
 
 
 @Route(routes, f"DELETE {RUN}", Scope.ADMIN)

@@ -13,7 +13,16 @@ from sqlalchemy import ColumnElement, Connection, TextClause, bindparam, case, f
 
 from bots_service.core.entries import Body, Probe, Report, Rewind
 from bots_service.core.run_settings import StrategyName
-from bots_service.core.summary import NO_SUMS, Gain, RunCourse, RunFindings, Sums, course_of, wanted_steps
+from bots_service.core.summary import (
+    NO_SUMS,
+    Gain,
+    LastEvaluation,
+    RunCourse,
+    RunFindings,
+    Sums,
+    course_of,
+    wanted_steps,
+)
 from bots_service.records import EntryKind, JournalEntry, Point, RefusedReports, RunRow, StoredReceipt
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import KINDS, RECEIPTS, decode_body, receipt_of
@@ -71,6 +80,7 @@ class RunHead(NamedTuple):
     """Where a run stands in SQL: the last seq, and how often it was rewound. A replaced run has a new uid.
 
     refused: its refused reports, None without any; refused_seq: the last entry when the last of them came.
+    finished_seq: the last entry when its trainer said that training ended; evaluated: how often evaluations came.
     """
 
     run_id: int
@@ -80,6 +90,8 @@ class RunHead(NamedTuple):
     epoch: int
     refused: RefusedReports | None = None
     refused_seq: int | None = None
+    finished_seq: int | None = None
+    evaluated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +103,7 @@ class KnownRun:
     strategy: in use.
     findings: what the service found when it last looked.
     gain: over uniform sampling; None for a run that samples uniformly.
+    evaluation: the last one, next to a baseline's; None without any.
     compared: where the run and its baseline stood when the gain was measured.
     """
 
@@ -100,6 +113,7 @@ class KnownRun:
     strategy: StrategyName
     findings: RunFindings
     gain: Gain | None = None
+    evaluation: LastEvaluation | None = None
     compared: tuple[RunHead, RunHead] | None = None
 
     @property
@@ -110,9 +124,8 @@ class KnownRun:
 
 RUNS_AT_ONCE = 100  # in one transaction: some 50 ms
 
-_HEADS = select(runs.c.id, runs.c.uid, datasets.c.name, HEAD, EPOCH, runs.c.refused, runs.c.refused_seq).select_from(
-    runs.join(datasets)
-)
+_FLAGS = (runs.c[name] for name in ("refused", "refused_seq", "finished_seq", "evaluated"))
+_HEADS = select(runs.c.id, runs.c.uid, datasets.c.name, HEAD, EPOCH, *_FLAGS).select_from(runs.join(datasets))
 # What each of many runs is asked is made once.
 _END_COLUMNS = tuple(
     journal.c[name]

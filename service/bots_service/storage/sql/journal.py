@@ -47,7 +47,7 @@ from bots_service.errors import (
     StorageUnavailableError,
     UnknownRunError,
 )
-from bots_service.records import EntryKind, Head, IdempotencyKey, RunRow
+from bots_service.records import EntryKind, Evaluations, Head, IdempotencyKey, RunRow
 from bots_service.storage.sql.database import UNANSWERED, Database, SqlRow, settle
 from bots_service.storage.sql.store import Store, insert_missing, reading, writing
 from bots_service.storage.sql.tables import (
@@ -272,7 +272,7 @@ def receipt_under(connection: Connection, run: RunRow, key: IdempotencyKey) -> R
 
 
 def append(connection: Connection, run_id: int, folded: Sequence[FoldedEntry], now: float) -> None:
-    """Store the next entries of a run whose head is locked; a rewind hides what it undoes."""
+    """Store the next entries of a run whose head is locked; a rewind hides what it undoes, also evaluations."""
     if not folded:
         return
     connection.execute(_APPEND, [_row(run_id, one, now) for one in folded])
@@ -280,6 +280,10 @@ def append(connection: Connection, run_id: int, folded: Sequence[FoldedEntry], n
         if isinstance(entry.body, Rewind):
             undone = (journal.c.run_id == run_id, journal.c.seq > entry.body.to_seq, journal.c.seq < entry.seq)
             connection.execute(update(journal).where(*undone).values(hidden=True))
+            found: Evaluations = connection.scalar(select(runs.c.evaluations).where(runs.c.id == run_id)) or {}
+            kept = {name: tuple(one for one in found[name] if one[0] <= entry.body.to_step) for name in found}
+            kept = {name: those for name, those in kept.items() if those}
+            connection.execute(update(runs).where(runs.c.id == run_id).values(evaluations=kept))
 
 
 def copy_entries(connection: Connection, run_id: int, source: RunRow, up_to: int) -> None:

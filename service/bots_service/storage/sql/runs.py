@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -10,12 +10,13 @@ from sqlalchemy import ColumnElement, Connection, CursorResult, delete, func, in
 
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import LimitReachedError, RunHasHistoryError, UnknownRunError
-from bots_service.records import Capacity, IdempotencyKey, Parent, RefusedReports, RunRow
+from bots_service.records import Capacity, Evaluations, IdempotencyKey, Parent, RefusedReports, RunRow
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import FoldedEntry, append, copy_entries
 from bots_service.storage.sql.store import Store, keep_result, reading, require_unanswered, writing, writing_once
 from bots_service.storage.sql.tables import HEAD, RUNS, datasets, runs, snapshots
 
+MOST_EVALUATIONS = 10_000  # of a run: a quarter of a megabyte
 DEFAULT_RUN = "default"  # every dataset has it, so that a first user never needs to know the word
 
 
@@ -68,7 +69,8 @@ def replace_empty_run(connection: Connection, run_id: int, values: dict[str, Any
 
     It gets a new uid: what was made of it before must not be taken for this run's.
     """
-    connection.execute(update(runs).where(runs.c.id == run_id), {"uid": new_uid(), **values})
+    fresh: dict[str, Any] = {"uid": new_uid(), "evaluations": {}, "finished_seq": None}
+    connection.execute(update(runs).where(runs.c.id == run_id), {**fresh, **values})
     connection.execute(delete(snapshots).where(snapshots.c.run_id == run_id))
 
 
@@ -101,12 +103,24 @@ def standing_run(connection: Connection, dataset_id: int, name: str, todo: str) 
     return found
 
 
+def require_room_for_evaluations(found: Evaluations) -> None:
+    """Raise LimitReachedError if these are more evaluations than a run may have."""
+    if sum(map(len, found.values())) > MOST_EVALUATIONS:
+        raise LimitReachedError(f"too many evaluations: a run can have {MOST_EVALUATIONS}")
+
+
 def _is_named(dataset_id: int, name: str) -> ColumnElement[bool]:
     return (runs.c.dataset_id == dataset_id) & (runs.c.name == name)
 
 
 def _is(run: RunRow) -> ColumnElement[bool]:
     return (runs.c.id == run.id) & (runs.c.uid == run.uid)
+
+
+def _locked(connection: Connection, row: RunRow) -> RunRow:
+    for standing in locked_runs(connection, _is(row)):
+        return standing
+    raise UnknownRunError(f"run {row.name!r} was deleted or replaced")
 
 
 class SqlRuns(Store):
@@ -178,6 +192,27 @@ class SqlRuns(Store):
         count = 1 if before.refused is None else before.refused.count + 1
         refused = RefusedReports(count, datetime.now(UTC), reason)
         connection.execute(update(runs).where(runs.c.id == row.id).values(refused=refused, refused_seq=HEAD))
+
+    @writing_once
+    def evaluate(self, connection: Connection, row: RunRow, step: int | None, values: Mapping[str, float]) -> None:
+        """Keep what was measured at a step, None for the last closed one, in place of what is there."""
+        found = dict(_locked(connection, row).evaluations)
+        if step is None:
+            step = connection.scalar(select(of_last_entry("step")).where(_is(row))) or 0
+        for name, value in values.items():
+            found[name] = tuple(sorted((dict(found.get(name, ())) | {step: value}).items()))
+        require_room_for_evaluations(found)
+        connection.execute(update(runs).where(_is(row)).values(evaluations=found, evaluated=runs.c.evaluated + 1))
+
+    @writing_once
+    def finish(self, connection: Connection, row: RunRow) -> None:
+        """Note that training ended where the run's journal ends now."""
+        connection.execute(update(runs).where(_is(row)).values(finished_seq=_locked(connection, row).head))
+
+    @writing
+    def resume(self, connection: Connection, row: RunRow) -> None:
+        """Note that training goes on."""
+        connection.execute(update(runs).where(_is(row)).values(finished_seq=None))
 
     @writing_once
     def delete(self, connection: Connection, row: RunRow) -> None:

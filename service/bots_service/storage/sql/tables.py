@@ -37,7 +37,7 @@ from bots_service.core.run_settings import StrategyName, settings_from
 from bots_service.core.summary import RunFindings
 from bots_service.errors import DamagedStateError
 from bots_service.keys import Scope
-from bots_service.records import DatasetFacts, Parent, RefusedReports
+from bots_service.records import DatasetFacts, Evaluations, Parent, RefusedReports
 
 metadata = MetaData(
     naming_convention={
@@ -170,6 +170,10 @@ runs = Table(
     Column("created_at", Double, nullable=False),
     Column("refused", _json(RefusedReports)),
     Column("refused_seq", BigInteger),  # the run's head when the last report was refused
+    Column("finished_seq", BigInteger),  # the run's head when its trainer said that training ended
+    # Not in the journal: neither beliefs nor selections depend on them. `evaluated`: how often some came.
+    Column("evaluations", _json(Evaluations), nullable=False, server_default=text("'{}'")),
+    Column("evaluated", Integer, nullable=False, server_default=text("0")),
     UniqueConstraint("dataset_id", "name"),
     sqlite_autoincrement=True,
 )

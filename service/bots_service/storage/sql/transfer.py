@@ -65,6 +65,7 @@ class Moved(NamedTuple):
 
 PAGE = 50  # entries at a time: a report's body may take MBs, and drivers fetch a whole result at once
 STAGED = "staged"  # the name of a run on a stage
+TOLD = ("evaluations", "finished_seq")  # of a run's row, that no entry says
 _SAVED = select(*(journal.c[name] for name in SavedEntry.__struct_fields__))
 
 
@@ -114,7 +115,8 @@ class SqlTransfers(Store):
             connection.execute(delete(runs).where(runs.c.id == replaced.id))
         require_room_for_run(connection, dataset.id, self.capacity)
         staged = update(runs).where(runs.c.id == run.id, runs.c.dataset_id == stage)
-        if connection.execute(staged, {"dataset_id": dataset.id, "name": name}).rowcount == 0:
+        moved = {"dataset_id": dataset.id, "name": name, **{each: getattr(run, each) for each in TOLD}}
+        if connection.execute(staged, moved).rowcount == 0:
             raise stage_gone()
         connection.execute(delete(datasets).where(datasets.c.id == stage, datasets.c.name.is_(None)))
         return Moved(_run(connection, run.id), replaced)
