@@ -305,6 +305,20 @@ class Client(HttpClient):
         where = run_path(dataset, run, "rewind")
         return self.send(write_call("POST", where, into(Run), {"step": checked_number(step, "step")}))
 
+    def evaluate(
+        self, dataset: str, values: Mapping[str, float], *, run: str = "default", step: int | None = None
+    ) -> None:
+        """Keep what was measured of the run's model, such as {"heldout/accuracy": 0.61}: the higher, the better.
+
+        step: after so many closed steps; None: now. What is there of the same name and step is replaced.
+        """
+        content = given(values={name: checked_number(value, name) for name, value in values.items()}, step=step)
+        return self.send(write_call("POST", run_path(dataset, run, "evaluations"), nothing, content))
+
+    def finish(self, dataset: str, run: str = "default") -> None:
+        """Say that training ended: the run is finished, until its next selection or report."""
+        self.send(write_call("POST", run_path(dataset, run, "finish"), nothing))
+
     def curve(self, dataset: str, run: str = "default", *, points: int | None = None) -> Curve:
         """Return a run's history in at most so many points (1 to 2,000; None: 500), each of consecutive steps."""
         return self._get(Curve, run_path(dataset, run, "curve"), *given(points=points).items())
@@ -328,8 +342,9 @@ class Client(HttpClient):
 
         Args:
             search: only runs whose "dataset/run" contains this text, ignoring case.
-            status, attention: only runs with this status (new, running, stalled or idle); True: that need attention.
-            sort: attention, name, last_step, step, effective_task_ratio, vs_uniform or rollouts; "-step"
+            status, attention: only runs with this status (new, running, stalled, idle or finished); True: that need
+                attention.
+            sort: attention, name, last_step, step, effective_task_ratio, vs_uniform, evaluation or rollouts; "-step"
                 descends; None: "-last_step". By "-attention", runs that need attention come first, then the others by
                 their last step. By vs_uniform, healthy runs come first, whichever way.
             limit, cursor: maximum number of runs, 1 to 1,000, None: 50; `next_cursor` of the page before.

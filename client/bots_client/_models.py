@@ -441,6 +441,23 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LastEvaluation:
+    """What was last measured of a run's model, by the name that comes first in the alphabet. None: not known.
+
+    step: after so many closed steps.
+    baseline: the run that it is compared with, which samples uniformly, or else shuffles.
+    difference: how much more it had at compared_step than the baseline.
+    """
+
+    name: str
+    step: int
+    value: float
+    baseline: str | None = None
+    compared_step: int | None = None
+    difference: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunVerdict:
     """What to think of a run.
 
@@ -466,12 +483,12 @@ class RefusedReports:
 class RunSummary:
     """How a run goes.
 
-    status: "new" (no step closed), "running", "stalled" (its next step is overdue) or "idle".
+    status: "new" (no step closed), "running", "stalled" (its next step is overdue), "idle" or "finished".
     step: closed steps; a fork counts those of its parent too. last_step_at: when the last one closed.
     reported, effective, rollouts: sums over all closed steps, without steps undone by a rewind.
     effective_task_ratio: over the last 50 steps; trend: this ratio along all steps, the newest last.
     gain: over uniform sampling; None for a run that samples uniformly.
-    leased: number of tasks in flight; None in an overview.
+    leased: number of tasks in flight; evaluations: by name, steps with their values. None in an overview.
     attention: whether somebody should look at the run.
     """
 
@@ -495,13 +512,15 @@ class RunSummary:
     verdict: RunVerdict | None = None
     attention: bool = False
     refused: RefusedReports | None = None
+    evaluation: LastEvaluation | None = None
+    evaluations: Mapping[str, tuple[tuple[int, float], ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewTotals:
     """Sums over all runs that the key reaches.
 
-    attention: how many of the runs need attention; new, running, stalled, idle: how many are.
+    attention: how many of the runs need attention; new, running, stalled, idle, finished: how many are.
     reported, effective, rollouts: of all their closed steps.
     """
 
@@ -512,6 +531,7 @@ class OverviewTotals:
     running: int = 0
     stalled: int = 0
     idle: int = 0
+    finished: int = 0
     reported: int = 0
     effective: int = 0
     rollouts: float = 0.0

@@ -304,6 +304,16 @@ class Selector:
         self._raise_found()
         return step
 
+    def evaluate(self, values: Mapping[str, float], *, step: int | None = None) -> None:
+        """Keep what was measured of the model, as `ResilientClient.evaluate` does; only rank 0 sends it."""
+        if self.rank == 0:
+            self.client.evaluate(self.dataset, values, run=self.run, step=step)
+
+    def finish(self) -> None:
+        """Send the waiting reports, and say that training ended; while the service is away, nobody hears that."""
+        if self.rank == 0 and not self.client.flush():
+            self._local.ask(lambda bots: bots.finish(self.dataset, self.run), mistakes=False)
+
     def state_dict(self, *, step: int | None = None, checkpoint: str | None = None) -> dict[str, Any]:
         """Return the run's position and the tasks in flight, as JSON values, for the trainer's checkpoint.
 
@@ -513,6 +523,8 @@ class AsyncSelector:
     abort = _awaited(Selector.abort)
     step = _awaited(Selector.step)
     close_step = _awaited(Selector.close_step)
+    evaluate = _awaited(Selector.evaluate)
+    finish = _awaited(Selector.finish)
     state_dict = _awaited(Selector.state_dict)
     load_state_dict = _awaited(Selector.load_state_dict)
     observe = _at_once(Selector.observe)

@@ -129,6 +129,20 @@ def test_reports_of_several_processes_outlive_kills_of_the_service_and_of_one_of
     assert max(float(line[1]) for line in told) < SOON_S
 
 
+def test_an_evaluation_and_the_end_of_a_run_outlive_a_kill(tmp_path: Path):
+    service = ServiceProcess(tmp_path)
+    service.start()
+    with Client(service.url) as bots:
+        bots.create_dataset("guru", [Task("t1")])
+        bots.evaluate("guru", {"heldout/accuracy": 0.25})
+        bots.finish("guru")
+        service.kill()
+        service.start()
+        found = bots.summary("guru")
+    assert (found.evaluations, found.status) == ({"heldout/accuracy": ((0, 0.25),)}, "finished")
+    service.stop()
+
+
 TASKS = [Task(f"t{number}", (number % 16 / 16, 1.0)) for number in range(500)]
 
 

@@ -108,10 +108,14 @@ def test_sums_say_what_teaches_and_the_criterion_what_is_a_success(selector, tra
     assert (totals.reported, totals.effective, totals.successes) == expected
 
 
-def test_evaluation_is_not_reported(selector, train):
+def test_an_evaluation_s_rollouts_are_not_reported_but_its_mean_rewards_and_that_training_ended(selector, train):
     trainer = train(selector, max_steps=1, eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=8)
-    assert any("eval_reward" in entry for entry in trainer.state.log_history)
+    (logged,) = [entry for entry in trainer.state.log_history if "eval_reward" in entry]
     assert now(selector).totals.reported == CHUNK
+    found = selector.client.direct.summary(selector.dataset)
+    assert found.evaluations["eval_reward"] == ((1, logged["eval_reward"]),)
+    assert all(name == "eval_reward" or name.endswith("/mean") for name in found.evaluations)
+    assert (len(found.evaluations), found.status) == (2, "finished")
 
 
 def test_resuming_rewinds_the_run_and_asks_for_nothing_that_is_skipped(selector, train):

@@ -182,18 +182,22 @@ def test_repeated_rows_are_refused_with_what_helps_or_left_out(trainer, folder, 
     bots.delete_dataset("repeats")
 
 
-def test_verl_logs_the_selectors_metrics_at_each_training_step(trainer, tmp_path, monkeypatch):
+def test_verl_logs_the_selectors_metrics_at_each_training_step_and_sends_what_it_validates(
+    trainer, bots, tmp_path, monkeypatch
+):
     monkeypatch.setenv("VERL_FILE_LOGGER_PATH", str(tmp_path / "log.jsonl"))
     trainer = trainer()
     logger = Tracking("project", "experiment", ["file"])
     roll_out(trainer, trainer._next_train_batch(), solved=1)
     trainer._next_train_batch()
     logger.log({"training/global_step": 1, "critic/score/mean": 0.25}, step=1)
-    logger.log({"val/score": 0.5}, step=1)
+    found = {"val-core/openai/gsm8k/acc/mean@1": 0.5, "val-aux/openai/gsm8k/reward/mean@1": 0.25}
+    logger.log(found, step=1)
     logger.finish()
     step, validation = [json.loads(line)["data"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert (step["critic/score/mean"], step["bots/effective_task_ratio"], step["bots/step"]) == (0.25, 1, 1)
-    assert validation == {"val/score": 0.5}
+    assert validation == found
+    assert bots.summary(*RUN).evaluations == {"val-core/openai/gsm8k/acc/mean@1": ((1, 0.5),)}
 
 
 def test_a_resumed_trainer_finds_the_belief_of_its_checkpoint(trainer, bots):

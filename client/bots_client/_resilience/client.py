@@ -1,6 +1,7 @@
 """`ResilientClient`: select and report from a training job, which no outage blocks for long or stops."""
 
 import logging
+import math
 import os
 import random
 import secrets
@@ -573,6 +574,18 @@ class ResilientClient:
         put = local_run.ask(lambda bots: bots.put_probe(dataset, values, run))
         local_run.mistakes.raise_found()
         return put
+
+    def evaluate(
+        self, dataset: str, values: Mapping[str, float], *, run: str = "default", step: int | None = None
+    ) -> None:
+        """Keep what was measured of the run's model; where the service is away, on this machine's disk, as a report.
+
+        The arguments are those of `Client.evaluate`. A value that is not finite is left out.
+        """
+        if finite := {name: value for name, value in values.items() if math.isfinite(value)}:
+            call = unsent(Client.evaluate)(dataset, finite, run=run, step=step)
+            self._local(dataset, run).delivery.deliver_later(call, Deadline(self._report_deadline_s))
+            self._local(dataset, run).mistakes.raise_found()
 
     def _leave_out(self, rollouts: int) -> None:
         self._connection.counters.add(left_out_rollouts=rollouts)

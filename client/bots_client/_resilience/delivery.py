@@ -19,7 +19,7 @@ from bots_client._errors import (
     NotFoundError,
     RequestError,
 )
-from bots_client._http import KEY, Call, Deadline, into
+from bots_client._http import KEY, Call, Deadline, into, nothing
 from bots_client._models import Receipt, Run
 from bots_client._resilience.connection import OUTCOMES, Connection, Mistakes
 from bots_client._resilience.spool import POLL_S, Spool, SpooledWrite
@@ -57,6 +57,14 @@ class Delivery:
                 self._connection.lose(1, f"a report is lost: it can't be written to {self.spool.file}: {error}")
             return receipt
         return self.deliver_kept(deadline).get(position)
+
+    def deliver_later(self, call: Call[None], deadline: Deadline) -> None:
+        """Send a write that has no answer, after those that wait; where the service is away, it waits, too."""
+        try:
+            self._keep(call, closes=False)
+        except DISK_FAILURES as error:
+            self._connection.lose(1, f"an evaluation is lost: it can't be written to {self.spool.file}: {error}")
+        self.deliver_kept(deadline)
 
     def deliver_kept(self, deadline: Deadline) -> dict[int | None, Receipt]:
         """Send the waiting writes, oldest first, unless the service is away or someone else is sending them.
@@ -189,22 +197,24 @@ class Delivery:
             except BotsClientError:
                 return False
             else:
-                self._last_step = answer.step
                 if isinstance(answer, Receipt):
                     answers[kept.position] = answer
                 self.spool.remove(kept.position)
                 self._own.discard(kept.position)
-                self._connection.counters.add(replayed=1)
+                if answer is not None:  # an evaluation is always sent from disk
+                    self._last_step = answer.step
+                    self._connection.counters.add(replayed=1)
         return True
 
-    def _answer_to(self, kept: SpooledWrite, seconds: float) -> Receipt | Run:
+    def _answer_to(self, kept: SpooledWrite, seconds: float) -> Receipt | Run | None:
         """Send a spooled write. Its answer is parsed, because a proxy's page with status 200 proves nothing."""
         if kept.is_rewind:
             rewind = Call("POST", kept.path, into(Run), body=kept.body, headers=kept.headers)
             return self._connection.ask(lambda bots: bots.send(rewind), seconds)
-        report = Call("POST", kept.path, into(Receipt), body=kept.body, headers=kept.headers)
-        is_own = kept.position in self._own
-        return self._mistakes.ask("report", lambda bots: bots.send(report), seconds, is_own=is_own)
+        kind = kept.path.rpartition("/")[2]  # report or evaluations
+        parse: Callable[[bytes], Receipt | None] = into(Receipt) if kind == "report" else nothing
+        write = Call("POST", kept.path, parse, body=kept.body, headers=kept.headers)
+        return self._mistakes.ask(kind, lambda bots: bots.send(write), seconds, is_own=kept.position in self._own)
 
     def _sent(self, call: Call[Receipt], deadline: Deadline) -> Receipt | None:
         """Send a report now; return None if the service is away or the call fails."""
@@ -214,7 +224,7 @@ class Delivery:
             self._last_step = receipt.step
         return receipt
 
-    def _keep(self, call: Call[Receipt], *, closes: bool) -> int:
+    def _keep(self, call: Call[Any], *, closes: bool) -> int:
         try:
             position, dropped = self.spool.add(call, closes=closes)
         except sqlite3.DatabaseError as error:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import math
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,14 +22,16 @@ from bots_client.integrations.torch import SelectedTasks, SelectorSampler
 ROUNDING = 1e-6  # relative: sums of equal rewards may differ by this much, because TRL's are float32
 STATE_FILE = "bots_selector.json"  # in each checkpoint's folder
 
+EVALUATED = re.compile("eval_reward|eval_rewards/.*/mean")  # of an evaluation's logs
+
 logger = logging.getLogger("bots_client")
 
 
 class SelectorCallback(TrainerCallback):
     """Saves a selector's state with each checkpoint, and loads it when training resumes: the run then rewinds.
 
-    Works with any Hugging Face Trainer. To resume from a folder that was moved or renamed, call `resume_from`;
-    `SelectsTasks` does this.
+    Sends the mean rewards of evaluations, and says that training ended. Works with any Hugging Face Trainer. To resume
+    from a folder that was moved or renamed, call `resume_from`; `SelectsTasks` does this.
 
     tasks: the stream that a GRPOTrainer reads, so that rows skipped on resuming are not selected.
     """
@@ -54,6 +57,16 @@ class SelectorCallback(TrainerCallback):
             logger.warning("there is no %s: the run is not rewound to the checkpoint", file)
         if self._tasks is not None and not args.ignore_data_skip:
             self._tasks.skip(_rows_consumed(args, state))
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_more: Any) -> None:  # noqa: ARG002 - a hook's
+        means = {name: value for name, value in (logs or {}).items() if EVALUATED.fullmatch(name)}
+        if means and state.is_world_process_zero:
+            self._selector.evaluate(means)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_more: Any) -> None:  # noqa: ARG002 - a hook's
+        if state.is_world_process_zero:
+            flush()
+            self._selector.finish()
 
     def on_save(self, args: Any, state: Any, control: Any, **_more: Any) -> None:  # noqa: ARG002 - a hook's
         """Save the selector's state with the checkpoint, once the rewards of its steps are reported."""

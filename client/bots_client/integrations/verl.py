@@ -23,6 +23,7 @@ from bots_client._models import SelectedTask
 from bots_client.integrations._selected_groups import TaskBuffer
 from bots_client.integrations.rewards import Rollouts, looked_at, score_and_success
 
+VALIDATION = "val-core/"  # what verl measures on data.val_files; of each source its own metric
 STEP = "training/global_step"  # verl logs it for training steps, not for validations
 
 logger = logging.getLogger("bots_client")
@@ -109,13 +110,18 @@ def rows_by_id(rows: Any, wanted: Wanted) -> dict[str, int]:
 
 
 def log_metrics_of(selector: Selector) -> None:
-    """Make verl log a selector's metrics with those of each training step: it has no hook, so this wraps its logger."""
+    """Make verl log a selector's metrics with those of each training step, and send it what validations found.
+
+    verl has no hook, so this wraps its logger.
+    """
     log = getattr(Tracking.log, "without_selector", Tracking.log)  # of verl alone, if there was a selector before
 
     @functools.wraps(log)
     def log_more(self: Tracking, data: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         if STEP in data:
             data = {**data, **selector.metrics()}
+        if found := {name: value for name, value in data.items() if name.startswith(VALIDATION)}:
+            selector.evaluate(found)
         log(self, data, *args, **kwargs)
 
     log_more.without_selector = log  # type: ignore[attr-defined]

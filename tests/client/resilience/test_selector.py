@@ -17,7 +17,7 @@ import pytest
 from bots_client import Client, Health, InvalidRequestError, Outcome, Selector
 from bots_client._inputs import joined
 from bots_client._selector import ESTIMATE_EVERY
-from tests.client.resilience.worlds import IDS, journalled, spool_in, train, train_on
+from tests.client.resilience.worlds import IDS, QUICKLY_S, SOON_S, journalled, spool_in, train, train_on
 from tests.client.scripted_server import problem, stay_silent
 from tests.serving import NOWHERE
 
@@ -532,3 +532,57 @@ def test_a_run_that_was_made_anew_since_the_checkpoint_is_said_aloud_and_not_tak
     selector.load_state_dict(state)
     assert "its journal has 2 entries, and had 3 when the checkpoint was saved" in caplog.text
     assert selector.client.direct.run(selector.dataset).epoch == 0
+
+
+def measured(selector):
+    return selector.client.direct.summary(selector.dataset).evaluations
+
+
+def test_what_was_measured_waits_for_a_service_that_is_away_and_counts_at_the_step_that_it_followed(
+    own_service, connect
+):
+    selector = Selector(connect(own_service, report_deadline_s=2.0), "guru", ids=IDS)
+    train(selector, 1)
+    selector.evaluate({"a": 0.1, "not finite": math.nan})
+    assert measured(selector) == {"a": ((1, 0.1),)}
+    own_service.kill()
+    train(selector, 1)
+    begun = time.monotonic()
+    selector.evaluate({"a": 0.2})
+    selector.finish()
+    assert time.monotonic() - begun < QUICKLY_S
+    train(selector, 1)
+    assert (selector.client.health.kept, selector.client.health.lost) == (3, 0)
+    own_service.start()
+    assert selector.client.flush(SOON_S) == 0
+    assert measured(selector) == {"a": ((1, 0.1), (2, 0.2))}
+    assert selector.client.direct.summary("guru").status != "finished"  # nobody heard it
+    selector.finish()
+    assert selector.client.direct.summary("guru").status == "finished"
+
+
+def test_a_measurement_that_can_t_be_is_a_mistake(selector):
+    with pytest.raises(InvalidRequestError):
+        selector.evaluate({"a" * 1000: 0.1})
+    with pytest.raises(TypeError):
+        selector.evaluate({"a": "0.1"})
+    train(selector, 1)
+    assert selector.client.health.kept == 0
+
+
+def test_only_rank_0_says_what_was_measured_and_that_training_ended(connect, service, dataset):
+    one = Selector(connect(service), dataset, ids=IDS, rank=1)
+    one.evaluate({"a": 0.1})
+    one.finish()
+    found = one.client.direct.summary(dataset)
+    assert (found.evaluations, found.status) == ({}, "new")
+
+
+def test_a_checkpoint_takes_back_what_was_measured_after_it(selector):
+    train(selector, 1)
+    selector.evaluate({"a": 0.1})
+    saved = selector.state_dict()
+    train(selector, 1)
+    selector.evaluate({"a": 0.2})
+    selector.load_state_dict(saved)
+    assert measured(selector) == {"a": ((1, 0.1),)}

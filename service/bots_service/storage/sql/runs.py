@@ -14,7 +14,7 @@ from bots_service.records import Capacity, Evaluations, IdempotencyKey, Parent, 
 from bots_service.storage.sql.database import SqlRow
 from bots_service.storage.sql.journal import FoldedEntry, append, copy_entries
 from bots_service.storage.sql.store import Store, keep_result, reading, require_unanswered, writing, writing_once
-from bots_service.storage.sql.tables import HEAD, RUNS, datasets, runs, snapshots
+from bots_service.storage.sql.tables import HEAD, RUNS, datasets, of_last_entry, runs, snapshots
 
 MOST_EVALUATIONS = 10_000  # of a run: a quarter of a megabyte
 DEFAULT_RUN = "default"  # every dataset has it, so that a first user never needs to know the word
