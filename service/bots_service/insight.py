@@ -261,7 +261,8 @@ def _nearest(run: KnownRun, others: Iterable[KnownRun]) -> KnownRun | None:
 def _evaluation_of(run: KnownRun, runs: Sequence[KnownRun]) -> LastEvaluation:
     name = min(run.row.evaluations)
     plain = [one for one in runs if one.strategy in PLAIN and name in one.row.evaluations]
-    baseline = None if run.strategy in PLAIN else _nearest(run, plain)
+    uniform = [one for one in plain if one.strategy == UNIFORM]
+    baseline = None if run.strategy in PLAIN else _nearest(run, uniform or plain)
     other = ((), None) if baseline is None else (baseline.row.evaluations[name], baseline.row.name)
     return last_evaluation(name, run.row.evaluations[name], *other)
 

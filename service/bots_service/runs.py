@@ -558,9 +558,12 @@ class Runs:
 
     async def finish(self, dataset: str, run: str, key: IdempotencyKey | None) -> None:
         """Note that training ended; the next selection or report takes that back."""
-        dataset_id = (await self.open(dataset, run)).row.dataset_id
-        await self.using(dataset, run, lambda opened: self.store.runs.finish(key, opened.row))
-        self.invalidate(dataset_id, run)  # so that a selection here knows it
+
+        async def finish(opened: OpenRun) -> None:
+            await self.store.runs.finish(key, opened.row)
+            self.invalidate(opened.row.dataset_id, run)  # so that a selection here knows it
+
+        await self.using(dataset, run, finish)
 
     async def _append(
         self, run: OpenRun, make: Make, key: IdempotencyKey | None, *, base: RunState | None = None, outcomes: int = 0
@@ -844,7 +847,7 @@ class Runs:
         key = (dataset.row.id, run_name)
         while key not in self._rows:
             invalidations = self._invalidations
-            row = await self.store.runs.get(*key)
+            row = replace(await self.store.runs.get(*key), evaluations={})  # only the overview reads them
             if invalidations == self._invalidations:  # otherwise read again: a run was deleted or replaced meanwhile
                 self._rows[key] = row
                 if len(self._rows) > KEPT_ROWS:

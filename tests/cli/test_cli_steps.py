@@ -51,6 +51,19 @@ def test_what_is_selected_and_reported_becomes_a_belief_and_history(bots, client
         assert readable.strip()
 
 
+def test_what_was_measured_and_that_a_run_is_finished_is_shown(bots, client, pool):
+    assert "measured" not in bots.ok("runs", "list", pool)
+    client.evaluate(pool, {"heldout/accuracy": 0.25}, step=3)
+    bots.ok("runs", "finish", pool)
+    shown = bots("runs", "show", pool, "--json").json
+    assert (shown["status"], shown["evaluations"]) == ("finished", {"heldout/accuracy": [[3, 0.25]]})
+    (listed,) = bots("runs", "list", pool, "--json").json["runs"]
+    assert (listed["status"], listed["evaluation"]) == ("finished", shown["evaluation"])
+    for readable in (bots.ok("runs", "list", pool), bots.ok("runs", "show", pool)):
+        assert "finished" in readable
+        assert "heldout/accuracy" in readable
+
+
 def test_a_run_is_shown_with_what_its_belief_estimates(bots, pool):
     bots.ok("runs", "create", pool, "tracked", "--belief", "tracker")
     bots.ok("report", pool, "p1=16/16", "p2=16/16", "--run", "tracked")

@@ -100,7 +100,7 @@ async def test_the_overview_compares_with_the_nearest_run_without_selection_and_
     await evaluate(world, 0.5, 5, "good")
     await evaluate(world, 0.6, 30, "good")  # beyond what the baseline has
     await evaluate(world, 0.3, 10, "poor")
-    await evaluate(world, 0.3, 10, "shuffled", name="another name")
+    await evaluate(world, 0.1, 10, "shuffled")
     found = {run.run: run.evaluation for run in await listed(world)}
     assert found["default"] is None
     for name, last, compared, difference in (("good", (30, 0.6), 5, 0.5 - 0.3), ("poor", (10, 0.3), 10, 0.3 - 0.4)):
@@ -109,6 +109,8 @@ async def test_the_overview_compares_with_the_nearest_run_without_selection_and_
         assert (one.name, one.step, one.value, one.baseline, one.compared_step) == (HELD_OUT, *last, "even", compared)
         assert one.difference == pytest.approx(difference)
     assert [one.baseline for name in ("even", "shuffled") if (one := found[name])] == [None, None]
+    await world.runs.delete(POOL, "even", None)
+    assert [one.baseline for run in await listed(world) if (one := run.evaluation)] == ["shuffled", "shuffled", None]
     assert [run.run for run in await listed(world, "-evaluation")][:2] == ["good", "poor"]
     assert [run.run for run in await listed(world, "evaluation")][:2] == ["poor", "good"]
 

@@ -5,7 +5,7 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -30,17 +30,21 @@ def list_(client: "Client", dataset: Dataset) -> Result:
     found = list(client.runs(dataset))
     if not found:
         client.dataset(dataset)  # says if there is no such dataset
-    columns = (
-        "run  verdict=verdict.kind  belief  strategy  step  recent ETR=effective_task_ratio  vs uniform=gain.factor"
-    )
+    columns = "run  status  verdict=verdict.kind  belief  strategy  step  recent ETR=effective_task_ratio"
+    columns += "  vs uniform=gain.factor"
+    if any(one.evaluation for one in found):
+        columns += "  measured=evaluation.name  value=evaluation.value  vs baseline=evaluation.difference"
     return {"runs": found}, table(columns, found)
 
 
 @command(app, "show")
 def show_(client: "Client", dataset: Dataset, run: Name = "default") -> Result:
-    """Describe a run: step, estimates, totals, coverage, settings."""
-    found = client.run(dataset, run)
-    return found, details(found)
+    """Describe a run: step, status, last evaluation, estimates, totals, coverage, settings."""
+    found, summary = client.run(dataset, run), client.summary(dataset, run)
+    known = {one.name: getattr(found, one.name) for one in fields(found)}
+    known |= {"status": summary.status, "evaluation": summary.evaluation}
+    shown = details({name.replace("_", " "): value for name, value in known.items()})
+    return {**known, "evaluations": summary.evaluations}, shown
 
 
 def settings_of(
@@ -111,6 +115,13 @@ def set_(client: "Client", dataset: Dataset, run: Name = "default", *, settings:
         raise typer.BadParameter("pass at least one setting, such as --target 0.5", param_hint="settings")
     changed = client.update_run(dataset, run, **settings)
     return changed, details(changed)
+
+
+@command(app)
+def finish(client: "Client", dataset: Dataset, run: Name = "default") -> Result:
+    """Say that training ended; adapters do it. The run's next selection or report takes it back."""
+    client.finish(dataset, run)
+    return {"dataset": dataset, "finished": run}, f"run {run} of {dataset} is finished"
 
 
 Deleted = Annotated[str, typer.Argument(help='Name of the run; "default" is emptied.')]
