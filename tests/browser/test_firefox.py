@@ -108,7 +108,8 @@ VIEWS = {
     "tasks": f"datasets/{DATASET}/runs/{BOTS}/tasks",
 }
 READY = "document.querySelector('#live[data-state=live]') !== null && document.querySelector('main h1') !== null"
-DRAWN = "document.querySelector('.plot path') !== null && document.querySelector('.plot[aria-busy]') === null"
+WAITING = "document.querySelector('figure:not([hidden]) .plot[aria-busy]')"
+DRAWN = f"document.querySelector('.plot path') !== null && {WAITING} === null"
 
 
 @pytest.fixture(scope="module")

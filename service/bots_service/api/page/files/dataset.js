@@ -5,6 +5,7 @@ import { ROLLOUTS, SHARES, STEPS, chart } from "./charts.js";
 import { COLUMNS, MOST, baselineOf, firstOf, headline, rowOf, toggled } from "./compare.js";
 import { card, element, fill, isBeingRead, say, searchField, table } from "./dom.js";
 import { styleOf } from "./drawings.js";
+import { evaluationChart, evaluationHeadline } from "./evaluations.js";
 import { UNKNOWN, compact, count, percent } from "./format.js";
 import { RECENT, recentRatios, stepsOf, sums } from "./series.js";
 import { get } from "./service.js";
@@ -27,7 +28,8 @@ export function showDataset(dataset, query) {
     `The share of tasks whose rollouts got different rewards, over the last ${RECENT} steps.`,
   );
   const found = chart("Effective tasks found", "Effective tasks by rollouts spent: the steeper, the better.");
-  const courses = new Map(); // run -> {version, run, points, calibration}
+  const evaluated = evaluationChart();
+  const courses = new Map(); // run -> {version, run, points, calibration, evaluations}
   let begun = []; // the runs that are compared while nobody has chosen any
   let shown = "";
   let turn = 0;
@@ -49,7 +51,7 @@ export function showDataset(dataset, query) {
     if (mine !== turn) return;
     const other = baselineOf(chosen, pinned);
     say(facts, factsOf(known));
-    fill(result, headline(chosen));
+    fill(result, evaluationHeadline(chosen), headline(chosen));
     draw(compared, other?.run);
     if (isBeingRead(numbers)) return;
     const baseline = other && { name: other.run, points: compared.find(({ summary }) => summary === other).points };
@@ -69,14 +71,15 @@ export function showDataset(dataset, query) {
   /** Return what charts and table show of a compared run. It is asked for again once the run has changed. */
   async function course(summary, place) {
     const path = ["datasets", dataset, "runs", summary.run];
-    const version = `${summary.created_at}.${summary.epoch}.${summary.seq}`;
+    const version = JSON.stringify([summary.created_at, summary.epoch, summary.seq, summary.evaluation]);
     if (courses.get(summary.run)?.version !== version) {
-      const [run, { points }, calibration] = await Promise.all([
+      const [run, { points }, calibration, { evaluations }] = await Promise.all([
         get(path),
         get([...path, "curve"], { points: POINTS }),
         get([...path, "calibration"]),
+        summary.evaluation ? get([...path, "summary"]) : {},
       ]);
-      courses.set(summary.run, { version, run, points, calibration });
+      courses.set(summary.run, { version, run, points, calibration, evaluations });
     }
     return { place, summary, ...courses.get(summary.run) };
   }
@@ -91,6 +94,11 @@ export function showDataset(dataset, query) {
       series: series(stepsOf, recentRatios),
       words: best(drawn, baseline, recentRatios, percent),
     });
+    evaluated.draw(
+      compared.map(({ summary, place, points, evaluations }) => {
+        return { run: summary.run, evaluations, points, ...styleOf(place) };
+      }),
+    );
     found.draw({
       x: ROLLOUTS,
       y: { name: "effective tasks", format: compact },
@@ -106,6 +114,7 @@ export function showDataset(dataset, query) {
     element("div", { class: "wide" }, card("Runs", search.node, status, numbers)),
     ratios.node,
     found.node,
+    evaluated.node,
     settings,
   );
   return { node, trail: [[dataset, datasetHref(dataset)]], refresh, follow: list.follow };

@@ -28,6 +28,9 @@ export const percent = (value) =>
 /** 0.12345 -> "0.123" */
 export const decimal = (value, digits = 3) => (known(value) ? value.toFixed(digits) : UNKNOWN);
 
+/** 0.0214 -> "+0.021" */
+export const signed = (value) => `${value < 0 ? "−" : "+"}${decimal(Math.abs(value))}`;
+
 /** 0.0012345 -> "0.00123" */
 export const precise = (value) => (known(value) ? String(Number(value.toPrecision(3))) : UNKNOWN);
 

@@ -4,6 +4,7 @@ import { datasetHref, listing, overviewHref, runHref } from "./addresses.js";
 import { welcome } from "./begin.js";
 import { element, fill, isBeingRead, lines, pairs, searchField, soft, table } from "./dom.js";
 import { bar, sparkline } from "./drawings.js";
+import { evaluationCell } from "./evaluations.js";
 import { UNKNOWN, ago, compact, count, percent, tellTimes } from "./format.js";
 import { get } from "./service.js";
 import { STATUS_NAMES, gainOf, statusMark, verdictMark } from "./verdict.js";
@@ -14,6 +15,7 @@ const COLUMNS = [
   { name: "Verdict", sort: "-attention" },
   { name: "Effective task ratio", below: "last 50 steps; tick: uniform", sort: "-effective_task_ratio" },
   { name: "vs uniform", below: "all steps", sort: "-vs_uniform" },
+  { name: "Evaluation", below: "vs baseline", sort: "-evaluation" },
   { name: "Trend", below: "last 50 steps" },
   { name: "Status" },
   { name: "Step", sort: "-step", number: true },
@@ -60,7 +62,9 @@ export function showOverview(query) {
     fill(totals, pairs("totals", totalsOf(page.totals)));
     fill(chips, chipsOf(list, page.totals));
     const order = { sort: list.asked.sort, sortBy: (sort) => list.change({ sort }) };
-    fill(rows, table("Runs", COLUMNS, page.runs.map(rowOf), order));
+    const isShown = COLUMNS.map(({ name }) => name !== "Evaluation" || page.runs.some((run) => run.evaluation));
+    const shownOf = (cells) => cells.filter((_, place) => isShown[place]);
+    fill(rows, table("Runs", shownOf(COLUMNS), page.runs.map(rowOf).map(shownOf), order));
     list.show(page.runs.length, page.matching, page.next_cursor);
   }
   return { node, trail: [], refresh, follow: list.follow };
@@ -107,6 +111,7 @@ function rowOf(run) {
     verdictMark(run.verdict),
     bar(run.effective_task_ratio, run.gain?.uniform_effective_task_ratio ?? null, "uniform sampling"),
     gain ? [gain.times, soft(` ${gain.how}`)] : run.strategy === "uniform" ? "baseline" : UNKNOWN,
+    evaluationCell(run),
     sparkline(run.trend),
     statusMark(run.status),
     count(run.step),

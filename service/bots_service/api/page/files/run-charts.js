@@ -1,6 +1,7 @@
 // The charts of one run.
 
 import { SHARES, STEPS, chart } from "./charts.js";
+import { evaluationChart } from "./evaluations.js";
 import { count, decimal, percent } from "./format.js";
 import { RECENT, calibrationError, recentEstimates, recentRatios, stepsOf, sums } from "./series.js";
 
@@ -17,6 +18,7 @@ export function runCharts() {
     `The share of tasks whose rollouts got different rewards, over the last ${RECENT} steps.`,
     "wide",
   );
+  const evaluated = evaluationChart();
   const heat = chart("Predicted success rate of all tasks over time", "The stronger the colour, the more tasks.");
   const coverage = chart(
     "Coverage",
@@ -27,7 +29,7 @@ export function runCharts() {
     "Observed success rate by predicted success rate. On the dashed line, predictions are right.",
   );
 
-  /** Draw them. summary: of the run; found: {run, points, calibration, uniform, marks}. */
+  /** Draw them. summary: of the run; found: {run, points, calibration, uniform, evaluated, marks}. */
   function draw(summary, found) {
     const { run, points, marks } = found;
     const looks = points.filter(({ distribution }) => distribution);
@@ -39,6 +41,8 @@ export function runCharts() {
       marks,
       words: ratioWords(summary, baseline),
     });
+    const own = { run: "this run", evaluations: summary.evaluations, points, paint: "accent", width: 3 };
+    evaluated.draw(found.evaluated ? [{ ...found.evaluated, paint: "other", dash: "dash" }, own] : [own]);
     heat.draw({
       x: STEPS,
       y: SUCCESS,
@@ -62,7 +66,7 @@ export function runCharts() {
       words: calibrationWords(found.calibration),
     });
   }
-  return { nodes: [ratios.node, heat.node, coverage.node, calibration.node], draw };
+  return { nodes: [ratios.node, evaluated.node, heat.node, coverage.node, calibration.node], draw };
 }
 
 /** Return the line of uniform sampling: a run's that samples uniformly, otherwise the estimate. */

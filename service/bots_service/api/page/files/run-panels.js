@@ -3,7 +3,7 @@
 
 import { card, element, fill, pairs, table } from "./dom.js";
 import { bar } from "./drawings.js";
-import { UNKNOWN, ago, compact, count, decimal, factor, percent } from "./format.js";
+import { UNKNOWN, ago, compact, count, decimal, factor, percent, signed } from "./format.js";
 import { RECENT, before, calibrationError, recentRates, recentRatios } from "./series.js";
 import { written } from "./settings.js";
 
@@ -32,6 +32,7 @@ export function runNumbers() {
       ratioTile(summary, found),
       ...(summary.strategy === "uniform" ? [] : gainTiles(summary)),
       metTile(found),
+      ...(summary.evaluation ? [evaluationTile(summary.evaluation)] : []),
     ];
     fill(node, pairs("tiles", tiles), pairs("facts", found ? factsOf(summary, found) : []));
   }
@@ -85,6 +86,11 @@ function gainTiles({ gain }) {
       `uniform would need ${compact(spent + saved)}`,
     ),
   ];
+}
+
+function evaluationTile({ name, step, value, baseline, compared_step: at, difference }) {
+  const compared = difference === null ? "" : `${signed(difference)} vs ${baseline} at step ${count(at)}`;
+  return tile(name, decimal(value), `measured after step ${count(step)}`, compared);
 }
 
 function metTile(found) {

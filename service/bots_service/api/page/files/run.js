@@ -49,7 +49,8 @@ export function showRun(dataset, run, caller) {
     const summary = await get([...path, "summary"]);
     verdict.show(summary.verdict);
     numbers.show(summary, found);
-    const version = `${summary.epoch}.${summary.seq}.${summary.created_at}`;
+    const { epoch, seq, created_at: created, evaluations } = summary;
+    const version = JSON.stringify([epoch, seq, created, evaluations]);
     if (version !== shown) changedAt = Date.now();
     if (Date.now() - changedAt <= SETTLED_MS) {
       found = await all(path, summary);
@@ -72,13 +73,14 @@ export function showRun(dataset, run, caller) {
 }
 
 /** Return all that the view shows below its numbers. */
-async function all(path, { gain }) {
+async function all(path, { gain, evaluation }) {
   const other = gain?.baseline ?? null;
-  const [run, { points }, calibration, uniform, tags, { segments }, { entries }] = await Promise.all([
+  const [run, { points }, calibration, uniform, evaluated, tags, { segments }, { entries }] = await Promise.all([
     get(path),
     get([...path, "curve"], { points: POINTS }),
     get([...path, "calibration"]),
     other && get([...path.slice(0, 3), other, "curve"], { points: POINTS }),
+    evaluation?.baseline ? baselineOf([...path.slice(0, 3), evaluation.baseline]) : null,
     get([...path, "tags"], { steps: RECENT }),
     get([...path, "tasks"], { limit: 1 }),
     get([...path, "journal"], { kind: CHANGES, limit: MOST_CHANGES }),
@@ -89,11 +91,21 @@ async function all(path, { gain }) {
     points,
     calibration,
     uniform: uniform?.points ?? null,
+    evaluated,
     tags,
     segments,
     changes: entries,
     marks,
   };
+}
+
+/** Return the run that a run's evaluations are compared with, as a chart draws it. */
+async function baselineOf(path) {
+  const [{ evaluations }, { points }] = await Promise.all([
+    get([...path, "summary"]),
+    get([...path, "curve"], { points: POINTS }),
+  ]);
+  return { run: path.at(-1), evaluations, points };
 }
 
 /** Return the action on a run: rewind to an earlier step. It needs a key with the scope for it. */

@@ -20,6 +20,7 @@ const STATUSES = {
   stalled: "The last step is much older than usual. Look at the trainer.",
   idle: "No step for a long time.",
   new: "No step has closed yet.",
+  finished: "Its trainer said that training has ended.",
 };
 export const STATUS_NAMES = Object.keys(STATUSES);
 
