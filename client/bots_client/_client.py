@@ -306,7 +306,7 @@ class Client(HttpClient):
         return self.send(write_call("POST", where, into(Run), {"step": checked_number(step, "step")}))
 
     def evaluate(
-        self, dataset: str, values: Mapping[str, float], *, run: str = "default", step: int | None = None
+        self, dataset: str, values: Mapping[str, float], run: str = "default", *, step: int | None = None
     ) -> None:
         """Keep what was measured of the run's model, such as {"heldout/accuracy": 0.61}: the higher, the better.
 

@@ -576,7 +576,7 @@ class ResilientClient:
         return put
 
     def evaluate(
-        self, dataset: str, values: Mapping[str, float], *, run: str = "default", step: int | None = None
+        self, dataset: str, values: Mapping[str, float], run: str = "default", *, step: int | None = None
     ) -> None:
         """Keep what was measured of the run's model; where the service is away, on this machine's disk, as a report.
 

@@ -60,10 +60,7 @@ class Delivery:
 
     def deliver_later(self, call: Call[None], deadline: Deadline) -> None:
         """Send a write that has no answer, after those that wait; where the service is away, it waits, too."""
-        try:
-            self._keep(call, closes=False)
-        except DISK_FAILURES as error:
-            self._connection.lose(1, f"an evaluation is lost: it can't be written to {self.spool.file}: {error}")
+        self._on_disk(lambda: self._keep(call, closes=False), 0)
         self.deliver_kept(deadline)
 
     def deliver_kept(self, deadline: Deadline) -> dict[int | None, Receipt]:
@@ -254,7 +251,7 @@ class Delivery:
         try:
             return act()
         except DISK_FAILURES as error:
-            self._connection.log(f"can't read the waiting reports in {self.spool.file}: {error}")
+            self._connection.log(f"can't read or change the waiting reports in {self.spool.file}: {error}")
             return otherwise
 
 
