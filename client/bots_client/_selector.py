@@ -304,7 +304,7 @@ class Selector:
         self._raise_found()
         return step
 
-    def evaluate(self, values: Mapping[str, float], *, step: int | None = None) -> None:
+    def evaluate(self, values: Mapping[str, float | None], *, step: int | None = None) -> None:
         """Keep what was measured of the model, as `ResilientClient.evaluate` does; only rank 0 sends it."""
         if self.rank == 0:
             self.client.evaluate(self.dataset, values, run=self.run, step=step)

@@ -576,13 +576,13 @@ class ResilientClient:
         return put
 
     def evaluate(
-        self, dataset: str, values: Mapping[str, float], run: str = "default", *, step: int | None = None
+        self, dataset: str, values: Mapping[str, float | None], run: str = "default", *, step: int | None = None
     ) -> None:
         """Keep what was measured of the run's model; where the service is away, on this machine's disk, as a report.
 
-        The arguments are those of `Client.evaluate`. A value that is not finite is left out.
+        The arguments are those of `Client.evaluate`. A value that is None or not finite is left out.
         """
-        if finite := {name: value for name, value in values.items() if math.isfinite(value)}:
+        if finite := {name: value for name, value in values.items() if value is not None and math.isfinite(value)}:
             call = unsent(Client.evaluate)(dataset, finite, run=run, step=step)
             self._local(dataset, run).delivery.deliver_later(call, Deadline(self._report_deadline_s))
             self._local(dataset, run).mistakes.raise_found()

@@ -543,7 +543,7 @@ def test_what_was_measured_waits_for_a_service_that_is_away_and_counts_at_the_st
 ):
     selector = Selector(connect(own_service, report_deadline_s=2.0), "guru", ids=IDS)
     train(selector, 1)
-    selector.evaluate({"a": 0.1, "not finite": math.nan})
+    selector.evaluate({"a": 0.1, "not finite": math.nan, "nothing": None})
     assert measured(selector) == {"a": ((1, 0.1),)}
     own_service.kill()
     train(selector, 1)
