@@ -53,7 +53,7 @@ serve: $(VENV)/.run ## Start the service on http://127.0.0.1:8765, with SQLite
 demo: $(VENV)/.run ## Replay a real training run, and compare uniform sampling, BOTS and the tracker
 	@$(BIN)/bots demo $(ARGS)
 
-finetune: $(VENV)/.trainers ## Finetune a tiny model by GRPO, once for each way of choosing tasks: an hour or so; ARGS="--small" takes a minute
+finetune: $(VENV)/.trainers ## Finetune small models by GRPO, once for each way of choosing tasks; ARGS="--plan large --dry-run" tries every part
 	@OMP_NUM_THREADS=1 $(BIN)/python -m examples.finetune $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them

@@ -111,26 +111,26 @@ ROWS: tuple[Studied | Trained, ...] = (
     ),
     Trained("the same, nothing known beforehand", "additions", ("bots", "pass")),
     Trained(
-        "[again, on new seeds](docs/studies/finetuning.md#the-replication): nothing known beforehand",
+        "[again, on new seeds](examples/finetune/results/APPENDIX.md#the-same-on-new-seeds): nothing known beforehand",
         "replication",
         (None, "pass"),
     ),
     Trained("the same, with tags", "replication", (None, "pass-tags")),
     Trained("the same, with two references", "replication", (None, "pass-r2")),
     Trained(
-        "[eight families of tasks](docs/studies/finetuning.md#a-second-kind-of-task), some noise, some labelled wrong; "
-        "with two references",
+        "[eight families of tasks](examples/finetune/results/APPENDIX.md#a-second-kind-of-task), some noise, some "
+        "labelled wrong; with two references",
         "families",
         ("bots-r2", "pass-r2"),
     ),
     Trained(
         "[a model of 25 million weights](docs/studies/finetuning.md#a-larger-model), before `pass` got its lower "
         "bound; nothing known beforehand",
-        "large",
+        "large-unbounded",
         (None, "pass"),
     ),
-    Trained("the same, with tags", "large", (None, "pass-tags")),
-    Trained("the same, with two references", "large", ("bots-r2", "pass-r2")),
+    Trained("the same, with tags", "large-unbounded", (None, "pass-tags")),
+    Trained("the same, with two references", "large-unbounded", ("bots-r2", "pass-r2")),
     Trained("the same, at a higher learning rate; nothing known beforehand", "large-faster", (None, "pass")),
 )
 

@@ -1,4 +1,4 @@
-"""A finetuning run that takes half a minute: GRPO in plain torch on tasks that the service chooses, in several ways.
+"""GRPO of many small models in lockstep, in plain torch, on tasks that the service chooses in several ways.
 
-`python -m examples.finetune` runs it; docs/studies/finetuning.md has the plan and the results.
+`python -m examples.finetune` runs it; docs/studies/finetuning.md has the results, REGISTRATION.md what was asked.
 """

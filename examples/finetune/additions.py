@@ -6,10 +6,12 @@ So a model can add from left to right, and what it learns of short numbers it ca
 
 import random
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
-from examples.finetune.tasks import Problem, some_of
+from examples.finetune.tasks import Problem, mislabelled, noise, some_of
 
 DIGITS = 7
+GRADED = range(3, DIGITS + 1)  # digits of the problems that a model of `Real` learns in its course
 
 
 class Additions:
@@ -41,6 +43,37 @@ class Additions:
     def tags(self, problem: Problem) -> list[str]:
         """Return the number of digits."""
         return [f"{problem.group} digits"]
+
+
+class Real(Additions):
+    """A pool as real ones are: additions that are solved already, graded ones, and tasks that nobody can solve.
+
+    These are "wrong", additions with a wrong digit in the answer, and "noise", a sign that no lesson explains. Only the
+    graded ones are held out. Tags are the number of digits, of which impossible tasks have as many as graded ones.
+    """
+
+    alphabet = Additions.alphabet + "*"
+    groups = (*Additions.groups, "wrong", "noise")
+
+    def drawn(self, rng: random.Random, group: str, *, but: Collection[str] = ()) -> Problem:
+        """Return a random problem of a group whose id is not among others."""
+        if group in Additions.groups:
+            return super().drawn(rng, group, but=but)
+        problem = super().drawn(rng, str(rng.choice(GRADED)), but=but)
+        if group == "wrong":
+            return replace(mislabelled(rng, problem), group=group)
+        name = problem.id.replace("+", "*")
+        prompt = problem.prompt.replace("+", "*")
+        return Problem(name, prompt, noise(name, len(problem.answer)), group)
+
+    def problems(self, seed: int, sizes: Sequence[int], held_out: int) -> tuple[list[Problem], list[Problem]]:
+        """Return a pool and held-out problems, graded ones; no problem is in both, or twice."""
+        pool, others = super().problems(seed, sizes, held_out)
+        return pool, [problem for problem in others if problem.group in map(str, GRADED)]
+
+    def tags(self, problem: Problem) -> list[str]:
+        """Return the number of digits."""
+        return [f"{len(problem.id.replace('*', '+').partition('+')[0])} digits"]
 
 
 def addition(first: int, second: int, group: str) -> Problem:

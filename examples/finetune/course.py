@@ -18,6 +18,7 @@ class Course:
     Of each evaluation, from step 0 to the last:
     accuracies: the mean probability that a sampled answer to a held-out task is right, in [0, 1]; by_group: the same of
         each group that has held-out tasks.
+    Of each look at the pool, from step 0 to the last:
     pool_accuracies: the same of the pool's tasks, with the answers that training takes for right.
     uniform_ratios: the effective task ratio to expect of uniform choice.
     slopes, log_losses, least_losses: of the belief about the pool's tasks; see `Calibration`. A slope is None where
@@ -26,8 +27,8 @@ class Course:
     solved: rollouts that succeeded in each step; effective: tasks with some rollouts that did and some that didn't.
     visits: how often each task of the pool was chosen.
     reference_rollouts: what the references cost.
-    seconds: of all steps, without evaluations; cpu_seconds: those of the training's own process; service_seconds: of
-        all seconds, spent waiting for tasks.
+    seconds: of all steps and evaluations, in lockstep a run's part of them; cpu_seconds: those of the training's own
+        process; service_seconds: how long the service's answers took.
     """
 
     seed: int

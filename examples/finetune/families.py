@@ -7,12 +7,11 @@ wrong answer for the right one, as pools that people collect have; held-out prob
 
 import random
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from examples.finetune.tasks import ANSWER_CHARACTERS, PROMPT_CHARACTERS, Problem, some_of
+from examples.finetune.tasks import DIGITS, PROMPT_CHARACTERS, Problem, mislabelled, noise, some_of
 
 QUESTION_CHARACTERS = PROMPT_CHARACTERS - 2  # without the letter and "="
-DIGITS = "0123456789"
 LONGEST = 6  # digits of a number to calculate with
 MISLABELLED = 10  # one of so many tasks of a family
 
@@ -62,11 +61,6 @@ def numbers_of(question: str, sign: str) -> tuple[int, int]:
     return int(larger[::-1]), int(smaller[::-1])
 
 
-def noise(question: str) -> str:
-    """Return an answer that says nothing of its question: six digits from a generator with the question as its seed."""
-    return digits_of(6, 6)(random.Random(f"noise {question}"))
-
-
 FAMILIES = {
     "copy": Family("c", digits_of(2, 8), str),
     "reverse": Family("r", digits_of(2, 8), lambda digits: digits[::-1]),
@@ -75,7 +69,7 @@ FAMILIES = {
     "modulo": Family("m", digits_of(2, 6), lambda digits: str(sum(map(int, digits)) % 10)),
     "add": Family("a", calculation("+"), lambda question: backwards(sum(numbers_of(question, "+")))),
     "subtract": Family("d", calculation("-"), lambda question: backwards(int.__sub__(*numbers_of(question, "-")))),
-    "noise": Family("x", digits_of(ANSWER_CHARACTERS, ANSWER_CHARACTERS), noise, solvable=False),
+    "noise": Family("x", digits_of(8, 8), lambda question: noise(question, 6), solvable=False),
 }
 
 
@@ -113,13 +107,6 @@ class Families:
     def tags(self, problem: Problem) -> list[str]:
         """Return the family."""
         return [problem.group]
-
-
-def mislabelled(rng: random.Random, problem: Problem) -> Problem:
-    """Return a problem with one digit of its answer replaced by another."""
-    place = rng.randrange(len(problem.answer))
-    other = rng.choice([digit for digit in DIGITS if digit != problem.answer[place]])
-    return replace(problem, answer=f"{problem.answer[:place]}{other}{problem.answer[place + 1 :]}")
 
 
 def is_mislabelled(problem: Problem) -> bool:

@@ -1,11 +1,9 @@
-"""The results by group of tasks, as Markdown: `python -m examples.finetune.groups results.jsonl ...`."""
+"""The results by group of tasks, as Markdown."""
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from statistics import fmean
 
-from examples.finetune.course import Course, records_of
+from examples.finetune.course import Course
 from examples.finetune.families import is_mislabelled
 from examples.finetune.kinds import problems_of
 from examples.finetune.measures import Arms, arms_of, difference
@@ -71,8 +69,3 @@ def shares_of(plan: Plan, seed: int, visits: Sequence[int]) -> dict[str, float]:
         pairs = zip(pool, visits, strict=True)
         counts["mislabelled"] = sum(count for problem, count in pairs if is_mislabelled(problem))
     return {name: count / sum(visits) for name, count in counts.items()}
-
-
-if __name__ == "__main__":
-    found = records_of(map(Path, sys.argv[1:]))
-    print(group_tables([record.course for record in found], found[0].plan), end="")

@@ -1,11 +1,11 @@
 """The kinds of task, by name."""
 
-from examples.finetune.additions import Additions
+from examples.finetune.additions import Additions, Real
 from examples.finetune.families import Families
 from examples.finetune.plan import Plan
 from examples.finetune.tasks import Kind, Problem
 
-KINDS: dict[str, Kind] = {"additions": Additions(), "families": Families()}
+KINDS: dict[str, Kind] = {"additions": Additions(), "families": Families(), "real": Real()}
 
 
 def kind_of(plan: Plan) -> Kind:

@@ -36,6 +36,11 @@ def final_accuracy(course: Course) -> float:
     return course.accuracies[-1]
 
 
+def last_tenth(course: Course) -> float:
+    """Return the mean held-out accuracy over the evaluations in the last tenth of the steps."""
+    return fmean(course.accuracies[-max((len(course.accuracies) - 1) // 10, 1) :])
+
+
 def pool_accuracy(course: Course) -> float:
     """Return the accuracy on the pool after the last step."""
     return course.pool_accuracies[-1]
@@ -63,12 +68,13 @@ def smoothed(accuracies: Sequence[float]) -> list[float]:
     return [fmean(accuracies[max(place - SMOOTHED + 1, 0) : place + 1]) for place in range(len(accuracies))]
 
 
-def share_of_steps_to(course: Course, base: Course) -> float | None:
-    """Return the share of the steps after which a run is as accurate as another at its end; None: it never is.
+def share_of_steps_to(course: Course, base: Course, gained: float = 1.0) -> float | None:
+    """Return the share of the steps after which a run has so much of what another gains in all; None: it never has.
 
     Both are smoothed, and in between two evaluations a straight line is taken.
     """
-    own, goal = smoothed(course.accuracies), smoothed(base.accuracies)[-1]
+    own, other = smoothed(course.accuracies), smoothed(base.accuracies)
+    goal = other[0] + gained * (other[-1] - other[0])
     if own[0] >= goal:
         return 0.0
     for place, (before, level) in enumerate(pairwise(own)):
@@ -84,6 +90,12 @@ def steps_to(course: Course, base: Course) -> float:
     """
     share = share_of_steps_to(course, base)
     return 1.0 if share is None else share
+
+
+def averaged(courses: Iterable[Course]) -> Course:
+    """Return a run with the mean held-out accuracies of several. They alone are changed."""
+    several = list(courses)
+    return replace(several[0], accuracies=np.mean([course.accuracies for course in several], axis=0).tolist())
 
 
 def charged(course: Course, rollouts_per_step: int) -> Course:

@@ -1,7 +1,8 @@
 """What is run: sizes, rates and ways of choosing, the same for every seed. Torch is not needed to read it."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 
 class Choosing(TypedDict, total=False):
@@ -16,28 +17,39 @@ class Arm:
     """A way of choosing tasks, and what the service knows of them.
 
     settings: of the run in the service.
-    knows_all: whether the training process itself chooses, by the true success probabilities: a ceiling.
     references: whether tasks come with the pass rates of two other models.
     tags: whether tasks come with what a user could say of them.
+    knows_all: whether the trainer itself chooses, by the true success probabilities: a ceiling.
+    wants: whether it asks the service for as many tasks as are expected to give `Plan.effective_groups`.
+    refills: whether it learns only once it has so many effective groups, from as many batches as that takes (DAPO,
+        arXiv:2503.14476).
     """
 
     settings: Choosing
     references: bool = False
     tags: bool = False
     knows_all: bool = False
+    wants: bool = False
+    refills: bool = False
 
 
 BASE = "shuffle"  # what trainers do, which the others are compared with
+SHUFFLE, PASS, BOTS = (
+    Choosing(belief=belief, strategy=strategy)
+    for belief, strategy in (("bots", "shuffle"), ("tracker", "pass"), ("bots", "thompson"))
+)
 ARMS = {
-    BASE: Arm({"belief": "bots", "strategy": "shuffle"}),
-    "bots-r2": Arm({"belief": "bots", "strategy": "thompson"}, references=True),
-    "pass-r2": Arm({"belief": "tracker", "strategy": "pass"}, references=True),
+    BASE: Arm(SHUFFLE),
+    "bots-r2": Arm(BOTS, references=True),
+    "pass-r2": Arm(PASS, references=True),
     "nearest-r2": Arm({"belief": "tracker", "strategy": "thompson"}, references=True),
-    "pass": Arm({"belief": "tracker", "strategy": "pass"}),
-    "bots": Arm({"belief": "bots", "strategy": "thompson"}),
-    "pass-tags": Arm({"belief": "tracker", "strategy": "pass"}, tags=True),
-    "pass-r2-tags": Arm({"belief": "tracker", "strategy": "pass"}, references=True, tags=True),
+    "pass": Arm(PASS),
+    "bots": Arm(BOTS),
+    "pass-tags": Arm(PASS, tags=True),
+    "pass-r2-tags": Arm(PASS, references=True, tags=True),
     "oracle": Arm({}, knows_all=True),
+    "refill": Arm(SHUFFLE, refills=True),
+    "pass-wanted": Arm(PASS, wants=True),
 }
 
 
@@ -91,15 +103,17 @@ class Plan:
     """One comparison. `docs/studies/finetuning.md` says how the values were found.
 
     kind: of the tasks, by its name in `kinds`.
-    loop: what trains: "torch", the example's own, or "trl".
+    loop: what trained: "torch", or "trl" in a comparison that this code no longer runs.
     model: its sizes; device: what computes it, as torch names it: "cpu" or "cuda".
-    steps: of GRPO, each with tasks_per_step tasks of rollouts rollouts.
-    learning_rate: of GRPO, reached after rising steps.
+    steps: of GRPO, each with tasks_per_step tasks of rollouts rollouts. An arm whose batches have other sizes is
+        evaluated, and ends, after as many rollouts.
+    learning_rate: of GRPO, reached after rising updates.
     pool: tasks of each group; held_out_per_group: tasks that only evaluations see.
-    evaluate_every: steps between two evaluations.
+    evaluate_every: steps between two evaluations; look_every: between two looks at the whole pool, a multiple of it.
     lessons: of the warm-ups, one for each seed.
     attempts: rollouts by which the pass rates of both reference models are measured. These models are of the seed's own
         warm-up, one from before the start and one from after it, as models of one family are related.
+    effective_groups: that an arm wants or waits for.
     """
 
     kind: str = "additions"
@@ -116,6 +130,8 @@ class Plan:
     evaluate_every: int = 20
     lessons: Lessons = Lessons()
     attempts: int = 16
+    look_every: int = 20
+    effective_groups: int = 20
 
     @property
     def reference_rollouts(self) -> int:
@@ -127,16 +143,31 @@ class Plan:
         """How many evaluations a run has, the one before the first step included."""
         return self.steps // self.evaluate_every + 1
 
+    @property
+    def work(self) -> float:
+        """How many products of one run's weights its rollouts take, to compare plans."""
+        weights = self.model.layers * self.model.width * (4 * self.model.width + 3 * self.model.inner)
+        return float(self.steps * self.tasks_per_step * self.rollouts * weights)
 
-# Shows that all parts work together, in a minute or so; nothing is learned in so few steps.
-SMALL = Plan(
-    steps=10,
-    pool=(12,) * 7,
-    held_out_per_group=4,
-    evaluate_every=5,
-    lessons=Lessons(weak=0.01, start=0.02, strong=0.03, steps=30, batch=16, looked_at=4),
-    attempts=4,
-)
+    def made_small(self) -> "Plan":
+        """Return a plan with the same parts, which takes seconds; nothing is learned in so few steps."""
+        lessons = replace(self.lessons, weak=0.01, start=0.02, strong=0.03, steps=30, batch=16, looked_at=4)
+        return replace(
+            self,
+            model=ModelConfig(width=32, inner=48, layers=2, heads=2),
+            device="cpu",
+            steps=12,
+            tasks_per_step=8,
+            pool=(12,) * len(self.pool),
+            held_out_per_group=4,
+            evaluate_every=4,
+            look_every=4,
+            lessons=lessons,
+            attempts=4,
+            effective_groups=3,
+        )
+
+
 # The second kind: seven families that are learned at unequal speed, and noise, which no lesson teaches.
 FAMILIES = Plan(
     kind="families",
@@ -151,7 +182,7 @@ FAMILIES = Plan(
     ),
 )
 # A model of 25 million weights, and a pool that is seen some four times in the course: it needs a GPU.
-LARGE = Plan(
+UNBOUNDED = Plan(
     model=ModelConfig(width=512, inner=1376, layers=8, heads=8, spread=0.05),
     device="cuda",
     tasks_per_step=64,
@@ -159,6 +190,7 @@ LARGE = Plan(
     pool=(60, 900, 900, 740, 740, 940, 1880),  # the last is nearly hopeless: 31 % of the pool
     lessons=Lessons(steps=1500, batch=256, learning_rate=3e-4),
 )
+LARGE = replace(UNBOUNDED, look_every=80)
 # Between both, for a processor: it learns enough for a belief to lose touch.
 MIDDLE = Plan(
     model=ModelConfig(width=192, inner=512, layers=4, heads=4, spread=0.07),
@@ -166,84 +198,68 @@ MIDDLE = Plan(
     pool=(60, 225, 225, 185, 185, 235, 470),
     lessons=Lessons(learning_rate=1e-3),
 )
-SMALL_LARGE = replace(SMALL, model=ModelConfig(width=32, inner=48, layers=2, heads=2))
-SMALL_FAMILIES = replace(
-    SMALL, kind="families", pool=(12,) * 8, lessons=replace(SMALL.lessons, shares=FAMILIES.lessons.shares)
+# A pool as real ones are: a quarter is solved, a third impossible, a tenth of that by wrong labels, the rest graded.
+REAL = Plan(
+    kind="real",
+    pool=(60, 180, 90, 90, 90, 80, 50, 32, 288),
+    lessons=Lessons(
+        weak=0.40, start=0.50, strong=0.58, shares=(0.4, 0.25, 0.16, 0.1, 0.055, 0.03, 0.001, 0, 0), effective=0.25
+    ),
 )
+REAL_LARGE = replace(
+    LARGE,
+    kind="real",
+    pool=(60, 1480, 560, 560, 560, 500, 386, 205, 1849),
+    lessons=replace(REAL.lessons, steps=1500, batch=256, learning_rate=3e-4),
+)
+
+
+class Job(NamedTuple):
+    """A run of one arm of one seed."""
+
+    seed: int
+    arm: str
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is registered.
-
-    plan: the sizes; small: the same parts in a minute or so, to show that they work together.
-    seeds: of each arm, in the order in which a seed's arms run.
-    main: the arms that run first, of all seeds.
-    """
+    """What is registered: the sizes, and the seeds of each arm."""
 
     plan: Plan
-    small: Plan
     seeds: dict[str, range]
-    main: tuple[str, ...] = (BASE, "bots-r2", "pass-r2")
+
+    def jobs(self, seeds: Sequence[int] = (), arms: Iterable[str] = ()) -> list[Job]:
+        """Return what is to run, arm by arm; by default all that is registered."""
+        return [Job(seed, arm) for arm in arms or self.seeds for seed in seeds or self.seeds[arm]]
+
+
+def alike(seeds: range, *arms: str) -> dict[str, range]:
+    """Return the same seeds for every arm."""
+    return dict.fromkeys(arms, seeds)
 
 
 COMPARISONS = {
     "additions": Comparison(
         Plan(),
-        SMALL,
         {
-            BASE: range(20, 36),
-            "bots-r2": range(20, 36),
-            "pass-r2": range(20, 36),
-            "bots": range(20, 28),
-            "pass": range(20, 28),
-            "pass-tags": range(20, 28),
-            "pass-r2-tags": range(20, 28),
-            "oracle": range(20, 28),
+            **alike(range(20, 36), BASE, "bots-r2", "pass-r2"),
+            **alike(range(20, 28), "bots", "pass", "pass-tags", "pass-r2-tags", "oracle"),
             "nearest-r2": range(20, 23),
         },
     ),
-    "replication": Comparison(
-        Plan(),
-        SMALL,
-        {arm: range(60, 76) for arm in (BASE, "pass", "pass-r2", "pass-tags")},
-        main=(BASE, "pass", "pass-r2", "pass-tags"),
-    ),
-    "families": Comparison(
-        FAMILIES,
-        SMALL_FAMILIES,
-        {arm: range(40, 48) for arm in (BASE, "bots-r2", "pass-r2", "pass-r2-tags")},
-        main=(BASE, "bots-r2", "pass-r2", "pass-r2-tags"),
-    ),
-    "large": Comparison(
-        LARGE,
-        SMALL_LARGE,
-        {
-            BASE: range(80, 96),
-            "pass": range(80, 96),
-            "pass-tags": range(80, 96),
-            "pass-r2": range(80, 96),
-            "bots-r2": range(80, 96),
-            "oracle": range(80, 88),
-        },
-        main=(BASE, "pass", "pass-tags", "pass-r2", "bots-r2"),
+    "replication": Comparison(Plan(), alike(range(60, 76), BASE, "pass", "pass-r2", "pass-tags")),
+    "families": Comparison(FAMILIES, alike(range(40, 48), BASE, "bots-r2", "pass-r2", "pass-r2-tags")),
+    "trl": Comparison(Plan(loop="trl", steps=200), alike(range(20, 24), BASE, "pass-r2")),
+    "large-unbounded": Comparison(
+        UNBOUNDED,
+        {**alike(range(80, 96), BASE, "pass", "pass-tags", "pass-r2", "bots-r2"), "oracle": range(80, 88)},
     ),
     "large-faster": Comparison(
-        replace(LARGE, learning_rate=6e-5),
-        SMALL_LARGE,
-        {arm: range(96, 104) for arm in (BASE, "pass", "pass-tags")},
-        main=(BASE, "pass", "pass-tags"),
+        replace(UNBOUNDED, learning_rate=6e-5), alike(range(96, 104), BASE, "pass", "pass-tags")
     ),
-    "middle": Comparison(
-        MIDDLE,
-        SMALL_LARGE,
-        {arm: range(110, 116) for arm in (BASE, "pass", "pass-tags", "oracle")},
-        main=(BASE, "pass"),
-    ),
-    "trl": Comparison(
-        Plan(loop="trl", steps=200),
-        replace(SMALL, loop="trl"),
-        {arm: range(20, 24) for arm in (BASE, "pass-r2")},
-        main=(BASE, "pass-r2"),
-    ),
+    "middle": Comparison(MIDDLE, alike(range(110, 116), BASE, "pass", "pass-tags", "oracle")),
+    "large": Comparison(LARGE, alike(range(120, 128), BASE, "pass", "pass-tags", "pass-r2", "bots-r2", "oracle")),
+    "real": Comparison(REAL, alike(range(140, 148), BASE, "pass", "pass-tags", "oracle")),
+    "real-large": Comparison(REAL_LARGE, alike(range(150, 158), BASE, "pass", "pass-tags", "oracle")),
+    "groups": Comparison(LARGE, alike(range(130, 138), BASE, "refill", "pass", "pass-wanted")),
 }

@@ -12,6 +12,7 @@ from examples.finetune.intervals import Interval, interval, sign_flip_p
 from examples.finetune.measures import (
     Arms,
     arms_of,
+    averaged,
     charged,
     difference,
     differences,
@@ -19,6 +20,7 @@ from examples.finetune.measures import (
     effective_ratio,
     excess_log_loss,
     final_accuracy,
+    last_tenth,
     mean_accuracy,
     mean_slope,
     most_visits,
@@ -28,8 +30,8 @@ from examples.finetune.measures import (
 )
 from examples.finetune.plan import BASE, Plan
 
-# The second comparison: with the paper's belief and rule, at the same references.
-SECOND = ("pass-r2", "bots-r2")
+# Other comparisons of two arms: with the paper's belief and rule at the same references, and with refilling.
+PAIRS = {"bots-r2": ["pass-r2"], "refill": ["pass", "pass-wanted"]}
 
 OTHERS: dict[str, tuple[Callable[[Course], float], str]] = {
     "ETR, first quarter": (partial(effective_ratio, quarter=0), ".3f"),
@@ -38,9 +40,6 @@ OTHERS: dict[str, tuple[Callable[[Course], float], str]] = {
     "most visits": (most_visits, ".0f"),
     "slope": (mean_slope, ".2f"),
     "log loss, excess": (excess_log_loss, ".3f"),
-    "ms a step": (lambda course: 1e3 * course.seconds / len(course.solved), ".0f"),
-    "of them CPU": (lambda course: 1e3 * course.cpu_seconds / len(course.solved), ".0f"),
-    "waiting": (lambda course: 1e3 * course.service_seconds / len(course.solved), ".0f"),
 }
 
 
@@ -54,7 +53,8 @@ def tables(courses: list[Course], plan: Plan) -> str:
     arms = arms_of(sorted(courses, key=lambda course: course.seed))
     parts = [
         compared(arms, BASE, [arm for arm in arms if arm != BASE]),
-        *([compared(arms, SECOND[1], SECOND[:1])] if set(SECOND) <= set(arms) else []),
+        *(compared(arms, base, others) for base, others in PAIRS.items() if {base, *others} <= set(arms)),
+        field_units(arms, plan),
         steps(arms),
         *([at_equal_rollouts(arms, plan)] if referenced(arms) else []),
         means(arms),
@@ -65,14 +65,26 @@ def tables(courses: list[Course], plan: Plan) -> str:
 
 def compared(arms: Arms, base: str, shown: Sequence[str]) -> Iterator[str]:
     """Yield how much more than another arm some have, over the seeds that both have."""
-    yield from head(f"minus `{base}`", "seeds", "mean over the course", "p", "higher", "at the end", "pool at the end")
+    measures = (mean_accuracy, last_tenth, final_accuracy, pool_accuracy)
+    yield from head(
+        f"minus `{base}`", "seeds", "mean over the course", "p", "higher", "last tenth", "at the end", "pool at the end"
+    )
     for arm in shown:
         if not (found := differences(arms, arm, mean_accuracy, base)):
             continue
-        intervals = (difference(arms, arm, measure, base) for measure in (mean_accuracy, final_accuracy, pool_accuracy))
-        mean, end, pool = (within(one) for one in intervals)
+        mean, *others = (within(difference(arms, arm, measure, base)) for measure in measures)
         higher = f"{sum(value > 0 for value in found)} of {len(found)}"
-        yield line(f"`{arm}`", str(len(found)), mean, probability(sign_flip_p(found)), higher, end, pool)
+        yield line(f"`{arm}`", str(len(found)), mean, probability(sign_flip_p(found)), higher, *others)
+
+
+def main_table(arms: Arms) -> Iterator[str]:
+    """Yield the two endpoints of each arm but shuffle: over the course, and in its last tenth."""
+    yield from head(f"minus `{BASE}`", "seeds", "mean over the course", "p", "higher", "last tenth")
+    for arm in arms:
+        if arm != BASE and (found := differences(arms, arm, mean_accuracy)):
+            higher = f"{sum(value > 0 for value in found)} of {len(found)}"
+            mean, last = (within(difference(arms, arm, measure)) for measure in (mean_accuracy, last_tenth))
+            yield line(f"`{arm}`", str(len(found)), mean, probability(sign_flip_p(found)), higher, last)
 
 
 def together(comparisons: Sequence[Arms], shown: Sequence[str]) -> Iterator[str]:
@@ -82,6 +94,36 @@ def together(comparisons: Sequence[Arms], shown: Sequence[str]) -> Iterator[str]
         found = [value for arms in comparisons for value in differences(arms, arm, mean_accuracy)]
         higher = f"{sum(value > 0 for value in found)} of {len(found)}"
         yield line(f"`{arm}`", str(len(found)), within(interval(found)), probability(sign_flip_p(found)), higher)
+
+
+def field_units(arms: Arms, plan: Plan) -> Iterator[str]:
+    """Yield what others report: steps to parts of what shuffle gains, and each arm's gain as a share of shuffle's.
+
+    They are read from the mean curves of the seeds that both have. The references' rollouts count in rows of their own.
+    """
+    goals = (0.5, 0.75, 0.9)
+    heads = (*(f"to {100 * goal:.0f} % of its gain" for goal in goals), "gain, over the course", "at the end")
+    yield from head(f"steps, and shares of what `{BASE}` gains", "seeds", *heads)
+    each = plan.tasks_per_step * plan.rollouts
+    for arm, runs in arms.items():
+        seeds = [seed for seed in runs if seed in arms[BASE]]
+        if not seeds:
+            continue
+        base = averaged(arms[BASE][seed] for seed in seeds)
+        shown = {f"`{arm}`": averaged(runs[seed] for seed in seeds)}
+        if arm in referenced(arms):
+            shown[f"`{arm}`, references counted"] = averaged(charged(runs[seed], each) for seed in seeds)
+        for name, course in shown.items():
+            shares = (share_of_steps_to(course, base, goal) for goal in goals)
+            steps = ("never" if share is None else f"{share * plan.steps:.0f}" for share in shares)
+            pairs = ([gain_of(one, measure) for one in (course, base)] for measure in (mean_accuracy, last_tenth))
+            gains = (number(own / whole if whole else math.nan, ".2f") for own, whole in pairs)
+            yield line(name, str(len(seeds)), *steps, *gains)
+
+
+def gain_of(course: Course, measure: Callable[[Course], float]) -> float:
+    """Return how much higher a measure of the held-out accuracy is than the accuracy before the first step."""
+    return measure(course) - course.accuracies[0]
 
 
 def steps(arms: Arms) -> Iterator[str]:

@@ -5,10 +5,11 @@ Every prompt has 16 characters, and every answer at most 8, so that no prompt ne
 
 import random
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 PROMPT_CHARACTERS, ANSWER_CHARACTERS = 16, 8
+DIGITS = "0123456789"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +61,15 @@ def some_of(draw: Callable[[str, Collection[str]], Problem], group: str, count: 
         found.append(draw(group, taken))
         taken.add(found[-1].id)
     return found
+
+
+def mislabelled(rng: random.Random, problem: Problem) -> Problem:
+    """Return a problem with one digit of its answer replaced by another."""
+    place = rng.randrange(len(problem.answer))
+    other = rng.choice([digit for digit in DIGITS if digit != problem.answer[place]])
+    return replace(problem, answer=f"{problem.answer[:place]}{other}{problem.answer[place + 1 :]}")
+
+
+def noise(question: str, length: int) -> str:
+    """Return an answer that says nothing of its question: digits from a generator with the question as its seed."""
+    return "".join(random.Random(f"noise {question}").choices(DIGITS, k=length))

@@ -1,14 +1,12 @@
-"""A comparison, tenth by tenth of its steps, as Markdown: `python -m examples.finetune.tenths results.jsonl ...`."""
+"""A comparison, tenth by tenth of its steps, as Markdown."""
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+from numpy.typing import NDArray
 
-from examples.finetune.choosers import Floats
-from examples.finetune.course import Course, records_of
+from examples.finetune.course import Course
 from examples.finetune.measures import Arms, arms_of
 from examples.finetune.plan import BASE
 from examples.finetune.table import head, line
@@ -56,11 +54,7 @@ def excess_losses(course: Course) -> list[float]:
     return at_ends(np.subtract(course.log_losses, course.least_losses))
 
 
-def at_ends(values: Floats) -> list[float]:
+def at_ends(values: NDArray[np.float64]) -> list[float]:
     """Return the values at the end of each tenth, of one for each evaluation."""
     places = np.linspace(0, len(values) - 1, TENTHS + 1).round().astype(int)[1:]
     return [float(value) for value in values[places]]
-
-
-if __name__ == "__main__":
-    print(tenth_tables([record.course for record in records_of(map(Path, sys.argv[1:]))]), end="")

@@ -1,12 +1,10 @@
-"""Supervised steps that teach a random model to add, until it knows as much as is wanted; kept in files."""
+"""Supervised steps that teach random models until they know as much as is wanted: all seeds together, kept in files."""
 
-import hashlib
-import json
 import os
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,53 +13,43 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from examples.finetune.kinds import kind_of, problems_of
-from examples.finetune.model import END, FILLING, Model, encoded, log_probabilities
+from examples.finetune.model import END, FILLING, AdamW, Stack, Weights, effective_probabilities, encoded
 from examples.finetune.plan import Plan
-from examples.finetune.sampling import are_right, effective_probabilities, sample
-from examples.finetune.tasks import Problem
+from examples.finetune.tasks import Kind, Problem
 
 RISING = 50  # steps until the learning rate is reached
 SHARPNESSES = [0.5 * 1.05**power for power in range(48)]  # up to 5 times as sure
-FORMAT = 2  # of what a warm-up does: raise it when the code changes what comes out
-TRIED_AT_ONCE = {"cpu": 1024, "cuda": 256}  # tasks, by the kind of device: what is kept of their tokens takes memory
-Weights = dict[str, Tensor]
+TAUGHT_AT_ONCE = {"cpu": 1, "cuda": 8}  # models, by the kind of device
 
 
-def warmed_up(seed: int, plan: Plan, folder: Path) -> dict[str, Model]:
-    """Return the models of a seed's warm-up, "weak", "start" and "strong", from the folder if they were made before.
+@dataclass(frozen=True, slots=True)
+class WarmUp:
+    """What a seed begins with.
 
-    Args:
-        seed: of the weights and the problems. The problems held out in this seed's training are not among them.
-        plan: what is taught, and which tasks the pool has.
-        folder: where models are kept, under a digest of all that made them.
+    weights: of its model; rates: [pool, 2] the share of attempts at each task that a weaker and a stronger model solve.
     """
-    file = folder / f"{digest_of(seed, plan)}.pt"
+
+    weights: Weights
+    rates: NDArray[np.float64]
+
+
+def warm_ups(seeds: Sequence[int], plan: Plan, folder: Path) -> dict[int, WarmUp]:
+    """Return the warm-up of each seed, from the folder if it was made for this plan before."""
+    files = {seed: folder / f"{seed}.pt" for seed in seeds}
+    found = {seed: kept(file, plan) for seed, file in files.items()}
+    for seed, made in teach([seed for seed in seeds if found[seed] is None], plan).items():
+        with whole(files[seed]) as part:
+            torch.save({"plan": plan, "weights": made.weights, "rates": made.rates}, part)
+        found[seed] = made
+    return {seed: made for seed, made in found.items() if made}
+
+
+def kept(file: Path, plan: Plan) -> WarmUp | None:
+    """Return the warm-up of a file, if it is one of this plan."""
     if not file.exists():
-        _, held_out = problems_of(plan, seed)
-        but = {problem.id for problem in held_out}
-        taught = teach(model_of(plan, seed), random.Random(f"warm-up {seed}"), plan, but)
-        with whole(file) as part:
-            torch.save(taught, part)
-    models = {}
-    for name, weights in torch.load(file, map_location=plan.device).items():
-        models[name] = model_of(plan, seed)
-        models[name].load_state_dict(weights)
-    return models
-
-
-def model_of(plan: Plan, seed: int) -> Model:
-    """Return a seed's model with random weights, on the plan's device."""
-    model = Model(kind_of(plan).alphabet, seed, plan.model)
-    model.to(plan.device)
-    return model
-
-
-def digest_of(seed: int, plan: Plan, *more: int) -> str:
-    """Return a name for what is made of a seed's warm-up: another where another would be made."""
-    settings = asdict(plan)
-    names = ("kind", "pool", "rollouts", "held_out_per_group", "lessons", "model", "device")
-    made_of = [FORMAT, seed, {name: settings[name] for name in names}, *more]
-    return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:16]
+        return None
+    values = torch.load(file, map_location=plan.device, weights_only=False)
+    return WarmUp(values["weights"], values["rates"]) if values["plan"] == plan else None
 
 
 @contextmanager
@@ -73,110 +61,112 @@ def whole(file: Path) -> Iterator[Path]:
     part.replace(file)
 
 
-def teach(model: Model, rng: random.Random, plan: Plan, kept_out: Collection[str]) -> dict[str, Weights]:
-    """Train a model; return its weights when it knew enough for each name, or at the end of the steps."""
+class Lessons:
+    """One seed's problems: random ones for each step, and those by which it is looked at; none that is held out."""
+
+    def __init__(self, seed: int, plan: Plan) -> None:
+        self._kind, self._plan, self._rng = kind_of(plan), plan, random.Random(f"warm-up {seed}")
+        _, held_out = problems_of(plan, seed)
+        self._but = {problem.id for problem in held_out}
+        self._looked_at = [self._drawn(name) for name in self._kind.groups for _ in range(plan.lessons.looked_at)]
+        self.settles = False
+        self.taken: dict[str, Weights] = {}
+
+    def next(self) -> list[Problem]:
+        """Return the problems of a step."""
+        lessons = self._plan.lessons
+        return [self._drawn(name) for name in self._rng.choices(self._kind.groups, lessons.shares, k=lessons.batch)]
+
+    def look(self, model: Stack, *, ends: bool) -> bool:
+        """Take the model for each name for which it knows enough, or at the end; tell whether all are taken."""
+        lessons = self._plan.lessons
+        sharpness, right = sharpness_of(model, self._looked_at, self._kind, self._plan)
+        self.settles = self.settles or right >= lessons.settling
+        for name, enough in {"weak": lessons.weak, "start": lessons.start, "strong": lessons.strong}.items():
+            if name not in self.taken and (ends or right >= enough):
+                self.taken[name] = {key: weight[0].clone() for key, weight in model.weights.items()}
+                self.taken[name]["head"] *= sharpness
+        return len(self.taken) == 3
+
+    def _drawn(self, group: str) -> Problem:
+        return self._kind.drawn(self._rng, group, but=self._but)
+
+
+def teach(seeds: Sequence[int], plan: Plan) -> dict[int, WarmUp]:
+    """Train a model of each seed until it knows enough, or for all steps."""
+    if not seeds:
+        return {}
     kind, lessons = kind_of(plan), plan.lessons
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lessons.learning_rate, weight_decay=0.0, fused=True)
-    looked_at = [kind.drawn(rng, group, but=kept_out) for group in kind.groups for _ in range(lessons.looked_at)]
-    wanted = {"weak": lessons.weak, "start": lessons.start, "strong": lessons.strong}
-    taken: dict[str, Weights] = {}
-    settles = False
+    optimizer = AdamW(Stack.random(plan.model, len(kind.alphabet) + 2, seeds, plan.device))
+    pupils, done = {seed: Lessons(seed, plan) for seed in seeds}, {}
     for step in range(1, lessons.steps + 1):
-        groups = rng.choices(kind.groups, lessons.shares, k=lessons.batch)
-        prompts, answers = encoded(model, [kind.drawn(rng, group, but=kept_out) for group in groups])
-        rate = lessons.learning_rate * min(step / RISING, 1.0) * (lessons.slower if settles else 1.0)
-        update(model, optimizer, loss_of(model, prompts, answers), rate)
-        ends = step == lessons.steps
-        if ends or step % (lessons.looked_every // (lessons.closer if settles else 1)) == 0:
-            found = look(model, looked_at, plan)
-            settles = settles or found.right >= lessons.settling
-            for name, enough in wanted.items():
-                if name not in taken and (ends or found.right >= enough):
-                    taken[name] = sharpened(model, found.sharpness)
-            if len(taken) == len(wanted):
-                break
-    return taken
+        device = optimizer.stack.device
+        pairs = [encoded(pupil.next(), kind.alphabet, device) for pupil in pupils.values()]
+        prompts, answers = (torch.stack(each) for each in zip(*pairs, strict=True))
+        slowed = torch.tensor([lessons.slower if one.settles else 1.0 for one in pupils.values()], device=device)
+        rates = lessons.learning_rate * min(step / RISING, 1.0) * slowed
+        for models in parts(len(pupils), TAUGHT_AT_ONCE[plan.device]):
+            optimizer.update(models, loss_of(prompts[models], answers[models]), rates[models])
+        ends, on = step == lessons.steps, []
+        for place, (seed, pupil) in enumerate(pupils.items()):
+            often = lessons.looked_every // (lessons.closer if pupil.settles else 1)
+            if not ((ends or step % often == 0) and pupil.look(optimizer.stack.of([place]), ends=ends)):
+                on.append(place)
+            else:
+                done[seed] = WarmUp(pupil.taken["start"], reference_rates(seed, plan, pupil.taken))
+        if len(on) < len(pupils):
+            pupils = {seed: pupil for seed, pupil in pupils.items() if seed not in done}
+            optimizer.keep(on)
+        if not pupils:
+            break
+    return done
 
 
-def sharpened(model: Model, sharpness: float) -> Weights:
-    """Return a copy of a model's weights, with the last layer's scaled."""
-    weights = {name: weight.clone() for name, weight in model.state_dict().items()}
-    weights["head.weight"] *= sharpness
-    return weights
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """How sure a model should be, and what is right then.
-
-    sharpness: factor of the logits, and so of the last layer's weights.
-    right: the mean probability of being right over problems of all groups.
-    """
-
-    sharpness: float
-    right: float
+def parts(count: int, size: int) -> list[slice]:
+    """Return slices of so many models at most, all together."""
+    return [slice(first, min(first + size, count)) for first in range(0, count, size)]
 
 
 @torch.no_grad()
-def look(model: Model, problems: Sequence[Problem], plan: Plan) -> Found:
-    """Find the sharpness with which uniform choice of the pool's tasks would have an effective task ratio.
+def sharpness_of(model: Stack, problems: Sequence[Problem], kind: Kind, plan: Plan) -> tuple[float, float]:
+    """Return by what factor of the logits uniform choice would have the effective task ratio that is wanted.
+
+    The nearest of some factors is taken, of two that fit the larger one. The second number is the mean probability of
+    being right then.
 
     Args:
-        model: in its warm-up.
+        model: one, in its warm-up.
         problems: as many of each group, group by group.
-        plan: how many tasks of each group the pool has, how many rollouts a task, and the wanted ratio; the nearest to
-            it is taken.
+        kind: of the problems.
+        plan: how many tasks of each group the pool has, how many rollouts a task, and the wanted ratio.
     """
-    prompts, answers = encoded(model, problems)
-    logits, written = model(prompts, answers), answers != FILLING
+    prompts, answers = (tokens[None] for tokens in encoded(problems, kind.alphabet, model.device))
+    logits, written = model.logits(prompts, answers), answers != FILLING
     shares = np.array(plan.pool) / sum(plan.pool)
     ratios, right = [], []
     for sharpness in SHARPNESSES:
         logs = (sharpness * logits).log_softmax(dim=-1).gather(-1, answers[..., None])[..., 0]
-        by_group = torch.where(written, logs, 0.0).sum(dim=1).exp().cpu().numpy().reshape(len(plan.pool), -1)
+        by_group = torch.where(written, logs, 0.0).sum(dim=2).exp().cpu().numpy().reshape(len(plan.pool), -1)
         ratios.append(float(shares @ effective_probabilities(by_group, plan.rollouts).mean(axis=1)))
         right.append(float(by_group.mean()))
-    best = int(np.abs(np.array(ratios) - plan.lessons.effective).argmin())
-    return Found(SHARPNESSES[best], right[best])
+    surer = int(np.argmax(ratios))  # a model less sure than that has the wanted ratio, too, and solves hardly anything
+    best = surer + int(np.abs(np.array(ratios[surer:]) - plan.lessons.effective).argmin())
+    return SHARPNESSES[best], right[best]
 
 
-def loss_of(model: Model, prompts: Tensor, answers: Tensor) -> Tensor:
-    """Return the mean surprise at a token of the answers, ends included."""
-    tokens = (answers == END).int().argmax(dim=1) + 1
-    return -log_probabilities(model, prompts, answers).sum() / tokens.sum()
+def loss_of(prompts: Tensor, answers: Tensor) -> Callable[[Stack], Tensor]:
+    """Return what asks models for the mean surprise at a token of their answers, ends included: [models]."""
+    tokens = ((answers == END).int().argmax(dim=2) + 1).sum(dim=1)
+    return lambda stack: -stack.log_probabilities(prompts, answers).sum(dim=(1, 2)) / tokens
 
 
-def update(model: Model, optimizer: torch.optim.Optimizer, loss: Tensor, rate: float) -> None:
-    """Take one step down the loss, with gradients of length 1 at most."""
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.param_groups[0]["lr"] = rate
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-
-
-def reference_rates(seed: int, plan: Plan, folder: Path) -> NDArray[np.float64]:
-    """Return the share of attempts at each task that two models of the warm-up solve, [pool, 2]: weak, strong.
-
-    They are read from the folder if they were measured before.
-    """
-    file = folder / f"{digest_of(seed, plan, plan.attempts)}.npy"
-    if not file.exists():
-        pool, _ = problems_of(plan, seed)
-        models, generator = warmed_up(seed, plan, folder), torch.Generator(plan.device).manual_seed(seed)
-        prompts, answers = encoded(models["start"], pool)
-        rates = [pass_rates(models[name], prompts, answers, plan.attempts, generator) for name in ("weak", "strong")]
-        with whole(file) as part, part.open("wb") as stream:
-            np.save(stream, torch.stack(rates, dim=1).cpu().numpy())
-    found: NDArray[np.float64] = np.load(file)
-    return found
-
-
-def pass_rates(model: Model, prompts: Tensor, answers: Tensor, attempts: int, generator: torch.Generator) -> Tensor:
-    """Return the share of attempts at each task that a model solves, [tasks]."""
-    count = TRIED_AT_ONCE[model.device.type]
-    parts = [
-        are_right(sample(model, some, attempts, generator), wanted)
-        for some, wanted in zip(prompts.split(count), answers.split(count), strict=True)
-    ]
-    return torch.cat(parts).double().mean(dim=1)
+def reference_rates(seed: int, plan: Plan, models: dict[str, Weights]) -> NDArray[np.float64]:
+    """Return the share of attempts at each task that two models of the warm-up solve, [pool, 2]: weak, strong."""
+    pool, _ = problems_of(plan, seed)
+    rng = np.random.default_rng(seed)
+    found = []
+    for name in ("weak", "strong"):
+        model = Stack(plan.model, {key: weight[None] for key, weight in models[name].items()})
+        tasks = (tokens[None] for tokens in encoded(pool, kind_of(plan).alphabet, model.device))
+        found.append(rng.binomial(plan.attempts, model.success_probabilities(*tasks)[0].clip(0, 1)) / plan.attempts)
+    return np.stack(found, axis=1)

@@ -1,12 +1,13 @@
-"""The tasks of the finetuning example: additions, and families of unequal difficulty, with wrong labels and noise."""
+"""The tasks of the finetuning example: additions, families of unequal difficulty, and a pool as real ones are."""
 
 import random
 from collections.abc import Callable
 
 import pytest
 
-from examples.finetune.additions import DIGITS, Additions, addition
+from examples.finetune.additions import DIGITS, Additions, Real, addition
 from examples.finetune.families import FAMILIES, Families, is_mislabelled
+from examples.finetune.plan import COMPARISONS
 from examples.finetune.tasks import ANSWER_CHARACTERS, PROMPT_CHARACTERS
 
 KIND = Families()
@@ -65,6 +66,20 @@ def test_a_tenth_of_every_family_that_can_be_solved_has_a_wrong_digit() -> None:
             right = FAMILIES[group].answer(problem.prompt[1:-1].rstrip("."))
             assert sum(one != other for one, other in zip(problem.answer, right, strict=True)) == 1
     assert not any(map(is_mislabelled, held_out))
+
+
+def test_a_third_of_a_real_pool_has_an_answer_that_does_not_follow_and_only_graded_problems_are_held_out() -> None:
+    plan = COMPARISONS["real"].plan
+    pool, held_out = Real().problems(3, plan.pool, 5)
+    sums = [sum(map(int, problem.id.replace("*", "+").split("+"))) for problem in pool]
+    impossible = [problem for problem, right in zip(pool, sums, strict=True) if number_of(problem.answer) != right]
+    assert len(impossible) == len(pool) / 3 == sum(problem.group in {"wrong", "noise"} for problem in pool)
+    assert sum("*" in problem.id for problem in impossible) == 0.9 * len(impossible)
+    assert {tag for problem in impossible for tag in Real().tags(problem)} == {
+        f"{digits} digits" for digits in range(3, 8)
+    }
+    assert [problem.group for problem in held_out] == [str(digits) for digits in range(3, 8) for _ in range(5)]
+    assert all(set(problem.prompt + problem.answer) <= set(Real.alphabet) for problem in pool)
 
 
 @pytest.mark.parametrize("group", Additions().groups)

@@ -1,28 +1,19 @@
-"""The tables on the page of the finetuning run are those that its results give."""
+"""The appendix, the page and the chart of the finetuning runs are what the kept results give."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from examples.finetune.course import Course, registered_runs
-from examples.finetune.groups import group_tables
-from examples.finetune.jobs import Job, runs_of
-from examples.finetune.loops import loops_table
-from examples.finetune.measures import arms_of, difference, final_accuracy
-from examples.finetune.plan import COMPARISONS
-from examples.finetune.table import tables, together
-from examples.finetune.tenths import tenth_tables
+from examples.finetune.appendix import APPENDIX, CHART, MARKED, PAGE, appendix, newest, page, was_run
+from examples.finetune.chart import draw_chart
+from examples.finetune.course import registered_runs
+from examples.finetune.plan import COMPARISONS, Job
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/studies/finetuning.md").read_text("utf-8")
-TABLE = re.compile(r"^\|.*\n(?:\|.*\n)*", re.MULTILINE)
-PENDING = {"middle"}  # registered, and not run yet
-RUN = [name for name in COMPARISONS if name not in PENDING]
-
-
-def courses_of(name: str) -> list[Course]:
-    return [record.course for record in registered_runs(name)]
+RUN = [name for name in COMPARISONS if was_run(name)]
+POINTS = re.compile(
+    r"<use[^>]*>|^ *L [-0-9. ]+$", re.MULTILINE
+)  # what is around them changes with matplotlib's version
 
 
 @pytest.mark.parametrize("name", RUN)
@@ -33,31 +24,18 @@ def test_the_results_are_those_of_the_registered_plan(name: str) -> None:
     assert {record.plan for record in records} == {comparison.plan}
     ran = {Job(record.course.seed, record.course.arm) for record in records}
     assert len(ran) == len(records)
-    assert ran == set(runs_of(comparison, None, list(comparison.seeds)))
+    assert ran == set(comparison.jobs())
 
 
-def made() -> set[str]:
-    """Return every table that the results of the registered runs give."""
-    found = [loops_table(registered_runs("additions"), registered_runs("trl"))]
-    comparisons = [arms_of(courses_of(name)) for name in ("additions", "replication")]
-    found.append("\n".join(together(comparisons, ["pass", "pass-r2", "pass-tags"])))
-    for name in RUN:
-        plan = COMPARISONS[name].plan
-        found.append(tables(courses_of(name), plan))
-        if name == "families":
-            found.append(group_tables(courses_of(name), plan))
-        if name.startswith("large"):
-            found.append(tenth_tables(courses_of(name)))
-    return {table.strip() for one in found for table in TABLE.findall(one + "\n")}
+def test_the_appendix_and_the_page_show_what_the_results_give() -> None:
+    assert APPENDIX.read_text("utf-8") == appendix()
+    text = PAGE.read_text("utf-8")
+    assert page(text) == text
+    assert len(MARKED.findall(text)) == 2
 
 
-def test_every_table_of_figures_on_the_page_is_one_that_the_results_give() -> None:
-    shown = [table.strip() for table in TABLE.findall(PAGE.split("## What was run")[0])]
-    assert len(shown) > len(RUN)
-    assert set(shown) - made() == set()
-
-
-@pytest.mark.parametrize("name", RUN)
-def test_no_arm_with_pass_is_certainly_above_at_the_end(name: str) -> None:
-    arms = arms_of(courses_of(name))
-    assert all(difference(arms, arm, final_accuracy).low < 0 for arm in arms if arm.startswith("pass"))
+def test_the_chart_is_that_of_the_results(tmp_path: Path) -> None:
+    draw_chart(registered_runs(newest()), tmp_path / "chart.svg")
+    drawn, kept = (POINTS.findall(path.read_text("utf-8")) for path in (tmp_path / "chart.svg", CHART))
+    assert drawn == kept
+    assert drawn

@@ -11,8 +11,11 @@ from scipy.stats import bernoulli, permutation_test
 from examples.finetune.calibration import calibration_of
 from examples.finetune.course import Course, Record, finished_runs, records_of
 from examples.finetune.intervals import sign_flip_p
-from examples.finetune.measures import charged, share_of_steps_to
-from examples.finetune.plan import BASE, SMALL, Plan
+from examples.finetune.measures import arms_of, charged, last_tenth, share_of_steps_to
+from examples.finetune.plan import BASE, Plan
+from examples.finetune.table import field_units
+
+SMALL = Plan().made_small()
 
 
 def course_of(accuracies: list[float], *, arm: str = BASE, seed: int = 0, references: int = 0) -> Course:
@@ -80,6 +83,22 @@ def test_steps_to_an_accuracy_are_read_between_evaluations() -> None:
     assert share_of_steps_to(course_of([0.1, 0.1, 0.1, 1.0, 1.0]), base) == pytest.approx(2.5 / 4)
     assert share_of_steps_to(base, base) == 0
     assert share_of_steps_to(course_of([0.1] * 5), base) is None
+
+
+def test_gains_are_told_in_steps_and_shares_of_what_shuffle_gains() -> None:
+    # Smoothed, shuffle gains 0, 0.05, 0.1, 0.2, 0.3, the other twice that; three quarters of 0.3 are 0.225.
+    base = course_of([0.1, 0.2, 0.3, 0.4, 0.5])
+    other = course_of([0.1, 0.3, 0.5, 0.7, 0.9], arm="pass", references=48)
+    assert share_of_steps_to(base, base, 0.75) == pytest.approx(3.25 / 4)
+    assert share_of_steps_to(other, base, 0.75) == pytest.approx(2.125 / 4)
+    assert last_tenth(other) == 0.9
+    assert last_tenth(course_of([0.0] * 38 + [0.1, 0.2, 0.3, 0.4])) == pytest.approx(0.25)
+    plan = Plan(steps=8, tasks_per_step=2, evaluate_every=2)
+    rows = [row.strip("| ").split(" | ") for row in field_units(arms_of([base, other]), plan)][2:]
+    assert [row[0] for row in rows] == ["`shuffle`", "`pass`", "`pass`, references counted"]
+    assert rows[0][3:] == ["6", "7", "1.00", "1.00"]
+    assert rows[1][3:] == ["4", "5", "2.00", "2.00"]
+    assert rows[2][2:] == ["6", "7", "8", "0.90", "1.25"]
 
 
 def test_references_that_count_move_the_course_to_later_steps() -> None:
