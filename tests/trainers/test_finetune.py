@@ -19,8 +19,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from bots_client import Client
 from examples.finetune.course import Course, Record
 from examples.finetune.families import Families
-from examples.finetune.lockstep import Trainer, train
+from examples.finetune.lockstep import Groups, Run, Trainer, train
 from examples.finetune.model import ANSWER_TOKENS, END, FILLING, PROMPT_TOKENS, AdamW, Stack, encoded
+from examples.finetune.notes import Notes
 from examples.finetune.plan import ARMS, COMPARISONS, FAMILIES, Job, ModelConfig, Plan
 from tests.serving import ServiceProcess, running_service
 
@@ -159,6 +160,20 @@ def test_a_stack_learns_as_separate_models_do():
 
 TRIED = ("shuffle", "pass", "pass-tags", "refill", "pass-wanted", "oracle")
 JOBS = [*(Job(SEED, arm) for arm in TRIED), Job(41, "pass")]
+
+
+def test_an_arm_that_refills_learns_once_it_has_enough_groups_and_drops_more():
+    plan = replace(SMALL, effective_groups=3)
+    refills, other = (Run(Job(SEED, arm), "", Notes(plan, SEED, arm), None) for arm in ("refill", "shuffle"))
+    learned: dict[str, list[tuple[list[int], int]]] = {"refill": [], "shuffle": []}
+    for first, count in ((0, 2), (2, 0), (2, 2), (4, 1)):
+        groups = Groups(*(torch.arange(first, first + count) for _ in range(3)))
+        for run in (refills, other):
+            run.take(groups, tokens=10)
+            lesson, tokens = run.lesson()
+            learned[run.job.arm].append((lesson.prompts.tolist(), tokens))
+    assert learned["shuffle"] == [([0, 1], 10), ([], 10), ([2, 3], 10), ([4], 10)]
+    assert learned["refill"] == [([], 1), ([], 1), ([0, 1, 2], 30), ([], 1)]
 
 
 def trained(service: ServiceProcess, folder: Path, jobs: list[Job] = JOBS, **options: Any) -> list[Course] | None:
