@@ -74,8 +74,7 @@ class Settings(BaseSettings):
 
 READ_ELSEWHERE = {
     *("BOTS_URL", "BOTS_API_KEY", "BOTS_SPOOL", "BOTS_TRACEBACK"),  # by the client and the command line
-    *("BOTS_DATASET", "BOTS_RUN", "BOTS_TASKS_PER_STEP", "BOTS_SUCCESS", "BOTS_ROLLOUT_REWARD"),  # for prime-rl
-    *("BOTS_KEPT", "BOTS_KEEP_EVERY_S", "BOTS_VERSION"),  # by examples/clusters and docker-compose.yml
+    *("BOTS_DATASET", "BOTS_KEPT", "BOTS_KEEP_EVERY_S", "BOTS_VERSION"),  # by examples/clusters and docker-compose.yml
 }
 
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from bots_client import Client
-from tests.trainers.recipes import ROOT, create_pool, evidence_of
+from bots_client import Client, Selector
+from tests.trainers.recipes import code_of, create_pool, evidence_of
 from tests.trainers.standins import adapter_on
 
 
@@ -159,7 +159,6 @@ def episode_of(task: Any, reward: float, *, form: float = 0.0, failed: bool = Fa
 SOURCE = os.environ.get("PRIME_RL_SOURCE")
 NO_SOURCE = "PRIME_RL_SOURCE names no checkout of prime-rl: its real files are not run"
 NAMES = [f"math-{row}" for row in range(12)]
-EXAMPLE = ROOT / "examples" / "prime_rl" / "orchestrate.py"
 STEP = 2  # groups of a training batch
 
 
@@ -183,11 +182,9 @@ def keys(tasks) -> list[str]:
 
 
 @pytest.fixture
-def dataset(bots: Client, adapter, keys, request, monkeypatch) -> str:
+def dataset(bots: Client, adapter, keys, request) -> str:
     name = f"{request.node.originalname}-{adapter.TaskSampler.__module__.partition('.')[0]}"
     create_pool(bots, name, keys, first=keys)
-    monkeypatch.setenv("BOTS_DATASET", name)
-    monkeypatch.setenv("BOTS_TASKS_PER_STEP", str(STEP))
     return name
 
 
@@ -195,9 +192,13 @@ def dataset(bots: Client, adapter, keys, request, monkeypatch) -> str:
 def curriculum_of(adapter, dataset):
     curricula = []
 
-    def curriculum(tasks, config=None):
-        source = adapter.ServiceTrainSource([env_of("math", tasks, config=config)])
+    def curriculum(tasks, config=None, **how):
+        source = importlib.import_module("prime_rl.orchestrator.train_source").TrainSource(
+            [env_of("math", tasks, config=config)]
+        )
         curricula.append(source.curricula["math"])
+        selector = Selector(None, dataset, ids=[task.key for task in tasks])
+        curricula[-1].sampler = adapter.ServiceSampler(tasks, selector, **{"tasks_per_step": STEP, **how})
         return curricula[-1]
 
     yield curriculum
@@ -257,10 +258,9 @@ def test_a_checkpoint_rewinds_and_forgets_what_was_not_reported(bots: Client, cu
 
 
 def test_success_is_the_reward_that_is_named_and_the_sum_says_whether_a_group_teaches(
-    bots: Client, curriculum_of, tasks, keys, dataset, monkeypatch
+    bots: Client, curriculum_of, tasks, keys, dataset
 ):
-    monkeypatch.setenv("BOTS_SUCCESS", "solved")
-    curriculum = curriculum_of(tasks)
+    curriculum = curriculum_of(tasks, success="solved")
     first, second = (next(curriculum.sampler) for _ in range(STEP))
     curriculum.on_result([episode_of(first, 1, form=form) for form in (0.2, 0)])
     curriculum.on_result([episode_of(second, 1, form=0.2)] * 2)
@@ -269,10 +269,8 @@ def test_success_is_the_reward_that_is_named_and_the_sum_says_whether_a_group_te
     assert (totals.reported, totals.effective, totals.all_solved) == (2, 1, 1)
 
 
-def test_an_episode_of_several_agents_counts_once(bots: Client, curriculum_of, tasks, dataset, monkeypatch):
-    for name, value in (("BOTS_ROLLOUT_REWARD", "max"), ("BOTS_TASKS_PER_STEP", "1")):
-        monkeypatch.setenv(name, value)
-    curriculum = curriculum_of(tasks)
+def test_an_episode_of_several_agents_counts_once(bots: Client, curriculum_of, tasks, dataset):
+    curriculum = curriculum_of(tasks, rollout_reward="max", tasks_per_step=1)
     task = next(curriculum.sampler)
     curriculum.on_result([joined_episode(task, *of_agents) for of_agents in ((1, 0), (0, 0.5), (1,), (math.nan, 1))])
     totals = bots.run(dataset).totals
@@ -280,43 +278,42 @@ def test_an_episode_of_several_agents_counts_once(bots: Client, curriculum_of, t
     assert curriculum.metrics()["sampler/bots/left_out_rollouts"] == 1
 
 
-def test_several_environments_have_a_dataset_and_their_share_of_a_step_each(bots: Client, adapter, monkeypatch):
+def test_a_reward_that_is_not_there_ends_the_lease_and_is_said(bots: Client, curriculum_of, tasks, dataset, caplog):
+    curriculum = curriculum_of(tasks, success=dataset)
+    curriculum.on_result(group_of(next(curriculum.sampler), 1, 0))
+    curriculum.sampler.selector.step()
+    assert (bots.run(dataset).leased, bots.run(dataset).totals.reported) == (1, 0), "of the two that were selected"
+    assert f"rewards of a group are not reported: {dataset!r}" in caplog.text
+
+
+def test_the_launcher_of_the_page_trains_on_what_is_selected(bots: Client, adapter, tmp_path, monkeypatch):
+    orchestrator = importlib.import_module("prime_rl.orchestrator.orchestrator")
+    train_source = importlib.import_module("prime_rl.orchestrator.train_source")
     kind = adapter.TaskSampler.__module__.partition(".")[0]
-    monkeypatch.setenv("BOTS_DATASET", f"pool-{kind}")
-    monkeypatch.setenv("BOTS_TASKS_PER_STEP", "4")
-    math, code = ([task_of(f"{name}-{row}") for row in range(6)] for name in ("math", "code"))
-    source = adapter.ServiceTrainSource([env_of("org/math", math, ratio=3), env_of("code", code)])
-    for name, tasks, share in (("org/math", math, 3), ("code", code, 1)):
-        dataset = f"pool-{kind}-{name.replace('/', '_')}"
+    pools = {name: [task_of(f"{name}-{row}") for row in range(6)] for name in ("math", "code")}
+    sources = []
+    monkeypatch.setattr(orchestrator, "TrainSource", train_source.TrainSource, raising=False)  # so that it comes back
+    environments = [env_of(name, tasks) for name, tasks in pools.items()]
+    monkeypatch.setattr(orchestrator, "main", lambda: sources.append(orchestrator.TrainSource(environments)))
+    names = {name: f"launched-{kind}-{name}" for name in pools}
+    code = (
+        code_of("prime-rl.md")
+        .replace('{"math": "guru"}', repr(names))
+        .replace('{"math": 32}', "{'math': 2, 'code': 1}")
+    )
+    (tmp_path / "orchestrate.py").write_text(code.replace("correct", "solved"), "utf-8")
+    runpy.run_path(str(tmp_path / "orchestrate.py"), run_name="__main__")
+    [source] = sources
+    for name, share in (("math", 2), ("code", 1)):
         sampler = source.curricula[name].sampler
         for _ in range(share):
             task = next(sampler)
-            assert task in tasks
+            assert task in pools[name]
             source.curricula[name].on_result(group_of(task, 1, 0))
-        assert [task.id for task in bots.tasks(dataset)] == [task.key for task in tasks]
-        assert (bots.run(dataset).step, bots.run(dataset).totals.reported) == (1, share)
-        sampler.selector.client.close()
-
-
-def test_the_example_puts_our_source_in_place(bots: Client, adapter, tasks, keys, monkeypatch):
-    orchestrator = importlib.import_module("prime_rl.orchestrator.orchestrator")
-    train_source = importlib.import_module("prime_rl.orchestrator.train_source")
-    sources = []
-    monkeypatch.setattr(orchestrator, "TrainSource", train_source.TrainSource, raising=False)  # so that it comes back
-    monkeypatch.setattr(orchestrator, "main", lambda: sources.append(orchestrator.TrainSource([env_of("math", tasks)])))
-    name = f"example-{adapter.TaskSampler.__module__.partition('.')[0]}"
-    monkeypatch.setenv("BOTS_DATASET", name)
-    monkeypatch.setenv("BOTS_TASKS_PER_STEP", str(STEP))
-    runpy.run_path(str(EXAMPLE), run_name="__main__")
-    [source] = sources
-    bots.create_run(name, "default", belief="bots")
-    curriculum = source.curricula["math"]
-    chosen = [next(curriculum.sampler) for _ in range(STEP)]
-    for task in chosen:
-        curriculum.on_result(group_of(task, 1, 0))
-    assert bots.dataset(name).tasks == len(keys)
-    assert evidence_of(bots, name, keys) == dict.fromkeys((task.key for task in chosen), (1, 1))
+        assert {task.id for task in bots.tasks(names[name])} == {task.key for task in pools[name]}
+        assert (bots.run(names[name]).step, bots.run(names[name]).totals.reported) == (1, share)
     assert source.metrics()["curriculum/math/sampler/bots/step"] == 1
-    curriculum.load_state_dict(curriculum.state_dict())
-    assert bots.run(name).epoch == 1
-    curriculum.sampler.selector.client.close()
+    for curriculum in source.curricula.values():
+        curriculum.load_state_dict(curriculum.state_dict())
+        curriculum.sampler.selector.client.close()
+    assert bots.run(names["math"]).epoch == 1

@@ -1,8 +1,8 @@
-"""The adapters for slime and its forks, against a service.
+"""The adapter for slime, against a service.
 
-They are no packages that pip could fetch. SLIME_SOURCE and its like name the folder of a checkout: there the tests run
-its own files. What these import and can't have here (inference engines, tracing, reward models) is replaced, module by
-module, and only where it does not import. Without a checkout the least that a data source must do stands for it.
+It is no package that pip could fetch. SLIME_SOURCE names the folder of a checkout: there the tests run its own files.
+What these import and can't have here (inference engines, tracing, reward models) is replaced, module by module, and
+only where it does not import. Without a checkout the least that a data source must do stands for it.
 """
 
 import asyncio
@@ -17,15 +17,14 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
 
 from bots_client import Client
-from tests.trainers.recipes import FORGETTING, blocks, create_pool, evidence_of, run_blocks, write_lines
-from tests.trainers.standins import Modules, adapter_on
+from tests.trainers.recipes import FORGETTING, PAGES, blocks, create_pool, evidence_of, write_lines
+from tests.trainers.standins import adapter_on
 
 SOURCE = os.environ.get("SLIME_SOURCE")
 ADAPTER = "bots_client.integrations.slime"
@@ -158,9 +157,8 @@ def rollouts(patch: pytest.MonkeyPatch) -> Iterator[Any]:
     loop.close()
 
 
-def sample_type(adapter: ModuleType) -> Any:
-    trainer = adapter.__name__.rpartition(".")[2]
-    return importlib.import_module(f"{trainer}.utils.types").Sample
+def sample_type() -> Any:
+    return importlib.import_module("slime.utils.types").Sample
 
 
 def copies(sample: Any, count: int, **changes: Any) -> list[Any]:
@@ -197,9 +195,9 @@ def save_tokenizer(folder) -> None:
         PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?").save_pretrained(folder)
 
 
-def finish(adapter, group, rewards, statuses=()) -> None:
+def finish(group, rewards, statuses=()) -> None:
     """End each rollout of a group with a reward and 10 tokens; COMPLETED unless said otherwise."""
-    status = sample_type(adapter).Status
+    status = sample_type().Status
     for place, (sample, reward) in enumerate(zip(group, rewards, strict=True)):
         sample.reward, sample.response_length = reward, 10
         sample.status = status(statuses[place]) if statuses else status.COMPLETED
@@ -222,102 +220,28 @@ FULLY_ASYNC = {
 }
 
 
-@dataclass(frozen=True)
-class Trainer:
-    """What slime, or a fork of it, has of its own.
-
-    name: of its package, too.
-    data_source: the module of its data source.
-    stand_ins: what its data source's imports want of an inference engine, which it never calls.
-    own: arguments that slime doesn't have.
-    asynchronous: arguments for its fully asynchronous rollout, which calls no hook, and what helps.
-    """
-
-    name: str
-    data_source: str
-    stand_ins: Modules
-    own: dict[str, object]
-    asynchronous: tuple[dict[str, object], str]
-
-    @property
-    def source(self) -> str | None:
-        return os.environ.get(f"{self.name.upper()}_SOURCE")
-
-    @property
-    def adapter(self) -> str:
-        return f"bots_client.integrations.{self.name}"
-
-    @property
-    def protocol(self) -> Modules:
-        """It began as a copy of slime: its modules have the same names in a package of its own, but for one of some."""
-        source, packages = self.data_source, self.data_source.split(".")
-        named = {re.sub("^slime", self.name, name): members for name, members in PROTOCOL.items()}
-        moved = named.pop(f"{self.name}.rollout.data_source")
-        return {**named, **{".".join(packages[:count]): {} for count in (1, 2)}, source: moved}
-
-
-SLIME = Trainer(
-    "slime",
-    "slime.rollout.data_source",
-    STAND_INS,
-    {},
-    (
-        {"rollout_function_path": "slime.rollout.fully_async_rollout.generate_rollout_fully_async"},
-        f"--rollout-function-path {ADAPTER}.generate_rollout_fully_async",
-    ),
-)
-MILES = Trainer(
-    "miles",
-    "miles.rollout.data_source",
-    {
-        "sglang": {},
-        "sglang.srt": {},
-        "sglang.srt.entrypoints": {},
-        "sglang.srt.entrypoints.openai": {"encoding_dsv4": None},
-        "sglang.srt.entrypoints.openai.protocol": {"Tool": dict},
-    },
-    {"chat_template_path": None, "fully_async": False},
-    ({"fully_async": True, "rollout_all_samples_process_path": None}, "leave it out"),
-)
-VIME = Trainer(
-    "vime",
-    "vime.data.data_source",
-    {},
-    {"rollout_data_transport": "object-store", "rollout_function_path": "vime.rollout.vllm_rollout.generate_rollout"},
-    ({"rollout_function_path": "vime.rollout.fully_async_rollout.generate_rollout_fully_async"}, "leave it out"),
-)
-
-
-@pytest.fixture(scope="module", params=[SLIME, MILES, VIME], ids=lambda fork: fork.name)
-def fork(request) -> Trainer:
-    return request.param
-
-
 @pytest.fixture(scope="module", params=["protocol", "source"])
-def adapter(request, fork: Trainer):
-    if request.param == "source" and fork.source is None:
-        pytest.skip(f"{fork.name.upper()}_SOURCE names no checkout of {fork.name}: its real files are not run")
-    path = fork.source if request.param == "source" else None
-    with adapter_on(fork.name, path=path, protocol=fork.protocol, stand_ins=fork.stand_ins) as module:
+def adapter(request):
+    if request.param == "source" and SOURCE is None:
+        pytest.skip("SLIME_SOURCE names no checkout of slime: its real files are not run")
+    path = SOURCE if request.param == "source" else None
+    with adapter_on("slime", path=path, protocol=PROTOCOL, stand_ins=STAND_INS) as module:
         yield module
 
 
 @pytest.fixture
-def dataset(bots: Client, adapter, fork: Trainer, request) -> str:
-    kind = "protocol" if sample_type(adapter) is Sample else "real"
-    name = f"{request.node.originalname}-{fork.name}-{kind}"
+def dataset(bots: Client, adapter, request) -> str:
+    name = f"{request.node.originalname}-{'protocol' if sample_type() is Sample else 'real'}"
     create_pool(bots, name, NAMES, first=BEST)
     return name
 
 
 @pytest.fixture
-def sourcing(adapter, fork: Trainer, dataset: str, tmp_path):
+def sourcing(adapter, dataset: str, tmp_path):
     sources = []
 
     def source(**changes):
-        report = f"{fork.adapter}.report_all_samples"
-        own = {"bots_dataset": dataset, "rollout_all_samples_process_path": report, **fork.own}
-        sources.append(adapter.ServiceDataSource(arguments(tmp_path, **{**own, **changes})))
+        sources.append(adapter.ServiceDataSource(arguments(tmp_path, bots_dataset=dataset, **changes)))
         return sources[-1]
 
     yield source
@@ -334,7 +258,7 @@ def test_groups_are_selected_by_the_service_and_reported_once(bots: Client, adap
     assert len({sample.metadata["selection_id"] for group in groups for sample in group}) == 1
     assert bots.run(dataset).leased == 3
     for group, rewards in zip(groups, ([1, 0, 0, 0], [1, 1, 1, 1], [0.5, 0, 0, 0]), strict=True):
-        finish(adapter, group, rewards)
+        finish(group, rewards)
     adapter.report_all_samples(source.args, groups, source.get_samples)  # they hand over the method
     assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (1, 3), BEST[1]: (4, 0), BEST[2]: (0.5, 3.5)}
     assert (bots.run(dataset).step, bots.run(dataset).leased) == (1, 0)
@@ -347,7 +271,7 @@ def test_loading_a_checkpoint_rewinds_and_a_fresh_start_does_not(bots: Client, a
     def roll_out() -> None:
         groups = source.get_samples(3)
         for group in groups:
-            finish(adapter, group, [1, 0, 0, 0])
+            finish(group, [1, 0, 0, 0])
         adapter.report_all_samples(source.args, groups, source.get_samples)
 
     roll_out()
@@ -362,30 +286,25 @@ def test_loading_a_checkpoint_rewinds_and_a_fresh_start_does_not(bots: Client, a
     assert resumed.get_samples(1)[0][0].index == 3 * SAMPLES  # the trainer's own state came back too
 
 
-def test_a_setup_that_would_report_no_group_is_refused_with_its_fix(sourcing, fork: Trainer):
-    asynchronous, fix = fork.asynchronous
-    hook = f"--rollout-all-samples-process-path {fork.adapter}.report_all_samples"
+def test_a_setup_that_would_report_no_group_is_refused_with_its_fix(sourcing):
+    own = "slime.rollout.fully_async_rollout.generate_rollout_fully_async"
     for changes, says in (
-        (asynchronous, fix),
-        ({"rollout_all_samples_process_path": None}, f"pass {hook}"),
+        ({"rollout_function_path": own}, f"--rollout-function-path {ADAPTER}.generate_rollout_fully_async"),
+        ({"rollout_all_samples_process_path": None}, f"pass --rollout-all-samples-process-path {ADAPTER}.report_all"),
         ({"bots_rollout_reward": "mean"}, "bots_rollout_reward is 'mean'"),
     ):
         with pytest.raises(ValueError, match=re.escape(says)):
             sourcing(**changes)
 
 
-only_slime = pytest.mark.parametrize("fork", [SLIME], indirect=True, ids=["slime"])
-
-
-@only_slime
 def test_aborted_and_failed_rollouts_are_evidence_of_nothing_and_the_log_counts_them(
     bots: Client, adapter, sourcing, dataset
 ):
     source = sourcing()
     groups = source.get_samples(3)
-    finish(adapter, groups[0], [1, 1, None, 0], ["completed", "truncated", "aborted", "failed"])
-    finish(adapter, groups[1], [None] * SAMPLES, ["aborted"] * SAMPLES)
-    finish(adapter, groups[2], [1, 0, 0, 0])
+    finish(groups[0], [1, 1, None, 0], ["completed", "truncated", "aborted", "failed"])
+    finish(groups[1], [None] * SAMPLES, ["aborted"] * SAMPLES)
+    finish(groups[2], [1, 0, 0, 0])
     adapter.report_all_samples(source.args, groups, source)
     assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (2, 0), BEST[2]: (1, 3)}
     assert (bots.run(dataset).leased, bots.run(dataset).totals.tokens) == (0, 3 * SAMPLES * 10)
@@ -394,14 +313,13 @@ def test_aborted_and_failed_rollouts_are_evidence_of_nothing_and_the_log_counts_
     assert metrics["bots/left_out_rollouts"] == 2 + SAMPLES
 
 
-@only_slime
 def test_with_partial_rollouts_aborted_groups_come_back_first_with_their_selection(
     bots: Client, adapter, sourcing, dataset
 ):
     source = sourcing(partial_rollout=True)
     groups = source.get_samples(3)
     for group in groups[:2]:
-        finish(adapter, group, [1, 0, 0, 0])
+        finish(group, [1, 0, 0, 0])
     adapter.report_all_samples(source.args, groups[:2], source.get_samples)
     assert bots.run(dataset).leased == 1
     source.add_samples(groups[2:])
@@ -410,7 +328,7 @@ def test_with_partial_rollouts_aborted_groups_come_back_first_with_their_selecti
     selections = [group[0].metadata["selection_id"] for group in again]
     assert selections[0] == groups[2][0].metadata["selection_id"] != selections[1] == selections[2]
     for group in again:
-        finish(adapter, group, [0, 0, 0, 1])
+        finish(group, [0, 0, 0, 1])
     adapter.report_all_samples(source.args, again, source.get_samples)
     run = bots.run(dataset)
     assert (run.step, run.leased, run.totals.late) == (2, 0, 1)
@@ -419,22 +337,21 @@ def test_with_partial_rollouts_aborted_groups_come_back_first_with_their_selecti
     assert evidence_of(bots, dataset, BEST[2:]) == expected
 
 
-def split_group(adapter, group, *rewards):
+def split_group(group, *rewards):
     """Return a group whose rollouts are split, each into a sample for each of its rewards."""
     split = []
     for sample, of_samples in zip(group, rewards, strict=True):
         parts = copies(sample, len(of_samples), rollout_id=sample.index)
-        finish(adapter, parts, of_samples)
+        finish(parts, of_samples)
         split.append(parts)
     return split
 
 
-@only_slime
 @pytest.mark.parametrize("is_flat", [False, True], ids=["lists", "rollout_id alone"])
 def test_a_rollout_of_several_samples_counts_once(bots: Client, adapter, sourcing, dataset, is_flat):
     run = f"flat-{is_flat}"
     source = sourcing(bots_run=run, bots_rollout_reward="sum")
-    group = split_group(adapter, source.get_samples(1)[0], (0.5, 0.5), (0.25, 0.5, 0.25), (0, 0), (1,))
+    group = split_group(source.get_samples(1)[0], (0.5, 0.5), (0.25, 0.5, 0.25), (0, 0), (1,))
     samples = [sample for rollout in group for sample in rollout]
     adapter.report_all_samples(source.args, [samples if is_flat else group], source.get_samples)
     totals = bots.run(dataset, run).totals
@@ -442,28 +359,26 @@ def test_a_rollout_of_several_samples_counts_once(bots: Client, adapter, sourcin
     assert bots.run(dataset, run).leased == 0
 
 
-@only_slime
 def test_success_is_the_accuracy_or_the_named_entry_and_the_score_says_whether_a_group_teaches(
     bots: Client, adapter, sourcing, dataset
 ):
     source = sourcing(reward_key="score")
     groups = source.get_samples(2)
-    finish(adapter, groups[0], [{"score": score, "acc": False} for score in (-1, -1, -0.8, -1)])
-    finish(adapter, groups[1], [{"score": 1.2, "acc": True}] * SAMPLES)
+    finish(groups[0], [{"score": score, "acc": False} for score in (-1, -1, -0.8, -1)])
+    finish(groups[1], [{"score": 1.2, "acc": True}] * SAMPLES)
     adapter.report_all_samples(source.args, groups, source.get_samples)
     totals = bots.run(dataset).totals
     assert (totals.reported, totals.effective, totals.all_solved) == (2, 1, 1)
     [group] = (source := sourcing(reward_key="score", bots_success_key="passed")).get_samples(1)
-    finish(adapter, group, [{"score": 3.5, "passed": passed} for passed in (1, 0, 0, 0)])
+    finish(group, [{"score": 3.5, "passed": passed} for passed in (1, 0, 0, 0)])
     adapter.report_all_samples(source.args, [[copies(sample, 2) for sample in group]], source.get_samples)
     assert evidence_of(bots, dataset, [names([group])[0]]) == {names([group])[0]: (1, 3)}
 
 
-@only_slime
 def test_the_page_configures_a_data_source(bots: Client, adapter, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_lines(tmp_path / "dapo-math-17k.jsonl", [{"text": f"{row} + 1 = ?"} for row in range(9)])
-    run_blocks("slime.md", bots.url)
+    [told] = re.findall(r"`({.text.: .*})`", (PAGES / "slime.md").read_text("utf-8"))
+    write_lines(tmp_path / "prompts.jsonl", [json.loads(told.replace("dapo-0", f"dapo-{row}")) for row in range(9)])
     shown, _fully_async = blocks("slime.md", "yaml")
     options = yaml.safe_load(shown)  # as slime does: each becomes an attribute
     options["bots_url"] = bots.url
@@ -472,7 +387,7 @@ def test_the_page_configures_a_data_source(bots: Client, adapter, tmp_path, monk
     )
     groups = source.get_samples(2)
     for group in groups:
-        finish(adapter, group, [1, 0, 0, 0])
+        finish(group, [1, 0, 0, 0])
     adapter.report_all_samples(source.args, groups, source.get_samples)
     source.selector.client.close()
     assert bots.run("dapo", "qwen3-4b").totals.reported == 2
@@ -481,7 +396,6 @@ def test_the_page_configures_a_data_source(bots: Client, adapter, tmp_path, monk
     bots.delete_dataset("dapo")
 
 
-@only_slime
 @pytest.mark.parametrize("adapter", ["source"], indirect=True)
 class TestTheRealRolloutLoop:
     """slime's own generate_rollout, which takes, generates, filters and calls the hook; engines answer from here."""
@@ -541,19 +455,3 @@ async def generate(args, sample, _sampling):
     sample.reward = float(place == 0 or sample.index % SAMPLES == 0)
     sample.status = type(sample).Status.ABORTED if place > 3 else type(sample).Status.COMPLETED
     return sample
-
-
-@pytest.mark.parametrize("fork", [VIME], indirect=True, ids=["vime"])
-def test_groups_that_vime_gave_up_before_they_began_are_free_again(bots: Client, adapter, sourcing, dataset):
-    source = sourcing(partial_rollout=True)
-    given_up, begun, done = source.get_samples(3)
-    finish(adapter, done, [1, 0, 0, 0])
-    adapter.report_all_samples(source.args, [done], source.get_samples)
-    source.add_samples([begun])
-    assert bots.run(dataset).leased == 2
-    again, other = source.get_samples(2)
-    assert names([again, other]) == names([begun, given_up])
-    finish(adapter, again, [1] * SAMPLES)
-    finish(adapter, other, [1] * SAMPLES)
-    adapter.report_all_samples(source.args, [again, other], source.get_samples)
-    assert bots.run(dataset).leased == 0

@@ -1,4 +1,4 @@
-"""verl 0.9: a dataset of selected rows, and a reward function that reports.
+"""verl 0.7 to 0.9: a dataset of selected rows, and a reward function that reports.
 
 data.custom_cls.path=pkg://bots_client.integrations.verl data.custom_cls.name=BotsDataset
 +data.bots.dataset=gsm8k data.shuffle=false data.dataloader_num_workers=0
@@ -20,7 +20,7 @@ from verl.utils.tracking import Tracking
 from bots_client import InvalidRequestError, ResilientClient, Selection, Selector, TaskColumns
 from bots_client._http import is_loopback
 from bots_client._models import SelectedTask
-from bots_client.integrations._selected_groups import TaskBuffer
+from bots_client.integrations._task_buffer import TaskBuffer
 from bots_client.integrations.rewards import Rollouts, looked_at, score_and_success
 
 VALIDATION = "val-core/"  # what verl measures on data.val_files; of each source its own metric

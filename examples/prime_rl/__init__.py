@@ -1,1 +1,0 @@
-"""prime-rl, with tasks that the service chooses."""
