@@ -1,4 +1,4 @@
-"""A reward function for verl 0.9 that also tells BOTS what each rollout earned: yours, and one line above it."""
+"""A reward function for verl that also tells BOTS what each rollout earned: yours, and one line above it."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The adapters for verl, each with the real package of its version in a process of its own.
+"""The adapter for verl, with the real package of each version in a process of its own.
 
 An environment holds one version of verl, so the checks stand in files of their own, named here. No package is replaced:
 what verl imports and the environment lacks is fetched as well. There are no GPUs here, so no weights are trained, and
@@ -17,7 +17,11 @@ from tests.trainers.recipes import folder_of
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-VERSIONS = {"verl==0.9.1": "verl_0_9_checks.py", "verl==0.7.1": "verl_0_7_checks.py"}
+VERSIONS = {
+    "verl==0.9.1": "verl_v1_checks.py",
+    "verl==0.8.0": "verl_ray_trainer_checks.py",
+    "verl==0.7.1": "verl_ray_trainer_checks.py",
+}
 NEEDED = [
     "aiohttp==3.14.5", "aiohappyeyeballs==2.7.1", "aiosignal==1.4.0", "cachetools==8.0.1", "codetiming==1.4.0",
     "frozenlist==1.8.0", "multidict==7.2.1", "orjson==3.13.0", "peft==0.21.2", "propcache==0.5.4", "pyzmq==27.3.0",

@@ -1,20 +1,28 @@
-"""A plugin of pytest: what the checks of both versions of verl share."""
+"""A plugin of pytest: what the checks of the versions of verl share."""
 
+import asyncio
 import functools
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import datasets
+import numpy as np
 import pytest
+import torch
 import verl
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf, open_dict
+from tensordict import TensorDict
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
+from verl import DataProto
+from verl.trainer.ppo.reward import load_reward_manager
 
 from bots_client import Client, Task
+from bots_client.integrations.rewards import flush
 from tests.docs.blocks import blocks_of
 
 ROOT = Path(__file__).parents[2]
@@ -72,8 +80,9 @@ def configuration(script: str, folder: Path, overrides: Mapping[str, object]) ->
     return config
 
 
-def shown(place: int) -> DictConfig:
-    return OmegaConf.create([block.code for block in PAGE if block.language == "yaml"][place])
+def shown() -> DictConfig:
+    [code] = [block.code for block in PAGE if block.language == "yaml"]
+    return OmegaConf.create(code)
 
 
 def same(shown: DictConfig, config: DictConfig) -> None:
@@ -82,6 +91,35 @@ def same(shown: DictConfig, config: DictConfig) -> None:
     for key in ("data.bots.url", "data.bots.run"):
         OmegaConf.update(both, key, OmegaConf.select(config, key))
     assert both == config
+
+
+def roll_out(trainer: Any, batch: Iterable[Mapping[str, Any]], solved: int, rollouts: int = 4) -> None:
+    """Have verl's reward manager score answers to each row of a batch, so many of which are right."""
+    asyncio.run(_scored(trainer, batch, solved, rollouts))
+    assert flush()
+
+
+async def _scored(trainer: Any, batch: Iterable[Mapping[str, Any]], solved: int, rollouts: int) -> None:
+    manager = load_reward_manager(trainer.config, trainer.tokenizer)
+    answers = answered(trainer, batch, solved, rollouts)
+    results = await asyncio.gather(*(manager.run_single(answers[at : at + 1]) for at in range(len(answers))))
+    assert [result["reward_score"] for result in results] == [
+        float(at % rollouts < solved) for at in range(len(answers))
+    ]
+
+
+def answered(trainer: Any, batch: Iterable[Mapping[str, Any]], solved: int, rollouts: int) -> DataProto:
+    """Return what verl's rollouts give its reward workers: so many right answers to each row, then wrong ones."""
+    rows = [row for row in batch for _ in range(rollouts)]
+    right = [row["reward_model"]["ground_truth"] for row in rows]
+    said = [answer if at % rollouts < solved else "?" for at, answer in enumerate(right)]
+    responses = torch.tensor([trainer.tokenizer.encode(answer) for answer in said])
+    tensors = TensorDict(
+        {"responses": responses, "attention_mask": torch.ones_like(responses), "prompts": responses[:, :0]},
+        batch_size=len(rows),
+    )
+    keys = ("data_source", "reward_model", "extra_info", "raw_prompt")
+    return DataProto(tensors, {key: np.array([row[key] for row in rows] + [None], dtype=object)[:-1] for key in keys})
 
 
 @pytest.fixture(scope="session")

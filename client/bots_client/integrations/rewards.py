@@ -306,10 +306,10 @@ def counted(rollouts: Iterable[tuple[object, object]]) -> tuple[list[float | Non
     return rewards, math.fsum(success for reward, success in pairs if reward is not None and success is not None)
 
 
-def differ(rewards: Iterable[float | None], by: float = EQUAL) -> bool:
+def differ(rewards: Iterable[float | None]) -> bool:
     """Return whether those rewards of a group that there are give a gradient."""
     known = [reward for reward in rewards if reward is not None]
-    return bool(known) and max(known) - min(known) > by
+    return bool(known) and max(known) - min(known) > EQUAL
 
 
 def score_and_success(result: object) -> tuple[object, object]:

@@ -3,23 +3,18 @@
 In the place of the workers that train stand some that have no weights.
 """
 
-import asyncio
 import json
 import time
 
-import numpy as np
 import pytest
 import ray
-import torch
 from tensordict import TensorDict
-from verl import DataProto
 from verl.experimental.reward_loop import RewardLoopManager, migrate_legacy_reward_impl
-from verl.trainer.ppo.reward import load_reward_manager
 from verl.trainer.ppo.v1 import PPOTrainerSync
 from verl.utils.tracking import Tracking
 
 from bots_client.integrations.rewards import flush
-from tests.trainers.verl_training import PAGE, TASKS, configuration, same, shown
+from tests.trainers.verl_training import PAGE, TASKS, answered, configuration, roll_out, same, shown
 
 ONE_BY_ONE = {"algorithm.filter_groups": {"enable": True, "metric": "acc"}}  # verl then fetches prompts so
 RUN = ("gsm8k", "verl-0.9")
@@ -40,7 +35,7 @@ def version():
 def trainer(folder, tokenizer, bots, tmp_path):
     def made(overrides: dict[str, object] = {}) -> PPOTrainerSync:  # noqa: B006 - nobody changes it
         here = {"data.bots.run": RUN[1], "trainer.default_local_dir": str(tmp_path)}
-        config = configuration("train_0_9.sh", folder, here | overrides)
+        config = configuration("train.sh", folder, here | overrides)
         trainer = object.__new__(PPOTrainerSync)
         PPOTrainerSync.__mro__[1].__init__(trainer, migrate_legacy_reward_impl(config))
         trainer.tokenizer, trainer.processor, trainer.global_steps = tokenizer, None, 1
@@ -51,41 +46,12 @@ def trainer(folder, tokenizer, bots, tmp_path):
     return made
 
 
-def roll_out(trainer: PPOTrainerSync, batch: TensorDict, solved: int, rollouts: int = 4) -> None:
-    """Have verl's reward manager score answers to each row of a batch, so many of which are right."""
-    asyncio.run(_scored(trainer, batch, solved, rollouts))
-    assert flush()
-
-
-async def _scored(trainer: PPOTrainerSync, batch: TensorDict, solved: int, rollouts: int) -> None:
-    manager = load_reward_manager(trainer.config, trainer.tokenizer)
-    answers = answered(trainer, batch, solved, rollouts)
-    results = await asyncio.gather(*(manager.run_single(answers[at : at + 1]) for at in range(len(answers))))
-    assert [result["reward_score"] for result in results] == [
-        float(at % rollouts < solved) for at in range(len(answers))
-    ]
-
-
-def answered(trainer: PPOTrainerSync, batch: TensorDict, solved: int, rollouts: int) -> DataProto:
-    """Return what verl's rollouts give its reward workers: so many right answers to each row, then wrong ones."""
-    rows = [row for row in batch for _ in range(rollouts)]
-    right = [row["reward_model"]["ground_truth"] for row in rows]
-    said = [answer if at % rollouts < solved else "?" for at, answer in enumerate(right)]
-    responses = torch.tensor([trainer.tokenizer.encode(answer) for answer in said])
-    tensors = TensorDict(
-        {"responses": responses, "attention_mask": torch.ones_like(responses), "prompts": responses[:, :0]},
-        batch_size=len(rows),
-    )
-    keys = ("data_source", "reward_model", "extra_info", "raw_prompt")
-    return DataProto(tensors, {key: np.array([row[key] for row in rows] + [None], dtype=object)[:-1] for key in keys})
-
-
 def extras(batch: TensorDict) -> list[dict]:
     return [row["extra_info"] for row in batch]
 
 
 def test_the_example_configures_what_the_page_shows(trainer):
-    same(shown(0), trainer().config)
+    same(shown(), trainer().config)
 
 
 def test_the_reward_function_of_the_page_reports(trainer, bots):

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# GRPO on GSM8K with verl 0.7 (also 0.5 and 0.6), tasks chosen by BOTS. The three lines with "bots" are all that is added
-# to an ordinary verl command, and data.dataloader_num_workers, which must be as here.
+# GRPO on GSM8K with verl 0.7 to 0.9, tasks chosen by BOTS. The lines with "bots", and the reward function, are added to an
+# ordinary verl command; data.dataloader_num_workers must be as here.
 #   DATA: folder of train.parquet and test.parquet. BOTS_URL, BOTS_API_KEY: of the service, as every node sees it.
 set -euo pipefail
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"  # reward workers may stand elsewhere
 BOTS_URL="${BOTS_URL:?the address of the service, as every node sees it}"
 
 python -m verl.trainer.main_ppo \
@@ -12,10 +13,12 @@ python -m verl.trainer.main_ppo \
     data.train_batch_size=512 \
     data.max_prompt_length=512 \
     data.max_response_length=1024 \
+    data.shuffle=false \
     data.dataloader_num_workers=0 \
-    data.sampler.class_path=pkg://bots_client.integrations.verl_curriculum \
-    data.sampler.class_name=BotsSampler \
+    data.custom_cls.path=pkg://bots_client.integrations.verl \
+    data.custom_cls.name=BotsDataset \
     +data.bots="{dataset: gsm8k, run: qwen3-4b, id_key: extra_info.index, url: '$BOTS_URL'}" \
+    reward.custom_reward_function.path="$here/reward.py" \
     actor_rollout_ref.model.path="${MODEL:-Qwen/Qwen3-4B}" \
     actor_rollout_ref.rollout.name=vllm \
     actor_rollout_ref.rollout.n=16 \
