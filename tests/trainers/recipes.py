@@ -1,4 +1,4 @@
-"""What the tests of trainers share: the code of their pages as modules, the packages, and pools of a live service."""
+"""What the tests of trainers share: the recipes as modules, the packages, and pools of a live service."""
 
 import importlib.util
 import json
@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from bots_client import Client, Task
 from tests.docs.blocks import blocks_of
@@ -19,6 +18,7 @@ from tests.trainers.standins import standing_in
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "trainers"
+FILES = ROOT / "examples" / "trainers"
 PACKAGES = ROOT / "build" / "trainers"
 SHOWN_URL = "http://127.0.0.1:8765"  # where the pages say that the service is
 FORGETTING = 0.1  # a run's, unless set
@@ -31,6 +31,9 @@ SHOWN_ROLLOUTS = "ROLLOUTS = 8"
 
 
 def code_of(page: str) -> str:
+    """Return the code of a page, or of a file among the examples."""
+    if page.endswith(".py"):
+        return (FILES / page).read_text("utf-8")
     lines: list[str] = []
     for block in blocks_of((PAGES / page).read_text("utf-8"), page):
         if block.runs and block.language == "python":
@@ -42,14 +45,14 @@ def code_of(page: str) -> str:
 def recipe(
     page: str, bots: Client, folder: Path, *, trainer: Path | None = None, without: str = "", name: str = ""
 ) -> Iterator[ModuleType]:
-    """Save a page's code as a module in a folder, with a dataset of its own, and import it; then forget both.
+    """Save the code of a page or an example in a folder, with a dataset of its own, and import it; then forget both.
 
     trainer: the folder with the trainer's package; without: the packages that something stands in for; name: the
     module's, by default after the page.
     """
-    dataset = page.removesuffix(".md")
+    dataset = Path(page).stem
     bots.create_dataset(dataset, map(Task, task_ids()))
-    name = name or f"recipe_{dataset.replace('-', '_')}"
+    name = name or f"recipe_{dataset}"
     start_method = multiprocessing.get_start_method()
     loggers = logging.Logger.manager, logging.Logger.root
     with standing_in(*without.split(), for_=trainer or folder):
@@ -109,28 +112,23 @@ def blocks(page: str, language: str) -> list[str]:
     return [block.code for block in blocks_of(text, page) if block.language == language and block.not_run is None]
 
 
-def run_blocks(page: str, url: str) -> dict[str, Any]:
-    """Run the python blocks of a page in order, as a reader would; return the names that they leave."""
-    session: dict[str, Any] = {"__name__": "__main__"}
-    for code in blocks(page, "python"):
-        exec(compile(code.replace(SHOWN_URL, url), page, "exec"), session)
-    return session
-
-
 def write_lines(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def folder_of(*requirements: str) -> Path:
+def folder_of(*requirements: str, python: str | None = None) -> Path:
     """Return the folder of packages such as "verl==0.9.1", fetched the first time; it is named after the first.
 
     A wheel is small; what it depends on is not, and two versions of one trainer cannot share an environment.
+
+    python: version to fetch them for, such as "3.12", if they ask for a newer one than this and run on it all the same.
     """
     folder = PACKAGES / requirements[0]
     done, asked = folder / ".done", "\n".join(requirements)
     if not done.exists() or done.read_text() != asked:
-        what = ["install", "--quiet", "--no-deps", "--target", str(folder), *requirements]
+        newer = ["--python-version", python, "--only-binary", ":all:"] if python else []
+        what = ["install", "--quiet", "--no-deps", *newer, "--target", str(folder), *requirements]
         # Where uv can't, or is not there, pip installs, as in the Makefile; uv takes a fifth of its processor time.
         if subprocess.run([sys.executable, "-m", "uv", "pip", *what], check=False).returncode != 0:
             pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]

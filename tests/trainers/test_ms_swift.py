@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from bots_client import Client
-from tests.docs.blocks import blocks_of
 from tests.serving import running_service
 from tests.sizes import SOAK
 from tests.trainers import tiny
@@ -29,9 +28,6 @@ pytestmark = pytest.mark.skipif(not SOAK, reason="it fetches two dozen packages,
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("job")
-    blocks = blocks_of((ROOT / "docs/trainers/ms-swift.md").read_text("utf-8"), "ms-swift.md")
-    [recipe] = [block.code for block in blocks if block.language == "python"]
-    (folder / "recipe.py").write_text(recipe)
     paths = [*map(folder_of, PACKAGES), ROOT / "service", ROOT / "client", ROOT]
     with running_service(folder / "service") as service, Client(service.url) as client:
         for dataset in ("plain", "dynamic"):
@@ -43,7 +39,11 @@ def runs(tmp_path_factory):
             "BOTS_SPOOL": str(folder / "spool"),
             "MODELSCOPE_CACHE": str(folder / "cache"),
         }
-        command = [sys.executable, str(ROOT / "tests/trainers/ms_swift_job.py"), str(folder / "recipe.py")]
+        command = [
+            sys.executable,
+            str(ROOT / "tests/trainers/ms_swift_job.py"),
+            str(ROOT / "examples/trainers/ms_swift.py"),
+        ]
         ended = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False
         )
@@ -51,7 +51,7 @@ def runs(tmp_path_factory):
         yield {name: (client.run(name), list(client.journal(name))) for name in ("plain", "dynamic")}
 
 
-def test_the_plugin_of_the_page_trains_and_resumes(runs):
+def test_the_plugin_trains_and_resumes(runs):
     run, journal = runs["plain"]
     assert (run.step, run.epoch) == (4, 1)
     assert (run.totals.reported, run.totals.rollouts) == (4 * 2, 4 * 2 * 4)

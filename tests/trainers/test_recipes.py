@@ -1,4 +1,4 @@
-"""The recipes of docs/trainers do what their pages say, in the trainers' own classes and loops.
+"""The recipes of docs/trainers and examples/trainers do what they say, in the trainers' own classes and loops.
 
 The trainers are the real packages, unpacked; what they import from others and these tests never call stands in for it.
 NEMO_RL_SOURCE and RLLM_SOURCE name checkouts of two that are not on PyPI; without one, what needs it is skipped.
@@ -84,7 +84,7 @@ def test_openrlhf_trains_on_what_is_selected_and_reports_what_is_dropped_too(bot
     rows, folder = tmp_path / "rows.jsonl", folder_of("openrlhf==0.11.2")
     content = [{"input": f"solve {task}", "label": task, "datasource": task} for task in task_ids()]
     rows.write_text("".join(json.dumps(row) + "\n" for row in content))
-    with recipe("openrlhf.md", bots, tmp_path, trainer=folder, without=OPENRLHF, name="train_bots"):
+    with recipe("openrlhf.py", bots, tmp_path, trainer=folder, without=OPENRLHF, name="train_bots"):
         import openrlhf.trainer.ppo_trainer as package
         from openrlhf.trainer.ppo_utils import samples_generator
 
@@ -108,13 +108,17 @@ def test_openrlhf_trains_on_what_is_selected_and_reports_what_is_dropped_too(bot
 
 
 SKYRL = (
-    "aiohttp transformers jaxtyping loguru vllm peft cloudpathlib skyrl_gym wandb pydantic fastapi uvicorn vllm_router"
+    "aiohttp orjson pybase64 transformers jaxtyping loguru vllm peft cloudpathlib skyrl_gym wandb pydantic fastapi "
+    "uvicorn vllm_router zstandard"
 )
 
 
 class Tokenizer:
     def apply_chat_template(self, *_: object, **__: object) -> list[int]:
         return [1, 2, 3]
+
+    def decode(self, *_: object, **__: object) -> str:
+        return "1"
 
 
 class Generator:
@@ -129,19 +133,29 @@ class Generator:
                 "stop_reasons": None, "rollout_metrics": None, "rollout_logprobs": None}  # fmt: skip
 
 
-def skyrl_trainer(recipe_module: Any, rows: Path) -> Any:
+def skyrl_rows(folder: Path) -> Path:
+    rows = folder / "rows.jsonl"
+    rows.write_text(
+        "".join(
+            json.dumps({"prompt": [{"role": "user", "content": f"solve {t}"}], "task_id": t}) + "\n" for t in task_ids()
+        )
+    )
+    return rows
+
+
+def skyrl_trainer(kind: Any, rows: Path, change: Any) -> Any:
     from skyrl.train.config import SkyRLTrainConfig
     from skyrl.train.dataset import PromptDataset
 
     cfg = SkyRLTrainConfig()
-    cfg.trainer.train_batch_size, cfg.trainer.epochs = BATCH, 1
-    cfg.trainer.algorithm.dynamic_sampling.type = "filter"
+    cfg.trainer.train_batch_size = BATCH
     cfg.generator.n_samples_per_prompt = ROLLOUTS
     cfg.generator.inference_engine.enable_ray_prometheus_stats = False
     cfg.data.dataloader.num_workers = 0
     cfg.data.dataloader.persistent_workers = False
+    change(cfg)
     dataset = PromptDataset([str(rows)], Tokenizer(), max_prompt_length=8, num_workers=1)
-    return recipe_module.BotsTrainer(cfg, None, Tokenizer(), dataset, None, Generator())
+    return kind(cfg, None, Tokenizer(), dataset, None, Generator())
 
 
 class Turns(Generator):
@@ -168,23 +182,20 @@ async def evaluated(trainer: Any) -> None:
         validate_generator_output=mock.DEFAULT,
         get_metrics_from_generator_output=mock.DEFAULT,
         calculate_per_dataset_metrics=lambda *_: {},
-        concatenate_generator_outputs=lambda outputs: outputs[0] | {"rollout_metrics": {}},
+        concatenate_generator_outputs=lambda outputs, **_: outputs[0] | {"rollout_metrics": {}},
     ):
         await evaluate([rows], trainer.generator, trainer.cfg, 1, Tokenizer())
 
 
 def test_skyrl_trains_on_what_is_selected_and_reports_what_is_dropped_too(bots, tmp_path, monkeypatch):
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text(
-        "".join(
-            json.dumps({"prompt": [{"role": "user", "content": f"solve {t}"}], "task_id": t}) + "\n" for t in task_ids()
-        )
-    )
-    with recipe("skyrl.md", bots, tmp_path, trainer=folder_of("skyrl==0.3.0"), without=SKYRL) as module:
+    def filtering(cfg: Any) -> None:
+        cfg.trainer.epochs, cfg.trainer.algorithm.dynamic_sampling.type = 1, "filter"
+
+    with recipe("skyrl.md", bots, tmp_path, trainer=folder_of("skyrl==0.4.0", python="3.12"), without=SKYRL) as module:
         from skyrl.train.generators.utils import prepare_generator_input
 
         monkeypatch.setattr("skyrl.train.trainer.configure_ray_worker_logging", lambda: None)  # it is for all loggers
-        trainer = skyrl_trainer(module, rows)
+        trainer = skyrl_trainer(module.BotsTrainer, skyrl_rows(tmp_path), filtering)
         assert len(trainer.train_dataloader) == trainer.total_training_steps == POOL // BATCH
         trained, solved = 0, 0.0
         for prompts in trainer.train_dataloader:
@@ -216,6 +227,140 @@ def test_skyrl_trains_on_what_is_selected_and_reports_what_is_dropped_too(bots, 
         trainer.selector.client.close()
 
 
+async def nothing(*_: object, **__: object) -> dict[str, Any]:
+    return {}
+
+
+def test_skyrl_asynchronous_trainer_trains_on_what_is_selected_and_resumes_within_an_epoch(bots, tmp_path, monkeypatch):
+    rows, trained = skyrl_rows(tmp_path), []
+
+    def asynchronous(cfg: Any, resume: str | None = None) -> None:
+        cfg.trainer.fully_async.enabled, cfg.trainer.fully_async.max_staleness_steps = True, 1
+        cfg.trainer.fully_async.num_parallel_generation_workers = 2 * BATCH
+        cfg.trainer.policy_mini_batch_size, cfg.trainer.epochs = BATCH, 2
+        cfg.trainer.algorithm.policy_loss_type = "rollout_is"
+        cfg.trainer.placement.colocate_all, cfg.generator.batched = False, False
+        cfg.trainer.eval_interval, cfg.trainer.ckpt_interval, cfg.trainer.ckpt_path = -1, 1, str(tmp_path / "out")
+        cfg.trainer.resume_mode, cfg.trainer.resume_path = ("from_path", resume) if resume else ("none", None)
+
+    def train(resume: str | None = None) -> Any:
+        trainer = skyrl_trainer(module.BotsAsyncTrainer, rows, lambda cfg: asynchronous(cfg, resume))
+        trainer.init_weight_sync_state = lambda: None
+        trainer.dispatch, trainer.tracker = mock.MagicMock(save_weights_for_sampler=nothing), mock.MagicMock()
+        trainer.dispatch.get_timing_metrics.return_value = {}
+        trainer.convert_to_training_input = lambda _output, uids: trained.append(uids)
+        trainer._run_training = nothing
+        asyncio.run(trainer.train())
+        trainer.selector.client.close()
+        return trainer
+
+    with recipe("skyrl.md", bots, tmp_path, trainer=folder_of("skyrl==0.4.0", python="3.12"), without=SKYRL) as module:
+        monkeypatch.setattr("skyrl.train.trainer.configure_ray_worker_logging", lambda: None)
+        monkeypatch.setattr("skyrl.train.trainer.asdict", lambda _cfg: {})  # stand-ins in it can't be pickled
+        trainer = train()
+        steps = 2 * POOL // BATCH
+        run = bots.run("skyrl")
+        assert (trainer.global_step, run.step, len(trained)) == (steps + 1, steps, steps)
+        assert run.totals.rollouts == 2 * POOL * ROLLOUTS == sum(map(len, trained))
+        assert len({uid for uids in trained for uid in uids}) == 2 * POOL, "a task that comes again is another group"
+        assert "bots/effective_task_ratio" in trainer.tracker.log.call_args_list[0].args[0]
+
+        trained.clear()
+        train(resume=str(tmp_path / "out" / "global_step_2"))
+        assert (bots.run("skyrl").step, bots.run("skyrl").epoch, len(trained)) == (steps, 1, steps - 2)
+        assert bots.run("skyrl").leased == 0
+
+
+TINKER = (
+    "blobfile distro frozendict httpx_aiohttp inspect_ai modal neptune_scale orjson plotly pyqwest sniffio termcolor "
+    "tml_renderers tml_tokenizers trackio transformers wandb zstandard"
+)
+
+
+class Sampled:
+    """Stands for a client of Tinker's service that samples: it says a token."""
+
+    async def sample(self, **_: object) -> Any:
+        sequence = SimpleNamespace(tokens=[1], logprobs=[0.0], stop_reason="stop", sequence_id=None)
+        return SimpleNamespace(sequences=[sequence], prompt_cache_hit_tokens=0)
+
+
+def tinker_builders(types: Any, tinker: Any) -> dict[str, Any]:
+    """Make the builders of groups of which odd tasks solve the first rollout: half is its turn's, half the group's."""
+
+    class Environment(types.Env):
+        def __init__(self, reward: float) -> None:
+            self.reward = reward
+
+        async def initial_observation(self) -> Any:
+            return tinker.ModelInput.from_ints([1, 2]), ["."]
+
+        async def step(self, action: Any, *, extra: Any = None) -> Any:
+            return types.StepResult(self.reward / 2, True, tinker.ModelInput.from_ints([]), ["."])
+
+    class Builder(types.EnvGroupBuilder):
+        def __init__(self, task: str) -> None:
+            self.rewards = [reward_of(task), *[0.0] * (ROLLOUTS - 1)]
+
+        async def make_envs(self) -> Any:
+            return [Environment(reward) for reward in self.rewards]
+
+        async def compute_group_rewards(self, trajectories: Any, envs: Any) -> Any:
+            return [(reward / 2, {}) for reward in self.rewards]
+
+    return {task: Builder(task) for task in task_ids()}
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_tinker_trains_on_what_is_selected_and_reports_what_is_dropped_too(bots, tmp_path, monkeypatch, kind):
+    folder = folder_of("tinker-cookbook==0.6.1", "tinker==0.38.0", "chz==0.4.0")
+    with recipe("tinker.md", bots, tmp_path, trainer=folder, without=TINKER, name=f"recipe_{kind}") as module:
+        import tinker
+        from tinker_cookbook.rl import train, types
+
+        trained: list[list[Any]] = []
+
+        async def update(*arguments: Any, **_: object) -> Any:
+            trained.append([argument for argument in arguments if isinstance(argument, list)])
+            return Sampled(), {}
+
+        monkeypatch.setattr(train, "do_train_step_and_get_sampling_client", update)
+        many = train.AsyncConfig(max_steps_off_policy=9, groups_per_batch=BATCH) if kind == "async" else None
+        config = train.Config(
+            learning_rate=0.0, dataset_builder=mock.Mock(), model_name="m", recipe_name="r", max_tokens=2, eval_every=0,
+            log_path=str(tmp_path), num_groups_to_log=0, async_config=many,
+            remove_constant_reward_groups=kind == "sync",
+        )  # fmt: skip
+
+        def run(dataset: Any, start: int, end: int) -> None:
+            client, checkpoints, logger = mock.AsyncMock(), mock.AsyncMock(), mock.MagicMock(store=None)
+            client.create_sampling_client = lambda *_, **__: Sampled()
+            client.save_weights_and_get_sampling_client.return_value = Sampled()
+            client.save_weights_and_get_sampling_client_async.return_value = Sampled()
+            checkpoints.should_save_periodic = lambda *_: False
+            loop = train.do_async_training if kind == "async" else train.do_sync_training
+            asyncio.run(loop(start, end, end, config, client, None, [], dataset, logger, Tokenizer(),
+                             checkpoint_mgr=checkpoints))  # fmt: skip
+
+        builders = tinker_builders(types, tinker)
+        first = module.SelectedDataset(builders, BATCH, 3)
+        run(first, 0, len(first))
+        first.selector.step()
+        totals = bots.run("tinker").totals
+        assert (bots.run("tinker").step, len(trained)) == (3, 3)
+        assert (totals.reported, totals.rollouts) == (3 * BATCH, 3 * BATCH * ROLLOUTS)
+        assert totals.successes == totals.effective > 0, "the rewards of turns and groups are added"
+
+        resumed = module.SelectedDataset(builders, BATCH, 3)
+        run(resumed, 2, 3)
+        resumed.selector.step()
+        assert (bots.run("tinker").step, bots.run("tinker").epoch) == (3, 1)
+        assert bots.run("tinker").totals.reported == 3 * BATCH
+        for dataset in (first, resumed):
+            dataset.selector.client.close()
+        bots.delete_dataset("tinker")
+
+
 AREAL = (
     "aiofiles aiohttp anthropic colorlog datasets einops fastapi flask lark math_verify numba openai orjson peft "
     "pybase64 pydantic ray setproctitle sglang swanlab tabulate tenacity tensorboardX trackio transformers uvicorn "
@@ -230,7 +375,8 @@ class Rows(list[dict[str, str]]):
 
 def test_areal_trains_on_what_is_selected_and_each_rollout_is_reported_from_where_it_is_scored(bots, tmp_path):
     rows = Rows({"messages": f"solve {t}", "answer": "1" if reward_of(t) else "none", "task_id": t} for t in task_ids())
-    with recipe("areal.md", bots, tmp_path, trainer=folder_of("areal==1.0.4"), without=AREAL) as module:
+    with recipe("areal.py", bots, tmp_path, trainer=folder_of("areal==1.0.4"), without=AREAL) as module:
+        bots.create_run("areal", "areal", tasks_per_step=BATCH)
         from areal.api import AsyncRewardWrapper, RolloutWorkflow
         from areal.api.cli_args import TrainDatasetConfig
         from areal.infra.remote_inf_engine import GroupedRolloutWorkflow
@@ -342,7 +488,7 @@ def test_tunix_trains_on_what_is_selected_and_a_resuming_learner_asks_for_nothin
 
     folder = folder_of("google-tunix==0.1.7")
     missing = [package for package in TUNIX.split() if importlib.util.find_spec(package) is None]
-    with recipe("tunix.md", bots, tmp_path, trainer=folder, without=" ".join(missing)) as module:
+    with recipe("tunix.py", bots, tmp_path, trainer=folder, without=" ".join(missing)) as module:
         from tunix.rl import rl_learner, utils
 
         if "jax" in missing:
@@ -406,8 +552,9 @@ def test_nemo_rl_trains_on_what_is_selected_and_its_environment_reports_it(bots,
     loader = StatefulDataLoader(Prompts(), batch_size=BATCH, collate_fn=collate)
     checkout = os.environ.get("NEMO_RL_SOURCE")
     with recipe(
-        "nemo-rl.md", bots, tmp_path, trainer=Path(checkout) if checkout else None, without="wandb", name="bots_nemo"
+        "nemo_rl.py", bots, tmp_path, trainer=Path(checkout) if checkout else None, without="wandb", name="bots_nemo"
     ) as module:
+        bots.create_run("nemo_rl", "nemo", tasks_per_step=BATCH)
         batches = nemo_batches(module, {"math": loader}, monkeypatch)
         solved = 0.0
         for shape in (as_tensor, by_name):
@@ -419,7 +566,7 @@ def test_nemo_rl_trains_on_what_is_selected_and_its_environment_reports_it(bots,
                 environment.step([[]] * len(rows), rows)
                 solved += sum(reward_of(row["task_id"]) for row in rows)
             environment.step([[]], [{"task_id": "t1"}])  # validation
-        run = bots.run("nemo-rl", "nemo")
+        run = bots.run("nemo_rl", "nemo")
         assert (run.step, run.totals.rollouts, run.totals.successes) == (2 * 3, 2 * 3 * BATCH * ROLLOUTS, solved)
 
         odd = type("Odd", (module.ReportsRewards, Graded), {"shaped": staticmethod(lambda _: "none at all")})()
@@ -469,7 +616,7 @@ class Backend:
 
 
 def test_rllm_trains_on_what_is_selected_and_a_checkpoint_takes_the_run_along(bots, tmp_path):
-    with recipe("rllm.md", bots, tmp_path, trainer=source("RLLM_SOURCE")) as module:
+    with recipe("rllm.py", bots, tmp_path, trainer=source("RLLM_SOURCE")) as module:
         tasks = [{"task_id": name} for name in task_ids()]
         selector = module.Selector(None, "rllm", ids=task_ids())
         loader = module.SelectedTaskDataLoader(tasks, BATCH, selector)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bots_client import Client
-from tests.trainers.recipes import blocks, create_pool, evidence_of, folder_of, run_blocks, write_lines
+from tests.trainers.recipes import blocks, create_pool, evidence_of, folder_of, write_lines
 
 SELECTOR = "bots_client.integrations.trinity.ServiceSelector"
 COUNTER = "bots_client.integrations.trinity.RolloutCounter"
@@ -153,13 +153,9 @@ def test_resuming_from_an_explorers_checkpoint_rewinds_and_a_fresh_start_does_no
 
 
 def test_the_page_is_what_trinity_loads_and_trains_with(bots: Client, hosting, tmp_path, monkeypatch):
-    rows = [
-        {"id": f"math-{row}", "question": "?", "answer": "!", "qwen2.5_7b_pass_rate": 0.25, "qwen3_30b_pass_rate": 0.75}
-        for row in range(100)
-    ]
+    rows = [{"id": f"math-{row}", "question": "?", "answer": "!"} for row in range(100)]
     write_lines(tmp_path / "data" / "train.jsonl", rows)
     monkeypatch.chdir(tmp_path)
-    run_blocks("trinity.md", bots.url)
     [shown] = blocks("trinity.md", "yaml")
     Path("config.yaml").write_text(shown.replace("http://bots.example.com:8765", bots.url))
     config = importlib.import_module("trinity.common.config").load_config("config.yaml")
