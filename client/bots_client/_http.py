@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +18,6 @@ from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
-from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
@@ -51,6 +51,7 @@ ANSWER_BYTES = 8 * 2**20  # the longest answer to a training job, whose receipts
 LISTING_BYTES = 64 * 2**20  # the longest page or chart: a thousand leases of a thousand tasks have 40 MiB
 RETRIED_STATUSES = frozenset({408, 429, 502, 503, 504})
 MIN_TIMEOUT_S = 0.001  # a socket timeout of 0 would mean non-blocking
+NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 PARAMETERS = {"datasets": "dataset", "runs": "run", "tasks": "task", "keys": "key_id"}  # path segment -> the next one
 # type -> what JSON has for it, and what to call that in an error
 SCALARS: dict[Any, tuple[type | UnionType, str]] = {
@@ -429,12 +430,14 @@ class _Attempts(Generic[T]):
 
 
 def path(*parts: str) -> str:
-    """Return a path of names, percent-encoded; none may be empty, "." or "..", which would lead to another path."""
+    """Return a path of words and names. Raises InvalidRequestError: what is no name might lead to another path."""
     for before, part in zip(("", *parts), parts, strict=False):
-        checked(part, str, PARAMETERS.get(before, "name"))
-        if part in ("", ".", ".."):
-            raise InvalidRequestError(f"{part!r} is not the name of a dataset, run or task")
-    return "/" + "/".join(quote(part, safe="") for part in parts)
+        what = PARAMETERS.get(before, "name")
+        if not NAME.fullmatch(checked(part, str, what)):
+            similar = re.sub("[^A-Za-z0-9._-]+", "-", part)[:128].lstrip("._-")
+            rule = 'a name has up to 128 letters, digits, ".", "_" and "-", and begins with a letter or digit'
+            raise InvalidRequestError(f"{what} {part[:256]!r}: {rule}" + (f"; try {similar!r}" if similar else ""))
+    return "/" + "/".join(parts)
 
 
 def run_path(dataset: str, run: str, *more: str) -> str:

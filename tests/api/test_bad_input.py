@@ -252,3 +252,28 @@ async def test_a_misspelled_choice_is_answered_with_all_choices_and_the_nearest(
     wrong = literal_eval(said.split(" is not one of ")[0])
     nearest = {"pas": "pass", "papers": "paper", "trackers": "tracker", "abort": "aborted", "reports": "report"}
     assert meant == f"did you mean {nearest[wrong]!r}?"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "loc", "meant"),
+    [
+        ("PUT", NEW, {"stratgy": "pass"}, ["stratgy"], "strategy"),
+        ("POST", "/select", {"datset": "guru", "count": 1}, ["datset"], "dataset"),
+        ("POST", "/report", {"dataset": "guru", **outcome(succeses=1)}, ["outcomes", 1, "succeses"], "successes"),
+        ("PUT", "/datasets/new", {"tasks": [{"id": "a", "tag": ["b"]}]}, ["tasks", 0, "tag"], "tags"),
+    ],
+)
+async def test_an_unknown_field_is_named_with_what_was_meant(busy, method, path, body, loc, meant):
+    (flaw,) = require_problem(await busy.request(method, path, json=body), 422, "invalid-input")["errors"]
+    assert flaw["loc"] == ["body", *loc]
+    assert flaw["msg"].endswith(f"; did you mean {meant!r}?")
+
+
+async def test_a_name_that_is_none_is_told_without_a_pattern(busy):
+    for answer in (
+        await busy.put("/datasets/my data", json={"tasks": []}),
+        await busy.post("/report", json={"dataset": "my data", "outcomes": []}),
+    ):
+        (flaw,) = require_problem(answer, 422, "invalid-input")["errors"]
+        assert flaw["loc"][1] == "dataset"
+        assert not set(flaw["msg"]) & set("^[]{}")

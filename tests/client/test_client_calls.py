@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -142,14 +143,17 @@ def test_every_call_is_in_the_table():
     assert calls - {call[0] for call in CALLS} == STREAMED
 
 
-def test_names_cannot_lead_to_another_path(serve, connect):
-    server = serve(answer(DATASET))
-    bots = connect(server)
-    bots.dataset("a/b?c#d e")
-    assert server.received[0].target == "/datasets/a%2Fb%3Fc%23d%20e"
-    for name in ("", ".", ".."):
-        with pytest.raises(InvalidRequestError, match="not the name"):
-            bots.delete_run("guru", name)
+@pytest.mark.parametrize(
+    ("name", "similar"),
+    [("openai/gsm8k", "openai-gsm8k"), ("my data", "my-data"), ("..", None), ("", None), ("ü", None)],
+)
+def test_a_name_that_would_lead_to_another_path_is_refused_with_one_that_would_not(serve, connect, name, similar):
+    server = serve()
+    for call in (connect(server).dataset, partial(connect(server).delete_run, "guru")):
+        with pytest.raises(InvalidRequestError) as refused:
+            call(name)
+        assert (f"try {similar!r}" in str(refused.value)) == (similar is not None)
+    assert server.received == []
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api import openapi, overload
 from bots_service.api.problems import problem_response
-from bots_service.api.requests import AppState, Pace, finish_headers, request_id_of, state_of
+from bots_service.api.requests import AppState, Pace, finish_headers, in_words, request_id_of, state_of
 from bots_service.api.routes import datasets, runs, service, training
 from bots_service.api.routing import READS, GuardedRoute, RouteKind
 from bots_service.errors import Flaw, InternalError, InvalidInputError, MethodNotAllowedError, NotFoundError
@@ -84,7 +84,7 @@ def create_app(
 
 
 async def _answer_invalid(request: Request, error: RequestValidationError) -> Response:
-    flaws = tuple(Flaw(tuple(flaw["loc"]), str(flaw["msg"])[:200]) for flaw in error.errors())
+    flaws = tuple(Flaw(tuple(flaw["loc"]), in_words(str(flaw["msg"]))) for flaw in error.errors())
     return problem_response(request, InvalidInputError("invalid parameter", flaws))
 
 

@@ -9,7 +9,7 @@ import hashlib
 import random
 import re
 from ast import literal_eval
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope
 
 from bots_service import errors
-from bots_service.core.checks import NAME, Name
+from bots_service.core.checks import NAME, NO_NAME, Name
 from bots_service.errors import Flaw, InvalidInputError, MalformedBodyError
 from bots_service.metrics import Metrics
 from bots_service.records import Answer, IdempotencyKey
@@ -120,7 +120,7 @@ def read_cursor(cursor: str | None, kind: Any, first: Position | None = None, *,
 _PLACE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 _PART = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _CHOICE = re.compile(r"Invalid enum value (.+)", re.DOTALL)
-_FIELD = re.compile(r"(?:unknown|required) field `(.+)`$")
+_FIELD = re.compile(r"(?:(?P<unknown>unknown)|required) field `(?P<name>.+)`$", re.DOTALL)
 SHOWN = 200  # characters of a message that may contain client data
 
 
@@ -145,30 +145,47 @@ def _flaw(message: str, where: tuple[str | int, ...], expected: Any) -> Flaw:
     path: list[str | int] = []
     for name, index in _PART.findall(place["path"] if place else ""):
         path.append(name or (int(index) if index.isdecimal() else index))
-    choice = _CHOICE.match(text)
-    if choice:
-        text = errors.not_a_choice(literal_eval(choice[1]), _choices(inspect.type_info(expected), path))
-    field = _FIELD.search(text)
+    choice, field = _CHOICE.match(text), _FIELD.search(text)
+    if choice or (field and field["unknown"]):
+        known = [name for type_ in _types_at(inspect.type_info(expected), path) for name in _names_of(type_)]
+        text = errors.not_a_choice(literal_eval(choice[1]) if choice else field["name"], known)
     if field:
-        path.append(field[1][:SHOWN])
-    return Flaw((*where, *path), text[:SHOWN])
+        path.append(field["name"][:SHOWN])
+    return Flaw((*where, *path), text if choice or field else in_words(text))
 
 
-def _choices(expected: inspect.Type, path: Sequence[str | int]) -> list[str]:
-    """Return the values that a type allows in a field, given by its path; none if the field is not an enumeration."""
-    if isinstance(expected, inspect.Metadata):
-        return _choices(expected.type, path)
-    if isinstance(expected, inspect.UnionType):
-        return [choice for each in expected.types for choice in _choices(each, path)]
-    if not path:
-        if isinstance(expected, inspect.EnumType):
-            return [str(member.value) for member in expected.cls]
-        return [str(value) for value in expected.values] if isinstance(expected, inspect.LiteralType) else []
-    if isinstance(expected, inspect.StructType):
-        inner = next(field.type for field in expected.fields if field.encode_name == path[0])
-        return _choices(inner, path[1:])
-    if isinstance(expected, inspect.ListType | inspect.FrozenSetType):
-        return _choices(expected.item_type, path[1:])
+def in_words(text: str) -> str:
+    """Return what a library says of a value, without patterns that only programmers read."""
+    return NO_NAME if NAME.removesuffix("$") in text else text[:SHOWN]
+
+
+def _types_at(expected: inspect.Type, path: Sequence[str | int]) -> Iterator[inspect.Type]:
+    """Yield the types that a value may have at a path."""
+    match expected:
+        case inspect.Metadata(type=inner):
+            yield from _types_at(inner, path)
+        case inspect.UnionType(types=types):
+            for each in types:
+                yield from _types_at(each, path)
+        case inspect.StructType(fields=fields) if path:
+            for field in fields:
+                if field.encode_name == path[0]:
+                    yield from _types_at(field.type, path[1:])
+        case inspect.ListType(item_type=item) | inspect.FrozenSetType(item_type=item) if path:
+            yield from _types_at(item, path[1:])
+        case _ if not path:
+            yield expected
+
+
+def _names_of(expected: inspect.Type) -> list[str]:
+    """Return the values of an enumeration, or the fields of an object."""
+    match expected:
+        case inspect.EnumType(cls=kind):
+            return [str(member.value) for member in kind]
+        case inspect.LiteralType(values=values):
+            return [str(value) for value in values]
+        case inspect.StructType(fields=fields):
+            return [field.encode_name for field in fields]
     return []
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 NAME = "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+NO_NAME = 'a name has up to 128 letters, digits, ".", "_" and "-", and begins with a letter or digit'
 
 # Fields of requests. "\Z", for Python's "$" lets a last line feed pass.
 Name = Annotated[str, Meta(pattern=NAME.removesuffix("$") + r"\Z")]
