@@ -193,9 +193,10 @@ class Client(HttpClient):
         """Describe a run: settings, step, capability, totals."""
         return self.send(Call("GET", run_path(dataset, run), into(Run), max_bytes=ANSWER_BYTES))
 
-    def runs(self, dataset: str, *, limit: int | None = None) -> Listing[RunSummary]:
-        """List how the runs of a dataset go, by name."""
-        return self._list(RunSummary, "runs", path("overview"), limit, ("dataset", dataset), ("sort", "name"))
+    def runs(self, dataset: str | None = None, *, limit: int | None = None) -> Listing[RunSummary]:
+        """List how the runs of a dataset go, by name; None: those of all datasets."""
+        chosen = given(dataset=dataset, sort="name").items()
+        return self._list(RunSummary, "runs", path("overview"), limit, *chosen)
 
     def delete_run(self, dataset: str, run: str) -> None:
         """Permanently delete a run and its journal; "default" is emptied instead."""

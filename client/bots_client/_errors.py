@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,8 @@ PROBLEM = "urn:bots:problem:"  # begins the type of each of the service's proble
 MEDIA_TYPE = "application/problem+json"
 STALE_EPOCH = f"{PROBLEM}stale-epoch"
 BUSY = f"{PROBLEM}busy"  # another request is changing the same resource
-PROXY_PAGE_LENGTH = 200  # characters; enough to recognise a proxy's HTML page
+PROXY_PAGE_LENGTH = 200  # characters; enough to recognise a proxy's page
+MARKUP = re.compile("<[^<>]*>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes, *, asked: str
     given = object_in(body) if is_problem else {}
     type_, title, detail = (_text(given.get(name)) for name in ("type", "title", "detail"))
     if not given:
-        detail = " ".join(body.decode("utf-8", "replace").split())[:PROXY_PAGE_LENGTH]
+        detail = " ".join(MARKUP.sub(" ", body.decode("utf-8", "replace")).split())[:PROXY_PAGE_LENGTH]
     if 300 <= status < 400:
         detail = f"redirected to {headers.get('location', 'nowhere')}; pass that service's url="
     title, flaws = title or httpx.codes.get_reason_phrase(status) or "unknown status", _flaws(given.get("errors"))

@@ -84,10 +84,13 @@ def not_a_choice(value: object, choices: Sequence[str]) -> str:
     """Return what to say of a value that is none of the choices: it names all, and the nearest if one is near."""
     if not isinstance(value, str):
         return f"{value!r} is not one of {', '.join(choices)}"
-    value = value[:LONGEST_CHOICE]
-    nearest = get_close_matches(value, choices, 1)
-    meant = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    return f"{value!r} is not one of {', '.join(choices)}{meant}"
+    return f"{value[:LONGEST_CHOICE]!r} is not one of {', '.join(choices)}{meant(value, choices)}"
+
+
+def meant(value: str, names: Iterable[str]) -> str:
+    """Return "; did you mean 'limit'?" with the name that is nearest to a value; nothing if none is near."""
+    nearest = get_close_matches(value[:LONGEST_CHOICE], list(names), 1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
 class InvalidInputError(BotsError):

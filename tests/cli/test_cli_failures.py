@@ -28,7 +28,7 @@ def known(client):
         (["report", "pool"], "Missing argument 'outcome'"),
         (["report", "pool", "p1"], "'p1' is not one of"),
         (["report", "pool", "p1=nan"], "'p1=nan' is not one of"),
-        (["runs", "create", "pool", "r", "--strategy", "best"], "'thompson', 'pass'"),
+        (["runs", "create", "pool", "r", "--strategy", "unifrom"], "did you mean 'uniform'?"),
         (["runs", "set", "pool"], "pass at least one setting"),
         (["tasks", "pool", "--url", "ftp://example.org"], "http://"),
         (["serve", "--port", "99999"], "--port"),
@@ -50,9 +50,23 @@ def test_wrong_usage_of_the_installed_command_exits_with_2(bots):
     assert "bots select --help" in bots("select", "pool").assert_one_line(2)
 
 
+@pytest.mark.parametrize("group", [[], ["runs"]])
+def test_a_group_without_a_command_shows_its_commands(capsys, group):
+    with pytest.raises(SystemExit) as left:
+        app(group)
+    written = capsys.readouterr()
+    assert (left.value.code, written.err) == (0, "")
+    assert "Commands" in written.out
+
+
+def test_what_is_wrong_with_the_address_or_the_key_is_told_of_that_one(bots):
+    assert "api_key" not in bots("datasets", "list", BOTS_URL="localhost:8765").assert_one_line(2)
+    assert "url" not in bots("datasets", "list", BOTS_API_KEY="a b").assert_one_line(2)
+
+
 def test_deleting_without_a_terminal_needs_a_yes(bots, known):
     known.create_dataset("kept", [Task("x")])
-    assert "pass --yes" in bots("datasets", "delete", "kept").assert_one_line(2)
+    assert "pass --yes" in bots("datasets", "delete", "kept").assert_one_line(1)
     bots.ok("datasets", "show", "kept")
 
 
@@ -64,6 +78,9 @@ def test_a_bad_setting_in_the_environment_is_named(bots):
     ("arguments", "says"),
     [
         (["datasets", "show", "nope"], "`bots datasets list`"),
+        (["datasets", "show", "knwon"], "did you mean 'known'?"),
+        (["select", "known", "1", "--run", "defualt"], "did you mean 'default'?"),
+        (["runs", "create", "known", "r 1"], "try 'r-1'"),
         (["runs", "show", "known", "nope"], "`bots runs list DATASET`"),
         (["rewind", "known", "7"], "`bots history DATASET`"),
         (["runs", "set", "known", "--target", "7"], "target: 7.0 is not a number in [0, 1]"),
@@ -89,12 +106,15 @@ def test_a_stranger_on_the_port_is_told(tmp_path):
             connection, _ = listener.accept()
             with connection:
                 connection.recv(65536)
-                connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\nConnection: close\r\n\r\nnope")
+                page = b"<html><h1>nope</h1></html>"
+                connection.sendall(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n" + page)
 
         thread = threading.Thread(target=answer)
         thread.start()
         line = commands("datasets", "list").assert_one_line(1)
         thread.join()
+    assert "nope" in line
+    assert "<" not in line
     assert "--url" in line
 
 

@@ -262,7 +262,7 @@ def test_ids_come_from_rows_from_files_and_from_content(train):
 
 def test_repeats_are_refused_with_what_to_do_or_left_out(bots, train):
     line = bots("datasets", "import", train, "--name", "repeats", "--id", "extra_info.index").assert_one_line(1)
-    assert "tasks.50.id: '0' is the id of task 0 already" in line
+    assert "row 51 of all files repeats the id '0' of row 1;" in line
     assert all(option in line for option in ("--file-in-id", "--id-from content", "--skip-repeats"))
     done = bots(
         "datasets", "import", train, "--name", "repeats", "--id", "extra_info.index", "--skip-repeats", "--json"
@@ -276,6 +276,8 @@ def test_repeats_are_refused_with_what_to_do_or_left_out(bots, train):
     [
         ("a.csv", "problem,weak\nx,0.5\n", ["--id", "id"], "a.csv: no column 'id'; its columns are problem, weak"),
         ("a.jsonl", '{"id": "x"}\n', ["--tag", "level"], "no column 'level'; its columns are id"),
+        ("a.jsonl", '{"question": "x"}\n', [], "--id-from row"),
+        ("a.jsonl", '{"e": {"index": 1}}\n', ["--id", "e.indx"], "did you mean 'e.index'?"),
         ("a.csv", "id,weak\nx,0.5\n,1\n", [], "a.csv: row 2: the column id is empty or missing"),
         (
             "a.jsonl",

@@ -104,11 +104,22 @@ def test_runs_are_made_changed_and_deleted(bots, client, pool):
     def listed() -> dict[str, Any]:
         return {run["run"]: run["verdict"] for run in bots("runs", "list", pool, "--json").json["runs"]}
 
+    assert "tuned" in bots.ok("runs", "list")
     assert listed().keys() == {"default", "tuned"}
     assert listed()["tuned"]["kind"] == "starting"
     assert "tuned" in bots.ok("runs", "list", pool)
     assert bots("runs", "delete", pool, "tuned", "--yes", "--json").json == {"dataset": pool, "deleted": "tuned"}
     assert len(list(client.runs(pool))) == 1
+
+
+def test_a_run_that_exists_is_told_from_one_that_is_new(bots, pool):
+    said = [bots.ok("runs", "create", pool, "one", *settings) for settings in ([], [], ["--seed", 2])]
+    assert [line.partition(": ")[2] for line in said] == [
+        "created (tracker, pass)\n",
+        "exists, unchanged (tracker, pass)\n",
+        "has new settings (tracker, pass)\n",
+    ]
+    assert bots.ok("runs", "set", pool, "one", "--mix", "easy=1") == f"run one of {pool}: mix easy 1 from step 1 on\n"
 
 
 def test_a_run_goes_back(bots, client, pool):

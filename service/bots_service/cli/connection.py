@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from bots_service.cli.output import CommandError, Result, show
+from bots_service.cli.output import CommandError, Result, client_message, show
+from bots_service.errors import meant
 
 if TYPE_CHECKING:
     from bots_client import Client
 
 ATTEMPTS = 3  # a person waits: a missing service is reported within half a second
-
+LOOKED_AT = 1000  # names that one that is missing is compared with
 
 Url = Annotated[
     str | None,
@@ -38,7 +39,7 @@ def connected(url: str | None) -> Iterator["Client"]:
     try:
         client = Client(url, retries=Retries(attempts=ATTEMPTS))
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--url or BOTS_API_KEY") from error
+        raise typer.BadParameter(str(error)) from error
     with client:
         try:
             yield client
@@ -47,6 +48,22 @@ def connected(url: str | None) -> Iterator["Client"]:
                 raise
             problem = f"no BOTS service at {client.url} ({error.__cause__})"
             raise CommandError(f"{problem}; start one with `bots serve`, or pass its address with --url") from error
+
+
+@contextmanager
+def _similar_names(client: "Client", dataset: str = "", run: str = "", **_: Any) -> Iterator[None]:
+    """Where the block finds no dataset or run of this name, ask for the nearest one."""
+    from bots_client import NotFoundError
+
+    try:
+        yield
+    except NotFoundError as error:
+        similar = ""
+        if error.type.endswith(":unknown-dataset"):
+            similar = meant(dataset, (one.name for one in client.datasets(limit=LOOKED_AT)))
+        elif error.type.endswith(":unknown-run"):
+            similar = meant(run, (one.run for one in client.runs(dataset, limit=LOOKED_AT)))
+        raise CommandError(client_message(error) + similar) from error
 
 
 Function = TypeVar("Function", bound="Callable[..., Result]")
@@ -73,7 +90,7 @@ def command(
         def run(*, url: str | None, as_json: bool, **arguments: Any) -> None:
             if parser:
                 arguments[made] = parser(**{each: arguments.pop(each) for each in parsed})
-            with connected(url) as client:
+            with connected(url) as client, _similar_names(client, **arguments):
                 show(*function(client, **arguments), as_json=as_json)
 
         parameters += parsed.values()

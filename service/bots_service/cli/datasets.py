@@ -28,6 +28,7 @@ from bots_service.cli.output import (
     table,
     written,
 )
+from bots_service.errors import meant
 
 if TYPE_CHECKING:
     from bots_client import Client, Task
@@ -156,13 +157,21 @@ class TaskReader:
             if error.detail != "task ids must differ":
                 raise
             ways = "--id A --id B joins columns, --file-in-id adds the file's name, --id-from content hashes them"
-            raise CommandError(f"{client_message(error)}; {ways}, and --skip-repeats skips repeated rows") from error
+            repeat = self._first_repeat() or client_message(error)
+            raise CommandError(f"{repeat}; {ways}, and --skip-repeats skips repeated rows") from error
         if self.repeats:
             sys.stderr.write(f"skipped {written(self.repeats)} of {written(self.rows)} rows: repeated IDs\n")
         if self.unused:
             sys.stderr.write(f"columns not used: {', '.join(sorted(self.unused))}\n")
         if (likely := sorted(filter(ReferenceColumn.may_be, self.unused))) and not self.columns.references:
             sys.stderr.write(f"published pass rates in {', '.join(likely)}? --references auto finds and uses them\n")
+
+    def _first_repeat(self) -> str:
+        first, where = dict[str, int](), "" if len(self.files) == 1 else " of all files"
+        for row, task in enumerate(chain.from_iterable(self.tasks()), 1):
+            if (before := first.setdefault(task.id, row)) < row:
+                return f"row {row}{where} repeats the id {task.id!r} of row {before}"
+        return ""
 
     def _ndjson(self, advance: Advance) -> Iterator[bytes]:
         import msgspec
@@ -199,7 +208,8 @@ class TaskReader:
             try:
                 task = self.columns.task(row, in_file if self.file_in_id else self.rows)
             except InvalidRequestError as error:
-                raise CommandError(f"{file}: row {in_file + 1}: {error}") from error
+                similar = _similar_columns(self.columns.named, _paths_in(row))
+                raise CommandError(f"{file}: row {in_file + 1}: {error}{similar}") from error
             self.rows += 1
             yield replace(task, id=f"{file.stem}:{task.id}") if self.file_in_id else task
 
@@ -317,7 +327,21 @@ def _require_columns(file: Path, wanted: Iterable[str], existing: Iterable[str])
     names = list(existing)
     if missing := [column for column in wanted if column not in names]:
         listed = ", ".join(map(repr, missing))
-        raise CommandError(f"{file}: no column {listed}; its columns are {', '.join(names) or 'none'}")
+        said = f"{file}: no column {listed}; its columns are {', '.join(names) or 'none'}"
+        ways = "; --id names another column, and --id-from row or content makes ids" if "id" in missing else ""
+        raise CommandError(said + (_similar_columns(missing, names) or ways))
+
+
+def _similar_columns(wanted: Iterable[str], existing: Iterable[str]) -> str:
+    names = list(existing)
+    return "".join(meant(column, names) for column in wanted if column not in names)
+
+
+def _paths_in(row: Row) -> Iterator[str]:
+    for name, value in row.items():
+        yield name
+        if isinstance(value, dict):
+            yield from (f"{name}.{inner}" for inner in _paths_in(value))
 
 
 def _enclosing(column: str, names: Iterable[str]) -> str | None:

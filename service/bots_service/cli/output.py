@@ -5,6 +5,7 @@ A failure's line says what to do. The exit code is 2 for wrong usage, 1 for ever
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from bots_service.core.rounding import half_up
-from bots_service.errors import BotsError
+from bots_service.errors import BotsError, not_a_choice
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -106,7 +107,7 @@ def _lines_of(answer: Any) -> Iterator[tuple[str, str]]:
 
 def written(value: Any) -> str:
     """Return a value as text for people; "-" for None or nothing."""
-    if value is None or value in ("", ()):
+    if value is None or value in ("", (), {}):
         return "-"
     if isinstance(value, datetime):
         return value.astimezone().strftime("%Y-%m-%d %H:%M:%S")  # in the local zone
@@ -114,7 +115,7 @@ def written(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int | float):
         return half_up(value, 4) if isinstance(value, float) and not value.is_integer() else f"{value:,.0f}"
-    if is_dataclass(value):
+    if is_dataclass(value) or isinstance(value, Mapping):
         return " ".join(f"{name} {text}" for name, text in _lines_of(value))
     return ", ".join(map(written, value)) if isinstance(value, list | tuple) else str(value)
 
@@ -141,7 +142,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter("can't ask without a terminal; pass --yes", param_hint="--yes")
+        raise CommandError("can't ask for confirmation without a terminal; pass --yes")
     if not typer.confirm(question, err=True):
         raise CommandError("nothing was deleted")
 
@@ -170,6 +171,7 @@ def progress_line() -> Iterator[Advance]:
 
 # --- failures ---------------------------------------------------------------------------------------------------------
 
+_CHOICE = re.compile("'[^']*' is not one of .*")  # Typer's
 INTERRUPTED = 130  # what shells expect after Ctrl-C
 HINTS = {
     "unknown-dataset": "list the datasets with `bots datasets list`",
@@ -197,7 +199,8 @@ class OneLineGroup(TyperGroup):
         try:
             code = super().main(*args, **kwargs) or 0
         except typer.TyperException as error:
-            code = _print_error(_usage_message(error), error.exit_code)
+            # There is no message if no command was named: then the help was printed.
+            code = _print_error(_usage_message(error), error.exit_code) if error.format_message() else 0
         except (typer.Abort, KeyboardInterrupt):
             code = INTERRUPTED
         except Exception as error:
@@ -215,8 +218,10 @@ def _print_error(message: str, code: int) -> int:
 def _usage_message(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     help_ = f' (see "{context.command_path} --help")' if context is not None else ""
-    # There is no message if no command was named: then the help was printed.
-    message = error.format_message().replace("Value error, ", "") or "name a command"
+    message = error.format_message().replace("Value error, ", "")
+    if choice := _CHOICE.search(message):
+        value, *choices = re.findall("'([^']*)'", choice[0])
+        message = message.replace(choice[0], not_a_choice(value, choices))
     return message.rstrip(". ") + help_
 
 

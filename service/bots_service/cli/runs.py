@@ -25,12 +25,15 @@ Name = Annotated[str, typer.Argument(help="Name of the run.")]
 
 
 @command(app, "list")
-def list_(client: "Client", dataset: Dataset) -> Result:
-    """List the runs of a dataset."""
+def list_(
+    client: "Client", dataset: Annotated[str | None, typer.Argument(help="Only the runs of this dataset.")] = None
+) -> Result:
+    """List runs."""
     found = list(client.runs(dataset))
-    if not found:
+    if dataset and not found:
         client.dataset(dataset)  # says if there is no such dataset
-    columns = "run  status  verdict=verdict.kind  belief  strategy  step  recent ETR=effective_task_ratio"
+    columns = "" if dataset else "dataset  "
+    columns += "run  status  verdict=verdict.kind  belief  strategy  step  recent ETR=effective_task_ratio"
     columns += "  vs uniform=gain.factor"
     if any(one.evaluation for one in found):
         columns += "  measured=evaluation.name  value=evaluation.value  vs baseline=evaluation.difference"
@@ -104,8 +107,14 @@ def create(
     settings: dict[str, Any],
 ) -> Result:
     """Create a run, or replace the settings of an empty run; omitted settings take their defaults."""
+    from bots_client import NotFoundError
+
+    before = None
+    with suppress(NotFoundError):
+        before = client.run(dataset, run).settings
     made = client.create_run(dataset, run, **settings)
-    return made, details(made)
+    said = "exists, unchanged" if before == made.settings else "created" if before is None else "has new settings"
+    return made, f"run {run} of {dataset}: {said} ({made.settings.belief}, {made.settings.strategy})"
 
 
 @command(app, "set", parser=settings_of)
@@ -114,7 +123,8 @@ def set_(client: "Client", dataset: Dataset, run: Name = "default", *, settings:
     if not settings:
         raise typer.BadParameter("pass at least one setting, such as --target 0.5", param_hint="settings")
     changed = client.update_run(dataset, run, **settings)
-    return changed, details(changed)
+    news = ", ".join(f"{name} {written(getattr(changed.settings, name))}" for name in settings)
+    return changed, f"run {run} of {dataset}: {news} from step {changed.step + 1} on"
 
 
 @command(app)
