@@ -8,6 +8,7 @@ from mkdocs.structure.pages import Page
 
 from tools.docs_site import links, reference
 
+ICON = links.ROOT / "service/bots_service/api/page/files/icon.svg"
 RARELY_MEANT = ("decisions/", "source/", "CHANGELOG")  # pages that a search lists last
 
 
@@ -18,6 +19,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.append(File.generated(config, links.uri_of(path), content=links.shown(path)))
         else:
             files.append(File.generated(config, links.uri_of(path), abs_src_path=str(links.ROOT / path)))
+    files.append(File.generated(config, "icon.svg", abs_src_path=str(ICON)))
     files.append(File.generated(config, "client/reference.md", content=reference.client()))
     files.append(File.generated(config, "cli-reference.md", content=reference.command_line()))
     return files
