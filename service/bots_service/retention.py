@@ -15,7 +15,7 @@ STAGES_S = DAY_S  # uploads that were not finished; one that takes longer has di
 NEWEST_SNAPSHOTS = 4  # of a run: snapshots that thinning never drops
 DELETE_EVERY_S = HOUR_S  # each replica deletes what is due about so often
 
-# In the hot store.
+# In the live store.
 LEASE_S = HOUR_S  # leases of a run that sets no `lease_seconds`
 LONGEST_LEASE_S = 7 * DAY_S
 SELECTIONS_S = 15 * MINUTE_S  # selections by idempotency key; a retry comes within seconds

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api import openapi, overload
 from bots_service.api.problems import problem_response
-from bots_service.api.requests import AppState, Pace, finish_headers, in_words, request_id_of, state_of
+from bots_service.api.requests import AppState, PacedReceive, finish_headers, in_words, request_id_of, state_of
 from bots_service.api.routes import datasets, runs, service, training
 from bots_service.api.routing import READS, GuardedRoute, RouteKind
 from bots_service.errors import Flaw, InternalError, InvalidInputError, MethodNotAllowedError, NotFoundError
@@ -115,7 +115,7 @@ class RequestScope:
     answered 503 at once.
     """
 
-    def __init__(self, app: ASGIApp, line: overload.Line, metrics: RequestMetrics) -> None:
+    def __init__(self, app: ASGIApp, line: overload.RequestQueue, metrics: RequestMetrics) -> None:
         self._app = app
         self._line = line
         self._metrics = metrics
@@ -170,8 +170,8 @@ class RequestScope:
         response = problem_response(Request(scope), self._line.refusal())
         finish_headers(response.headers, request_id)
         self._metrics.answered(scope["method"], scope["path"], response.status_code, 0.0)
-        pace = Pace(receive, is_complete=overload.has_no_body(scope))
-        await response(scope, receive, overload.Parting(scope, pace, send))
+        pace = PacedReceive(receive, is_complete=overload.has_no_body(scope))
+        await response(scope, receive, overload.LingeringClose(scope, pace, send))
 
 
 def _template_of(scope: Scope) -> str | None:

@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.problems import problem_response
-from bots_service.api.requests import MIB, Pace, state_of
+from bots_service.api.requests import MIB, PacedReceive, state_of
 from bots_service.api.routing import WORKING_ON, RouteKind
 from bots_service.errors import BotsError, DeadlinePassedError, OverloadedError, SlowSenderError
 
@@ -23,7 +23,7 @@ LATELY_S = 10.0
 LONGEST_WAIT_S = 30.0
 
 
-class Line:
+class RequestQueue:
     """A bounded queue for turns of one kind of request."""
 
     def __init__(self, *, concurrent: int, waiting: int) -> None:
@@ -108,9 +108,9 @@ class Admission:
 
     def __init__(self, *, timeout_s: float, concurrent: int, waiting: int) -> None:
         """Have nobody in line. All is about training requests. timeout_s: their deadline."""
-        self.training = Line(concurrent=concurrent, waiting=waiting)
-        self._uploads = Line(concurrent=UPLOADS_AT_ONCE, waiting=UPLOADS_WAITING)
-        self.downloads = Line(concurrent=DOWNLOADS_AT_ONCE, waiting=DOWNLOADS_WAITING)
+        self.training = RequestQueue(concurrent=concurrent, waiting=waiting)
+        self._uploads = RequestQueue(concurrent=UPLOADS_AT_ONCE, waiting=UPLOADS_WAITING)
+        self.downloads = RequestQueue(concurrent=DOWNLOADS_AT_ONCE, waiting=DOWNLOADS_WAITING)
         self._training_bodies, self._bodies = Buffer(), Buffer()
         self._timeout_s = timeout_s
 
@@ -119,14 +119,14 @@ class Admission:
     ) -> None:
         """Serve one request of a route."""
         WORKING_ON.set(kind)
-        pace = Pace(receive, is_complete=has_no_body(scope))
+        pace = PacedReceive(receive, is_complete=has_no_body(scope))
         if kind is RouteKind.TRAINING:
             queued = QueuedRequest(pace, self._timeout_s, self.training, self._training_bodies)
         elif kind is RouteKind.UPLOAD:
             queued = QueuedRequest(pace, CONTROL_S, self._uploads, None)
         else:
             queued = QueuedRequest(pace, CONTROL_S, None, self._bodies)
-        parting = Parting(scope, pace, send, queued)
+        parting = LingeringClose(scope, pace, send, queued)
         try:
             async with asyncio.timeout(queued.work_s) as queued.deadline:
                 if ends_with_client:
@@ -153,7 +153,7 @@ class QueuedRequest:
     deadline: asyncio.Timeout
     has_left = False  # its client did, and nobody waits for an answer
 
-    def __init__(self, pace: Pace, work_s: float, line: Line | None, bodies: Buffer | None) -> None:
+    def __init__(self, pace: PacedReceive, work_s: float, line: RequestQueue | None, bodies: Buffer | None) -> None:
         """Begin with its body.
 
         work_s: deadline, once more when the body has arrived. line: None where it needs no turn. bodies: counts its
@@ -205,16 +205,16 @@ class QueuedRequest:
             self._line.release()
 
 
-async def refuse(scope: Scope, pace: Pace, send: Send, error: BotsError) -> None:
+async def refuse(scope: Scope, pace: PacedReceive, send: Send, error: BotsError) -> None:
     """Answer a request that is not done."""
     response = problem_response(Request(scope), error)
-    await response(scope, pace, Parting(scope, pace, send))
+    await response(scope, pace, LingeringClose(scope, pace, send))
 
 
-class Parting:
+class LingeringClose:
     """Sends an answer. Where the client still sends what nobody reads, it is the connection's last, and not cut off."""
 
-    def __init__(self, scope: Scope, pace: Pace, send: Send, queued: QueuedRequest | None = None) -> None:
+    def __init__(self, scope: Scope, pace: PacedReceive, send: Send, queued: QueuedRequest | None = None) -> None:
         """Answer a request. queued: has a deadline for the answer to begin."""
         self._scope = scope
         self._pace = pace

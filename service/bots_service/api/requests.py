@@ -9,7 +9,7 @@ import hashlib
 import random
 import re
 from ast import literal_eval
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
@@ -147,8 +147,8 @@ def _flaw(message: str, where: tuple[str | int, ...], expected: Any) -> Flaw:
         path.append(name or (int(index) if index.isdecimal() else index))
     choice, field = _CHOICE.match(text), _FIELD.search(text)
     if choice or (field and field["unknown"]):
-        known = [name for type_ in _types_at(inspect.type_info(expected), path) for name in _names_of(type_)]
-        text = errors.not_a_choice(literal_eval(choice[1]) if choice else field["name"], known)
+        wrong = literal_eval(choice[1]) if choice else field["name"]
+        text = errors.not_a_choice(wrong, _names_at(inspect.type_info(expected), path))
     if field:
         path.append(field["name"][:SHOWN])
     return Flaw((*where, *path), text if choice or field else in_words(text))
@@ -159,33 +159,24 @@ def in_words(text: str) -> str:
     return NO_NAME if NAME.removesuffix("$") in text else text[:SHOWN]
 
 
-def _types_at(expected: inspect.Type, path: Sequence[str | int]) -> Iterator[inspect.Type]:
-    """Yield the types that a value may have at a path."""
+def _names_at(expected: inspect.Type, path: Sequence[str | int]) -> list[str]:
+    """Return what a type allows at a path: the values of an enumeration, the fields of an object."""
     match expected:
         case inspect.Metadata(type=inner):
-            yield from _types_at(inner, path)
+            return _names_at(inner, path)
         case inspect.UnionType(types=types):
-            for each in types:
-                yield from _types_at(each, path)
+            return [name for each in types for name in _names_at(each, path)]
         case inspect.StructType(fields=fields) if path:
-            for field in fields:
-                if field.encode_name == path[0]:
-                    yield from _types_at(field.type, path[1:])
+            types = tuple(field.type for field in fields if field.encode_name == path[0])
+            return [name for each in types for name in _names_at(each, path[1:])]
         case inspect.ListType(item_type=item) | inspect.FrozenSetType(item_type=item) if path:
-            yield from _types_at(item, path[1:])
-        case _ if not path:
-            yield expected
-
-
-def _names_of(expected: inspect.Type) -> list[str]:
-    """Return the values of an enumeration, or the fields of an object."""
-    match expected:
+            return _names_at(item, path[1:])
+        case inspect.StructType(fields=fields):
+            return [field.encode_name for field in fields]
         case inspect.EnumType(cls=kind):
             return [str(member.value) for member in kind]
         case inspect.LiteralType(values=values):
             return [str(value) for value in values]
-        case inspect.StructType(fields=fields):
-            return [field.encode_name for field in fields]
     return []
 
 
@@ -247,7 +238,7 @@ GRACE_S = 10.0  # before the average rate is checked
 FLOOR_BYTES_PER_S = 64 * 1024  # 8 MiB in about two minutes; a phone is faster
 
 
-class Pace:
+class PacedReceive:
     """The incoming body of one request, with a minimum rate."""
 
     def __init__(self, receive: Receive, *, is_complete: bool) -> None:

@@ -251,7 +251,7 @@ LOOKED_AT = 4  # places per wanted task in the first look, and at least so many 
 
 
 @dataclass(frozen=True, slots=True)
-class Met(Table):
+class Candidates(Table):
     """Eligible tasks in the order of a pass; places: where they stand; luck: in [0, 1).
 
     chances: P(effective) of each, at least LEAST_CHANCE.
@@ -290,7 +290,7 @@ def _rest_of_pass(
 ) -> tuple[Tasks, Walk]:
     """Return up to `wanted` tasks, but for chosen ones, up to the end of the pass, and where the walk then stands."""
     end = places_of_pass(walk.size)
-    looks: list[Met] = []
+    looks: list[Candidates] = []
     found, place = 0, walk.place
     while found < wanted and place < end:
         # As many places as should do, by what was found so far.
@@ -300,7 +300,7 @@ def _rest_of_pass(
         looks.append(_meet(eligible, walk, np.arange(place, until), np.sort(chosen), context))
         found += int(np.count_nonzero(looks[-1].taken))
         place = until
-    met = Met.joined(looks)
+    met = Candidates.joined(looks)
     takes = np.flatnonzero(met.taken)[:wanted]
     if len(takes) == wanted:
         return met.tasks[takes], Walk(walk.part, walk.turn, int(met.places[takes[-1]]) + 1, walk.size)
@@ -311,7 +311,7 @@ def _rest_of_pass(
     return met.tasks[takes], Walk(walk.part, walk.turn, end, walk.size)
 
 
-def _meet(eligible: Eligible, walk: Walk, places: Counts, chosen: Tasks, context: DrawContext) -> Met:
+def _meet(eligible: Eligible, walk: Walk, places: Counts, chosen: Tasks, context: DrawContext) -> Candidates:
     """Return the eligible tasks at these places."""
     part, seed = eligible.part, context.settings.seed
     items = items_at(places, walk.size, key_of("order", seed, walk.part, walk.turn))
@@ -320,7 +320,7 @@ def _meet(eligible: Eligible, walk: Walk, places: Counts, chosen: Tasks, context
     tasks = (items if part.carriers is None else part.carriers[items]).astype(np.int32)
     free = part.holds(tasks) & ~contained(tasks, (eligible.excluded, chosen))
     tasks, places = tasks[free], places[free]
-    return Met(
+    return Candidates(
         tasks,
         places,
         chances_of(eligible.belief, eligible.pool, tasks, context),

@@ -201,7 +201,7 @@ REMEMBERED = 64  # steps; evidence later than that counts for nothing, and the a
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class NewestSteps:
     """The newest closed steps, at most 64.
 
     steps: [3, S], oldest first: c after each step, NaN where there was none yet; rho m, what each step booked for every
@@ -213,10 +213,10 @@ class Past:
     def __len__(self) -> int:
         return int(self.steps.shape[1])
 
-    def then(self, capability: float | None, booked: float, kept: float) -> "Past":
+    def then(self, capability: float | None, booked: float, kept: float) -> "NewestSteps":
         """Return the past with one more closed step."""
         newest = np.array([[np.nan if capability is None else capability], [booked], [kept]])
-        return Past(frozen(np.concatenate([self.steps[:, -REMEMBERED + 1 :], newest], axis=1)))
+        return NewestSteps(frozen(np.concatenate([self.steps[:, -REMEMBERED + 1 :], newest], axis=1)))
 
     def at(self, lag: int) -> tuple[float | None, float, float]:
         """Return c and rho m of the step that closed `lag` steps ago, 1 for the newest, and the share kept of it."""
@@ -235,7 +235,7 @@ class Past:
         return counts
 
 
-NOTHING_PAST = Past(frozen(np.empty((3, 0))))
+NOTHING_PAST = NewestSteps(frozen(np.empty((3, 0))))
 
 FADED = 1e-9  # pseudo-counts below this no longer move a belief whose prior is about 1
 LEAST_SCALE = 1e-60  # new counts are divided by it, and stay far from the largest double
@@ -244,7 +244,7 @@ ONE = np.uint64(1)
 
 
 @dataclass(frozen=True)
-class Tried(LayeredRows[Rows]):
+class RecentEvidence(LayeredRows[Rows]):
     """Evidence of tasks tried in recent steps, less what was implied for them; all counts are to be scaled, by > 0."""
 
     scale: float
@@ -253,20 +253,20 @@ class Tried(LayeredRows[Rows]):
         """Return decayed successes and failures, less the implied ones, [2, n]; 0 for tasks not tried recently."""
         return self.scale * self.of(tasks).counts
 
-    def aged(self, kept: float, *, step: int) -> "Tried":
+    def aged(self, kept: float, *, step: int) -> "RecentEvidence":
         """Return the evidence one step later, when the step of this number closes."""
         scale = self.scale * kept
         if scale >= LEAST_SCALE and step % SETTLED_EVERY and not are_many(self.recent, self.settled):
-            return self.knowing(Tried(self.settled, self.recent, scale))
+            return self.knowing(RecentEvidence(self.settled, self.recent, scale))
         rows = replace(self.whole, counts=frozen(scale * self.whole.counts))
         alive = step - rows.last_step < REMEMBERED
         if not alive.all():
             alive |= np.abs(rows.counts).max(axis=0) >= FADED
-        return Tried(rows.where(alive), NO_ROWS, 1.0)
+        return RecentEvidence(rows.where(alive), NO_ROWS, 1.0)
 
     def with_counts(
         self, evidence: Evidence, unbooked: NDArray[np.float64], *, weight: float, lag: int, step: int
-    ) -> "Tried":
+    ) -> "RecentEvidence":
         """Return the evidence with more of one step, each task once, ascending.
 
         unbooked: [2, n] what was implied for these tasks at that step; taken off once a task and step.
@@ -286,10 +286,10 @@ class Tried(LayeredRows[Rows]):
         counts += rows.counts
         steps = (rows.steps << since) | np.uint64((1 << lag) % 2**64)  # 64 steps ago nobody remembers
         newer = Rows(evidence.tasks, counts, steps, np.full(len(evidence), step, np.int32))
-        return Tried(self.settled, self.recent.overlaid(newer.frozen()), self.scale)
+        return RecentEvidence(self.settled, self.recent.overlaid(newer.frozen()), self.scale)
 
 
-NO_TRIES = Tried(NO_ROWS, NO_ROWS, 1.0)
+NO_TRIES = RecentEvidence(NO_ROWS, NO_ROWS, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,9 +303,9 @@ class BotsBelief:
 
     prior: tuple[float, float]
     implied: NDArray[np.float64]
-    tried: Tried
+    tried: RecentEvidence
     estimate: Capability
-    past: Past
+    past: NewestSteps
 
     @classmethod
     def fresh(cls, settings: RunSettings, pool: Pool) -> "BotsBelief":  # noqa: ARG003 - other kinds need it
