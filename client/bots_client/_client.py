@@ -234,8 +234,8 @@ class Client(HttpClient):
         """List the tasks with the run's predicted success rates, page by page; `tasks_csv` is faster for large pools.
 
         Args:
-            segment: untried, aborting, stuck, teaching, solved or retired, as in `TaskBelief`; None: all that are not
-                retired.
+            segment: untried, aborting, unsolved, teaching, solved or retired, as in `TaskBelief`; None: all that are
+                not retired.
             sort: index (the pool's order), mean, distance (to the target), effective, variance, attempts, successes,
                 visits or last_step; "-mean" descends.
         """

@@ -258,7 +258,7 @@ class TaskBelief:
     attempts: how many rollouts of it were reported; successes: how many of them succeeded, in part for fractional
         rewards; visits: how many steps reported any; last_step: the last of these steps; None if none did.
     aborts: how often it was selected and aborted.
-    segment: untried (no rollout), aborting (aborted at its last three selections or more), stuck (never a success),
+    segment: untried (no rollout), aborting (aborted at its last three selections or more), unsolved (never a success),
         solved (mean at least 0.9), teaching (the other tried ones) or retired.
     """
 
@@ -284,7 +284,7 @@ class TaskCounts:
 
     untried: int
     aborting: int
-    stuck: int
+    unsolved: int
     teaching: int
     solved: int
     retired: int
@@ -292,7 +292,7 @@ class TaskCounts:
     @property
     def available(self) -> int:
         """Number of tasks that are not retired."""
-        return self.untried + self.aborting + self.stuck + self.teaching + self.solved
+        return self.untried + self.aborting + self.unsolved + self.teaching + self.solved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

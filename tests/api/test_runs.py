@@ -291,7 +291,7 @@ def as_read(field):
     return field if isinstance(field, float) else str(field)
 
 
-QUERIES = [{}, {"segment": "stuck", "sort": "-mean"}, {"tag": "code", "search": "4"}, {"search": "none"}]
+QUERIES = [{}, {"segment": "unsolved", "sort": "-mean"}, {"tag": "code", "search": "4"}, {"search": "none"}]
 
 
 @pytest.mark.parametrize("query", QUERIES)

@@ -77,10 +77,10 @@ def test_a_run_is_shown_with_what_its_belief_estimates(bots, pool):
 
 def test_tasks_of_one_segment_are_shown_with_the_counts_of_all(bots, client, pool):
     client.report(pool, [Outcome.counts("p1", 0, 4), Outcome.counts("p2", 1, 2)])
-    found = bots("tasks", pool, "--segment", "stuck", "--json").json
-    assert [(task["id"], task["successes"], task["segment"]) for task in found["tasks"]] == [("p1", 0, "stuck")]
-    assert (found["matching"], found["segments"]["stuck"], found["segments"]["teaching"]) == (1, 1, 1)
-    assert f"{len(ROWS) - 2} untried, 0 aborting, 1 stuck, 1 teaching" in bots.ok(
+    found = bots("tasks", pool, "--segment", "unsolved", "--json").json
+    assert [(task["id"], task["successes"], task["segment"]) for task in found["tasks"]] == [("p1", 0, "unsolved")]
+    assert (found["matching"], found["segments"]["unsolved"], found["segments"]["teaching"]) == (1, 1, 1)
+    assert f"{len(ROWS) - 2} untried, 0 aborting, 1 unsolved, 1 teaching" in bots.ok(
         "tasks", pool, "--segment", "teaching"
     )
     assert bots("tasks", pool, "--segment", "lost").code == 2

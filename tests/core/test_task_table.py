@@ -76,7 +76,7 @@ def test_each_task_is_in_the_segment_that_its_attempts_and_its_mean_say(story: S
         elif visits == 0:
             expected.append("untried")
         elif successes == 0:
-            expected.append("stuck")
+            expected.append("unsolved")
         else:
             expected.append("solved" if means[task] >= SOLVED_MEAN else "teaching")
     assert [SEGMENTS[place] for place in segments_of_pool(state, pool)] == expected
@@ -89,7 +89,7 @@ def test_every_segment_is_reached(kind: str):
     state = replay(pool, often, settings_from({"belief": kind}))
     for attempts in (state.attempts, Attempts(state.attempts.whole, NO_VISITS, NO_TASKS)):
         found = segments_of_pool(replace(state, attempts=attempts), pool)
-        assert [SEGMENTS[place] for place in found] == ["untried", "stuck", "teaching", "solved", "retired"]
+        assert [SEGMENTS[place] for place in found] == ["untried", "unsolved", "teaching", "solved", "retired"]
 
 
 def test_a_success_of_long_ago_counts_more_than_failures_since():

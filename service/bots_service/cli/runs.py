@@ -225,7 +225,7 @@ Tag = Annotated[str | None, typer.Option(help="Only tasks with this tag.")]
 Search = Annotated[str | None, typer.Option(help="Only tasks whose ID contains this text, ignoring case.")]
 # As in `core.task_table`, whose import would load numpy.
 OneSegment = Annotated[
-    Literal["untried", "aborting", "stuck", "teaching", "solved", "retired"] | None,
+    Literal["untried", "aborting", "unsolved", "teaching", "solved", "retired"] | None,
     typer.Option(
         help="Only tasks that were never tried, never succeeded, still teach, are solved, or are retired.",
         show_default="all but retired",

@@ -473,7 +473,7 @@ def needs_attention(verdict: RunVerdict, since_s: float | None) -> bool:
 
 
 def _refused(count: int, reason: str) -> RunVerdict:
-    reports = "1 report was" if count == 1 else f"{count} reports were"
+    reports = "1 report was" if count == 1 else f"{count:,} reports were"
     return RunVerdict(
         "reports_refused",
         f"{reports} refused: {reason}.",
@@ -488,12 +488,12 @@ def _alarmed(facts: RunFacts) -> RunVerdict | None:
     one = facts.alarms[0]
     of_tag, whose = ("", "") if one.tag is None else (f" of tasks with the tag {one.tag!r}", " of these tasks")
     reason = (
-        f"All rollouts{of_tag} {one.outcome} since step {one.since_step}: {one.groups} groups; by what the belief knew"
-        " of these tasks, that was next to impossible."
+        f"All rollouts{of_tag} {one.outcome} since step {one.since_step:,}: {one.groups:,} groups; given the history of"
+        " these tasks, this is almost certainly not chance."
     )
     advice = (
         f"Check the verifier{whose}, and whether the trainer loaded another checkpoint. Once it is right again, rewind"
-        f" the run to step {one.since_step - 1}, so that the belief forgets the wrong rewards."
+        f" the run to step {one.since_step - 1:,}, so that the belief forgets the wrong rewards."
     )
     return RunVerdict("verifier_suspect", reason, advice)
 
@@ -516,8 +516,8 @@ def _duration(seconds: float) -> str:
 def _aborting(facts: RunFacts) -> RunVerdict | None:
     if facts.aborting <= MANY_ABORTING * facts.met:
         return None
-    tasks = "1 task always aborts" if facts.aborting == 1 else f"{facts.aborting} tasks always abort"
-    reason = f"{tasks}, of {facts.met} that were selected: three times in a row or more."
+    tasks = "1 task always aborts" if facts.aborting == 1 else f"{facts.aborting:,} tasks always abort"
+    reason = f"{tasks}, of {facts.met:,} that were selected: three times in a row or more."
     advice = (
         "Look at their environments: the segment Aborting of the tasks lists them. They rest and are tried again now"
         " and then; retire those that can't work."
@@ -533,7 +533,7 @@ def narrow(spread: Coverage, settings: RunSettings) -> RunVerdict | None:
     found = []
     if unmet > MOST_UNMET:
         found.append(
-            f"the last steps, enough for a pass over all {spread.available_tasks} tasks, left out"
+            f"the last steps, enough for a pass over all {spread.available_tasks:,} tasks, left out"
             f" {100 * unmet:.0f} % of them"
         )
     if largest > MOST_OF_VISITS:

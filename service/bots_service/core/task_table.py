@@ -11,8 +11,8 @@ from bots_service.core.belief.distributions import Betas, Distributions
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
 
-Segment = Literal["untried", "aborting", "stuck", "teaching", "solved", "retired"]
-SEGMENTS: tuple[Segment, ...] = ("untried", "aborting", "stuck", "teaching", "solved", "retired")
+Segment = Literal["untried", "aborting", "unsolved", "teaching", "solved", "retired"]
+SEGMENTS: tuple[Segment, ...] = ("untried", "aborting", "unsolved", "teaching", "solved", "retired")
 UNTRIED, ABORTING, STUCK, TEACHING, SOLVED, RETIRED = range(len(SEGMENTS))
 SOLVED_MEAN = 0.9  # of 16 rollouts one still fails 4 times in 5, but most of the group's work is wasted
 

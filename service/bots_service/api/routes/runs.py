@@ -446,7 +446,7 @@ class Task(Struct, frozen=True, gc=False):
     visits: how many of these steps reported it.
     last_step: the last of these steps; null if there was none.
     aborts: how often it was selected and aborted.
-    segment: untried, aborting, stuck, teaching, solved or retired.
+    segment: untried, aborting, unsolved, teaching, solved or retired.
     tags: the tags that the task carries, sorted.
     """
 
@@ -491,7 +491,7 @@ async def task_query(
         Segment | None,
         Query(
             description="Only tasks of this segment. untried: no rollout in this run; aborting: aborted at its"
-            " last three selections or more; stuck: tried, never a success;"
+            " last three selections or more; unsolved: tried, never a success;"
             f" solved: tried, mean at least {SOLVED_MEAN}; teaching: the other tried ones; retired: not selected."
             " Without it: all but the retired ones."
         ),
