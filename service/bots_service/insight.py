@@ -34,6 +34,7 @@ from bots_service.records import (
 )
 from bots_service.runs import Runs
 from bots_service.storage.sql.history import KnownRun, SqlHistory
+from bots_service.storage.sql.runs import DEFAULT_RUN
 
 # --- the overview -----------------------------------------------------------------------------------------------------
 
@@ -98,7 +99,7 @@ class RunSummary(Struct, frozen=True):
 
 # A run's place in a list, whichever way it is sorted: its group, its value, its dataset and its name. Runs without a
 # value come last, and by the gain, runs that are not healthy come after those that are.
-Place = tuple[int, float, str, str]
+ListPosition = tuple[int, float, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ class OverviewQuery:
     status: RunStatus | None = None
     attention: bool = False
     sort: str = "-last_step"
-    after: Place | None = None
+    after: ListPosition | None = None
     limit: int = 50
 
     def wants(self, run: RunSummary) -> bool:
@@ -176,10 +177,18 @@ class Overview:
         self._known: dict[int, KnownRun] = {}
         self._reading = asyncio.Lock()  # one reads for all that wait
 
-    async def page(self, caller: Caller, query: OverviewQuery) -> tuple[OverviewPage, Place | None]:
+    async def page(self, caller: Caller, query: OverviewQuery) -> tuple[OverviewPage, ListPosition | None]:
         """Return a page of the runs that the query is about, and the place of its last run; None on the last page."""
         known = await self._up_to_date(None, caller.reaches)
-        runs = await self._as_they_are_now([one for one in known if caller.reaches_run(one.head.dataset, one.row.name)])
+        known = [one for one in known if caller.reaches_run(one.head.dataset, one.row.name)]
+        others = {one.head.dataset for one in known if one.row.name != DEFAULT_RUN}
+        # A dataset's own run is listed once it is used, or while there is no other.
+        unused = {
+            one.row.id for one in known if one.row.name == DEFAULT_RUN and not (one.head.head or one.head.refused)
+        }
+        runs = await self._as_they_are_now(
+            [one for one in known if one.row.id not in unused or one.head.dataset not in others]
+        )
         return await asyncio.to_thread(_page_of, runs, query)
 
     async def one(self, dataset: str, run: str) -> RunSummary:
@@ -328,7 +337,7 @@ def _value_of(run: RunSummary, sort: str) -> float | None:
     return value
 
 
-def _place_of(run: RunSummary, sort: str, *, descends: bool) -> Place:
+def _place_of(run: RunSummary, sort: str, *, descends: bool) -> ListPosition:
     value = _value_of(run, sort)
     if value is None:
         return 2, 0.0, run.dataset, run.run
@@ -336,7 +345,7 @@ def _place_of(run: RunSummary, sort: str, *, descends: bool) -> Place:
     return int(is_doubtful), -value if descends else value, run.dataset, run.run
 
 
-def _page_of(runs: Sequence[RunSummary], query: OverviewQuery) -> tuple[OverviewPage, Place | None]:
+def _page_of(runs: Sequence[RunSummary], query: OverviewQuery) -> tuple[OverviewPage, ListPosition | None]:
     sort, descends = query.sort.removeprefix("-"), query.sort.startswith("-")
     backwards = descends and sort == "name"  # a text has no opposite
     found = [(_place_of(run, sort, descends=descends), run) for run in runs if query.wants(run)]
