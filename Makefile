@@ -50,7 +50,7 @@ help:
 serve: $(VENV)/.run ## Start the service on http://127.0.0.1:8765, with SQLite
 	@$(BIN)/bots serve $(ARGS)
 
-demo: $(VENV)/.run ## Replay a real training run, and compare uniform sampling, BOTS and the tracker
+demo: $(VENV)/.run ## Replay a real training run, and compare uniform sampling with two beliefs and two strategies
 	@$(BIN)/bots demo $(ARGS)
 
 finetune: $(VENV)/.trainers ## Finetune small models by GRPO, once for each way of choosing tasks; ARGS="--plan large --dry-run" tries every part

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 from playwright.sync_api import Browser
 
 from tests.browser.chromium import DESK, PHONE, visiting
@@ -34,13 +35,43 @@ def test_an_empty_service_is_readable_by_all_and_its_program_runs_as_it_is(brows
             assert not visit.barriers()
             assert page.evaluate("() => document.documentElement.scrollWidth") <= width
         visit.keep("empty")
-        program = page.get_by_role("region", name="the program")
+        program = page.get_by_role("region", name="the program", exact=True)
         program.click()
         assert page.evaluate("() => getSelection().toString().trim()") == program.inner_text().strip()
         command = [sys.executable, "-c", program.inner_text()]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
         assert len(done.stdout.splitlines()) == 20
         page.get_by_role("link", name="default").wait_for()  # appears without a reload
+
+
+@pytest.mark.parametrize("view", ["datasets/guru", "datasets/guru/runs/first"])
+def test_a_dataset_without_a_step_shows_how_a_trainer_is_connected_to_it(browser: Browser, tmp_path: Path, view: str):
+    with running_service(tmp_path) as service, visiting(browser, service.url) as visit:
+        httpx.put(f"{service.url}/datasets/guru", json={"tasks": [{"id": "t1"}, {"id": "t2"}]}).raise_for_status()
+        httpx.put(f"{service.url}/datasets/guru/runs/first", json={}).raise_for_status()
+        visit.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page = visit.open(view)
+        page.get_by_role("button", name="Copy the lines for verl").click()
+        page.get_by_role("button", name="Copy the lines for verl").get_by_text("Copied").wait_for()
+        lines = yaml.safe_load(page.evaluate("() => navigator.clipboard.readText()"))
+        assert lines["data"]["bots"].items() >= {"dataset": "guru", "run": "first", "url": service.url}.items()
+        compile(page.get_by_role("region", name="the lines for TRL").inner_text(), "TRL", "exec")
+        for width, height in (DESK, PHONE):
+            page.set_viewport_size({"width": width, "height": height})
+            assert not visit.barriers()
+            assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+        program = page.get_by_role("region", name="the lines for Python").inner_text()
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+        page.get_by_role("heading", name="Connect your trainer").wait_for(state="detached")
+        visit.drawn()
+
+
+def test_a_further_dataset_begins_at_the_table_of_all_runs(browser: Browser, named: ServiceProcess):
+    with visiting(browser, named.url) as visit:
+        visit.open().get_by_role("link", name="New dataset").click()
+        visit.page.get_by_text(
+            f"bots datasets import problems.csv --name problems --id problem --url {named.url}"
+        ).wait_for()
 
 
 @pytest.mark.parametrize(

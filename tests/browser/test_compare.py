@@ -171,6 +171,13 @@ def test_only_settings_that_differ_are_columns(visit: Visit, trained: ServicePro
     }
 
 
+def test_where_no_run_is_selected_the_page_says_that_and_no_gain(browser: Browser, trained: ServiceProcess):
+    with visiting(browser, trained.url) as visit:
+        page = visit.open(f"{VIEW}?run=")
+        expect(page.locator(".result")).to_have_text("Select runs to compare them.")
+        expect(visit.chart("Effective task ratio")).to_contain_text("No run with a closed step is selected.")
+
+
 def test_at_most_eight_runs_are_compared_and_a_run_keeps_its_line_while_others_go(
     browser: Browser, crowded: ServiceProcess
 ):
@@ -179,7 +186,7 @@ def test_at_most_eight_runs_are_compared_and_a_run_keeps_its_line_while_others_g
         page.get_by_text(f"Comparing {MOST} of {MOST}.").wait_for()
         assert "No gain is measured yet" in page.locator(".result").inner_text()  # none samples uniformly
         assert len(compared(page)) == MOST
-        assert table(page).locator("input[type=checkbox]:disabled").count() == 12 + len(["default"]) - MOST
+        assert table(page).locator("input[type=checkbox]:disabled").count() == 12 - MOST  # `default` is unused
         lines = lines_of(page)
         assert len(set(lines.values())) == MOST
         gone = compared(page)[3]

@@ -1,8 +1,11 @@
 """How the page looks, to people and to their screen readers. Every look is kept under build/screenshots."""
 
+from typing import get_args
+
 import pytest
 from playwright.sync_api import Browser
 
+from bots_service.core.summary import VerdictKind
 from tests.browser import everything
 from tests.browser.chromium import DESK, PHONE, Visit, visiting
 from tests.browser.replaying import BOTS, DATASET
@@ -57,6 +60,23 @@ def test_what_has_tags_is_readable_by_all_and_as_wide_as_its_window(view: str, b
             visit.page.set_viewport_size({"width": width, "height": height})
             visit.page.wait_for_function(FITS, arg=width)  # charts are drawn anew a moment after a resize
             assert not visit.barriers()
+
+
+def test_terms_lead_to_what_they_mean(browser: Browser, trained: ServiceProcess):
+    with visiting(browser, trained.url) as visit:
+        seen(visit, RUN)
+        page = visit.page
+        wanted = {link.get_attribute("href") or "" for link in page.locator("a.help").all()}
+        assert {"page/help.html#healthy", "page/help.html#effective-task-ratio"} <= wanted
+        wanted |= {f"page/help.html#{kind.replace('_', '-')}" for kind in get_args(VerdictKind)}
+        page.get_by_role("link", name="Calibration error").click()
+        page.get_by_role("heading", name="What the page shows").wait_for()
+        assert wanted <= {f"page/help.html#{one.get_attribute('id')}" for one in page.locator("[id]").all()}
+        for width, height in SIZES.values():
+            page.set_viewport_size({"width": width, "height": height})
+            for _ in visit.in_each_scheme():
+                assert not visit.barriers()
+            assert page.evaluate(FITS, width)
 
 
 def test_all_that_can_be_pressed_is_reached_by_the_keyboard(browser: Browser, trained: ServiceProcess):

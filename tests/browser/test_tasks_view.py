@@ -17,14 +17,14 @@ VIEW = "datasets/guru/runs/default/tasks"
 ODD = 'a/b ?&#<img src=x onerror="document.title=1">%2F'  # an id that a careless page would take for something else
 TRIALS = 8
 VISITS = 60  # of one task: more than the drawer loads at once
-STUCK, TEACHING, UNTRIED = ["t0", "t1"], ["t2", "t3", ODD], [f"t{number}" for number in range(4, 40)]
+UNSOLVED, TEACHING, UNTRIED = ["t0", "t1"], ["t2", "t3", ODD], [f"t{number}" for number in range(4, 40)]
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
     with running_service(tmp_path_factory.mktemp("tasks")) as started:
         with httpx.Client(base_url=started.url, timeout=30) as http:
-            names = [*STUCK, *TEACHING, *UNTRIED]
+            names = [*UNSOLVED, *TEACHING, *UNTRIED]
             tasks = [{"id": name, "tags": ["even"] if place % 2 == 0 else []} for place, name in enumerate(names)]
             http.put("/datasets/guru", json={"tasks": tasks}).raise_for_status()
             for visit in range(VISITS):
@@ -58,24 +58,24 @@ def choose(page: Page, segment: str) -> None:
 
 def test_a_segment_lists_its_tasks_and_says_never_tried_where_there_is_no_attempt(visit: Visit):
     page = visit.open(VIEW)
-    choose(page, "Stuck at 0")
-    lists(page, STUCK)
+    choose(page, "Not solved yet")
+    lists(page, UNSOLVED)
     choose(page, "Untried")
     lists(page, UNTRIED[:25])
     assert "never tried" in page.locator("tbody tr").first.inner_text()
     labels = page.locator(".segments a").all_inner_texts()
-    shares = [f"{100 * len(part) / 41:.1f}{PERCENT}" for part in (UNTRIED, STUCK, TEACHING)]
+    shares = [f"{100 * len(part) / 41:.1f}{PERCENT}" for part in (UNTRIED, UNSOLVED, TEACHING)]
     assert [label.split("\n")[-1] for label in labels[1:4]] == shares
 
 
 def test_all_that_the_view_shows_stands_in_its_address(visit: Visit, service: ServiceProcess):
     page = visit.open(VIEW)
-    lists(page, [*STUCK, *TEACHING, *UNTRIED][:25])
+    lists(page, [*UNSOLVED, *TEACHING, *UNTRIED][:25])
     choose(page, "Untried")
     page.get_by_label("Only tasks with this tag").select_option("even")
     page.get_by_role("button", name="Visits").click()
     page.get_by_label("Search tasks by id").fill("t2")
-    even = [name for place, name in enumerate([*STUCK, *TEACHING, *UNTRIED]) if place % 2 == 0]
+    even = [name for place, name in enumerate([*UNSOLVED, *TEACHING, *UNTRIED]) if place % 2 == 0]
     expected = [name for name in UNTRIED if name in even and "t2" in name]
     lists(page, expected)
     address = page.url

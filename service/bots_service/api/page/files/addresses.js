@@ -11,6 +11,7 @@ const isUnusual = (value, usual) => String(value) !== String(usual) || value[0] 
 const earlierPages = () => history.state?.earlier ?? [];
 
 export const overviewHref = (query = {}) => withQuery("#/", query);
+export const newHref = "#/new";
 export const datasetHref = (dataset, query = {}) => withQuery(`#/datasets/${part(dataset)}`, query);
 export const runHref = (dataset, run) => `#/datasets/${part(dataset)}/runs/${part(run)}`;
 export const tasksHref = (dataset, run, query = {}) => withQuery(`${runHref(dataset, run)}/tasks`, query);

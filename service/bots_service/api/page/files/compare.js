@@ -105,6 +105,7 @@ const byGain = (runs) => runs.toSorted((one, other) => other.gain.factor - one.g
  * counts, against a run that is compared, too.
  */
 export function headline(compared) {
+  if (!compared.length) return [soft("Select runs to compare them.", "p")];
   const known = byGain(compared.filter(({ gain }) => (gain?.factor ?? null) !== null));
   const measured = known.filter(({ gain }) => gain.baseline !== null);
   const shown = measured.filter(({ gain }) => compared.some(({ run }) => run === gain.baseline));

@@ -1,6 +1,7 @@
 // One dataset: its runs compared.
 
 import { datasetHref, listing, runHref } from "./addresses.js";
+import { connect } from "./begin.js";
 import { ROLLOUTS, SHARES, STEPS, chart } from "./charts.js";
 import { COLUMNS, MOST, baselineOf, firstOf, headline, rowOf, toggled } from "./compare.js";
 import { card, element, fill, isBeingRead, say, searchField, table } from "./dom.js";
@@ -29,6 +30,7 @@ export function showDataset(dataset, query) {
   );
   const found = chart("Effective tasks found", "Effective tasks by rollouts spent: the steeper, the better.");
   const evaluated = evaluationChart();
+  const begin = element("div", { class: "wide" }); // how to connect a trainer, until the first step of any run
   const courses = new Map(); // run -> {version, run, points, calibration, evaluations}
   let begun = []; // the runs that are compared while nobody has chosen any
   let shown = "";
@@ -51,7 +53,11 @@ export function showDataset(dataset, query) {
     if (mine !== turn) return;
     const other = baselineOf(chosen, pinned);
     say(facts, factsOf(known));
-    fill(result, evaluationHeadline(chosen), headline(chosen));
+    const isNew = !text && page.runs.every(({ step }) => step === 0);
+    for (const { node } of [ratios, found]) node.hidden = isNew;
+    if (!isNew) fill(begin);
+    else if (!begin.hasChildNodes()) fill(begin, connect(dataset, page.runs[0]?.run ?? "default", known.tasks));
+    fill(result, isNew ? [] : [evaluationHeadline(chosen), headline(chosen)]);
     draw(compared, other?.run);
     if (isBeingRead(numbers)) return;
     const baseline = other && { name: other.run, points: compared.find(({ summary }) => summary === other).points };
@@ -111,6 +117,7 @@ export function showDataset(dataset, query) {
     "div",
     { class: "grid" },
     element("div", { class: "wide" }, element("h1", {}, dataset), facts, result),
+    begin,
     element("div", { class: "wide" }, card("Runs", search.node, status, numbers)),
     ratios.node,
     found.node,
@@ -144,6 +151,7 @@ function sentences(chosen, { runs, matching }, baseline) {
     runs.length < matching
       ? `Listed are ${count(runs.length)} of ${count(matching)}; the search finds the others.`
       : "",
+    matching > 1 ? `There are ${count(matching)} runs.` : "",
     "Numbers are over all steps unless they say otherwise.",
     chosen > 1 ? `Difference: from ${baseline}, in percentage points, over the steps that both runs have closed.` : "",
   ];
@@ -182,7 +190,7 @@ function best(drawn, baseline, values, format) {
   const ends = drawn
     .map(({ summary, points }) => ({ summary, end: values(points).at(-1) }))
     .filter(({ end }) => end !== null);
-  if (!ends.length) return "No compared run has closed a step yet.";
+  if (!ends.length) return "No run with a closed step is selected.";
   const [highest] = ends.toSorted((one, other) => other.end - one.end);
   const other = ends.find(({ summary }) => summary.run === baseline);
   const rest = other && other !== highest ? `; baseline ${baseline}: ${format(other.end)}` : "";

@@ -39,14 +39,13 @@ export function bar(share, other = null, what = "") {
   return [picture(88, 14, label, shape("whole", 0, 88), shape("part", 0, share * 88), tick), ` ${percent(share)}`];
 }
 
-/** Return a course of shares as a line over the range that it has; a dash where there are none. */
+/** Return a course of shares as a line between 0 and 1, as those of other rows; a dash where there are none. */
 export function sparkline(shares) {
   const known = shares.filter((share) => share !== null);
   if (!known.length) return UNKNOWN;
   const [low, high] = [Math.min(...known), Math.max(...known)];
   const across = (place) => 2 + (place / Math.max(known.length - 1, 1)) * 92;
-  const down = (share) => 3 + ((high - share) / Math.max(high - low, 0.1)) * 20;
-  const points = known.map((share, place) => `${across(place).toFixed(1)},${down(share).toFixed(1)}`).join(" ");
+  const points = known.map((share, place) => `${across(place).toFixed(1)},${(23 - 20 * share).toFixed(1)}`).join(" ");
   const label = `from ${percent(known[0])} to ${percent(known.at(-1))}, between ${percent(low)} and ${percent(high)}`;
   return picture(96, 26, label, element("svg:polyline", { points, ...stroke({ paint: "accent", width: 1.75 }) }));
 }

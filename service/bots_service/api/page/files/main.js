@@ -1,6 +1,7 @@
 // The page: which view an address shows, and that it stays as the service is.
 
-import { askForKey, notFound } from "./begin.js";
+import { newHref } from "./addresses.js";
+import { askForKey, notFound, welcome } from "./begin.js";
 import { showDataset } from "./dataset.js";
 import { element, fill, say } from "./dom.js";
 import { clock } from "./format.js";
@@ -30,6 +31,8 @@ function viewOf(hash) {
   const asked = new URLSearchParams(query);
   const [kind, dataset, other, run, part, ...more] = path.split("/").map(decoded);
   if (path === "") return showOverview(asked);
+  if (path === "new")
+    return { node: welcome("New dataset"), trail: [["New dataset", newHref]], refresh: () => get(["version"]) };
   if (kind !== "datasets" || !dataset || more.length) return missing({ address: hash });
   if (other === undefined) return { ...showDataset(dataset, asked), dataset, run: null };
   if (other !== "runs" || !run) return missing({ address: hash });

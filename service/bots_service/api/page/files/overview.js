@@ -1,6 +1,6 @@
 // All runs of all datasets in one table, by one request a refresh. The service searches, sorts and pages them.
 
-import { datasetHref, listing, overviewHref, runHref } from "./addresses.js";
+import { datasetHref, listing, newHref, overviewHref, runHref } from "./addresses.js";
 import { welcome } from "./begin.js";
 import { element, fill, isBeingRead, lines, pairs, searchField, soft, table } from "./dom.js";
 import { bar, sparkline } from "./drawings.js";
@@ -36,7 +36,7 @@ export function showOverview(query) {
   const card = element(
     "section",
     { class: "card" },
-    element("search", { class: "heading" }, search.node, chips),
+    element("search", { class: "heading" }, search.node, chips, element("a", { href: newHref }, "New dataset")),
     rows,
     list.pager,
   );

@@ -6,6 +6,7 @@ import { bar } from "./drawings.js";
 import { UNKNOWN, ago, compact, count, decimal, factor, percent, signed } from "./format.js";
 import { RECENT, before, calibrationError, recentRates, recentRatios } from "./series.js";
 import { written } from "./settings.js";
+import { helpLink } from "./verdict.js";
 
 const NOT_YET = "no step has closed yet";
 const SHOWN_TAGS = 12; // the others open with a click
@@ -34,14 +35,16 @@ export function runNumbers() {
       metTile(found),
       ...(summary.evaluation ? [evaluationTile(summary.evaluation)] : []),
     ];
-    fill(node, pairs("tiles", tiles), pairs("facts", found ? factsOf(summary, found) : []));
+    fill(node, summary.step ? pairs("tiles", tiles) : null, pairs("facts", found ? factsOf(summary, found) : []));
   }
   return { node, show };
 }
 
+const explained = (name) => helpLink(name.replace(" (estimate)", ""), name);
+
 /** Return a number with how it is to be read, and how it has changed. */
 const tile = (name, value, about, change = "") => [
-  name,
+  explained(name),
   element("span", { class: "value" }, value),
   element("span", { class: "soft" }, change),
   element("span", { class: "soft" }, about),
@@ -56,7 +59,6 @@ function changeOf(now, earlier) {
 }
 
 function ratioTile({ effective_task_ratio: ratio, step }, found) {
-  if (!step) return tile("Effective task ratio", UNKNOWN, NOT_YET);
   const earlier = found && before(found.points, recentRatios(found.points));
   return tile(
     "Effective task ratio",
@@ -82,8 +84,8 @@ function gainTiles({ gain }) {
     tile(
       "Rollouts saved",
       compact(saved),
-      `of ${compact(spent)} spent (${isMeasured ? "measured" : "estimate"})`,
-      `uniform would need ${compact(spent + saved)}`,
+      isMeasured ? "measured" : "estimate",
+      `used ${compact(spent)}; uniform sampling would have needed ${compact(spent + saved)}`,
     ),
   ];
 }
@@ -96,9 +98,7 @@ function evaluationTile({ name, step, value, baseline, compared_step: at, differ
 function metTile(found) {
   if (found === null) return tile("Tasks met", "\u00a0", "\u00a0");
   const { distinct_tasks: met, available_tasks: all, reached_share: share } = found.run.coverage;
-  const shares = found.points.map((point) => point.distinct_tasks / Math.max(all, 1));
-  const change = changeOf(shares.at(-1), before(found.points, shares));
-  return tile("Tasks met", percent(share), `${count(met)} different, ${count(all)} available`, change);
+  return tile("Tasks met", percent(share), `${count(met)} different, ${count(all)} available`);
 }
 
 function factsOf({ step, strategy, belief, leased, last_step_at: at, refused }, { run, points, calibration }) {
@@ -107,13 +107,18 @@ function factsOf({ step, strategy, belief, leased, last_step_at: at, refused }, 
   return [
     ["Step", count(step)],
     at && ["Last step", ago(at)],
-    ["Success rate", percent(recentRates(points).at(-1))],
-    ["Strategy", strategy],
-    ["Belief", belief],
-    [name, decimal(place, 2)],
-    ["Calibration error", decimal(calibrationError(calibration))],
-    ["In flight", `${count(leased)} tasks`],
-    refused && ["Refused reports", `${count(refused.count)}, last `, ago(refused.last_at), `: ${refused.reason}`],
+    [explained("Success rate"), percent(recentRates(points).at(-1))],
+    [explained("Strategy"), strategy],
+    [explained("Belief"), belief],
+    [explained(name), decimal(place, 2)],
+    [explained("Calibration error"), decimal(calibrationError(calibration))],
+    [explained("In flight"), `${count(leased)} tasks`],
+    refused && [
+      explained("Refused reports"),
+      `${count(refused.count)}, last `,
+      ago(refused.last_at),
+      `: ${refused.reason}`,
+    ],
     run.totals.tokens && ["Tokens", compact(run.totals.tokens)],
     run.totals.seconds && ["GPU hours", compact(run.totals.seconds / 3600)],
     run.pending && ["Open step", `${count(run.pending)} tasks`],

@@ -1,6 +1,7 @@
 // One run: how it does, what selecting gains, its charts, tags and tasks, its history and settings.
 
 import { datasetHref, runHref } from "./addresses.js";
+import { connect } from "./begin.js";
 import { ask, card, element, fill, pairs, say } from "./dom.js";
 import { UNKNOWN, count, moment, precise, tellTimes } from "./format.js";
 import { runCharts } from "./run-charts.js";
@@ -9,7 +10,7 @@ import { segmentLinks } from "./segments.js";
 import { RECENT } from "./series.js";
 import { get, send } from "./service.js";
 import { written } from "./settings.js";
-import { verdictLine } from "./verdict.js";
+import { helpLink, verdictLine } from "./verdict.js";
 
 const POINTS = 500;
 const SETTLED_MS = 6000; // after a change: the service looks at the pool as a whole a little later
@@ -22,6 +23,7 @@ export function showRun(dataset, run, caller) {
   const [verdict, numbers, charts, acts] = [verdictLine(), runNumbers(), runCharts(), actions(path, caller)];
   const [tags, tasks, settings] = Array.from({ length: 3 }, () => element("div", { class: "wide" }));
   const side = element("div", { class: "stack" });
+  const begin = element("div", { class: "wide" }); // how to connect a trainer, until the first step
   const heading = element(
     "div",
     { class: "heading wide" },
@@ -34,6 +36,7 @@ export function showRun(dataset, run, caller) {
     { class: "grid" },
     heading,
     verdict.node,
+    begin,
     numbers.node,
     charts.nodes,
     side,
@@ -55,6 +58,10 @@ export function showRun(dataset, run, caller) {
     if (Date.now() - changedAt <= SETTLED_MS) {
       found = await all(path, summary);
       numbers.show(summary, found);
+      for (const chart of charts.nodes) chart.hidden = summary.step === 0;
+      side.classList.toggle("wide", summary.step === 0);
+      if (summary.step) fill(begin);
+      else if (!begin.hasChildNodes()) fill(begin, connect(dataset, run, found.run.coverage.available_tasks));
       charts.draw(summary, found);
       acts.refresh(found.run);
       fill(tags, tagsCard(found.tags, found.run.mix));
@@ -143,7 +150,11 @@ function actions(path, { scopes }) {
 
 function estimatesCard({ estimates }) {
   const names = Object.entries(estimates).map(([name, value]) => [name.replaceAll("_", " "), precise(value)]);
-  return card("Estimates", null, names.length ? pairs("pairs", names) : element("p", { class: "soft" }, UNKNOWN));
+  return card(
+    "Estimates",
+    helpLink("estimates", "What they mean"),
+    names.length ? pairs("pairs", names) : element("p", { class: "soft" }, UNKNOWN),
+  );
 }
 
 function settingsCard({ settings, forked_from: parent, created_at: created }) {

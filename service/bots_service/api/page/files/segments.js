@@ -7,7 +7,11 @@ import { count, percent } from "./format.js";
 
 const SEGMENTS = {
   untried: { title: "Untried", meaning: "No rollout in this run yet." },
-  stuck: { title: "Stuck at 0", meaning: "Tried, but never solved. These give no gradient until the first success." },
+  unsolved: {
+    title: "Not solved yet",
+    meaning:
+      "Tried, but not solved in this run. Where the success probability is high all the same, similar tasks have improved since.",
+  },
   teaching: { title: "Teaching", meaning: "Solved at least once, with a success probability below 0.9." },
   solved: { title: "Solved", meaning: "Tried, with a success probability of at least 0.9." },
   aborting: {

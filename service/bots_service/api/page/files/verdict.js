@@ -24,6 +24,10 @@ const STATUSES = {
 };
 export const STATUS_NAMES = Object.keys(STATUSES);
 
+/** Return a link to what the help says of a term. */
+export const helpLink = (term, shown) =>
+  element("a", { class: "help", href: `page/help.html#${term.toLowerCase().replaceAll(/[ _]/g, "-")}` }, shown);
+
 const described = (verdict) => ({ ...KINDS[verdict.kind], ...verdict });
 
 /** Return a verdict in a word. verdict: {kind, reason, advice}. */
@@ -46,7 +50,7 @@ export function verdictLine() {
     node.dataset.tone = tone;
     fill(
       node,
-      verdictMark(verdict),
+      helpLink(verdict.kind, verdictMark(verdict)),
       element("p", {}, unbroken(reason)),
       element("p", { class: "soft" }, unbroken(advice)),
     );
