@@ -88,8 +88,8 @@ def test_what_is_said_of_tasks_is_what_effects_and_residuals_say(tasks: int, mod
         score = scores[task] / 32 if task < len(scores) else 0.0
         practice = np.log(3.0) if task in tried else 0.0
         phi = np.array([*pool.known.features[:, pool.profile_of[task]], score, practice, 0.0])
-        own = np.flatnonzero(tried == task)
-        mean, variance = (rows.mean[own[0]], rows.variance[own[0]] + 5 * kappa) if len(own) else (0.0, tau2)
+        row = np.flatnonzero(tried == task)
+        mean, variance = (rows.mean[row[0]], rows.variance[row[0]] + 5 * kappa) if len(row) else (0.0, tau2)
         wanted.append((phi @ effects.mean + mean, phi @ effects.covariance @ phi + variance))
     told = belief.distributions(pool, everything)
     np.testing.assert_allclose(np.transpose([told.location, told.variance]), wanted, rtol=1e-12, atol=1e-12)
@@ -143,7 +143,8 @@ def test_a_probe_that_tells_nothing_costs_next_to_nothing():
 def test_a_probe_changes_no_expectation_before_the_next_report():
     before = trained()
     after = replay(POOL, [probe(LOGITS)], RunSettings(), before)
-    np.testing.assert_allclose(*(tracker(one).distributions(POOL, ALL).location for one in (before, after)), atol=1e-12)
+    locations = [tracker(one).distributions(POOL, ALL).location for one in (before, after)]
+    np.testing.assert_allclose(locations[1], locations[0], atol=1e-12)
 
 
 def test_a_newer_probe_keeps_the_slope_and_the_scores_of_tried_tasks():

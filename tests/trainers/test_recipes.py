@@ -232,7 +232,7 @@ async def nothing(*_: object, **__: object) -> dict[str, Any]:
 
 
 def test_skyrl_asynchronous_trainer_trains_on_what_is_selected_and_resumes_within_an_epoch(bots, tmp_path, monkeypatch):
-    rows, trained = skyrl_rows(tmp_path), []
+    rows, trained = skyrl_rows(tmp_path), list[list[str]]()
 
     def asynchronous(cfg: Any, resume: str | None = None) -> None:
         cfg.trainer.fully_async.enabled, cfg.trainer.fully_async.max_staleness_steps = True, 1

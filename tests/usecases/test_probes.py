@@ -31,7 +31,7 @@ SECOND = {f"t{number}": -1.5 * number for number in range(5, 30)}
 
 
 async def probe(world: World, values: dict[str, float], run: str = "default", key: str | None = None) -> bool:
-    return (await world.runs.put_probe(POOL, run, values, key and IdempotencyKey(key, repr(values))))[1]
+    return (await world.runs.put_probe(POOL, run, values, IdempotencyKey(key, repr(values)) if key else None))[1]
 
 
 async def slope(world: World, run: str = "default") -> float | None:

@@ -146,8 +146,8 @@ def _flaw(message: str, where: tuple[str | int, ...], expected: Any) -> Flaw:
     for name, index in _PART.findall(place["path"] if place else ""):
         path.append(name or (int(index) if index.isdecimal() else index))
     choice, field = _CHOICE.match(text), _FIELD.search(text)
-    if choice or (field and field["unknown"]):
-        wrong = literal_eval(choice[1]) if choice else field["name"]
+    wrong = literal_eval(choice[1]) if choice else field["name"] if field and field["unknown"] else None
+    if wrong is not None:
         text = errors.not_a_choice(wrong, _names_at(inspect.type_info(expected), path))
     if field:
         path.append(field["name"][:SHOWN])

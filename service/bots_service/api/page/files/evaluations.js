@@ -59,10 +59,15 @@ export function evaluationChart() {
     const byRollouts = by.value === "rollouts";
     const series = drawn
       .filter(({ evaluations }) => name.value in evaluations)
-      .map(({ run, evaluations, points, ...style }) => {
-        const found = evaluations[name.value];
-        const x = found.map(([step]) => (byRollouts ? rolloutsAt(points, step) : step));
-        return { name: run, x, y: found.map(([, value]) => value), sizes: found.map(() => DOT), ...style };
+      .map((one) => {
+        const found = one.evaluations[name.value];
+        const x = found.map(([step]) => (byRollouts ? rolloutsAt(one.points, step) : step));
+        return Object.assign({}, one, {
+          name: one.run,
+          x,
+          y: found.map(([, value]) => value),
+          sizes: found.map(() => DOT),
+        });
       });
     const values = series.flatMap(({ y }) => y);
     const [low, high] = [Math.min(...values), Math.max(...values)];
