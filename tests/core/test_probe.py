@@ -143,8 +143,8 @@ def test_a_probe_that_tells_nothing_costs_next_to_nothing():
 def test_a_probe_changes_no_expectation_before_the_next_report():
     before = trained()
     after = replay(POOL, [probe(LOGITS)], RunSettings(), before)
-    locations = [tracker(one).distributions(POOL, ALL).location for one in (before, after)]
-    np.testing.assert_allclose(locations[1], locations[0], atol=1e-12)
+    expected, found = (tracker(one).distributions(POOL, ALL).location for one in (before, after))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_a_newer_probe_keeps_the_slope_and_the_scores_of_tried_tasks():
