@@ -109,10 +109,10 @@ async def test_the_overview_compares_with_the_nearest_run_without_selection_and_
         assert (one.name, one.step, one.value, one.baseline, one.compared_step) == (HELD_OUT, *last, "even", compared)
         assert one.difference == pytest.approx(difference)
     assert [one.baseline for name in ("even", "shuffled") if (one := found[name])] == [None, None]
-    await world.runs.delete(POOL, "even", None)
-    assert [one.baseline for run in await listed(world) if (one := run.evaluation)] == ["shuffled", "shuffled", None]
     assert [run.run for run in await listed(world, "-evaluation")][:2] == ["good", "poor"]
     assert [run.run for run in await listed(world, "evaluation")][:2] == ["poor", "good"]
+    await world.runs.delete(POOL, "even", None)
+    assert [one.baseline for run in await listed(world) if (one := run.evaluation)] == ["shuffled", "shuffled", None]
 
 
 async def test_every_process_tells_what_another_was_told(world: World, watched: World):
