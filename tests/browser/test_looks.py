@@ -67,7 +67,7 @@ def test_terms_lead_to_what_they_mean(browser: Browser, trained: ServiceProcess)
         seen(visit, RUN)
         page = visit.page
         wanted = {link.get_attribute("href") or "" for link in page.locator("a.help").all()}
-        assert {"page/help.html#healthy", "page/help.html#effective-task-ratio"} <= wanted
+        assert {"page/help.html#in-flight", "page/help.html#effective-task-ratio"} <= wanted
         wanted |= {f"page/help.html#{kind.replace('_', '-')}" for kind in get_args(VerdictKind)}
         page.get_by_role("link", name="Calibration error").click()
         page.get_by_role("heading", name="What the page shows").wait_for()
