@@ -25,7 +25,7 @@ from typing import Any
 
 COMMAND_S = 60.0
 LOADED = [
-    "bots_client", "bots_service.cli.app", "pyarrow.csv", "pyarrow.parquet", "rich.console", "rich.progress",
+    "bots_client", "bots_service.cli.app", "pyarrow.parquet", "rich.console", "rich.progress",
     "bots_service.serving.server",
 ]  # fmt: skip
 STREAMS = ("stdin", "stdout", "stderr")

@@ -231,7 +231,7 @@ class Client(HttpClient):
         sort: str | None = None,
         limit: int | None = None,
     ) -> Listing[TaskBelief]:
-        """List the tasks with the run's predicted success rates, page by page; `tasks_csv` is faster for large pools.
+        """List the tasks with the run's predicted success rates, page by page.
 
         Args:
             segment: untried, aborting, unsolved, teaching, solved or retired, as in `TaskBelief`; None: all that are
@@ -254,24 +254,6 @@ class Client(HttpClient):
         """Count the tasks of each segment that `tasks` would list."""
         chosen = _chosen(ids, tag=tag, search=search)
         return self._get(_Counted, run_path(dataset, run, "tasks"), *chosen, ("limit", 1)).segments
-
-    def tasks_csv(
-        self,
-        dataset: str,
-        run: str = "default",
-        *,
-        ids: Iterable[str] = (),
-        tag: str | None = None,
-        search: str | None = None,
-        segment: str | None = None,
-        sort: str | None = None,
-    ) -> Generator[bytes, None, None]:
-        """Stream the tasks that `tasks` would list as CSV with a header, in UTF-8.
-
-        An ID that begins with "=", "+", "-" or "@" stays as it is: a spreadsheet may take it for a formula.
-        """
-        chosen = _chosen(ids, tag=tag, search=search, segment=segment, sort=sort)
-        return self._download(run_path(dataset, run, "tasks"), STREAM_DEADLINE_S, ("format", "csv"), *chosen)
 
     def history(
         self, dataset: str, run: str = "default", *, after_step: int | None = None, limit: int | None = None

@@ -158,7 +158,6 @@ def weakest_first(references: Floats) -> tuple[int, ...]:
 
 
 def opened(row: DatasetRow, ids: TaskIds, pool: Pool, retired: Tasks) -> OpenDataset:
-    """Return an open dataset, ready for selections."""
     return OpenDataset(row, ids, replace(pool, retired=frozen(retired)))
 
 
@@ -226,7 +225,6 @@ class Datasets:
         return await self.open(name)
 
     def known(self, name: str) -> OpenDataset | None:
-        """Return the dataset if it is in the cache."""
         return self._open.get(name)
 
     async def within(self, run: OpenRun, subset: str) -> OpenRun:

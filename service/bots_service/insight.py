@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import wraps
@@ -119,7 +119,6 @@ class OverviewQuery:
     limit: int = 50
 
     def wants(self, run: RunSummary) -> bool:
-        """Return whether the query is about a run."""
         return (
             (self.dataset is None or run.dataset == self.dataset)
             and (self.status is None or run.status == self.status)
@@ -192,7 +191,6 @@ class Overview:
         return await asyncio.to_thread(_page_of, runs, query)
 
     async def one(self, dataset: str, run: str) -> RunSummary:
-        """Return one run."""
         await self._runs.store.datasets.get(dataset)
         known = [one for one in await self._up_to_date(dataset) if one.row.name == run]
         if not known:
@@ -513,26 +511,6 @@ class Insight:
         opened, state = await self._newest(dataset, run)
         async with self._turns:
             return await asyncio.to_thread(_page, query, opened.dataset, state)
-
-    async def every_task(
-        self, dataset: str, run: str, query: TaskQuery, *, piece: int
-    ) -> AsyncIterator[tuple[OpenDataset, TaskTable]]:
-        """Yield the dataset and the tasks of all pages of the query, of one state, `piece` tasks at a time.
-
-        Where there are none, the one piece is empty.
-        """
-        opened, state = await self._newest(dataset, run)
-        pool = opened.dataset.pool
-
-        def in_order() -> tuple[Tasks, Segments]:
-            tasks, segments, _ = _chosen(query, opened.dataset, state)
-            order = tables.ordered(query.sort, state, pool, tasks).argsort(kind="stable")  # equals by index
-            return tasks[order], segments
-
-        tasks, segments = await asyncio.to_thread(in_order)
-        for first in range(0, max(len(tasks), 1), piece):
-            some = tasks[first : first + piece]
-            yield opened.dataset, await asyncio.to_thread(tables.task_table, state, pool, some, segments)
 
     @_of_run
     async def _newest(self, run: OpenRun) -> tuple[OpenRun, RunState]:

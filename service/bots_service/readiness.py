@@ -36,7 +36,6 @@ class Ready:
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests should come: some can be answered."""
         return self.status in ("ready", "degraded")
 
 
@@ -54,7 +53,6 @@ class Readiness:
         self._draining = False
 
     def __call__(self) -> Ready:
-        """Return what is known now."""
         checks = {part: self._seen[part] for part in self._parts if part in self._seen}
         return Ready(self._status(checks), checks)
 
@@ -70,7 +68,6 @@ class Readiness:
         return "degraded" if OK in checks.values() else "unavailable"
 
     def drain(self) -> None:
-        """Be ready no longer: this process is about to end."""
         self._draining = True
 
     @asynccontextmanager

@@ -128,7 +128,6 @@ class Replay:
             log.warning("snapshot_not_saved", run=run.name, seq=state.seq, reason=str(error))
 
     async def save(self, run: RunRow, state: RunState) -> None:
-        """Store a snapshot of the state."""
         await self.snapshots.save(run, state.seq, await asyncio.to_thread(encode_state, state))
 
 

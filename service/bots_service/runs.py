@@ -132,7 +132,6 @@ class StateCache:
         self._states: OrderedDict[tuple[int, str], tuple[RunState, int, OwnEntry | None]] = OrderedDict()
 
     def get(self, run: RunRow) -> RunState | None:
-        """Return the newest state of a run that is known here."""
         known = self._states.get((run.id, run.uid))
         if known is None:
             return None
@@ -158,7 +157,6 @@ class StateCache:
             self._bytes -= size
 
     def drop(self, run: RunRow) -> None:
-        """Forget a run's state."""
         _, size, _ = self._states.pop((run.id, run.uid), (None, 0, None))
         self._bytes -= size
 
@@ -216,7 +214,6 @@ class _Work:
 
     @asynccontextmanager
     async def in_line(self) -> AsyncIterator[None]:
-        """Wait for the selects that came before."""
         self.selects += 1
         try:
             async with self.selecting:
@@ -284,7 +281,6 @@ class Run(Struct, frozen=True):
 
     @classmethod
     def of(cls, run: OpenRun, state: RunState, *, leased: int, degraded: bool) -> Self:
-        """Return the description of a run in a state."""
         row, pool = run.row, run.dataset.pool
         return cls(
             dataset=run.dataset.row.name,
@@ -790,7 +786,6 @@ class Runs:
     # --- states ------------------------------------------------------------------------------------------------------
 
     async def state_of(self, run: OpenRun) -> RunState:
-        """Return the newest state of a run."""
         known = self.states.get(run.row)
         if known is not None and self.live.is_exact:
             return known
@@ -856,7 +851,6 @@ class Runs:
         return self.datasets.of(dataset, self._rows[key])
 
     async def fresh(self, dataset_name: str, run_name: str) -> OpenRun:
-        """Return the run with its dataset as they stand in SQL."""
         dataset = await self.datasets.fresh(dataset_name)
         return self.datasets.of(dataset, await self.store.runs.get(dataset.row.id, run_name))
 
@@ -966,7 +960,6 @@ class Runs:
     async def _begun(
         self, opened: OpenDataset, origin: ForkFrom | None, values: dict[str, Any]
     ) -> tuple[RunState, Fork | None]:
-        """Return a new run's first state and its origin."""
         if origin is None:
             return fresh_state(settings_asked(values), opened.pool), None
         run = await self.open(opened.row.name, origin.run)
@@ -987,11 +980,9 @@ class Runs:
         return state, Fork(run.row, base.step, folded, blob)
 
     async def describe(self, dataset: str, run: str) -> Run:
-        """Return a run as it stands."""
         return await self.using(dataset, run, self.describe_open)
 
     async def describe_open(self, run: OpenRun) -> Run:
-        """Return an open run as it stands."""
         state, is_older = await self.newest_or_known(run)
         leases = await self.live.leases(run.row)
         matching = await self.datasets.matching(run, state)
@@ -1045,7 +1036,6 @@ class Runs:
 
 
 def _folded(run: OpenRun, state: RunState, change: _Change) -> tuple[RunState, FoldedEntry]:
-    """Return the state after a change, and its entry."""
     body, pool = change.make(run, state), run.dataset.pool
     entry = Entry(state.seq + 1, state.epoch + isinstance(body, Rewind), pool.profiles, body)
     after, receipt = advance(state, entry, pool, base=change.base)

@@ -106,7 +106,6 @@ def seeded(state: RunState, *place: int) -> np.random.Generator:
 
 
 def context_of(state: RunState, rng: np.random.Generator) -> DrawContext:
-    """Return what strategies may look at in a run's state."""
     return DrawContext(
         settings=state.settings,
         rng=rng,

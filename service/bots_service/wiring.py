@@ -55,7 +55,6 @@ async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[S
 
 
 def build_services(settings: Settings, database: Database, live: Live, metrics: TrainingMetrics) -> Services:
-    """Return what the API may call."""
     return Services(
         SqlStores(database, Capacity(settings.max_tasks)),
         live,

@@ -97,7 +97,7 @@ def shown(answer: httpx.Response) -> tuple[int, Any]:
     return answer.status_code, {name: value for name, value in body.items() if name not in ("duplicate", "key")}
 
 
-CHANGES = [("PATCH", RUN), ("POST", f"{RUN}/rewind")]
+CHANGES = [("PATCH", RUN), ("POST", f"{RUN}/rewind"), ("PUT", f"{RUN}/probe")]
 
 
 async def require_first_answers(http: httpx.AsyncClient, first: dict[str, tuple[Sent, httpx.Response]]) -> None:

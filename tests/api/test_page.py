@@ -45,7 +45,12 @@ async def test_all_that_the_page_names_is_there(http: httpx.AsyncClient):
     for address in {name for name in named if name.startswith("page/")} | {f"{FOLDER}/{name}" for name in FILES}:
         answer = await http.get(f"/{address}")
         assert answer.status_code == 200
-        assert answer.headers["content-type"].partition(";")[0] in {"text/css", "text/javascript", "image/svg+xml"}
+        assert answer.headers["content-type"].partition(";")[0] in {
+            "text/css",
+            "text/html",
+            "text/javascript",
+            "image/svg+xml",
+        }
 
 
 async def test_only_this_service_may_give_the_page_anything(http: httpx.AsyncClient):

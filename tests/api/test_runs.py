@@ -1,7 +1,5 @@
 """Runs over HTTP: made and changed, what they used, how they go, and the tasks that they know."""
 
-import csv
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -273,47 +271,3 @@ async def test_a_key_counts_nothing_where_it_has_no_access(tmp_path: Path):
             answer = await http.post("/report", json={"dataset": "guru", "outcomes": [outcome]}, headers=stranger)
             assert answer.status_code == 403
         assert (await summary(http))["refused"] is None
-
-
-@pytest.fixture
-async def tried(http):
-    """Return a client of a service with 50 tasks, some of which were tried, some retired."""
-    await make_dataset(http, 50)
-    for task in range(12):
-        await report(http, solved(task, task % 5, 8), solved(task + 20, 1, 2))
-    await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-7", "task-45"]})
-    return http
-
-
-def as_read(field):
-    if field is None:
-        return ""
-    return field if isinstance(field, float) else str(field)
-
-
-QUERIES = [{}, {"segment": "unsolved", "sort": "-mean"}, {"tag": "code", "search": "4"}, {"search": "none"}]
-
-
-@pytest.mark.parametrize("query", QUERIES)
-async def test_csv_has_the_tasks_of_all_pages(tried, query):
-    listed = (await tried.get(f"{RUN}/tasks", params={**query, "limit": 1000})).json()["tasks"]
-    answer = await tried.get(f"{RUN}/tasks", params={**query, "format": "csv", "limit": 1})
-    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
-    assert answer.headers["content-disposition"] == 'attachment; filename="guru-default-tasks.csv"'
-    for task in listed:
-        task["low"], task["high"] = task.pop("interval")
-        task["tags"] = ";".join(task["tags"])
-    rows = list(csv.DictReader(io.StringIO(answer.text, newline="")))
-    assert [
-        {name: float(text) if isinstance(task[name], float) else text for name, text in row.items()}
-        for row, task in zip(rows, listed, strict=True)
-    ] == [{name: as_read(field) for name, field in task.items()} for task in listed]
-
-
-async def test_csv_keeps_ids_as_they_are(http):
-    ids = ["=1+1", "@a", "-b", 'a "quoted", id', "é;", "+c"]
-    await http.put("/datasets/guru", json={"tasks": [{"id": name, "tags": ["b", "a"]} for name in ids]})
-    text = (await http.get(f"{RUN}/tasks?format=csv")).text
-    assert text.count("\r\n") == text.count("\n") == 1 + len(ids)
-    rows = list(csv.DictReader(io.StringIO(text, newline="")))
-    assert [(row["id"], row["tags"]) for row in rows] == [(name, "a;b") for name in ids]

@@ -55,6 +55,8 @@ OPENED_BY: dict[str, set[str] | None] = {
     "GET /datasets/{dataset}/runs/{run}/journal": {"read"},
     "GET /datasets/{dataset}/runs/{run}/leases": {"read"},
     "POST /datasets/{dataset}/runs/{run}/rewind": {"report"},
+    "POST /datasets/{dataset}/runs/{run}/evaluations": {"report"},
+    "POST /datasets/{dataset}/runs/{run}/finish": {"report"},
     "PUT /datasets/{dataset}/runs/{run}/probe": {"report"},
     "GET /datasets/{dataset}/runs/{run}/export": {"read"},
     "POST /datasets/{dataset}/runs/{run}/import": set(),

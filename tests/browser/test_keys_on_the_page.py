@@ -100,15 +100,6 @@ def test_a_key_is_offered_only_what_it_may(
     assert reason == "" if missing is None else f"the scope {missing}" in reason
 
 
-def test_a_key_saves_the_tasks_as_csv(visit: Visit, service: ServiceProcess):
-    page = visit.page
-    page.goto(f"{service.url}/#/datasets/guru/runs/default/tasks")
-    sign_in(page, new_key(service, "read"))
-    with page.expect_download() as waited:
-        page.get_by_role("button", name="Download CSV").click()
-    assert waited.value.path().read_text("utf-8").count("\n") == 1 + TASKS
-
-
 def test_a_rewind_that_the_service_refuses_says_why_and_one_that_it_takes_is_shown(
     visit: Visit, service: ServiceProcess
 ):

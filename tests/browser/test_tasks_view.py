@@ -1,7 +1,5 @@
 """A run's tasks as a tool: segments, filters and order in the address, one task's history, and retiring it."""
 
-import csv
-import io
 from collections.abc import Iterator
 from typing import Any
 
@@ -127,14 +125,3 @@ def test_a_task_is_retired_once_that_is_confirmed_and_restored(visit: Visit, ser
 
 def retired(service: ServiceProcess) -> int:
     return httpx.get(f"{service.url}/datasets/guru").json()["retired"]
-
-
-def test_the_csv_holds_what_the_query_matches_on_all_pages(visit: Visit):
-    page = visit.open(f"{VIEW}?segment=untried&sort=-mean")
-    lists(page, UNTRIED[:25])
-    with page.expect_download() as waited:
-        page.get_by_role("button", name="Download CSV").click()
-    assert waited.value.suggested_filename == "guru-default-tasks.csv"
-    rows = list(csv.DictReader(io.StringIO(waited.value.path().read_text("utf-8"))))
-    assert [row["id"] for row in rows] == UNTRIED
-    assert {row["segment"] for row in rows} == {"untried"}

@@ -103,4 +103,4 @@ def test_a_service_of_another_version_is_told():
     found = version_finding(theirs, where="http://service")
     assert found.grade == "warning"
     assert found.said == "version 0.0.1 with tables 0001 and numpy 1.26.4 at http://service"
-    assert found.advice.startswith(f"here {__version__} with 0001 and numpy ")
+    assert found.advice.startswith(f"here {__version__} with 0003 and numpy ")

@@ -100,7 +100,7 @@ CALLS = [
 ]  # fmt: skip
 
 
-STREAMED = {"tasks_csv", "export_run", "download_tasks", "import_run"}
+STREAMED = {"export_run", "download_tasks", "import_run"}
 LISTS = {"datasets", "runs", "tasks", "history", "journal", "keys"}
 
 

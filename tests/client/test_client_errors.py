@@ -156,7 +156,7 @@ def test_an_answer_without_end_is_read_up_to_a_bound(serve, connect, ask, bound,
 
 def test_a_stream_has_no_bound(serve, connect):
     content = bytes(2 * LISTING_BYTES)
-    assert sum(map(len, connect(serve(answer(content))).tasks_csv("guru"))) == len(content)
+    assert sum(map(len, connect(serve(answer(content))).download_tasks("guru"))) == len(content)
 
 
 def test_fields_that_the_service_adds_are_ignored(serve, connect):

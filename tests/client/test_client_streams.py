@@ -63,7 +63,6 @@ def test_other_uploads_are_streamed_too(serve, connect, pool, ask, method, path)
     [
         (lambda bots: bots.download_tasks("guru"), "tasks"),
         (lambda bots: bots.export_run("guru", "r1"), "runs/r1/export"),
-        (lambda bots: bots.tasks_csv("guru", "r1", ids=["a"]), "runs/r1/tasks?format=csv&ids=a"),
     ],
 )
 def test_downloads_are_handed_through(serve, connect, ask, target):
@@ -167,15 +166,15 @@ def test_a_missing_file_is_told_before_anything_is_sent(connect, tmp_path):
 def test_a_stream_that_breaks_off_is_not_begun_anew(serve, connect):
     server = serve(cut_short(b"id,mean"), answer(b"id,mean"))
     with pytest.raises(UnreachableError, match="lost the connection"):
-        list(connect(server, retries=AT_ONCE).tasks_csv("guru"))
+        list(connect(server, retries=AT_ONCE).download_tasks("guru"))
     assert len(server.received) == 1
 
 
 def test_a_stream_that_never_begins_ends_at_its_deadline(serve, connect):
     with pytest.raises(DeadlineExceededError):
-        list(connect(serve(stay_silent), deadline_s=0.2).tasks_csv("guru"))
+        list(connect(serve(stay_silent), deadline_s=0.2).download_tasks("guru"))
 
 
 def test_a_refused_stream_is_an_error_like_any_other(serve, connect):
     with pytest.raises(ServiceError, match="500"):
-        list(connect(serve(problem(500))).tasks_csv("guru"))
+        list(connect(serve(problem(500))).download_tasks("guru"))

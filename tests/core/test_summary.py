@@ -599,7 +599,7 @@ def test_a_half_is_rounded_up_as_in_a_browser(halves, digits):
 def test_an_alarm_comes_first_and_says_how_to_go_back():
     found = judged(replace(FACTS, alarms=(ALARM,)))
     assert found.kind == "verifier_suspect"
-    assert found.reason.startswith("All rollouts failed since step 71: 24 groups; by what the belief knew")
+    assert found.reason.startswith("All rollouts failed since step 71: 24 groups; given the history of these tasks")
     assert found.advice.startswith("Check the verifier, and")
     assert "rewind the run to step 70" in found.advice
     of_tag = judged(replace(FACTS, alarms=(replace(ALARM, tag="code", outcome="succeeded"),)))

@@ -183,7 +183,7 @@ def test_the_page_stays_open_until_a_signal_and_then_all_is_gone(on_terminal, tm
     terminal.read_until(STAYS)
     assert "rollouts, compared with uniform sampling" in " ".join(terminal.shown.split())
     url = page_of(terminal)
-    assert httpx.get(f"{url}/overview").json()["totals"]["runs"] == 5
+    assert httpx.get(f"{url}/overview").json()["totals"]["runs"] == 4
     terminal.process.send_signal(signal.SIGTERM)
     assert terminal.end() == 0
     with pytest.raises(httpx.ConnectError):

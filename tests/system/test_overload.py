@@ -243,7 +243,7 @@ def test_floods_without_a_key_take_little_memory_and_leave_the_service_answering
 
 TASKS = size(30_000, 60_000)
 RUN = "/datasets/pool/runs/default/tasks"
-WHOLE = (f"{RUN}?format=csv", "*/*")
+WHOLE = ("/datasets/pool/tasks", "*/*")
 PAGE = (f"{RUN}?sort=-effective&limit=1000", "*/*")
 
 

@@ -101,8 +101,9 @@ async def test_the_overview_compares_with_the_nearest_run_without_selection_and_
     await evaluate(world, 0.6, 30, "good")  # beyond what the baseline has
     await evaluate(world, 0.3, 10, "poor")
     await evaluate(world, 0.1, 10, "shuffled")
+    await world.put_run("new")
     found = {run.run: run.evaluation for run in await listed(world)}
-    assert found["default"] is None
+    assert found["new"] is None
     for name, last, compared, difference in (("good", (30, 0.6), 5, 0.5 - 0.3), ("poor", (10, 0.3), 10, 0.3 - 0.4)):
         one = found[name]
         assert one is not None

@@ -123,7 +123,6 @@ class RequestScope:
         self._refused, self._told_at = 0, 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

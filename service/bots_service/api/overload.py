@@ -34,12 +34,10 @@ class RequestQueue:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request would have to wait."""
         return self._turns.locked()
 
     @property
     def is_full(self) -> bool:
-        """Whether no further request may wait."""
         # `waiting` still counts a request whose turn was just released to it.
         return self.working + self.waiting >= self._room
 
@@ -55,7 +53,6 @@ class RequestQueue:
         self.working += 1
 
     def release(self) -> None:
-        """End a turn."""
         self.working -= 1
         self._finished.append(monotonic())
         self._turns.release()
@@ -85,7 +82,6 @@ class Buffer:
         self.held += count
 
     def release(self, count: int) -> None:
-        """Remove bytes."""
         self.held -= count
 
 
@@ -117,7 +113,6 @@ class Admission:
     async def __call__(
         self, app: ASGIApp, kind: RouteKind, scope: Scope, receive: Receive, send: Send, *, ends_with_client: bool
     ) -> None:
-        """Serve one request of a route."""
         WORKING_ON.set(kind)
         pace = PacedReceive(receive, is_complete=has_no_body(scope))
         if kind is RouteKind.TRAINING:
@@ -198,7 +193,6 @@ class QueuedRequest:
             self.has_left = True
 
     def leave(self) -> None:
-        """Give back what the request took."""
         if self._bodies is not None:
             self._bodies.release(self._held)
         if self._line is not None and self._has_turn:
@@ -206,7 +200,6 @@ class QueuedRequest:
 
 
 async def refuse(scope: Scope, pace: PacedReceive, send: Send, error: BotsError) -> None:
-    """Answer a request that is not done."""
     response = problem_response(Request(scope), error)
     await response(scope, pace, LingeringClose(scope, pace, send))
 
@@ -224,7 +217,6 @@ class LingeringClose:
         self.has_begun = False
 
     async def __call__(self, message: Message) -> None:
-        """Send a part of the answer."""
         if message["type"] == "http.response.start":
             self.has_begun = True
             if self._queued is not None:
@@ -278,13 +270,11 @@ class Download(StreamingResponse):
 
 
 def has_no_body(scope: Scope) -> bool:
-    """Say whether the headers promise none."""
     headers = Headers(scope=scope)
     return "transfer-encoding" not in headers and headers.get("content-length", "0") == "0"
 
 
 async def is_gone(receive: Receive) -> bool:
-    """Return whether the client has disconnected."""
     coming = asyncio.ensure_future(receive())
     await asyncio.sleep(0)
     if coming.done():

@@ -57,7 +57,6 @@ class AppState:
 
 
 def state_of(app: Starlette) -> AppState:
-    """Return the state of an application."""
     return cast(AppState, app.state.typed)
 
 
@@ -84,7 +83,6 @@ Position = str | int | tuple[str | float, ...]
 
 
 def write_cursor(position: Position | None) -> str | None:
-    """Return the cursor of a position."""
     if position is None:
         return None
     return base64.urlsafe_b64encode(msgspec.json.encode(position)).rstrip(b"=").decode()
@@ -194,7 +192,6 @@ def json_response(value: Any, status: int = 200, *, replayed: bool = False) -> R
 
 
 def no_content(_: None) -> Response:
-    """Return an empty response with status 204."""
     return Response(status_code=204)
 
 
@@ -326,7 +323,6 @@ class Body:
         self._complete = True
 
     async def whole(self) -> bytes:
-        """Return the complete body."""
         return b"".join([chunk async for chunk in self.chunks()])
 
     def idempotency_key(self) -> IdempotencyKey | None:

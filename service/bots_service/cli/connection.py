@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -53,16 +53,17 @@ def connected(url: str | None) -> Iterator["Client"]:
 @contextmanager
 def _similar_names(client: "Client", dataset: str = "", run: str = "", **_: Any) -> Iterator[None]:
     """Where the block finds no dataset or run of this name, ask for the nearest one."""
-    from bots_client import NotFoundError
+    from bots_client import BotsClientError, NotFoundError
 
     try:
         yield
     except NotFoundError as error:
         similar = ""
-        if error.type.endswith(":unknown-dataset"):
-            similar = meant(dataset, (one.name for one in client.datasets(limit=LOOKED_AT)))
-        elif error.type.endswith(":unknown-run"):
-            similar = meant(run, (one.run for one in client.runs(dataset, limit=LOOKED_AT)))
+        with suppress(BotsClientError):  # the key may not list names
+            if error.type.endswith(":unknown-dataset"):
+                similar = meant(dataset, (one.name for one in client.datasets(limit=LOOKED_AT)))
+            elif error.type.endswith(":unknown-run"):
+                similar = meant(run, (one.run for one in client.runs(dataset, limit=LOOKED_AT)))
         raise CommandError(client_message(error) + similar) from error
 
 

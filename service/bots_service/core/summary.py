@@ -294,7 +294,8 @@ class LastEvaluation:
     """What the last evaluation of a run's model found, by the name that comes first in the alphabet.
 
     name: of what was measured; the higher, the better.
-    step: the number of closed steps after which it was; value: what was found.
+    step: the number of closed steps after which it was.
+    value: what was found.
     baseline: the run that it is compared with, which samples uniformly, or else shuffles; null without one.
     compared_step: the last step of the run's evaluations within those of the baseline; null without one.
     difference: how much more the run had at that step than the baseline, whose values straight lines join.

@@ -5,7 +5,6 @@ steps, so each problem's success probability is known well enough at every step.
 come from.
 """
 
-import io
 import os
 import re
 import signal
@@ -23,7 +22,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pyarrow import csv
 
 from bots_client import Client, GivenSettings, Outcome, RunSummary, Task
 from bots_service.core.arrays import Floats
@@ -140,8 +138,9 @@ class Replay:
         shown = dict(zip(self.recording.ids, solved.tolist(), strict=True))
         for label, run in self.runs.items():
             if step % PREDICTED_EVERY == PREDICTED_EVERY // 2:
-                table = csv.read_csv(io.BytesIO(b"".join(self.client.tasks_csv(self.dataset, run))))
-                predicted = np.asarray(table["mean"])  # in the pool's order
+                predicted = np.array(
+                    [task.mean for task in self.client.tasks(self.dataset, run)]
+                )  # in the pool's order
                 self.log_losses[label].append(log_loss(predicted, self.recording.success_probabilities(step)))
             selection = self.client.select(self.dataset, self.count, run=run)
             outcomes = [Outcome.counts(task, shown[task], ROLLOUTS) for task in selection.ids]

@@ -82,7 +82,6 @@ class Connections(ServerState):
             self._cut.clear()
 
     def count_cut(self, reason: str) -> None:
-        """Count a connection that was cut."""
         self._cut[reason] += 1
 
     def hold(self, connection: "HttpConnection", count: int) -> None:
@@ -96,7 +95,6 @@ class Connections(ServerState):
             longest.cut("unread-answers")
 
     def release(self, connection: "HttpConnection") -> None:
-        """Forget a client that reads again, or has left."""
         self._unread_bytes -= self._unread.pop(connection, 0)
 
 
@@ -108,7 +106,6 @@ class PipelineFlow(FlowControl):
         self._connection = connection
 
     def resume_reading(self) -> None:
-        """Read on, if what comes can be answered."""
         if not self._connection.pipeline and not self._connection.has_left:
             super().resume_reading()
 
@@ -132,7 +129,6 @@ class HttpConnection(HttpToolsProtocol):
     when_left: list[Callable[[], None]]  # what the newest request wants called when its client leaves
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
-        """Wait for a first request as long as for any other."""
         super().connection_made(transport)
         self.flow = PipelineFlow(self)
         self.heard = time.monotonic()
@@ -185,7 +181,6 @@ class HttpConnection(HttpToolsProtocol):
         self.has_headers, self.head_bytes = False, 0
 
     def on_url(self, url: bytes) -> None:
-        """Take a part of the URL."""
         self._count_head(len(url))
         super().on_url(url)
 
@@ -201,7 +196,6 @@ class HttpConnection(HttpToolsProtocol):
             raise HeadersTooLargeError(TOO_LARGE)
 
     def on_headers_complete(self) -> None:
-        """Start the request."""
         if self.parser.should_upgrade() and not has_no_body({**self.scope}):  # it would parse the body as a request
             said = "a request with a body can't be upgraded; leave out the header Upgrade (in Java: set HTTP_1_1)"
             raise MalformedRequestError(said)
@@ -212,12 +206,10 @@ class HttpConnection(HttpToolsProtocol):
             self.finish()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
         self._end_bare()
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Note that all of the request has come."""
         super().on_message_complete()
         self._end_bare()
         self.begun = None
@@ -226,7 +218,6 @@ class HttpConnection(HttpToolsProtocol):
         self.bare_bytes, self.bare_since = 0, None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the request under way that its client left."""
         super().connection_lost(exc)
         self.server_state.release(self)
         if self.is_answering:
@@ -234,13 +225,11 @@ class HttpConnection(HttpToolsProtocol):
                 leave()
 
     def pause_writing(self) -> None:
-        """Note that the client is slow to read."""
         self.blocked = time.monotonic()
         self.server_state.hold(self, self.transport.get_write_buffer_size())
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Note that it reads again."""
         self.blocked = None
         self.server_state.release(self)
         super().resume_writing()
@@ -261,7 +250,6 @@ class HttpConnection(HttpToolsProtocol):
             self.finish()
 
     def cut(self, reason: str) -> None:
-        """Break the connection."""
         self.has_left = True
         self.server_state.count_cut(reason)
         self.transport.abort()
@@ -300,12 +288,10 @@ class HttpConnection(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is arriving or being answered."""
         return self.begun is None and not self.is_answering and not self._has_unread()
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request is being answered."""
         cycle: RequestResponseCycle | None = self.cycle  # None until the first
         return cycle is not None and not cycle.response_complete
 

@@ -69,7 +69,6 @@ class Threads(ThreadPoolExecutor):
         return self._others.submit(work, *args, **options)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End them."""
         self._others.shutdown(wait, cancel_futures=cancel_futures)
         super().shutdown(wait, cancel_futures=cancel_futures)
 
@@ -158,7 +157,6 @@ class Config(uvicorn.Config):
         )
 
     def configure_logging(self) -> None:
-        """Set up our logs; uvicorn's go there, too."""
         set_up_logs(self.settings)
 
 
@@ -190,7 +188,6 @@ class DrainingServer(uvicorn.Server):
             await super().serve(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept requests."""
         for listener in sockets or []:
             listen(listener)  # uvicorn would, too, but uvloop keeps a failure to itself
         await super().startup(sockets)
@@ -209,7 +206,6 @@ class DrainingServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Drain, then close everything."""
         for connection in self.server_state.open():
             connection.finish()
         await self._until(lambda: False, self.config.settings.drain_s)
@@ -300,7 +296,6 @@ def let_nobody_in(listener: socket.socket) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether only this machine can reach the address."""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"

@@ -210,7 +210,6 @@ class Live:
         """Raise StorageUnavailableError if the store is away."""
 
     def _in_flight(self, run: RunRow) -> _InFlight:
-        """Return the run's leases that have not ended."""
         in_flight = self._runs.setdefault(run.uid, _InFlight())
         in_flight.keep(in_flight.ends > self._clock())
         return in_flight

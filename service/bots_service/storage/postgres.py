@@ -89,7 +89,6 @@ class PipelinedConnection(psycopg.Connection[Any]):
             self.await_answers()
 
     def close(self) -> None:
-        """Close both."""
         super().close()
         with suppress(psycopg.Error):  # a closed connection answers nothing any more
             self._together.close()
@@ -109,14 +108,12 @@ class PipelinedDialect(PGDialect_psycopg):
     limits: dict[str, int]
 
     def connect(self, *arguments: Any, **named: Any) -> Any:
-        """Return a new connection."""
         connection = PipelinedConnection.connect(*arguments, **named)
         connection.begins, connection.deadline = None, time.monotonic() + self.timeout_s
         connection.limits = f"SELECT {_settings(self.limits, 'true')}" if _prepared(connection, self.limits) else None
         return connection
 
     def do_begin(self, dbapi_connection: Any) -> None:
-        """Begin a transaction."""
         dbapi_connection.begin()
 
     def do_execute(self, cursor: Any, statement: Any, parameters: Any, context: Any = None) -> None:
@@ -125,7 +122,6 @@ class PipelinedDialect(PGDialect_psycopg):
         self._answered(cursor, context)
 
     def do_executemany(self, cursor: Any, statement: Any, parameters: Any, context: Any = None) -> None:
-        """Send a statement with several rows."""
         super().do_executemany(cursor, statement, parameters, context)  # type: ignore[no-untyped-call]
         self._answered(cursor, context)
 

@@ -131,7 +131,6 @@ class RedisServer:
             raise RedisAwayError from error
 
     async def close(self) -> None:
-        """Close all connections."""
         if self._probing is not None:
             self._probing.cancel()
             await asyncio.gather(self._probing, return_exceptions=True)
@@ -220,7 +219,6 @@ class RedisLive(Live):
         self._server = server
 
     async def look(self, run: RunRow, version: Version, key: str | None, *, lease_s: float, selects: int = 1) -> Look:
-        """Return what a selection is drawn with."""
         mine = await super().look(run, version, key, lease_s=lease_s)
         if mine.previous is not None:
             return mine
@@ -325,7 +323,6 @@ class RedisLive(Live):
         await self._told("delete", _keys(run))
 
     async def dataset_changed(self, dataset_id: int, version: int) -> None:
-        """Tell the version of a dataset."""
         await self._told("dataset", [_dataset(dataset_id)], version, int(IDLE_RUNS_S))
 
     async def _told(self, script: str, keys: list[str], *arguments: object) -> None:

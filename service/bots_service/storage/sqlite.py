@@ -178,7 +178,6 @@ class BeginningDialect(SQLiteDialect_pysqlite):
     statement: str
 
     def do_begin(self, dbapi_connection: Any) -> None:
-        """Begin a transaction."""
         dbapi_connection.execute(self.statement)
 
 

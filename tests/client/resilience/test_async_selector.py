@@ -11,7 +11,7 @@ import pytest
 from bots_client import AsyncSelector, NotFoundError, Selector
 from tests.client.resilience.worlds import IDS, journalled
 
-NOT_ASYNC = {"give_back", "is_shared"}  # `next` calls the one; the other is for ranks
+NOT_ASYNC = {"give_back", "is_shared", "local", "close"}  # `next`, ranks, the selector within, and `aclose` have them
 
 
 class Gate:

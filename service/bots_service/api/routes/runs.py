@@ -1,19 +1,14 @@
 """Runs: created, changed, rewound, deleted, moved to another service; and all that is read of them, as their tasks."""
 
 import asyncio
-import io
-from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import datetime
 from functools import partial
 from types import NoneType
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from fastapi import Depends, Query
 from msgspec import Meta, Struct
-from pyarrow import csv
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -417,21 +412,6 @@ async def read_tags(request: Request, dataset: DatasetName, run: RunName, steps:
     return json_response(await services_of(request).insight.tags(dataset, run, steps))
 
 
-CSV = "text/csv"
-PIECE = 16_384  # tasks at a time: about 2 MB on the wire, and some tenths of a second of a thread's time
-_FLOATS = ("alpha", "beta", "mean", "low", "high", "effective", "variance", "attempts", "successes")
-_INTEGERS = ("visits", "last_step", "aborts")
-SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        *((name, pa.float64()) for name in _FLOATS),
-        *((name, pa.int32()) for name in _INTEGERS),
-        ("segment", pa.string()),
-        ("tags", pa.list_(pa.string())),
-    ]
-)
-
-
 class Task(Struct, frozen=True, gc=False):
     """The belief about a task.
 
@@ -510,32 +490,29 @@ async def task_query(
     return insight.TaskQuery(tuple(ids), tag, search, segment, sort, read_cursor(cursor, AfterTask, sort=sort), limit)
 
 
-@Route(routes, "GET /datasets/{dataset}/runs/{run}/tasks", Scope.READ, TasksResponse, answers_media=(CSV,))
+@Route(routes, "GET /datasets/{dataset}/runs/{run}/tasks", Scope.READ, TasksResponse)
 async def list_tasks(
     request: Request,
     dataset: DatasetName,
     run: RunName,
     query: Annotated[insight.TaskQuery, Depends(task_query)],
-    format: Annotated[  # noqa: A002  # the parameter's name
-        Literal["json", "csv"],
-        Query(description="csv streams the tasks of all pages as a file, whatever limit and cursor say."),
-    ] = "json",
 ) -> Response:
     """Return the beliefs about tasks; retired ones only if the query asks for their segment."""
-    read = services_of(request).insight
-    if format == "csv":
-        pieces = _as_csv(read.every_task(dataset, run, query, piece=PIECE))
-        headers = {"Content-Disposition": f'attachment; filename="{dataset}-{run}-tasks.csv"'}
-        return Download(request, pieces, media_type=CSV, headers=headers)
-    page = await read.tasks(dataset, run, query)
+    page = await services_of(request).insight.tasks(dataset, run, query)
     rows = await asyncio.to_thread(_tasks_of, page.dataset, page.table)
     following = page.next and write_cursor((query.sort, *page.next))
     return json_response(TasksResponse(rows, page.matching, page.segments, following))
 
 
 def _tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:
-    rows = _record_batch(dataset, table).to_pylist()
-    return [Task(interval=(row.pop("low"), row.pop("high")), **row) for row in rows]
+    listed = {name: column.tolist() for name, column in table.items()}
+    nothing = [None] * len(listed["tasks"])
+    own = {name: listed.get(name, nothing) for name in Task.__struct_fields__}
+    own["id"], own["tags"] = dataset.ids.take(table["tasks"]), _tags_of(dataset, table)
+    own["interval"] = list(zip(listed["low"], listed["high"], strict=True))
+    own["last_step"] = [step or None for step in listed["last_step"]]
+    own["segment"] = [SEGMENTS[place] for place in listed["segment"]]
+    return [Task(*row) for row in zip(*own.values(), strict=True)]
 
 
 def _tags_of(dataset: OpenDataset, table: TaskTable) -> list[list[str]]:
@@ -546,29 +523,3 @@ def _tags_of(dataset: OpenDataset, table: TaskTable) -> list[list[str]]:
         for row in np.flatnonzero(carriers[places] == table["tasks"]).tolist():
             tags[row].append(tag)
     return tags
-
-
-async def _as_csv(pieces: AsyncIterator[tuple[OpenDataset, TaskTable]]) -> AsyncGenerator[bytes]:
-    """Yield the tasks as CSV (RFC 4180) with a header, tags joined by semicolons; one piece at a time is in memory."""
-
-    def lines(dataset: OpenDataset, table: TaskTable, *, header: bool) -> bytes:
-        sink, batch = io.BytesIO(), _record_batch(dataset, table)
-        flat = batch.set_column(batch.num_columns - 1, "tags", pc.binary_join(batch["tags"], ";"))
-        csv.write_csv(flat, sink, csv.WriteOptions(include_header=header, eol="\r\n"))
-        return sink.getvalue()
-
-    header = True
-    async for dataset, table in pieces:
-        yield await asyncio.to_thread(lines, dataset, table, header=header)
-        header = False
-
-
-def _record_batch(dataset: OpenDataset, table: TaskTable) -> Any:
-    """Return the table with the columns of SCHEMA. `last_step` is null where no step reported the task."""
-    nothing = pa.nulls(len(table["tasks"]), pa.float64())
-    columns = {name: table.get(name, nothing) for name in (*_FLOATS, *_INTEGERS)}
-    columns["id"] = pa.array(dataset.ids.take(table["tasks"]), pa.string())
-    columns["last_step"] = pa.array(table["last_step"], pa.int32(), mask=table["last_step"] == 0)
-    columns["segment"] = pa.array(SEGMENTS, pa.string()).take(pa.array(table["segment"]))
-    columns["tags"] = pa.array(_tags_of(dataset, table), pa.list_(pa.string()))
-    return pa.record_batch([columns[name] for name in SCHEMA.names], schema=SCHEMA)

@@ -90,7 +90,6 @@ def sql_url(address: str) -> URL:
 
 
 def is_postgresql(address: str) -> bool:
-    """Return whether the address is one of PostgreSQL's."""
     return sql_url(address).get_backend_name() == "postgresql"
 
 

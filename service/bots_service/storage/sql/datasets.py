@@ -37,7 +37,6 @@ _ENDS = select(
 
 
 def stage_gone() -> BusyError:
-    """Return the error for a stage that is no longer there."""
     return BusyError("the upload took more than a day and was dropped; send it again")
 
 
@@ -51,7 +50,6 @@ class SqlDatasets(Store):
 
     @reading
     def get(self, connection: Connection, name: str) -> DatasetRow:
-        """Return the dataset of that name."""
         row = connection.execute(_ROWS.where(datasets.c.name == name)).one_or_none()
         if row is None:
             raise UnknownDatasetError(f"no dataset {name!r}")
@@ -70,7 +68,6 @@ class SqlDatasets(Store):
         return new_id(connection.execute(insert(datasets), row))
 
     async def add_block(self, stage: int, block: TaskBlock) -> None:
-        """Put the next block on the stage."""
         await self._add_block(stage, len(block), await asyncio.to_thread(encode_block, block))
 
     @writing
@@ -146,7 +143,6 @@ class SqlDatasets(Store):
 
     @reading
     def retired(self, connection: Connection, dataset_id: int) -> Tasks:
-        """Return the retired tasks, sorted."""
         tasks: Tasks | None = connection.scalar(select(datasets.c.retired_tasks).where(datasets.c.id == dataset_id))
         return NO_TASKS if tasks is None else tasks
 

@@ -38,7 +38,6 @@ def _steps_of(run: RunRow) -> tuple[ColumnElement[bool], TextClause]:
 
 
 def _weighed(column: Any, weight: Any = journal.c.rollouts) -> Any:
-    """Return the mean of a column by weight."""
     return func.sum(column * weight) / func.nullif(func.sum(case((column.is_not(None), weight))), 0)
 
 

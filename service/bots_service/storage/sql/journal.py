@@ -318,7 +318,6 @@ def _row(run_id: int, folded: FoldedEntry, now: float) -> dict[str, Any]:
 
 
 def receipt_of(kind: type[Told], row: SqlRow) -> Told:
-    """Return the receipt that a row holds."""
     return kind(**{name: getattr(row, name) for name in kind.__struct_fields__})
 
 
@@ -451,7 +450,6 @@ class SqlSnapshots(Store):
 
     @reading
     def seqs(self, connection: Connection, run: RunRow) -> list[int]:
-        """Return the seqs of all stored states in order."""
         those = select(snapshots.c.seq).where(snapshots.c.run_id == run.id)
         return list(connection.scalars(those.order_by(snapshots.c.seq)))
 

@@ -35,12 +35,10 @@ class Fork(NamedTuple):
 
 
 def new_uid() -> str:
-    """Return a name for a run that no other run ever has."""
     return secrets.token_hex(8)
 
 
 def insert_run(connection: Connection, dataset_id: int, name: str, settings: RunSettings) -> int:
-    """Insert a run with an empty journal and return its id."""
     values = {"uid": new_uid(), "dataset_id": dataset_id, "name": name, "settings": settings}
     return new_id(connection.execute(insert(runs), {**values, "created_at": time.time()}))
 
@@ -54,7 +52,6 @@ def new_id(result: CursorResult[*tuple[Any, ...]]) -> int:
 
 
 def run_of(row: SqlRow) -> RunRow:
-    """Return the run that a row holds."""
     return RunRow(**{name: getattr(row, name) for name in RunRow.__slots__})
 
 
@@ -128,7 +125,6 @@ class SqlRuns(Store):
 
     @reading
     def get(self, connection: Connection, dataset_id: int, name: str) -> RunRow:
-        """Return the run of that name."""
         row = connection.execute(RUNS.where(_is_named(dataset_id, name))).one_or_none()
         if row is None:
             raise UnknownRunError(f"no run {name!r}")
@@ -136,7 +132,6 @@ class SqlRuns(Store):
 
     @reading
     def all(self, connection: Connection, dataset_id: int) -> list[RunRow]:
-        """Return every run of a dataset by name."""
         return list(map(run_of, connection.execute(RUNS.where(runs.c.dataset_id == dataset_id).order_by(runs.c.name))))
 
     @writing
@@ -211,7 +206,6 @@ class SqlRuns(Store):
 
     @writing
     def resume(self, connection: Connection, row: RunRow) -> None:
-        """Note that training goes on."""
         connection.execute(update(runs).where(_is(row)).values(finished_seq=None))
 
     @writing_once

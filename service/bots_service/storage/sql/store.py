@@ -125,7 +125,6 @@ class SqlAnswers(Store):
 
     @writing_once
     def keep(self, connection: Connection, result: Value) -> Value:  # noqa: ARG002
-        """Keep the result of what changed nothing."""
         return result
 
     @writing

@@ -50,7 +50,6 @@ class SavedEntry(Struct, frozen=True, omit_defaults=True):
     findings: RunFindings | None = None
 
     def folded(self, entry: Entry, receipt: Receipt) -> FoldedEntry:
-        """Return it with what folding it did."""
         key = None if self.key is None else IdempotencyKey(self.key, self.fingerprint or "")
         uniform = UniformEstimate(self.uniform, self.expected, self.distribution)
         return FoldedEntry(entry, receipt, key, uniform, self.findings, self.created_at)
@@ -84,14 +83,12 @@ class SqlTransfers(Store):
 
     @writing
     def add_run(self, connection: Connection, stage: int, settings: RunSettings) -> RunRow:
-        """Put a run with an empty journal on the stage."""
         is_stage = (datasets.c.id == stage) & datasets.c.name.is_(None)
         if connection.scalar(select(datasets.c.id).where(is_stage)) is None:
             raise stage_gone()
         return _run(connection, insert_run(connection, stage, STAGED, settings))
 
     async def append(self, run: RunRow, folded: list[FoldedEntry]) -> None:
-        """Put the next entries into a staged run's journal."""
         try:
             await self._append(run, folded)
         except IntegrityError as error:

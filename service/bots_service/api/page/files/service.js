@@ -56,9 +56,6 @@ export async function get(parts, query = {}) {
   return answer.json().catch(away); // it may break off within
 }
 
-/** Return the answer to a GET as a file; it may take long. */
-export const file = async (parts, query) => (await ask(withQuery(addressOf(parts), query), {})).blob();
-
 /** Send a POST, or what method says, with a body of JSON, and return the answer. */
 export async function send(parts, body = {}, method = "POST") {
   const headers = { "Idempotency-Key": randomName(), "Content-Type": "application/json" };

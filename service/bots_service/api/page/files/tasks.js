@@ -1,11 +1,11 @@
 // A run's tasks: their segments, and a table that the service searches, sorts and pages, so a million are as fast as ten.
 
 import { datasetHref, listing, runHref, tasksHref } from "./addresses.js";
-import { card, element, fill, isBeingRead, saveAs, say, searchField, table } from "./dom.js";
+import { card, element, fill, isBeingRead, say, searchField, table } from "./dom.js";
 import { interval } from "./drawings.js";
 import { UNKNOWN, count, decimal, percent, unbroken } from "./format.js";
 import { meaningOf, segmentList } from "./segments.js";
-import { file, get } from "./service.js";
+import { get } from "./service.js";
 
 const PAGE = 25;
 const AGAIN_MS = 10000; // a page that nobody touches is loaded again this often, if the run has changed
@@ -30,10 +30,8 @@ export function showTasks(dataset, run, query) {
   const search = searchField("Search tasks by id", (text) => list.change({ search: text }, true));
   const tag = element("select", { "aria-label": "Only tasks with this tag" });
   tag.addEventListener("change", () => list.change({ tag: tag.value }));
-  const csv = element("button", { type: "button", onclick: download }, "Download CSV");
   const about = element("p", { class: "soft" });
   const meaning = element("p", { class: "soft", role: "status" });
-  const said = element("span", { class: "soft", role: "status" });
   const [segments, rows] = [element("div"), element("div")];
   let [now, shown, at, turn] = [null, "", 0, 0];
 
@@ -74,17 +72,7 @@ export function showTasks(dataset, run, query) {
     tag.hidden = tag.options.length === 1;
   }
 
-  async function download() {
-    csv.disabled = true;
-    try {
-      saveAs(`${dataset}-${run}-tasks.csv`, await file([...path, "tasks"], { ...list.asked, format: "csv" }));
-    } catch (error) {
-      say(said, error.message);
-    }
-    csv.disabled = false;
-  }
-
-  const filters = element("div", { class: "heading" }, search.node, tag, said, csv);
+  const filters = element("div", { class: "heading" }, search.node, tag);
   const node = element(
     "div",
     { class: "stack" },
