@@ -1,13 +1,10 @@
 """What uniform choice could expect, as the service computes it, beside what it would have got on the recorded run."""
 
-import io
 from dataclasses import replace
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
-from pyarrow import csv
 from scipy.stats import betabinom
 
 from bots_client import Client, Outcome
@@ -37,7 +34,7 @@ def test_it_is_kind_to_uniform_choice_and_nearer_to_the_truth_than_the_beliefs_o
             outcomes = [Outcome.counts(task, shown[task], ROLLOUTS) for task in selection.ids]
             client.report("run", outcomes, selection=selection)
             if step % LOOKED_EVERY == LOOKED_EVERY - 1:
-                alpha, beta = believed(service.url)
+                alpha, beta = np.array([(task.alpha, task.beta) for task in client.tasks("run")], float).T
                 truth = np.mean((solved > 0) & (solved < ROLLOUTS))
                 likely = betabinom(ROLLOUTS, alpha, beta)
                 own = np.mean(1.0 - likely.pmf(0) - likely.pmf(ROLLOUTS))
@@ -46,10 +43,3 @@ def test_it_is_kind_to_uniform_choice_and_nearer_to_the_truth_than_the_beliefs_o
                 found = outlook(replace(state, belief=belief(alpha, beta, prior=PRIOR)), about).ratio
                 assert found is not None
                 assert truth < found < own - (own - truth) / 3
-
-
-def believed(url: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return alpha and beta of all tasks, as the service tells them."""
-    answer = httpx.get(f"{url}/datasets/run/runs/default/tasks", params={"format": "csv"})
-    table = csv.read_csv(io.BytesIO(answer.raise_for_status().content))
-    return np.array(table["alpha"]), np.array(table["beta"])

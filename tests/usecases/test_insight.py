@@ -325,6 +325,7 @@ async def test_a_query_finds_runs_by_part_of_their_names_by_dataset_and_by_statu
     world: World, summarizing: Summarizing
 ):
     await world.put_run("Qwen")
+    await world.put_run("new")
     await close(world, 1, "Qwen")
     last = (await summarizing.one("Qwen")).last_step_at
     assert last is not None
@@ -336,7 +337,7 @@ async def test_a_query_finds_runs_by_part_of_their_names_by_dataset_and_by_statu
         return [one.run for one in page.runs]
 
     assert await found(search="OOL/QWE") == await found(status="running") == ["Qwen"]
-    assert await found(status="new", dataset=POOL) == ["default"]
+    assert await found(status="new", dataset=POOL) == ["new"]
     assert await found(dataset="other") == await found(search="llama") == []
 
 
