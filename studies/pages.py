@@ -1,9 +1,8 @@
-"""Write what trials showed into docs/studies and README: python -m studies.pages [FILE...].
+"""Write what trials showed into docs/studies: python -m studies.pages [FILE...].
 
 FILE is what `python -m studies` kept in build/studies: its results are first copied to studies/results, where they
 replace those of the same studies. A page shows a table between `<!-- study: NAME TABLE -->` and `<!-- end -->`, and the
-list of all studies between `<!-- study: all -->` and `<!-- end -->`, README the table of all evidence between
-`<!-- study: evidence -->` and `<!-- end -->`. Charts are drawn next to the pages.
+list of all studies between `<!-- study: all -->` and `<!-- end -->`. Charts are drawn next to the pages.
 """
 
 import argparse
@@ -13,12 +12,11 @@ from pathlib import Path
 
 from studies.catalogue import STUDIES
 from studies.charts import draw
-from studies.evidence import evidence_table
 from studies.results import Result, in_order, kept, read_results, replace_kept
 from studies.tables import rendered
 
 ROOT = Path(__file__).parents[1]
-README, PAGES = ROOT / "README.md", ROOT / "docs/studies"
+PAGES = ROOT / "docs/studies"
 MARKED = re.compile(r"(<!-- study: ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -36,7 +34,7 @@ def main() -> None:
 
 def all_pages() -> list[Path]:
     """Return the pages that show results."""
-    return [README, *sorted(PAGES.glob("*.md"))]
+    return sorted(PAGES.glob("*.md"))
 
 
 def filled(text: str, results: Iterable[Result]) -> str:
@@ -52,8 +50,6 @@ def filled(text: str, results: Iterable[Result]) -> str:
 def _shown(name: str, results: list[Result]) -> str:
     if name == "all":
         return index()
-    if name == "evidence":
-        return evidence_table(results)
     study_name, _, table_name = name.partition(" ")
     study = STUDIES[study_name]
     table = {table.name: table for table in study.tables}[table_name]
