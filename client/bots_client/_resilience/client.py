@@ -350,7 +350,6 @@ class ResilientClient:
         select_deadline_s, report_deadline_s: longest duration of a selection, and of a report.
         spool: folder for waiting reports; None: BOTS_SPOOL, or bots/ in XDG_STATE_HOME (~/.local/state).
         spool_bytes: maximum size of one run's waiting reports; beyond it the oldest are dropped.
-        on_change: called with the health when the service goes away and when it is back, on any thread; must be fast.
         seed: random seed of local samples; None: a random one per process, so that ranks and restarts sample different
             tasks. A number makes samples reproducible: they depend on it and on the environment's RANK and
             TORCHELASTIC_RESTART_COUNT. A restart that does not raise this count repeats the samples.
@@ -368,7 +367,6 @@ class ResilientClient:
         report_deadline_s: float = 5.0,
         spool: str | os.PathLike[str] | None = None,
         spool_bytes: int = 256 * 2**20,
-        on_change: Callable[[Health], object] | None = None,
         headers: Mapping[str, str] | None = None,
         seed: int | None = None,
     ) -> None:
@@ -383,7 +381,6 @@ class ResilientClient:
         self._select_deadline_s = select_deadline_s
         self._report_deadline_s = report_deadline_s
         self._spool_bytes = spool_bytes
-        self._on_change = on_change
         self._seed = seed
         self._begin()
 
@@ -392,7 +389,7 @@ class ResilientClient:
         self._lock = threading.Lock()
         self._runs: dict[tuple[str, str], LocalRun] = {}
         self._random_seed = secrets.token_hex() if self._seed is None else f"{self._seed}/{_place()}"
-        self._own_connection = Connection(self._connect(), self._catch_up, self._on_change)
+        self._own_connection = Connection(self._connect(), self._catch_up)
         self._process = os.getpid()
 
     @property

@@ -143,16 +143,12 @@ class Connection:
 
     catch_up: a method that probes the service once, does what waited for it, and returns whether it is back. Its owner
         may be collected: the background thread keeps neither it nor the process alive.
-    on_change: called with the health when the service goes away or is back, on any thread.
     """
 
-    def __init__(
-        self, client: Client, catch_up: Callable[[], bool], on_change: Callable[[Health], object] | None
-    ) -> None:
+    def __init__(self, client: Client, catch_up: Callable[[], bool]) -> None:
         self.client = client
         self.counters = HealthCounters()
         self._catch_up = WeakMethod(catch_up)
-        self._on_change = on_change
         self._reminder = Reminder()
         self._away_since = 0.0
         self._asked_for_s = 0.0  # the service's Retry-After
@@ -208,7 +204,6 @@ class Connection:
     def found(self) -> None:
         if self.counters.set(is_away=False).is_away:
             logger.warning("the BOTS service is back after %.0f s", time.monotonic() - self._away_since)
-            self._notify()
 
     def lose(self, count: int, reason: str) -> None:
         self.counters.add(lost=count)
@@ -262,16 +257,7 @@ class Connection:
                 " kept on disk",
                 str(error),  # a log handler that keeps the error would keep everything that its frames refer to
             )
-            self._notify()
         self.probe()
-
-    def _notify(self) -> None:
-        if self._on_change is None:
-            return
-        try:
-            self._on_change(self.counters.health)
-        except Exception:
-            logger.exception("on_change= failed")
 
     def _is_back(self) -> bool:
         """Probe once; return whether no further probe is needed."""
