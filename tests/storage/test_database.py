@@ -237,7 +237,7 @@ async def test_of_two_in_a_deadlock_both_are_done_in_the_end(postgres_stores: Sq
         return lock
 
     await asyncio.gather(*(postgres_stores.database.write(job(*pair)) for pair in ("ab", "ba")))
-    assert len(runs) == 3
+    assert len(runs) >= 3  # the one that began again may meet the other once more
 
 
 async def test_a_snapshot_does_not_wait_for_an_append(postgres_stores: SqlStores):
