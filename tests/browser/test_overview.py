@@ -130,7 +130,7 @@ def test_a_row_says_what_the_api_says_and_the_totals_are_of_all_runs(visit: Visi
     assert row["Effective task ratio"].strip() == f"{100 * ratio:.1f}{PERCENT}"
     filled = float(page.locator("tbody .part").first.get_attribute("width") or 0)
     assert filled / float(page.locator("tbody .whole").first.get_attribute("width") or 0) == pytest.approx(ratio)
-    assert (row["Step"], row["Belief, strategy"]) == ("1", "tracker, pass")
+    assert (row["Step"], row["Strategy"], row["belief"]) == ("1", "pass", "tracker")
     totals = page.locator(".totals").inner_text()
     effective = DATASETS * sum(effective_of(number) for number in range(RUNS_OF_EACH))
     assert f"{ALL:,}" in totals

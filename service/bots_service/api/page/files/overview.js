@@ -21,7 +21,7 @@ const COLUMNS = [
   { name: "Step", sort: "-step", number: true },
   { name: "Rollouts", sort: "-rollouts", number: true },
   { name: "Last step", sort: "-last_step" },
-  { name: "Belief, strategy" },
+  { name: "Strategy", below: "belief" },
 ];
 
 /** Return the view of everything. query: of its address. */
@@ -117,6 +117,6 @@ function rowOf(run) {
     count(run.step),
     compact(run.rollouts),
     run.last_step_at === null ? "none yet" : ago(run.last_step_at),
-    `${run.belief}, ${run.strategy}`,
+    lines(run.strategy, run.belief),
   ];
 }
