@@ -429,12 +429,17 @@ class _Attempts(Generic[T]):
             raise self._too_late("the deadline passed")
 
 
+def nearest_name(text: str) -> str:
+    """Return the name that is nearest to a text; empty if there is none."""
+    return re.sub("[^A-Za-z0-9._-]+", "-", text)[:128].lstrip("._-")
+
+
 def path(*parts: str) -> str:
     """Return a path of words and names. Raises InvalidRequestError: what is no name might lead to another path."""
     for before, part in zip(("", *parts), parts, strict=False):
         what = PARAMETERS.get(before, "name")
         if not NAME.fullmatch(checked(part, str, what)):
-            similar = re.sub("[^A-Za-z0-9._-]+", "-", part)[:128].lstrip("._-")
+            similar = nearest_name(part)
             rule = 'a name has up to 128 letters, digits, ".", "_" and "-", and begins with a letter or digit'
             raise InvalidRequestError(f"{what} {part[:256]!r}: {rule}" + (f"; try {similar!r}" if similar else ""))
     return "/" + "/".join(parts)

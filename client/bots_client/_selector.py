@@ -4,7 +4,6 @@ import asyncio
 import logging
 import math
 import os
-import re
 import threading
 import time
 from collections import OrderedDict, defaultdict
@@ -17,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, SupportsFloat, TypeVar
 
 from bots_client._client import Client
 from bots_client._errors import InvalidRequestError, RequestError
-from bots_client._http import FILE_URL
+from bots_client._http import FILE_URL, nearest_name
 from bots_client._inputs import Outcome, checked, checked_ids, checked_list, joined, plain
 from bots_client._models import HistoryStep, Lease, Receipt, Run, Selection
 from bots_client._resilience.client import LocalRun, Registration, ResilientClient
@@ -111,8 +110,7 @@ class Selector:
             ValueError, RequestError: as of `Selector` and `register`.
         """
         file = Path(database).absolute()
-        dataset = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem)
-        selector = cls(ResilientClient(f"{FILE_URL}{file}"), dataset, run, ids=ids, **others)
+        selector = cls(ResilientClient(f"{FILE_URL}{file}"), nearest_name(file.stem), run, ids=ids, **others)
         selector.register()
         return selector
 
